@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * am.h
+ *	  Private to the access method: the callbacks and the key functions.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_AM_H
+#define PMHASH_AM_H
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "storage/itemptr.h"
+
+#include "cluster/cluster.h"
+
+/* strategy and support function numbers of operator classes */
+#define PMHASH_EQUAL_STRATEGY	1
+#define PMHASH_NSTRATEGIES		1
+#define PMHASH_HASH_PROC		1	/* hash(type, int8) -> int8, as core's extended
+									 * hash functions; used unless the key is
+									 * "bitwise" (see keys.c) */
+#define PMHASH_NPROCS			1
+
+/* ---- TIDs as engine values: 32 bits of block, 15 of offset, heap order ---- */
+
+static inline uint64
+pmhash_tid_to_value(ItemPointer tid)
+{
+	return ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 15) |
+		(uint64) ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
+static inline void
+pmhash_value_to_tid(uint64 value, ItemPointer tid)
+{
+	ItemPointerSet(tid, (BlockNumber) (value >> 15),
+				   (OffsetNumber) (value & 0x7fff));
+}
+
+/* ---- keys.c ---- */
+
+typedef enum PmhashKeyKind
+{
+	PMHASH_KEY_EXACT,			/* <= 8 bytes, bitwise equality: hash is a bijection */
+	PMHASH_KEY_BYTES,			/* equality is equality of bytes: XXH3 over them */
+	PMHASH_KEY_FUNCTION			/* the opclass's hash function, then mixed */
+} PmhashKeyKind;
+
+/* How one column is hashed. */
+typedef struct PmhashKeyColumn
+{
+	PmhashKeyKind kind;
+	Oid			type;			/* of the datum hashed (opclass input type) */
+	Oid			collation;
+	FmgrInfo	proc;			/* for PMHASH_KEY_FUNCTION */
+} PmhashKeyColumn;
+
+/* How the keys of an index are hashed; lives in the context it was made in. */
+typedef struct PmhashKeys
+{
+	int			ncolumns;
+	uint64		seed;
+	bool		exact;			/* one column of kind EXACT: no recheck */
+	PmhashKeyColumn column[FLEXIBLE_ARRAY_MEMBER];
+} PmhashKeys;
+
+extern PmhashKeys *pmhash_keys_make(Relation index, uint64 seed);
+
+/*
+ * Hash of an index tuple's values.  False if the tuple is not indexed (NULL
+ * in the first column).
+ */
+extern bool pmhash_keys_hash(PmhashKeys *keys, const Datum *values,
+							 const bool *isnull, uint64 *hash);
+
+/*
+ * Hash of scan arguments: one datum per column, each of the type 'subtype[i]'
+ * (a member of the column's operator family; InvalidOid: the opclass's own).
+ */
+extern uint64 pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
+									const Oid *subtype);
+
+/* The key of a one-column exact index, back from its hash. */
+extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
+
+/* ---- callbacks, a file each ---- */
+
+extern IndexBuildResult *pmhash_build(Relation heap, Relation index,
+									  struct IndexInfo *indexInfo);
+extern void pmhash_buildempty(Relation index);
+extern char *pmhash_buildphasename(int64 phase);
+extern bool pmhash_insert(Relation index, Datum *values, bool *isnull,
+						  ItemPointer tid, Relation heap,
+						  IndexUniqueCheck checkUnique, bool indexUnchanged,
+						  struct IndexInfo *indexInfo);
+extern IndexScanDesc pmhash_beginscan(Relation index, int nkeys, int norderbys);
+extern void pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
+						  ScanKey orderbys, int norderbys);
+extern bool pmhash_gettuple(IndexScanDesc scan, ScanDirection dir);
+extern int64 pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm);
+extern void pmhash_endscan(IndexScanDesc scan);
+extern IndexBulkDeleteResult *pmhash_bulkdelete(IndexVacuumInfo *info,
+												IndexBulkDeleteResult *stats,
+												IndexBulkDeleteCallback callback,
+												void *callback_state);
+extern IndexBulkDeleteResult *pmhash_vacuumcleanup(IndexVacuumInfo *info,
+												   IndexBulkDeleteResult *stats);
+extern void pmhash_costestimate(struct PlannerInfo *root, struct IndexPath *path,
+								double loop_count, Cost *startup, Cost *total,
+								Selectivity *selectivity, double *correlation,
+								double *pages);
+extern bytea *pmhash_options(Datum reloptions, bool validate);
+extern bool pmhash_validate(Oid opclassoid);
+extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
+								 List *operators, List *functions);
+
+/* ---- options.c ---- */
+extern int	pmhash_fillfactor(Relation index);
+
+/* ---- predicate locks: a pseudo-page per key hash, never block 0 ---- */
+static inline BlockNumber
+pmhash_predicate_block(uint64 hash)
+{
+	return 1 + (BlockNumber) ((hash >> 32) % (MaxBlockNumber - 1));
+}
+
+#endif							/* PMHASH_AM_H */

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster.h
+ *	  What the access method needs to know of pmhash's life in a cluster:
+ *	  index files, the undo journal, the rule of removal, pseudo-pages.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_CLUSTER_H
+#define PMHASH_CLUSTER_H
+
+#include "utils/rel.h"
+
+#include "engine/table.h"
+
+/*
+ * An index file as this backend has it open.  Cached per backend and mapped
+ * at first use; valid until the end of the transaction at least, as long as
+ * the caller holds a lock on the index.
+ */
+typedef struct PmhashFile
+{
+	PmhTable   *table;			/* the engine's handle */
+	uint64		file_id;		/* identity, as in the stub */
+	uint64		seed;			/* of the key hash, per file */
+	bool		journaled;		/* false for unlogged and temporary indexes */
+	char	   *path;			/* for messages */
+} PmhashFile;
+
+/* ---- gucs.c ---- */
+extern char *pmhash_directory;	/* absolute after start-up */
+extern int	pmhash_lock_stripes;
+extern int	pmhash_journal_size;	/* kB */
+extern int	pmhash_sweep_naptime;	/* seconds */
+
+/* ---- startup.c ---- */
+
+/*
+ * ERROR with the hint unless the library was preloaded, the pool is usable
+ * and the server is not in recovery.  Every entry from SQL calls it, directly
+ * or through pmhash_file_open/create.
+ */
+extern void pmhash_require_service(Relation index);
+
+/* ---- index_file.c ---- */
+
+/*
+ * The open file of an index.  Reads the stub, maps the file, checks that they
+ * belong together (recovering it if this is the first open of this run).
+ * ERROR if there is no usable file: the message names index and file, the
+ * hint says REINDEX.
+ */
+extern PmhashFile *pmhash_file_open(Relation index);
+
+/*
+ * Make a new file for an index being built, and its WAL-logged stub page in
+ * the main fork.  Removed again if the (sub)transaction aborts.  The file
+ * that the same main fork had before, if any, goes at the end of transaction.
+ */
+extern PmhashFile *pmhash_file_create(Relation index);
+
+/* Write the stub of an unlogged index's init fork: "make a new file". */
+extern void pmhash_file_create_init(Relation index);
+
+/* Raise the ERROR for a failed engine call on file. */
+extern void pmhash_engine_error(Relation index, PmhashFile *file,
+								PmhResult result) pg_attribute_noreturn();
+
+/* Bytes of the index file, without opening it in the engine; 0 if none. */
+extern int64 pmhash_file_size(Relation index);
+
+/* ---- undo_journal.c ---- */
+
+/*
+ * Note that (hash, value) pairs are about to become durable in file before
+ * the WAL of their heap tuples is.  Stored and flushed, not fenced: call
+ * pmh_insert with fence_first.  May flush WAL if the ring is full of records
+ * that are not flushed yet.
+ */
+extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
+								int n);
+
+/* ---- removal.c ---- */
+
+/*
+ * Make sure that all WAL which made tuples dead so far is on disk: write a
+ * WAL record of our own on the stub and flush up to it.  Call once per bulk
+ * delete before the first removal (design rule: removal waits for WAL).
+ */
+extern void pmhash_removal_barrier(Relation index);
+
+#endif							/* PMHASH_CLUSTER_H */

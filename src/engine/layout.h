@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.h
+ *	  The pmhash file as it stands on the medium.
+ *
+ * Everything here is format: change it only with PMH_FORMAT_VERSION.  All
+ * integers are little-endian, all offsets are bytes from the start of the
+ * file, all structures are naturally aligned.  See src/README, "Structure".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_LAYOUT_H
+#define PMH_LAYOUT_H
+
+#include <stdint.h>
+
+#include "table.h"
+
+#define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
+#define PMH_FORMAT_VERSION	1
+
+#define PMH_LINE			64	/* cache line: the unit of flushing */
+#define PMH_BUCKET_SIZE		256
+#define PMH_SLOTS			18
+#define PMH_STASH_BUCKETS	2	/* the last two buckets of the main part */
+
+#define PMH_MAX_DEPTH		24	/* directory bits: hash bits 63..40 */
+
+/* ---- which hash bits are used for what: disjoint on purpose ---- */
+
+#define pmh_hash_fingerprint(h)	((uint8_t) (h))
+#define pmh_hash_home_bits(h)	((uint32_t) (((h) >> 8) & 0xffff))
+#define pmh_hash_alt_bits(h)	((uint32_t) (((h) >> 24) & 0xffff))
+#define pmh_hash_prefix(h, depth) \
+	((depth) == 0 ? UINT64_C(0) : (h) >> (64 - (depth)))
+
+/*
+ * ---- bucket: 256 bytes, 4 cache lines, 18 slots ----
+ *
+ * A slot's 64 hash bits are its fingerprint (bits 0-7), 16 bits in its word
+ * (8-23), a 32-bit (24-55) and an 8-bit field (56-63): the whole hash stands
+ * in every entry wherever it sits.  Every field is naturally aligned, so each
+ * store is atomic for readers and for power loss, and no slot straddles cache
+ * lines: a slot is in line 0 (slots 0-2) or in one other line (5 slots each),
+ * apart from one byte of slots 7, 12 and 17 that stands in line 0, which is
+ * read anyway.
+ *
+ *	line 0	 0	uint32 state		22	uint8 top[0..2]		40	uint64 word[0..2]
+ *			 4	uint8 fp[18]		25	uint8 top of slots 7, 12, 17
+ *									28	uint32 mid[0..2]
+ *	line k	 0	uint8 top[4]		 4	uint32 mid[5]		24	uint64 word[5]
+ *			(k = 1..3: slots 5k-2 .. 5k+2)
+ *
+ * The state word is the commit point of a bucket.
+ */
+#define PMH_STATE_OCCUPIED		UINT32_C(0x0003ffff)	/* a bit per slot */
+#define PMH_STATE_POINTERS		UINT32_C(0x00040000)	/* may hold pointers */
+#define PMH_STATE_STASHED		UINT32_C(0x00080000)	/* some of ours in stash */
+#define PMH_STATE_ELSEWHERE		UINT32_C(0xfff00000)	/* filter: ours in alt */
+#define PMH_STATE_ELSEWHERE_SHIFT	20
+#define PMH_ELSEWHERE_BITS		12
+
+/* slot word: value or pointer in 47 bits, the flag, 16 bits of hash */
+#define PMH_WORD_POINTER		(UINT64_C(1) << PMH_VALUE_BITS)
+#define PMH_WORD_PAYLOAD		PMH_VALUE_MAX
+#define PMH_WORD_HASH_SHIFT		48
+
+/* a pointer: offset / 64 (42 bits) and size class (5 bits) */
+#define PMH_POINTER_CLASS_BITS	5
+
+/*
+ * ---- value buffers: 64 << class bytes, made of value lines ----
+ *
+ * A value line is one cache line: a 32-bit state of which bits 0-9 tell which
+ * of the ten 6-byte values are there, and the values.  Classes 0 and 1 are
+ * nothing but lines.  From class 2 on the first line is a header.  Buffers of
+ * class < PMH_CHAIN_CLASS grow by copying into the next class; from there on
+ * lists grow by chaining further buffers in front.
+ */
+#define PMH_VALUES_PER_LINE		10
+#define PMH_VALUE_BYTES			6
+#define PMH_HEADER_CLASS		2	/* 256 bytes: first class with a header */
+#define PMH_CHAIN_CLASS			6	/* 4096 bytes: first class that is chained */
+#define PMH_MAX_CLASS			8	/* 16384 bytes: a whole block */
+
+typedef struct PmhBufferHeader
+{
+	uint64_t	hash;			/* whose list this is (for the check) */
+	uint64_t	next;			/* next older buffer: a pointer word payload, or 0 */
+	uint64_t	fill_hint;		/* volatile: first line that may have room */
+	uint64_t	reserved[5];
+} PmhBufferHeader;
+
+/*
+ * ---- directory element ----
+ *
+ * bits 0-24	offset of the main part, in blocks
+ * bits 25-51	offset of the extension, in units (1/8 block); unused if no ext
+ * bits 52-54	units of the extension, 0..7 (bucket count = M + units * M/8)
+ * bits 55-59	local depth
+ * bits 60-61	strategy
+ *
+ * A block is M buckets (the main part of a segment; 16 KiB for M = 64).
+ */
+#define PMH_ELEM_MAIN_BITS		25
+#define PMH_ELEM_EXT_SHIFT		25
+#define PMH_ELEM_EXT_BITS		27
+#define PMH_ELEM_UNITS_SHIFT	52
+#define PMH_ELEM_DEPTH_SHIFT	55
+#define PMH_ELEM_STRATEGY_SHIFT	60
+
+#define PMH_UNITS_PER_BLOCK		8
+
+typedef enum PmhStrategy
+{
+	PMH_SINGLE = 0,
+	PMH_TWO_CHOICE = 1,
+	PMH_STASH = 2
+} PmhStrategy;
+
+/*
+ * ---- directory word: the commit point of a doubling ----
+ *
+ * bits 0-41	offset of the current directory / 64
+ * bits 42-46	global depth
+ * bits 47-63	generation, counts up with each doubling
+ */
+#define PMH_DIRWORD_DEPTH_SHIFT	42
+#define PMH_DIRWORD_GEN_SHIFT	47
+
+/*
+ * ---- directory log ----
+ *
+ * A directory update touches several elements.  It is written here first and
+ * made valid by storing 'count' last; recovery redoes it (idempotent).  That
+ * way nobody can act on an element that a crash would take back.
+ */
+typedef struct PmhDirLog
+{
+	uint64_t	count;			/* elements to store; 0: log is empty */
+	uint64_t	first;			/* index of the first of them */
+	uint64_t	low;			/* for the first half of them */
+	uint64_t	high;			/* for the second half (== low: no split) */
+	uint64_t	crc;			/* of first, low, high, count-to-be */
+	uint64_t	reserved[3];
+} PmhDirLog;
+
+/*
+ * ---- file header: block 0, bytes 0..4095 ----
+ *
+ * format	written once at creation; magic is stored last
+ * live		persistent, changed by 8-byte commit stores
+ * run		volatile: trusted only while run.instance is the current one;
+ *			rebuilt by recovery, never flushed
+ */
+typedef struct PmhFormat
+{
+	uint64_t	magic;
+	uint32_t	version;
+	uint32_t	segment_buckets;	/* M */
+	uint32_t	bucket_size;
+	uint32_t	slots;
+	uint32_t	stash_buckets;
+	uint32_t	crc;			/* CRC-32C of this struct with crc = 0 */
+	uint64_t	file_id;		/* random; tells files apart in the lock table */
+	uint64_t	reserved[3];
+	uint8_t		identity[PMH_IDENTITY_SIZE];	/* the caller's */
+} PmhFormat;					/* 192 bytes */
+
+typedef struct PmhLive
+{
+	uint64_t	dirword;		/* line of its own: every look-up reads it */
+	uint64_t	pad0[7];
+	PmhDirLog	dirlog;
+	uint64_t	blocks;			/* file length in blocks, all fallocated */
+	uint64_t	value_region;	/* newest value region (block number), or 0 */
+	uint64_t	pad1[6];
+} PmhLive;						/* 192 bytes */
+
+#define PMH_CLASSES		(PMH_MAX_CLASS + 1)
+
+typedef struct PmhRun
+{
+	uint64_t	instance;		/* stored last by recovery */
+	uint64_t	value_space_known;
+	uint64_t	space_hint;		/* first block that may have free units */
+	uint64_t	unit_hint;		/* first partly used block for extensions */
+	uint64_t	free_units;		/* units free in the map */
+	uint64_t	pad0[3];
+	uint64_t	free_list[PMH_CLASSES]; /* free value buffers: offset or 0 */
+	uint64_t	region_next;	/* bump allocation in the newest region */
+	uint64_t	region_end;
+	uint64_t	sweep_mark;		/* a sweep is finding out: its mark map */
+	uint64_t	splits;
+	uint64_t	grows;
+	uint64_t	doublings;
+	uint64_t	compactions;
+	uint64_t	strategy_changes;
+} PmhRun;
+
+#define PMH_FORMAT_OFFSET		0
+#define PMH_LIVE_OFFSET			512
+#define PMH_RUN_OFFSET			1024
+#define PMH_HEADER_SIZE			4096
+
+/* Two small directories stand in block 0; larger ones get blocks. */
+#define PMH_SMALL_DIR_OFFSET(i)	(4096 + (uint64_t) (i) * 4096)
+#define PMH_SMALL_DIR_DEPTH		9	/* 512 elements of 8 bytes */
+
+/*
+ * ---- space map ----
+ *
+ * One byte per block, one bit per unit (set: in use).  The map of blocks
+ * [z * Z, (z + 1) * Z), Z = block size in bytes, stands in block z * Z, for
+ * z = 0 in block 1.  Volatile, rebuilt by recovery from what is reachable.
+ */
+
+/* ---- value region: a run of blocks for value buffers; first line ---- */
+typedef struct PmhRegion
+{
+	uint64_t	magic;
+	uint64_t	next;			/* older region (block number), or 0 */
+	uint64_t	blocks;			/* its length */
+	uint64_t	crc;
+	uint64_t	reserved[4];
+} PmhRegion;
+
+#define PMH_REGION_MAGIC	UINT64_C(0x4e4f494745524850)	/* "PHREGION" */
+
+#endif							/* PMH_LAYOUT_H */

@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * pm.h
+ *	  Persistent memory as the engine sees it: a growing mapped file, stores,
+ *	  flushes and fences.
+ *
+ * Every store to the file goes through pm_store8/32/64 or pm_copy, so that a
+ * recording implementation (tests, compiled with PMH_RECORD) sees each one.
+ * The production implementation (pm.c) is the only file that calls libpmem's
+ * store, flush and fence functions.
+ *
+ * Flush and fence are apart, as in libpmem: pm_flush starts write-back of
+ * lines, pm_fence waits for all flushes so far.  Where the file is not
+ * persistent memory (class "cache") both are free: the page cache survives
+ * the process, and x86's store order (release stores elsewhere) is all that a
+ * kill can test.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_PM_H
+#define PMH_PM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "table.h"
+
+typedef struct PmFile
+{
+	int			fd;
+	char	   *base;			/* where the file is mapped just now */
+	size_t		mapped;			/* bytes mapped */
+	bool		is_pmem;		/* libpmem's word */
+	bool		persist;		/* flush and fence for real */
+} PmFile;
+
+/* Create exclusively (0600) with 'size' bytes allocated, or open; and map. */
+extern PmhResult pm_create(PmFile *f, const char *path, size_t size,
+						   bool force_pmem, PmhError *error);
+extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
+						 PmhError *error);
+extern void pm_close(PmFile *f);
+
+/* posix_fallocate [from, to); never leaves a hole. */
+extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
+
+/*
+ * Map up to 'size' bytes (another process has extended the file).  The base
+ * may move; pointers into the mapping are void afterwards.
+ */
+extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
+
+/* Write everything back to the medium (msync, fsync). */
+extern PmhResult pm_sync(PmFile *f, PmhError *error);
+
+extern void pm_flush(const PmFile *f, const void *addr, size_t len);
+extern void pm_fence(const PmFile *f);
+
+/*
+ * Copy to the file, 8-byte aligned and in multiples of 8, past the cache
+ * where that pays (non-temporal stores).  Complete after the next pm_fence,
+ * without pm_flush.
+ */
+extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
+
+#ifdef PMH_RECORD
+extern void pm_record_store(void *addr, size_t len);
+#define PM_RECORDED(addr, len)	pm_record_store(addr, len)
+#else
+#define PM_RECORDED(addr, len)	((void) 0)
+#endif
+
+/*
+ * Stores are release stores: what was stored before is visible (and, within
+ * one cache line, durable) no later.  Loads meant to race with stores are
+ * relaxed; order comes from pm_load_acquire and the version locks (lock.h).
+ */
+static inline void
+pm_store64(uint64_t *addr, uint64_t v)
+{
+	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
+	PM_RECORDED(addr, 8);
+}
+
+static inline void
+pm_store32(uint32_t *addr, uint32_t v)
+{
+	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
+	PM_RECORDED(addr, 4);
+}
+
+static inline void
+pm_store16(uint16_t *addr, uint16_t v)
+{
+	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
+	PM_RECORDED(addr, 2);
+}
+
+static inline void
+pm_store8(uint8_t *addr, uint8_t v)
+{
+	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
+	PM_RECORDED(addr, 1);
+}
+
+#define pm_load(addr)			__atomic_load_n(addr, __ATOMIC_RELAXED)
+#define pm_load_acquire(addr)	__atomic_load_n(addr, __ATOMIC_ACQUIRE)
+
+#endif							/* PMH_PM_H */
