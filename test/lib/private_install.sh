@@ -2,10 +2,11 @@
 #
 # private_install.sh DIR [MAKE-ARGUMENT...]
 #
-# Copies the packaged PostgreSQL server tree to DIR (once), installs the
-# extension from this source tree into the copy and prints the path of the
-# copy's pg_config.  The packaged tree itself is not touched.  The copy works
-# since PostgreSQL finds its files relative to its own programs.
+# Copies the packaged PostgreSQL server tree to DIR (once), builds the
+# extension in DIR/build from a copy of this source tree, installs it into the
+# copied server and prints the path of that one's pg_config.  Nothing outside
+# DIR is touched.  The copy works since PostgreSQL finds its files relative to
+# its own programs.  Called again it builds and installs what has changed.
 #
 # SOURCE_PG_CONFIG names the pg_config of the tree to copy (default: pg_config
 # in PATH).  Further arguments are passed on to make.
@@ -54,5 +55,9 @@ copy "$sharedir"
 copy "$includedir"
 
 private=$prefix/${bindir#"$root"/}/pg_config
-make -C "$source_tree" --no-print-directory PG_CONFIG="$private" "$@" install >&2
+mkdir -p "$prefix/build"
+tar -C "$source_tree" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' \
+	--exclude='*.so' --exclude=./build --exclude=./test/build . |
+	tar -C "$prefix/build" -xf -
+make -C "$prefix/build" -s --no-print-directory PG_CONFIG="$private" "$@" install >&2
 echo "$private"
