@@ -1,0 +1,198 @@
+/*-------------------------------------------------------------------------
+ *
+ * bucket.h
+ *	  Reading and writing the parts of a bucket; see layout.h for the format.
+ *
+ * All loads are relaxed atomics, since readers race with writers; what they
+ * give is believed only after the version has been validated (lock.h).
+ * Stores do not flush: the callers in bucket.c order flushes and fences.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_BUCKET_H
+#define PMH_BUCKET_H
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "layout.h"
+#include "pm.h"
+
+typedef struct PmhBucket
+{
+	char		bytes[PMH_BUCKET_SIZE];
+} PmhBucket;
+
+/* Byte offsets of the parts of a slot inside its bucket. */
+extern const uint8_t pmh_slot_top[PMH_SLOTS];
+extern const uint8_t pmh_slot_mid[PMH_SLOTS];
+extern const uint8_t pmh_slot_word[PMH_SLOTS];
+
+#define PMH_LINE0_SLOTS		3	/* slots 0..2 stand in line 0 */
+#define PMH_LINE_SLOTS		5	/* the others: five to a line */
+#define PMH_LINE0_MASK		UINT32_C(0x7)
+
+/* Cache line (0..3) a slot stands in. */
+static inline unsigned
+pmh_slot_line(unsigned slot)
+{
+	return (slot + 2) / PMH_LINE_SLOTS;
+}
+
+/* ---- the state word ---- */
+
+static inline uint32_t
+pmh_bucket_state(const PmhBucket *b)
+{
+	return __atomic_load_n((const uint32_t *) b->bytes, __ATOMIC_ACQUIRE);
+}
+
+static inline void
+pmh_bucket_set_state(PmhBucket *b, uint32_t state)
+{
+	pm_store32((uint32_t *) b->bytes, state);
+}
+
+static inline unsigned
+pmh_state_count(uint32_t state)
+{
+	return (unsigned) __builtin_popcount(state & PMH_STATE_OCCUPIED);
+}
+
+static inline bool
+pmh_state_full(uint32_t state)
+{
+	return (state & PMH_STATE_OCCUPIED) == PMH_STATE_OCCUPIED;
+}
+
+/* The filter bit of a hash, to be set in the state of its home bucket. */
+static inline uint32_t
+pmh_filter_bit(uint64_t hash)
+{
+	return UINT32_C(1) << (PMH_STATE_ELSEWHERE_SHIFT +
+						   ((pmh_hash_fingerprint(hash) * PMH_ELSEWHERE_BITS) >> 8));
+}
+
+/* ---- slots ---- */
+
+static inline uint64_t
+pmh_slot_load_word(const PmhBucket *b, unsigned slot)
+{
+	return pm_load((const uint64_t *) (b->bytes + pmh_slot_word[slot]));
+}
+
+static inline uint64_t
+pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
+{
+	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + 4 + slot));
+	uint64_t	mid = pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot]));
+	uint64_t	top = pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot]));
+
+	return fp | (word >> PMH_WORD_HASH_SHIFT) << 8 | mid << 24 | top << 56;
+}
+
+/* Does a slot (whose fingerprint is known to match) hold this hash? */
+static inline bool
+pmh_slot_has_hash(const PmhBucket *b, unsigned slot, uint64_t word, uint64_t hash)
+{
+	return (word >> PMH_WORD_HASH_SHIFT) == pmh_hash_home_bits(hash) &&
+		pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot])) == (uint32_t) (hash >> 24) &&
+		pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot])) == (uint8_t) (hash >> 56);
+}
+
+static inline uint64_t
+pmh_make_word(uint64_t hash, uint64_t payload_and_flag)
+{
+	return payload_and_flag | (uint64_t) pmh_hash_home_bits(hash) << PMH_WORD_HASH_SHIFT;
+}
+
+static inline bool
+pmh_word_is_pointer(uint64_t word)
+{
+	return (word & PMH_WORD_POINTER) != 0;
+}
+
+static inline uint64_t
+pmh_word_payload(uint64_t word)
+{
+	return word & PMH_WORD_PAYLOAD;
+}
+
+static inline void
+pmh_slot_store_word(PmhBucket *b, unsigned slot, uint64_t word)
+{
+	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+}
+
+/* Fill a free slot: everything but the state. */
+static inline void
+pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
+{
+	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
+	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
+	pm_store8((uint8_t *) (b->bytes + 4 + slot), pmh_hash_fingerprint(hash));
+}
+
+/*
+ * Which occupied slots have this fingerprint?  Loads the state and the
+ * fingerprints as three aligned words; *state is the state they came with.
+ */
+static inline uint32_t
+pmh_bucket_match(const PmhBucket *b, uint8_t fingerprint, uint32_t *state)
+{
+	const uint64_t *w = (const uint64_t *) b->bytes;
+	uint64_t	w0 = __atomic_load_n(&w[0], __ATOMIC_ACQUIRE);
+	uint64_t	w1 = pm_load(&w[1]);
+	uint64_t	w2 = pm_load(&w[2]);
+	uint32_t	mask;
+
+#ifdef __SSE2__
+	__m128i		fp = _mm_set1_epi8((char) fingerprint);
+	__m128i		lo = _mm_set_epi64x((long long) w1, (long long) w0);
+	__m128i		hi = _mm_cvtsi64_si128((long long) w2);
+
+	mask = (uint32_t) _mm_movemask_epi8(_mm_cmpeq_epi8(lo, fp)) >> 4;
+	mask |= (uint32_t) _mm_movemask_epi8(_mm_cmpeq_epi8(hi, fp)) << 12;
+#else
+	mask = 0;
+	for (unsigned i = 0; i < 4; i++)
+		mask |= (uint32_t) ((uint8_t) (w0 >> (32 + 8 * i)) == fingerprint) << i;
+	for (unsigned i = 0; i < 8; i++)
+		mask |= (uint32_t) ((uint8_t) (w1 >> (8 * i)) == fingerprint) << (4 + i);
+	for (unsigned i = 0; i < 6; i++)
+		mask |= (uint32_t) ((uint8_t) (w2 >> (8 * i)) == fingerprint) << (12 + i);
+#endif
+	*state = (uint32_t) w0;
+	return mask & *state & PMH_STATE_OCCUPIED;
+}
+
+/*
+ * Occupied slots that hold exactly this hash, as a mask.  *pointer is the
+ * lowest of them that is a pointer slot, or -1.  A bucket has at most one;
+ * plain entries beside it are shadowed and do not count.
+ */
+static inline uint32_t
+pmh_bucket_find(const PmhBucket *b, uint64_t hash, uint32_t *state, int *pointer)
+{
+	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), state);
+	uint32_t	found = 0;
+
+	*pointer = -1;
+	while (mask != 0)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		mask &= mask - 1;
+		if (!pmh_slot_has_hash(b, slot, word, hash))
+			continue;
+		found |= UINT32_C(1) << slot;
+		if (pmh_word_is_pointer(word) && *pointer < 0)
+			*pointer = (int) slot;
+	}
+	return found;
+}
+
+#endif							/* PMH_BUCKET_H */

@@ -1,0 +1,546 @@
+/*-------------------------------------------------------------------------
+ *
+ * internal.h
+ *	  What the files of the engine know of each other.
+ *
+ * Results beyond table.h, never seen by callers of the engine:
+ *
+ *	PMH_RETRY	a writer has changed what we were reading: start again
+ *	PMH_NEED	something is missing that may only be had without locks (file
+ *				space, a longer mapping, a larger directory).  It is noted in
+ *				table->need.  The caller drops its locks, calls pmh_provide()
+ *				and starts again.  Pointers into the mapping are void then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_INTERNAL_H
+#define PMH_INTERNAL_H
+
+#include "bucket.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "table.h"
+
+#define PMH_RETRY			((PmhResult) 100)
+#define PMH_NEED			((PmhResult) 101)
+
+/* Entries of one key that stay in a bucket; the next one makes it a list. */
+#define PMH_INLINE_MAX		6
+
+/* A full bucket compacts the largest group of equal hashes of this size. */
+#define PMH_COMPACT_MIN		3
+
+/* Two choices count from this many entries in the home bucket on. */
+#define PMH_BALANCE_FROM	14
+
+/* Units a segment grows by before it is split. */
+#define PMH_GROW_UNITS		4
+#define PMH_MAX_UNITS		7
+
+/* Blocks a file may have: what an element's extension field can name. */
+#define PMH_MAX_BLOCKS		(UINT64_C(1) << (PMH_ELEM_EXT_BITS - 3))
+
+/* What pmh_provide() is to see to. */
+typedef struct PmhNeed
+{
+	bool		map;			/* map as far as live.blocks tells */
+	bool		doubling;		/* double the directory ... */
+	uint32_t	doubling_depth; /* ... if it still has this depth */
+	uint64_t	blocks;			/* a run of so many free blocks */
+	bool		value_region;	/* a value region that ... */
+	uint32_t	value_class;	/* ... holds at least a buffer of this class */
+} PmhNeed;
+
+struct PmhTable
+{
+	PmFile		file;
+	PmhLocks   *locks;
+	PmhFileLock *file_lock;
+	uint64_t	instance;
+	uint64_t	file_id;
+	uint32_t	segment_buckets;	/* M */
+	uint32_t	unit_buckets;	/* M / 8 */
+	uint32_t	block_shift;	/* log2 of the bytes of a block */
+	PmhNeed		need;
+	PmhError	error;
+	char	   *scratch;		/* two segments of the largest size */
+	struct PmhItem *items;		/* the entries of one segment */
+};
+
+/* ---- places in the file ---- */
+
+static inline void *
+pmh_at(const PmhTable *t, uint64_t offset)
+{
+	return t->file.base + offset;
+}
+
+static inline PmhFormat *
+pmh_format(const PmhTable *t)
+{
+	return (PmhFormat *) (t->file.base + PMH_FORMAT_OFFSET);
+}
+
+static inline PmhLive *
+pmh_live(const PmhTable *t)
+{
+	return (PmhLive *) (t->file.base + PMH_LIVE_OFFSET);
+}
+
+static inline PmhRun *
+pmh_run(const PmhTable *t)
+{
+	return (PmhRun *) (t->file.base + PMH_RUN_OFFSET);
+}
+
+static inline uint64_t
+pmh_block_size(const PmhTable *t)
+{
+	return UINT64_C(1) << t->block_shift;
+}
+
+static inline uint64_t
+pmh_unit_size(const PmhTable *t)
+{
+	return UINT64_C(1) << (t->block_shift - 3);
+}
+
+static inline void
+pmh_count(uint64_t *counter, uint64_t by)
+{
+	(void) __atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+/*
+ * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the
+ * file but not yet in our mapping; PMH_ERR_CORRUPT (with the error set) if it
+ * is outside of the file.  Before believing PMH_ERR_CORRUPT a reader must
+ * validate what it got the offset from.
+ */
+extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
+
+/* Do what t->need says.  No lock may be held. */
+extern PmhResult pmh_provide(PmhTable *t);
+
+/* Set t->error and return code.  detail: a printf format for a sentence. */
+extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
+						  uint64_t offset, const char *detail, ...)
+			__attribute__((format(printf, 5, 6)));
+extern PmhResult pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
+								uint64_t offset, const char *detail, ...)
+			__attribute__((format(printf, 5, 6)));
+
+/* ---- directory and segments (directory.c) ---- */
+
+static inline uint64_t
+pmh_dirword_offset(uint64_t dirword)
+{
+	return (dirword & ((UINT64_C(1) << PMH_DIRWORD_DEPTH_SHIFT) - 1)) * 64;
+}
+
+static inline uint32_t
+pmh_dirword_depth(uint64_t dirword)
+{
+	return (uint32_t) (dirword >> PMH_DIRWORD_DEPTH_SHIFT) & 31;
+}
+
+static inline uint64_t
+pmh_elem_main_block(uint64_t elem)
+{
+	return elem & ((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1);
+}
+
+static inline uint64_t
+pmh_elem_ext_unit(uint64_t elem)
+{
+	return (elem >> PMH_ELEM_EXT_SHIFT) & ((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
+}
+
+static inline uint32_t
+pmh_elem_units(uint64_t elem)
+{
+	return (uint32_t) (elem >> PMH_ELEM_UNITS_SHIFT) & 7;
+}
+
+static inline uint32_t
+pmh_elem_depth(uint64_t elem)
+{
+	return (uint32_t) (elem >> PMH_ELEM_DEPTH_SHIFT) & 31;
+}
+
+static inline PmhStrategy
+pmh_elem_strategy(uint64_t elem)
+{
+	return (PmhStrategy) ((elem >> PMH_ELEM_STRATEGY_SHIFT) & 3);
+}
+
+/*
+ * Where a segment is.  Buckets are numbered 0 .. hashing - 1, then the two of
+ * the stash (hashing, hashing + 1).
+ */
+typedef struct PmhPlace
+{
+	uint64_t	dirword;
+	uint64_t	elem;
+	uint64_t	index;			/* of the element in the directory */
+	uint64_t	main;			/* offset of the main part */
+	uint64_t	ext;			/* offset of the extension, or 0 */
+	uint32_t	hashing;		/* N */
+	uint32_t	buckets;		/* N + PMH_STASH_BUCKETS */
+	PmhStripe  *stripe;
+} PmhPlace;
+
+/* A place, and the versions from before it was last seen to be current. */
+typedef struct PmhSnapshot
+{
+	PmhPlace	place;
+	uint64_t	version[PMH_VERSIONS];
+} PmhSnapshot;
+
+static inline uint64_t
+pmh_bucket_offset(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
+{
+	uint32_t	in_main = t->segment_buckets - PMH_STASH_BUCKETS;
+
+	if (bucket < in_main && bucket < p->hashing)
+		return p->main + (uint64_t) bucket * PMH_BUCKET_SIZE;
+	if (bucket < p->hashing)
+		return p->ext + (uint64_t) (bucket - in_main) * PMH_BUCKET_SIZE;
+	return p->main + (uint64_t) (in_main + bucket - p->hashing) * PMH_BUCKET_SIZE;
+}
+
+static inline PmhBucket *
+pmh_bucket(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
+{
+	return (PmhBucket *) pmh_at(t, pmh_bucket_offset(t, p, bucket));
+}
+
+static inline uint64_t *
+pmh_bucket_version(const PmhPlace *p, uint32_t bucket)
+{
+	return &p->stripe->version[bucket % PMH_VERSIONS];
+}
+
+static inline uint32_t
+pmh_home_bucket(uint64_t hash, uint32_t hashing)
+{
+	return (pmh_hash_home_bits(hash) * hashing) >> 16;
+}
+
+static inline uint32_t
+pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
+{
+	uint32_t	alt = (pmh_hash_alt_bits(hash) * (hashing - 1)) >> 16;
+
+	return alt + (alt >= home);
+}
+
+/*
+ * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or
+ * PMH_ERR_CORRUPT.  Nothing is locked: the place may be outdated already.
+ */
+extern PmhResult pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place);
+
+/* Is the place still what the directory says? */
+static inline bool
+pmh_place_current(const PmhTable *t, const PmhPlace *p)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, pmh_dirword_offset(p->dirword));
+
+	pmh_read_fence();
+	return pm_load_acquire(&dir[p->index]) == p->elem &&
+		pm_load_acquire(&pmh_live(t)->dirword) == p->dirword;
+}
+
+/*
+ * Reader: locate the segment of hash and take the versions of its buckets.
+ * Maps further as needed.  PMH_OK or a real error.
+ */
+extern PmhResult pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap);
+
+/* Has nothing a reader of this bucket relied on changed since the snapshot? */
+static inline bool
+pmh_snapshot_valid(const PmhSnapshot *snap, uint32_t bucket)
+{
+	return pmh_version_same(pmh_bucket_version(&snap->place, bucket),
+							snap->version[bucket % PMH_VERSIONS]);
+}
+
+/*
+ * The condition for following a pointer slot: to be checked after loading the
+ * version of the buffer, so that this version is from before a free.  (The
+ * version of the bucket alone would not do: after a split it is the new
+ * segment's versions that tell.)
+ */
+static inline bool
+pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket)
+{
+	return pmh_snapshot_valid(snap, bucket) && pmh_place_current(t, &snap->place);
+}
+
+/*
+ * Reader: copy a whole segment out, all of one state: snap->place.buckets
+ * buckets in the order of their numbers into 'copy' (room for
+ * pmh_max_segment_size bytes).  The snapshot's versions are those of the copy.
+ */
+extern PmhResult pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap,
+								  PmhBucket *copy);
+
+static inline size_t
+pmh_max_segment_size(const PmhTable *t)
+{
+	return (size_t) 2 * t->segment_buckets * PMH_BUCKET_SIZE;
+}
+
+/*
+ * Writer: lock the segment of hash; the place is current until it is
+ * unlocked.  PMH_OK (locked) or a real error (not locked).
+ */
+extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
+
+static inline void
+pmh_segment_unlock(const PmhPlace *place)
+{
+	pmh_unlock(&place->stripe->lock);
+}
+
+/*
+ * Double the directory if its depth is still 'depth'.  No lock may be held;
+ * takes the directory lock, and space.
+ */
+extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
+
+/*
+ * Let all elements of the segment of 'place' (locked by the caller) say 'low'
+ * in the first half of their range and 'high' in the second; logged.
+ */
+extern void pmh_directory_publish(PmhTable *t, const PmhPlace *place,
+								  uint64_t low, uint64_t high);
+
+/* Change the strategy of a locked segment; place->elem follows. */
+extern void pmh_directory_strategy(PmhTable *t, PmhPlace *place,
+								   PmhStrategy strategy);
+
+extern uint32_t pmh_dirlog_crc(const PmhDirLog *log, uint64_t count);
+
+static inline uint64_t
+pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t units,
+			  uint32_t depth, PmhStrategy strategy)
+{
+	return main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
+		(uint64_t) units << PMH_ELEM_UNITS_SHIFT |
+		(uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
+		(uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT;
+}
+
+/* Is the element possible in a directory of this depth and file length? */
+extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
+						  uint32_t depth, uint64_t blocks);
+
+/* ---- space (space.c) ---- */
+
+/*
+ * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
+ * called under stripe and directory lock.  What is handed out lies inside our
+ * mapping.  Contents are undefined.
+ *
+ *	block	a whole block
+ *	units	1..7 adjacent units within a block
+ *	run		nblocks adjacent blocks
+ */
+extern PmhResult pmh_space_alloc_block(PmhTable *t, uint64_t *offset);
+extern PmhResult pmh_space_alloc_units(PmhTable *t, uint32_t units,
+									   uint64_t *offset);
+extern PmhResult pmh_space_alloc_run(PmhTable *t, uint64_t nblocks,
+									 uint64_t *offset);
+extern void pmh_space_free_block(PmhTable *t, uint64_t offset);
+extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
+extern void pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks);
+
+/*
+ * The byte of the space map for a block (bit i: unit i in use).  The block
+ * must be inside our mapping.  Racing access: use pm_load.
+ */
+extern uint8_t *pmh_space_map(const PmhTable *t, uint64_t block);
+
+/* Is this block a map block (or block 0)? */
+static inline bool
+pmh_space_is_map_block(const PmhTable *t, uint64_t block)
+{
+	return block <= 1 || (block & (pmh_block_size(t) - 1)) == 0;
+}
+
+/*
+ * Value buffers of 64 << class bytes, 64-byte aligned.  Contents of a new one
+ * are undefined.  PMH_OK or PMH_NEED.  Freeing counts the version of the
+ * buffer up first; whatever pointed to it must have been changed and its
+ * version counted up after that change.
+ */
+extern PmhResult pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset);
+extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
+
+/*
+ * For a sweep that finds out what is free: give [offset, offset + len) of a
+ * region to the free lists; and, before it starts, forget all free lists and
+ * the rest of the newest region (so that all space of existing regions is
+ * either reachable or found free by the sweep).
+ */
+extern void pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len);
+extern void pmh_value_forget_free(PmhTable *t);
+
+static inline uint64_t
+pmh_buffer_version(const PmhTable *t, uint64_t offset)
+{
+	return pmh_version_load(pmh_buffer_version_word(t->locks, t->file_id, offset));
+}
+
+static inline bool
+pmh_buffer_valid(const PmhTable *t, uint64_t offset, uint64_t before)
+{
+	return pmh_version_same(pmh_buffer_version_word(t->locks, t->file_id, offset),
+							before);
+}
+
+static inline void
+pmh_buffer_bump(const PmhTable *t, uint64_t offset)
+{
+	pmh_version_bump(pmh_buffer_version_word(t->locks, t->file_id, offset));
+}
+
+/* Pointer payloads. */
+static inline uint64_t
+pmh_pointer_offset(uint64_t payload)
+{
+	return (payload >> PMH_POINTER_CLASS_BITS) * 64;
+}
+
+static inline uint32_t
+pmh_pointer_class(uint64_t payload)
+{
+	return (uint32_t) payload & ((1 << PMH_POINTER_CLASS_BITS) - 1);
+}
+
+static inline uint64_t
+pmh_make_pointer(uint64_t offset, uint32_t class)
+{
+	return (offset / 64) << PMH_POINTER_CLASS_BITS | class;
+}
+
+/*
+ * Called by space.c under the space lock when run.sweep_mark is not 0, for
+ * each buffer that is allocated or freed: it is accounted for, the sweep must
+ * not free it.  (sweep.c)
+ */
+extern void pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class);
+
+/* ---- reading one key (table.c) ---- */
+
+#define PMH_PROBE_MAX	(4 * PMH_SLOTS)
+
+/* Everything the buckets know of a key, all of one state. */
+typedef struct PmhProbe
+{
+	uint32_t	n;				/* plain entries */
+	uint64_t	list;			/* pointer payload of its list, or 0 */
+	uint64_t	list_version;	/* of the list's first buffer: from before list
+								 * was last seen to be current */
+	uint64_t	value[PMH_PROBE_MAX];	/* as found: unsorted, maybe twice */
+} PmhProbe;
+
+/* PMH_OK or a real error; the list's first buffer is inside our mapping. */
+extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
+
+/* ---- writing buckets (bucket.c); the segment is locked ---- */
+
+/*
+ * Take slots out of a bucket with one commit store: mask.  Also clears
+ * shadowed entries of any key whose pointer slot goes with it.  Durable on
+ * return if fence, else after the next pm_fence.
+ */
+extern void pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+							 uint32_t mask, bool fence);
+
+/*
+ * Store another payload in a pointer slot (one 8-byte commit store, durable on
+ * return), and count the version up before and after, so that what it pointed
+ * to may be freed.
+ */
+extern void pmh_bucket_repoint(PmhTable *t, const PmhPlace *place,
+							   uint32_t bucket, unsigned slot, uint64_t payload);
+
+/*
+ * Take a pointer slot out (as pmh_bucket_clear, durable on return), counting
+ * the version up before and after, so that the list may be freed.
+ */
+extern void pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place,
+							   uint32_t bucket, unsigned slot);
+
+/* ---- value lists (values.c) ---- */
+
+/*
+ * Make a list of n values (n >= 1; order free) in buffers that fit, chained if
+ * need be; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED
+ * (nothing was kept then).  May be called under the stripe.
+ */
+extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
+								 const uint64_t *values, size_t n,
+								 uint64_t *payload);
+
+/*
+ * Add a value to the list at payload; the segment is locked.  If there is room
+ * it is in and durable (fence_first as for pmh_insert, between value and line
+ * state) and *new_payload == payload.  Else *new_payload is a list that has
+ * the value too (a larger copy, or a new buffer chained in front), durable;
+ * the caller publishes it with pmh_bucket_repoint and then calls
+ * pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED (nothing done), or
+ * PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
+								 uint64_t value, bool fence_first,
+								 uint64_t *new_payload);
+
+/*
+ * Take one value out; the segment is locked.  PMH_OK: durably gone;
+ * *new_payload == payload as a rule, 0 if the list is empty now (the caller
+ * removes the pointer slot with pmh_bucket_unpoint), or another head (the
+ * caller publishes it with pmh_bucket_repoint); in both latter cases it then
+ * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND, PMH_NEED
+ * (map further), PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload,
+								 uint64_t value, uint64_t *new_payload);
+
+/*
+ * Free the buffers of the list 'old' that are not part of the list 'new' (0:
+ * all).  Nothing points to old any more.
+ */
+extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
+
+/*
+ * Reader: add all values of the list to *values (unsorted).  version: of the
+ * first buffer, from when payload was current (PmhProbe).  PMH_OK; PMH_RETRY
+ * (values->n is what it was before; probe again); PMH_NEED; PMH_ERR_NO_MEMORY;
+ * PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
+							   uint64_t version, PmhValues *values);
+
+/* Room for n more; PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
+extern PmhResult pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n);
+
+/* Sort ascending and drop repetitions. */
+extern void pmh_values_finish(PmhValues *values);
+
+/* ---- recovery (recover.c) ---- */
+
+/*
+ * Make the volatile parts true again; the caller holds the grow lock and has
+ * seen that run.instance is not the current one.  Idempotent.
+ */
+extern PmhResult pmh_recover(PmhTable *t);
+
+/* CRC-32C, table driven or by instruction; the same everywhere. */
+extern uint32_t pmh_crc32c(const void *data, size_t len);
+
+#endif							/* PMH_INTERNAL_H */

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock.h
+ *	  The lock table: write locks and versions, in shared memory that dies
+ *	  with the system.  See src/README, "Locks".
+ *
+ * Order: segment stripe, then directory lock, then space lock.  Nobody holds
+ * two of one kind.  The grow lock is taken with no other lock held.
+ *
+ * Versions only count up, atomically, because stripes are shared: by segments
+ * whose blocks fall together, and by value buffers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_LOCK_H
+#define PMH_LOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "table.h"
+
+#define PMH_VERSIONS		7	/* per stripe: together with the lock, a line */
+#define PMH_FILE_LOCKS		64	/* of each kind; files share them by id */
+
+typedef struct PmhStripe
+{
+	uint64_t	lock;			/* 0 free, 1 held */
+	uint64_t	version[PMH_VERSIONS];
+} PmhStripe;
+
+typedef struct PmhFileLock
+{
+	uint64_t	directory;
+	uint64_t	pad0[7];
+	uint64_t	space;
+	uint64_t	pad1[7];
+	uint64_t	grow;
+	uint64_t	pad2[7];
+} PmhFileLock;
+
+struct PmhLocks
+{
+	uint64_t	nstripes;		/* a power of two */
+	uint64_t	pad[7];
+	PmhFileLock file[PMH_FILE_LOCKS];
+	PmhStripe	stripe[];
+};
+
+/*
+ * Take or release a lock word.  Waiters spin, then sleep in short steps; a
+ * holder only ever executes a bounded number of instructions (grow locks:
+ * system calls too).
+ */
+extern void pmh_lock_wait(uint64_t *lock);
+
+static inline void
+pmh_lock(uint64_t *lock)
+{
+	uint64_t	free = 0;
+
+	if (!__atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
+									 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		pmh_lock_wait(lock);
+}
+
+static inline void
+pmh_unlock(uint64_t *lock)
+{
+	__atomic_store_n(lock, UINT64_C(0), __ATOMIC_RELEASE);
+}
+
+/* The stripe of a segment, by the block number of its main part. */
+static inline PmhStripe *
+pmh_segment_stripe(PmhLocks *locks, uint64_t file_id, uint64_t block)
+{
+	return &locks->stripe[(file_id + block) & (locks->nstripes - 1)];
+}
+
+/* The version word of a value buffer, by its offset. */
+static inline uint64_t *
+pmh_buffer_version_word(PmhLocks *locks, uint64_t file_id, uint64_t offset)
+{
+	uint64_t	x = (file_id ^ (offset / 64)) * UINT64_C(0x9e3779b97f4a7c15);
+	PmhStripe  *stripe = &locks->stripe[(x >> 32) & (locks->nstripes - 1)];
+
+	return &stripe->version[((x & 0xffff) * PMH_VERSIONS) >> 16];
+}
+
+static inline PmhFileLock *
+pmh_file_lock(PmhLocks *locks, uint64_t file_id)
+{
+	return &locks->file[file_id % PMH_FILE_LOCKS];
+}
+
+/*
+ * Count a version up.  Everything stored afterwards (release stores) is seen
+ * only by readers that can also see the new version.
+ */
+static inline void
+pmh_version_bump(uint64_t *version)
+{
+	(void) __atomic_fetch_add(version, UINT64_C(1), __ATOMIC_ACQ_REL);
+}
+
+static inline uint64_t
+pmh_version_load(const uint64_t *version)
+{
+	return __atomic_load_n(version, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Behind the loads of a reader, before it loads the version again: keeps the
+ * (relaxed) loads before it in front of the loads after it.  ThreadSanitizer
+ * does not model fences; it need not, since every racing access is atomic.
+ */
+static inline void
+pmh_read_fence(void)
+{
+#ifdef __SANITIZE_THREAD__
+	__asm__ __volatile__("" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
+/* True if the version still is what the reader has loaded before. */
+static inline bool
+pmh_version_same(const uint64_t *version, uint64_t before)
+{
+	pmh_read_fence();
+	return __atomic_load_n(version, __ATOMIC_RELAXED) == before;
+}
+
+#endif							/* PMH_LOCK_H */
