@@ -44,18 +44,55 @@ pmhash_value_to_tid(uint64 value, ItemPointer tid)
 
 typedef enum PmhashKeyKind
 {
-	PMHASH_KEY_EXACT,			/* <= 8 bytes, bitwise equality: hash is a bijection */
+	PMHASH_KEY_EXACT,			/* equality of at most 8 bytes: the hash is a
+								 * permutation of them */
 	PMHASH_KEY_BYTES,			/* equality is equality of bytes: XXH3 over them */
 	PMHASH_KEY_FUNCTION			/* the opclass's hash function, then mixed */
 } PmhashKeyKind;
+
+/* How a datum becomes the word or the bytes that are hashed (see keys.c). */
+typedef enum PmhashShape
+{
+	/* words: kind EXACT, and the datum can be made from the word */
+	PMHASH_SHAPE_BOOL,
+	PMHASH_SHAPE_CHAR,
+	PMHASH_SHAPE_INT16,
+	PMHASH_SHAPE_INT32,
+	PMHASH_SHAPE_INT64,
+	PMHASH_SHAPE_UINT32,
+	PMHASH_SHAPE_MACADDR,
+	PMHASH_SHAPE_MACADDR8,
+	PMHASH_SHAPE_TID,
+	/* words: kind EXACT, but values that differ (-0.0, 0.0) share one */
+	PMHASH_SHAPE_FLOAT4,
+	PMHASH_SHAPE_FLOAT8,
+	/* bytes: kind BYTES */
+	PMHASH_SHAPE_VARLENA,
+	PMHASH_SHAPE_BPCHAR,
+	PMHASH_SHAPE_NAME,
+	PMHASH_SHAPE_UUID,
+	PMHASH_SHAPE_TIMETZ,
+	/* kind FUNCTION */
+	PMHASH_SHAPE_FUNCTION,
+	PMHASH_SHAPE_NAME_AS_TEXT
+} PmhashShape;
+
+/* How values of one type are hashed. */
+typedef struct PmhashOperand
+{
+	Oid			type;			/* a member of the operator family */
+	PmhashShape shape;
+	FmgrInfo	proc;			/* for the shapes of kind FUNCTION */
+} PmhashOperand;
 
 /* How one column is hashed. */
 typedef struct PmhashKeyColumn
 {
 	PmhashKeyKind kind;
-	Oid			type;			/* of the datum hashed (opclass input type) */
+	Oid			family;
 	Oid			collation;
-	FmgrInfo	proc;			/* for PMHASH_KEY_FUNCTION */
+	PmhashOperand own;			/* values of the opclass's input type */
+	PmhashOperand other;		/* the last other type a scan argument had */
 } PmhashKeyColumn;
 
 /* How the keys of an index are hashed; lives in the context it was made in. */
@@ -63,11 +100,18 @@ typedef struct PmhashKeys
 {
 	int			ncolumns;
 	uint64		seed;
+	uint64		flip;			/* what the seed is to the inverse */
 	bool		exact;			/* one column of kind EXACT: no recheck */
+	bool		can_return;		/* exact, and pmhash_keys_unhash may be called */
+	MemoryContext context;		/* where this stands */
+	MemoryContext scratch;		/* for hash functions to leak into, or NULL */
 	PmhashKeyColumn column[FLEXIBLE_ARRAY_MEMBER];
 } PmhashKeys;
 
 extern PmhashKeys *pmhash_keys_make(Relation index, uint64 seed);
+
+/* Can the column be computed back from the hash (amcanreturn)? */
+extern bool pmhash_keys_can_return(Relation index, int attno);
 
 /*
  * Hash of an index tuple's values.  False if the tuple is not indexed (NULL
@@ -77,14 +121,22 @@ extern bool pmhash_keys_hash(PmhashKeys *keys, const Datum *values,
 							 const bool *isnull, uint64 *hash);
 
 /*
- * Hash of scan arguments: one datum per column, each of the type 'subtype[i]'
- * (a member of the column's operator family; InvalidOid: the opclass's own).
+ * Hash of scan arguments, none NULL: one datum per column, each of the type
+ * 'subtype[i]' (a member of the column's operator family; InvalidOid: the
+ * opclass's own).
  */
 extern uint64 pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
 									const Oid *subtype);
 
-/* The key of a one-column exact index, back from its hash. */
+/* The key of a one-column index that can_return, back from its hash. */
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
+
+/*
+ * For validate.c: types of one operator family have to be hashed in the same
+ * way.  Tells which way that is for keys of 'type' with hash function 'proc'
+ * (types with the same answer agree), InvalidOid if by calling proc.
+ */
+extern Oid	pmhash_keys_bitwise_group(Oid type, Oid proc);
 
 /* ---- callbacks, a file each ---- */
 

@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyhash.c
+ *	  The inverse of XXH3_64bits_withSeed on 8 bytes.
+ *
+ * Plain C11 without PostgreSQL, so that test/unit can try it alone.
+ *
+ * For an input of 8 bytes, read as a little-endian word w, XXH3 computes
+ * (xxHash's specification, section "XXH3 on 4 to 8 bytes")
+ *
+ *		h = rotl(w, 32) ^ flip(seed)
+ *		h = h ^ rotl(h, 49) ^ rotl(h, 24)
+ *		h = h * K
+ *		h = h ^ ((h >> 35) + 8)
+ *		h = h * K
+ *		h = h ^ (h >> 28)
+ *
+ * and every line can be undone.  What flip() is for a seed we do not repeat
+ * from the specification but ask the library: it is what hashing the word 0
+ * leaves after undoing all lines but the first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "am/keyhash.h"
+
+/* The multiplier K of XXH3 and its inverse modulo 2^64. */
+#define MIX_MULTIPLIER		UINT64_C(0x9FB21C651E98DF25)
+#define UNMIX_MULTIPLIER	UINT64_C(0x02AB9C720D1024AD)
+
+static inline uint64_t
+rotate_left(uint64_t x, int n)
+{
+	return (x << n) | (x >> (64 - n));
+}
+
+/*
+ * Undo h ^ rotl(h, 49) ^ rotl(h, 24).
+ *
+ * As a polynomial over GF(2) modulo x^64 + 1 a rotation by n is a product
+ * with x^n, so the step is a product with p = 1 + x^49 + x^24.  Squaring
+ * doubles exponents: p^64 = 1 + x^(49*64) + x^(24*64) = 1 + 1 + 1 = 1, hence
+ * the inverse of p is p^63 = p * p^2 * p^4 * p^8 * p^16 * p^32.  With
+ * exponents modulo 64 the factors p^8, p^16 and p^32 are x^8, x^16 and x^32.
+ */
+static inline uint64_t
+undo_rotations(uint64_t h)
+{
+	h ^= rotate_left(h, 49) ^ rotate_left(h, 24);
+	h ^= rotate_left(h, 34) ^ rotate_left(h, 48);
+	h ^= rotate_left(h, 4) ^ rotate_left(h, 32);
+	return rotate_left(h, 8 + 16 + 32);
+}
+
+/* Undo everything but the xor with flip(seed). */
+static inline uint64_t
+unmix(uint64_t h)
+{
+	h ^= (h >> 28) ^ (h >> 56);
+	h *= UNMIX_MULTIPLIER;
+	/* what was added is below bit 30, so bits 35 to 63 are as they were */
+	h ^= (h >> 35) + 8;
+	h *= UNMIX_MULTIPLIER;
+	return undo_rotations(h);
+}
+
+/*
+ * pmhash_hash_flip
+ *		The constant that a seed stands for: what pmhash_unhash_word needs.
+ */
+uint64_t
+pmhash_hash_flip(uint64_t seed)
+{
+	return unmix(pmhash_hash_word(0, seed));
+}
+
+/*
+ * pmhash_unhash_word
+ *		The word whose pmhash_hash_word is 'hash', where 'flip' is
+ *		pmhash_hash_flip of the same seed.
+ */
+uint64_t
+pmhash_unhash_word(uint64_t hash, uint64_t flip)
+{
+	return rotate_left(unmix(hash) ^ flip, 32);
+}

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyhash.h
+ *	  The hash functions of keys, free of PostgreSQL: XXH3 over a key's bytes,
+ *	  and the way back for keys of 8 bytes.
+ *
+ * XXH3_64bits_withSeed, given exactly 8 bytes and a fixed seed, xors its
+ * input with a constant that depends on the seed, and then mixes with steps
+ * each of which can be undone: it is a permutation of the 64-bit words.  So
+ * the hash of a short key tells the key.  See pmhash_unhash_word.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_KEYHASH_H
+#define PMHASH_KEYHASH_H
+
+#include <endian.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Hash of any number of bytes. */
+static inline uint64_t
+pmhash_hash_bytes(const void *bytes, size_t length, uint64_t seed)
+{
+	return XXH3_64bits_withSeed(bytes, length, seed);
+}
+
+/* Hash of a word: a permutation for every seed. */
+static inline uint64_t
+pmhash_hash_word(uint64_t word, uint64_t seed)
+{
+	/* XXH3 reads its input as little-endian; the inverse relies on it */
+	uint64_t	bytes = htole64(word);
+
+	return XXH3_64bits_withSeed(&bytes, sizeof(bytes), seed);
+}
+
+extern uint64_t pmhash_hash_flip(uint64_t seed);
+extern uint64_t pmhash_unhash_word(uint64_t hash, uint64_t flip);
+
+#endif							/* PMHASH_KEYHASH_H */

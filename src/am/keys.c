@@ -1,0 +1,645 @@
+/*-------------------------------------------------------------------------
+ *
+ * keys.c
+ *	  From key values to 64-bit hashes, and back.
+ *
+ * There are three ways to hash a column, told by its operator class:
+ *
+ * EXACT.  The type has at most 8 bytes and two values are equal if and only
+ * if these bytes are.  The value is widened to a word, and the hash of an
+ * index on this column alone is a permutation of the words (keyhash.h).  So
+ * equal hashes mean equal keys, nothing needs to be rechecked, and the key
+ * can be computed from the hash.  Types of an operator family are widened so
+ * that values which compare equal across types give the same word: integers
+ * are sign-extended; float4 becomes float8.  Floating point values are not
+ * equal by bytes, but they are after zero and NaN have been put into one
+ * form; the form of a zero is lost, so the key cannot be told from the hash.
+ *
+ * BYTES.  Two values are equal if and only if certain bytes of them are (text
+ * under a deterministic collation, bytea, uuid, ...).  XXH3 over these bytes;
+ * a match is rechecked.
+ *
+ * FUNCTION.  Everything else: support function 1 of the operator class, which
+ * works like the extended hash functions of core's hash operator classes.
+ *
+ * Which way it is must never change while there is an index, so it depends
+ * only on what an operator class cannot lose: its input type, its hash
+ * function and its equality operator.  If these three are built-in functions
+ * that known_keys[] lists together, equality is what we know it to be.  A
+ * user's operator class with another equality on the same type is hashed by
+ * its function.  That all types of a family agree about the way is ensured by
+ * pmhash_adjustmembers.
+ *
+ * An index on several columns hashes the words of all columns, in order:
+ * for an EXACT column the widened value, else the hash of the value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/float.h"
+#include "utils/fmgroids.h"
+#include "utils/inet.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/uuid.h"
+
+#include "am/am.h"
+#include "am/keyhash.h"
+
+/* What stands for a NULL in a column behind the first. */
+#define NULL_WORD		UINT64CONST(0x4c4c554e204c5153)
+
+/* Bytes of a timetz that count: 8 of time, 4 of zone, no padding between. */
+#define TIMETZ_BYTES	(sizeof(TimeADT) + sizeof(int32))
+
+/*
+ * Keys whose equality is equality of bytes.  Read in the source of each
+ * equality function: chareq, int4eq and so on compare C integers;
+ * timestamp_cmp_internal, cash_eq and xid8eq compare 64-bit integers;
+ * macaddr_cmp_internal compares all 6 bytes in two parts, macaddr8 all 8;
+ * ItemPointerCompare block and offset; timetz_cmp_internal time plus zone and
+ * then zone, so both; network_cmp_internal family, prefix length and the
+ * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
+ * and byteaeq the data; bpchareq the data without trailing blanks.
+ *
+ * A group is a set of types whose words or bytes may be compared.
+ */
+typedef struct KnownKey
+{
+	Oid			type;			/* opclass input type */
+	Oid			proc;			/* support function 1 */
+	Oid			equal;			/* function behind "type = type" */
+	Oid			group;
+	PmhashShape shape;
+} KnownKey;
+
+static const KnownKey known_keys[] = {
+	{INT8OID, F_HASHINT8EXTENDED, F_INT8EQ, INT8OID, PMHASH_SHAPE_INT64},
+	{INT4OID, F_HASHINT4EXTENDED, F_INT4EQ, INT8OID, PMHASH_SHAPE_INT32},
+	{INT2OID, F_HASHINT2EXTENDED, F_INT2EQ, INT8OID, PMHASH_SHAPE_INT16},
+	{TEXTOID, F_HASHTEXTEXTENDED, F_TEXTEQ, TEXTOID, PMHASH_SHAPE_VARLENA},
+	{NAMEOID, F_HASHNAMEEXTENDED, F_NAMEEQ, TEXTOID, PMHASH_SHAPE_NAME},
+	{BPCHAROID, F_HASHBPCHAREXTENDED, F_BPCHAREQ, BPCHAROID, PMHASH_SHAPE_BPCHAR},
+	{UUIDOID, F_UUID_HASH_EXTENDED, F_UUID_EQ, UUIDOID, PMHASH_SHAPE_UUID},
+	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID, PMHASH_SHAPE_INT64},
+	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID, PMHASH_SHAPE_INT64},
+	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, DATEOID, PMHASH_SHAPE_INT32},
+	{TIMEOID, F_TIME_HASH_EXTENDED, F_TIME_EQ, TIMEOID, PMHASH_SHAPE_INT64},
+	{TIMETZOID, F_TIMETZ_HASH_EXTENDED, F_TIMETZ_EQ, TIMETZOID, PMHASH_SHAPE_TIMETZ},
+	{FLOAT8OID, F_HASHFLOAT8EXTENDED, F_FLOAT8EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT8},
+	{FLOAT4OID, F_HASHFLOAT4EXTENDED, F_FLOAT4EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT4},
+	{OIDOID, F_HASHOIDEXTENDED, F_OIDEQ, OIDOID, PMHASH_SHAPE_UINT32},
+	{ANYENUMOID, F_HASHENUMEXTENDED, F_ENUM_EQ, ANYENUMOID, PMHASH_SHAPE_UINT32},
+	{BOOLOID, F_HASHCHAREXTENDED, F_BOOLEQ, BOOLOID, PMHASH_SHAPE_BOOL},
+	{CHAROID, F_HASHCHAREXTENDED, F_CHAREQ, CHAROID, PMHASH_SHAPE_CHAR},
+	{BYTEAOID, F_HASHVARLENAEXTENDED, F_BYTEAEQ, BYTEAOID, PMHASH_SHAPE_VARLENA},
+	{INETOID, F_HASHINETEXTENDED, F_NETWORK_EQ, INETOID, PMHASH_SHAPE_VARLENA},
+	{CASHOID, F_HASHINT8EXTENDED, F_CASH_EQ, CASHOID, PMHASH_SHAPE_INT64},
+	{XIDOID, F_HASHINT4EXTENDED, F_XIDEQ, XIDOID, PMHASH_SHAPE_UINT32},
+	{CIDOID, F_HASHINT4EXTENDED, F_CIDEQ, CIDOID, PMHASH_SHAPE_UINT32},
+	{XID8OID, F_HASHINT8EXTENDED, F_XID8EQ, XID8OID, PMHASH_SHAPE_INT64},
+	{PG_LSNOID, F_PG_LSN_HASH_EXTENDED, F_PG_LSN_EQ, PG_LSNOID, PMHASH_SHAPE_INT64},
+	{MACADDROID, F_HASHMACADDREXTENDED, F_MACADDR_EQ, MACADDROID, PMHASH_SHAPE_MACADDR},
+	{MACADDR8OID, F_HASHMACADDR8EXTENDED, F_MACADDR8_EQ, MACADDR8OID, PMHASH_SHAPE_MACADDR8},
+	{TIDOID, F_HASHTIDEXTENDED, F_TIDEQ, TIDOID, PMHASH_SHAPE_TID},
+};
+
+static const KnownKey *
+find_known_key(Oid type, Oid proc)
+{
+	for (int i = 0; i < (int) lengthof(known_keys); i++)
+		if (known_keys[i].type == type && known_keys[i].proc == proc)
+			return &known_keys[i];
+	return NULL;
+}
+
+/*
+ * pmhash_keys_bitwise_group
+ *		In which group of comparable keys is (type, hash function)?
+ *
+ * InvalidOid if keys are hashed by the function.  No errors, no locks.
+ */
+Oid
+pmhash_keys_bitwise_group(Oid type, Oid proc)
+{
+	const KnownKey *known = find_known_key(type, proc);
+
+	return known ? known->group : InvalidOid;
+}
+
+static PmhashKeyKind
+kind_of_shape(PmhashShape shape)
+{
+	if (shape <= PMHASH_SHAPE_FLOAT8)
+		return PMHASH_KEY_EXACT;
+	if (shape <= PMHASH_SHAPE_TIMETZ)
+		return PMHASH_KEY_BYTES;
+	return PMHASH_KEY_FUNCTION;
+}
+
+static bool
+shape_can_return(PmhashShape shape)
+{
+	return shape <= PMHASH_SHAPE_TID;
+}
+
+/* Does equality of values of this shape follow a collation? */
+static bool
+shape_is_collated(const KnownKey *known)
+{
+	return known->group == TEXTOID || known->group == BPCHAROID;
+}
+
+/*
+ * How are values of 'type', hashed by 'proc', to be hashed?  Under a
+ * collation that takes different strings for equal the function must do it.
+ * (Core's hashname knows nothing of collations, though nameeq does, so names
+ * are hashed as text then.)
+ */
+static PmhashShape
+shape_of(const KnownKey *known, Oid collation)
+{
+	if (known == NULL)
+		return PMHASH_SHAPE_FUNCTION;
+	if (shape_is_collated(known) && OidIsValid(collation) &&
+		!get_collation_isdeterministic(collation))
+		return known->shape == PMHASH_SHAPE_NAME ?
+			PMHASH_SHAPE_NAME_AS_TEXT : PMHASH_SHAPE_FUNCTION;
+	return known->shape;
+}
+
+/* Is the equality of the family on the known key's type the known one? */
+static bool
+equality_is_known(Oid family, const KnownKey *known)
+{
+	Oid			operator;
+
+	operator = get_opfamily_member(family, known->type, known->type,
+								   PMHASH_EQUAL_STRATEGY);
+	return OidIsValid(operator) && get_opcode(operator) == known->equal;
+}
+
+/* The shape of a column of an index; attno from 1. */
+static PmhashShape
+column_shape(Relation index, int attno)
+{
+	const KnownKey *known;
+
+	known = find_known_key(index->rd_opcintype[attno - 1],
+						   index_getprocid(index, attno, PMHASH_HASH_PROC));
+	if (known && !equality_is_known(index->rd_opfamily[attno - 1], known))
+		known = NULL;
+	return shape_of(known, index->rd_indcollation[attno - 1]);
+}
+
+/* Fill in an operand that is hashed by calling proc, if it is. */
+static void
+set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
+			MemoryContext context)
+{
+	operand->type = type;
+	operand->shape = shape;
+	if (shape == PMHASH_SHAPE_NAME_AS_TEXT)
+		proc = F_HASHTEXTEXTENDED;
+	if (kind_of_shape(shape) == PMHASH_KEY_FUNCTION)
+		fmgr_info_cxt(proc, &operand->proc, context);
+}
+
+static void
+make_column(PmhashKeys *keys, Relation index, int attno)
+{
+	PmhashKeyColumn *column = &keys->column[attno - 1];
+	PmhashShape shape = column_shape(index, attno);
+	Oid			proc = index_getprocid(index, attno, PMHASH_HASH_PROC);
+
+	if (!OidIsValid(proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("operator class of column %d of index \"%s\" has no hash function",
+						attno, RelationGetRelationName(index)),
+				 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
+						 PMHASH_HASH_PROC)));
+	column->kind = kind_of_shape(shape);
+	column->family = index->rd_opfamily[attno - 1];
+	column->collation = index->rd_indcollation[attno - 1];
+	set_operand(&column->own, index->rd_opcintype[attno - 1], shape, proc,
+				keys->context);
+	column->other.type = InvalidOid;
+	if (column->kind == PMHASH_KEY_FUNCTION && keys->scratch == NULL)
+		keys->scratch = AllocSetContextCreate(keys->context,
+											  "pmhash key hashing",
+											  ALLOCSET_DEFAULT_SIZES);
+}
+
+/*
+ * pmhash_keys_make
+ *		How the keys of 'index' are hashed under 'seed'.
+ *
+ * The result and all it needs are allocated in the current memory context and
+ * go with it.  ERROR if an operator class has no hash function.  The caller
+ * holds a lock on the index.
+ */
+PmhashKeys *
+pmhash_keys_make(Relation index, uint64 seed)
+{
+	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
+	PmhashKeys *keys;
+
+	keys = palloc0(offsetof(PmhashKeys, column) +
+				   ncolumns * sizeof(PmhashKeyColumn));
+	keys->ncolumns = ncolumns;
+	keys->seed = seed;
+	keys->flip = pmhash_hash_flip(seed);
+	keys->context = CurrentMemoryContext;
+	for (int i = 0; i < ncolumns; i++)
+		make_column(keys, index, i + 1);
+	if (ncolumns == 1)
+	{
+		keys->exact = (keys->column[0].kind == PMHASH_KEY_EXACT);
+		keys->can_return = shape_can_return(keys->column[0].own.shape);
+	}
+	return keys;
+}
+
+/*
+ * pmhash_keys_can_return
+ *		Can column 'attno' (from 1) of 'index' be computed from a hash?
+ *
+ * For amcanreturn: needs no file and no seed.  The caller holds a lock on the
+ * index.
+ */
+bool
+pmhash_keys_can_return(Relation index, int attno)
+{
+	return IndexRelationGetNumberOfKeyAttributes(index) == 1 &&
+		OidIsValid(index_getprocid(index, attno, PMHASH_HASH_PROC)) &&
+		shape_can_return(column_shape(index, attno));
+}
+
+/* ---- words of short values ---- */
+
+/* n bytes as a number, least first. */
+static uint64
+word_from_bytes(const unsigned char *bytes, int n)
+{
+	uint64		word = 0;
+
+	for (int i = 0; i < n; i++)
+		word |= (uint64) bytes[i] << (8 * i);
+	return word;
+}
+
+static void
+word_to_bytes(uint64 word, unsigned char *bytes, int n)
+{
+	for (int i = 0; i < n; i++)
+		bytes[i] = (unsigned char) (word >> (8 * i));
+}
+
+/*
+ * A float as float8eq sees it: zeroes are equal whatever their sign, NaNs
+ * whatever their bits (compare hashfloat8extended in access/hash/hashfunc.c).
+ */
+static uint64
+word_from_float8(float8 value)
+{
+	uint64		word;
+
+	if (value == 0)
+		return 0;
+	if (isnan(value))
+		value = get_float8_nan();
+	memcpy(&word, &value, sizeof(word));
+	return word;
+}
+
+static uint64
+word_from_tid(ItemPointer tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+		ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
+static Datum
+tid_from_word(uint64 word)
+{
+	ItemPointer tid = palloc(sizeof(ItemPointerData));
+
+	ItemPointerSet(tid, (BlockNumber) (word >> 16), (OffsetNumber) word);
+	return PointerGetDatum(tid);
+}
+
+/* The word of a value of kind EXACT. */
+static uint64
+exact_word(PmhashShape shape, Datum value)
+{
+	switch (shape)
+	{
+		case PMHASH_SHAPE_BOOL:
+			return DatumGetBool(value);
+		case PMHASH_SHAPE_CHAR:
+			return (unsigned char) DatumGetChar(value);
+		case PMHASH_SHAPE_INT16:
+			return (uint64) (int64) DatumGetInt16(value);
+		case PMHASH_SHAPE_INT32:
+			return (uint64) (int64) DatumGetInt32(value);
+		case PMHASH_SHAPE_INT64:
+			return (uint64) DatumGetInt64(value);
+		case PMHASH_SHAPE_UINT32:
+			return DatumGetUInt32(value);
+		case PMHASH_SHAPE_MACADDR:
+			return word_from_bytes((unsigned char *) DatumGetPointer(value),
+								   sizeof(macaddr));
+		case PMHASH_SHAPE_MACADDR8:
+			return word_from_bytes((unsigned char *) DatumGetPointer(value),
+								   sizeof(macaddr8));
+		case PMHASH_SHAPE_TID:
+			return word_from_tid((ItemPointer) DatumGetPointer(value));
+		case PMHASH_SHAPE_FLOAT4:
+			return word_from_float8((float8) DatumGetFloat4(value));
+		case PMHASH_SHAPE_FLOAT8:
+			return word_from_float8(DatumGetFloat8(value));
+		default:
+			break;
+	}
+	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+	return 0;					/* keep compiler quiet */
+}
+
+/* A fresh macaddr or macaddr8. */
+static Datum
+bytes_from_word(uint64 word, int n)
+{
+	unsigned char *bytes = palloc(n);
+
+	word_to_bytes(word, bytes, n);
+	return PointerGetDatum(bytes);
+}
+
+/* The way back, for the shapes that have one. */
+static Datum
+exact_datum(PmhashShape shape, uint64 word)
+{
+	switch (shape)
+	{
+		case PMHASH_SHAPE_BOOL:
+			return BoolGetDatum(word != 0);
+		case PMHASH_SHAPE_CHAR:
+			return CharGetDatum((char) word);
+		case PMHASH_SHAPE_INT16:
+			return Int16GetDatum((int16) word);
+		case PMHASH_SHAPE_INT32:
+			return Int32GetDatum((int32) word);
+		case PMHASH_SHAPE_INT64:
+			return Int64GetDatum((int64) word);
+		case PMHASH_SHAPE_UINT32:
+			return UInt32GetDatum((uint32) word);
+		case PMHASH_SHAPE_MACADDR:
+			return bytes_from_word(word, sizeof(macaddr));
+		case PMHASH_SHAPE_MACADDR8:
+			return bytes_from_word(word, sizeof(macaddr8));
+		case PMHASH_SHAPE_TID:
+			return tid_from_word(word);
+		default:
+			break;
+	}
+	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+	return (Datum) 0;			/* keep compiler quiet */
+}
+
+/* ---- hashes of long values ---- */
+
+/* XXH3 over the data of a varlena, without the trailing blanks of a bpchar. */
+static uint64
+varlena_word(Datum value, bool blank_padded, uint64 seed)
+{
+	struct varlena *data = pg_detoast_datum_packed((struct varlena *)
+												   DatumGetPointer(value));
+	int			length = VARSIZE_ANY_EXHDR(data);
+	uint64		word;
+
+	if (blank_padded)
+		length = bpchartruelen(VARDATA_ANY(data), length);
+	word = pmhash_hash_bytes(VARDATA_ANY(data), length, seed);
+	if ((Pointer) data != DatumGetPointer(value))
+		pfree(data);
+	return word;
+}
+
+/* Hash of a value of kind BYTES. */
+static uint64
+bytes_word(PmhashShape shape, Datum value, uint64 seed)
+{
+	switch (shape)
+	{
+		case PMHASH_SHAPE_VARLENA:
+			return varlena_word(value, false, seed);
+		case PMHASH_SHAPE_BPCHAR:
+			return varlena_word(value, true, seed);
+		case PMHASH_SHAPE_NAME:
+			return pmhash_hash_bytes(DatumGetPointer(value),
+									 strlen(NameStr(*DatumGetName(value))),
+									 seed);
+		case PMHASH_SHAPE_UUID:
+			return pmhash_hash_bytes(DatumGetPointer(value), UUID_LEN, seed);
+		case PMHASH_SHAPE_TIMETZ:
+			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES,
+									 seed);
+		default:
+			break;
+	}
+	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+	return 0;					/* keep compiler quiet */
+}
+
+/*
+ * Hash of a value by the hash function.  Not all of them free what they
+ * detoast and deform, and a build calls this for every row: whatever they
+ * leave behind goes with the scratch context.
+ */
+static uint64
+function_word(PmhashKeys *keys, PmhashKeyColumn *column,
+			  PmhashOperand *operand, Datum value)
+{
+	MemoryContext caller = MemoryContextSwitchTo(keys->scratch);
+	uint64		word;
+
+	if (operand->shape == PMHASH_SHAPE_NAME_AS_TEXT)
+		value = CStringGetTextDatum(NameStr(*DatumGetName(value)));
+	word = DatumGetUInt64(FunctionCall2Coll(&operand->proc, column->collation,
+											value,
+											UInt64GetDatum(keys->seed)));
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(keys->scratch);
+	return word;
+}
+
+/* ---- all columns ---- */
+
+/* What a column brings to the hash. */
+static inline uint64
+column_word(PmhashKeys *keys, PmhashKeyColumn *column, PmhashOperand *operand,
+			Datum value)
+{
+	switch (column->kind)
+	{
+		case PMHASH_KEY_EXACT:
+			return exact_word(operand->shape, value);
+		case PMHASH_KEY_BYTES:
+			return bytes_word(operand->shape, value, keys->seed);
+		case PMHASH_KEY_FUNCTION:
+			break;
+	}
+	return function_word(keys, column, operand, value);
+}
+
+/* The hash of the words of all columns. */
+static inline uint64
+hash_words(PmhashKeys *keys, const uint64 *words)
+{
+	if (keys->ncolumns > 1)
+		return pmhash_hash_bytes(words, keys->ncolumns * sizeof(uint64),
+								 keys->seed);
+	/* a hash of bytes is good as it is */
+	if (keys->column[0].kind == PMHASH_KEY_BYTES)
+		return words[0];
+	return pmhash_hash_word(words[0], keys->seed);
+}
+
+/*
+ * pmhash_keys_hash
+ *		Hash of an index tuple.
+ *
+ * values, isnull: of all key columns, as from FormIndexDatum.  Returns false,
+ * and no hash, if the first column is NULL: such a row cannot be found by "="
+ * and, as amoptionalkey is false, need not be found otherwise.  A NULL behind
+ * the first column is hashed as a word of its own: the row has to be in the
+ * index for scans that bind the first columns only.
+ *
+ * Whatever the hash function of an operator class raises comes through.
+ */
+bool
+pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
+				 uint64 *hash)
+{
+	uint64		words[INDEX_MAX_KEYS];
+
+	if (isnull[0])
+		return false;
+	for (int i = 0; i < keys->ncolumns; i++)
+	{
+		PmhashKeyColumn *column = &keys->column[i];
+
+		words[i] = isnull[i] ? NULL_WORD :
+			column_word(keys, column, &column->own, values[i]);
+	}
+	*hash = hash_words(keys, words);
+	return true;
+}
+
+/* The name of an operator family, for messages. */
+static char *
+family_name(Oid family)
+{
+	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
+	char	   *name;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator family %u", family);
+	name = pstrdup(NameStr(((Form_pg_opfamily) GETSTRUCT(tuple))->opfname));
+	ReleaseSysCache(tuple);
+	return name;
+}
+
+/*
+ * How an argument of another type of the family is hashed, looked up and kept
+ * in column->other.  The types of a family agree about the kind; if this one
+ * does not, someone has gone around ALTER OPERATOR FAMILY.
+ */
+static void
+resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
+{
+	Oid			proc = get_opfamily_proc(column->family, type, type,
+										 PMHASH_HASH_PROC);
+	PmhashShape shape;
+
+	if (!OidIsValid(proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("operator family \"%s\" of access method %s has no hash function for type %s",
+						family_name(column->family), "pmhash",
+						format_type_be(type))));
+	shape = shape_of(find_known_key(type, proc), column->collation);
+	if (column->kind == PMHASH_KEY_FUNCTION &&
+		kind_of_shape(shape) != PMHASH_KEY_FUNCTION)
+		shape = PMHASH_SHAPE_FUNCTION;
+	if (kind_of_shape(shape) != column->kind)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
+						family_name(column->family), "pmhash",
+						format_type_be(column->own.type),
+						format_type_be(type))));
+	set_operand(&column->other, type, shape, proc, keys->context);
+}
+
+/* How an argument of this type is hashed. */
+static inline PmhashOperand *
+operand_for(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
+{
+	if (!OidIsValid(type) || type == column->own.type)
+		return &column->own;
+	if (type != column->other.type)
+		resolve_other(keys, column, type);
+	return &column->other;
+}
+
+/*
+ * pmhash_keys_hash_args
+ *		Hash of what a scan looks for.
+ *
+ * values: one datum per key column, none NULL.  subtype: the type of each, a
+ * member of the column's operator family; InvalidOid means its input type.
+ * ERROR if the family cannot hash a type.
+ */
+uint64
+pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
+					  const Oid *subtype)
+{
+	uint64		words[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < keys->ncolumns; i++)
+	{
+		PmhashKeyColumn *column = &keys->column[i];
+
+		words[i] = column_word(keys, column,
+							   operand_for(keys, column, subtype[i]),
+							   values[i]);
+	}
+	return hash_words(keys, words);
+}
+
+/*
+ * pmhash_keys_unhash
+ *		The key that has this hash.
+ *
+ * Only if keys->can_return.  By-reference types are allocated in the current
+ * memory context.
+ */
+Datum
+pmhash_keys_unhash(PmhashKeys *keys, uint64 hash)
+{
+	Assert(keys->can_return);
+	return exact_datum(keys->column[0].own.shape,
+					   pmhash_unhash_word(hash, keys->flip));
+}
