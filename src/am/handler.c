@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ *
+ * handler.c
+ *	  What pmhash tells PostgreSQL about itself: its abilities and callbacks.
+ *
+ * The abilities it denies are denied on purpose; src/README, part III, says
+ * why for each (unique, index-only scans, INCLUDE, parallel scan).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/vacuum.h"
+#include "fmgr.h"
+#include "nodes/nodes.h"
+
+#include "am.h"
+
+PG_FUNCTION_INFO_V1(pmhash_handler);
+
+/* Fill in what index AM properties ask: see amapi.h for each. */
+static void
+set_abilities(IndexAmRoutine *am)
+{
+	am->amstrategies = PMHASH_NSTRATEGIES;
+	am->amsupport = PMHASH_NPROCS;
+	am->amoptsprocnum = 0;
+	am->amcanorder = false;
+#if PG_VERSION_NUM >= 180000
+	am->amcanhash = false;		/* its hash function is not core's */
+	am->amconsistentequality = true;
+	am->amconsistentordering = false;
+#endif
+	am->amcanorderbyop = false;
+	am->amcanbackward = false;
+	am->amcanunique = false;
+	am->amcanmulticol = true;
+	am->amoptionalkey = false;
+	am->amsearcharray = true;
+	am->amsearchnulls = false;
+	am->amstorage = false;
+	am->amclusterable = false;
+	am->ampredlocks = true;
+	am->amcanparallel = false;
+#if PG_VERSION_NUM >= 170000
+	am->amcanbuildparallel = false;
+#endif
+	am->amcaninclude = false;
+	am->amusemaintenanceworkmem = false;
+#if PG_VERSION_NUM >= 160000
+	am->amsummarizing = false;
+#endif
+	am->amparallelvacuumoptions =
+		VACUUM_OPTION_PARALLEL_BULKDEL | VACUUM_OPTION_PARALLEL_COND_CLEANUP;
+	am->amkeytype = InvalidOid;
+}
+
+static void
+set_callbacks(IndexAmRoutine *am)
+{
+	am->ambuild = pmhash_build;
+	am->ambuildempty = pmhash_buildempty;
+	am->aminsert = pmhash_insert;
+#if PG_VERSION_NUM >= 170000
+	am->aminsertcleanup = NULL;
+#endif
+	am->ambulkdelete = pmhash_bulkdelete;
+	am->amvacuumcleanup = pmhash_vacuumcleanup;
+	am->amcanreturn = NULL;
+	am->amcostestimate = pmhash_costestimate;
+	am->amoptions = pmhash_options;
+	am->amproperty = NULL;
+	am->ambuildphasename = pmhash_buildphasename;
+	am->amvalidate = pmhash_validate;
+	am->amadjustmembers = pmhash_adjustmembers;
+	am->ambeginscan = pmhash_beginscan;
+	am->amrescan = pmhash_rescan;
+	am->amgettuple = pmhash_gettuple;
+	am->amgetbitmap = pmhash_getbitmap;
+	am->amendscan = pmhash_endscan;
+	am->ammarkpos = NULL;
+	am->amrestrpos = NULL;
+	am->amestimateparallelscan = NULL;
+	am->aminitparallelscan = NULL;
+	am->amparallelrescan = NULL;
+}
+
+/*
+ * pmhash_handler(internal) returns index_am_handler
+ *
+ * The result is palloc'd in the caller's context, as amapi.h asks.
+ */
+Datum
+pmhash_handler(PG_FUNCTION_ARGS)
+{
+	IndexAmRoutine *am = makeNode(IndexAmRoutine);
+
+	set_abilities(am);
+	set_callbacks(am);
+	PG_RETURN_POINTER(am);
+}

@@ -1,0 +1,700 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Plain and bitmap index scans.
+ *
+ * A scan is one of four kinds, found out when its first tuple is asked for:
+ *
+ *	nothing	 some argument is NULL
+ *	one		 one hash: a cursor streams its values in growing batches
+ *	many	 = ANY: the hashes, sorted, none twice, are looked up in groups
+ *	all		 not every column is bound, or the arrays multiply to too many
+ *			 hashes: sweep the whole table, every tuple to be rechecked
+ *
+ * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
+ * batch, in heap order, and gettuple and getbitmap hand them out.  No value
+ * comes twice: a cursor and a sweep promise it, and one TID is under one hash
+ * only.
+ *
+ * Everything is allocated in a context of the scan's own and used again by
+ * rescans; a probe of a nested loop allocates nothing.
+ *
+ * A TID may be removed and used again by VACUUM between our reading of it and
+ * the visit to the heap, since no pin or lock holds VACUUM back.  See
+ * src/README, "Scans and VACUUM".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/skey.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "pgstat.h"
+#include "storage/predicate.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am.h"
+
+#define ST_SORT sort_numbers
+#define ST_ELEMENT_TYPE uint64
+#define ST_COMPARE(a, b) (*(a) < *(b) ? -1 : *(a) > *(b))
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+/* Values asked of a cursor at first, and at most after doubling. */
+#define FIRST_WANT		32
+#define LAST_WANT		8192
+
+/* Hashes looked up in one group at first, and at most. */
+#define FIRST_GROUP		16
+#define LAST_GROUP		1024
+
+/* Room for the values of a group; keys that do not fit are read by cursor. */
+#define GROUP_VALUES	16384
+
+typedef enum ScanKind
+{
+	SCAN_UNBOUND,				/* not started since the last rescan */
+	SCAN_NOTHING,
+	SCAN_ONE,
+	SCAN_MANY,
+	SCAN_ALL
+} ScanKind;
+
+typedef struct PmhashScan
+{
+	MemoryContext context;		/* everything of this scan */
+	MemoryContext scratch;		/* what hashing arguments may allocate */
+	MemoryContextCallback cleanup;	/* frees what the engine has malloc'd */
+	PmhashFile *file;
+	PmhashKeys *keys;			/* NULL before the first use */
+	ScanKind	kind;
+	bool		recheck;
+
+	/* the batch being handed out */
+	const uint64 *batch;
+	size_t		batch_n;
+	size_t		batch_next;
+
+	/* a key's values being streamed: SCAN_ONE, and big keys of SCAN_MANY */
+	PmhCursor	cursor;
+	size_t		want;
+	bool		streaming;
+
+	/* SCAN_MANY */
+	uint64	   *hashes;
+	size_t		nhashes;
+	size_t		hashes_capacity;
+	size_t		next_hash;
+	size_t		group;			/* hashes in the next group */
+	size_t	   *big;			/* keys of this group that did not fit */
+	size_t		nbig;
+	size_t		next_big;
+	size_t		collecting;		/* key that collect_value is at */
+	size_t		collecting_from;	/* where its values start in values[] */
+
+	/* SCAN_MANY, SCAN_ALL: memory of the batch */
+	uint64	   *values;
+	size_t		values_n;
+	size_t		values_capacity;
+
+	/* SCAN_ALL */
+	PmhSweep	sweep;
+	bool		sweeping;
+} PmhashScan;
+
+/* The scan key that binds each column, or NULL. */
+typedef struct BoundColumns
+{
+	ScanKey		key[INDEX_MAX_KEYS];
+	bool		complete;		/* every column has one */
+	int			arrays;			/* how many are arrays */
+} BoundColumns;
+
+/* One column's arguments: the elements of an array, or a single datum. */
+typedef struct ColumnArgs
+{
+	Datum	   *value;
+	int			n;
+	Datum		single;
+} ColumnArgs;
+
+/* ---- memory ---- */
+
+static void
+end_sweep(PmhashScan *so)
+{
+	if (so->sweeping)
+	{
+		so->sweeping = false;
+		pmh_sweep_end(so->file->table, &so->sweep);
+	}
+}
+
+/* Called when the scan's context goes, by endscan or by an error. */
+static void
+free_engine_memory(void *arg)
+{
+	PmhashScan *so = arg;
+
+	end_sweep(so);
+	pmh_cursor_free(&so->cursor);
+}
+
+/* Make values[] large enough for n; what was in it is lost. */
+static void
+reserve_values(PmhashScan *so, size_t n)
+{
+	if (n <= so->values_capacity)
+		return;
+	if (so->values != NULL)
+		pfree(so->values);
+	so->values_capacity = 0;
+	so->values = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
+	so->values_capacity = n;
+}
+
+/* Make hashes[] large enough for n; what was in it is lost. */
+static void
+reserve_hashes(PmhashScan *so, size_t n)
+{
+	if (n <= so->hashes_capacity)
+		return;
+	if (so->hashes != NULL)
+		pfree(so->hashes);
+	so->hashes_capacity = 0;
+	so->hashes = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
+	so->hashes_capacity = n;
+}
+
+/* Open the file and prepare the key functions, once per scan. */
+static void
+open_file(IndexScanDesc scan, PmhashScan *so)
+{
+	MemoryContext old;
+
+	if (so->keys != NULL)
+		return;
+	old = MemoryContextSwitchTo(so->context);
+	so->file = pmhash_file_open(scan->indexRelation);
+	so->keys = pmhash_keys_make(scan->indexRelation, so->file->seed);
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- binding: from scan keys to hashes ---- */
+
+/*
+ * Find a key for each column.  False if some argument is NULL: = is strict,
+ * so nothing can match.  Sets so->recheck if there are keys that the hash
+ * does not cover; of two keys on a column a single value beats an array.
+ */
+static bool
+bind_columns(IndexScanDesc scan, PmhashScan *so, BoundColumns *bound)
+{
+	int			ncolumns = so->keys->ncolumns;
+
+	memset(bound->key, 0, ncolumns * sizeof(ScanKey));
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		ScanKey		key = &scan->keyData[i];
+		ScanKey    *column = &bound->key[key->sk_attno - 1];
+
+		if (key->sk_flags & SK_ISNULL)
+			return false;
+		if (*column != NULL)
+			so->recheck = true;
+		if (*column == NULL || ((*column)->sk_flags & SK_SEARCHARRAY))
+			*column = key;
+	}
+
+	bound->complete = true;
+	bound->arrays = 0;
+	for (int i = 0; i < ncolumns; i++)
+	{
+		if (bound->key[i] == NULL)
+			bound->complete = false;
+		else if (bound->key[i]->sk_flags & SK_SEARCHARRAY)
+			bound->arrays++;
+	}
+	return true;
+}
+
+/* The hash of arguments that are no arrays. */
+static uint64
+hash_of_bound(PmhashScan *so, const BoundColumns *bound)
+{
+	MemoryContext old = MemoryContextSwitchTo(so->scratch);
+	Datum		value[INDEX_MAX_KEYS];
+	Oid			subtype[INDEX_MAX_KEYS];
+	uint64		hash;
+
+	for (int i = 0; i < so->keys->ncolumns; i++)
+	{
+		value[i] = bound->key[i]->sk_argument;
+		subtype[i] = bound->key[i]->sk_subtype;
+	}
+	hash = pmhash_keys_hash_args(so->keys, value, subtype);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(so->scratch);
+	return hash;
+}
+
+/* Take a key's argument apart, into the current context; NULLs left out. */
+static void
+take_apart(ScanKey key, ColumnArgs *args)
+{
+	ArrayType  *array;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	bool	   *isnull;
+	int			n;
+
+	if (!(key->sk_flags & SK_SEARCHARRAY))
+	{
+		args->single = key->sk_argument;
+		args->value = &args->single;
+		args->n = 1;
+		return;
+	}
+
+	array = DatumGetArrayTypeP(key->sk_argument);
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &args->value, &isnull, &n);
+	args->n = 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (!isnull[i])
+			args->value[args->n++] = args->value[i];
+	}
+}
+
+/*
+ * Number of combinations of all columns' arguments, or -1 if their hashes
+ * would take more than work_mem.  One array alone is never too many: its
+ * hashes are about as large as itself.
+ */
+static int64
+count_combinations(const ColumnArgs *args, int ncolumns, int arrays)
+{
+	int64		limit = (int64) work_mem * 1024 / (int64) sizeof(uint64);
+	int64		count = 1;
+
+	for (int i = 0; i < ncolumns; i++)
+	{
+		count *= args[i].n;
+		if (count == 0)
+			return 0;
+		if (arrays > 1 && count > limit)
+			return -1;
+	}
+	return count;
+}
+
+/* Hash all combinations of arguments into so->hashes, counting like a clock. */
+static void
+hash_combinations(PmhashScan *so, const BoundColumns *bound,
+				  const ColumnArgs *args, int64 count)
+{
+	int			ncolumns = so->keys->ncolumns;
+	int			at[INDEX_MAX_KEYS] = {0};
+	Datum		value[INDEX_MAX_KEYS];
+	Oid			subtype[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < ncolumns; i++)
+		subtype[i] = bound->key[i]->sk_subtype;
+
+	reserve_hashes(so, count);
+	for (int64 k = 0; k < count; k++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < ncolumns; i++)
+			value[i] = args[i].value[at[i]];
+		so->hashes[k] = pmhash_keys_hash_args(so->keys, value, subtype);
+
+		for (int i = ncolumns - 1; i >= 0 && ++at[i] == args[i].n; i--)
+			at[i] = 0;
+	}
+	so->nhashes = count;
+}
+
+/* Sort so->hashes and drop repeats. */
+static void
+sort_hashes(PmhashScan *so)
+{
+	size_t		kept = 0;
+
+	sort_numbers(so->hashes, so->nhashes);
+	for (size_t i = 0; i < so->nhashes; i++)
+	{
+		if (kept == 0 || so->hashes[i] != so->hashes[kept - 1])
+			so->hashes[kept++] = so->hashes[i];
+	}
+	so->nhashes = kept;
+}
+
+/*
+ * Turn array arguments into so->hashes.  False if there are too many: the
+ * caller sweeps the table instead.
+ */
+static bool
+hash_arrays(PmhashScan *so, const BoundColumns *bound)
+{
+	MemoryContext old = MemoryContextSwitchTo(so->scratch);
+	ColumnArgs	args[INDEX_MAX_KEYS];
+	int64		count;
+
+	for (int i = 0; i < so->keys->ncolumns; i++)
+		take_apart(bound->key[i], &args[i]);
+	count = count_combinations(args, so->keys->ncolumns, bound->arrays);
+	if (count >= 0)
+	{
+		hash_combinations(so, bound, args, count);
+		sort_hashes(so);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(so->scratch);
+	return count >= 0;
+}
+
+/* ---- starting ---- */
+
+static void
+start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
+{
+	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(hash),
+					  scan->xs_snapshot);
+	pmh_cursor_open(so->file->table, &so->cursor, hash);
+	so->want = FIRST_WANT;
+	so->streaming = true;
+	so->kind = SCAN_ONE;
+}
+
+static void
+start_many(PmhashScan *so)
+{
+	reserve_values(so, GROUP_VALUES);
+	if (so->big == NULL)
+		so->big = MemoryContextAlloc(so->context, LAST_GROUP * sizeof(size_t));
+	so->nbig = so->next_big = 0;
+	so->next_hash = 0;
+	so->group = FIRST_GROUP;
+	so->streaming = false;
+	so->kind = SCAN_MANY;
+}
+
+static void
+start_all(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhResult	result;
+
+	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
+	result = pmh_sweep_begin(so->file->table, &so->sweep);
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	so->sweeping = true;
+	so->recheck = true;
+	so->kind = SCAN_ALL;
+}
+
+/*
+ * Decide what kind of scan this is and begin it.
+ *
+ * A scan without a key on the first column is an error: rows with a NULL
+ * there are not in the index.  (amoptionalkey is false, so the planner makes
+ * none.)
+ */
+static void
+start_scan(IndexScanDesc scan, PmhashScan *so)
+{
+	BoundColumns bound;
+
+	open_file(scan, so);
+	pgstat_count_index_scan(scan->indexRelation);
+#if PG_VERSION_NUM >= 180000
+	if (scan->instrument)
+		scan->instrument->nsearches++;
+#endif
+
+	so->recheck = !so->keys->exact || !IsMVCCSnapshot(scan->xs_snapshot);
+	if (!bind_columns(scan, so, &bound))
+	{
+		so->kind = SCAN_NOTHING;
+		return;
+	}
+	if (bound.key[0] == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("index \"%s\" cannot be scanned without a condition on its first column",
+						RelationGetRelationName(scan->indexRelation))));
+
+	if (!bound.complete)
+		start_all(scan, so);
+	else if (bound.arrays == 0)
+		start_one(scan, so, hash_of_bound(so, &bound));
+	else if (hash_arrays(so, &bound))
+		start_many(so);
+	else
+		start_all(scan, so);
+}
+
+/* ---- filling the batch ---- */
+
+/* Hand out n values that stand at v. */
+static bool
+set_batch(PmhashScan *so, const uint64 *v, size_t n)
+{
+	so->batch = v;
+	so->batch_n = n;
+	so->batch_next = 0;
+	return true;
+}
+
+/* The next values of the key being streamed; false at its end. */
+static bool
+fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhResult	result;
+
+	result = pmh_cursor_next(so->file->table, &so->cursor, so->want);
+	if (result == PMH_DONE)
+	{
+		so->streaming = false;
+		return false;
+	}
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	so->want = Min(so->want * 2, LAST_WANT);
+	return set_batch(so, so->cursor.batch.value, so->cursor.batch.n);
+}
+
+/*
+ * PmhFound for a group: put the value into values[].  A key whose values do
+ * not all fit is taken out again and noted in big[].
+ */
+static void
+collect_value(void *arg, size_t key, uint64_t value)
+{
+	PmhashScan *so = arg;
+
+	if (key != so->collecting)
+	{
+		so->collecting = key;
+		so->collecting_from = so->values_n;
+	}
+	else if (so->nbig > 0 && so->big[so->nbig - 1] == key)
+		return;
+
+	if (so->values_n < so->values_capacity)
+		so->values[so->values_n++] = value;
+	else
+	{
+		so->values_n = so->collecting_from;
+		so->big[so->nbig++] = key;
+	}
+}
+
+/* Look the next group of hashes up.  False if there are none left. */
+static bool
+fill_from_group(IndexScanDesc scan, PmhashScan *so)
+{
+	size_t		n = Min(so->group, so->nhashes - so->next_hash);
+	const uint64 *hashes = so->hashes + so->next_hash;
+	PmhResult	result;
+
+	if (n == 0)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		PredicateLockPage(scan->indexRelation,
+						  pmhash_predicate_block(hashes[i]),
+						  scan->xs_snapshot);
+
+	so->values_n = 0;
+	so->nbig = so->next_big = 0;
+	so->collecting = SIZE_MAX;
+	result = pmh_lookup_group(so->file->table, hashes, n, collect_value, so);
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+
+	/* big[] holds positions in the group: make them positions in hashes[] */
+	for (size_t i = 0; i < so->nbig; i++)
+		so->big[i] += so->next_hash;
+	so->next_hash += n;
+	so->group = so->nbig > 0 ? Max(so->group / 2, 1) :
+		Min(so->group * 2, LAST_GROUP);
+
+	sort_numbers(so->values, so->values_n);
+	return set_batch(so, so->values, so->values_n);
+}
+
+/* Next of the keys that were too big for their group, or the next group. */
+static bool
+fill_from_many(IndexScanDesc scan, PmhashScan *so)
+{
+	if (so->streaming && fill_from_cursor(scan, so))
+		return true;
+	if (so->next_big < so->nbig)
+	{
+		pmh_cursor_open(so->file->table, &so->cursor,
+						so->hashes[so->big[so->next_big++]]);
+		so->want = LAST_WANT;
+		so->streaming = true;
+		return set_batch(so, NULL, 0);
+	}
+	return fill_from_group(scan, so);
+}
+
+/* The next step of a sweep; false at its end. */
+static bool
+fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhResult	result;
+
+	if (!so->sweeping)
+		return false;
+	result = pmh_sweep_next(so->file->table, &so->sweep);
+	if (result == PMH_DONE)
+	{
+		end_sweep(so);
+		return false;
+	}
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+
+	reserve_values(so, so->sweep.n);
+	for (size_t i = 0; i < so->sweep.n; i++)
+		so->values[i] = so->sweep.entries[i].value;
+	sort_numbers(so->values, so->sweep.n);
+	return set_batch(so, so->values, so->sweep.n);
+}
+
+/*
+ * Get more values.  False if the scan is through; else there is a new batch,
+ * which may be empty.
+ */
+static bool
+fill_batch(IndexScanDesc scan, PmhashScan *so)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (so->kind == SCAN_UNBOUND)
+		start_scan(scan, so);
+
+	switch (so->kind)
+	{
+		case SCAN_ONE:
+			return so->streaming && fill_from_cursor(scan, so);
+		case SCAN_MANY:
+			return fill_from_many(scan, so);
+		case SCAN_ALL:
+			return fill_from_sweep(scan, so);
+		case SCAN_UNBOUND:
+		case SCAN_NOTHING:
+			break;
+	}
+	return false;
+}
+
+/* ---- callbacks ---- */
+
+/*
+ * ambeginscan.  Touches no file yet: a plan may open more scans than it runs.
+ */
+IndexScanDesc
+pmhash_beginscan(Relation index, int nkeys, int norderbys)
+{
+	IndexScanDesc scan = RelationGetIndexScan(index, nkeys, norderbys);
+	MemoryContext context;
+	PmhashScan *so;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "pmhash scan",
+									ALLOCSET_SMALL_SIZES);
+	so = MemoryContextAllocZero(context, sizeof(PmhashScan));
+	so->context = context;
+	so->scratch = AllocSetContextCreate(context, "pmhash scan arguments",
+										ALLOCSET_SMALL_SIZES);
+	so->cleanup.func = free_engine_memory;
+	so->cleanup.arg = so;
+	MemoryContextRegisterResetCallback(context, &so->cleanup);
+	scan->opaque = so;
+	return scan;
+}
+
+/* amrescan: new arguments (or the same ones again if keys is NULL). */
+void
+pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
+			  ScanKey orderbys, int norderbys)
+{
+	PmhashScan *so = scan->opaque;
+
+	if (keys && scan->numberOfKeys > 0)
+		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
+	end_sweep(so);
+	so->kind = SCAN_UNBOUND;
+	so->batch_n = so->batch_next = 0;
+}
+
+/*
+ * amgettuple: the next TID into scan->xs_heaptid.  False if there is none.
+ *
+ * Hints that the previous tuple is dead (kill_prior_tuple) are not taken: a
+ * removal would have to wait for WAL, and the entry may belong to another row
+ * by now.
+ */
+bool
+pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
+{
+	PmhashScan *so = scan->opaque;
+
+	if (!ScanDirectionIsForward(dir))
+		elog(ERROR, "pmhash cannot scan backward");
+
+	while (so->batch_next >= so->batch_n)
+	{
+		if (!fill_batch(scan, so))
+			return false;
+	}
+	pmhash_value_to_tid(so->batch[so->batch_next++], &scan->xs_heaptid);
+	scan->xs_recheck = so->recheck;
+	return true;
+}
+
+/* amgetbitmap: add all TIDs to tbm; returns how many. */
+int64
+pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
+{
+	PmhashScan *so = scan->opaque;
+	ItemPointerData tids[256];
+	int64		total = 0;
+
+	while (fill_batch(scan, so))
+	{
+		while (so->batch_next < so->batch_n)
+		{
+			int			n = 0;
+
+			while (n < (int) lengthof(tids) && so->batch_next < so->batch_n)
+				pmhash_value_to_tid(so->batch[so->batch_next++], &tids[n++]);
+			tbm_add_tuples(tbm, tids, n, so->recheck);
+			total += n;
+		}
+	}
+	return total;
+}
+
+/* amendscan */
+void
+pmhash_endscan(IndexScanDesc scan)
+{
+	PmhashScan *so = scan->opaque;
+
+	MemoryContextDelete(so->context);
+	scan->opaque = NULL;
+}
