@@ -1,0 +1,125 @@
+--
+-- Prepared statements, cursors, parallel query.
+--
+CREATE TABLE plans (k int4, g int4, t text);
+INSERT INTO plans SELECT i, i % 100, 'x' || i FROM generate_series(1, 20000) i;
+CREATE INDEX plans_k ON plans USING pmhash (k);
+CREATE INDEX plans_g ON plans USING pmhash (g);
+VACUUM ANALYZE plans;
+
+-- generic plans: the key comes at execution
+SET plan_cache_mode = force_generic_plan;
+PREPARE by_k(int4) AS SELECT k, t FROM plans WHERE k = $1;
+PREPARE by_list(int4[]) AS SELECT k, t FROM plans WHERE k = ANY ($1) ORDER BY k;
+EXPLAIN (COSTS OFF) EXECUTE by_k(1);
+EXECUTE by_k(1);
+EXECUTE by_k(20000);
+EXECUTE by_k(-1);
+EXECUTE by_k(NULL);
+EXECUTE by_list('{3,2,1,3}');
+EXECUTE by_list(NULL);
+-- the plan outlives a new file and a dropped index
+REINDEX INDEX plans_k;
+EXECUTE by_k(1);
+REINDEX INDEX CONCURRENTLY plans_k;
+EXECUTE by_k(1);
+VACUUM FULL plans;
+EXECUTE by_k(1);
+DROP INDEX plans_k;
+EXECUTE by_k(1);
+CREATE INDEX plans_k ON plans USING pmhash (k);
+EXPLAIN (COSTS OFF) EXECUTE by_k(1);
+EXECUTE by_k(1);
+DEALLOCATE ALL;
+RESET plan_cache_mode;
+
+-- plpgsql keeps plans too
+CREATE FUNCTION plans_sum(low int4, high int4) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	total int8 := 0;
+	one int4;
+BEGIN
+	FOR i IN low..high LOOP
+		SELECT k INTO STRICT one FROM plans WHERE k = i;
+		total := total + one;
+	END LOOP;
+	RETURN total;
+END $$;
+SELECT plans_sum(1, 1000), plans_sum(19001, 20000);
+
+-- cursors
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT g FROM plans WHERE g = 5;
+FETCH 3 FROM c;
+MOVE FORWARD ALL IN c;
+FETCH BACKWARD 2 FROM c;
+FETCH ABSOLUTE 1 FROM c;
+FETCH LAST FROM c;
+FETCH FIRST FROM c;
+CLOSE c;
+DECLARE c NO SCROLL CURSOR FOR SELECT g FROM plans WHERE g = 5;
+MOVE 10 IN c;
+-- what comes after the cursor was opened is not for it, what goes stays
+DELETE FROM plans WHERE g = 5;
+INSERT INTO plans SELECT -1, 5, 'later' FROM generate_series(1, 1000);
+MOVE FORWARD ALL IN c;
+ROLLBACK;
+BEGIN;
+DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT g FROM plans WHERE g = 6;
+FETCH 1 FROM h;
+COMMIT;
+MOVE FORWARD ALL IN h;
+FETCH BACKWARD 1 FROM h;
+CLOSE h;
+-- WHERE CURRENT OF
+BEGIN;
+DECLARE c CURSOR FOR SELECT k FROM plans WHERE k = 77 FOR UPDATE;
+FETCH c;
+UPDATE plans SET t = 'current' WHERE CURRENT OF c;
+COMMIT;
+SELECT * FROM plans WHERE k = 77;
+-- a savepoint rolled back under an open cursor
+BEGIN;
+SAVEPOINT a;
+DECLARE c CURSOR FOR SELECT g FROM plans WHERE g = 7;
+FETCH 1 FROM c;
+SAVEPOINT b;
+INSERT INTO plans VALUES (0, 7, 'x');
+ROLLBACK TO b;
+MOVE FORWARD ALL IN c;
+ROLLBACK TO a;
+COMMIT;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+
+-- parallel query: the index is probed in workers
+CREATE TABLE plans_outer AS SELECT i AS k FROM generate_series(1, 30000) i;
+ANALYZE plans_outer;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET min_parallel_index_scan_size = 0;
+SET max_parallel_workers_per_gather = 2;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SELECT plan('SELECT count(p.t) FROM plans_outer o JOIN plans p ON p.k = o.k');
+SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
+-- with uncommitted rows of the leader's transaction
+BEGIN;
+INSERT INTO plans SELECT i, 1000, 'x' FROM generate_series(20001, 25000) i;
+SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
+ROLLBACK;
+SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
+-- a parallel bitmap heap scan: the leader reads the index
+SET enable_seqscan = off;
+SET enable_indexscan = off;
+SET enable_indexonlyscan = off;
+SELECT plan('SELECT count(t) FROM plans WHERE g = ANY (''{1,2,3,4,5,6,7,8,9}'')');
+SELECT count(t) FROM plans WHERE g = ANY ('{1,2,3,4,5,6,7,8,9}');
+RESET ALL;
+
+DROP FUNCTION plans_sum;
+DROP TABLE plans, plans_outer;

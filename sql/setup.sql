@@ -1,0 +1,81 @@
+--
+-- The extension, and what the other tests compare answers with.
+--
+CREATE EXTENSION pmhash;
+
+-- Rows of a query as text, found by one kind of scan; NULL if the plan for
+-- that kind does not use the index.
+CREATE FUNCTION rows_by(kind text, query text, index text) RETURNS text[]
+LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	uses_index bool := false;
+	result text[];
+BEGIN
+	PERFORM set_config('enable_seqscan', (kind = 'seq')::text, true),
+			set_config('enable_indexscan', (kind = 'index')::text, true),
+			set_config('enable_indexonlyscan', (kind = 'index')::text, true),
+			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
+			set_config('enable_hashjoin', (kind = 'seq')::text, true),
+			set_config('enable_mergejoin', (kind = 'seq')::text, true),
+			set_config('enable_material', (kind = 'seq')::text, true);
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		uses_index := uses_index OR
+			line ~ ((CASE kind WHEN 'bitmap' THEN 'Bitmap Index Scan on '
+					 ELSE 'Index.* using ' END) || index || '\M');
+	END LOOP;
+	IF uses_index OR kind = 'seq' THEN
+		EXECUTE format('SELECT coalesce(array_agg(q::text), ''{}'') FROM (%s) q', query)
+			INTO result;
+	END IF;
+	PERFORM set_config(name, 'on', true)
+	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_material}'::text[]) name;
+	RETURN result;
+END $$;
+
+-- How two results differ, row by row, whatever their order.
+CREATE FUNCTION difference(got text[], wanted text[]) RETURNS text
+LANGUAGE sql AS $$
+SELECT CASE
+	WHEN got IS NULL THEN 'not used'
+	WHEN missing = 0 AND extra = 0 THEN 'same'
+	ELSE format('%s missing, %s extra', missing, extra) END
+FROM (SELECT count(*) AS missing FROM (SELECT unnest(wanted) EXCEPT ALL SELECT unnest(got)) m) m,
+	 (SELECT count(*) AS extra FROM (SELECT unnest(got) EXCEPT ALL SELECT unnest(wanted)) e) e
+$$;
+
+-- A query by sequential scan, and whether index and bitmap scans of the index
+-- give the same rows.
+CREATE FUNCTION answers(query text, index text,
+						OUT rows int, OUT by_index text, OUT by_bitmap text)
+LANGUAGE plpgsql AS $$
+DECLARE
+	wanted text[] := rows_by('seq', query, index);
+BEGIN
+	rows := cardinality(wanted);
+	by_index := difference(rows_by('index', query, index), wanted);
+	by_bitmap := difference(rows_by('bitmap', query, index), wanted);
+END $$;
+
+-- The same for a look-up of every key that a table holds: all its rows with
+-- a key that is not null, each exactly once.
+CREATE FUNCTION every_key(tab regclass, key text, index text,
+						  OUT rows int, OUT by_index text, OUT by_bitmap text)
+LANGUAGE plpgsql AS $$
+DECLARE
+	probe text := format('SELECT t.tableoid, t.ctid, t.%1$s FROM (SELECT DISTINCT %1$s FROM %2$s OFFSET 0) d JOIN %2$s t ON t.%1$s = d.%1$s',
+						 key, tab);
+	wanted text[] := rows_by('seq', format('SELECT tableoid, ctid, %1$s FROM %2$s WHERE %1$s IS NOT NULL',
+										   key, tab), index);
+BEGIN
+	rows := cardinality(wanted);
+	by_index := difference(rows_by('index', probe, index), wanted);
+	by_bitmap := difference(rows_by('bitmap', probe, index), wanted);
+END $$;
+
+-- The plan of a query, without costs.
+CREATE FUNCTION plan(query text) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query;
+END $$;
