@@ -88,7 +88,6 @@ typedef struct BuildState
 	PmhashFile *file;
 	PmhashKeys *keys;
 	MemoryContext context;		/* all memory of the build */
-	MemoryContext scratch;		/* what hashing a row may allocate */
 	Spool	   *spool;
 	size_t		memory;			/* bytes that entries may take */
 	double		tuples;			/* entries spooled */
@@ -195,14 +194,9 @@ spool_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		  bool tupleIsAlive, void *state)
 {
 	BuildState *build = state;
-	MemoryContext old = MemoryContextSwitchTo(build->scratch);
-	bool		indexed;
 	uint64		hash;
 
-	indexed = pmhash_keys_hash(build->keys, values, isnull, &hash);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(build->scratch);
-	if (!indexed)
+	if (!pmhash_keys_hash(build->keys, values, isnull, &hash))
 		return;
 
 	spool_entry(build, build->spool, hash, pmhash_tid_to_value(tid));
@@ -556,9 +550,6 @@ init_build(BuildState *build, Relation index)
 	build->context = AllocSetContextCreate(CurrentMemoryContext,
 										   "pmhash build",
 										   ALLOCSET_DEFAULT_SIZES);
-	build->scratch = AllocSetContextCreate(build->context,
-										   "pmhash build row",
-										   ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(build->context);
 	build->file = pmhash_file_create(index);
 	build->keys = pmhash_keys_make(index, build->file->seed);

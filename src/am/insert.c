@@ -3,10 +3,10 @@
  * insert.c
  *	  aminsert: one entry into the table, journalled.
  *
- * What one statement needs again and again (open file, key functions, a
- * scratch context) is kept in indexInfo->ii_AmCache.  From make_entry() on an
- * entry is a (hash, value) pair and nothing else, so that entries can wait in
- * a queue between the two steps (group insert) without their rows.
+ * What one statement needs again and again (open file, key functions) is
+ * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,
+ * value) pair and nothing else, so that a queue of entries (group insert) can
+ * stand in front of insert_entry() and need not keep rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,6 @@
 
 #include "nodes/execnodes.h"
 #include "storage/predicate.h"
-#include "utils/memutils.h"
 
 #include "am.h"
 
@@ -22,7 +21,6 @@ typedef struct PmhashInsertState
 {
 	PmhashFile *file;
 	PmhashKeys *keys;
-	MemoryContext scratch;		/* what hashing a key may allocate */
 } PmhashInsertState;
 
 /* The state of this statement for index, made at its first row. */
@@ -39,35 +37,10 @@ insert_state(Relation index, IndexInfo *indexInfo)
 	state = palloc0(sizeof(PmhashInsertState));
 	state->file = pmhash_file_open(index);
 	state->keys = pmhash_keys_make(index, state->file->seed);
-	state->scratch = AllocSetContextCreate(indexInfo->ii_Context,
-										   "pmhash insert",
-										   ALLOCSET_SMALL_SIZES);
 	MemoryContextSwitchTo(old);
 
 	indexInfo->ii_AmCache = state;
 	return state;
-}
-
-/*
- * Hash one row's values into *entry.  False if the row is not indexed.
- * Hash functions may allocate and the caller's context may live as long as
- * the statement, hence the scratch context.
- */
-static bool
-make_entry(PmhashInsertState *state, const Datum *values, const bool *isnull,
-		   ItemPointer tid, PmhEntry *entry)
-{
-	MemoryContext old = MemoryContextSwitchTo(state->scratch);
-	uint64		hash;
-	bool		indexed;
-
-	indexed = pmhash_keys_hash(state->keys, values, isnull, &hash);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(state->scratch);
-
-	entry->hash = hash;
-	entry->value = pmhash_tid_to_value(tid);
-	return indexed;
 }
 
 /* Make an entry durable, after its undo record if the file is journalled. */
@@ -107,12 +80,15 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 {
 	PmhashInsertState *state = insert_state(index, indexInfo);
 	PmhEntry	entry;
+	uint64		hash;
 
-	if (!make_entry(state, values, isnull, tid, &entry))
+	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return false;
 
+	entry.hash = hash;
+	entry.value = pmhash_tid_to_value(tid);
 	insert_entry(index, state->file, &entry);
 	CheckForSerializableConflictIn(index, NULL,
-								   pmhash_predicate_block(entry.hash));
+								   pmhash_predicate_block(hash));
 	return false;
 }

@@ -71,7 +71,6 @@ typedef enum ScanKind
 typedef struct PmhashScan
 {
 	MemoryContext context;		/* everything of this scan */
-	MemoryContext scratch;		/* what hashing arguments may allocate */
 	MemoryContextCallback cleanup;	/* frees what the engine has malloc'd */
 	PmhashFile *file;
 	PmhashKeys *keys;			/* NULL before the first use */
@@ -230,20 +229,15 @@ bind_columns(IndexScanDesc scan, PmhashScan *so, BoundColumns *bound)
 static uint64
 hash_of_bound(PmhashScan *so, const BoundColumns *bound)
 {
-	MemoryContext old = MemoryContextSwitchTo(so->scratch);
 	Datum		value[INDEX_MAX_KEYS];
 	Oid			subtype[INDEX_MAX_KEYS];
-	uint64		hash;
 
 	for (int i = 0; i < so->keys->ncolumns; i++)
 	{
 		value[i] = bound->key[i]->sk_argument;
 		subtype[i] = bound->key[i]->sk_subtype;
 	}
-	hash = pmhash_keys_hash_args(so->keys, value, subtype);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(so->scratch);
-	return hash;
+	return pmhash_keys_hash_args(so->keys, value, subtype);
 }
 
 /* Take a key's argument apart, into the current context; NULLs left out. */
@@ -348,7 +342,10 @@ sort_hashes(PmhashScan *so)
 static bool
 hash_arrays(PmhashScan *so, const BoundColumns *bound)
 {
-	MemoryContext old = MemoryContextSwitchTo(so->scratch);
+	MemoryContext scratch = AllocSetContextCreate(so->context,
+												  "pmhash scan arrays",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(scratch);
 	ColumnArgs	args[INDEX_MAX_KEYS];
 	int64		count;
 
@@ -361,7 +358,7 @@ hash_arrays(PmhashScan *so, const BoundColumns *bound)
 		sort_hashes(so);
 	}
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(so->scratch);
+	MemoryContextDelete(scratch);
 	return count >= 0;
 }
 
@@ -618,8 +615,6 @@ pmhash_beginscan(Relation index, int nkeys, int norderbys)
 									ALLOCSET_SMALL_SIZES);
 	so = MemoryContextAllocZero(context, sizeof(PmhashScan));
 	so->context = context;
-	so->scratch = AllocSetContextCreate(context, "pmhash scan arguments",
-										ALLOCSET_SMALL_SIZES);
 	so->cleanup.func = free_engine_memory;
 	so->cleanup.arg = so;
 	MemoryContextRegisterResetCallback(context, &so->cleanup);
