@@ -72,10 +72,16 @@
  * ---- value buffers: 64 << class bytes, made of value lines ----
  *
  * A value line is one cache line: a 32-bit state of which bits 0-9 tell which
- * of the ten 6-byte values are there, and the values.  Classes 0 and 1 are
- * nothing but lines.  From class 2 on the first line is a header.  Buffers of
- * class < PMH_CHAIN_CLASS grow by copying into the next class; from there on
- * lists grow by chaining further buffers in front.
+ * of the ten 6-byte values are there, and the values, low parts and high parts
+ * apart so that each is aligned and stored and loaded atomically.  The other
+ * bits of the state count the stores that took values out: a reader that finds
+ * the same count before and after has not met a place that was given away to
+ * another value meanwhile.
+ *
+ * Classes 0 and 1 are nothing but lines.  From class 2 on the first line is a
+ * header.  Buffers of class < PMH_CHAIN_CLASS grow by copying into the next
+ * class; from there on lists grow by chaining further buffers in front.  Only
+ * buffers with a header are chained.  Every buffer of a list holds a value.
  */
 #define PMH_VALUES_PER_LINE		10
 #define PMH_VALUE_BYTES			6
@@ -83,12 +89,24 @@
 #define PMH_CHAIN_CLASS			6	/* 4096 bytes: first class that is chained */
 #define PMH_MAX_CLASS			8	/* 16384 bytes: a whole block */
 
+typedef struct PmhValueLine
+{
+	uint32_t	state;
+	uint32_t	low[PMH_VALUES_PER_LINE];	/* bits 0-31 of the values */
+	uint16_t	high[PMH_VALUES_PER_LINE];	/* bits 32-46 */
+} PmhValueLine;
+
+#define PMH_LINE_OCCUPIED	((UINT32_C(1) << PMH_VALUES_PER_LINE) - 1)
+#define PMH_LINE_REMOVAL	(UINT32_C(1) << PMH_VALUES_PER_LINE)
+
 typedef struct PmhBufferHeader
 {
 	uint64_t	hash;			/* whose list this is (for the check) */
 	uint64_t	next;			/* next older buffer: a pointer word payload, or 0 */
 	uint64_t	fill_hint;		/* volatile: first line that may have room */
-	uint64_t	reserved[5];
+	uint64_t	list_bytes;		/* of this buffer and all older ones when it was
+								 * made: tells how large the next one should be */
+	uint64_t	reserved[4];
 } PmhBufferHeader;
 
 /*

@@ -1,0 +1,674 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.c
+ *	  Value lists: where keys with many duplicates keep their values.
+ *
+ * The format is in layout.h, the protocol in src/README ("Duplicates", "Value
+ * lists", "Locks").  Size-classed buffers for the values of one key are the
+ * idea of Pea Hash, section 3.3; the bit per value, which makes adding and
+ * removing one a commit store in a single line, and chaining in front, which
+ * bounds slack, are ours.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+/* Buffers are written in pieces of this size, put together on the stack. */
+#define PIECE_LINES		64
+
+/* A new buffer in front of a chain has an eighth of the list's size. */
+#define CHAIN_SHIFT		3
+
+/*
+ * Cutting a list into buffers, one that is larger than needed is taken if it
+ * does not exceed 8 bytes a value, or is so small that a second buffer would
+ * not pay.
+ */
+#define FIT_BYTES_PER_VALUE	8
+#define FIT_SMALL_CLASS		4
+
+/* ---- arrays of values ---- */
+
+PmhResult
+pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n)
+{
+	size_t		wanted = values->n + n;
+	size_t		capacity = values->capacity ? values->capacity : 64;
+	uint64_t   *value;
+
+	if (wanted <= values->capacity)
+		return PMH_OK;
+	while (capacity < wanted)
+		capacity *= 2;
+	value = realloc(values->value, capacity * sizeof(uint64_t));
+	if (value == NULL)
+		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for %zu values of one key.", wanted);
+	values->value = value;
+	values->capacity = capacity;
+	return PMH_OK;
+}
+
+void
+pmh_values_free(PmhValues *values)
+{
+	free(values->value);
+	memset(values, 0, sizeof(*values));
+}
+
+static int
+compare_values(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+sort_few(uint64_t *value, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		uint64_t	v = value[i];
+		size_t		j = i;
+
+		for (; j > 0 && value[j - 1] > v; j--)
+			value[j] = value[j - 1];
+		value[j] = v;
+	}
+}
+
+static bool
+is_sorted(const uint64_t *value, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		if (value[i - 1] > value[i])
+			return false;
+	}
+	return true;
+}
+
+void
+pmh_values_finish(PmhValues *values)
+{
+	size_t		n = 0;
+
+	if (values->n < 2)
+		return;
+	if (values->n <= 16)
+		sort_few(values->value, values->n);
+	else if (!is_sorted(values->value, values->n))
+		qsort(values->value, values->n, sizeof(uint64_t), compare_values);
+	for (size_t i = 1; i < values->n; i++)
+	{
+		if (values->value[i] != values->value[n])
+			values->value[++n] = values->value[i];
+	}
+	values->n = n + 1;
+}
+
+/* ---- reading ---- */
+
+PmhResult
+pmh_buffer_check_span(PmhTable *t, uint64_t payload)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+	uint32_t	class = pmh_pointer_class(payload);
+
+	if (class > PMH_MAX_CLASS || offset < pmh_block_size(t))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+						"The pointer to a value buffer (offset %llu, class %u) is impossible.",
+						(unsigned long long) offset, class);
+	return pmh_check_span(t, offset, pmh_class_bytes(class));
+}
+
+/* A pointer inside a list: only to a buffer that has a header. */
+static PmhResult
+check_next(PmhTable *t, uint64_t holder, uint64_t next)
+{
+	if (next == 0)
+		return PMH_OK;
+	if (!pmh_class_has_header(pmh_pointer_class(next)))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
+						"The value buffer at offset %llu is followed by one that cannot be chained.",
+						(unsigned long long) pmh_pointer_offset(holder));
+	return pmh_buffer_check_span(t, next);
+}
+
+static PmhResult
+fail_foreign(PmhTable *t, uint64_t payload)
+{
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
+					"The value buffer at offset %llu belongs to another key.",
+					(unsigned long long) pmh_pointer_offset(payload));
+}
+
+static PmhResult
+fail_circle(PmhTable *t, uint64_t payload)
+{
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
+					"The value list with a buffer at offset %llu runs in a circle.",
+					(unsigned long long) pmh_pointer_offset(payload));
+}
+
+uint32_t
+pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
+{
+	for (;;)
+	{
+		uint32_t	state = pm_load_acquire(&line->state);
+		uint32_t	left = state & PMH_LINE_OCCUPIED;
+		uint32_t	n = 0;
+
+		*mask = left;
+		for (; left != 0; left &= left - 1)
+			value[n++] = pmh_line_value(line, (unsigned) __builtin_ctz(left)) &
+				PMH_VALUE_MAX;
+		pmh_read_fence();
+		if (((pm_load(&line->state) ^ state) & ~PMH_LINE_OCCUPIED) == 0)
+			return n;
+	}
+}
+
+PmhResult
+pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
+			  uint64_t *value, uint16_t *place, uint32_t *n)
+{
+	uint32_t	class = pmh_pointer_class(pos->payload);
+	uint32_t	lines = pmh_class_lines(class);
+	uint32_t	line = pos->line;
+	uint32_t	found = 0;
+	PmhListPosition next = {0, 0, 1};
+	bool		foreign = false;
+	PmhResult	result;
+
+	if (line < pmh_class_first_line(class))
+		line = pmh_class_first_line(class);
+	for (; line < lines && found < want; line++)
+	{
+		uint32_t	mask;
+		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, line),
+									  value + found, &mask);
+
+		for (; place != NULL && mask != 0; mask &= mask - 1)
+			*place++ = (uint16_t) (line * 16 + (uint32_t) __builtin_ctz(mask));
+		found += k;
+	}
+	if (pmh_class_has_header(class))
+	{
+		const PmhBufferHeader *header = pmh_buffer_header(t, pos->payload);
+
+		foreign = pm_load(&header->hash) != hash;
+		next.payload = pm_load(&header->next);
+		if (next.payload != 0)
+			next.version = pmh_buffer_version(t, pmh_pointer_offset(next.payload));
+	}
+
+	/*
+	 * A buffer behind this one counts as alive at next.version since whoever
+	 * takes it out of the list counts our version up before it is freed.
+	 */
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), pos->version))
+		return PMH_RETRY;
+	if (foreign)
+		return fail_foreign(t, pos->payload);
+	if (line < lines)
+		pos->line = line;
+	else
+	{
+		result = check_next(t, pos->payload, next.payload);
+		if (result != PMH_OK)
+			return result;
+		*pos = next;
+	}
+	*n = found;
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+			  PmhValues *values)
+{
+	PmhListPosition pos = {payload, version, 0};
+	uint64_t	left = pmh_list_max_buffers(t);
+	size_t		before = values->n;
+	PmhResult	result = PMH_OK;
+
+	while (result == PMH_OK && pos.payload != 0)
+	{
+		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
+		uint32_t	n = 0;
+
+		if (left-- == 0)
+			result = fail_circle(t, payload);
+		else
+			result = pmh_values_reserve(t, values, capacity);
+		if (result == PMH_OK)
+			result = pmh_list_step(t, hash, &pos, capacity + 1,
+								   values->value + values->n, NULL, &n);
+		values->n += n;
+	}
+	if (result != PMH_OK)
+		values->n = before;
+	return result;
+}
+
+/* ---- writing buffers ---- */
+
+/* Put values into the places of a line, from the first on; returns how many. */
+static uint32_t
+fill_line(PmhValueLine *line, const uint64_t *values, size_t n)
+{
+	uint32_t	k = n < PMH_VALUES_PER_LINE ? (uint32_t) n : PMH_VALUES_PER_LINE;
+
+	for (uint32_t i = 0; i < k; i++)
+	{
+		line->low[i] = (uint32_t) values[i];
+		line->high[i] = (uint16_t) (values[i] >> 32);
+	}
+	line->state = (UINT32_C(1) << k) - 1;
+	return k;
+}
+
+static void
+fill_header(PmhBufferHeader *header, uint64_t hash, uint64_t next,
+			uint64_t list_bytes, size_t n)
+{
+	header->hash = hash;
+	header->next = next;
+	header->fill_hint = 1 + n / PMH_VALUES_PER_LINE;
+	header->list_bytes = list_bytes;
+}
+
+/*
+ * Write all of a new buffer: n values (not more than fit) and, if its class
+ * has one, the header.  Durable after the next pm_fence.
+ */
+static void
+write_buffer(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
+			 uint64_t list_bytes, const uint64_t *values, size_t n)
+{
+	PmhValueLine piece[PIECE_LINES];
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(payload));
+	uint32_t	line = 0;
+
+	while (line < lines)
+	{
+		uint32_t	k = lines - line < PIECE_LINES ? lines - line : PIECE_LINES;
+
+		memset(piece, 0, k * sizeof(PmhValueLine));
+		for (uint32_t i = 0; i < k; i++)
+		{
+			uint32_t	stored;
+
+			if (line + i == 0 && pmh_class_has_header(pmh_pointer_class(payload)))
+			{
+				fill_header((PmhBufferHeader *) (void *) &piece[0], hash, next,
+							list_bytes, n);
+				continue;
+			}
+			stored = fill_line(&piece[i], values, n);
+			values += stored;
+			n -= stored;
+		}
+		pm_copy(&t->file, pmh_buffer_line(t, payload, line), piece,
+				k * sizeof(PmhValueLine));
+		line += k;
+	}
+}
+
+static uint32_t
+smallest_class_for(size_t n)
+{
+	uint32_t	class = 0;
+
+	while (class < PMH_MAX_CLASS && pmh_class_capacity(class) < n)
+		class++;
+	return class;
+}
+
+/*
+ * Of the list that is still to be written, how large a buffer next?  Buffers
+ * are made from the oldest to the newest; all but the newest are full.
+ */
+static uint32_t
+choose_class(size_t left, bool chained)
+{
+	uint32_t	class = smallest_class_for(left);
+
+	if (chained && class < PMH_HEADER_CLASS)
+		class = PMH_HEADER_CLASS;
+	if (class <= FIT_SMALL_CLASS || pmh_class_capacity(class) <= left ||
+		pmh_class_bytes(class) <= left * FIT_BYTES_PER_VALUE)
+		return class;
+	return class - 1;
+}
+
+static uint64_t
+list_bytes_from(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	if (!pmh_class_has_header(class))
+		return pmh_class_bytes(class);
+	return pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+}
+
+PmhResult
+pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
+				uint64_t *payload)
+{
+	uint64_t	head = 0;
+	uint64_t	list_bytes = 0;
+
+	while (n > 0)
+	{
+		uint32_t	class = choose_class(n, head != 0);
+		size_t		k = pmh_class_capacity(class);
+		uint64_t	offset;
+		PmhResult	result = pmh_value_alloc(t, class, &offset);
+
+		if (result != PMH_OK)
+		{
+			pm_fence(&t->file);
+			pmh_list_retire(t, head, 0);
+			return result;
+		}
+		if (k > n)
+			k = n;
+		list_bytes += pmh_class_bytes(class);
+		write_buffer(t, pmh_make_pointer(offset, class), hash, head, list_bytes,
+					 values, k);
+		head = pmh_make_pointer(offset, class);
+		values += k;
+		n -= k;
+	}
+	pm_fence(&t->file);
+	*payload = head;
+	return PMH_OK;
+}
+
+/* ---- adding a value ---- */
+
+/*
+ * The first line of the buffer that has room; the number of its lines if none
+ * has.  The hint is believed only as far as it makes sense.
+ */
+static uint32_t
+find_room(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	lines = pmh_class_lines(class);
+	uint32_t	line = pmh_class_first_line(class);
+
+	if (pmh_class_has_header(class))
+	{
+		uint64_t	hint = pm_load(&pmh_buffer_header(t, payload)->fill_hint);
+
+		if (hint > line && hint <= lines)
+			line = (uint32_t) hint;
+	}
+	while (line < lines &&
+		   (pm_load(&pmh_buffer_line(t, payload, line)->state) &
+			PMH_LINE_OCCUPIED) == PMH_LINE_OCCUPIED)
+		line++;
+	return line;
+}
+
+static void
+set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
+{
+	PmhBufferHeader *header;
+
+	if (!pmh_class_has_header(pmh_pointer_class(payload)))
+		return;
+	header = pmh_buffer_header(t, payload);
+	if (pm_load(&header->fill_hint) != line)
+		pm_store64(&header->fill_hint, line);
+}
+
+/* Value, then line state, all in one line. */
+static void
+append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
+				bool fence_first)
+{
+	PmhValueLine *l = pmh_buffer_line(t, payload, line);
+	uint32_t	state = pm_load(&l->state);
+	unsigned	i = (unsigned) __builtin_ctz(~state);
+
+	pm_store32(&l->low[i], (uint32_t) value);
+	pm_store16(&l->high[i], (uint16_t) (value >> 32));
+	if (fence_first)
+		pm_fence(&t->file);
+	pm_store32(&l->state, state | UINT32_C(1) << i);
+	pm_flush(&t->file, l, sizeof(*l));
+	pm_fence(&t->file);
+}
+
+/* The list with 'value' in a copy of its first buffer, a class larger. */
+static PmhResult
+append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+			   uint64_t *new_payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	values[(UINT32_C(1) << (PMH_CHAIN_CLASS - 1)) * PMH_VALUES_PER_LINE + 1];
+	uint64_t	next = 0;
+	uint64_t	list_bytes;
+	uint64_t	offset;
+	size_t		n = 0;
+	PmhResult	result = pmh_value_alloc(t, class + 1, &offset);
+
+	if (result != PMH_OK)
+		return result;
+	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
+	{
+		uint32_t	mask;
+
+		n += pmh_line_read(pmh_buffer_line(t, payload, line), values + n, &mask);
+	}
+	values[n++] = value;
+	if (pmh_class_has_header(class))
+		next = pm_load(&pmh_buffer_header(t, payload)->next);
+	list_bytes = list_bytes_from(t, payload) + pmh_class_bytes(class);
+	*new_payload = pmh_make_pointer(offset, class + 1);
+	write_buffer(t, *new_payload, hash, next, list_bytes, values, n);
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+/* The list with a further buffer in front, and 'value' in that. */
+static PmhResult
+append_by_chain(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				uint64_t *new_payload)
+{
+	uint64_t	list_bytes = list_bytes_from(t, payload);
+	uint32_t	class = PMH_CHAIN_CLASS;
+	uint64_t	offset;
+	PmhResult	result;
+
+	while (class < PMH_MAX_CLASS &&
+		   pmh_class_bytes(class) < list_bytes >> CHAIN_SHIFT)
+		class++;
+	result = pmh_value_alloc(t, class, &offset);
+	if (result != PMH_OK)
+		return result;
+	*new_payload = pmh_make_pointer(offset, class);
+	write_buffer(t, *new_payload, hash, payload,
+				 list_bytes + pmh_class_bytes(class), &value, 1);
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+/* A writer's first look at a buffer. */
+static PmhResult
+check_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
+{
+	PmhResult	result = pmh_buffer_check_span(t, payload);
+
+	if (result != PMH_OK)
+		return result;
+	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
+		pm_load(&pmh_buffer_header(t, payload)->hash) != hash)
+		return fail_foreign(t, payload);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				bool fence_first, uint64_t *new_payload)
+{
+	PmhResult	result = check_buffer(t, hash, payload);
+	uint32_t	line;
+
+	if (result != PMH_OK)
+		return result;
+	line = find_room(t, payload);
+	if (line < pmh_class_lines(pmh_pointer_class(payload)))
+	{
+		append_in_place(t, payload, line, value, fence_first);
+		set_fill_hint(t, payload, line);
+		*new_payload = payload;
+		return PMH_OK;
+	}
+	set_fill_hint(t, payload, line);
+	if (pmh_pointer_class(payload) < PMH_CHAIN_CLASS)
+		return append_by_copy(t, hash, payload, value, new_payload);
+	return append_by_chain(t, hash, payload, value, new_payload);
+}
+
+/* ---- taking values out ---- */
+
+void
+pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
+{
+	PmhValueLine *l = pmh_buffer_line(t, payload, line);
+
+	pm_store32(&l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	pm_flush(&t->file, l, sizeof(l->state));
+	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
+		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
+		set_fill_hint(t, payload, line);
+}
+
+void
+pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
+{
+	PmhBufferHeader *header = pmh_buffer_header(t, before);
+	uint64_t	next = pm_load(&pmh_buffer_header(t, payload)->next);
+
+	pmh_buffer_bump(t, pmh_pointer_offset(before));
+	pm_store64(&header->next, next);
+	pm_flush(&t->file, &header->next, sizeof(header->next));
+	pm_fence(&t->file);
+	pmh_buffer_bump(t, pmh_pointer_offset(before));
+	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
+}
+
+/* Find a value in a buffer: its line (and place), or false. */
+static bool
+find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
+		   unsigned *place)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	for (*line = pmh_class_first_line(class); *line < pmh_class_lines(class); (*line)++)
+	{
+		const PmhValueLine *l = pmh_buffer_line(t, payload, *line);
+		uint32_t	left = pm_load(&l->state) & PMH_LINE_OCCUPIED;
+
+		for (; left != 0; left &= left - 1)
+		{
+			*place = (unsigned) __builtin_ctz(left);
+			if (pmh_line_value(l, *place) == value)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Does the buffer hold anything but the values of 'mask' in 'line'? */
+static bool
+has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
+
+		if (i == line)
+			state &= ~mask;
+		if ((state & PMH_LINE_OCCUPIED) != 0)
+			return true;
+	}
+	return false;
+}
+
+PmhResult
+pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				uint64_t *new_payload)
+{
+	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	before = 0;
+	uint64_t	p = payload;
+	uint32_t	line;
+	unsigned	place;
+	PmhResult	result = check_buffer(t, hash, p);
+
+	*new_payload = payload;
+	while (result == PMH_OK && !find_value(t, p, value, &line, &place))
+	{
+		uint64_t	next = 0;
+
+		if (pmh_class_has_header(pmh_pointer_class(p)))
+			next = pm_load(&pmh_buffer_header(t, p)->next);
+		if (next == 0)
+			return PMH_NOT_FOUND;
+		if (left-- == 0)
+			return fail_circle(t, payload);
+		result = check_next(t, p, next);
+		if (result == PMH_OK)
+			result = check_buffer(t, hash, next);
+		before = p;
+		p = next;
+	}
+	if (result != PMH_OK)
+		return result;
+
+	if (has_others(t, p, line, UINT32_C(1) << place))
+	{
+		pmh_buffer_bump(t, pmh_pointer_offset(p));
+		pmh_line_clear(t, p, line, UINT32_C(1) << place);
+		pm_fence(&t->file);
+	}
+	else if (before != 0)
+		pmh_list_unlink(t, before, p);
+	else if (pmh_class_has_header(pmh_pointer_class(p)))
+		*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
+	else
+		*new_payload = 0;
+	return PMH_OK;
+}
+
+void
+pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
+{
+	uint64_t	new_next = 0;
+
+	if (new_payload != 0 && pmh_class_has_header(pmh_pointer_class(new_payload)))
+		new_next = pm_load(&pmh_buffer_header(t, new_payload)->next);
+	while (old != 0 && old != new_payload && old != new_next)
+	{
+		uint64_t	next = 0;
+
+		if (pmh_class_has_header(pmh_pointer_class(old)))
+			next = pm_load(&pmh_buffer_header(t, old)->next);
+		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
+		old = next;
+	}
+}

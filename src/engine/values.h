@@ -1,0 +1,138 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.h
+ *	  Value lists seen from near: buffers and their lines.
+ *
+ * For values.c and for those that walk lists piecemeal (cursor, sweep, stats,
+ * check).  Everybody else uses the pmh_list_* functions of internal.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_VALUES_H
+#define PMH_VALUES_H
+
+#include "internal.h"
+
+/* Lines of the largest buffer. */
+#define PMH_MAX_LINES	(UINT32_C(1) << PMH_MAX_CLASS)
+
+static inline uint64_t
+pmh_class_bytes(uint32_t class)
+{
+	return (uint64_t) PMH_LINE << class;
+}
+
+static inline uint32_t
+pmh_class_lines(uint32_t class)
+{
+	return UINT32_C(1) << class;
+}
+
+static inline bool
+pmh_class_has_header(uint32_t class)
+{
+	return class >= PMH_HEADER_CLASS;
+}
+
+/* The first line that holds values. */
+static inline uint32_t
+pmh_class_first_line(uint32_t class)
+{
+	return pmh_class_has_header(class) ? 1 : 0;
+}
+
+/* How many values a buffer of this class holds. */
+static inline uint32_t
+pmh_class_capacity(uint32_t class)
+{
+	return (pmh_class_lines(class) - pmh_class_first_line(class)) *
+		PMH_VALUES_PER_LINE;
+}
+
+static inline PmhBufferHeader *
+pmh_buffer_header(const PmhTable *t, uint64_t payload)
+{
+	return (PmhBufferHeader *) pmh_at(t, pmh_pointer_offset(payload));
+}
+
+static inline PmhValueLine *
+pmh_buffer_line(const PmhTable *t, uint64_t payload, uint32_t line)
+{
+	return (PmhValueLine *) pmh_at(t, pmh_pointer_offset(payload)) + line;
+}
+
+static inline uint64_t
+pmh_line_value(const PmhValueLine *line, unsigned i)
+{
+	return (uint64_t) pm_load(&line->low[i]) |
+		(uint64_t) pm_load(&line->high[i]) << 32;
+}
+
+/* The state of a line after taking the values of 'mask' out. */
+static inline uint32_t
+pmh_line_state_without(uint32_t state, uint32_t mask)
+{
+	return (state & ~mask) + PMH_LINE_REMOVAL;
+}
+
+/*
+ * Reader: the values of a line, as they stood at one moment, to value[]
+ * (room for PMH_VALUES_PER_LINE).  *mask tells which places they came from.
+ * Returns their number.  To be believed only after validating the buffer.
+ */
+extern uint32_t pmh_line_read(const PmhValueLine *line, uint64_t *value,
+							  uint32_t *mask);
+
+/* Can this be a pointer at all?  As pmh_check_span, for a whole buffer. */
+extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
+
+/*
+ * A place in a list from which reading can go on as long as the version of
+ * the buffer stays the same.
+ */
+typedef struct PmhListPosition
+{
+	uint64_t	payload;		/* buffer, or 0: the end of the list */
+	uint64_t	version;		/* of the buffer */
+	uint32_t	line;			/* next line to read in it */
+} PmhListPosition;
+
+/*
+ * Reader: the values of one buffer from pos on, up to the end of the line
+ * with which there are 'want' or more, to value[] (room for 'want' +
+ * PMH_VALUES_PER_LINE); where they stand to place[] (line * 16 + position) if
+ * it is not NULL.  *n: how many.  pos moves on, at the end of the buffer to
+ * the next one.
+ *
+ * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
+ * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.
+ */
+extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+							   uint32_t want, uint64_t *value, uint16_t *place,
+							   uint32_t *n);
+
+/*
+ * How many buffers a list can have at the most: walks that go further are in
+ * a circle.
+ */
+static inline uint64_t
+pmh_list_max_buffers(const PmhTable *t)
+{
+	return pm_load(&pmh_live(t)->blocks) *
+		(pmh_block_size(t) / pmh_class_bytes(PMH_HEADER_CLASS));
+}
+
+/*
+ * Writer (segment locked): take the buffer 'payload' out of the list whose
+ * buffer 'before' points to it, durably, and free it.
+ */
+extern void pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload);
+
+/*
+ * Writer (segment locked): clear the places of 'mask' in a line.  The version
+ * of the buffer has been counted up.  Durable after the next pm_fence.
+ */
+extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
+						   uint32_t mask);
+
+#endif							/* PMH_VALUES_H */
