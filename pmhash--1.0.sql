@@ -1,0 +1,267 @@
+/* pmhash--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION pmhash" to load this file. \quit
+
+-- Access method
+
+CREATE FUNCTION pmhash_handler(internal)
+RETURNS index_am_handler
+AS 'MODULE_PATHNAME'
+LANGUAGE C;
+
+COMMENT ON FUNCTION pmhash_handler(internal) IS
+'pmhash index access method handler';
+
+CREATE ACCESS METHOD pmhash TYPE INDEX HANDLER pmhash_handler;
+
+COMMENT ON ACCESS METHOD pmhash IS
+'equality index in persistent memory, outside shared buffers and WAL';
+
+-- Operator families and classes
+--
+-- For every hash operator class of core there is one here, with the same name
+-- and the same operators; its support function 1 is core's extended hash
+-- function.  An operator class of one's own needs these two things as well:
+-- "=" as operator 1 and as function 1 a hash(type, bigint) returning bigint
+-- (the second argument is a seed), which is equal for equal values.
+
+-- Types of up to 8 bytes whose equality is equality of bytes.  The hash of such a
+-- key tells the key: matches are not rechecked.
+
+CREATE OPERATOR FAMILY integer_ops USING pmhash;
+CREATE OPERATOR CLASS int2_ops DEFAULT FOR TYPE int2 USING pmhash FAMILY integer_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint2extended(int2, int8);
+CREATE OPERATOR CLASS int4_ops DEFAULT FOR TYPE int4 USING pmhash FAMILY integer_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE OPERATOR CLASS int8_ops DEFAULT FOR TYPE int8 USING pmhash FAMILY integer_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint8extended(int8, int8);
+ALTER OPERATOR FAMILY integer_ops USING pmhash ADD
+	OPERATOR 1 = (int2, int4),
+	OPERATOR 1 = (int2, int8),
+	OPERATOR 1 = (int4, int2),
+	OPERATOR 1 = (int4, int8),
+	OPERATOR 1 = (int8, int2),
+	OPERATOR 1 = (int8, int4);
+
+CREATE OPERATOR FAMILY float_ops USING pmhash;
+CREATE OPERATOR CLASS float4_ops DEFAULT FOR TYPE float4 USING pmhash FAMILY float_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashfloat4extended(float4, int8);
+CREATE OPERATOR CLASS float8_ops DEFAULT FOR TYPE float8 USING pmhash FAMILY float_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashfloat8extended(float8, int8);
+ALTER OPERATOR FAMILY float_ops USING pmhash ADD
+	OPERATOR 1 = (float4, float8),
+	OPERATOR 1 = (float8, float4);
+
+CREATE OPERATOR CLASS oid_ops DEFAULT FOR TYPE oid USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashoidextended(oid, int8);
+CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashcharextended("char", int8);
+CREATE OPERATOR CLASS char_ops DEFAULT FOR TYPE "char" USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashcharextended("char", int8);
+CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE OPERATOR CLASS time_ops DEFAULT FOR TYPE time USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 time_hash_extended(time, int8);
+CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
+CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
+CREATE OPERATOR CLASS enum_ops DEFAULT FOR TYPE anyenum USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashenumextended(anyenum, int8);
+CREATE OPERATOR CLASS xid_ops DEFAULT FOR TYPE xid USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE OPERATOR CLASS xid8_ops DEFAULT FOR TYPE xid8 USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint8extended(int8, int8);
+CREATE OPERATOR CLASS cid_ops DEFAULT FOR TYPE cid USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE OPERATOR CLASS tid_ops DEFAULT FOR TYPE tid USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashtidextended(tid, int8);
+CREATE OPERATOR CLASS pg_lsn_ops DEFAULT FOR TYPE pg_lsn USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 pg_lsn_hash_extended(pg_lsn, int8);
+CREATE OPERATOR CLASS macaddr_ops DEFAULT FOR TYPE macaddr USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashmacaddrextended(macaddr, int8);
+CREATE OPERATOR CLASS macaddr8_ops DEFAULT FOR TYPE macaddr8 USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashmacaddr8extended(macaddr8, int8);
+CREATE OPERATOR CLASS money_ops DEFAULT FOR TYPE money USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint8extended(int8, int8);
+
+-- Longer types whose equality is equality of bytes (text: unless its collation
+-- is non-deterministic).
+
+CREATE OPERATOR FAMILY text_ops USING pmhash;
+CREATE OPERATOR CLASS text_ops DEFAULT FOR TYPE text USING pmhash FAMILY text_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashtextextended(text, int8);
+CREATE OPERATOR CLASS name_ops DEFAULT FOR TYPE name USING pmhash FAMILY text_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashnameextended(name, int8);
+CREATE OPERATOR CLASS varchar_ops FOR TYPE text USING pmhash FAMILY text_ops AS
+	STORAGE text;
+ALTER OPERATOR FAMILY text_ops USING pmhash ADD
+	OPERATOR 1 = (text, name),
+	OPERATOR 1 = (name, text);
+
+CREATE OPERATOR FAMILY text_pattern_ops USING pmhash;
+CREATE OPERATOR CLASS text_pattern_ops FOR TYPE text USING pmhash FAMILY text_pattern_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashtextextended(text, int8);
+CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING pmhash FAMILY text_pattern_ops AS
+	STORAGE text;
+
+CREATE OPERATOR CLASS bpchar_ops DEFAULT FOR TYPE bpchar USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashbpcharextended(bpchar, int8);
+CREATE OPERATOR CLASS bpchar_pattern_ops FOR TYPE bpchar USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashbpcharextended(bpchar, int8);
+CREATE OPERATOR CLASS bytea_ops DEFAULT FOR TYPE bytea USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashvarlenaextended(internal, int8);
+CREATE OPERATOR CLASS uuid_ops DEFAULT FOR TYPE uuid USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 uuid_hash_extended(uuid, int8);
+CREATE OPERATOR CLASS timetz_ops DEFAULT FOR TYPE timetz USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 timetz_hash_extended(timetz, int8);
+CREATE OPERATOR FAMILY network_ops USING pmhash;
+CREATE OPERATOR CLASS inet_ops DEFAULT FOR TYPE inet USING pmhash FAMILY network_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashinetextended(inet, int8);
+CREATE OPERATOR CLASS cidr_ops FOR TYPE inet USING pmhash FAMILY network_ops AS
+	STORAGE inet;
+
+-- All others, hashed by their hash function.
+
+CREATE OPERATOR CLASS numeric_ops DEFAULT FOR TYPE numeric USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_numeric_extended(numeric, int8);
+CREATE OPERATOR CLASS interval_ops DEFAULT FOR TYPE interval USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 interval_hash_extended(interval, int8);
+CREATE OPERATOR CLASS jsonb_ops DEFAULT FOR TYPE jsonb USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 jsonb_hash_extended(jsonb, int8);
+CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_array_extended(anyarray, int8);
+CREATE OPERATOR CLASS record_ops DEFAULT FOR TYPE record USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_record_extended(record, int8);
+CREATE OPERATOR CLASS range_ops DEFAULT FOR TYPE anyrange USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_range_extended(anyrange, int8);
+CREATE OPERATOR CLASS multirange_ops DEFAULT FOR TYPE anymultirange USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_multirange_extended(anymultirange, int8);
+CREATE OPERATOR CLASS oidvector_ops DEFAULT FOR TYPE oidvector USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashoidvectorextended(oidvector, int8);
+CREATE OPERATOR CLASS aclitem_ops DEFAULT FOR TYPE aclitem USING pmhash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_aclitem_extended(aclitem, int8);
+
+
+-- Looking at indexes
+
+-- Exact figures of one index, by walking through its file; nobody is kept from
+-- using it meanwhile.  For those who may SELECT from the table and for members
+-- of pg_stat_scan_tables (and so of pg_monitor).
+CREATE FUNCTION pmhash_stats(index regclass,
+	OUT file text,
+	OUT durability text,
+	OUT bytes bigint,
+	OUT used_bytes bigint,
+	OUT entries bigint,
+	OUT load_factor float8,
+	OUT global_depth int,
+	OUT min_depth int,
+	OUT max_depth int,
+	OUT segments bigint,
+	OUT segments_single bigint,
+	OUT segments_two_choice bigint,
+	OUT segments_stash bigint,
+	OUT entries_elsewhere bigint,
+	OUT entries_stash bigint,
+	OUT lists bigint,
+	OUT list_entries bigint,
+	OUT list_bytes bigint,
+	OUT value_bytes bigint,
+	OUT splits bigint,
+	OUT grows bigint,
+	OUT doublings bigint,
+	OUT compactions bigint,
+	OUT strategy_changes bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'pmhash_stats'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pmhash_stats(regclass) IS
+'statistics of a pmhash index';
+
+-- Bytes of one index on its storage, file and stub page together.  For
+-- everybody, as pg_relation_size is.
+CREATE FUNCTION pmhash_size(index regclass)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pmhash_size'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pmhash_size(regclass) IS
+'disk space used by a pmhash index, in bytes';
+
+-- The files that belong to pmhash indexes of this database.  For everybody:
+-- it tells no more than pg_class and pg_tablespace_location do.
+CREATE FUNCTION pmhash_files(
+	OUT index regclass,
+	OUT file text,
+	OUT durability text,
+	OUT bytes bigint,
+	OUT state text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pmhash_files'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pmhash_files() IS
+'files of the pmhash indexes of this database';
+
+CREATE VIEW pmhash_indexes AS
+	SELECT n.nspname AS schema,
+		   t.relname AS "table",
+		   c.relname AS index,
+		   f.file,
+		   f.durability,
+		   f.bytes,
+		   f.state
+	FROM pg_catalog.pg_class c
+		 JOIN pg_catalog.pg_am a ON a.oid = c.relam
+		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
+		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
+		 LEFT JOIN pmhash_files() f ON f.index = c.oid
+	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
+
+COMMENT ON VIEW pmhash_indexes IS
+'all pmhash indexes of this database and the state they are in';
+
+GRANT SELECT ON pmhash_indexes TO PUBLIC;
