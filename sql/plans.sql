@@ -47,9 +47,10 @@ BEGIN
 END $$;
 SELECT plans_sum(1, 1000), plans_sum(19001, 20000);
 
--- cursors
+-- cursors; MOVE tells how far it got
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
+\set QUIET off
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT g FROM plans WHERE g = 5;
 FETCH 3 FROM c;
@@ -91,6 +92,7 @@ ROLLBACK TO b;
 MOVE FORWARD ALL IN c;
 ROLLBACK TO a;
 COMMIT;
+\set QUIET on
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 
