@@ -169,6 +169,9 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
+/* ---- validate.c ---- */
+extern char *pmhash_opfamily_name(Oid family);
+
 /* ---- options.c ---- */
 extern int	pmhash_fillfactor(Relation index);
 

@@ -28,7 +28,9 @@
  * that known_keys[] lists together, equality is what we know it to be.  A
  * user's operator class with another equality on the same type is hashed by
  * its function.  That all types of a family agree about the way is ensured by
- * pmhash_adjustmembers.
+ * pmhash_adjustmembers.  Cross-type operators are taken at their word: one
+ * that says more than that two integers are the same number, say, has no
+ * place in a family of hashed integers.
  *
  * An index on several columns hashes the words of all columns, in order:
  * for an EXACT column the widened value, else the hash of the value.
@@ -39,8 +41,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
-#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
@@ -50,7 +50,6 @@
 #include "utils/inet.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/uuid.h"
 
 #include "am/am.h"
@@ -547,20 +546,6 @@ pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
 	return true;
 }
 
-/* The name of an operator family, for messages. */
-static char *
-family_name(Oid family)
-{
-	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
-	char	   *name;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for operator family %u", family);
-	name = pstrdup(NameStr(((Form_pg_opfamily) GETSTRUCT(tuple))->opfname));
-	ReleaseSysCache(tuple);
-	return name;
-}
-
 /*
  * How an argument of another type of the family is hashed, looked up and kept
  * in column->other.  The types of a family agree about the kind; if this one
@@ -577,7 +562,7 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("operator family \"%s\" of access method %s has no hash function for type %s",
-						family_name(column->family), "pmhash",
+						pmhash_opfamily_name(column->family), "pmhash",
 						format_type_be(type))));
 	shape = shape_of(find_known_key(type, proc), column->collation);
 	if (column->kind == PMHASH_KEY_FUNCTION &&
@@ -587,7 +572,7 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 				 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
-						family_name(column->family), "pmhash",
+						pmhash_opfamily_name(column->family), "pmhash",
 						format_type_be(column->own.type),
 						format_type_be(type))));
 	set_operand(&column->other, type, shape, proc, keys->context);

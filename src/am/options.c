@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  Storage parameters of pmhash indexes.
+ *
+ * There is one:
+ *
+ * fillfactor	percent of the slots that CREATE INDEX and REINDEX fill.  The
+ *				default packs an entry into about 15 bytes; segments filled
+ *				less take more insertions before they first grow.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/reloptions.h"
+#include "utils/rel.h"
+
+#include "am/am.h"
+
+/* What rd_options of a pmhash index points to. */
+typedef struct PmhashOptions
+{
+	int32		vl_len_;		/* varlena header (do not touch directly!) */
+	int			fillfactor;
+} PmhashOptions;
+
+/*
+ * The kind under which our parameters are registered in this backend.  Done at
+ * first use: there is no other user of it than this file.
+ */
+static relopt_kind
+options_kind(void)
+{
+	static relopt_kind kind = 0;
+
+	if (kind == 0)
+	{
+		relopt_kind fresh = add_reloption_kind();
+
+		/* it takes effect at the next build, so a weak lock will do */
+		add_int_reloption(fresh, "fillfactor",
+						  "Percentage of slots that CREATE INDEX fills",
+						  PMH_DEFAULT_FILL, PMH_MIN_FILL, 100,
+						  ShareUpdateExclusiveLock);
+		kind = fresh;
+	}
+	return kind;
+}
+
+/*
+ * pmhash_options
+ *		Parse WITH (...) of an index, for amoptions.
+ *
+ * ERROR for an unknown parameter or a value out of range, if validate.
+ */
+bytea *
+pmhash_options(Datum reloptions, bool validate)
+{
+	static const relopt_parse_elt parameters[] = {
+		{"fillfactor", RELOPT_TYPE_INT, offsetof(PmhashOptions, fillfactor)}
+	};
+
+	return (bytea *) build_reloptions(reloptions, validate, options_kind(),
+									  sizeof(PmhashOptions),
+									  parameters, lengthof(parameters));
+}
+
+/*
+ * pmhash_fillfactor
+ *		Percent of slots that a build of 'index' is to fill, between
+ *		PMH_MIN_FILL and PMH_MAX_FILL.
+ *
+ * 100 may be asked for, as of other access methods, but a segment that full
+ * would not take what hashes unevenly.
+ */
+int
+pmhash_fillfactor(Relation index)
+{
+	PmhashOptions *options = (PmhashOptions *) index->rd_options;
+
+	return Min(options ? options->fillfactor : PMH_DEFAULT_FILL, PMH_MAX_FILL);
+}

@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * validate.c
+ *	  Operator classes for pmhash: amvalidate and amadjustmembers.
+ *
+ * The rules are those of hash (access/hash/hashvalidate.c), with the extended
+ * hash function as the only support function, and one more: the types of a
+ * family must be hashed alike.  Types that keys.c hashes by their bytes cannot
+ * be in a family with types that are hashed by a function, nor with types of
+ * another layout.  Since such an index would miss rows, that rule is enforced
+ * where members are added, not only complained of by amvalidate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/amvalidate.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_amop.h"
+#include "catalog/pg_amproc.h"
+#include "catalog/pg_opclass.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "parser/parse_coerce.h"
+#include "utils/builtins.h"
+#include "utils/catcache.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+
+#include "am/am.h"
+
+/* What is being validated, and what has been found. */
+typedef struct Validation
+{
+	char	   *opclass;
+	char	   *family;			/* names, for messages */
+	Oid			opcintype;
+	CatCList   *operators;
+	CatCList   *functions;
+	List	   *hashable;		/* types that have a good hash function */
+	bool		good;
+} Validation;
+
+/* Complain about the family under validation, and note that it is not good. */
+#define complain(v, ...) \
+	do { \
+		ereport(INFO, \
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION), \
+				 errmsg(__VA_ARGS__))); \
+		(v)->good = false; \
+	} while (0)
+
+/*
+ * Is funcid a hash(argtype, int8) returning int8?
+ *
+ * Core's functions are used for types that merely look like their argument
+ * types (int4's for date, say); which ones may be is what keys.c knows.
+ */
+static bool
+hash_function_is_good(Oid funcid, Oid argtype)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(funcid));
+	Form_pg_proc proc;
+	bool		good;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", funcid);
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	good = proc->prorettype == INT8OID && !proc->proretset &&
+		proc->pronargs == 2 && proc->proargtypes.values[1] == INT8OID &&
+		(IsBinaryCoercible(argtype, proc->proargtypes.values[0]) ||
+		 OidIsValid(pmhash_keys_bitwise_group(argtype, funcid)));
+	ReleaseSysCache(tuple);
+	return good;
+}
+
+static void
+validate_function(Validation *v, Form_pg_amproc member)
+{
+	if (member->amproclefttype != member->amprocrighttype)
+		complain(v, "operator family \"%s\" of access method %s contains support function %s with different left and right input types",
+				 v->family, "pmhash", format_procedure(member->amproc));
+	if (member->amprocnum != PMHASH_HASH_PROC)
+		complain(v, "operator family \"%s\" of access method %s contains function %s with invalid support number %d",
+				 v->family, "pmhash", format_procedure(member->amproc),
+				 member->amprocnum);
+	else if (!hash_function_is_good(member->amproc, member->amproclefttype))
+		complain(v, "operator family \"%s\" of access method %s contains function %s with wrong signature for support number %d",
+				 v->family, "pmhash", format_procedure(member->amproc),
+				 member->amprocnum);
+	else
+		v->hashable = list_append_unique_oid(v->hashable,
+											 member->amproclefttype);
+}
+
+static void
+validate_operator(Validation *v, Form_pg_amop member)
+{
+	if (member->amopstrategy != PMHASH_EQUAL_STRATEGY)
+		complain(v, "operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d",
+				 v->family, "pmhash", format_operator(member->amopopr),
+				 member->amopstrategy);
+	if (member->amoppurpose != AMOP_SEARCH ||
+		OidIsValid(member->amopsortfamily))
+		complain(v, "operator family \"%s\" of access method %s contains invalid ORDER BY specification for operator %s",
+				 v->family, "pmhash", format_operator(member->amopopr));
+	if (!check_amop_signature(member->amopopr, BOOLOID,
+							  member->amoplefttype, member->amoprighttype))
+		complain(v, "operator family \"%s\" of access method %s contains operator %s with wrong signature",
+				 v->family, "pmhash", format_operator(member->amopopr));
+	if (!list_member_oid(v->hashable, member->amoplefttype) ||
+		!list_member_oid(v->hashable, member->amoprighttype))
+		complain(v, "operator family \"%s\" of access method %s lacks support function for operator %s",
+				 v->family, "pmhash", format_operator(member->amopopr));
+}
+
+/*
+ * Every pair of types of the family has its "=", the opclass's own type
+ * foremost.
+ */
+static void
+validate_groups(Validation *v)
+{
+	List	   *groups = identify_opfamily_groups(v->operators, v->functions);
+	int			ntypes = list_length(v->hashable);
+	bool		opclass_found = false;
+	ListCell   *lc;
+
+	foreach(lc, groups)
+	{
+		OpFamilyOpFuncGroup *group = (OpFamilyOpFuncGroup *) lfirst(lc);
+
+		if (group->lefttype == v->opcintype &&
+			group->righttype == v->opcintype)
+			opclass_found = true;
+		if (group->operatorset != (1 << PMHASH_EQUAL_STRATEGY))
+			complain(v, "operator family \"%s\" of access method %s is missing operator(s) for types %s and %s",
+					 v->family, "pmhash", format_type_be(group->lefttype),
+					 format_type_be(group->righttype));
+	}
+	if (!opclass_found)
+		complain(v, "operator class \"%s\" of access method %s is missing operator(s)",
+				 v->opclass, "pmhash");
+	if (list_length(groups) != ntypes * ntypes)
+		complain(v, "operator family \"%s\" of access method %s is missing cross-type operator(s)",
+				 v->family, "pmhash");
+}
+
+/* All the checks, on what the caches hold of a family. */
+static bool
+validate_members(Validation *v)
+{
+	for (int i = 0; i < v->functions->n_members; i++)
+		validate_function(v, (Form_pg_amproc)
+						  GETSTRUCT(&v->functions->members[i]->tuple));
+	for (int i = 0; i < v->operators->n_members; i++)
+		validate_operator(v, (Form_pg_amop)
+						  GETSTRUCT(&v->operators->members[i]->tuple));
+	validate_groups(v);
+	return v->good;
+}
+
+/*
+ * pmhash_opfamily_name
+ *		The name of an operator family, palloc'd, for messages.
+ */
+char *
+pmhash_opfamily_name(Oid family)
+{
+	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
+	char	   *name;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator family %u", family);
+	name = pstrdup(NameStr(((Form_pg_opfamily) GETSTRUCT(tuple))->opfname));
+	ReleaseSysCache(tuple);
+	return name;
+}
+
+/*
+ * pmhash_validate
+ *		Check an operator class and its family, for amvalidate.
+ *
+ * Complains with INFO messages about each thing that is wrong and returns
+ * false if there was any.
+ */
+bool
+pmhash_validate(Oid opclassoid)
+{
+	HeapTuple	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclassoid));
+	Form_pg_opclass opclass;
+	Validation	v = {0};
+	Oid			family;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator class %u", opclassoid);
+	opclass = (Form_pg_opclass) GETSTRUCT(tuple);
+	family = opclass->opcfamily;
+	v.opclass = pstrdup(NameStr(opclass->opcname));
+	v.opcintype = opclass->opcintype;
+	ReleaseSysCache(tuple);
+
+	v.family = pmhash_opfamily_name(family);
+	v.operators = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(family));
+	v.functions = SearchSysCacheList1(AMPROCNUM, ObjectIdGetDatum(family));
+	v.good = true;
+	validate_members(&v);
+	ReleaseCatCacheList(v.functions);
+	ReleaseCatCacheList(v.operators);
+	return v.good;
+}
+
+/* ---- adding members ---- */
+
+/* A type of a family with its hash function. */
+typedef struct HashedType
+{
+	Oid			type;
+	Oid			proc;
+} HashedType;
+
+/* Refuse a family that has both types. */
+static void
+check_hashed_alike(Oid family, HashedType a, HashedType b)
+{
+	Oid			group_a = pmhash_keys_bitwise_group(a.type, a.proc);
+	Oid			group_b = pmhash_keys_bitwise_group(b.type, b.proc);
+	HashedType	bitwise = OidIsValid(group_a) ? a : b;
+
+	if (group_a == group_b)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("operator family \"%s\" of access method %s cannot have both type %s and type %s",
+					pmhash_opfamily_name(family), "pmhash",
+					format_type_be(a.type), format_type_be(b.type)),
+			 errdetail("Type %s is hashed by its bytes, since its hash function is %s.",
+					   format_type_be(bitwise.type),
+					   format_procedure(bitwise.proc)),
+			 errhint("Use a function of your own that calls %s; it will then be called for every key.",
+					 format_procedure(bitwise.proc))));
+}
+
+/* Check new hash functions against each other and against the family's. */
+static void
+check_functions_alike(Oid family, List *functions)
+{
+	CatCList   *present = SearchSysCacheList1(AMPROCNUM,
+											  ObjectIdGetDatum(family));
+	ListCell   *lc;
+
+	foreach(lc, functions)
+	{
+		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
+		OpFamilyMember *first = (OpFamilyMember *) linitial(functions);
+		HashedType	added = {member->lefttype, member->object};
+
+		check_hashed_alike(family, added,
+						   (HashedType) {first->lefttype, first->object});
+		for (int i = 0; i < present->n_members; i++)
+		{
+			Form_pg_amproc old = (Form_pg_amproc)
+				GETSTRUCT(&present->members[i]->tuple);
+
+			check_hashed_alike(family, added,
+							   (HashedType) {old->amproclefttype, old->amproc});
+		}
+	}
+	ReleaseCatCacheList(present);
+}
+
+/* The access method that a family belongs to. */
+static Oid
+family_method(Oid family)
+{
+	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
+	Oid			method;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator family %u", family);
+	method = ((Form_pg_opfamily) GETSTRUCT(tuple))->opfmethod;
+	ReleaseSysCache(tuple);
+	return method;
+}
+
+/*
+ * What a member depends on: the opclass of its type if there is one (hard),
+ * else the family (soft); cross-type members always the family.
+ */
+static void
+set_dependency(OpFamilyMember *member, Oid family, Oid opclass)
+{
+	bool		hard = member->lefttype == member->righttype &&
+		OidIsValid(opclass);
+
+	member->ref_is_hard = hard;
+	member->ref_is_family = !hard;
+	member->refobjid = hard ? opclass : family;
+}
+
+/*
+ * pmhash_adjustmembers
+ *		Look at members that are to be added to an operator family, for
+ *		amadjustmembers: refuse what could not work and say what they depend
+ *		on (as hashadjustmembers does; its comments tell why).
+ *
+ * opclassoid is the class being created, or InvalidOid.
+ */
+void
+pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
+					 List *operators, List *functions)
+{
+	Oid			method = family_method(opfamilyoid);
+	Oid			type = InvalidOid;
+	ListCell   *lc;
+
+	check_functions_alike(opfamilyoid, functions);
+	if (OidIsValid(opclassoid))
+	{
+		/* the class has to be visible to the look-ups here */
+		CommandCounterIncrement();
+		type = get_opclass_input_type(opclassoid);
+	}
+	foreach(lc, list_concat_copy(operators, functions))
+	{
+		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
+
+		if (member->lefttype == member->righttype && member->lefttype != type)
+		{
+			type = member->lefttype;
+			opclassoid = opclass_for_family_datatype(method, opfamilyoid,
+													 type);
+		}
+		set_dependency(member, opfamilyoid, opclassoid);
+	}
+}
