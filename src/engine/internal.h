@@ -453,6 +453,13 @@ extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
 
 /* ---- writing buckets (bucket.c); the segment is locked ---- */
 
+extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+						   uint64_t hash, uint64_t word, PmhBucket *home,
+						   uint32_t announce, bool fence_first, bool fence);
+extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
+									uint32_t bucket, uint64_t hash,
+									uint32_t mask, const uint64_t *extra);
+
 /*
  * Take slots out of a bucket with one commit store: mask.  Also clears
  * shadowed entries of any key whose pointer slot goes with it.  Durable on

@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * bucket.c
+ *	  Changing one bucket of a locked segment: each function is one operation
+ *	  with one commit store (the state word or a slot word).
+ *
+ * The order of stores, flushes and fences, and what a crash leaves behind, is
+ * in src/README.  Idea of the in-line-0 commit and of entry moving: Pea Hash,
+ * section 3.4.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "internal.h"
+
+const uint8_t pmh_slot_top[PMH_SLOTS] = {
+	22, 23, 24,
+	64, 65, 66, 67, 25,
+	128, 129, 130, 131, 26,
+	192, 193, 194, 195, 27
+};
+
+const uint8_t pmh_slot_mid[PMH_SLOTS] = {
+	28, 32, 36,
+	68, 72, 76, 80, 84,
+	132, 136, 140, 144, 148,
+	196, 200, 204, 208, 212
+};
+
+const uint8_t pmh_slot_word[PMH_SLOTS] = {
+	40, 48, 56,
+	88, 96, 104, 112, 120,
+	152, 160, 168, 176, 184,
+	216, 224, 232, 240, 248
+};
+
+/* Slots of the other lines, as masks. */
+static const uint32_t line_mask[4] = {
+	0x00007, 0x000f8, 0x01f00, 0x3e000
+};
+
+/* The line besides line 0 that has most free slots. */
+static unsigned
+emptiest_line(uint32_t free_slots)
+{
+	unsigned	best = 1;
+
+	for (unsigned line = 2; line < 4; line++)
+	{
+		if (__builtin_popcount(free_slots & line_mask[line]) >
+			__builtin_popcount(free_slots & line_mask[best]))
+			best = line;
+	}
+	return best;
+}
+
+/*
+ * Entry moving: fill free slots of a line with entries of line 0, so that the
+ * next insert needs only line 0.  Returns the change of the state.
+ */
+static uint32_t
+move_from_line0(PmhBucket *b, uint32_t state, uint32_t free_slots)
+{
+	uint32_t	change = 0;
+
+	for (unsigned from = 0; from < PMH_LINE0_SLOTS && free_slots != 0; from++)
+	{
+		unsigned	to = (unsigned) __builtin_ctz(free_slots);
+		uint64_t	word;
+
+		if ((state & (UINT32_C(1) << from)) == 0)
+			continue;
+		word = pmh_slot_load_word(b, from);
+		pmh_slot_store(b, to, pmh_slot_load_hash(b, from, word), word);
+		free_slots &= free_slots - 1;
+		change |= UINT32_C(1) << from | UINT32_C(1) << to;
+	}
+	return change;
+}
+
+/*
+ * Put an entry into a bucket that has room.  home is the bucket whose filter
+ * announces it ('announce' bits) if that is another one, else NULL.  The
+ * entry is durable on return if 'fence', else after the next pm_fence;
+ * fence_first as for pmh_insert.
+ */
+void
+pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+			   uint64_t hash, uint64_t word, PmhBucket *home,
+			   uint32_t announce, bool fence_first, bool fence)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint32_t	state = pmh_bucket_state(b);
+	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
+	uint32_t	new_state = state;
+	bool		ordered = fence_first;
+
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+
+	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
+	{
+		pmh_bucket_set_state(home, pmh_bucket_state(home) | announce);
+		pm_flush(&t->file, home, PMH_LINE);
+		ordered = true;
+	}
+
+	if ((free_slots & PMH_LINE0_MASK) != 0)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(free_slots);
+
+		pmh_slot_store(b, slot, hash, word);
+		new_state |= UINT32_C(1) << slot;
+	}
+	else if (t->file.persist)
+	{
+		unsigned	line = emptiest_line(free_slots);
+		unsigned	slot = (unsigned) __builtin_ctz(free_slots & line_mask[line]);
+		uint32_t	bit = UINT32_C(1) << slot;
+
+		pmh_slot_store(b, slot, hash, word);
+		new_state |= bit;
+		new_state ^= move_from_line0(b, state, free_slots & line_mask[line] & ~bit);
+		pm_flush(&t->file, b->bytes + line * PMH_LINE, PMH_LINE);
+		pm_flush(&t->file, b, PMH_LINE);
+		ordered = true;
+	}
+	else
+	{
+		/* No flushes to save: keep line 0 full, its entries are read fastest. */
+		unsigned	slot = (unsigned) __builtin_ctz(free_slots);
+
+		pmh_slot_store(b, slot, hash, word);
+		new_state |= UINT32_C(1) << slot;
+	}
+
+	if (pmh_word_is_pointer(word))
+		new_state |= PMH_STATE_POINTERS;
+	if (ordered)
+		pm_fence(&t->file);
+	pmh_bucket_set_state(b, new_state);
+	pm_flush(&t->file, b, PMH_LINE);
+	if (fence)
+		pm_fence(&t->file);
+}
+
+/* All entries that are shadowed by the pointer slots among 'mask'. */
+static uint32_t
+shadowed_by(const PmhBucket *b, uint32_t mask)
+{
+	uint32_t	shadowed = 0;
+
+	for (; mask != 0; mask &= mask - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		if (pmh_word_is_pointer(word))
+		{
+			uint32_t	state;
+			int			pointer;
+
+			shadowed |= pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
+										&state, &pointer);
+		}
+	}
+	return shadowed;
+}
+
+void
+pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+				 uint32_t mask, bool fence)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint32_t	state = pmh_bucket_state(b);
+
+	if ((state & PMH_STATE_POINTERS) != 0)
+		mask |= shadowed_by(b, mask);
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+	pmh_bucket_set_state(b, state & ~(mask & PMH_STATE_OCCUPIED));
+	pm_flush(&t->file, b, PMH_LINE);
+	if (fence)
+		pm_fence(&t->file);
+}
+
+/* Store the word of an occupied slot and make it durable. */
+static void
+commit_word(PmhTable *t, PmhBucket *b, unsigned slot, uint64_t word)
+{
+	pmh_slot_store_word(b, slot, word);
+	pm_flush(&t->file, b->bytes + pmh_slot_line(slot) * PMH_LINE, PMH_LINE);
+	pm_fence(&t->file);
+}
+
+void
+pmh_bucket_repoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+				   unsigned slot, uint64_t payload)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint64_t	word = pmh_slot_load_word(b, slot);
+
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+	commit_word(t, b, slot, (word & ~PMH_WORD_PAYLOAD) | payload);
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+}
+
+void
+pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+				   unsigned slot)
+{
+	pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, true);
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+}
+
+/*
+ * Make the plain entries 'mask' (all of hash, at least one) and, if given,
+ * one more value one (key, pointer) slot.  Durable on return.  PMH_OK or
+ * PMH_NEED (nothing done).  Pea Hash, section 3.3, without its log: from the
+ * store of the word on, the entries left over are shadowed.
+ */
+PmhResult
+pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+				   uint64_t hash, uint32_t mask, const uint64_t *extra)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	unsigned	slot = (unsigned) __builtin_ctz(mask);
+	uint64_t	value[PMH_SLOTS + 1];
+	uint64_t	payload;
+	size_t		n = 0;
+	PmhResult	result;
+
+	for (uint32_t m = mask; m != 0; m &= m - 1)
+		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
+	if (extra != NULL)
+		value[n++] = *extra;
+	result = pmh_list_create(t, hash, value, n, &payload);
+	if (result != PMH_OK)
+		return result;
+
+	pmh_version_bump(pmh_bucket_version(place, bucket));
+	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
+	{
+		pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_POINTERS);
+		pm_flush(&t->file, b, PMH_LINE);
+		pm_fence(&t->file);
+	}
+	commit_word(t, b, slot, pmh_make_word(hash, payload | PMH_WORD_POINTER));
+	mask &= ~(UINT32_C(1) << slot);
+	if (mask != 0)
+	{
+		pmh_bucket_set_state(b, pmh_bucket_state(b) & ~mask);
+		pm_flush(&t->file, b, PMH_LINE);
+		pm_fence(&t->file);
+	}
+	pmh_count(&pmh_run(t)->compactions, 1);
+	return PMH_OK;
+}

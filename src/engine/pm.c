@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * pm.c
+ *	  The production implementation of pm.h, on libpmem.
+ *
+ * The only file that calls pmem_*.  Where the processor keeps its caches
+ * powered (eADR, pmem_has_auto_flush) pmem_flush does nothing by itself, and
+ * so pm_flush asks no such question.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <libpmem.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Huge page and DAX PMD size: larger mappings start at a multiple of it. */
+#define PM_ALIGNMENT	((size_t) 2 * 1024 * 1024)
+
+/* The result code for a failed system call. */
+static PmhResult
+pm_result(int err)
+{
+	switch (err)
+	{
+		case ENOSPC:
+		case EDQUOT:
+		case EFBIG:
+			return PMH_ERR_NO_SPACE;
+		case ENOMEM:
+			return PMH_ERR_NO_MEMORY;
+		case ENOENT:
+			return PMH_ERR_NO_FILE;
+		case EEXIST:
+			return PMH_ERR_EXISTS;
+		default:
+			return PMH_ERR_IO;
+	}
+}
+
+static PmhResult
+pm_error(PmhError *error, int err, const char *what)
+{
+	return pmh_fill_error(error, pm_result(err), err, 0,
+						  "The operation that failed was %s.", what);
+}
+
+/* posix_fallocate, begun again when a signal interrupts it; 0 or an errno. */
+static int
+pm_allocate(int fd, size_t from, size_t to)
+{
+	int			err;
+
+	do
+		err = posix_fallocate(fd, (off_t) from, (off_t) (to - from));
+	while (err == EINTR);
+	return err;
+}
+
+/* Map the file that f->fd has open, all of it as it is now. */
+static PmhResult
+pm_map(PmFile *f, const char *path, bool force_pmem, PmhError *error)
+{
+	int			is_pmem = 0;
+
+	f->base = pmem_map_file(path, 0, 0, 0, &f->mapped, &is_pmem);
+	if (f->base == NULL)
+		return pm_error(error, errno, "mapping the file");
+	f->is_pmem = is_pmem != 0;
+	f->persist = f->is_pmem || force_pmem;
+	return PMH_OK;
+}
+
+/*
+ * Create path exclusively with 'size' bytes allocated, and map it.  (Not with
+ * pmem_map_file's PMEM_FILE_CREATE, which would truncate a file that exists.)
+ */
+PmhResult
+pm_create(PmFile *f, const char *path, size_t size, bool force_pmem,
+		  PmhError *error)
+{
+	PmhResult	result;
+	int			err;
+
+	memset(f, 0, sizeof(*f));
+	f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (f->fd < 0)
+		return pm_error(error, errno, "creating the file");
+
+	err = pm_allocate(f->fd, 0, size);
+	if (err != 0)
+		result = pm_error(error, err, "allocating space for a new file");
+	else
+		result = pm_map(f, path, force_pmem, error);
+	if (result != PMH_OK)
+	{
+		close(f->fd);
+		unlink(path);
+	}
+	return result;
+}
+
+/* Open and map an existing file that is at least a header long. */
+PmhResult
+pm_open(PmFile *f, const char *path, bool force_pmem, PmhError *error)
+{
+	PmhResult	result;
+	struct stat st;
+
+	memset(f, 0, sizeof(*f));
+	f->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (f->fd < 0)
+		return pm_error(error, errno, "opening the file");
+
+	if (fstat(f->fd, &st) != 0)
+		result = pm_error(error, errno, "asking for the size of the file");
+	else if (!S_ISREG(st.st_mode) || st.st_size < PMH_HEADER_SIZE)
+		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+								"The file is too short to have a header.");
+	else
+		result = pm_map(f, path, force_pmem, error);
+	if (result != PMH_OK)
+		close(f->fd);
+	return result;
+}
+
+void
+pm_close(PmFile *f)
+{
+	if (f->base != NULL)
+		(void) pmem_unmap(f->base, f->mapped);
+	(void) close(f->fd);
+	memset(f, 0, sizeof(*f));
+	f->fd = -1;
+}
+
+PmhResult
+pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
+{
+	int			err = pm_allocate(f->fd, from, to);
+
+	if (err != 0)
+		return pm_error(error, err, "allocating more space for the file");
+	return PMH_OK;
+}
+
+/*
+ * Map up to 'size' bytes.  Mappings of PM_ALIGNMENT and more go to an aligned
+ * address, so that huge pages stay possible.
+ */
+PmhResult
+pm_remap(PmFile *f, size_t size, PmhError *error)
+{
+	size_t		room = size + PM_ALIGNMENT;
+	uintptr_t	area;
+	uintptr_t	start;
+	void	   *base;
+
+	if (size <= f->mapped)
+		return PMH_OK;
+
+	if ((uintptr_t) f->base % PM_ALIGNMENT == 0 || size < PM_ALIGNMENT)
+	{
+		base = mremap(f->base, f->mapped, size, 0);
+		if (base != MAP_FAILED)
+		{
+			f->mapped = size;
+			return PMH_OK;
+		}
+	}
+
+	base = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (base == MAP_FAILED)
+		return pm_error(error, errno, "finding addresses for a longer mapping");
+	area = (uintptr_t) base;
+	start = (area + PM_ALIGNMENT - 1) & ~(PM_ALIGNMENT - 1);
+
+	base = mremap(f->base, f->mapped, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) start);
+	if (base == MAP_FAILED)
+	{
+		int			err = errno;
+
+		(void) munmap((void *) area, room);
+		return pm_error(error, err, "mapping more of the file");
+	}
+	if (start > area)
+		(void) munmap((void *) area, start - area);
+	if (area + room > start + size)
+		(void) munmap((void *) (start + size), area + room - (start + size));
+
+	f->base = base;
+	f->mapped = size;
+	return PMH_OK;
+}
+
+PmhResult
+pm_sync(PmFile *f, PmhError *error)
+{
+	if (f->persist)
+		pmem_drain();
+	if (f->is_pmem)
+		return PMH_OK;
+	if (pmem_msync(f->base, f->mapped) != 0)
+		return pm_error(error, errno, "msync");
+	if (fsync(f->fd) != 0)
+		return pm_error(error, errno, "fsync");
+	return PMH_OK;
+}
+
+void
+pm_flush(const PmFile *f, const void *addr, size_t len)
+{
+	if (f->persist)
+		pmem_flush(addr, len);
+}
+
+void
+pm_fence(const PmFile *f)
+{
+	if (f->persist)
+		pmem_drain();
+}
+
+void
+pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
+{
+	if (f->persist)
+		pmem_memcpy(dst, src, len, PMEM_F_MEM_NODRAIN | PMEM_F_MEM_NONTEMPORAL);
+	else
+		memcpy(dst, src, len);
+}
