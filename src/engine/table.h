@@ -219,11 +219,13 @@ typedef struct PmhCursor
 {
 	uint64_t	hash;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave */
-	PmhValues	seen;			/* all values handed out so far, if streaming */
-	uint64_t	chunk;			/* value buffer to go on with (offset), or 0 */
+	/* private to cursor.c */
+	PmhValues	seen;			/* all values handed out, if streaming: a hash table */
+	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
+	uint64_t	buffers_left;	/* to notice a list that runs in a circle */
 	uint32_t	line;			/* next line in it */
-	int			state;			/* private to values.c/cursor.c */
+	int			state;
 } PmhCursor;
 
 extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);

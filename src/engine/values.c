@@ -148,8 +148,8 @@ fail_foreign(PmhTable *t, uint64_t payload)
 					(unsigned long long) pmh_pointer_offset(payload));
 }
 
-static PmhResult
-fail_circle(PmhTable *t, uint64_t payload)
+PmhResult
+pmh_list_circle(PmhTable *t, uint64_t payload)
 {
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
 					"The value list with a buffer at offset %llu runs in a circle.",
@@ -175,6 +175,37 @@ pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
 	}
 }
 
+/*
+ * Reader, behind everything it has read of a buffer: was it all right, and
+ * where does the list go on?  A buffer behind this one counts as alive at
+ * next->version, since whoever takes it out of the list counts our version up
+ * before it is freed.
+ */
+static PmhResult
+look_behind(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+			PmhListPosition *next)
+{
+	bool		foreign = false;
+
+	next->payload = 0;
+	next->version = 0;
+	next->line = 0;
+	if (pmh_class_has_header(pmh_pointer_class(payload)))
+	{
+		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
+
+		foreign = pm_load(&header->hash) != hash;
+		next->payload = pm_load(&header->next);
+		if (next->payload != 0)
+			next->version = pmh_buffer_version(t, pmh_pointer_offset(next->payload));
+	}
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
+		return PMH_RETRY;
+	if (foreign)
+		return fail_foreign(t, payload);
+	return check_next(t, payload, next->payload);
+}
+
 PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 			  uint64_t *value, uint16_t *place, uint32_t *n)
@@ -183,8 +214,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	uint32_t	lines = pmh_class_lines(class);
 	uint32_t	line = pos->line;
 	uint32_t	found = 0;
-	PmhListPosition next = {0, 0, 1};
-	bool		foreign = false;
+	PmhListPosition next;
 	PmhResult	result;
 
 	if (line < pmh_class_first_line(class))
@@ -196,38 +226,37 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 									  value + found, &mask);
 
 		for (; place != NULL && mask != 0; mask &= mask - 1)
-			*place++ = (uint16_t) (line * 16 + (uint32_t) __builtin_ctz(mask));
+			*place++ = pmh_make_place(line, (unsigned) __builtin_ctz(mask));
 		found += k;
 	}
-	if (pmh_class_has_header(class))
-	{
-		const PmhBufferHeader *header = pmh_buffer_header(t, pos->payload);
-
-		foreign = pm_load(&header->hash) != hash;
-		next.payload = pm_load(&header->next);
-		if (next.payload != 0)
-			next.version = pmh_buffer_version(t, pmh_pointer_offset(next.payload));
-	}
-
-	/*
-	 * A buffer behind this one counts as alive at next.version since whoever
-	 * takes it out of the list counts our version up before it is freed.
-	 */
-	if (!pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), pos->version))
-		return PMH_RETRY;
-	if (foreign)
-		return fail_foreign(t, pos->payload);
+	result = look_behind(t, hash, pos->payload, pos->version, &next);
+	if (result != PMH_OK)
+		return result;
 	if (line < lines)
 		pos->line = line;
 	else
-	{
-		result = check_next(t, pos->payload, next.payload);
-		if (result != PMH_OK)
-			return result;
 		*pos = next;
-	}
 	*n = found;
 	return PMH_OK;
+}
+
+PmhResult
+pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted, PmhListPosition *pos)
+{
+	uint64_t	left = pmh_list_max_buffers(t);
+
+	while (pos->payload != 0 && pos->payload != wanted)
+	{
+		PmhListPosition next;
+		PmhResult	result = look_behind(t, hash, pos->payload, pos->version, &next);
+
+		if (result != PMH_OK)
+			return result;
+		if (left-- == 0)
+			return pmh_list_circle(t, wanted);
+		*pos = next;
+	}
+	return pos->payload == 0 ? PMH_NOT_FOUND : PMH_OK;
 }
 
 PmhResult
@@ -245,7 +274,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		uint32_t	n = 0;
 
 		if (left-- == 0)
-			result = fail_circle(t, payload);
+			result = pmh_list_circle(t, payload);
 		else
 			result = pmh_values_reserve(t, values, capacity);
 		if (result == PMH_OK)
@@ -630,7 +659,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 		if (next == 0)
 			return PMH_NOT_FOUND;
 		if (left-- == 0)
-			return fail_circle(t, payload);
+			return pmh_list_circle(t, payload);
 		result = check_next(t, p, next);
 		if (result == PMH_OK)
 			result = check_buffer(t, hash, next);

@@ -97,11 +97,31 @@ typedef struct PmhListPosition
 	uint32_t	line;			/* next line to read in it */
 } PmhListPosition;
 
+/* Where in a buffer a value stands: line and place in the line. */
+#define PMH_NO_PLACE	UINT16_MAX
+
+static inline uint16_t
+pmh_make_place(uint32_t line, unsigned i)
+{
+	return (uint16_t) (line * 16 + i);
+}
+
+static inline uint32_t
+pmh_place_line(uint16_t place)
+{
+	return place / 16;
+}
+
+static inline uint32_t
+pmh_place_mask(uint16_t place)
+{
+	return UINT32_C(1) << (place % 16);
+}
+
 /*
  * Reader: the values of one buffer from pos on, up to the end of the line
  * with which there are 'want' or more, to value[] (room for 'want' +
- * PMH_VALUES_PER_LINE); where they stand to place[] (line * 16 + position) if
- * it is not NULL.  *n: how many.  pos moves on, at the end of the buffer to
+ * PMH_VALUES_PER_LINE); where they stand to place[] if it is not NULL.  *n: how many.  pos moves on, at the end of the buffer to
  * the next one.
  *
  * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
@@ -110,6 +130,16 @@ typedef struct PmhListPosition
 extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 							   uint32_t want, uint64_t *value, uint16_t *place,
 							   uint32_t *n);
+
+/*
+ * Reader: go on from pos to the buffer 'wanted' of the list.  PMH_OK: pos is
+ * at its start.  PMH_NOT_FOUND, else as pmh_list_step.
+ */
+extern PmhResult pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted,
+							   PmhListPosition *pos);
+
+/* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */
+extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);
 
 /*
  * How many buffers a list can have at the most: walks that go further are in
@@ -134,5 +164,25 @@ extern void pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload);
  */
 extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
 						   uint32_t mask);
+
+/* ---- cursors from near (cursor.c), for the sweep ---- */
+
+/* Have the cursor, just opened, leave this value out. */
+extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
+									  uint64_t value);
+
+/*
+ * One step of a streaming cursor: the plain entries, or about 'want' values of
+ * one buffer, are put behind batch.n, unsorted, without those seen already
+ * (that may be all).  If place is not NULL, it has room for the whole batch
+ * (PMH_STEP_MAX, with an empty batch), place[i] tells where batch.value[i]
+ * stands in the buffer *payload (PMH_NO_PLACE: a plain entry).  *payload is 0
+ * if no buffer was read.
+ */
+#define PMH_STEP_MAX \
+	(PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE + PMH_PROBE_MAX)
+extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
+								 uint16_t *place, uint64_t *payload);
+extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
 #endif							/* PMH_VALUES_H */
