@@ -64,8 +64,8 @@ struct PmhTable
 	uint32_t	block_shift;	/* log2 of the bytes of a block */
 	PmhNeed		need;
 	PmhError	error;
-	char	   *scratch;		/* two segments of the largest size */
-	struct PmhItem *items;		/* the entries of one segment */
+	struct PmhBuild *build[2];	/* segments being built */
+	struct PmhItem *overflow[2];	/* their entries with no room at home */
 };
 
 /* ---- places in the file ---- */
@@ -237,6 +237,27 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 }
 
 /*
+ * Fill the rest of a place in from its element.  False if that does not lie
+ * within our mapping (pmh_locate finds out why).
+ */
+static inline bool
+pmh_place_decode(const PmhTable *t, PmhPlace *p)
+{
+	uint64_t	block = pmh_elem_main_block(p->elem);
+	uint32_t	units = pmh_elem_units(p->elem);
+	uint64_t	mapped = t->file.mapped;
+
+	p->main = block << t->block_shift;
+	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (t->block_shift - 3);
+	p->hashing = t->segment_buckets - PMH_STASH_BUCKETS + units * t->unit_buckets;
+	p->buckets = p->hashing + PMH_STASH_BUCKETS;
+	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
+	return block > 1 &&
+		p->main + pmh_block_size(t) <= mapped &&
+		p->ext + ((uint64_t) units << (t->block_shift - 3)) <= mapped;
+}
+
+/*
  * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or
  * PMH_ERR_CORRUPT.  Nothing is locked: the place may be outdated already.
  */
@@ -313,14 +334,21 @@ extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
 
 /*
  * Let all elements of the segment of 'place' (locked by the caller) say 'low'
- * in the first half of their range and 'high' in the second; logged.
+ * in the first half of their range and 'high' in the second; logged.  PMH_OK
+ * or PMH_NEED (nothing done).
  */
-extern void pmh_directory_publish(PmhTable *t, const PmhPlace *place,
-								  uint64_t low, uint64_t high);
+extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
+									   uint64_t low, uint64_t high);
 
-/* Change the strategy of a locked segment; place->elem follows. */
-extern void pmh_directory_strategy(PmhTable *t, PmhPlace *place,
-								   PmhStrategy strategy);
+extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
+								uint64_t count, uint64_t low, uint64_t high);
+
+/*
+ * Change the strategy of a locked segment; place->elem follows.  PMH_OK or
+ * PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_directory_strategy(PmhTable *t, PmhPlace *place,
+										PmhStrategy strategy);
 
 extern uint32_t pmh_dirlog_crc(const PmhDirLog *log, uint64_t count);
 
@@ -337,6 +365,54 @@ pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t units,
 /* Is the element possible in a directory of this depth and file length? */
 extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 						  uint32_t depth, uint64_t blocks);
+
+/* ---- entries of a locked segment (segment.c) ---- */
+
+/*
+ * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
+ * been replaced, unlock and start again; PMH_NEED; or a real error.  'fence':
+ * durable on return, else (insert) after the next pm_fence.
+ */
+extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
+									uint64_t value, bool fence_first, bool fence);
+extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
+									uint64_t hash, uint64_t value);
+
+/*
+ * A segment being built in private memory: main part, then extension, as they
+ * will stand in the file.
+ */
+typedef struct PmhBuild
+{
+	PmhBucket  *bucket;			/* segment_buckets + units * unit_buckets */
+	uint32_t	units;
+	uint32_t	hashing;
+	PmhStrategy strategy;		/* the simplest that holds what is in it */
+	bool		leave_line0;	/* fill line 0 last, inserts to come need it */
+	uint16_t	fill[];			/* entries in each bucket, stash last */
+} PmhBuild;
+
+typedef struct PmhItem
+{
+	uint64_t	hash;
+	uint64_t	word;			/* payload and pointer flag */
+} PmhItem;
+
+extern PmhBuild *pmh_build_alloc(const PmhTable *t);
+extern void pmh_build_free(PmhBuild *build);
+extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
+
+/* Put an entry into its home; false if that is full. */
+extern bool pmh_build_home(const PmhTable *t, PmhBuild *build, uint64_t hash,
+						   uint64_t word);
+
+/* Put entries whose home is full elsewhere; false if they do not fit. */
+extern bool pmh_build_overflow(const PmhTable *t, PmhBuild *build,
+							   const PmhItem *items, size_t n);
+
+/* Copy it to the file (space has been allocated); complete after pm_fence. */
+extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
+							uint64_t main_offset, uint64_t ext_offset);
 
 /* ---- space (space.c) ---- */
 

@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory.c
+ *	  From a hash to its segment, and the three changes of the directory:
+ *	  new segments, another strategy, doubling.
+ *
+ * Extendible directory on the most significant bits: CCEH, section 4; Pea
+ * Hash, section 3.1.  That elements are changed through a log, and why, is
+ * said in src/README.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "internal.h"
+
+#define COPY_ELEMENTS	512		/* elements doubled at a time */
+
+/* Bytes of a directory. */
+static inline uint64_t
+directory_size(uint32_t depth)
+{
+	return sizeof(uint64_t) << depth;
+}
+
+/*
+ * A place lies outside of our mapping: map further, or corrupt, or outdated.
+ */
+static PmhResult
+locate_outside(PmhTable *t, const PmhPlace *p)
+{
+	PmhResult	result;
+
+	if (!pmh_place_current(t, p))
+		return PMH_RETRY;
+	if (pmh_elem_main_block(p->elem) <= 1)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+						pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
+						"A directory element names no segment.");
+	result = pmh_check_span(t, p->main, pmh_block_size(t));
+	if (result == PMH_OK && p->ext != 0)
+		result = pmh_check_span(t, p->ext,
+								pmh_elem_units(p->elem) * pmh_unit_size(t));
+	return result == PMH_OK ? PMH_RETRY : result;
+}
+
+PmhResult
+pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
+{
+	for (;;)
+	{
+		uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+		uint32_t	depth = pmh_dirword_depth(dirword);
+		uint64_t	offset = pmh_dirword_offset(dirword);
+		uint64_t	size = directory_size(depth);
+		PmhResult	result;
+
+		if (offset + size > t->file.mapped)
+		{
+			result = pmh_check_span(t, offset, size);
+			if (result != PMH_OK)
+				return result;
+		}
+		p->dirword = dirword;
+		p->index = pmh_hash_prefix(hash, depth);
+		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);
+		if (pmh_place_decode(t, p))
+			return PMH_OK;
+		result = locate_outside(t, p);
+		if (result != PMH_RETRY)
+			return result;
+	}
+}
+
+bool
+pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
+			  uint32_t depth, uint64_t blocks)
+{
+	uint64_t	main_block = pmh_elem_main_block(elem);
+	uint32_t	units = pmh_elem_units(elem);
+	uint32_t	local = pmh_elem_depth(elem);
+
+	if (local > depth || (index & ((UINT64_C(1) << (depth - local)) - 1)) != 0)
+		return false;
+	if (pmh_elem_strategy(elem) > PMH_STASH || elem >> 62 != 0)
+		return false;
+	if (main_block >= blocks || pmh_space_is_map_block(t, main_block))
+		return false;
+	if (units > 0)
+	{
+		uint64_t	first = pmh_elem_ext_unit(elem);
+		uint64_t	block = first / PMH_UNITS_PER_BLOCK;
+
+		if (block >= blocks || pmh_space_is_map_block(t, block) ||
+			first % PMH_UNITS_PER_BLOCK + units > PMH_UNITS_PER_BLOCK)
+			return false;
+	}
+	return true;
+}
+
+PmhResult
+pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
+{
+	for (;;)
+	{
+		PmhResult	result = pmh_locate(t, hash, &snap->place);
+
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				continue;
+		}
+		if (result != PMH_OK)
+			return result;
+		for (unsigned i = 0; i < PMH_VERSIONS; i++)
+			snap->version[i] = pmh_version_load(&snap->place.stripe->version[i]);
+		if (pmh_place_current(t, &snap->place))
+			return PMH_OK;
+	}
+}
+
+PmhResult
+pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	for (;;)
+	{
+		PmhResult	result = pmh_locate(t, hash, place);
+
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				continue;
+		}
+		if (result != PMH_OK)
+			return result;
+		pmh_lock(&place->stripe->lock);
+		if (pmh_place_current(t, place))
+			return PMH_OK;
+		pmh_unlock(&place->stripe->lock);
+	}
+}
+
+/* The elements of the segment of a place, in the directory of this dirword. */
+static uint64_t
+element_range(const PmhPlace *place, uint64_t dirword, uint64_t *count)
+{
+	uint32_t	local = pmh_elem_depth(place->elem);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t	prefix = place->index >> (pmh_dirword_depth(place->dirword) - local);
+
+	*count = UINT64_C(1) << (depth - local);
+	return prefix << (depth - local);
+}
+
+uint32_t
+pmh_dirlog_crc(const PmhDirLog *log, uint64_t count)
+{
+	uint64_t	fields[4] = {log->first, log->low, log->high, count};
+
+	return pmh_crc32c(fields, sizeof(fields));
+}
+
+/*
+ * Store elements and make them durable.  Also what recovery does with a log
+ * it finds.
+ */
+void
+pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
+					uint64_t count, uint64_t low, uint64_t high)
+{
+	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
+
+	for (uint64_t i = 0; i < count; i++)
+		pm_store64(&dir[i], i < count / 2 ? low : high);
+	pm_flush(&t->file, dir, count * sizeof(uint64_t));
+	pm_fence(&t->file);
+}
+
+/*
+ * Lock the directory and tell where the elements of a place are in it.
+ * PMH_NEED (not locked) if a doubling has put it beyond our mapping.
+ */
+static PmhResult
+directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
+			   uint64_t *first, uint64_t *count)
+{
+	PmhResult	result;
+
+	pmh_lock(&t->file_lock->directory);
+	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	*first = element_range(place, *dirword, count);
+	result = pmh_check_span(t, pmh_dirword_offset(*dirword),
+							directory_size(pmh_dirword_depth(*dirword)));
+	if (result != PMH_OK)
+		pmh_unlock(&t->file_lock->directory);
+	return result;
+}
+
+PmhResult
+pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
+					  uint64_t high)
+{
+	PmhDirLog  *log = &pmh_live(t)->dirlog;
+	uint64_t	dirword;
+	uint64_t	count;
+	uint64_t	first;
+	PmhResult	result;
+
+	result = directory_lock(t, place, &dirword, &first, &count);
+	if (result != PMH_OK)
+		return result;
+
+	pm_store64(&log->first, first);
+	pm_store64(&log->low, low);
+	pm_store64(&log->high, high);
+	pm_store64(&log->crc, pmh_dirlog_crc(log, count));
+	pm_store64(&log->count, count);
+	pm_flush(&t->file, log, sizeof(*log));
+	pm_fence(&t->file);
+
+	pmh_directory_store(t, dirword, first, count, low, high);
+
+	pm_store64(&log->count, 0);
+	pm_flush(&t->file, log, sizeof(*log));
+	pm_fence(&t->file);
+	pmh_unlock(&t->file_lock->directory);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
+{
+	uint64_t	elem = place->elem & ~(UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT);
+	uint64_t	dirword;
+	uint64_t	count;
+	uint64_t	first;
+	PmhResult	result;
+
+	elem |= (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT;
+	result = directory_lock(t, place, &dirword, &first, &count);
+	if (result != PMH_OK)
+		return result;
+	pmh_directory_store(t, dirword, first, count, elem, elem);
+	pmh_unlock(&t->file_lock->directory);
+
+	place->elem = elem;
+	pmh_count(&pmh_run(t)->strategy_changes, 1);
+	return PMH_OK;
+}
+
+/* Blocks of a directory that does not stand in block 0. */
+static uint64_t
+directory_blocks(const PmhTable *t, uint32_t depth)
+{
+	return (directory_size(depth) + pmh_block_size(t) - 1) >> t->block_shift;
+}
+
+/* Write every element of the directory at 'from' twice to 'to'. */
+static void
+copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
+{
+	const uint64_t *old = pmh_at(t, from);
+	uint64_t   *copy = pmh_at(t, to);
+	uint64_t	chunk[2 * COPY_ELEMENTS];
+
+	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
+	{
+		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
+
+		for (uint64_t i = 0; i < n; i++)
+			chunk[2 * i] = chunk[2 * i + 1] = pm_load(&old[done + i]);
+		pm_copy(&t->file, &copy[2 * done], chunk, 2 * n * sizeof(uint64_t));
+	}
+	pm_fence(&t->file);
+}
+
+/*
+ * Double the directory into the space at 'to'.  PMH_OK; PMH_RETRY if its depth
+ * is not 'depth' any more; PMH_NEED.
+ */
+static PmhResult
+double_into(PmhTable *t, uint32_t depth, uint64_t to)
+{
+	PmhLive    *live = pmh_live(t);
+	uint64_t	dirword;
+	uint64_t	from;
+	PmhResult	result;
+
+	pmh_lock(&t->file_lock->directory);
+	dirword = pm_load_acquire(&live->dirword);
+	from = pmh_dirword_offset(dirword);
+	if (pmh_dirword_depth(dirword) != depth)
+		result = PMH_RETRY;
+	else
+		result = pmh_check_span(t, from, directory_size(depth));
+	if (result == PMH_OK)
+	{
+		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
+
+		copy_doubled(t, from, to, UINT64_C(1) << depth);
+		pm_store64(&live->dirword,
+				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT |
+				   generation << PMH_DIRWORD_GEN_SHIFT);
+		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
+		pm_fence(&t->file);
+	}
+	pmh_unlock(&t->file_lock->directory);
+
+	if (result == PMH_OK && depth > PMH_SMALL_DIR_DEPTH)
+		pmh_space_free_run(t, from, directory_blocks(t, depth));
+	return result;
+}
+
+PmhResult
+pmh_directory_double(PmhTable *t, uint32_t depth)
+{
+	uint64_t	nblocks = 0;
+
+	if (depth + 1 > PMH_SMALL_DIR_DEPTH)
+		nblocks = directory_blocks(t, depth + 1);
+	for (;;)
+	{
+		uint64_t	to = PMH_SMALL_DIR_OFFSET((depth + 1) & 1);
+		PmhResult	result = PMH_OK;
+
+		if (nblocks > 0)
+			result = pmh_space_alloc_run(t, nblocks, &to);
+		if (result == PMH_OK)
+		{
+			result = double_into(t, depth, to);
+			if (result == PMH_OK)
+				pmh_count(&pmh_run(t)->doublings, 1);
+			else if (nblocks > 0)
+				pmh_space_free_run(t, to, nblocks);
+		}
+		if (result == PMH_RETRY)
+			return PMH_OK;		/* another process was faster */
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				continue;
+		}
+		return result;
+	}
+}

@@ -1,0 +1,624 @@
+/*-------------------------------------------------------------------------
+ *
+ * space.c
+ *	  File space: the unit map, growth of the file, value regions and the free
+ *	  lists of value buffers.
+ *
+ * All of it but live.blocks and the list of value regions is volatile (see
+ * src/README, "Space") and is guarded by the space lock of the file.  Space
+ * beyond our own mapping is never handed out: who asks gets PMH_NEED, and
+ * pmh_provide() maps further where no lock is held.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "internal.h"
+
+#define MIN_GROWTH			((uint64_t) 64 * 1024)
+#define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
+#define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
+
+/* How far the search for a partly used block goes before a whole one is taken. */
+#define UNIT_SEARCH			4096
+
+/* Blocks of the first value region, and of the largest. */
+#define MIN_REGION_BLOCKS	4
+#define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
+
+#define BLOCK_USED			0xff
+
+static inline void
+space_lock(PmhTable *t)
+{
+	pmh_lock(&t->file_lock->space);
+}
+
+static inline void
+space_unlock(PmhTable *t)
+{
+	pmh_unlock(&t->file_lock->space);
+}
+
+/* Blocks that exist and are mapped here. */
+static uint64_t
+usable_blocks(const PmhTable *t)
+{
+	uint64_t	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	uint64_t	mapped = t->file.mapped >> t->block_shift;
+
+	return blocks < mapped ? blocks : mapped;
+}
+
+PmhResult
+pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	uint64_t	bytes;
+
+	if (offset <= t->file.mapped && len <= t->file.mapped - offset)
+		return PMH_OK;
+	bytes = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+	if (offset <= bytes && len <= bytes - offset)
+	{
+		t->need.map = true;
+		return PMH_NEED;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+					"An offset points outside of the file.");
+}
+
+uint8_t *
+pmh_space_map(const PmhTable *t, uint64_t block)
+{
+	uint64_t	zone_start = block & ~(pmh_block_size(t) - 1);
+	uint64_t	map_block = zone_start == 0 ? 1 : zone_start;
+
+	return (uint8_t *) pmh_at(t, (map_block << t->block_shift) + (block - zone_start));
+}
+
+/* Ask for a run of blocks: of the file, or only of our mapping. */
+static PmhResult
+need_blocks(PmhTable *t, uint64_t nblocks)
+{
+	if (usable_blocks(t) < pm_load(&pmh_live(t)->blocks))
+		t->need.map = true;
+	else
+		t->need.blocks = nblocks;
+	return PMH_NEED;
+}
+
+/*
+ * First run of nblocks free blocks at or behind 'from', or 0.  Runs never
+ * cross a map block, since that is in use.
+ */
+static uint64_t
+find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
+{
+	uint64_t	limit = usable_blocks(t);
+	uint64_t	zone_mask = pmh_block_size(t) - 1;
+	uint64_t	run = 0;
+	uint64_t	block = from;
+
+	while (block < limit)
+	{
+		uint64_t	zone_end = (block | zone_mask) + 1;
+		uint64_t	end = zone_end < limit ? zone_end : limit;
+		const uint8_t *map = pmh_space_map(t, block);
+		const uint8_t *free_byte;
+
+		if (run == 0)
+		{
+			free_byte = memchr(map, 0, end - block);
+			if (free_byte == NULL)
+			{
+				block = end;
+				continue;
+			}
+			block += (uint64_t) (free_byte - map);
+			map = free_byte;
+		}
+		for (; block < end && *map == 0; block++, map++)
+		{
+			if (++run == nblocks)
+				return block + 1 - nblocks;
+		}
+		if (block < end)
+			run = 0;
+	}
+	return 0;
+}
+
+PmhResult
+pmh_space_alloc_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	block;
+
+	space_lock(t);
+	block = find_run(t, pm_load(&run->space_hint), nblocks);
+	if (block != 0)
+	{
+		for (uint64_t i = 0; i < nblocks; i++)
+			pm_store8(pmh_space_map(t, block + i), BLOCK_USED);
+		if (nblocks == 1)
+			pm_store64(&run->space_hint, block + 1);
+		pm_store64(&run->free_units, pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
+	}
+	space_unlock(t);
+
+	if (block == 0)
+		return need_blocks(t, nblocks);
+	*offset = block << t->block_shift;
+	return PMH_OK;
+}
+
+PmhResult
+pmh_space_alloc_block(PmhTable *t, uint64_t *offset)
+{
+	return pmh_space_alloc_run(t, 1, offset);
+}
+
+/* Position of 'units' adjacent free units in a map byte, or -1. */
+static int
+fit_units(uint8_t used, uint32_t units)
+{
+	unsigned	want = (1u << units) - 1;
+
+	for (unsigned at = 0; at + units <= PMH_UNITS_PER_BLOCK; at++)
+	{
+		if ((used & (want << at)) == 0)
+			return (int) at;
+	}
+	return -1;
+}
+
+/*
+ * The block to take units from: partly used ones first, near the hint, else a
+ * whole one; 0 if there is none.  *at tells where in it.
+ */
+static uint64_t
+find_units(const PmhTable *t, uint32_t units, int *at)
+{
+	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
+	uint64_t	limit = usable_blocks(t);
+
+	if (limit > hint + UNIT_SEARCH)
+		limit = hint + UNIT_SEARCH;
+	for (uint64_t block = hint; block < limit; block++)
+	{
+		uint8_t		used = *pmh_space_map(t, block);
+
+		if (used == 0 || used == BLOCK_USED)
+			continue;
+		*at = fit_units(used, units);
+		if (*at >= 0)
+			return block;
+	}
+	*at = 0;
+	return find_run(t, pm_load(&pmh_run(t)->space_hint), 1);
+}
+
+PmhResult
+pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	block;
+	int			at;
+
+	space_lock(t);
+	block = find_units(t, units, &at);
+	if (block != 0)
+	{
+		uint8_t    *map = pmh_space_map(t, block);
+
+		pm_store8(map, (uint8_t) (*map | ((1u << units) - 1) << at));
+		pm_store64(&run->unit_hint, block);
+		pm_store64(&run->free_units, pm_load(&run->free_units) - units);
+	}
+	space_unlock(t);
+
+	if (block == 0)
+		return need_blocks(t, 1);
+	*offset = (block << t->block_shift) + (uint64_t) at * pmh_unit_size(t);
+	return PMH_OK;
+}
+
+/* Free some units of a block; the caller holds the space lock. */
+static void
+free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint8_t    *map = pmh_space_map(t, block);
+	uint8_t		used = (uint8_t) (*map & ~units_mask);
+
+	pm_store8(map, used);
+	if (used == 0)
+	{
+		if (block < pm_load(&run->space_hint))
+			pm_store64(&run->space_hint, block);
+	}
+	else if (block < pm_load(&run->unit_hint))
+		pm_store64(&run->unit_hint, block);
+	pm_store64(&run->free_units,
+			   pm_load(&run->free_units) + (uint64_t) __builtin_popcount(units_mask));
+}
+
+void
+pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
+{
+	uint64_t	block = offset >> t->block_shift;
+
+	space_lock(t);
+	for (uint64_t i = 0; i < nblocks; i++)
+		free_in_block(t, block + i, BLOCK_USED);
+	space_unlock(t);
+}
+
+void
+pmh_space_free_block(PmhTable *t, uint64_t offset)
+{
+	pmh_space_free_run(t, offset, 1);
+}
+
+void
+pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units)
+{
+	uint64_t	in_block = (offset & (pmh_block_size(t) - 1)) / pmh_unit_size(t);
+
+	space_lock(t);
+	free_in_block(t, offset >> t->block_shift,
+				  (uint8_t) (((1u << units) - 1) << in_block));
+	space_unlock(t);
+}
+
+/* ---- growth of the file ---- */
+
+/* Where the file should end to have nblocks more in a row, and some reserve. */
+static uint64_t
+growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve)
+{
+	uint64_t	zone = pmh_block_size(t);
+	uint64_t	bytes = (blocks << t->block_shift) / 16;
+	uint64_t	step = nblocks;
+	uint64_t	end;
+
+	if (bytes < MIN_GROWTH)
+		bytes = MIN_GROWTH;
+	if (bytes > MAX_GROWTH)
+		bytes = MAX_GROWTH;
+	if (reserve && bytes >> t->block_shift > step)
+		step = bytes >> t->block_shift;
+
+	end = blocks + step;
+	if ((end - 1) / zone != blocks / zone || blocks % zone == 0)
+	{
+		/* A map block comes in between: let the run fit behind it. */
+		uint64_t	map_block = (blocks + zone - 1) / zone * zone;
+
+		if (end < map_block + 1 + nblocks)
+			end = map_block + 1 + nblocks;
+	}
+	if (reserve && (end << t->block_shift) >= LARGE_PAGE)
+	{
+		uint64_t	align = LARGE_PAGE >> t->block_shift;
+
+		end = (end + align - 1) / align * align;
+	}
+	return end < PMH_MAX_BLOCKS ? end : PMH_MAX_BLOCKS;
+}
+
+/* Make [from, to) of the map say "free", map blocks themselves "used". */
+static uint64_t
+init_map(PmhTable *t, uint64_t from, uint64_t to)
+{
+	uint64_t	free_blocks = 0;
+
+	for (uint64_t block = from; block < to; block++)
+	{
+		bool		is_map = pmh_space_is_map_block(t, block);
+
+		if (is_map)
+			memset(pmh_at(t, block << t->block_shift), 0, pmh_block_size(t));
+		pm_store8(pmh_space_map(t, block), is_map ? BLOCK_USED : 0);
+		free_blocks += !is_map;
+	}
+	return free_blocks;
+}
+
+/* Let the file grow by a run of nblocks, or map what others have added. */
+static PmhResult
+grow_file(PmhTable *t, uint64_t nblocks)
+{
+	uint64_t	seen = t->file.mapped >> t->block_shift;
+	uint64_t	blocks;
+	uint64_t	end;
+	uint64_t	free_blocks;
+	PmhResult	result;
+
+	pmh_lock(&t->file_lock->grow);
+	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	if (blocks > seen)
+	{
+		pmh_unlock(&t->file_lock->grow);
+		return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+	}
+
+	end = growth_target(t, blocks, nblocks, true);
+	if (end < blocks + nblocks)
+	{
+		pmh_unlock(&t->file_lock->grow);
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
+						"The file already has %llu blocks.",
+						(unsigned long long) blocks);
+	}
+	result = pm_extend(&t->file, blocks << t->block_shift,
+					   end << t->block_shift, &t->error);
+	if (result == PMH_ERR_NO_SPACE)
+	{
+		/* Not enough for a reserve: try with what we must have. */
+		end = growth_target(t, blocks, nblocks, false);
+		result = pm_extend(&t->file, blocks << t->block_shift,
+						   end << t->block_shift, &t->error);
+	}
+	if (result == PMH_OK)
+		result = pm_remap(&t->file, end << t->block_shift, &t->error);
+	if (result == PMH_OK)
+	{
+		space_lock(t);
+		free_blocks = init_map(t, blocks, end);
+		pm_store64(&pmh_run(t)->free_units,
+				   pm_load(&pmh_run(t)->free_units) + free_blocks * PMH_UNITS_PER_BLOCK);
+		pm_store64(&pmh_live(t)->blocks, end);
+		pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
+		pm_fence(&t->file);
+		space_unlock(t);
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+/* ---- value buffers ---- */
+
+static inline uint64_t
+class_size(uint32_t class)
+{
+	return (uint64_t) PMH_LINE << class;
+}
+
+/* Put a buffer on its free list; the caller holds the space lock. */
+static void
+push_free(PmhTable *t, uint64_t offset, uint32_t class)
+{
+	uint64_t   *head = &pmh_run(t)->free_list[class];
+
+	pm_store64((uint64_t *) pmh_at(t, offset), pm_load(head));
+	pm_store64(head, offset);
+}
+
+/* Give a span to the free lists in the largest pieces that it holds. */
+static void
+push_span(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	while (len >= PMH_LINE)
+	{
+		uint32_t	class = PMH_MAX_CLASS;
+
+		while (class_size(class) > len)
+			class--;
+		push_free(t, offset, class);
+		offset += class_size(class);
+		len -= class_size(class);
+	}
+}
+
+/* Take a buffer off its free list: PMH_OK, PMH_NOT_FOUND, PMH_NEED, corrupt. */
+static PmhResult
+pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
+{
+	uint64_t   *head = &pmh_run(t)->free_list[class];
+	PmhResult	result;
+
+	*offset = pm_load(head);
+	if (*offset == 0)
+		return PMH_NOT_FOUND;
+	result = pmh_check_span(t, *offset, class_size(class));
+	if (result == PMH_OK)
+		pm_store64(head, pm_load((uint64_t *) pmh_at(t, *offset)));
+	return result;
+}
+
+/* Take a buffer from the unused end of the newest region. */
+static PmhResult
+bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	next = pm_load(&run->region_next);
+	PmhResult	result;
+
+	if (pm_load(&run->region_end) - next < class_size(class))
+		return PMH_NOT_FOUND;
+	result = pmh_check_span(t, next, class_size(class));
+	if (result == PMH_OK)
+	{
+		pm_store64(&run->region_next, next + class_size(class));
+		*offset = next;
+	}
+	return result;
+}
+
+/* Take a buffer of a larger class and give back what is too much. */
+static PmhResult
+split_larger(PmhTable *t, uint32_t class, uint64_t *offset)
+{
+	for (uint32_t larger = class + 1; larger <= PMH_MAX_CLASS; larger++)
+	{
+		PmhResult	result = pop_free(t, larger, offset);
+
+		if (result == PMH_OK)
+			push_span(t, *offset + class_size(class),
+					  class_size(larger) - class_size(class));
+		if (result != PMH_NOT_FOUND)
+			return result;
+	}
+	return PMH_NOT_FOUND;
+}
+
+PmhResult
+pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
+{
+	PmhResult	result;
+
+	space_lock(t);
+	result = pop_free(t, class, offset);
+	if (result == PMH_NOT_FOUND)
+		result = bump_region(t, class, offset);
+	if (result == PMH_NOT_FOUND)
+		result = split_larger(t, class, offset);
+	if (result == PMH_OK && pm_load(&pmh_run(t)->sweep_mark) != 0)
+		pmh_sweep_account(t, *offset, class);
+	space_unlock(t);
+
+	if (result == PMH_NOT_FOUND)
+	{
+		t->need.value_region = true;
+		t->need.value_class = class;
+		result = PMH_NEED;
+	}
+	return result;
+}
+
+void
+pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
+{
+	pmh_buffer_bump(t, offset);
+	space_lock(t);
+	push_free(t, offset, class);
+	if (pm_load(&pmh_run(t)->sweep_mark) != 0)
+		pmh_sweep_account(t, offset, class);
+	space_unlock(t);
+}
+
+void
+pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	space_lock(t);
+	push_span(t, offset, len);
+	space_unlock(t);
+}
+
+void
+pmh_value_forget_free(PmhTable *t)
+{
+	PmhRun	   *run = pmh_run(t);
+
+	space_lock(t);
+	for (uint32_t class = 0; class < PMH_CLASSES; class++)
+		pm_store64(&run->free_list[class], 0);
+	pm_store64(&run->region_next, pm_load(&run->region_end));
+	space_unlock(t);
+}
+
+/* Blocks of the next region: half as many again as the newest has. */
+static uint64_t
+next_region_blocks(const PmhTable *t, uint64_t newest)
+{
+	uint64_t	blocks = MIN_REGION_BLOCKS;
+	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
+
+	if (newest != 0)
+	{
+		const PmhRegion *region = pmh_at(t, newest << t->block_shift);
+
+		blocks = region->blocks + region->blocks / 2;
+	}
+	if (blocks > most)
+		blocks = most;
+	return blocks < MIN_REGION_BLOCKS ? MIN_REGION_BLOCKS : blocks;
+}
+
+/* Make the blocks at 'offset' the newest value region; grow lock held. */
+static void
+publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
+{
+	PmhRun	   *run = pmh_run(t);
+	PmhLive    *live = pmh_live(t);
+	PmhRegion	region;
+	uint64_t	rest;
+
+	memset(&region, 0, sizeof(region));
+	region.magic = PMH_REGION_MAGIC;
+	region.next = pm_load(&live->value_region);
+	region.blocks = nblocks;
+	region.crc = pmh_crc32c(&region, sizeof(region));
+	pm_copy(&t->file, pmh_at(t, offset), &region, sizeof(region));
+	pm_fence(&t->file);
+	pm_store64(&live->value_region, offset >> t->block_shift);
+	pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
+	pm_fence(&t->file);
+
+	space_lock(t);
+	rest = pm_load(&run->region_next);
+	if (rest != 0)
+		push_span(t, rest, pm_load(&run->region_end) - rest);
+	pm_store64(&run->region_next, offset + PMH_LINE);
+	pm_store64(&run->region_end, offset + (nblocks << t->block_shift));
+	space_unlock(t);
+}
+
+/* Provide a value region, unless there is room for a buffer of 'class' again. */
+static PmhResult
+provide_region(PmhTable *t, uint32_t class)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	newest;
+	uint64_t	nblocks;
+	uint64_t	offset;
+	PmhResult	result = PMH_OK;
+
+	pmh_lock(&t->file_lock->grow);
+	space_lock(t);
+	if (pm_load(&run->region_end) - pm_load(&run->region_next) < class_size(class))
+		result = PMH_NEED;
+	space_unlock(t);
+	if (result == PMH_NEED)
+	{
+		newest = pm_load(&pmh_live(t)->value_region);
+		result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
+		if (result == PMH_OK)
+		{
+			nblocks = next_region_blocks(t, newest);
+			result = pmh_space_alloc_run(t, nblocks, &offset);
+		}
+		if (result == PMH_OK)
+			publish_region(t, offset, nblocks);
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+PmhResult
+pmh_provide(PmhTable *t)
+{
+	PmhNeed		need = t->need;
+	PmhResult	result = PMH_OK;
+
+	memset(&t->need, 0, sizeof(t->need));
+	if (need.map)
+		result = pm_remap(&t->file,
+						  pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift,
+						  &t->error);
+	if (result == PMH_OK && need.blocks != 0)
+		result = grow_file(t, need.blocks);
+	if (result == PMH_OK && need.value_region)
+	{
+		while ((result = provide_region(t, need.value_class)) == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result != PMH_OK)
+				break;
+		}
+	}
+	if (result == PMH_OK && need.doubling)
+		result = pmh_directory_double(t, need.doubling_depth);
+	return result;
+}
