@@ -175,11 +175,15 @@ extern char *pmhash_opfamily_name(Oid family);
 /* ---- options.c ---- */
 extern int	pmhash_fillfactor(Relation index);
 
-/* ---- predicate locks: a pseudo-page per key hash, never block 0 ---- */
+/*
+ * ---- predicate locks: a pseudo-page per key hash, never block 0 ----
+ *
+ * 31 bits, since pg_locks shows page numbers as signed integers.
+ */
 static inline BlockNumber
 pmhash_predicate_block(uint64 hash)
 {
-	return 1 + (BlockNumber) ((hash >> 32) % (MaxBlockNumber - 1));
+	return 1 + (BlockNumber) ((hash >> 32) % 0x7fffffff);
 }
 
 #endif							/* PMHASH_AM_H */
