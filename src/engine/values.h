@@ -185,4 +185,10 @@ extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
 								 uint16_t *place, uint64_t *payload);
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
+/*
+ * May pmh_sweep_account() be called, i.e. is there no reclaim, or is its mark
+ * map inside our mapping?  The space lock is held.
+ */
+extern bool pmh_sweep_account_ready(const PmhTable *t);
+
 #endif							/* PMH_VALUES_H */

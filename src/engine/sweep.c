@@ -1,0 +1,1007 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.c
+ *	  Sweeps: the whole table in hash order, and taking dead entries out.
+ *
+ * See src/README, "Sweeps".  A step is a segment with its small lists, or a
+ * buffer of a long list, which a cursor streams after the segment it hangs on;
+ * the plain entries of its key that the segment's step has given are left out
+ * there.
+ *
+ * A sweep that begins while the free map of the value space is unknown also
+ * finds out what is free (reclaim, at the end of this file).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+/*
+ * Lists found in a segment after its step has this many entries are streamed,
+ * so that a step stays a bounded piece of work under a lock.
+ */
+#define STEP_ENTRIES	8192
+
+/* run.sweep_mark: map offset, "given up", and a number that tells sweeps apart */
+#define MARK_SERIAL		UINT64_C(0x0fff)
+#define MARK_GIVEN_UP	UINT64_C(0x1000)
+#define MARK_LOW_BITS	UINT64_C(0x1fff)
+
+/* A mark map: how much of the file it covers, and a bit per line of that. */
+typedef struct MarkMap
+{
+	uint64_t	covered;		/* bytes from the start of the file */
+	uint64_t	pad[7];
+	uint64_t	word[];
+} MarkMap;
+
+/* Where an entry of the step stands. */
+typedef struct Origin
+{
+	uint64_t	payload;		/* value buffer, or 0: in the bucket itself */
+	uint16_t	place;			/* in the buffer; PMH_NO_PLACE: not known */
+	uint16_t	bucket;
+	uint8_t		slot;			/* of the entry or of the pointer */
+} Origin;
+
+/* A list to be streamed, and what its key has given already. */
+typedef struct Queued
+{
+	uint64_t	hash;
+	uint64_t	value;			/* meaningful if given */
+	bool		given;			/* else: stream this hash */
+} Queued;
+
+struct PmhSweepPrivate
+{
+	uint64_t	next;			/* where the next segment begins ... */
+	bool		last;			/* ... if there is one */
+	bool		streaming;		/* entries[] come from the cursor */
+	PmhSnapshot snap;			/* of the segment they come from, else */
+	PmhBucket  *copy;
+	Origin	   *origin;
+	size_t		capacity;		/* of entries[] and origin[] */
+	Queued	   *queue;			/* lists first, then what they have given */
+	size_t		queued;			/* all in it */
+	size_t		queued_lists;
+	size_t		queue_next;
+	size_t		queue_capacity;
+	bool		cursor_busy;
+	PmhCursor	cursor;
+	uint16_t	place[PMH_STEP_MAX];
+	uint64_t	mark;			/* run.sweep_mark of our reclaim, or 0 */
+	uint64_t	mark_blocks;
+	uint64_t	first_region;	/* newest region when it began */
+};
+
+static PmhResult reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p);
+static void reclaim_mark(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t payload);
+static PmhResult reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p);
+static void reclaim_abandon(PmhTable *t, struct PmhSweepPrivate *p);
+
+/* ---- collecting ---- */
+
+static PmhResult
+no_memory(PmhTable *t)
+{
+	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+					"There is no memory for the entries of a segment.");
+}
+
+static PmhResult
+reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	size_t		capacity = p->capacity ? p->capacity : 2048;
+	PmhEntry   *entries;
+	Origin	   *origin;
+
+	if (sweep->n + n <= p->capacity)
+		return PMH_OK;
+	while (capacity < sweep->n + n)
+		capacity *= 2;
+	entries = realloc(sweep->entries, capacity * sizeof(PmhEntry));
+	if (entries == NULL)
+		return no_memory(t);
+	sweep->entries = entries;
+	origin = realloc(p->origin, capacity * sizeof(Origin));
+	if (origin == NULL)
+		return no_memory(t);
+	p->origin = origin;
+	p->capacity = capacity;
+	return PMH_OK;
+}
+
+static void
+add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value, Origin origin)
+{
+	sweep->entries[sweep->n].hash = hash;
+	sweep->entries[sweep->n].value = value;
+	sweep->priv->origin[sweep->n] = origin;
+	sweep->n++;
+}
+
+static PmhResult
+enqueue(PmhTable *t, struct PmhSweepPrivate *p, Queued item)
+{
+	if (p->queued == p->queue_capacity)
+	{
+		size_t		capacity = p->queue_capacity ? 2 * p->queue_capacity : 64;
+		Queued	   *queue = realloc(p->queue, capacity * sizeof(Queued));
+
+		if (queue == NULL)
+			return no_memory(t);
+		p->queue = queue;
+		p->queue_capacity = capacity;
+	}
+	p->queue[p->queued++] = item;
+	return PMH_OK;
+}
+
+/*
+ * The list at a pointer slot of the segment's copy: its values become entries
+ * if it is small and still there, else it is put into the queue.
+ */
+static PmhResult
+take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	uint64_t	value[PMH_STEP_MAX];
+	uint16_t	place[PMH_STEP_MAX];
+	PmhListPosition pos = {origin.payload, 0, 0};
+	uint32_t	n = 0;
+	PmhResult	result;
+
+	do
+		result = pmh_buffer_check_span(t, origin.payload);
+	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	if (result != PMH_OK && result != PMH_ERR_CORRUPT)
+		return result;
+	pos.version = pmh_buffer_version(t, pmh_pointer_offset(origin.payload));
+	if (!pmh_snapshot_current(t, &p->snap, origin.bucket))
+		return enqueue(t, p, (Queued) {.hash = hash});
+	if (result != PMH_OK)
+		return result;
+	if (pmh_pointer_class(origin.payload) > PMH_CHAIN_CLASS ||
+		sweep->n > STEP_ENTRIES)
+		return enqueue(t, p, (Queued) {.hash = hash});
+	result = pmh_list_step(t, hash, &pos,
+						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, place, &n);
+	if (result == PMH_RETRY || result == PMH_NEED ||
+		(result == PMH_OK && pos.payload != 0))
+		return enqueue(t, p, (Queued) {.hash = hash});
+	if (result == PMH_OK)
+		result = reserve_entries(t, sweep, n);
+	if (result != PMH_OK)
+		return result;
+	reclaim_mark(t, p, origin.payload);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		origin.place = place[i];
+		add_entry(sweep, hash, value[i], origin);
+	}
+	return PMH_OK;
+}
+
+/* The entries of a bucket of the copy. */
+static PmhResult
+take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
+{
+	const PmhBucket *b = &sweep->priv->copy[bucket];
+	uint32_t	state = pmh_bucket_state(b);
+	uint32_t	plain = state & PMH_STATE_OCCUPIED;
+	uint32_t	pointers = 0;
+	PmhResult	result = reserve_entries(t, sweep, PMH_SLOTS);
+
+	for (uint32_t m = (state & PMH_STATE_POINTERS) ? plain : 0; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint32_t	ignored;
+		int			pointer;
+
+		if (!pmh_word_is_pointer(word))
+			continue;
+		pointers |= UINT32_C(1) << slot;
+		plain &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
+								  &ignored, &pointer);
+	}
+	for (; result == PMH_OK && plain != 0; plain &= plain - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(plain);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		add_entry(sweep, pmh_slot_load_hash(b, slot, word), pmh_word_payload(word),
+				  (Origin) {0, PMH_NO_PLACE, (uint16_t) bucket, (uint8_t) slot});
+	}
+	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(pointers);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		result = take_list(t, sweep, pmh_slot_load_hash(b, slot, word),
+						   (Origin) {pmh_word_payload(word), PMH_NO_PLACE,
+						   (uint16_t) bucket, (uint8_t) slot});
+	}
+	return result;
+}
+
+/* Note which plain entries of this step belong to keys that will be streamed. */
+static PmhResult
+note_given(PmhTable *t, const PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	PmhResult	result = PMH_OK;
+
+	for (size_t i = 0; i < sweep->n; i++)
+	{
+		for (size_t q = 0; q < p->queued_lists; q++)
+		{
+			if (p->queue[q].hash != sweep->entries[i].hash)
+				continue;
+			result = enqueue(t, p, (Queued) {.hash = sweep->entries[i].hash,
+							 .value = sweep->entries[i].value, .given = true});
+			if (result != PMH_OK)
+				return result;
+		}
+	}
+	return PMH_OK;
+}
+
+/* The position behind the segment just read. */
+static void
+move_on(PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	uint32_t	depth = pmh_elem_depth(p->snap.place.elem);
+
+	p->next = depth == 0 ? 0 :
+		(pmh_hash_prefix(p->next, depth) + 1) << (64 - depth);
+	p->last = p->next == 0;
+	sweep->segments_done++;
+	sweep->segments_total = sweep->segments_done;
+	if (!p->last)
+		sweep->segments_total = (uint64_t)
+			((double) sweep->segments_done / ((double) p->next / 18446744073709551616.0));
+}
+
+static PmhResult
+step_segment(PmhTable *t, PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	PmhResult	result;
+
+	p->streaming = false;
+	p->queued = p->queued_lists = p->queue_next = 0;
+	if (p->mark != 0)
+	{
+		/*
+		 * Whoever has allocated a buffer before our mark map was in place has
+		 * published it once we have had the lock.
+		 */
+		PmhPlace	place;
+
+		result = pmh_segment_lock(t, p->next, &place);
+		if (result != PMH_OK)
+			return result;
+		pmh_segment_unlock(&place);
+	}
+	result = pmh_segment_read(t, p->next, &p->snap, p->copy);
+	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
+		result = take_bucket(t, sweep, b);
+	if (result != PMH_OK)
+		return result;
+	p->queued_lists = p->queued;
+	result = note_given(t, sweep);
+	if (result == PMH_OK)
+		move_on(sweep);
+	return result;
+}
+
+/* Begin with the next list of the queue. */
+static PmhResult
+open_list(PmhTable *t, struct PmhSweepPrivate *p)
+{
+	uint64_t	hash = p->queue[p->queue_next++].hash;
+	PmhResult	result = PMH_OK;
+
+	pmh_cursor_open(t, &p->cursor, hash);
+	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
+	{
+		if (p->queue[i].hash == hash)
+			result = pmh_cursor_leave_out(t, &p->cursor, p->queue[i].value);
+	}
+	p->cursor_busy = true;
+	return result;
+}
+
+/* A piece of a long list; may turn out to be empty. */
+static PmhResult
+step_list(PmhTable *t, PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	uint64_t	payload;
+	PmhResult	result;
+
+	p->streaming = true;
+	p->cursor.batch.n = 0;
+	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
+							 p->place, &payload);
+	if (result != PMH_OK)
+		return result;
+	if (payload != 0)
+		reclaim_mark(t, p, payload);
+	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
+	result = reserve_entries(t, sweep, p->cursor.batch.n);
+	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
+		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i],
+				  (Origin) {payload, p->place[i], 0, 0});
+	return result;
+}
+
+PmhResult
+pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = calloc(1, sizeof(*p));
+	PmhResult	result;
+
+	memset(sweep, 0, sizeof(*sweep));
+	if (p != NULL)
+		p->copy = malloc(pmh_max_segment_size(table));
+	if (p == NULL || p->copy == NULL)
+	{
+		free(p);
+		return no_memory(table);
+	}
+	sweep->priv = p;
+	result = reclaim_begin(table, p);
+	if (result != PMH_OK)
+		pmh_sweep_end(table, sweep);
+	return result;
+}
+
+PmhResult
+pmh_sweep_next(PmhTable *table, PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+	PmhResult	result = PMH_OK;
+
+	sweep->n = 0;
+	while (result == PMH_OK && sweep->n == 0)
+	{
+		if (p->cursor_busy)
+			result = step_list(table, sweep);
+		else if (p->queue_next < p->queued_lists)
+			result = open_list(table, p);
+		else if (p->last)
+		{
+			result = reclaim_finish(table, p);
+			return result == PMH_OK ? PMH_DONE : result;
+		}
+		else
+			result = step_segment(table, sweep);
+	}
+	return result;
+}
+
+void
+pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
+{
+	struct PmhSweepPrivate *p = sweep->priv;
+
+	if (p != NULL)
+	{
+		reclaim_abandon(table, p);
+		pmh_cursor_free(&p->cursor);
+		free(p->copy);
+		free(p->origin);
+		free(p->queue);
+		free(p);
+	}
+	free(sweep->entries);
+	memset(sweep, 0, sizeof(*sweep));
+}
+
+/* ---- taking out ---- */
+
+/* A buffer of a list in a locked segment. */
+typedef struct Target
+{
+	const PmhPlace *place;
+	uint32_t	bucket;			/* where the list's pointer is */
+	unsigned	slot;
+	uint64_t	head;			/* what it points to */
+	uint64_t	before;			/* the buffer that points to ours, or 0 */
+	uint64_t	payload;		/* ours */
+} Target;
+
+/* The buffer holds nothing that is to stay: take it off its list. */
+static void
+drop_buffer(PmhTable *t, const Target *target)
+{
+	uint64_t	next = 0;
+
+	if (target->before != 0)
+	{
+		pmh_list_unlink(t, target->before, target->payload);
+		return;
+	}
+	if (pmh_class_has_header(pmh_pointer_class(target->payload)))
+		next = pm_load(&pmh_buffer_header(t, target->payload)->next);
+	if (next == 0)
+		pmh_bucket_unpoint(t, target->place, target->bucket, target->slot);
+	else
+		pmh_bucket_repoint(t, target->place, target->bucket, target->slot, next);
+	pmh_list_retire(t, target->head, next);
+}
+
+/*
+ * Take the dead among entries[from .. to), all from the target buffer, out of
+ * it: one commit store a line.  Those that are not where they were have been
+ * taken out by somebody else.  Returns how many were taken out.
+ */
+static size_t
+clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
+				const uint8_t *dead, size_t from, size_t to)
+{
+	const Origin *origin = sweep->priv->origin;
+	uint16_t	mask[PMH_MAX_LINES] = {0};
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(target->payload));
+	uint32_t	first = pmh_class_first_line(pmh_pointer_class(target->payload));
+	size_t		removed = 0;
+	bool		empty = true;
+
+	for (size_t i = from; i < to; i++)
+	{
+		uint32_t	line = pmh_place_line(origin[i].place);
+		uint32_t	bit = pmh_place_mask(origin[i].place);
+		const PmhValueLine *l = pmh_buffer_line(t, target->payload, line);
+
+		if (!dead[i] || (pm_load(&l->state) & bit) == 0 ||
+			pmh_line_value(l, origin[i].place % 16) != sweep->entries[i].value)
+			continue;
+		mask[line] |= (uint16_t) bit;
+		removed++;
+	}
+	if (removed == 0)
+		return 0;
+	for (uint32_t line = first; empty && line < lines; line++)
+		empty = (pm_load(&pmh_buffer_line(t, target->payload, line)->state) &
+				 PMH_LINE_OCCUPIED & ~(uint32_t) mask[line]) == 0;
+	if (empty)
+	{
+		drop_buffer(t, target);
+		return removed;
+	}
+	pmh_buffer_bump(t, pmh_pointer_offset(target->payload));
+	for (uint32_t line = first; line < lines; line++)
+	{
+		if (mask[line] != 0)
+			pmh_line_clear(t, target->payload, line, mask[line]);
+	}
+	return removed;
+}
+
+/* Does a slot of a locked segment hold this hash and word? */
+static bool
+slot_holds(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
+		   unsigned slot, uint64_t hash, uint64_t word)
+{
+	const PmhBucket *b = pmh_bucket(t, place, bucket);
+
+	return (pmh_bucket_state(b) & (UINT32_C(1) << slot)) != 0 &&
+		pmh_slot_load_word(b, slot) == word &&
+		pmh_slot_load_hash(b, slot, word) == hash;
+}
+
+/* Is the plain entry shadowed, i.e. has its key a pointer slot beside it? */
+static bool
+is_shadowed(const PmhBucket *b, uint64_t hash)
+{
+	uint32_t	state;
+	int			pointer = -1;
+
+	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) != 0)
+		(void) pmh_bucket_find(b, hash, &state, &pointer);
+	return pointer >= 0;
+}
+
+/*
+ * Take the dead among the plain entries [from .. to) of one bucket out, with
+ * one commit store.  Those that are not where they were are marked in moved[].
+ */
+static size_t
+clear_in_bucket(PmhTable *t, const PmhPlace *place, const PmhSweep *sweep,
+				const uint8_t *dead, size_t from, size_t to, uint8_t *moved)
+{
+	uint32_t	bucket = sweep->priv->origin[from].bucket;
+	uint32_t	mask = 0;
+	size_t		removed = 0;
+
+	for (size_t i = from; i < to; i++)
+	{
+		const PmhEntry *entry = &sweep->entries[i];
+		unsigned	slot = sweep->priv->origin[i].slot;
+
+		if (!dead[i])
+			continue;
+		if (slot_holds(t, place, bucket, slot, entry->hash,
+					   pmh_make_word(entry->hash, entry->value)) &&
+			!is_shadowed(pmh_bucket(t, place, bucket), entry->hash))
+		{
+			mask |= UINT32_C(1) << slot;
+			removed++;
+		}
+		else
+			moved[i] = 1;
+	}
+	if (mask != 0)
+		pmh_bucket_clear(t, place, bucket, mask, false);
+	return removed;
+}
+
+/* As far as entries from 'from' on come from the same bucket or buffer. */
+static size_t
+end_of_group(const PmhSweep *sweep, size_t from)
+{
+	const Origin *origin = sweep->priv->origin;
+	size_t		to = from + 1;
+
+	while (to < sweep->n && origin[to].payload == origin[from].payload &&
+		   origin[to].bucket == origin[from].bucket &&
+		   (origin[from].payload == 0 || origin[to].slot == origin[from].slot))
+		to++;
+	return to;
+}
+
+static bool
+any_dead(const uint8_t *dead, size_t from, size_t to)
+{
+	while (from < to && !dead[from])
+		from++;
+	return from < to;
+}
+
+/* Take the dead of a segment's step out, unless the segment was replaced. */
+static PmhResult
+remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
+					uint8_t *moved, size_t *removed)
+{
+	const PmhPlace *old = &sweep->priv->snap.place;
+	const Origin *origin = sweep->priv->origin;
+	PmhPlace	place;
+	PmhResult	result = pmh_segment_lock(t, sweep->entries[0].hash, &place);
+
+	if (result != PMH_OK)
+		return result;
+	if (((place.elem ^ old->elem) &
+		 ~(UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT)) != 0)
+	{
+		pmh_segment_unlock(&place);
+		memcpy(moved, dead, sweep->n);
+		return PMH_OK;
+	}
+	for (size_t from = 0, to; from < sweep->n; from = to)
+	{
+		Target		target = {&place, origin[from].bucket, origin[from].slot,
+			origin[from].payload, 0, origin[from].payload};
+		uint64_t	hash = sweep->entries[from].hash;
+
+		to = end_of_group(sweep, from);
+		if (!any_dead(dead, from, to))
+			continue;
+		if (target.payload == 0)
+			*removed += clear_in_bucket(t, &place, sweep, dead, from, to, moved);
+		else if (slot_holds(t, &place, target.bucket, target.slot, hash,
+							pmh_make_word(hash, target.payload | PMH_WORD_POINTER)))
+			*removed += clear_in_buffer(t, &target, sweep, dead, from, to);
+		else
+			memcpy(moved + from, dead + from, to - from);
+	}
+	pm_fence(&t->file);
+	pmh_segment_unlock(&place);
+	return PMH_OK;
+}
+
+/* Where the list of a key hangs in its locked segment. */
+static bool
+find_pointer(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
+{
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	uint32_t	bucket[] = {home, pmh_alt_bucket(hash, place->hashing, home),
+	place->hashing, place->hashing + 1};
+
+	for (size_t i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, bucket[i]);
+		uint32_t	state;
+		int			pointer;
+
+		(void) pmh_bucket_find(b, hash, &state, &pointer);
+		if (pointer < 0)
+			continue;
+		target->place = place;
+		target->bucket = bucket[i];
+		target->slot = (unsigned) pointer;
+		target->head = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer));
+		return true;
+	}
+	return false;
+}
+
+/*
+ * In a locked segment, find the buffer target->payload in the list of hash.
+ * PMH_OK, PMH_NOT_FOUND, PMH_NEED or PMH_ERR_CORRUPT.
+ */
+static PmhResult
+find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
+{
+	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	payload;
+
+	if (!find_pointer(t, place, hash, target))
+		return PMH_NOT_FOUND;
+	target->before = 0;
+	for (payload = target->head; payload != 0; left--)
+	{
+		PmhResult	result = pmh_buffer_check_span(t, payload);
+
+		if (result != PMH_OK)
+			return result;
+		if (payload == target->payload)
+			return PMH_OK;
+		if (left == 0)
+			return pmh_list_circle(t, payload);
+		target->before = payload;
+		payload = pmh_class_has_header(pmh_pointer_class(payload)) ?
+			pm_load(&pmh_buffer_header(t, payload)->next) : 0;
+	}
+	return PMH_NOT_FOUND;
+}
+
+/* Take the dead of a step of a long list out, if its buffer is still there. */
+static PmhResult
+remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
+				 uint8_t *moved, size_t *removed)
+{
+	uint64_t	hash = sweep->entries[0].hash;
+	Target		target = {.payload = sweep->priv->origin[0].payload};
+	PmhPlace	place;
+	PmhResult	result;
+
+	if (target.payload == 0)
+	{
+		memcpy(moved, dead, sweep->n);
+		return PMH_OK;
+	}
+	do
+	{
+		result = pmh_segment_lock(t, hash, &place);
+		if (result != PMH_OK)
+			return result;
+		result = find_buffer(t, &place, hash, &target);
+		if (result == PMH_OK)
+		{
+			*removed += clear_in_buffer(t, &target, sweep, dead, 0, sweep->n);
+			pm_fence(&t->file);
+		}
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	if (result != PMH_NOT_FOUND)
+		return result;
+	memcpy(moved, dead, sweep->n);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_sweep_remove(PmhTable *table, PmhSweep *sweep, const uint8_t *dead,
+				 size_t *removed)
+{
+	uint8_t    *moved;
+	PmhResult	result;
+
+	*removed = 0;
+	if (sweep->n == 0 || !any_dead(dead, 0, sweep->n))
+		return PMH_OK;
+	moved = calloc(sweep->n, 1);
+	if (moved == NULL)
+		return no_memory(table);
+	if (sweep->priv->streaming)
+		result = remove_from_list(table, sweep, dead, moved, removed);
+	else
+		result = remove_from_segment(table, sweep, dead, moved, removed);
+	for (size_t i = 0; result == PMH_OK && i < sweep->n; i++)
+	{
+		if (!moved[i])
+			continue;
+		result = pmh_delete(table, sweep->entries[i].hash, sweep->entries[i].value);
+		if (result == PMH_OK)
+			(*removed)++;
+		else if (result == PMH_NOT_FOUND)
+			result = PMH_OK;
+	}
+	free(moved);
+	return result;
+}
+
+/* ---- reclaim: which value buffers does nothing point to? ---- */
+
+/*
+ * After a crash all space of the value regions counts as used.  A sweep that
+ * begins then marks in a map (a bit per line, in blocks of the file that it
+ * returns at the end) each buffer it comes by.  Processes that allocate or
+ * free a buffer meanwhile mark it as well (pmh_sweep_account): a new one may
+ * be published where the sweep has been already, and a freed one is in a free
+ * list.  What is not marked in the end is not in use by anything.
+ *
+ * run.sweep_mark, under the space lock, tells all where the map is.  A later
+ * sweep takes over from one that was never ended.
+ */
+
+static MarkMap *
+mark_map(const PmhTable *t, uint64_t mark)
+{
+	return (MarkMap *) pmh_at(t, mark & ~MARK_LOW_BITS);
+}
+
+static uint64_t
+mark_map_blocks(const PmhTable *t, uint64_t covered)
+{
+	uint64_t	bytes = sizeof(MarkMap) + covered / PMH_LINE / 8;
+
+	return (bytes + pmh_block_size(t) - 1) / pmh_block_size(t);
+}
+
+static void
+set_mark_bits(MarkMap *map, uint64_t offset, uint64_t len)
+{
+	uint64_t	line = offset / PMH_LINE;
+	uint64_t	end = (offset + len) / PMH_LINE;
+
+	if (offset + len > map->covered)
+		return;
+	while (line < end)
+	{
+		uint64_t	in_word = 64 - line % 64;
+		uint64_t	n = end - line < in_word ? end - line : in_word;
+		uint64_t	bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
+
+		pm_store64(&map->word[line / 64], pm_load(&map->word[line / 64]) | bits);
+		line += n;
+	}
+}
+
+bool
+pmh_sweep_account_ready(const PmhTable *t)
+{
+	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	uint64_t	offset = mark & ~MARK_LOW_BITS;
+
+	if (mark == 0 || (mark & MARK_GIVEN_UP) != 0)
+		return true;
+	if (offset + sizeof(MarkMap) > t->file.mapped)
+		return false;
+	return offset + mark_map_blocks(t, mark_map(t, mark)->covered) *
+		pmh_block_size(t) <= t->file.mapped;
+}
+
+void
+pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class)
+{
+	uint64_t   *mark = &pmh_run(t)->sweep_mark;
+
+	if ((pm_load(mark) & MARK_GIVEN_UP) != 0)
+		return;
+	if (pmh_sweep_account_ready(t))
+		set_mark_bits(mark_map(t, pm_load(mark)), offset, pmh_class_bytes(class));
+	else
+		pm_store64(mark, pm_load(mark) | MARK_GIVEN_UP);
+}
+
+static void
+clear_mark_map(PmhTable *t, uint64_t offset, uint64_t covered)
+{
+	MarkMap    *map = mark_map(t, offset);
+
+	for (uint64_t i = 0; i < (covered / PMH_LINE + 63) / 64; i++)
+		pm_store64(&map->word[i], 0);
+	pm_store64(&map->covered, covered);
+}
+
+/* Return the map of a sweep that was never ended. */
+static PmhResult
+free_old_map(PmhTable *t, uint64_t mark)
+{
+	uint64_t	offset = mark & ~MARK_LOW_BITS;
+	PmhResult	result;
+
+	if (mark == 0)
+		return PMH_OK;
+	while ((result = pmh_check_span(t, offset, pmh_block_size(t))) == PMH_NEED)
+	{
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			break;
+	}
+	if (result == PMH_OK)
+		pmh_space_free_run(t, offset,
+						   mark_map_blocks(t, mark_map(t, mark)->covered));
+	return result;
+}
+
+static PmhResult
+reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p)
+{
+	uint64_t   *space_lock = &t->file_lock->space;
+	uint64_t	covered = pm_load(&pmh_live(t)->blocks) * pmh_block_size(t);
+	uint64_t	old_mark;
+	uint64_t	offset;
+	PmhResult	result;
+
+	if (pm_load(&pmh_run(t)->value_space_known) != 0)
+		return PMH_OK;
+	p->mark_blocks = mark_map_blocks(t, covered);
+	while ((result = pmh_space_alloc_run(t, p->mark_blocks, &offset)) == PMH_NEED)
+	{
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			break;
+	}
+	if (result != PMH_OK)
+		return result;
+	clear_mark_map(t, offset, covered);
+
+	pmh_lock(space_lock);
+	old_mark = pm_load(&pmh_run(t)->sweep_mark);
+	p->mark = offset | ((old_mark + 1) & MARK_SERIAL);
+	p->first_region = pm_load(&pmh_live(t)->value_region);
+	pm_store64(&pmh_run(t)->sweep_mark, p->mark);
+	pmh_unlock(space_lock);
+	pmh_value_forget_free(t);
+	return free_old_map(t, old_mark);
+}
+
+/* Is run.sweep_mark still ours?  The space lock is held. */
+static bool
+mark_is_ours(const PmhTable *t, const struct PmhSweepPrivate *p)
+{
+	return p->mark != 0 &&
+		(pm_load(&pmh_run(t)->sweep_mark) & ~MARK_GIVEN_UP) == p->mark;
+}
+
+static void
+reclaim_mark(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t payload)
+{
+	if (p->mark == 0)
+		return;
+	pmh_lock(&t->file_lock->space);
+	if (mark_is_ours(t, p))
+		set_mark_bits(mark_map(t, p->mark), pmh_pointer_offset(payload),
+					  pmh_class_bytes(pmh_pointer_class(payload)));
+	pmh_unlock(&t->file_lock->space);
+}
+
+/*
+ * End our reclaim: nobody marks any more.  True if the map is complete; if it
+ * is still ours at all, *map_is_ours.
+ */
+static bool
+close_map(PmhTable *t, const struct PmhSweepPrivate *p, bool *map_is_ours)
+{
+	bool		complete;
+
+	pmh_lock(&t->file_lock->space);
+	*map_is_ours = mark_is_ours(t, p);
+	complete = *map_is_ours &&
+		(pm_load(&pmh_run(t)->sweep_mark) & MARK_GIVEN_UP) == 0;
+	if (*map_is_ours)
+		pm_store64(&pmh_run(t)->sweep_mark, 0);
+	pmh_unlock(&t->file_lock->space);
+	return complete;
+}
+
+static void
+reclaim_abandon(PmhTable *t, struct PmhSweepPrivate *p)
+{
+	bool		map_is_ours;
+
+	if (p->mark == 0)
+		return;
+	(void) close_map(t, p, &map_is_ours);
+	if (map_is_ours)
+		pmh_space_free_run(t, p->mark & ~MARK_LOW_BITS, p->mark_blocks);
+	p->mark = 0;
+}
+
+static bool
+is_marked(const MarkMap *map, uint64_t line)
+{
+	return (pm_load(&map->word[line / 64]) >> (line % 64) & 1) != 0;
+}
+
+/* Give what is not marked in a region to the free lists. */
+static void
+free_unmarked(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t from, uint64_t to)
+{
+	uint64_t	line = from / PMH_LINE;
+
+	while (line < to / PMH_LINE)
+	{
+		const MarkMap *map = mark_map(t, p->mark);
+		uint64_t	start;
+
+		while (line < to / PMH_LINE && is_marked(map, line))
+			line++;
+		start = line;
+		while (line < to / PMH_LINE && !is_marked(map, line))
+			line++;
+		if (line > start)
+			pmh_value_free_span(t, start * PMH_LINE, (line - start) * PMH_LINE);
+	}
+}
+
+/* Is there a value region at this block, all inside our mapping? */
+static PmhResult
+check_region(PmhTable *t, uint64_t block)
+{
+	const PmhRegion *region;
+	PmhResult	result;
+
+	do
+	{
+		result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
+		region = pmh_at(t, block << t->block_shift);
+		if (result == PMH_OK && region->magic != PMH_REGION_MAGIC)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+							"There is no value region at block %llu.",
+							(unsigned long long) block);
+		if (result == PMH_OK)
+			result = pmh_check_span(t, block << t->block_shift,
+									region->blocks << t->block_shift);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	return result;
+}
+
+/* The sweep is complete: free what it has not found in use. */
+static PmhResult
+reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
+{
+	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	bool		map_is_ours;
+	bool		complete;
+	PmhResult	result = PMH_OK;
+
+	if (p->mark == 0)
+		return PMH_OK;
+	complete = close_map(t, p, &map_is_ours);
+	for (uint64_t block = p->first_region; complete && block != 0;)
+	{
+		const PmhRegion *region;
+		uint64_t	end;
+
+		result = left-- == 0 ?
+			pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+					 "The list of value regions runs in a circle.") :
+			check_region(t, block);
+		if (result != PMH_OK)
+			break;
+		region = pmh_at(t, block << t->block_shift);
+		end = (block + region->blocks) << t->block_shift;
+		/* A region that came while the map was made is not covered. */
+		if (end <= mark_map(t, p->mark)->covered)
+			free_unmarked(t, p, (block << t->block_shift) + PMH_LINE, end);
+		block = region->next;
+	}
+	if (complete && result == PMH_OK)
+	{
+		pmh_lock(&t->file_lock->space);
+		pm_store64(&pmh_run(t)->value_space_known, 1);
+		pmh_unlock(&t->file_lock->space);
+	}
+	if (map_is_ours)
+		pmh_space_free_run(t, p->mark & ~MARK_LOW_BITS, p->mark_blocks);
+	p->mark = 0;
+	return result;
+}
