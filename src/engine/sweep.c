@@ -190,24 +190,11 @@ static PmhResult
 take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 {
 	const PmhBucket *b = &sweep->priv->copy[bucket];
-	uint32_t	state = pmh_bucket_state(b);
-	uint32_t	plain = state & PMH_STATE_OCCUPIED;
-	uint32_t	pointers = 0;
+	uint32_t	plain;
+	uint32_t	pointers;
 	PmhResult	result = reserve_entries(t, sweep, PMH_SLOTS);
 
-	for (uint32_t m = (state & PMH_STATE_POINTERS) ? plain : 0; m != 0; m &= m - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(m);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-		uint32_t	ignored;
-		int			pointer;
-
-		if (!pmh_word_is_pointer(word))
-			continue;
-		pointers |= UINT32_C(1) << slot;
-		plain &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
-								  &ignored, &pointer);
-	}
+	pmh_bucket_kinds(b, &plain, &pointers);
 	for (; result == PMH_OK && plain != 0; plain &= plain - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(plain);

@@ -13,6 +13,34 @@
 
 #include "internal.h"
 
+/*
+ * Which slots of a bucket (a reader's copy, or in a locked segment) hold plain
+ * entries that count, and which hold pointers?
+ */
+static inline void
+pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
+{
+	uint32_t	state = pmh_bucket_state(b);
+
+	*plain = state & PMH_STATE_OCCUPIED;
+	*pointers = 0;
+	if ((state & PMH_STATE_POINTERS) == 0)
+		return;
+	for (uint32_t m = *plain; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		int			pointer;
+
+		if (!pmh_word_is_pointer(word))
+			continue;
+		*pointers |= UINT32_C(1) << slot;
+		*plain &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &state,
+								   &pointer);
+	}
+	*plain &= ~*pointers;
+}
+
 /* Lines of the largest buffer. */
 #define PMH_MAX_LINES	(UINT32_C(1) << PMH_MAX_CLASS)
 

@@ -1,0 +1,345 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  Statistics: exact by walking everything, and estimates from a sample.
+ *
+ * Both read as any reader does and hold nobody up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+/* Segments the estimate looks at. */
+#define SAMPLE_BITS		6
+
+/* What one segment has, lists included. */
+typedef struct SegmentCount
+{
+	uint64_t	slots;
+	uint64_t	used_slots;
+	uint64_t	plain;
+	uint64_t	elsewhere;
+	uint64_t	stash;
+	uint64_t	lists;
+	uint64_t	list_entries;
+	uint64_t	list_bytes;
+} SegmentCount;
+
+/* Count a list from its first buffer on.  As pmh_list_read. */
+static PmhResult
+count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+		   SegmentCount *count)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition pos = {payload, version, 0};
+	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	entries = 0;
+	uint64_t	bytes = 0;
+
+	while (pos.payload != 0)
+	{
+		uint32_t	class = pmh_pointer_class(pos.payload);
+		uint32_t	n;
+		PmhResult	result = pmh_list_step(t, hash, &pos,
+										   pmh_class_capacity(class) + 1, value,
+										   NULL, &n);
+
+		if (result != PMH_OK)
+			return result;
+		if (left-- == 0)
+			return pmh_list_circle(t, payload);
+		entries += n;
+		bytes += pmh_class_bytes(class);
+	}
+	count->lists++;
+	count->list_entries += entries;
+	count->list_bytes += bytes;
+	return PMH_OK;
+}
+
+/*
+ * About how many values has a list?  Counts the first buffer; those behind it
+ * are taken to be full, and as many as when it was made.
+ */
+static PmhResult
+guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+		   SegmentCount *count)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition pos = {payload, version, 0};
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	bytes = pmh_class_bytes(class);
+	uint64_t	list_bytes = bytes;
+	uint32_t	n;
+	PmhResult	result;
+
+	if (pmh_class_has_header(class))
+		list_bytes = pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
+						   NULL, &n);
+	if (result != PMH_OK)
+		return result;
+	if (pos.payload == 0 || list_bytes < bytes)
+		list_bytes = bytes;
+	count->lists++;
+	count->list_entries += n +
+		(list_bytes - bytes) / PMH_LINE * PMH_VALUES_PER_LINE;
+	count->list_bytes += list_bytes;
+	return PMH_OK;
+}
+
+typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, uint64_t payload,
+								uint64_t version, SegmentCount *count);
+
+/*
+ * Count the list of a pointer slot found in a copy of its segment; if it is
+ * not there any more, the list the key has now.
+ */
+static PmhResult
+count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
+			  uint64_t hash, uint64_t payload, CountList how, SegmentCount *count)
+{
+	PmhProbe	probe;
+	PmhResult	result;
+
+	result = pmh_buffer_check_span(t, payload);
+	if (result == PMH_OK)
+	{
+		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+
+		result = PMH_RETRY;
+		if (pmh_snapshot_current(t, snap, bucket))
+			result = how(t, hash, payload, version, count);
+	}
+	else if (result == PMH_ERR_CORRUPT && !pmh_snapshot_current(t, snap, bucket))
+		result = PMH_RETRY;
+
+	while (result == PMH_NEED || result == PMH_RETRY)
+	{
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result != PMH_OK)
+				break;
+		}
+		result = pmh_probe(t, hash, &probe);
+		if (result != PMH_OK || probe.list == 0)
+			break;
+		result = how(t, hash, probe.list, probe.list_version, count);
+	}
+	return result;
+}
+
+static PmhResult
+count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
+			 uint32_t bucket, CountList how, SegmentCount *count)
+{
+	uint32_t	hashing = snap->place.hashing;
+	uint32_t	plain;
+	uint32_t	pointers;
+	PmhResult	result = PMH_OK;
+
+	pmh_bucket_kinds(b, &plain, &pointers);
+	count->slots += PMH_SLOTS;
+	count->used_slots += pmh_state_count(pmh_bucket_state(b));
+	count->plain += (unsigned) __builtin_popcount(plain);
+	for (uint32_t m = plain | pointers; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+
+		count->elsewhere += pmh_home_bucket(hash, hashing) != bucket;
+		count->stash += bucket >= hashing;
+		if (result == PMH_OK && pmh_word_is_pointer(word))
+			result = count_pointer(t, snap, bucket, hash, pmh_word_payload(word),
+								   how, count);
+	}
+	return result;
+}
+
+/* Count the segment of a hash; *elem tells about it. */
+static PmhResult
+count_segment(PmhTable *t, uint64_t hash, PmhBucket *copy, CountList how,
+			  uint64_t *elem, SegmentCount *count)
+{
+	PmhSnapshot snap;
+	PmhResult	result = pmh_segment_read(t, hash, &snap, copy);
+
+	memset(count, 0, sizeof(*count));
+	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
+		result = count_bucket(t, &snap, &copy[b], b, how, count);
+	*elem = snap.place.elem;
+	return result;
+}
+
+static void
+add_segment(PmhStats *stats, uint64_t elem, const SegmentCount *count)
+{
+	uint32_t	depth = pmh_elem_depth(elem);
+
+	stats->segments++;
+	if (stats->segments == 1 || depth < stats->min_depth)
+		stats->min_depth = depth;
+	if (depth > stats->max_depth)
+		stats->max_depth = depth;
+	if (pmh_elem_strategy(elem) == PMH_SINGLE)
+		stats->segments_single++;
+	else if (pmh_elem_strategy(elem) == PMH_TWO_CHOICE)
+		stats->segments_two_choice++;
+	else
+		stats->segments_stash++;
+	stats->entries += count->plain + count->list_entries;
+	stats->slots += count->slots;
+	stats->used_slots += count->used_slots;
+	stats->entries_elsewhere += count->elsewhere;
+	stats->entries_stash += count->stash;
+	stats->lists += count->lists;
+	stats->list_entries += count->list_entries;
+	stats->list_bytes += count->list_bytes;
+}
+
+static void *
+segment_copy(PmhTable *t)
+{
+	void	   *copy = malloc(pmh_max_segment_size(t));
+
+	if (copy == NULL)
+		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for a copy of a segment.");
+	return copy;
+}
+
+/* Where the segment behind this one begins; 0 if it is the last one. */
+static uint64_t
+behind_segment(uint64_t hash, uint64_t elem)
+{
+	uint32_t	depth = pmh_elem_depth(elem);
+
+	return depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+}
+
+/* Walk all segments in hash order. */
+static PmhResult
+walk(PmhTable *t, CountList how, PmhStats *stats)
+{
+	PmhBucket  *copy = segment_copy(t);
+	uint64_t	hash = 0;
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	while (result == PMH_OK)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+
+		result = count_segment(t, hash, copy, how, &elem, &count);
+		if (result != PMH_OK)
+			break;
+		add_segment(stats, elem, &count);
+		hash = behind_segment(hash, elem);
+		if (hash == 0)
+			break;
+	}
+	free(copy);
+	return result;
+}
+
+/* Sum of the lengths of the value regions. */
+static PmhResult
+value_region_bytes(PmhTable *t, uint64_t *bytes)
+{
+	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
+
+	*bytes = 0;
+	while (block != 0)
+	{
+		const PmhRegion *region;
+		PmhResult	result;
+
+		do
+			result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
+		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		if (result != PMH_OK)
+			return result;
+		if (left-- == 0)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+							"The list of value regions runs in a circle.");
+		region = pmh_at(t, block << t->block_shift);
+		*bytes += region->blocks << t->block_shift;
+		block = region->next;
+	}
+	return PMH_OK;
+}
+
+PmhResult
+pmh_stats(PmhTable *table, PmhStats *stats)
+{
+	const PmhRun *run;
+	PmhResult	result;
+
+	memset(stats, 0, sizeof(*stats));
+	result = walk(table, count_list, stats);
+	if (result == PMH_OK)
+		result = value_region_bytes(table, &stats->value_bytes);
+	if (result != PMH_OK)
+		return result;
+	run = pmh_run(table);
+	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	stats->used_bytes = stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
+	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
+	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
+	stats->splits = pm_load(&run->splits);
+	stats->grows = pm_load(&run->grows);
+	stats->doublings = pm_load(&run->doublings);
+	stats->compactions = pm_load(&run->compactions);
+	stats->strategy_changes = pm_load(&run->strategy_changes);
+	stats->value_space_known = pm_load(&run->value_space_known) != 0;
+	return PMH_OK;
+}
+
+/*
+ * Points at equal distances in the space of hashes meet a segment with a
+ * probability of 2^-depth, and so each one met stands for 2^depth.
+ */
+static PmhResult
+sample(PmhTable *t, uint64_t *entries)
+{
+	PmhBucket  *copy = segment_copy(t);
+	double		sum = 0;
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+
+		result = count_segment(t, i << (64 - SAMPLE_BITS), copy, guess_list,
+							   &elem, &count);
+		if (result == PMH_OK)
+			sum += (double) (count.plain + count.list_entries) *
+				(double) (UINT64_C(1) << pmh_elem_depth(elem));
+	}
+	free(copy);
+	*entries = (uint64_t) (sum / (1 << SAMPLE_BITS));
+	return result;
+}
+
+PmhResult
+pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(table)->dirword));
+	PmhStats	stats;
+	PmhResult	result;
+
+	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	if (depth > SAMPLE_BITS)
+		return sample(table, entries);
+	memset(&stats, 0, sizeof(stats));
+	result = walk(table, guess_list, &stats);
+	*entries = stats.entries;
+	return result;
+}
