@@ -11,6 +11,7 @@
 #ifndef PMHASH_CLUSTER_H
 #define PMHASH_CLUSTER_H
 
+#include "access/amapi.h"
 #include "utils/rel.h"
 
 #include "engine/table.h"
@@ -29,8 +30,17 @@ typedef struct PmhashFile
 	char	   *path;			/* for messages */
 } PmhashFile;
 
+/* ---- startup.c ---- */
+
+/*
+ * Set everything up; called once from _PG_init.  build is the ambuild
+ * callback of our access method: it tells our indexes from others.  Does
+ * nothing but remember it unless shared_preload_libraries is being loaded.
+ */
+extern void pmhash_cluster_init(ambuild_function build);
+
 /* ---- gucs.c ---- */
-extern char *pmhash_directory;	/* absolute after start-up */
+extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
 extern int	pmhash_sweep_naptime;	/* seconds */
@@ -40,7 +50,8 @@ extern int	pmhash_sweep_naptime;	/* seconds */
 /*
  * ERROR with the hint unless the library was preloaded, the pool is usable
  * and the server is not in recovery.  Every entry from SQL calls it, directly
- * or through pmhash_file_open/create.
+ * or through pmhash_file_open/create.  index is for the message and may be
+ * NULL.  Completes the undo of the last run if nobody has yet.
  */
 extern void pmhash_require_service(Relation index);
 

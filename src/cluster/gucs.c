@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * gucs.c
+ *	  Configuration variables.
+ *
+ * All but pmhash.sweep_naptime size or place shared things, so they are
+ * defined only while shared_preload_libraries is being loaded: later the
+ * server would refuse them (DefineCustomStringVariable and its sisters raise
+ * an ERROR for PGC_POSTMASTER variables after start; guc.c,
+ * init_custom_variable).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "cluster/internal.h"
+
+char	   *pmhash_directory = NULL;
+int			pmhash_lock_stripes = 4096;
+int			pmhash_journal_size = 1024;
+int			pmhash_sweep_naptime = 60;
+
+/* The engine wants a power of two. */
+static bool
+check_lock_stripes(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("\"pmhash.lock_stripes\" must be a power of two.");
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Define the variables.  Called from _PG_init while preloading.
+ */
+void
+pmhash_define_gucs(void)
+{
+	DefineCustomStringVariable("pmhash.directory",
+							   "Directory of pmhash index files.",
+							   "An empty string means the data directory's path with \".pmhash\" appended.",
+							   &pmhash_directory, "",
+							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.lock_stripes",
+							"Number of segment locks shared by all pmhash indexes (a power of two).",
+							NULL,
+							&pmhash_lock_stripes, 4096, 64, 1 << 20,
+							PGC_POSTMASTER, 0,
+							check_lock_stripes, NULL, NULL);
+	DefineCustomIntVariable("pmhash.journal_size",
+							"Size of the undo journal of entries whose WAL is not flushed yet.",
+							NULL,
+							&pmhash_journal_size, 1024, 64, 1024 * 1024,
+							PGC_POSTMASTER, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.sweep_naptime",
+							"Time between looks for pmhash index files that no index owns.",
+							"Dropped and rebuilt indexes are looked after at once; this is for what crashes and prepared transactions leave.",
+							&pmhash_sweep_naptime, 60, 1, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+	MarkGUCPrefixReserved("pmhash");
+}

@@ -1,0 +1,595 @@
+/*-------------------------------------------------------------------------
+ *
+ * index_file.c
+ *	  Index files: making them, finding the one that belongs to an index,
+ *	  keeping them mapped.
+ *
+ * A backend keeps the files it has used mapped, in a table by RelFileNode.
+ * The stub of a RelFileNode can change only together with a relcache
+ * invalidation of its index, which makes the entry suspect: the next open
+ * reads the stub again.  An entry that stays suspect belongs to an index that
+ * is gone or was rebuilt; it is unmapped at the end of the first transaction
+ * that finds the file removed, so that its space is given back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "cluster/internal.h"
+
+/* A file in the table of this backend. */
+typedef struct FileEntry
+{
+	RelFileNode key;
+	Oid			relid;
+	bool		suspect;		/* invalidated since the stub was read */
+	PmhashFile *file;
+} FileEntry;
+
+static HTAB *entries = NULL;
+static int	n_suspect = 0;		/* entries that are suspect */
+static List *replaced = NIL;	/* handles to close at end of transaction */
+
+/* ---- messages ---- */
+
+static int
+sqlstate_of(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_NO_SPACE:
+			return ERRCODE_DISK_FULL;
+		case PMH_ERR_NO_MEMORY:
+			return ERRCODE_OUT_OF_MEMORY;
+		case PMH_ERR_TOO_LARGE:
+			return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return ERRCODE_INDEX_CORRUPTED;
+		case PMH_ERR_NO_FILE:
+			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		default:
+			return ERRCODE_IO_ERROR;
+	}
+}
+
+static const char *
+hint_for(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+		case PMH_ERR_NO_FILE:
+			return "REINDEX INDEX makes a new file.";
+		case PMH_ERR_NO_SPACE:
+			return "Free space on the file system of the pmhash directory.";
+		default:
+			return NULL;
+	}
+}
+
+static void pg_attribute_noreturn()
+report(Relation index, const char *path, const char *what, const PmhError *error)
+{
+	const char *hint = hint_for(error);
+
+	ereport(ERROR,
+			(errcode(sqlstate_of(error)),
+			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
+					what, path, RelationGetRelationName(index),
+					error->sys_errno != 0 ? ": " : "",
+					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
+			 error->detail[0] != '\0' ?
+			 (error->offset != 0 ?
+			  errdetail("%s (offset %llu)", error->detail,
+						(unsigned long long) error->offset) :
+			  errdetail("%s", error->detail)) : 0,
+			 hint ? errhint("%s", hint) : 0));
+}
+
+void
+pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
+{
+	PmhError	error = *pmh_error(file->table);
+
+	if (error.code != result)
+	{
+		memset(&error, 0, sizeof(error));
+		error.code = result;
+	}
+	report(index, file->path, "use", &error);
+}
+
+static void pg_attribute_noreturn()
+not_usable(Relation index, const char *path, const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("pmhash index \"%s\" has no usable file",
+					RelationGetRelationName(index)),
+			 path ? errdetail("File \"%s\": %s.", path, why) : errdetail("%s.", why),
+			 errhint("REINDEX INDEX makes a new file.")));
+}
+
+/* ---- the table of open files ---- */
+
+/*
+ * A relcache invalidation: the entries of that index must look at their stub
+ * again.  InvalidOid stands for every relation.
+ */
+static void
+invalidate(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	FileEntry  *entry;
+
+	if (entries == NULL)
+		return;
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if ((relid == InvalidOid || entry->relid == relid) && !entry->suspect)
+		{
+			entry->suspect = true;
+			n_suspect++;
+		}
+	}
+}
+
+static FileEntry *
+find_entry(Relation index)
+{
+	static bool registered = false;
+
+	if (entries == NULL)
+	{
+		HASHCTL		ctl;
+
+		memset(&ctl, 0, sizeof(ctl));
+		ctl.keysize = sizeof(RelFileNode);
+		ctl.entrysize = sizeof(FileEntry);
+		entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	if (!registered)
+	{
+		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+		registered = true;
+	}
+	return hash_search(entries, &index->rd_node, HASH_FIND, NULL);
+}
+
+static void
+close_file(PmhashFile *file)
+{
+	pmh_close(file->table);
+	pfree(file->path);
+	pfree(file);
+}
+
+/* Close a handle once nothing in this transaction can still use it. */
+static void
+close_later(PmhashFile *file)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	replaced = lappend(replaced, file);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Enter a file for an index.  The handle that was there is closed at the end
+ * of the transaction.
+ */
+static PmhashFile *
+enter_file(Relation index, PmhTable *table, const PmhashStub *stub,
+		   const char *path)
+{
+	PmhashFile *file;
+	FileEntry  *entry;
+	bool		found;
+
+	file = MemoryContextAlloc(TopMemoryContext, sizeof(PmhashFile));
+	file->table = table;
+	file->file_id = stub->file_id;
+	file->seed = stub->seed;
+	file->journaled = RelationIsPermanent(index);
+	file->path = MemoryContextStrdup(TopMemoryContext, path);
+
+	entry = hash_search(entries, &index->rd_node, HASH_ENTER, &found);
+	if (found)
+	{
+		close_later(entry->file);
+		n_suspect -= entry->suspect;
+	}
+	entry->relid = RelationGetRelid(index);
+	entry->suspect = false;
+	entry->file = file;
+	return file;
+}
+
+/* Has somebody removed this file? */
+static bool
+is_gone(const PmhashFile *file)
+{
+	struct stat st;
+
+	return stat(file->path, &st) != 0 && errno == ENOENT;
+}
+
+/*
+ * End of a top-level transaction: unmap what was replaced or removed.  Must
+ * not raise an error.
+ */
+void
+pmhash_files_at_end_of_transaction(void)
+{
+	HASH_SEQ_STATUS status;
+	FileEntry  *entry;
+	ListCell   *lc;
+
+	foreach(lc, replaced)
+		close_file(lfirst(lc));
+	list_free(replaced);
+	replaced = NIL;
+
+	if (n_suspect == 0)
+		return;
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (!entry->suspect || !is_gone(entry->file))
+			continue;
+		close_file(entry->file);
+		n_suspect--;
+		hash_search(entries, &entry->key, HASH_REMOVE, NULL);
+	}
+}
+
+/* ---- identity ---- */
+
+/* The engine's environment in this run. */
+PmhEnv
+pmhash_engine_env(void)
+{
+	PmhEnv		env;
+
+	memset(&env, 0, sizeof(env));
+	env.locks = pmhash_shared->locks;
+	env.instance = pmhash_shared->instance;
+	return env;
+}
+
+/*
+ * May a file with this identity be trusted?  pmem tells whether it is
+ * persistent memory.  If not, *why is the reason.
+ */
+bool
+pmhash_identity_trusted(const PmhashIdentity *id, bool pmem, const char **why)
+{
+	const PmhashControl *control = &pmhash_shared->control;
+
+	if (id->version != PMHASH_IDENTITY_VERSION)
+		*why = "it was made by another version of pmhash";
+	else if (id->system_identifier != control->system_identifier)
+		*why = "it belongs to another cluster";
+	else if (id->dax_era != control->dax_era)
+		*why = "server and pool directory have not been together all the time since it was made";
+	else if (!pmem && id->cache_era != control->cache_era)
+		*why = "the operating system went down before it was written back";
+	else
+		return true;
+	return false;
+}
+
+/* ERROR unless the file at path is the one that the stub names. */
+static void
+check_identity(Relation index, const char *path, const PmhashStub *stub)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result;
+	const char *why;
+
+	result = pmh_read_identity(path, &id, &error);
+	if (result != PMH_OK)
+		report(index, path, "open", &error);
+	if (!pmhash_identity_trusted(&id, pmhash_shared->control.pmem, &why))
+		not_usable(index, path, why);
+	if (id.database != MyDatabaseId)
+		not_usable(index, path, "it belongs to another database");
+	if (id.file_id != stub->file_id || id.seed != stub->seed)
+		not_usable(index, path, "it belongs to another index");
+}
+
+static void
+make_identity(Relation index, const PmhashStub *stub, bool transactional,
+			  PmhashIdentity *id)
+{
+	const PmhashControl *control = &pmhash_shared->control;
+
+	memset(id, 0, sizeof(*id));
+	id->version = PMHASH_IDENTITY_VERSION;
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		id->flags |= PMHASH_IDENTITY_TEMP;
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
+		id->flags |= PMHASH_IDENTITY_UNLOGGED;
+	id->system_identifier = control->system_identifier;
+	id->file_id = stub->file_id;
+	id->seed = stub->seed;
+	id->dax_era = control->dax_era;
+	id->cache_era = control->cache_era;
+	id->instance = pmhash_shared->instance;
+	if (transactional)
+		id->creator_xid = U64FromFullTransactionId(GetTopFullTransactionId());
+	id->created_at = GetCurrentTimestamp();
+	id->created_lsn = GetXLogInsertRecPtr();
+	id->database = MyDatabaseId;
+	id->tablespace = index->rd_node.spcNode;
+	id->index_oid = RelationGetRelid(index);
+	id->relfilenode = index->rd_node.relNode;
+	id->owner_pid = MyProcPid;
+	id->timeline = control->timeline;
+	id->owner_start = MyStartTimestamp;
+}
+
+/* ---- making files ---- */
+
+static void
+new_stub(PmhashStub *stub)
+{
+	memset(stub, 0, sizeof(*stub));
+	stub->magic = PMHASH_STUB_MAGIC;
+	stub->version = PMHASH_STUB_VERSION;
+	while (stub->file_id == 0)
+	{
+		if (!pg_strong_random(&stub->file_id, sizeof(stub->file_id)) ||
+			!pg_strong_random(&stub->seed, sizeof(stub->seed)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate a random file id")));
+	}
+}
+
+/* The file's name must be as durable as its contents. */
+static void
+sync_name(Relation index, const char *directory)
+{
+	PmhError	error;
+	int			fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	memset(&error, 0, sizeof(error));
+	if (fd >= 0 && fsync(fd) == 0)
+	{
+		close(fd);
+		return;
+	}
+	error.code = PMH_ERR_IO;
+	error.sys_errno = errno;
+	if (fd >= 0)
+		close(fd);
+	report(index, directory, "create", &error);
+}
+
+/*
+ * Make the file of a stub and open it.  It is on the list of what an abort
+ * removes from before it exists.
+ */
+static PmhashFile *
+make_file(Relation index, const PmhashStub *stub, bool transactional)
+{
+	char		directory[MAXPGPATH];
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	PmhError	error;
+	PmhResult	result;
+
+	pmhash_database_path(directory, MyDatabaseId);
+	pmhash_file_path(path, MyDatabaseId, stub->file_id);
+	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not create directory \"%s\": %m", directory)));
+	make_identity(index, stub, transactional, &id);
+	pmhash_pending_create(path);
+	result = pmh_create(path, NULL, &id, &env, &table, &error);
+	if (result != PMH_OK)
+		report(index, path, "create", &error);
+	if (pmh_is_pmem(table))
+		sync_name(index, directory);
+	return enter_file(index, table, stub, path);
+}
+
+/*
+ * Is the index's main fork new in this transaction, so that an abort removes
+ * it?  If not, ambuild is emptying it in place (ON COMMIT DELETE ROWS), and
+ * what it makes has to stay even if the transaction fails after that.
+ */
+static bool
+storage_is_new(Relation index)
+{
+	return index->rd_createSubid != InvalidSubTransactionId ||
+		index->rd_firstRelfilenodeSubid != InvalidSubTransactionId;
+}
+
+PmhashFile *
+pmhash_file_create(Relation index)
+{
+	PmhashFile *file;
+	PmhashStub	stub;
+	FileEntry  *old;
+	bool		is_new = storage_is_new(index);
+	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+
+	pmhash_require_service(index);
+
+	/*
+	 * ambuild runs again on the same main fork when a table is truncated in
+	 * the transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can
+	 * be rolled back, and nobody else has seen that file.  (Same OID, lest a
+	 * file number that comes again by chance costs another index its file.)
+	 */
+	old = find_entry(index);
+	if (old != NULL && old->relid == RelationGetRelid(index))
+		pmhash_unlink(old->file->path);
+	if (index->rd_createSubid == InvalidSubTransactionId)
+		pmhash_nudge_at_commit();
+
+	new_stub(&stub);
+	file = make_file(index, &stub, is_new && !temporary);
+	if (temporary)
+		pmhash_temp_file_created(file->path);
+	pmhash_stub_create(index, stub.file_id, stub.seed);
+	if (!is_new)
+		pmhash_pending_keep(file->path);
+	return file;
+}
+
+void
+pmhash_file_create_init(Relation index)
+{
+	pmhash_require_service(index);
+	pmhash_stub_create_init(index);
+}
+
+/*
+ * An unlogged index after a crash: reinit.c has copied the init fork over the
+ * main fork, and the table is empty.  Make the file that the stub asks for,
+ * unless someone else is quicker.  The create lock keeps the sweeper from
+ * taking the file for an orphan before the stub names it.
+ */
+static PmhashFile *
+make_missing_file(Relation index)
+{
+	PmhashFile *file = NULL;
+	PmhashStub	stub;
+
+	LockRelationForExtension(index, ExclusiveLock);
+	if (pmhash_stub_read(index, false, &stub) &&
+		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+	{
+		new_stub(&stub);
+		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+		file = make_file(index, &stub, false);
+		pmhash_stub_fill(index, stub.file_id, stub.seed);
+		pmhash_pending_keep(file->path);
+		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	}
+	UnlockRelationForExtension(index, ExclusiveLock);
+	return file;
+}
+
+/* ---- opening ---- */
+
+/* Map the file that the stub names and enter it. */
+static PmhashFile *
+open_existing(Relation index, const PmhashStub *stub)
+{
+	char		path[MAXPGPATH];
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result;
+	const char *why;
+
+	pmhash_file_path(path, MyDatabaseId, stub->file_id);
+	check_identity(index, path, stub);
+	result = pmh_open(path, &env, &table, NULL, &error);
+	if (result != PMH_OK)
+		report(index, path, "open", &error);
+
+	/* Once more: this file may be of another class than the pool. */
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	if (!pmhash_identity_trusted(&id, pmh_is_pmem(table), &why))
+	{
+		pmh_close(table);
+		not_usable(index, path, why);
+	}
+	return enter_file(index, table, stub, path);
+}
+
+static PmhashFile *
+open_by_stub(Relation index)
+{
+	PmhashStub	stub;
+	PmhashFile *file;
+	FileEntry  *entry;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!pmhash_stub_read(index, false, &stub))
+			not_usable(index, NULL, "The index has no stub page");
+		if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0)
+			break;
+		file = make_missing_file(index);
+		if (file != NULL)
+			return file;
+	}
+
+	/* Reading may have accepted invalidations, so look the entry up now. */
+	entry = find_entry(index);
+	if (entry != NULL && entry->file->file_id == stub.file_id)
+	{
+		n_suspect -= entry->suspect;
+		entry->suspect = false;
+		entry->relid = RelationGetRelid(index);
+		return entry->file;
+	}
+	return open_existing(index, &stub);
+}
+
+PmhashFile *
+pmhash_file_open(Relation index)
+{
+	FileEntry  *entry;
+
+	pmhash_require_service(index);
+	entry = find_entry(index);
+	if (likely(entry != NULL && !entry->suspect))
+		return entry->file;
+	return open_by_stub(index);
+}
+
+/*
+ * Path of the file that an index's stub names, into path[MAXPGPATH]; whether
+ * it is there or usable is not looked at.  False if there is no such stub.
+ */
+bool
+pmhash_index_path(Relation index, bool zero_on_error, char *path)
+{
+	PmhashStub	stub;
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable ||
+		!pmhash_stub_read(index, zero_on_error, &stub) || stub.file_id == 0)
+		return false;
+	pmhash_file_path(path, MyDatabaseId, stub.file_id);
+	return true;
+}
+
+int64
+pmhash_file_size(Relation index)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	if (!pmhash_index_path(index, false, path) || stat(path, &st) != 0)
+		return 0;
+	return (int64) st.st_size;
+}

@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ *
+ * startup.c
+ *	  Setting up shared memory, and recovery in its order.
+ *
+ * postmaster	shared memory comes up (at start, and again after a crash of a
+ *				child): a new instance number; the pool is taken into use
+ * startup		at the end of replay, before anything new is written to WAL:
+ *				its end is saved in the control file
+ * first user	(usually our worker): the undo journal, once; then each file by
+ *				the engine when it is opened first
+ * postmaster	at exit: sync and clean mark
+ *
+ * The server always starts: if the pool can't be used, that is logged, and
+ * every use of an index is an ERROR that says why.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/rmgr.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "cluster/internal.h"
+
+#define TRANCHE_NAME	"pmhash"
+
+PmhashShared *pmhash_shared = NULL;
+ambuild_function pmhash_am_build = NULL;
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+/* In the postmaster: which run this is, and whether the pool was refused. */
+static uint64 current_instance;
+static bool pool_refused;
+static char refusal[PMHASH_REASON_SIZE];
+
+/* ---- shared memory ---- */
+
+static uint64
+journal_slots(void)
+{
+	return (uint64) pmhash_journal_size * 1024 / sizeof(PmhashJournalRecord);
+}
+
+static Size
+journal_lsn_size(void)
+{
+	return mul_size(journal_slots(), sizeof(pg_atomic_uint64));
+}
+
+/* The engine wants 64-byte alignment. */
+static Size
+lock_table_size(void)
+{
+	return add_size(pmh_locks_size(pmhash_lock_stripes), PG_CACHE_LINE_SIZE);
+}
+
+static void
+request_shared_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(sizeof(PmhashShared));
+	RequestAddinShmemSpace(lock_table_size());
+	RequestAddinShmemSpace(journal_lsn_size());
+	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
+}
+
+/* A run number no other run has had: never 0. */
+static uint64
+new_instance(void)
+{
+	uint64		instance = 0;
+
+	while (instance == 0 || instance == current_instance)
+	{
+		if (!pg_strong_random(&instance, sizeof(instance)))
+			instance = (uint64) GetCurrentTimestamp();
+	}
+	return instance;
+}
+
+static void
+init_shared_memory(void)
+{
+	bool		found;
+	char	   *memory;
+
+	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
+	pmhash_shared->instance = current_instance = new_instance();
+	pmhash_shared->started_at = GetCurrentTimestamp();
+	pg_atomic_init_u32(&pmhash_shared->ready, 0);
+	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
+	SpinLockInit(&pmhash_shared->mutex);
+
+	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
+	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
+	pmhash_shared->locks = pmh_locks_init(memory, pmhash_lock_stripes);
+
+	pmhash_shared->journal_slots = journal_slots();
+	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
+	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal slots",
+												 journal_lsn_size(), &found);
+	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
+		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+}
+
+/*
+ * Take the pool into use for this run.  Once refused it stays so until the
+ * next start: what was wrong may have let another server in.
+ */
+static void
+start_pool(void)
+{
+	if (!pool_refused &&
+		!pmhash_pool_start(&pmhash_shared->control, current_instance, refusal))
+	{
+		pool_refused = true;
+		ereport(LOG,
+				(errmsg("pmhash is disabled: %s", refusal),
+				 errdetail("Tables with pmhash indexes cannot be used until this is repaired and the server restarted.")));
+	}
+	pmhash_shared->usable = !pool_refused;
+	strlcpy(pmhash_shared->reason, refusal, PMHASH_REASON_SIZE);
+}
+
+/*
+ * Runs in the postmaster each time it has made shared memory: at start, and
+ * after a child has crashed (postmaster.c, reset_shared).
+ */
+static void
+shared_memory_startup(void)
+{
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	pmhash_shared = ShmemInitStruct("pmhash", sizeof(PmhashShared), &found);
+	if (!found)
+	{
+		init_shared_memory();
+		start_pool();
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* ---- end of replay ---- */
+
+/*
+ * Save where replay ended.  Called in the startup process as the clean-up of
+ * a resource manager: behind the last record replayed and before the server
+ * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
+ * missed, except if there was nothing to replay.
+ */
+void
+pmhash_save_end_of_replay(void)
+{
+	PmhashControl *control;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return;
+	control = &pmhash_shared->control;
+	if (control->journal_instance == 0 || control->undo_end != 0)
+		return;
+	control->undo_end = GetXLogReplayRecPtr(NULL);
+	if (!pmhash_pool_write_control(control, reason))
+	{
+		ereport(LOG, (errmsg("pmhash is disabled: %s", reason)));
+		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+		pmhash_shared->usable = false;
+	}
+}
+
+/* No WAL record has our id, so nobody calls these. */
+static void
+no_redo(XLogReaderState *record)
+{
+	elog(PANIC, "pmhash writes no WAL records of its own");
+}
+
+static void
+no_description(StringInfo buf, XLogReaderState *record)
+{
+}
+
+static const char *
+no_name(uint8 info)
+{
+	return NULL;
+}
+
+/*
+ * Register a resource manager for the sake of its clean-up callback.  Since
+ * no WAL record ever carries its id, any id that is free in this server will
+ * do, and a server without pmhash can replay our WAL.
+ */
+static void
+register_resource_manager(void)
+{
+	static RmgrData rmgr = {
+		.rm_name = "pmhash",
+		.rm_redo = no_redo,
+		.rm_desc = no_description,
+		.rm_identify = no_name,
+		.rm_cleanup = pmhash_save_end_of_replay
+	};
+
+	for (int id = RM_MAX_CUSTOM_ID; id > RM_EXPERIMENTAL_ID; id--)
+	{
+		if (!RmgrIdExists(id))
+		{
+			RegisterCustomRmgr((RmgrId) id, &rmgr);
+			return;
+		}
+	}
+	ereport(LOG,
+			(errmsg("pmhash: no resource manager id is free"),
+			 errdetail("After two crashes in a row some indexes may need REINDEX.")));
+}
+
+/* ---- first use ---- */
+
+/* The part of pmhash_pool_ready that one process does. */
+static void
+make_ready(void)
+{
+	PmhashControl control = pmhash_shared->control;
+	uint64		old_journal = control.journal_instance;
+	char		reason[PMHASH_REASON_SIZE];
+	char		path[MAXPGPATH];
+	bool		pmem;
+
+	if (old_journal != 0)
+		pmhash_undo(&control);
+	pmhash_journal_create(pmhash_shared->instance, &pmem);
+	control.journal_instance = pmhash_shared->instance;
+	control.undo_end = 0;
+	control.undo_inherited = 0;
+	control.undo_doubt = 0;
+	control.nonce_pending = 0;
+	control.pmem = pmem;
+	control.timeline = GetWALInsertionTimeLine();
+	control.opts_mtime = pmhash_postmaster_opts_mtime();
+	if (!pmhash_pool_write_control(&control, reason))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("pmhash could not be made ready: %s", reason)));
+	pmhash_shared->control = control;
+	if (old_journal != 0)
+	{
+		pmhash_journal_path(path, old_journal);
+		unlink(path);
+	}
+}
+
+/*
+ * Make sure that the undo of the last run is complete and the journal of this
+ * one is there.  Done once in a run by whoever comes first; others wait for
+ * it.  Not to be called during recovery.  ERROR if it fails; the next caller
+ * tries again.
+ */
+void
+pmhash_pool_ready(void)
+{
+	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)
+	{
+		pg_read_barrier();
+		return;
+	}
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	if (pg_atomic_read_u32(&pmhash_shared->ready) == 0)
+	{
+		make_ready();
+		pg_write_barrier();
+		pg_atomic_write_u32(&pmhash_shared->ready, 1);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
+
+/* "index "..."" or "pmhash", for messages. */
+static const char *
+subject(Relation index)
+{
+	return index ? psprintf("pmhash index \"%s\"", RelationGetRelationName(index)) : "pmhash";
+}
+
+void
+pmhash_require_service(Relation index)
+{
+	if (unlikely(pmhash_shared == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: the pmhash library is not preloaded",
+						subject(index)),
+				 errhint("Add pmhash to shared_preload_libraries and restart the server.")));
+	if (unlikely(!pmhash_shared->usable))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
+				 errdetail("At server start: %s.", pmhash_shared->reason),
+				 errhint("Repair this and restart the server.")));
+	if (unlikely(RecoveryInProgress()))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used during recovery", subject(index)),
+				 errhint("pmhash indexes exist only on the primary server.")));
+	pmhash_pool_ready();
+}
+
+/* ---- set-up ---- */
+
+/*
+ * At exit of the postmaster, or of a single-user backend: sync, clean mark.
+ * Shared memory is gone by now (ipc.c, proc_exit_prepare).
+ */
+static void
+postmaster_exit(int code, Datum arg)
+{
+	if (!IsUnderPostmaster && current_instance != 0 && !pool_refused)
+		pmhash_pool_stop(current_instance);
+}
+
+/* Install hooks and callbacks.  Only while preloading. */
+void
+pmhash_startup_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shared_memory_startup;
+	on_proc_exit(postmaster_exit, (Datum) 0);
+	register_resource_manager();
+}
+
+void
+pmhash_cluster_init(ambuild_function build)
+{
+	pmhash_am_build = build;
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	pmhash_define_gucs();
+	pmhash_startup_init();
+	pmhash_life_cycle_init();
+	pmhash_planner_hook_init();
+	pmhash_worker_init();
+}

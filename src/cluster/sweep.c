@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.c
+ *	  Removing index files that no index owns.
+ *
+ * A file of a database is an orphan if no stub in that database names it and
+ * none can come to name it any more.  In this order, which matters:
+ *
+ *	(1) list the files.  Only these are judged.  The create lock is taken once
+ *		for it, so each file that was made without a transaction (unlogged
+ *		index after a crash) has its stub by now.
+ *	(2) leave out the files whose creating transaction is in progress, which
+ *		includes prepared ones: their stubs are in main forks we can't see.
+ *		Leave out temporary files whose backend is alive.
+ *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  If one
+ *		can't be locked, judge nothing this time.
+ *	(4) remove the rest.
+ *
+ * A transaction that was over at (2) is visible at (3) or never will be.  An
+ * index that is being dropped or rebuilt by someone is still visible with its
+ * old main fork at (3), or the transaction has committed, which for these is
+ * durable by then (see life_cycle.c), and its locks kept everyone else away.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "cluster/internal.h"
+
+/* A committing DDL nudges us before it releases its locks: try for a while. */
+#define LOCK_TRIES		20
+#define LOCK_PAUSE_US	25000L
+
+typedef struct IdList
+{
+	uint64	   *id;
+	int			n;
+	int			capacity;
+} IdList;
+
+static void
+add_id(IdList *list, uint64 id)
+{
+	if (list->n == list->capacity)
+	{
+		list->capacity = list->capacity > 0 ? list->capacity * 2 : 64;
+		list->id = list->id ?
+			repalloc(list->id, sizeof(uint64) * list->capacity) :
+			palloc(sizeof(uint64) * list->capacity);
+	}
+	list->id[list->n++] = id;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* ---- (1) files ---- */
+
+static void
+list_files(Oid database, IdList *files)
+{
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
+	uint64		file_id;
+
+	pmhash_database_path(path, database);
+	dir = AllocateDir(path);
+	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+	{
+		if (pmhash_parse_file_name(de->d_name, &file_id))
+			add_id(files, file_id);
+	}
+	FreeDir(dir);
+}
+
+/* ---- (2) makers ---- */
+
+/* Is the transaction that made a file still in progress, or prepared? */
+static bool
+creator_in_progress(uint64 xid)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	/* A crash may have taken the number back; old ones are over anyway. */
+	if (xid == 0 || xid >= next || next - xid > PG_INT32_MAX)
+		return false;
+	return TransactionIdIsInProgress((TransactionId) xid);
+}
+
+/*
+ * May someone who is still at work need the file, without a stub that we can
+ * see?  A file without a valid header is one whose creation a crash cut off,
+ * if it is older than this run.
+ */
+static bool
+maker_is_alive(const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result = pmh_read_identity(path, &id, &error);
+
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_CORRUPT)
+	{
+		struct stat st;
+
+		return stat(path, &st) == 0 &&
+			time_t_to_timestamptz(st.st_mtime) >= pmhash_shared->started_at;
+	}
+	if (result != PMH_OK)
+		return true;
+	if (id.flags & PMHASH_IDENTITY_TEMP)
+		return id.instance == pmhash_shared->instance &&
+			BackendPidGetProc((int) id.owner_pid) != NULL;
+	return creator_in_progress(id.creator_xid);
+}
+
+static void
+drop_protected(Oid database, IdList *files)
+{
+	char		path[MAXPGPATH];
+	int			kept = 0;
+
+	for (int i = 0; i < files->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files->id[i]);
+		if (!maker_is_alive(path))
+			files->id[kept++] = files->id[i];
+	}
+	files->n = kept;
+}
+
+/* ---- (3) stubs ---- */
+
+/* OIDs of the access methods that are ours, whatever their names. */
+static List *
+our_access_methods(void)
+{
+	Relation	pg_am = table_open(AccessMethodRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_am, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *ours = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_am	form = (Form_pg_am) GETSTRUCT(tuple);
+		IndexAmRoutine *routine;
+
+		if (form->amtype != AMTYPE_INDEX)
+			continue;
+		routine = GetIndexAmRoutine(form->amhandler);
+		if (routine->ambuild == pmhash_am_build)
+			ours = lappend_oid(ours, form->oid);
+		pfree(routine);
+	}
+	systable_endscan(scan);
+	table_close(pg_am, AccessShareLock);
+	return ours;
+}
+
+/* OIDs of our indexes that have a stub we can read. */
+static List *
+our_indexes(void)
+{
+	List	   *methods = our_access_methods();
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *indexes = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		if (form->relkind == RELKIND_INDEX &&
+			form->relpersistence != RELPERSISTENCE_TEMP &&
+			list_member_oid(methods, form->relam))
+			indexes = lappend_oid(indexes, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+	return indexes;
+}
+
+/* Lock an index, but don't stand in a queue for it. */
+static bool
+lock_index(Oid relid)
+{
+	for (int i = 0; i < LOCK_TRIES; i++)
+	{
+		if (ConditionalLockRelationOid(relid, AccessShareLock))
+			return true;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(LOCK_PAUSE_US);
+	}
+	return false;
+}
+
+/* Collect the file ids in all stubs; false if one can't be looked at now. */
+static bool
+list_owned(IdList *owned)
+{
+	ListCell   *lc;
+
+	foreach(lc, our_indexes())
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	index;
+		PmhashStub	stub;
+
+		if (!lock_index(relid))
+			return false;
+		index = try_relation_open(relid, NoLock);
+		if (index != NULL)
+		{
+			if (pmhash_stub_read(index, false, &stub))
+				add_id(owned, stub.file_id);
+			relation_close(index, NoLock);
+		}
+		UnlockRelationOid(relid, AccessShareLock);
+	}
+	if (owned->n > 0)
+		qsort(owned->id, owned->n, sizeof(uint64), compare_ids);
+	return true;
+}
+
+/* ---- (4) ---- */
+
+/*
+ * Remove the orphans of the database this worker is connected to.  Runs in a
+ * transaction.
+ */
+void
+pmhash_sweep_database(void)
+{
+	IdList		files = {0};
+	IdList		owned = {0};
+	char		path[MAXPGPATH];
+	int			removed = 0;
+
+	pmhash_require_service(NULL);
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
+	list_files(MyDatabaseId, &files);
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+
+	drop_protected(MyDatabaseId, &files);
+	if (files.n == 0)
+		return;
+	InvalidateCatalogSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (list_owned(&owned))
+	{
+		for (int i = 0; i < files.n; i++)
+		{
+			if (owned.n > 0 &&
+				bsearch(&files.id[i], owned.id, owned.n, sizeof(uint64),
+						compare_ids) != NULL)
+				continue;
+			pmhash_file_path(path, MyDatabaseId, files.id[i]);
+			pmhash_unlink(path);
+			removed++;
+		}
+	}
+	PopActiveSnapshot();
+	if (removed > 0)
+		ereport(DEBUG1,
+				(errmsg("pmhash: removed %d files that no index owns", removed)));
+}
+
+/*
+ * Remove the directory of a database that does not exist any more.  Since DROP
+ * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
+ * back, and its OID is not used again while pg_database knows better.
+ */
+void
+pmhash_sweep_dropped(Oid database)
+{
+	IdList		files = {0};
+	char		path[MAXPGPATH];
+
+	list_files(database, &files);
+	for (int i = 0; i < files.n; i++)
+	{
+		pmhash_file_path(path, database, files.id[i]);
+		pmhash_unlink(path);
+	}
+	pmhash_database_path(path, database);
+	if (rmdir(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove directory \"%s\": %m", path)));
+}

@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo.c
+ *	  Take out of the index files what a crash has taken out of the heap.
+ *
+ * Input is the journal of the crashed run and the end of replay after it.
+ * Every record behind the end of replay names an entry whose transaction
+ * cannot have committed: it is deleted, if it is there.  All of it can be
+ * repeated, so a crash in here is followed by the same again; the control
+ * file forgets the journal only when all is done.
+ *
+ * If the end of replay is not known (see pool.c, inherit_undo), no record
+ * between the last LSN known to have been flushed and the present end can be
+ * judged.  The files with such records are removed: their indexes need
+ * REINDEX, which is better than a wrong answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "miscadmin.h"
+
+#include "cluster/internal.h"
+#include "engine/pm.h"
+
+/* What the records of a journal tell, and what is to be done about it. */
+typedef struct Undo
+{
+	PmhashJournalRecord *records;	/* valid ones, sorted by file */
+	size_t		n;
+	XLogRecPtr	flushed;		/* highest LSN known to have been flushed */
+	XLogRecPtr	end;			/* end of replay */
+	bool		doubt;
+	uint64		undone;
+} Undo;
+
+static int
+compare_records(const void *a, const void *b)
+{
+	const PmhashJournalRecord *ra = a;
+	const PmhashJournalRecord *rb = b;
+
+	if (ra->database != rb->database)
+		return ra->database < rb->database ? -1 : 1;
+	if (ra->file_id != rb->file_id)
+		return ra->file_id < rb->file_id ? -1 : 1;
+	return 0;
+}
+
+/*
+ * Read the valid records of a journal into undo->records.  A record that a
+ * crash has torn is none: its entry was not made yet.  False if the file is
+ * not there or not a journal of that run.
+ */
+static bool
+read_journal(const char *path, uint64 instance, Undo *undo)
+{
+	PmFile		file;
+	PmhError	error;
+	const PmhashJournalHeader *header;
+	const PmhashJournalRecord *record;
+	uint64		nslots;
+
+	if (pm_open(&file, path, false, &error) != PMH_OK)
+		return false;
+	header = (const PmhashJournalHeader *) file.base;
+	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
+		header->instance != instance ||
+		header->slots > file.mapped / sizeof(*record) - 1)
+	{
+		pm_close(&file);
+		return false;
+	}
+
+	nslots = header->slots;
+	record = (const PmhashJournalRecord *) (header + 1);
+	undo->records = palloc_extended(nslots * sizeof(*record), MCXT_ALLOC_HUGE);
+	for (uint64 i = 0; i < nslots; i++, record++)
+	{
+		if (record->instance != instance ||
+			record->crc != pmhash_journal_crc(record))
+			continue;
+		undo->records[undo->n++] = *record;
+		undo->flushed = Max(undo->flushed, record->flushed);
+	}
+	pm_close(&file);
+	qsort(undo->records, undo->n, sizeof(*undo->records), compare_records);
+	return true;
+}
+
+/* A file that can't be put right: without it its index needs REINDEX. */
+static void
+condemn(const char *path, const char *why)
+{
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", path)));
+	ereport(LOG,
+			(errmsg("pmhash: removed index file \"%s\": %s", path, why),
+			 errhint("Its index needs REINDEX.")));
+}
+
+/* Take the lost entries of one file out. */
+static void
+undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
+		  size_t n)
+{
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	PmhError	error;
+	PmhResult	result;
+
+	result = pmh_open(path, &env, &table, NULL, &error);
+	if (result == PMH_ERR_NO_FILE)
+		return;
+	if (result != PMH_OK)
+	{
+		condemn(path, error.detail);
+		return;
+	}
+	for (size_t i = 0; i < n && result == PMH_OK; i++)
+	{
+		if (records[i].lsn <= undo->end)
+			continue;
+		result = pmh_delete(table, records[i].hash, records[i].value);
+		if (result == PMH_OK)
+			undo->undone++;
+		else if (result == PMH_NOT_FOUND)
+			result = PMH_OK;
+	}
+	if (result != PMH_OK)
+		strlcpy(error.detail, pmh_error(table)->detail, sizeof(error.detail));
+	pmh_close(table);
+	if (result != PMH_OK)
+		condemn(path, error.detail);
+}
+
+/* Deal with the records of one file. */
+static void
+deal_with_file(Undo *undo, const PmhashJournalRecord *records, size_t n)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+	bool		lost = false;
+	bool		unclear = false;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		lost |= records[i].lsn > undo->end;
+		unclear |= undo->doubt && records[i].lsn > undo->flushed &&
+			records[i].lsn <= undo->end;
+	}
+	pmhash_file_path(path, records[0].database, records[0].file_id);
+	if ((!lost && !unclear) || stat(path, &st) != 0)
+		return;
+	if (unclear)
+		condemn(path, "it is not known which of its last entries survived two crashes in a row");
+	else
+		undo_file(undo, path, records, n);
+}
+
+static void
+deal_with_all(Undo *undo)
+{
+	size_t		first = 0;
+
+	for (size_t i = 1; i <= undo->n; i++)
+	{
+		if (i < undo->n &&
+			compare_records(&undo->records[i], &undo->records[first]) == 0)
+			continue;
+		deal_with_file(undo, &undo->records[first], i - first);
+		first = i;
+	}
+}
+
+/*
+ * Complete the undo of the run control->journal_instance.  The caller holds
+ * the pool lock, the server is out of recovery, no index file has been opened
+ * in this run.  Leaves the control structure to the caller except for new
+ * eras, if nothing can be trusted.  ERROR if a file can't be dealt with.
+ */
+void
+pmhash_undo(PmhashControl *control)
+{
+	char		path[MAXPGPATH];
+	Undo		undo = {0};
+	const char *doubt = NULL;
+
+	/*
+	 * If there was nothing to replay, nobody has saved where that ended.  If
+	 * there was no recovery at all, the last run was shut down in order, only
+	 * without our mark: all its WAL is there.
+	 */
+	if (control->undo_end == 0)
+		control->undo_end = GetXLogReplayRecPtr(NULL);
+	if (control->undo_end == 0)
+		control->undo_end = PG_UINT64_MAX;
+	undo.end = control->undo_end;
+	undo.doubt = control->undo_doubt != 0;
+
+	pmhash_journal_path(path, control->journal_instance);
+	if (!read_journal(path, control->journal_instance, &undo))
+		doubt = "the undo journal of the last run is missing or damaged";
+	else if (undo.end < undo.flushed)
+		doubt = "WAL that had been flushed was not replayed";
+
+	if (doubt != NULL)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), doubt),
+				 errhint("Indexes that have no trusted file need REINDEX.")));
+		pmhash_pool_renew_eras(control, true);
+	}
+	else
+	{
+		deal_with_all(&undo);
+		ereport(LOG,
+				(errmsg("pmhash: undo journal: %llu records, replay ended at %X/%X, %llu entries taken out",
+						(unsigned long long) undo.n,
+						LSN_FORMAT_ARGS(undo.end),
+						(unsigned long long) undo.undone)));
+	}
+	if (undo.records)
+		pfree(undo.records);
+}

@@ -1,0 +1,232 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_journal.c
+ *	  The undo journal: what is durable in index files before WAL is.
+ *
+ * An index entry is durable as soon as it is made; the WAL of its heap tuple
+ * is not.  After a crash the tuple may be gone, and its TID reused.  So each
+ * entry is noted here first, with the LSN its tuple depends on, and at the
+ * next start the entries whose LSN is behind the end of replay are taken out
+ * (undo.c): such a transaction cannot have committed.
+ *
+ * The journal is a ring of one-line records in a file of its own for each
+ * run, mapped by every backend.  Shared memory keeps, for each slot, the LSN
+ * of the record in it.  A slot is free again as soon as that LSN is flushed;
+ * a writer that meets one that is not flushes WAL.  While a record is being
+ * written its slot is marked busy, so that a writer that comes round the ring
+ * meanwhile takes another one and never has its record overwritten by the
+ * slower first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "miscadmin.h"
+#include "port/pg_crc32c.h"
+
+#include "cluster/internal.h"
+#include "engine/pm.h"
+
+static PmFile journal;			/* base NULL: not mapped yet */
+static PmhashJournalRecord *slots;
+static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
+static XLogRecPtr last_noted;	/* LSN of our last record */
+static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
+
+/*
+ * The exact end of the last WAL record reserved so far.  GetXLogInsertRecPtr
+ * tells where the next record would start, which at a page boundary is behind
+ * the page header: more than has been inserted, so XLogFlush would fail on it,
+ * and more than replay could ever reach (xlog.c, XLogBytePosToRecPtr and
+ * XLogBytePosToEndRecPtr).
+ */
+XLogRecPtr
+pmhash_insert_end(void)
+{
+	XLogRecPtr	lsn = GetXLogInsertRecPtr();
+
+	if (XLogSegmentOffset(lsn, wal_segment_size) == SizeOfXLogLongPHD)
+		return lsn - SizeOfXLogLongPHD;
+	if (lsn % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		return lsn - SizeOfXLogShortPHD;
+	return lsn;
+}
+
+uint32
+pmhash_journal_crc(const PmhashJournalRecord *record)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, record, offsetof(PmhashJournalRecord, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+static void
+journal_error(const char *path, const PmhError *error)
+{
+	errno = error->sys_errno;
+	ereport(ERROR,
+			(error->sys_errno != 0 ? errcode_for_file_access() : errcode(ERRCODE_IO_ERROR),
+			 errmsg("could not use the pmhash undo journal \"%s\"", path),
+			 errdetail("%s", error->detail)));
+}
+
+/*
+ * Make the journal of a run, empty.  *pmem tells whether it is persistent
+ * memory.  Any remains of an attempt that failed are replaced.  The caller
+ * holds the pool lock.  ERROR if that fails.
+ */
+void
+pmhash_journal_create(uint64 instance, bool *pmem)
+{
+	char		path[MAXPGPATH];
+	PmFile		file;
+	PmhError	error;
+	PmhashJournalHeader *header;
+	uint64		nslots = pmhash_shared->journal_slots;
+
+	pmhash_journal_path(path, instance);
+	unlink(path);
+	if (pm_create(&file, path, (nslots + 1) * sizeof(PmhashJournalRecord),
+				  false, &error) != PMH_OK)
+		journal_error(path, &error);
+	header = (PmhashJournalHeader *) file.base;
+	pm_store64(&header->instance, instance);
+	pm_store64(&header->slots, nslots);
+	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
+	pm_flush(&file, header, sizeof(*header));
+	pm_fence(&file);
+	*pmem = file.is_pmem;
+	pm_close(&file);
+}
+
+/* Map the journal of this run. */
+static void
+map_journal(void)
+{
+	char		path[MAXPGPATH];
+	PmhError	error;
+	PmhashJournalHeader *header;
+
+	pmhash_journal_path(path, pmhash_shared->instance);
+	if (pm_open(&journal, path, false, &error) != PMH_OK)
+		journal_error(path, &error);
+	header = (PmhashJournalHeader *) journal.base;
+	if (journal.mapped < (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord) ||
+		header->magic != PMHASH_JOURNAL_MAGIC ||
+		header->instance != pmhash_shared->instance)
+	{
+		pm_close(&journal);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("file \"%s\" is not the undo journal of this server run",
+						path),
+				 errhint("Restart the server.")));
+	}
+	slots = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
+}
+
+/* Make sure that WAL up to lsn, the end of a record, is flushed. */
+static void
+ensure_flushed(XLogRecPtr lsn)
+{
+	if (lsn > flushed_lsn)
+		flushed_lsn = GetFlushRecPtr(NULL);
+	if (lsn > flushed_lsn)
+	{
+		XLogFlush(lsn);
+		flushed_lsn = GetFlushRecPtr(NULL);
+	}
+}
+
+/* Take a slot whose record is not needed any more and mark it busy. */
+static uint64
+reserve_slot(void)
+{
+	for (;;)
+	{
+		uint64		place = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, 1);
+		uint64		slot = place % pmhash_shared->journal_slots;
+		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[slot];
+		uint64		old = pg_atomic_read_u64(state);
+
+		if (old == PMHASH_SLOT_BUSY)
+			continue;
+		ensure_flushed(old);
+		if (old > known_flushed)
+			known_flushed = old;
+		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_SLOT_BUSY))
+			return slot;
+	}
+}
+
+/* Store a record, the checksum last, and start writing the line back. */
+static void
+write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
+{
+	const uint64 *source = (const uint64 *) from;
+	uint64	   *target = (uint64 *) to;
+
+	for (size_t i = 0; i < sizeof(*from) / sizeof(uint64); i++)
+		pm_store64(&target[i], source[i]);
+	pm_flush(&journal, to, sizeof(*to));
+}
+
+/*
+ * What the entries made now depend on: the end of this transaction's last WAL
+ * record, which is that of the heap tuple or a later one.  If it has written
+ * none (the validate pass of CREATE INDEX CONCURRENTLY indexes the tuples of
+ * others), everything inserted so far.
+ */
+static XLogRecPtr
+entries_depend_on(void)
+{
+	return XactLastRecEnd != InvalidXLogRecPtr ? XactLastRecEnd : pmhash_insert_end();
+}
+
+/*
+ * Note n entries about to be made in file.  See cluster.h.  Nothing between
+ * reserving a slot and releasing it can raise an error or be interrupted, so
+ * a slot stays busy only if its process is killed, and then shared memory is
+ * made anew.
+ */
+void
+pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
+{
+	PmhashJournalRecord record;
+	XLogRecPtr	lsn;
+
+	if (!file->journaled)
+		return;
+	if (journal.base == NULL)
+		map_journal();
+
+	lsn = entries_depend_on();
+	if (last_noted <= flushed_lsn && last_noted > known_flushed)
+		known_flushed = last_noted;
+
+	memset(&record, 0, sizeof(record));
+	record.file_id = file->file_id;
+	record.database = MyDatabaseId;
+	record.instance = pmhash_shared->instance;
+	record.lsn = lsn;
+	for (int i = 0; i < n; i++)
+	{
+		uint64		slot = reserve_slot();
+
+		record.hash = entries[i].hash;
+		record.value = entries[i].value;
+		record.flushed = known_flushed;
+		record.crc = pmhash_journal_crc(&record);
+		write_record(&slots[slot], &record);
+		pg_write_barrier();
+		pg_atomic_write_u64(&pmhash_shared->journal_lsn[slot], lsn);
+	}
+	last_noted = lsn;
+}

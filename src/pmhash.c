@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * pmhash.c
+ *	  Where the library is loaded: magic block and set-up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "am/am.h"
+#include "cluster/cluster.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	pmhash_cluster_init(pmhash_build);
+}
