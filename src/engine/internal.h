@@ -22,6 +22,9 @@
 #include "pm.h"
 #include "table.h"
 
+#define likely(x)			__builtin_expect((x) != 0, 1)
+#define unlikely(x)			__builtin_expect((x) != 0, 0)
+
 #define PMH_RETRY			((PmhResult) 100)
 #define PMH_NEED			((PmhResult) 101)
 
@@ -371,48 +374,12 @@ extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; or a real error.  'fence':
- * durable on return, else (insert) after the next pm_fence.
+ * durable on return, else after the next pm_fence.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value, bool fence_first, bool fence);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
-									uint64_t hash, uint64_t value);
-
-/*
- * A segment being built in private memory: main part, then extension, as they
- * will stand in the file.
- */
-typedef struct PmhBuild
-{
-	PmhBucket  *bucket;			/* segment_buckets + units * unit_buckets */
-	uint32_t	units;
-	uint32_t	hashing;
-	PmhStrategy strategy;		/* the simplest that holds what is in it */
-	bool		leave_line0;	/* fill line 0 last, inserts to come need it */
-	uint16_t	fill[];			/* entries in each bucket, stash last */
-} PmhBuild;
-
-typedef struct PmhItem
-{
-	uint64_t	hash;
-	uint64_t	word;			/* payload and pointer flag */
-} PmhItem;
-
-extern PmhBuild *pmh_build_alloc(const PmhTable *t);
-extern void pmh_build_free(PmhBuild *build);
-extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
-
-/* Put an entry into its home; false if that is full. */
-extern bool pmh_build_home(const PmhTable *t, PmhBuild *build, uint64_t hash,
-						   uint64_t word);
-
-/* Put entries whose home is full elsewhere; false if they do not fit. */
-extern bool pmh_build_overflow(const PmhTable *t, PmhBuild *build,
-							   const PmhItem *items, size_t n);
-
-/* Copy it to the file (space has been allocated); complete after pm_fence. */
-extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
-							uint64_t main_offset, uint64_t ext_offset);
+									uint64_t hash, uint64_t value, bool fence);
 
 /* ---- space (space.c) ---- */
 
@@ -623,7 +590,10 @@ extern void pmh_values_finish(PmhValues *values);
  */
 extern PmhResult pmh_recover(PmhTable *t);
 
-/* CRC-32C, table driven or by instruction; the same everywhere. */
+/* Is there a sound region header at this block?  PMH_OK or PMH_ERR_CORRUPT. */
+extern PmhResult pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks);
+
+/* CRC-32C (crc.c). */
 extern uint32_t pmh_crc32c(const void *data, size_t len);
 
 #endif							/* PMH_INTERNAL_H */

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * build.h
+ *	  Filling a segment in private memory (build.c), for splits and bulk load.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_BUILD_H
+#define PMH_BUILD_H
+
+#include "internal.h"
+
+/* An entry without a place yet. */
+typedef struct PmhItem
+{
+	uint64_t	hash;
+	uint64_t	payload;		/* value or pointer, with the flag */
+} PmhItem;
+
+/*
+ * A segment being built: main part, then extension, as they will stand in the
+ * file.
+ */
+typedef struct PmhBuild
+{
+	PmhBucket  *bucket;			/* room for the largest segment */
+	uint8_t    *fill;			/* entries in each bucket, by bucket number */
+	uint32_t	in_main;		/* hashing buckets in the main part */
+	uint32_t	units;
+	uint32_t	hashing;
+	uint32_t	entries;
+	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
+	PmhStrategy strategy;		/* the simplest that holds what is in it */
+} PmhBuild;
+
+static inline PmhBucket *
+pmh_build_bucket(const PmhBuild *build, uint32_t bucket)
+{
+	if (bucket < build->in_main)
+		return &build->bucket[bucket];
+	if (bucket < build->hashing)
+		return &build->bucket[bucket + PMH_STASH_BUCKETS];
+	return &build->bucket[build->in_main + bucket - build->hashing];
+}
+
+/* Put an entry into a bucket that has room. */
+static inline void
+pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+{
+	PmhBucket  *b = pmh_build_bucket(build, bucket);
+	uint32_t	slot = build->first_slot + build->fill[bucket]++;
+
+	if (slot >= PMH_SLOTS)
+		slot -= PMH_SLOTS;
+	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
+	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
+	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
+	*(uint8_t *) (b->bytes + 4 + slot) = pmh_hash_fingerprint(hash);
+	*(uint32_t *) b->bytes |= UINT32_C(1) << slot |
+		(pmh_word_is_pointer(payload) ? PMH_STATE_POINTERS : 0);
+	build->entries++;
+}
+
+/* Put an entry into its home bucket; false if that is full. */
+static inline bool
+pmh_build_home(PmhBuild *build, uint64_t hash, uint64_t payload)
+{
+	uint32_t	home = pmh_home_bucket(hash, build->hashing);
+
+	if (build->fill[home] >= PMH_SLOTS)
+		return false;
+	pmh_build_put(build, home, hash, payload);
+	return true;
+}
+
+/* NULL if there is no memory. */
+extern PmhBuild *pmh_build_alloc(const PmhTable *t);
+extern void pmh_build_free(PmhBuild *build);
+
+/* Start over with an empty segment of so many extension units. */
+extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
+
+/*
+ * After all entries have been offered to their homes: find places for those
+ * that were turned away.  False if they do not fit.
+ */
+extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
+
+/* Copy to the file, into space that is ours; complete after pm_fence. */
+extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
+							uint64_t main_offset, uint64_t ext_offset);
+
+static inline uint32_t
+pmh_build_slots(const PmhTable *t, uint32_t units)
+{
+	return (t->segment_buckets + units * t->unit_buckets) * PMH_SLOTS;
+}
+
+#endif							/* PMH_BUILD_H */

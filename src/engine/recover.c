@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * recover.c
+ *	  Make the volatile parts of a file true again after the system went down.
+ *
+ * src/README, "Recovery".  Everything is checked before it is followed, since
+ * this is the first to see a damaged file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "internal.h"
+
+/* Redo the directory log: its elements may have been stored in part. */
+static PmhResult
+redo_log(PmhTable *t)
+{
+	PmhLive    *live = pmh_live(t);
+	PmhDirLog  *log = &live->dirlog;
+	uint64_t	size = UINT64_C(1) << pmh_dirword_depth(live->dirword);
+
+	if (log->count == 0)
+		return PMH_OK;
+	if (log->crc != pmh_dirlog_crc(log, log->count) ||
+		log->count > size || log->first > size - log->count)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+						PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
+						"The directory log is damaged.");
+	pmh_directory_store(t, live->dirword, log->first, log->count, log->low, log->high);
+	pm_store64(&log->count, 0);
+	pm_flush(&t->file, log, sizeof(*log));
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+/*
+ * Check the directory and let all elements of a segment say what the lowest
+ * of them says (a change of strategy may have come only so far).
+ */
+static PmhResult
+stride_directory(PmhTable *t)
+{
+	uint64_t	dirword = pmh_live(t)->dirword;
+	uint64_t	blocks = pmh_live(t)->blocks;
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t	size = UINT64_C(1) << depth;
+	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	uint64_t	count;
+
+	for (uint64_t i = 0; i < size; i += count)
+	{
+		uint64_t	elem = dir[i];
+		bool		changed = false;
+
+		if (!pmh_elem_sane(t, elem, i, depth, blocks))
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+							pmh_dirword_offset(dirword) + i * sizeof(uint64_t),
+							"Directory element %llu is damaged.",
+							(unsigned long long) i);
+		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
+		for (uint64_t j = i + 1; j < i + count; j++)
+		{
+			if (dir[j] != elem)
+			{
+				pm_store64(&dir[j], elem);
+				changed = true;
+			}
+		}
+		if (changed)
+			pm_flush(&t->file, &dir[i], count * sizeof(uint64_t));
+	}
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+/* Mark units of a block as used; corrupt if one of them already is. */
+static PmhResult
+mark_units(PmhTable *t, uint64_t block, uint32_t mask)
+{
+	uint8_t    *map = pmh_space_map(t, block);
+
+	if ((*map & mask) != 0)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+						"Two structures claim the same space.");
+	pm_store8(map, (uint8_t) (*map | mask));
+	pm_store64(&pmh_run(t)->free_units,
+			   pmh_run(t)->free_units - (uint64_t) __builtin_popcount(mask));
+	return PMH_OK;
+}
+
+static PmhResult
+mark_run(PmhTable *t, uint64_t block, uint64_t nblocks)
+{
+	PmhResult	result = PMH_OK;
+
+	if (block >= pmh_live(t)->blocks || nblocks > pmh_live(t)->blocks - block)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+						"A structure reaches beyond the end of the file.");
+	for (uint64_t i = 0; i < nblocks && result == PMH_OK; i++)
+		result = mark_units(t, block + i, 0xff);
+	return result;
+}
+
+/* An empty map: only block 0 and the map blocks are in use. */
+static void
+clear_map(PmhTable *t)
+{
+	uint64_t	blocks = pmh_live(t)->blocks;
+	uint64_t	zone = pmh_block_size(t);
+	uint64_t	free_blocks = 0;
+
+	for (uint64_t start = 0; start < blocks; start += zone)
+		memset(pmh_space_map(t, start), 0, zone);
+	for (uint64_t block = 0; block < blocks; block++)
+	{
+		if (pmh_space_is_map_block(t, block))
+			pm_store8(pmh_space_map(t, block), 0xff);
+		else
+			free_blocks++;
+	}
+	pm_store64(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
+}
+
+/* Mark what the segments occupy. */
+static PmhResult
+mark_segments(PmhTable *t)
+{
+	uint64_t	dirword = pmh_live(t)->dirword;
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t	size = UINT64_C(1) << depth;
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t i = 0; i < size && result == PMH_OK;
+		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
+	{
+		uint32_t	units = pmh_elem_units(dir[i]);
+		uint64_t	ext = pmh_elem_ext_unit(dir[i]);
+
+		result = mark_run(t, pmh_elem_main_block(dir[i]), 1);
+		if (result == PMH_OK && units > 0)
+			result = mark_units(t, ext / PMH_UNITS_PER_BLOCK,
+								((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK));
+	}
+	return result;
+}
+
+PmhResult
+pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks)
+{
+	PmhRegion	region;
+
+	if (block < blocks && !pmh_space_is_map_block(t, block))
+	{
+		uint64_t	crc;
+
+		memcpy(&region, pmh_at(t, block << t->block_shift), sizeof(region));
+		crc = region.crc;
+		region.crc = 0;
+		if (region.magic == PMH_REGION_MAGIC &&
+			crc == pmh_crc32c(&region, sizeof(region)) &&
+			region.blocks != 0 && region.blocks <= blocks - block)
+			return PMH_OK;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+					"The header of a value region is damaged.");
+}
+
+/* Mark what the value regions occupy.  A circle would mark a block twice. */
+static PmhResult
+mark_regions(PmhTable *t)
+{
+	uint64_t	block = pmh_live(t)->value_region;
+	PmhResult	result = PMH_OK;
+
+	while (block != 0 && result == PMH_OK)
+	{
+		const PmhRegion *region = pmh_at(t, block << t->block_shift);
+
+		result = pmh_region_check(t, block, pmh_live(t)->blocks);
+		if (result == PMH_OK)
+			result = mark_run(t, block, region->blocks);
+		if (result == PMH_OK)
+			block = region->next;
+	}
+	return result;
+}
+
+/* Rebuild the space map and everything else that is volatile. */
+static PmhResult
+rebuild_run(PmhTable *t)
+{
+	PmhLive    *live = pmh_live(t);
+	PmhRun	   *run = pmh_run(t);
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	uint64_t	dir = pmh_dirword_offset(live->dirword);
+	PmhResult	result = PMH_OK;
+
+	memset(run, 0, sizeof(*run));
+	clear_map(t);
+	if (depth > PMH_SMALL_DIR_DEPTH)
+		result = mark_run(t, dir >> t->block_shift,
+						  ((sizeof(uint64_t) << depth) + pmh_block_size(t) - 1) >> t->block_shift);
+	if (result == PMH_OK)
+		result = mark_segments(t);
+	if (result == PMH_OK)
+		result = mark_regions(t);
+
+	/* Without value regions there is nothing for a sweep to find out. */
+	run->value_space_known = live->value_region == 0;
+	return result;
+}
+
+PmhResult
+pmh_recover(PmhTable *t)
+{
+	PmhResult	result;
+
+	pm_store64(&pmh_run(t)->instance, 0);
+	result = redo_log(t);
+	if (result == PMH_OK)
+		result = stride_directory(t);
+	if (result == PMH_OK)
+		result = rebuild_run(t);
+	if (result == PMH_OK)
+		pm_store64(&pmh_run(t)->instance, t->instance);
+	return result;
+}

@@ -1,0 +1,654 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.c
+ *	  One segment: where an entry goes, what is done when it does not fit, and
+ *	  consistent copies.
+ *
+ * The three strategies and their order: Pea Hash, section 3.2.  Growth in
+ * steps of a half, late balancing and the filter bits are ours; src/README,
+ * "Structure", says why.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "build.h"
+
+/* A half of a split that is fuller than this gets a larger segment. */
+#define SPLIT_LOAD_PERCENT	85
+
+/* A hash and its buckets in a locked segment. */
+typedef struct Target
+{
+	uint64_t	hash;
+	uint32_t	home;
+	uint32_t	alt;
+	PmhBucket  *home_bucket;
+	PmhBucket  *alt_bucket;
+} Target;
+
+static inline void
+set_target(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
+{
+	target->hash = hash;
+	target->home = pmh_home_bucket(hash, place->hashing);
+	target->alt = pmh_alt_bucket(hash, place->hashing, target->home);
+	target->home_bucket = pmh_bucket(t, place, target->home);
+	target->alt_bucket = pmh_bucket(t, place, target->alt);
+}
+
+/*
+ * The buckets that may hold entries of a hash by the filters of its home, home
+ * first.  Returns how many.
+ */
+static inline unsigned
+buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
+{
+	uint32_t	state = pmh_bucket_state(target->home_bucket);
+	unsigned	n = 0;
+
+	list[n++] = target->home;
+	if ((state & pmh_filter_bit(target->hash)) != 0)
+		list[n++] = target->alt;
+	if ((state & PMH_STATE_STASHED) != 0)
+	{
+		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
+			list[n++] = place->hashing + i;
+	}
+	return n;
+}
+
+/* ---- lists ---- */
+
+/* Let a pointer slot name what a list has become, and free what it was. */
+static void
+follow_list(PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot,
+			uint64_t old, uint64_t new_payload)
+{
+	if (new_payload == old)
+		return;
+	if (new_payload == 0)
+		pmh_bucket_unpoint(t, place, bucket, slot);
+	else
+		pmh_bucket_repoint(t, place, bucket, slot, new_payload);
+	pmh_list_retire(t, old, new_payload);
+}
+
+/* Append to the list behind a pointer slot.  PMH_OK, PMH_NEED, corrupt. */
+static PmhResult
+append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
+			   bool fence_first)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
+	uint64_t	payload = pmh_word_payload(pmh_slot_load_word(b, slot));
+	uint64_t	new_payload;
+	PmhResult	result;
+
+	if (shadowed != 0)
+		pmh_bucket_clear(t, place, bucket, shadowed, false);
+	result = pmh_list_append(t, hash, payload, value, fence_first, &new_payload);
+	if (result == PMH_OK)
+		follow_list(t, place, bucket, slot, payload, new_payload);
+	return result;
+}
+
+/* Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none. */
+static PmhResult
+append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
+			   uint64_t value, bool fence_first)
+{
+	uint32_t	list[4];
+	unsigned	n = buckets_of(place, target, list);
+
+	for (unsigned i = 0; i < n; i++)
+	{
+		PmhBucket  *b = pmh_bucket(t, place, list[i]);
+		uint32_t	state = pmh_bucket_state(b);
+		uint32_t	mask;
+		int			pointer;
+
+		if ((state & PMH_STATE_POINTERS) == 0)
+			continue;
+		mask = pmh_bucket_find(b, target->hash, &state, &pointer);
+		if (pointer >= 0)
+			return append_to_list(t, place, list[i], mask, (unsigned) pointer,
+								  target->hash, value, fence_first);
+	}
+	return PMH_NOT_FOUND;
+}
+
+/* Has the key a pointer slot in a bucket other than this one? */
+static bool
+has_list_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
+				   uint32_t bucket)
+{
+	Target		target;
+	uint32_t	list[4];
+	unsigned	n;
+
+	set_target(t, place, hash, &target);
+	n = buckets_of(place, &target, list);
+	for (unsigned i = 0; i < n; i++)
+	{
+		uint32_t	state;
+		int			pointer;
+
+		if (list[i] == bucket)
+			continue;
+		(void) pmh_bucket_find(pmh_bucket(t, place, list[i]), hash, &state, &pointer);
+		if (pointer >= 0)
+			return true;
+	}
+	return false;
+}
+
+/* ---- compaction ---- */
+
+/* Quick and mostly right: do three entries of the bucket share a fingerprint? */
+static bool
+may_have_group(const PmhBucket *b)
+{
+	uint64_t	once[4] = {0};
+	uint64_t	twice[4] = {0};
+
+	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
+	{
+		uint8_t		fp = pm_load((const uint8_t *) (b->bytes + 4 + slot));
+		uint64_t	bit = UINT64_C(1) << (fp & 63);
+
+		if ((twice[fp >> 6] & bit) != 0)
+			return true;
+		twice[fp >> 6] |= once[fp >> 6] & bit;
+		once[fp >> 6] |= bit;
+	}
+	return false;
+}
+
+/*
+ * The largest group of plain entries of one hash that may become a list, as a
+ * mask; 0 if none has PMH_COMPACT_MIN.
+ */
+static uint32_t
+largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
+			  uint64_t *hash)
+{
+	const PmhBucket *b = pmh_bucket(t, place, bucket);
+	uint32_t	rest = pmh_bucket_state(b) & PMH_STATE_OCCUPIED;
+	uint32_t	best = 0;
+
+	while (rest != 0)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(rest);
+		uint64_t	h = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
+		uint32_t	state;
+		int			pointer;
+		uint32_t	mask = pmh_bucket_find(b, h, &state, &pointer);
+
+		rest &= ~mask;
+		if (pointer < 0 &&
+			__builtin_popcount(mask) >= PMH_COMPACT_MIN &&
+			__builtin_popcount(mask) > __builtin_popcount(best) &&
+			!has_list_elsewhere(t, place, h, bucket))
+		{
+			best = mask;
+			*hash = h;
+		}
+	}
+	return best;
+}
+
+/*
+ * Make room in a full bucket by compaction.  If it is the group of the entry
+ * to be inserted, this goes into the list at once and *inserted is set.
+ * PMH_OK, PMH_NOT_FOUND (nothing to compact), PMH_NEED.
+ */
+static PmhResult
+compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+			 const Target *target, uint64_t value, bool *inserted)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint32_t	state;
+	int			pointer;
+	uint64_t	hash;
+	uint32_t	mask;
+	PmhResult	result;
+
+	mask = pmh_bucket_find(b, target->hash, &state, &pointer);
+	if (__builtin_popcount(mask) + 1 >= PMH_COMPACT_MIN)
+	{
+		result = pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
+		*inserted = result == PMH_OK;
+		return result;
+	}
+	if (!may_have_group(b))
+		return PMH_NOT_FOUND;
+	mask = largest_group(t, place, bucket, &hash);
+	if (mask == 0)
+		return PMH_NOT_FOUND;
+	return pmh_bucket_compact(t, place, bucket, hash, mask, NULL);
+}
+
+/* ---- larger segments ---- */
+
+/*
+ * Deal the live entries of a segment out to one or two segments being built.
+ * Entries with no room at home are kept in t->overflow.
+ */
+static void
+deal_out(PmhTable *t, const PmhPlace *place, bool split, size_t noverflow[2])
+{
+	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
+
+	noverflow[0] = noverflow[1] = 0;
+	for (uint32_t i = 0; i < place->buckets; i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, i);
+		uint32_t	state = pmh_bucket_state(b);
+		uint32_t	live = pmh_bucket_live(b, state);
+
+		for (; live != 0; live &= live - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(live);
+			uint64_t	word = pmh_slot_load_word(b, slot);
+			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+			unsigned	half = split ? (unsigned) (hash >> shift) & 1 : 0;
+			uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
+
+			if (!pmh_build_home(t->build[half], hash, payload))
+			{
+				PmhItem    *item = &t->overflow[half][noverflow[half]++];
+
+				item->hash = hash;
+				item->payload = payload;
+			}
+		}
+	}
+}
+
+/*
+ * The same, with every entry in the bucket number it has now, under the same
+ * strategy.  That always fits: for hashes that no other arrangement holds.
+ */
+static void
+deal_out_unchanged(PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
+
+	for (unsigned half = 0; half < 2; half++)
+	{
+		pmh_build_begin(t, t->build[half], pmh_elem_units(place->elem));
+		t->build[half]->strategy = pmh_elem_strategy(place->elem);
+	}
+	for (uint32_t i = 0; i < place->buckets; i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, i);
+		uint32_t	state = pmh_bucket_state(b);
+		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
+
+		for (unsigned half = 0; half < 2; half++)
+			*(uint32_t *) pmh_build_bucket(t->build[half], i)->bytes |= filters;
+		for (uint32_t live = pmh_bucket_live(b, state); live != 0; live &= live - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(live);
+			uint64_t	word = pmh_slot_load_word(b, slot);
+			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+
+			pmh_build_put(t->build[(hash >> shift) & 1], i, hash,
+						  word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER));
+		}
+	}
+}
+
+/* Build one segment of 'units' with all entries; false if they do not fit. */
+static bool
+build_grown(PmhTable *t, const PmhPlace *place, uint32_t units)
+{
+	size_t		noverflow[2];
+
+	pmh_build_begin(t, t->build[0], units);
+	deal_out(t, place, false, noverflow);
+	return pmh_build_overflow(t->build[0], t->overflow[0], noverflow[0]);
+}
+
+/* Build the two halves, each of the smallest size that leaves it some room. */
+static void
+build_halves(PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	units[2] = {0, 0};
+	size_t		noverflow[2];
+
+	while (units[0] <= PMH_MAX_UNITS && units[1] <= PMH_MAX_UNITS)
+	{
+		bool		fits = true;
+
+		pmh_build_begin(t, t->build[0], units[0]);
+		pmh_build_begin(t, t->build[1], units[1]);
+		deal_out(t, place, true, noverflow);
+		for (unsigned half = 0; half < 2; half++)
+		{
+			PmhBuild   *build = t->build[half];
+			uint64_t	slots = pmh_build_slots(t, units[half]);
+
+			if ((build->entries + noverflow[half]) * 100 > slots * SPLIT_LOAD_PERCENT ||
+				!pmh_build_overflow(build, t->overflow[half], noverflow[half]))
+			{
+				units[half]++;
+				fits = false;
+			}
+		}
+		if (fits)
+			return;
+	}
+	deal_out_unchanged(t, place);
+}
+
+/* Free the space of a segment that nothing points to any more. */
+static void
+free_segment(PmhTable *t, uint64_t main_offset, uint64_t ext_offset, uint32_t units)
+{
+	if (main_offset != 0)
+		pmh_space_free_block(t, main_offset);
+	if (ext_offset != 0)
+		pmh_space_free_units(t, ext_offset, units);
+}
+
+/* Place a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
+static PmhResult
+place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
+{
+	uint64_t	main_offset = 0;
+	uint64_t	ext_offset = 0;
+	PmhResult	result;
+
+	result = pmh_space_alloc_block(t, &main_offset);
+	if (result == PMH_OK && build->units > 0)
+		result = pmh_space_alloc_units(t, build->units, &ext_offset);
+	if (result != PMH_OK)
+	{
+		free_segment(t, main_offset, 0, 0);
+		return result;
+	}
+	pmh_build_store(t, build, main_offset, ext_offset);
+	*elem = pmh_make_elem(main_offset >> t->block_shift,
+						  ext_offset / pmh_unit_size(t), build->units, depth,
+						  build->strategy);
+	return PMH_OK;
+}
+
+/* Give the space back that place_built has taken. */
+static void
+unplace(PmhTable *t, uint64_t elem)
+{
+	uint32_t	units = pmh_elem_units(elem);
+
+	free_segment(t, pmh_elem_main_block(elem) << t->block_shift,
+				 units == 0 ? 0 : pmh_elem_ext_unit(elem) * pmh_unit_size(t), units);
+}
+
+/* Readers of a segment that was replaced must notice; then its space is free. */
+static void
+retire_segment(PmhTable *t, const PmhPlace *place)
+{
+	for (unsigned i = 0; i < PMH_VERSIONS; i++)
+		pmh_version_bump(&place->stripe->version[i]);
+	free_segment(t, place->main, place->ext, pmh_elem_units(place->elem));
+}
+
+/* Publish t->build[0 .. n - 1] instead of the segment.  PMH_RETRY, PMH_NEED. */
+static PmhResult
+replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
+{
+	uint32_t	depth = pmh_elem_depth(place->elem) + (n == 2);
+	uint64_t	elem[2];
+	PmhResult	result;
+
+	result = place_built(t, t->build[0], depth, &elem[0]);
+	if (result != PMH_OK)
+		return result;
+	elem[1] = elem[0];
+	if (n == 2)
+	{
+		result = place_built(t, t->build[1], depth, &elem[1]);
+		if (result != PMH_OK)
+		{
+			unplace(t, elem[0]);
+			return result;
+		}
+	}
+	pm_fence(&t->file);
+	result = pmh_directory_publish(t, place, elem[0], elem[1]);
+	if (result != PMH_OK)
+	{
+		for (unsigned i = 0; i < n; i++)
+			unplace(t, elem[i]);
+		return result;
+	}
+	retire_segment(t, place);
+	pmh_count(n == 2 ? &pmh_run(t)->splits : &pmh_run(t)->grows, 1);
+	return PMH_RETRY;
+}
+
+/*
+ * The segment is full: let it grow, else split it.  PMH_RETRY when that is
+ * done, PMH_NEED, PMH_ERR_TOO_LARGE.
+ */
+static PmhResult
+enlarge(PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	units = pmh_elem_units(place->elem);
+	uint32_t	depth = pmh_elem_depth(place->elem);
+
+	if (units == 0 && build_grown(t, place, PMH_GROW_UNITS))
+		return replace_segment(t, place, 1);
+
+	if (depth == PMH_MAX_DEPTH)
+	{
+		if (units < PMH_MAX_UNITS && build_grown(t, place, PMH_MAX_UNITS))
+			return replace_segment(t, place, 1);
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
+						"A segment of the greatest depth is full.");
+	}
+	if (depth == pmh_dirword_depth(place->dirword))
+	{
+		t->need.doubling = true;
+		t->need.doubling_depth = depth;
+		return PMH_NEED;
+	}
+	build_halves(t, place);
+	return replace_segment(t, place, 2);
+}
+
+/* ---- insert ---- */
+
+/* The bucket a new entry goes to, or -1 if there is no room for it. */
+static int64_t
+choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
+{
+	PmhStrategy strategy = pmh_elem_strategy(place->elem);
+	unsigned	home_fill = pmh_state_count(pmh_bucket_state(target->home_bucket));
+	unsigned	alt_fill;
+
+	if (home_fill < PMH_BALANCE_FROM ||
+		(strategy == PMH_SINGLE && home_fill < PMH_SLOTS))
+		return target->home;
+	if (strategy == PMH_SINGLE)
+		return -1;
+
+	alt_fill = pmh_state_count(pmh_bucket_state(target->alt_bucket));
+	if (alt_fill < home_fill)
+		return target->alt;
+	if (home_fill < PMH_SLOTS)
+		return target->home;
+
+	if (strategy == PMH_STASH)
+	{
+		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
+		{
+			if (!pmh_state_full(pmh_bucket_state(pmh_bucket(t, place, place->hashing + i))))
+				return place->hashing + i;
+		}
+	}
+	return -1;
+}
+
+/* Insert into a bucket with room.  PMH_OK, PMH_NEED. */
+static PmhResult
+insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
+			uint32_t bucket, uint64_t value, bool fence_first, bool fence)
+{
+	uint32_t	state;
+	int			pointer;
+	uint32_t	mask;
+	uint32_t	announce = 0;
+
+	mask = pmh_bucket_find(pmh_bucket(t, place, bucket), target->hash, &state, &pointer);
+	if (__builtin_popcount(mask) >= PMH_INLINE_MAX)
+		return pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
+
+	if (bucket >= place->hashing)
+		announce = PMH_STATE_STASHED;
+	else if (bucket != target->home)
+		announce = pmh_filter_bit(target->hash);
+	pmh_bucket_put(t, place, bucket, target->hash,
+				   pmh_make_word(target->hash, value),
+				   announce != 0 ? target->home_bucket : NULL, announce,
+				   fence_first, fence);
+	return PMH_OK;
+}
+
+/*
+ * There is no room for an entry.  PMH_OK: try again, or *inserted; PMH_RETRY,
+ * PMH_NEED, or a real error.
+ */
+static PmhResult
+make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
+		  bool *inserted)
+{
+	PmhStrategy strategy = pmh_elem_strategy(place->elem);
+	PmhResult	result;
+
+	result = compact_full(t, place, target->home, target, value, inserted);
+	if (result == PMH_NOT_FOUND && strategy != PMH_SINGLE)
+		result = compact_full(t, place, target->alt, target, value, inserted);
+	if (result != PMH_NOT_FOUND)
+		return result;
+
+	if (strategy < PMH_STASH)
+		return pmh_directory_strategy(t, place, strategy + 1);
+	return enlarge(t, place);
+}
+
+PmhResult
+pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
+				   bool fence_first, bool fence)
+{
+	Target		target;
+	bool		inserted = false;
+	PmhResult	result;
+
+	set_target(t, place, hash, &target);
+	result = append_if_list(t, place, &target, value, fence_first);
+	if (result != PMH_NOT_FOUND)
+		return result;
+
+	do
+	{
+		int64_t		bucket = choose_bucket(t, place, &target);
+
+		if (bucket >= 0)
+			return insert_into(t, place, &target, (uint32_t) bucket, value,
+							   fence_first, fence);
+		result = make_room(t, place, &target, value, &inserted);
+	} while (result == PMH_OK && !inserted);
+	return result;
+}
+
+/* ---- delete ---- */
+
+/* Take (hash, value) out of one bucket or the list behind it. */
+static PmhResult
+delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
+			uint64_t value, bool fence)
+{
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint32_t	state;
+	int			pointer;
+	uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
+
+	if (pointer >= 0)
+	{
+		uint64_t	payload = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer));
+		uint64_t	new_payload;
+		PmhResult	result;
+
+		result = pmh_list_remove(t, hash, payload, value, &new_payload);
+		if (result == PMH_OK)
+			follow_list(t, place, bucket, (unsigned) pointer, payload, new_payload);
+		return result;
+	}
+	for (; mask != 0; mask &= mask - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+
+		if (pmh_word_payload(pmh_slot_load_word(b, slot)) == value)
+		{
+			pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, fence);
+			return PMH_OK;
+		}
+	}
+	return PMH_NOT_FOUND;
+}
+
+PmhResult
+pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
+				   uint64_t value, bool fence)
+{
+	Target		target;
+	uint32_t	list[4];
+	unsigned	n;
+
+	set_target(t, place, hash, &target);
+	n = buckets_of(place, &target, list);
+	for (unsigned i = 0; i < n; i++)
+	{
+		PmhResult	result = delete_from(t, place, list[i], hash, value, fence);
+
+		if (result != PMH_NOT_FOUND)
+			return result;
+	}
+	return PMH_NOT_FOUND;
+}
+
+/* ---- consistent copies ---- */
+
+/* Copy a bucket by racing loads. */
+static void
+copy_bucket(PmhBucket *to, const PmhBucket *from)
+{
+	const uint64_t *src = (const uint64_t *) from->bytes;
+	uint64_t   *dst = (uint64_t *) to->bytes;
+
+	for (unsigned i = 0; i < PMH_BUCKET_SIZE / sizeof(uint64_t); i++)
+		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
+}
+
+PmhResult
+pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
+{
+	for (;;)
+	{
+		bool		same = true;
+		PmhResult	result = pmh_snapshot(t, hash, snap);
+
+		if (result != PMH_OK)
+			return result;
+		for (uint32_t i = 0; i < snap->place.buckets; i++)
+			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));
+		for (uint32_t i = 0; i < PMH_VERSIONS; i++)
+			same = same && pmh_snapshot_valid(snap, i);
+		if (same)
+			return PMH_OK;
+	}
+}

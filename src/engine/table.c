@@ -1,0 +1,751 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.c
+ *	  The public face: life of a file, and operations on entries.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "build.h"
+
+#define DEFAULT_SEGMENT_BUCKETS	64
+#define MIN_SEGMENT_BUCKETS		64
+#define MAX_SEGMENT_BUCKETS		2048
+
+/* Header, map, the first segment, and a block in reserve. */
+#define INITIAL_BLOCKS			4
+#define FIRST_SEGMENT_BLOCK		2
+
+/* Keys looked up or inserted together. */
+#define GROUP					16
+
+/* ---- errors ---- */
+
+static PmhResult
+set_error(PmhError *error, PmhResult code, int sys_errno, uint64_t offset,
+		  const char *detail, va_list args)
+{
+	error->code = code;
+	error->sys_errno = sys_errno;
+	error->offset = offset;
+	vsnprintf(error->detail, sizeof(error->detail), detail, args);
+	return code;
+}
+
+PmhResult
+pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
+			   uint64_t offset, const char *detail, ...)
+{
+	va_list		args;
+
+	va_start(args, detail);
+	set_error(error, code, sys_errno, offset, detail, args);
+	va_end(args);
+	return code;
+}
+
+PmhResult
+pmh_fail(PmhTable *t, PmhResult code, int sys_errno, uint64_t offset,
+		 const char *detail, ...)
+{
+	va_list		args;
+
+	va_start(args, detail);
+	set_error(&t->error, code, sys_errno, offset, detail, args);
+	va_end(args);
+	return code;
+}
+
+const PmhError *
+pmh_error(const PmhTable *table)
+{
+	return &table->error;
+}
+
+/* ---- handles ---- */
+
+static void
+free_handle(PmhTable *t)
+{
+	for (unsigned i = 0; i < 2; i++)
+	{
+		pmh_build_free(t->build[i]);
+		free(t->overflow[i]);
+	}
+	free(t);
+}
+
+/* Take geometry over from the format header, and allocate what depends on it. */
+static PmhResult
+set_geometry(PmhTable *t, const PmhFormat *format)
+{
+	t->file_id = format->file_id;
+	t->file_lock = pmh_file_lock(t->locks, t->file_id);
+	t->segment_buckets = format->segment_buckets;
+	t->unit_buckets = format->segment_buckets / PMH_UNITS_PER_BLOCK;
+	t->block_shift = (uint32_t) __builtin_ctzll((uint64_t) format->segment_buckets * PMH_BUCKET_SIZE);
+	for (unsigned i = 0; i < 2; i++)
+	{
+		t->build[i] = pmh_build_alloc(t);
+		t->overflow[i] = malloc((size_t) 2 * t->segment_buckets * PMH_SLOTS * sizeof(PmhItem));
+		if (t->build[i] == NULL || t->overflow[i] == NULL)
+			return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+							"There is no memory for a handle.");
+	}
+	return PMH_OK;
+}
+
+static PmhTable *
+new_handle(const PmhEnv *env, PmhError *error)
+{
+	PmhTable   *t = calloc(1, sizeof(PmhTable));
+
+	if (t == NULL)
+	{
+		pmh_fill_error(error, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+					   "There is no memory for a handle.");
+		return NULL;
+	}
+	t->locks = env->locks;
+	t->instance = env->instance;
+	return t;
+}
+
+/* ---- format header ---- */
+
+static uint32_t
+format_crc(const PmhFormat *format)
+{
+	PmhFormat	copy = *format;
+
+	copy.crc = 0;
+	copy.magic = PMH_MAGIC;
+	return pmh_crc32c(&copy, sizeof(copy));
+}
+
+static PmhResult
+check_format(const PmhFormat *format, PmhError *error)
+{
+	uint32_t	m = format->segment_buckets;
+
+	if (format->magic != PMH_MAGIC)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file does not begin with the magic number of pmhash.");
+	if (format->version != PMH_FORMAT_VERSION)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file has format version %u, this is version %u.",
+							  format->version, PMH_FORMAT_VERSION);
+	if (format->crc != format_crc(format))
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
+							  "The checksum of the format header does not match.");
+	if (m < MIN_SEGMENT_BUCKETS || m > MAX_SEGMENT_BUCKETS || (m & (m - 1)) != 0 ||
+		format->bucket_size != PMH_BUCKET_SIZE || format->slots != PMH_SLOTS ||
+		format->stash_buckets != PMH_STASH_BUCKETS)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file has a geometry unknown to this version.");
+	return PMH_OK;
+}
+
+PmhResult
+pmh_read_identity(const char *path, void *identity, PmhError *error)
+{
+	PmhFormat	format;
+	PmhResult	result;
+	ssize_t		got;
+	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
+							  errno, 0, "The operation that failed was opening the file.");
+	got = pread(fd, &format, sizeof(format), PMH_FORMAT_OFFSET);
+	if (got < 0)
+		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+								"The operation that failed was reading the header.");
+	else if (got != sizeof(format))
+		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+								"The file is too short to have a header.");
+	else
+		result = check_format(&format, error);
+	(void) close(fd);
+	if (result == PMH_OK)
+		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
+	return result;
+}
+
+const void *
+pmh_identity(const PmhTable *table)
+{
+	return pmh_format(table)->identity;
+}
+
+/* ---- create ---- */
+
+static PmhResult
+make_format(PmhFormat *format, const PmhGeometry *geometry,
+			const void *identity, PmhError *error)
+{
+	memset(format, 0, sizeof(*format));
+	format->magic = PMH_MAGIC;
+	format->version = PMH_FORMAT_VERSION;
+	format->segment_buckets = DEFAULT_SEGMENT_BUCKETS;
+	if (geometry != NULL && geometry->segment_buckets != 0)
+		format->segment_buckets = geometry->segment_buckets;
+	format->bucket_size = PMH_BUCKET_SIZE;
+	format->slots = PMH_SLOTS;
+	format->stash_buckets = PMH_STASH_BUCKETS;
+	if (identity != NULL)
+		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
+	if (getrandom(&format->file_id, sizeof(format->file_id), 0) != sizeof(format->file_id))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was getrandom.");
+	format->crc = format_crc(format);
+	return check_format(format, error);
+}
+
+/* Write an empty table; the magic number makes it valid, last. */
+static PmhResult
+write_empty(PmhTable *t, const PmhFormat *format)
+{
+	PmhFormat  *to = pmh_format(t);
+	PmhLive    *live = pmh_live(t);
+	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
+	PmhResult	result;
+
+	/* The file is new and all zeroes: so are the buckets and the log. */
+	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
+			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
+	pm_store64(dir, pmh_make_elem(FIRST_SEGMENT_BLOCK, 0, 0, 0, PMH_SINGLE));
+	pm_store64(&live->dirword, PMH_SMALL_DIR_OFFSET(0) / 64);
+	pm_store64(&live->blocks, INITIAL_BLOCKS);
+	pm_flush(&t->file, dir, sizeof(uint64_t));
+	pm_flush(&t->file, live, sizeof(*live));
+	pm_fence(&t->file);
+	result = pmh_recover(t);
+	if (result != PMH_OK)
+		return result;
+	pm_store64(&to->magic, format->magic);
+	pm_flush(&t->file, to, sizeof(*to));
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
+		   const PmhEnv *env, PmhTable **table, PmhError *error)
+{
+	PmhFormat	format;
+	PmhTable   *t;
+	PmhResult	result;
+
+	*table = NULL;
+	result = make_format(&format, geometry, identity, error);
+	if (result != PMH_OK)
+		return result;
+	t = new_handle(env, error);
+	if (t == NULL)
+		return error->code;
+	result = set_geometry(t, &format);
+	if (result == PMH_OK)
+		result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << t->block_shift,
+						   env->force_pmem, &t->error);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		free_handle(t);
+		return result;
+	}
+	result = write_empty(t, &format);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		pmh_close(t);
+		(void) unlink(path);
+		return result;
+	}
+	*table = t;
+	return PMH_OK;
+}
+
+/* ---- open ---- */
+
+/* Are the live words within the file?  Whatever they name is checked later. */
+static PmhResult
+check_live(PmhTable *t)
+{
+	const PmhLive *live = pmh_live(t);
+	uint64_t	blocks = pm_load_acquire(&live->blocks);
+	uint64_t	dirword = pm_load_acquire(&live->dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t	offset = pmh_dirword_offset(dirword);
+	struct stat st;
+
+	if (fstat(t->file.fd, &st) != 0)
+		return pmh_fail(t, PMH_ERR_IO, errno, 0,
+						"The operation that failed was asking for the size of the file.");
+	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
+		(uint64_t) st.st_size < blocks << t->block_shift)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The file has %llu bytes, its header says %llu blocks of %llu.",
+						(unsigned long long) st.st_size, (unsigned long long) blocks,
+						(unsigned long long) pmh_block_size(t));
+	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
+		offset + (sizeof(uint64_t) << depth) > blocks << t->block_shift)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The place of the directory is not within the file.");
+	return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+}
+
+/* Recover if this is the first open of the file in this run of the system. */
+static PmhResult
+recover_once(PmhTable *t, bool *recovered)
+{
+	PmhResult	result = PMH_OK;
+
+	if (pm_load_acquire(&pmh_run(t)->instance) == t->instance)
+		return PMH_OK;
+	pmh_lock(&t->file_lock->grow);
+	if (pm_load_acquire(&pmh_run(t)->instance) != t->instance)
+	{
+		result = pmh_recover(t);
+		*recovered = result == PMH_OK;
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+PmhResult
+pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
+		 bool *recovered, PmhError *error)
+{
+	PmhTable   *t;
+	PmhFormat	format;
+	PmhResult	result;
+	bool		did_recover = false;
+
+	*table = NULL;
+	t = new_handle(env, error);
+	if (t == NULL)
+		return error->code;
+	result = pm_open(&t->file, path, env->force_pmem, &t->error);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		free_handle(t);
+		return result;
+	}
+	memcpy(&format, pmh_format(t), sizeof(format));
+	result = check_format(&format, &t->error);
+	if (result == PMH_OK)
+		result = set_geometry(t, &format);
+	if (result == PMH_OK)
+		result = check_live(t);
+	if (result == PMH_OK)
+		result = recover_once(t, &did_recover);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		pmh_close(t);
+		return result;
+	}
+	if (recovered != NULL)
+		*recovered = did_recover;
+	*table = t;
+	return PMH_OK;
+}
+
+void
+pmh_close(PmhTable *table)
+{
+	pm_close(&table->file);
+	free_handle(table);
+}
+
+PmhResult
+pmh_sync(PmhTable *table)
+{
+	return pm_sync(&table->file, &table->error);
+}
+
+bool
+pmh_is_pmem(const PmhTable *table)
+{
+	return table->file.is_pmem;
+}
+
+/* ---- insert and delete ---- */
+
+static PmhResult
+insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first, bool fence)
+{
+	for (;;)
+	{
+		PmhPlace	place;
+		PmhResult	result = pmh_segment_lock(t, hash, &place);
+
+		if (result != PMH_OK)
+			return result;
+		result = pmh_segment_insert(t, &place, hash, value, fence_first, fence);
+		pmh_segment_unlock(&place);
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		else if (result != PMH_RETRY)
+			return result;
+		if (result != PMH_OK && result != PMH_RETRY)
+			return result;
+	}
+}
+
+static PmhResult
+delete_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence)
+{
+	for (;;)
+	{
+		PmhPlace	place;
+		PmhResult	result = pmh_segment_lock(t, hash, &place);
+
+		if (result != PMH_OK)
+			return result;
+		result = pmh_segment_delete(t, &place, hash, value, fence);
+		pmh_segment_unlock(&place);
+		if (result != PMH_NEED)
+			return result;
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			return result;
+	}
+}
+
+PmhResult
+pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
+{
+	return insert_one(table, hash, value, fence_first, true);
+}
+
+PmhResult
+pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
+{
+	return delete_one(table, hash, value, true);
+}
+
+/* ---- look-up ---- */
+
+/* What one bucket knows of a key goes to the probe. */
+static inline void
+gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
+{
+	uint32_t	first = probe->n;
+
+	for (; mask != 0; mask &= mask - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		if (!pmh_slot_has_hash(b, slot, word, hash))
+			continue;
+		if (pmh_word_is_pointer(word))
+		{
+			/* The plain entries beside it are shadowed. */
+			probe->n = first;
+			probe->list = pmh_word_payload(word);
+			return;
+		}
+		probe->value[probe->n++] = pmh_word_payload(word);
+	}
+}
+
+/*
+ * The buckets besides the home that its filters tell of.  Their versions are
+ * loaded, and the place is seen to be current, before they are read.
+ */
+static bool
+gather_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
+				 uint32_t home, uint32_t home_state, PmhProbe *probe)
+{
+	uint32_t	list[3];
+	uint64_t	version[3];
+	unsigned	n = 0;
+	bool		valid = true;
+
+	if ((home_state & pmh_filter_bit(hash)) != 0)
+		list[n++] = pmh_alt_bucket(hash, place->hashing, home);
+	if ((home_state & PMH_STATE_STASHED) != 0)
+	{
+		list[n++] = place->hashing;
+		list[n++] = place->hashing + 1;
+	}
+	for (unsigned i = 0; i < n; i++)
+		version[i] = pmh_version_load(pmh_bucket_version(place, list[i]));
+	if (!pmh_place_current(t, place))
+		return false;
+	for (unsigned i = 0; i < n; i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, list[i]);
+		uint32_t	state;
+		uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
+
+		gather(probe, b, hash, mask);
+	}
+	if (probe->list != 0)
+		probe->list_version = pmh_buffer_version(t, pmh_pointer_offset(probe->list));
+	for (unsigned i = 0; i < n; i++)
+		valid = valid && pmh_version_same(pmh_bucket_version(place, list[i]), version[i]);
+	return valid;
+}
+
+/* One attempt: PMH_OK, PMH_RETRY, or what pmh_locate gives. */
+static inline PmhResult
+probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe)
+{
+	PmhPlace	place;
+	uint32_t	home;
+	uint32_t	state;
+	uint32_t	mask;
+	uint64_t   *version_word;
+	uint64_t	version;
+	const PmhBucket *b;
+	PmhResult	result;
+
+	result = pmh_locate(t, hash, &place);
+	if (unlikely(result != PMH_OK))
+		return result;
+	home = pmh_home_bucket(hash, place.hashing);
+	b = pmh_bucket(t, &place, home);
+	version_word = pmh_bucket_version(&place, home);
+	version = pmh_version_load(version_word);
+	if (unlikely(!pmh_place_current(t, &place)))
+		return PMH_RETRY;
+
+	probe->n = 0;
+	probe->list = 0;
+	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
+	if (mask != 0)
+		gather(probe, b, hash, mask);
+	if (probe->list != 0)
+		probe->list_version = pmh_buffer_version(t, pmh_pointer_offset(probe->list));
+	if ((state & (pmh_filter_bit(hash) | PMH_STATE_STASHED)) != 0 &&
+		!gather_elsewhere(t, &place, hash, home, state, probe))
+		return PMH_RETRY;
+	if (unlikely(!pmh_version_same(version_word, version)))
+		return PMH_RETRY;
+	if (unlikely(probe->list != 0))
+	{
+		if (!pmh_place_current(t, &place))
+			return PMH_RETRY;
+		return pmh_check_span(t, pmh_pointer_offset(probe->list),
+							  (uint64_t) PMH_LINE << pmh_pointer_class(probe->list));
+	}
+	return PMH_OK;
+}
+
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
+{
+	for (;;)
+	{
+		PmhResult	result = probe_once(t, hash, probe);
+
+		if (likely(result == PMH_OK))
+			return PMH_OK;
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		if (result != PMH_OK && result != PMH_RETRY)
+			return result;
+	}
+}
+
+/* Complete a look-up: plain values and list into *values.  PMH_RETRY too. */
+static PmhResult
+collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	PmhResult	result;
+
+	values->n = 0;
+	if (values->capacity < probe->n)
+	{
+		result = pmh_values_reserve(t, values, probe->n);
+		if (result != PMH_OK)
+			return result;
+	}
+	for (uint32_t i = 0; i < probe->n; i++)
+		values->value[i] = probe->value[i];
+	values->n = probe->n;
+	if (probe->list != 0)
+	{
+		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				result = PMH_RETRY;
+		}
+		if (result != PMH_OK)
+			return result;
+	}
+	if (values->n > 1)
+		pmh_values_finish(values);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
+{
+	PmhProbe	probe;
+	PmhResult	result;
+
+	do
+	{
+		result = pmh_probe(table, hash, &probe);
+		if (result == PMH_OK)
+			result = collect(table, hash, &probe, values);
+	} while (result == PMH_RETRY);
+	return result;
+}
+
+/* ---- groups ---- */
+
+/* Have the directory elements of a group on their way. */
+static inline void
+prefetch_elements(const PmhTable *t, const uint64_t *hash, size_t n)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+
+	for (size_t i = 0; i < n; i++)
+		__builtin_prefetch(&dir[pmh_hash_prefix(hash[i], pmh_dirword_depth(dirword))]);
+}
+
+/* Then the versions and the buckets. */
+static inline void
+prefetch_buckets(const PmhTable *t, const uint64_t *hash, size_t n, bool write)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	uint64_t	offset = pmh_dirword_offset(dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+
+	if (offset + (sizeof(uint64_t) << depth) > t->file.mapped)
+		return;
+	for (size_t i = 0; i < n; i++)
+	{
+		PmhPlace	place;
+		const char *b;
+
+		place.elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) +
+									 pmh_hash_prefix(hash[i], depth));
+		if (!pmh_place_decode(t, &place))
+			continue;
+		b = pmh_bucket(t, &place, pmh_home_bucket(hash[i], place.hashing))->bytes;
+		if (write)
+		{
+			__builtin_prefetch(place.stripe, 1);
+			__builtin_prefetch(b, 1);
+		}
+		else
+		{
+			__builtin_prefetch(place.stripe);
+			for (unsigned line = 0; line < PMH_BUCKET_SIZE; line += PMH_LINE)
+				__builtin_prefetch(b + line);
+		}
+	}
+}
+
+PmhResult
+pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
+				 PmhFound found, void *arg)
+{
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+
+	for (size_t done = 0; done < n && result == PMH_OK; done += GROUP)
+	{
+		size_t		group = n - done < GROUP ? n - done : GROUP;
+
+		prefetch_elements(table, hashes + done, group);
+		prefetch_buckets(table, hashes + done, group, false);
+		for (size_t i = done; i < done + group && result == PMH_OK; i++)
+		{
+			PmhProbe	probe;
+
+			result = pmh_probe(table, hashes[i], &probe);
+			if (result == PMH_OK && probe.n <= 1 && probe.list == 0)
+			{
+				if (probe.n == 1)
+					found(arg, i, probe.value[0]);
+				continue;
+			}
+			if (result == PMH_OK)
+				result = pmh_lookup(table, hashes[i], &values);
+			for (size_t k = 0; result == PMH_OK && k < values.n; k++)
+				found(arg, i, values.value[k]);
+		}
+	}
+	pmh_values_free(&values);
+	return result;
+}
+
+PmhResult
+pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 bool fence_first, size_t *done)
+{
+	PmhResult	result = PMH_OK;
+
+	*done = 0;
+	if (fence_first)
+		pm_fence(&table->file);
+	while (*done < n && result == PMH_OK)
+	{
+		size_t		group = n - *done < GROUP ? n - *done : GROUP;
+		uint64_t	hash[GROUP];
+
+		for (size_t i = 0; i < group; i++)
+			hash[i] = entries[*done + i].hash;
+		prefetch_elements(table, hash, group);
+		prefetch_buckets(table, hash, group, true);
+		for (size_t i = 0; i < group && result == PMH_OK; i++)
+		{
+			result = insert_one(table, hash[i], entries[*done].value, false, false);
+			if (result == PMH_OK)
+				(*done)++;
+		}
+	}
+	pm_fence(&table->file);
+	return result;
+}
+
+PmhResult
+pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 size_t *removed)
+{
+	PmhResult	result = PMH_OK;
+
+	*removed = 0;
+	for (size_t done = 0; done < n && result == PMH_OK; done += GROUP)
+	{
+		size_t		group = n - done < GROUP ? n - done : GROUP;
+		uint64_t	hash[GROUP];
+
+		for (size_t i = 0; i < group; i++)
+			hash[i] = entries[done + i].hash;
+		prefetch_elements(table, hash, group);
+		prefetch_buckets(table, hash, group, true);
+		for (size_t i = 0; i < group && result == PMH_OK; i++)
+		{
+			result = delete_one(table, hash[i], entries[done + i].value, false);
+			if (result == PMH_OK)
+				(*removed)++;
+			else if (result == PMH_NOT_FOUND)
+				result = PMH_OK;
+		}
+	}
+	pm_fence(&table->file);
+	return result;
+}
