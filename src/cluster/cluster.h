@@ -55,6 +55,9 @@ extern int	pmhash_sweep_naptime;	/* seconds */
  */
 extern void pmhash_require_service(Relation index);
 
+/* The same as a question, for the planner.  No ERROR, no waiting. */
+extern bool pmhash_service_available(void);
+
 /* ---- index_file.c ---- */
 
 /*

@@ -244,6 +244,7 @@ extern void pmhash_nudge(Oid database);
 /* ---- sweep.c ---- */
 extern void pmhash_sweep_database(void);
 extern void pmhash_sweep_dropped(Oid database);
+extern List *pmhash_list_indexes(bool temporary);
 
 /* ---- planner_hook.c ---- */
 extern void pmhash_planner_hook_init(void);

@@ -319,6 +319,12 @@ pmhash_require_service(Relation index)
 	pmhash_pool_ready();
 }
 
+bool
+pmhash_service_available(void)
+{
+	return pmhash_shared != NULL && pmhash_shared->usable && !RecoveryInProgress();
+}
+
 /* ---- set-up ---- */
 
 /*

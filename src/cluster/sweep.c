@@ -185,9 +185,12 @@ our_access_methods(void)
 	return ours;
 }
 
-/* OIDs of our indexes that have a stub we can read. */
-static List *
-our_indexes(void)
+/*
+ * OIDs of the pmhash indexes of this database, those with a main fork.
+ * Temporary ones only if asked for: they are other sessions' as well.
+ */
+List *
+pmhash_list_indexes(bool temporary)
 {
 	List	   *methods = our_access_methods();
 	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
@@ -200,7 +203,7 @@ our_indexes(void)
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
 		if (form->relkind == RELKIND_INDEX &&
-			form->relpersistence != RELPERSISTENCE_TEMP &&
+			(temporary || form->relpersistence != RELPERSISTENCE_TEMP) &&
 			list_member_oid(methods, form->relam))
 			indexes = lappend_oid(indexes, form->oid);
 	}
@@ -229,7 +232,7 @@ list_owned(IdList *owned)
 {
 	ListCell   *lc;
 
-	foreach(lc, our_indexes())
+	foreach(lc, pmhash_list_indexes(false))
 	{
 		Oid			relid = lfirst_oid(lc);
 		Relation	index;

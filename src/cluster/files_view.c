@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * files_view.c
+ *	  pmhash_files(): which file each pmhash index has, and in what state.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+
+#include "cluster/internal.h"
+
+#define FILES_COLUMNS	5
+
+PG_FUNCTION_INFO_V1(pmhash_files);
+
+/* State of the file at path, in a word, without opening it in the engine. */
+static const char *
+file_state(const char *path, const PmhashStub *stub)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	const char *why;
+
+	switch (pmh_read_identity(path, &id, &error))
+	{
+		case PMH_OK:
+			break;
+		case PMH_ERR_NO_FILE:
+			return "missing";
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return "damaged";
+		default:
+			return "unreadable";
+	}
+	if (id.file_id != stub->file_id || id.seed != stub->seed ||
+		id.database != MyDatabaseId ||
+		id.system_identifier != pmhash_shared->control.system_identifier)
+		return "foreign";
+	if (!pmhash_identity_trusted(&id, pmhash_shared->control.pmem, &why))
+		return "untrusted";
+	return "valid";
+}
+
+/* Fill in the columns behind the first for an index we have locked. */
+static void
+describe(Relation index, Datum *values, bool *nulls)
+{
+	char		path[MAXPGPATH];
+	PmhashStub	stub;
+	struct stat st;
+	const char *state;
+
+	if (!pmhash_service_available())
+		state = "disabled";
+	else if (!pmhash_stub_read(index, false, &stub))
+		state = "missing";
+	else if (stub.flags & PMHASH_STUB_NEW_FILE)
+		state = "empty";
+	else
+	{
+		pmhash_file_path(path, MyDatabaseId, stub.file_id);
+		state = file_state(path, &stub);
+		values[1] = CStringGetTextDatum(path);
+		values[2] = CStringGetTextDatum(pmhash_shared->control.pmem ? "dax" : "cache");
+		nulls[1] = nulls[2] = false;
+		if (stat(path, &st) == 0)
+		{
+			values[3] = Int64GetDatum((int64) st.st_size);
+			nulls[3] = false;
+		}
+	}
+	values[4] = CStringGetTextDatum(state);
+	nulls[4] = false;
+}
+
+/* One row.  False if the index has gone meanwhile. */
+static bool
+file_row(Oid relid, Datum *values, bool *nulls)
+{
+	Relation	index;
+
+	memset(nulls, true, FILES_COLUMNS);
+	values[0] = ObjectIdGetDatum(relid);
+	nulls[0] = false;
+
+	/* A monitoring query must not wait for a REINDEX. */
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		values[4] = CStringGetTextDatum("locked");
+		nulls[4] = false;
+		return true;
+	}
+	index = try_relation_open(relid, NoLock);
+	if (index == NULL)
+		return false;
+	if (RELATION_IS_OTHER_TEMP(index))
+	{
+		values[4] = CStringGetTextDatum("temporary");
+		nulls[4] = false;
+	}
+	else
+		describe(index, values, nulls);
+	relation_close(index, AccessShareLock);
+	return true;
+}
+
+/*
+ * pmhash_files(out index regclass, out file text, out durability text, out
+ * bytes bigint, out state text): the pmhash indexes of this database.  state
+ * is "valid", or why the index can't be used.
+ */
+Datum
+pmhash_files(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (pmhash_service_available())
+		pmhash_pool_ready();
+	foreach(lc, pmhash_list_indexes(true))
+	{
+		Datum		values[FILES_COLUMNS];
+		bool		nulls[FILES_COLUMNS];
+
+		CHECK_FOR_INTERRUPTS();
+		if (file_row(lfirst_oid(lc), values, nulls))
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
