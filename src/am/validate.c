@@ -313,17 +313,18 @@ void
 pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 					 List *operators, List *functions)
 {
-	Oid			method = family_method(opfamilyoid);
+	Oid			method;
 	Oid			type = InvalidOid;
 	ListCell   *lc;
 
-	check_functions_alike(opfamilyoid, functions);
 	if (OidIsValid(opclassoid))
 	{
-		/* the class has to be visible to the look-ups here */
+		/* make the class, and a family made for it, visible to us */
 		CommandCounterIncrement();
 		type = get_opclass_input_type(opclassoid);
 	}
+	method = family_method(opfamilyoid);
+	check_functions_alike(opfamilyoid, functions);
 	foreach(lc, list_concat_copy(operators, functions))
 	{
 		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
