@@ -125,6 +125,21 @@ copy_sources()
 		as_account tar -C "$2" --no-same-owner -xf -
 }
 
+# pg_config_of_server: path of the pg_config that belongs to the server
+# packages (the one in PATH may be of another version)
+pg_config_of_server()
+{
+	local path
+
+	for path in /usr/lib/postgresql/15/bin/pg_config "$(command -v pg_config)"; do
+		if [ -x "$path" ] && [ -f "$("$path" --pgxs)" ]; then
+			echo "$path"
+			return 0
+		fi
+	done
+	return 1
+}
+
 # packages for building and for the tests
 PMHASH_BUILD_PACKAGES="gcc libc6-dev make postgresql-15 postgresql-server-dev-15
 	libpmem-dev libxxhash-dev"

@@ -1,0 +1,95 @@
+--
+-- Options, statistics functions, the view.
+--
+CREATE TABLE st (k int8, d int4);
+INSERT INTO st SELECT i, i % 3 FROM generate_series(1, 20000) i;
+CREATE INDEX st_k ON st USING pmhash (k);
+CREATE INDEX st_d ON st USING pmhash (d);
+CREATE INDEX st_empty ON st USING pmhash (k) WHERE k < 0;
+
+-- exact figures
+SELECT entries, lists, list_entries, durability, file LIKE '%.pmh' AS file,
+	   bytes > 0 AND used_bytes <= bytes AS bytes,
+	   load_factor BETWEEN 0.3 AND 1 AS load_factor,
+	   segments = segments_single + segments_two_choice + segments_stash AS segments,
+	   min_depth <= max_depth AND max_depth <= global_depth AS depth
+FROM pmhash_stats('st_k');
+SELECT entries, lists, list_entries, list_bytes BETWEEN 120000 AND 250000 AS list_bytes,
+	   value_bytes >= list_bytes AS value_bytes
+FROM pmhash_stats('st_d');
+SELECT entries, load_factor, bytes < 1024 * 1024 AS small FROM pmhash_stats('st_empty');
+SELECT entries FROM pmhash_stats('st_k'::regclass::oid);
+
+-- growth shows
+INSERT INTO st SELECT i FROM generate_series(20001, 60000) i;
+SELECT entries, splits > 0 AS splits, grows > 0 AS grows, load_factor BETWEEN 0.5 AND 1 AS load_factor
+FROM pmhash_stats('st_k');
+DELETE FROM st WHERE k <= 10000;
+SELECT entries FROM pmhash_stats('st_k');
+VACUUM st;
+SELECT entries FROM pmhash_stats('st_k');
+SELECT entries, lists FROM pmhash_stats('st_d');
+
+-- bytes: file and stub
+SELECT pmhash_size('st_k') - pg_relation_size('st_k') = bytes AS sum FROM pmhash_stats('st_k');
+SELECT pmhash_size('st_k') > pmhash_size('st_empty') AS more;
+
+-- the view: all indexes of the database, one row each
+SELECT schema, "table", index, durability, bytes > 0 AS bytes, file IS NOT NULL AS file, state
+FROM pmhash_indexes WHERE "table" = 'st' ORDER BY index;
+SELECT count(*) = (SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+				   WHERE amname = 'pmhash' AND relkind = 'i') AS complete
+FROM pmhash_indexes;
+SELECT count(DISTINCT file) = count(*) AS each_its_own FROM pmhash_indexes;
+
+-- the view is for everybody, the exact figures for those who may read the table
+CREATE ROLE st_nobody;
+SET ROLE st_nobody;
+SELECT count(*) FROM pmhash_indexes WHERE "table" = 'st';
+SELECT pmhash_size('st_empty') > 0 AS size;
+RESET ROLE;
+DROP ROLE st_nobody;
+
+-- partitioned and temporary indexes
+CREATE TABLE st_part (k int4) PARTITION BY LIST (k);
+CREATE TABLE st_part_1 PARTITION OF st_part FOR VALUES IN (1);
+CREATE INDEX st_part_k ON st_part USING pmhash (k);
+INSERT INTO st_part VALUES (1);
+SELECT entries FROM pmhash_stats('st_part_1_k_idx');
+SELECT entries FROM pmhash_stats('st_part_k');
+SELECT pmhash_size('st_part_k');
+SELECT index, state FROM pmhash_indexes WHERE "table" LIKE 'st_part%' ORDER BY index;
+DROP TABLE st_part;
+
+-- fillfactor: the lower, the larger after the build; kept for REINDEX
+CREATE INDEX st_full ON st USING pmhash (k) WITH (fillfactor = 98);
+CREATE INDEX st_half ON st USING pmhash (k) WITH (fillfactor = 50);
+SELECT f.load_factor > 0.8 AS "full", h.load_factor BETWEEN 0.3 AND 0.6 AS half,
+	   h.segments > f.segments AS larger
+FROM pmhash_stats('st_full') f, pmhash_stats('st_half') h;
+SELECT reloptions FROM pg_class WHERE relname = 'st_half';
+ALTER INDEX st_half SET (fillfactor = 90);
+REINDEX INDEX st_half;
+SELECT load_factor > 0.7 AS fuller FROM pmhash_stats('st_half');
+ALTER INDEX st_half RESET (fillfactor);
+SELECT reloptions FROM pg_class WHERE relname = 'st_half';
+
+-- the settings and their prefix
+SELECT name, context, unit FROM pg_settings WHERE name LIKE 'pmhash.%' ORDER BY name;
+SET pmhash.no_such_setting = 1;
+SET pmhash.lock_stripes = 128;
+
+-- what the planner's estimate rests on is near the truth
+CREATE FUNCTION st_estimate(query text) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+	j json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO j;
+	RETURN j -> 0 -> 'Plan' -> 'Plan Rows';
+END $$;
+ANALYZE st;
+SELECT st_estimate('SELECT * FROM st WHERE k = 50000') BETWEEN 1 AND 2 AS one,
+	   st_estimate('SELECT * FROM st WHERE d = 1') BETWEEN 1000 AND 10000 AS many;
+
+DROP FUNCTION st_estimate;
+DROP TABLE st;

@@ -1,0 +1,116 @@
+#!/bin/bash
+#
+# test/run.sh - the whole test ladder, from nothing.
+#
+# Needs a Debian 12 with a shell, git and apt; root or sudo for packages that
+# are missing.  Builds and runs everything in a scratch directory under TMPDIR
+# (default /tmp), as an account that is not root: PostgreSQL refuses root.
+# Nothing else of the machine is touched.  Prints what each test runner says
+# and at the end one line
+#	N passed, N failed
+# The exit status is 0 if nothing failed.
+#
+# PMHASH_KEEP=1 keeps the scratch directory.
+
+set -u
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/test/lib/packages.sh"
+. "$top/test/lib/count.sh"
+
+work=
+small_fs=
+
+cleanup()
+{
+	if [ -n "$small_fs" ]; then
+		umount "$small_fs"
+	fi
+	if [ -n "$work" ] && [ -z "${PMHASH_KEEP:-}" ]; then
+		rm -rf "$work"
+	fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# give_up MESSAGE: nothing could be tested
+give_up()
+{
+	echo "$1" >&2
+	echo "$passed passed, $((failed + 1)) failed"
+	exit 1
+}
+
+# stage NAME COUNTER COMMAND...: run a stage as the account, show its output,
+# count its results
+stage()
+{
+	local name=$1 counter=$2 log=$work/$1.log status=0 start=$SECONDS
+
+	shift 2
+	say "$name"
+	(cd "$build" && as_account "$@") 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	"$counter" "$log"
+	add_counts "$name" "$status"
+	say "$name: $stage_passed passed, $stage_failed failed, $((SECONDS - start)) s"
+}
+
+# show_diffs FILE: where regression tests differ from what is expected
+show_diffs()
+{
+	if [ -s "$1" ]; then
+		head -n 400 "$1"
+	fi
+}
+
+cd /
+install_packages $PMHASH_TEST_PACKAGES || give_up "could not install packages"
+server=$(pg_config_of_server) || give_up "no PostgreSQL 15 server packages"
+
+work=$(account_directory test) || give_up "no scratch directory"
+build=$work/build
+as_account mkdir "$build"
+copy_sources "$top" "$build"
+
+# a small file system, for the test that fills it; needs root
+if [ "$(id -u)" -eq 0 ]; then
+	as_account mkdir "$work/small"
+	if mount -t tmpfs -o "size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$work/small" 2>/dev/null; then
+		small_fs=$work/small
+	fi
+fi
+
+# ---- build: a warning is an error ----
+say "build"
+if ! pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$server" as_account \
+		bash test/lib/private_install.sh "$work/server" -j"$(nproc)" COPT=-Werror 2>"$work/build.log"); then
+	cat "$work/build.log" >&2
+	give_up "the extension does not build"
+fi
+if grep -n 'warning:' "$work/build.log"; then
+	give_up "the extension does not build without warnings"
+fi
+count_one ok
+
+run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
+
+# ---- the engine alone ----
+for target in check check-asan check-tsan; do
+	stage "engine-$target" count_engine make -s --no-print-directory -C test/engine "$target"
+done
+
+# ---- against a server ----
+stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
+	REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"
+show_diffs "$build/regression.diffs"
+stage isolation count_pg_regress $run_make installcheck REGRESS= TAP_TESTS= \
+	ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
+show_diffs "$build/output_iso/regression.diffs"
+stage tap count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
+	PROVE_FLAGS="-j$(nproc) --timer"
+
+if [ "$failed" -ne 0 ]; then
+	show_tap_failures "$build/tmp_check/log"
+fi
+report_counts
