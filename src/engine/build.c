@@ -59,19 +59,56 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
 	memset(build->fill, 0, buckets);
 }
 
-/* Put an entry into the stash; false if that is full. */
+/* Is there room in a bucket for an item, where it would be seen? */
 static bool
-put_in_stash(PmhBuild *build, PmhBucket *home, const PmhItem *item)
+may_take(const PmhBuild *build, uint32_t bucket, const PmhItem *item)
 {
+	uint32_t	state;
+	int			pointer;
+
+	if (build->fill[bucket] >= PMH_SLOTS)
+		return false;
+	if ((item->payload & PMH_ITEM_BESIDE_LIST) == 0)
+		return true;
+	(void) pmh_bucket_find(pmh_build_bucket(build, bucket), item->hash, &state, &pointer);
+	return pointer < 0;
+}
+
+static void
+raise_strategy(PmhBuild *build, PmhStrategy strategy)
+{
+	if (build->strategy < strategy)
+		build->strategy = strategy;
+}
+
+/* Find a place for one item: home, alternative, stash; false if there is none. */
+static bool
+place_item(PmhBuild *build, const PmhItem *item)
+{
+	uint64_t	payload = item->payload & ~PMH_ITEM_BESIDE_LIST;
+	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
+	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
+	uint32_t   *home_state = (uint32_t *) pmh_build_bucket(build, home)->bytes;
+
+	if (may_take(build, home, item))
+	{
+		pmh_build_put(build, home, item->hash, payload);
+		return true;
+	}
+	if (may_take(build, alt, item))
+	{
+		pmh_build_put(build, alt, item->hash, payload);
+		*home_state |= pmh_filter_bit(item->hash);
+		raise_strategy(build, PMH_TWO_CHOICE);
+		return true;
+	}
 	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
 	{
-		uint32_t	bucket = build->hashing + i;
-
-		if (build->fill[bucket] < PMH_SLOTS)
+		if (may_take(build, build->hashing + i, item))
 		{
-			pmh_build_put(build, bucket, item->hash, item->payload);
-			*(uint32_t *) home->bytes |= PMH_STATE_STASHED;
-			build->strategy = PMH_STASH;
+			pmh_build_put(build, build->hashing + i, item->hash, payload);
+			*home_state |= PMH_STATE_STASHED;
+			raise_strategy(build, PMH_STASH);
 			return true;
 		}
 	}
@@ -81,22 +118,15 @@ put_in_stash(PmhBuild *build, PmhBucket *home, const PmhItem *item)
 bool
 pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	/* All pointers must have their places before what stands beside them. */
+	for (int beside = 0; beside < 2; beside++)
 	{
-		uint64_t	hash = item[i].hash;
-		uint32_t	home = pmh_home_bucket(hash, build->hashing);
-		uint32_t	alt = pmh_alt_bucket(hash, build->hashing, home);
-		PmhBucket  *home_bucket = pmh_build_bucket(build, home);
-
-		if (build->fill[alt] < PMH_SLOTS)
+		for (size_t i = 0; i < n; i++)
 		{
-			pmh_build_put(build, alt, hash, item[i].payload);
-			*(uint32_t *) home_bucket->bytes |= pmh_filter_bit(hash);
-			if (build->strategy == PMH_SINGLE)
-				build->strategy = PMH_TWO_CHOICE;
+			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
+				!place_item(build, &item[i]))
+				return false;
 		}
-		else if (!put_in_stash(build, home_bucket, &item[i]))
-			return false;
 	}
 	return true;
 }

@@ -18,6 +18,13 @@ typedef struct PmhItem
 } PmhItem;
 
 /*
+ * In an item's payload: a plain entry of a key whose pointer slot is in another
+ * bucket.  It must not come into the bucket of the pointer now, where it would
+ * be shadowed.
+ */
+#define PMH_ITEM_BESIDE_LIST	(UINT64_C(1) << (PMH_VALUE_BITS + 1))
+
+/*
  * A segment being built: main part, then extension, as they will stand in the
  * file.
  */
@@ -81,8 +88,9 @@ extern void pmh_build_free(PmhBuild *build);
 extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
 
 /*
- * After all entries have been offered to their homes: find places for those
- * that were turned away.  False if they do not fit.
+ * After all other entries have been offered to their homes: find places for
+ * those that were turned away, and for those marked PMH_ITEM_BESIDE_LIST.
+ * False if they do not fit.
  */
 extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 

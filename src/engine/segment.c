@@ -232,14 +232,26 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 /* ---- larger segments ---- */
 
+static bool
+has_lists(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	any = 0;
+
+	for (uint32_t i = 0; i < place->buckets; i++)
+		any |= pmh_bucket_state(pmh_bucket(t, place, i));
+	return (any & PMH_STATE_POINTERS) != 0;
+}
+
 /*
  * Deal the live entries of a segment out to one or two segments being built.
- * Entries with no room at home are kept in t->overflow.
+ * Entries with no room at home, or none where they would be seen, are kept in
+ * t->overflow.
  */
 static void
 deal_out(PmhTable *t, const PmhPlace *place, bool split, size_t noverflow[2])
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
+	bool		lists = has_lists(t, place);
 
 	noverflow[0] = noverflow[1] = 0;
 	for (uint32_t i = 0; i < place->buckets; i++)
@@ -256,7 +268,11 @@ deal_out(PmhTable *t, const PmhPlace *place, bool split, size_t noverflow[2])
 			unsigned	half = split ? (unsigned) (hash >> shift) & 1 : 0;
 			uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
 
-			if (!pmh_build_home(t->build[half], hash, payload))
+			if (unlikely(lists) && !pmh_word_is_pointer(word) &&
+				has_list_elsewhere(t, place, hash, i))
+				payload |= PMH_ITEM_BESIDE_LIST;
+			if ((payload & PMH_ITEM_BESIDE_LIST) != 0 ||
+				!pmh_build_home(t->build[half], hash, payload))
 			{
 				PmhItem    *item = &t->overflow[half][noverflow[half]++];
 

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * core_basic.c
+ *	  One handle: inserts, look-ups and deletes against a model, through all
+ *	  steps of growth, and what reopening finds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "unit.h"
+
+/*
+ * The model: for key k a set of values, as a bit mask over the values
+ * k * VALUES + 0 .. VALUES - 1.
+ */
+#define VALUES	64
+
+typedef struct Model
+{
+	uint64_t	keys;
+	uint64_t   *set;
+	uint64_t	pairs;
+} Model;
+
+/* Compare what the table says of key k with the model. */
+static void
+check_key(PmhTable *t, const Model *m, uint64_t k, PmhValues *values)
+{
+	uint64_t	set = 0;
+	bool		ascending = true;
+
+	REQUIRE(pmh_lookup(t, fixture_hash(k), values) == PMH_OK);
+	for (size_t i = 0; i < values->n; i++)
+	{
+		CHECK(values->value[i] / VALUES == k);
+		set |= UINT64_C(1) << (values->value[i] % VALUES);
+		ascending = ascending && (i == 0 || values->value[i] > values->value[i - 1]);
+	}
+	CHECK(set == m->set[k]);
+	CHECK(ascending);
+	CHECK(values->n == (size_t) __builtin_popcountll(set));
+}
+
+static void
+check_all(PmhTable *t, const Model *m)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t k = 0; k < m->keys; k++)
+		check_key(t, m, k, &values);
+	for (uint64_t k = m->keys; k < m->keys + 100000; k++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(k), &values) == PMH_OK);
+		CHECK(values.n == 0);
+	}
+	pmh_values_free(&values);
+}
+
+/* One random step: insert a pair that is absent or delete one. */
+static void
+step(PmhTable *t, Model *m, uint64_t *seed, unsigned insert_percent)
+{
+	uint64_t	k = fixture_random(seed) % m->keys;
+	unsigned	v;
+
+	/* Low keys get many values, high keys few. */
+	v = (unsigned) (fixture_random(seed) % (k % 97 == 0 ? VALUES : k % 7 == 0 ? 8 : 1));
+	if (fixture_random(seed) % 100 < insert_percent)
+	{
+		if ((m->set[k] >> v & 1) != 0)
+			return;
+		REQUIRE(pmh_insert(t, fixture_hash(k), k * VALUES + v, false) == PMH_OK);
+		m->set[k] |= UINT64_C(1) << v;
+		m->pairs++;
+	}
+	else
+	{
+		PmhResult	want = (m->set[k] >> v & 1) != 0 ? PMH_OK : PMH_NOT_FOUND;
+
+		CHECK(pmh_delete(t, fixture_hash(k), k * VALUES + v) == want);
+		if (want == PMH_OK)
+			m->pairs--;
+		m->set[k] &= ~(UINT64_C(1) << v);
+	}
+}
+
+static void
+check_structure(PmhTable *t, const Model *m)
+{
+	PmhStats	stats;
+
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.entries == m->pairs);
+}
+
+static void
+run(const char *path, uint32_t segment_buckets, bool force_pmem, uint64_t keys)
+{
+	PmhGeometry geometry = {segment_buckets};
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
+	uint64_t	seed = 12345 + segment_buckets;
+	bool		recovered;
+
+	env.force_pmem = force_pmem;
+	unlink(path);
+	REQUIRE(pmh_create(path, &geometry, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t i = 0; i < 3 * keys; i++)
+		step(t, &m, &seed, 85);
+	check_all(t, &m);
+	check_structure(t, &m);
+
+	/* Another handle of the same run: no recovery. */
+	pmh_close(t);
+	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
+	CHECK(!recovered);
+	for (uint64_t i = 0; i < keys; i++)
+		step(t, &m, &seed, 40);
+	check_all(t, &m);
+	check_structure(t, &m);
+	pmh_close(t);
+
+	/* The next run of the system: recovery, then go on. */
+	env.instance = 2;
+	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
+	CHECK(recovered);
+	check_all(t, &m);
+	check_structure(t, &m);
+	for (uint64_t i = 0; i < keys; i++)
+		step(t, &m, &seed, 70);
+	check_all(t, &m);
+	check_structure(t, &m);
+	CHECK(pmh_sync(t) == PMH_OK);
+	pmh_close(t);
+
+	unlink(path);
+	free(m.set);
+}
+
+int
+main(void)
+{
+	const char *path = fixture_path("core_basic");
+
+	run(path, 0, false, FIXTURE_SCALE(1000000));
+	run(path, 0, true, FIXTURE_SCALE(100000));
+	run(path, 256, false, FIXTURE_SCALE(200000));
+	run(path, 2048, false, FIXTURE_SCALE(100000));
+	return unit_done("core_basic");
+}

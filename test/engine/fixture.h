@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * fixture.h
+ *	  What engine tests need around a table: a shared lock table, a scratch
+ *	  path, hashes, random numbers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_FIXTURE_H
+#define PMH_FIXTURE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "table.h"
+
+#define FIXTURE_STRIPES	1024
+
+/* Sanitizers are slow: they get a tenth of the work. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FIXTURE_SCALE(n)	((n) / 10)
+#else
+#define FIXTURE_SCALE(n)	(n)
+#endif
+
+/* A lock table in memory that forked children share. */
+static inline PmhLocks *
+fixture_locks(void)
+{
+	static PmhLocks *locks;
+
+	if (locks == NULL)
+	{
+		void	   *memory = mmap(NULL, pmh_locks_size(FIXTURE_STRIPES),
+								  PROT_READ | PROT_WRITE,
+								  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		if (memory == MAP_FAILED)
+		{
+			perror("mmap");
+			exit(1);
+		}
+		locks = pmh_locks_init(memory, FIXTURE_STRIPES);
+	}
+	return locks;
+}
+
+static inline PmhEnv
+fixture_env(uint64_t instance)
+{
+	PmhEnv		env = {fixture_locks(), instance, false};
+
+	return env;
+}
+
+/* A path for this process in $TMPDIR, in a buffer that lives for ever. */
+static inline const char *
+fixture_path(const char *name)
+{
+	const char *dir = getenv("TMPDIR");
+	char	   *path = malloc(4096);
+
+	if (path == NULL)
+		exit(1);
+	snprintf(path, 4096, "%s/pmhash_%s.%d", dir != NULL ? dir : "/tmp", name, (int) getpid());
+	return path;
+}
+
+/* A bijection of 64 bits (the finisher of SplitMix64). */
+static inline uint64_t
+fixture_hash(uint64_t key)
+{
+	uint64_t	x = key + UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static inline uint64_t
+fixture_random(uint64_t *seed)
+{
+	*seed += UINT64_C(0x9e3779b97f4a7c15);
+	return fixture_hash(*seed);
+}
+
+static inline void
+fixture_report(void *arg, uint64_t offset, const char *finding)
+{
+	(void) arg;
+	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
+}
+
+#endif							/* PMH_FIXTURE_H */
