@@ -787,6 +787,18 @@ pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class)
 		pm_store64(mark, pm_load(mark) | MARK_GIVEN_UP);
 }
 
+bool
+pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks)
+{
+	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+
+	if (mark == 0)
+		return false;
+	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
+	*nblocks = mark_map_blocks(t, mark_map(t, mark)->covered);
+	return true;
+}
+
 static void
 clear_mark_map(PmhTable *t, uint64_t offset, uint64_t covered)
 {

@@ -219,4 +219,7 @@ extern bool pmh_cursor_at_end(const PmhCursor *cursor);
  */
 extern bool pmh_sweep_account_ready(const PmhTable *t);
 
+/* Where the mark map of a reclaim is, which is in our mapping; false: none. */
+extern bool pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks);
+
 #endif							/* PMH_VALUES_H */

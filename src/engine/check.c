@@ -1,0 +1,742 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *	  Is everything in the file as src/README says it is?
+ *
+ * The whole table is read as a reader reads it, so that writers may be at
+ * work.  If there are none ("exclusive") what is reachable is also held
+ * against the space map and the free lists.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+/* Elements of the directory looked at under its lock at a time. */
+#define DIRECTORY_PIECE		4096
+
+/* Pointer slots a segment can have at the most: all of its slots. */
+#define MAX_POINTERS(t)		((size_t) 2 * (t)->segment_buckets * PMH_SLOTS)
+
+typedef struct Region
+{
+	uint64_t	from;			/* offsets of its first and behind its last line */
+	uint64_t	to;
+} Region;
+
+typedef struct Check
+{
+	PmhTable   *t;
+	bool		exclusive;
+	PmhReport	report;
+	void	   *arg;
+	uint64_t	findings;
+	uint64_t	blocks;			/* live.blocks when we began */
+	uint8_t    *units;			/* per block: units something claims */
+	uint64_t   *lines;			/* bit per line: claimed by a value buffer */
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* hashes of pointer slots of a segment */
+	size_t		nkeys;
+	Region	   *region;			/* ascending */
+	size_t		nregions;
+} Check;
+
+static void finding(Check *c, uint64_t offset, const char *text, ...)
+			__attribute__((format(printf, 3, 4)));
+
+static void
+finding(Check *c, uint64_t offset, const char *text, ...)
+{
+	char		sentence[256];
+	va_list		args;
+
+	va_start(args, text);
+	vsnprintf(sentence, sizeof(sentence), text, args);
+	va_end(args);
+	c->findings++;
+	if (c->report != NULL)
+		c->report(c->arg, offset, sentence);
+}
+
+/* What a function of the engine found damaged is a finding, not a failure. */
+static PmhResult
+absorb(Check *c, PmhResult result)
+{
+	if (result != PMH_ERR_CORRUPT)
+		return result;
+	finding(c, c->t->error.offset, "%s", c->t->error.detail);
+	return PMH_OK;
+}
+
+/* ---- claims ---- */
+
+/* Claim units of a block for something; complain if they are claimed already. */
+static void
+claim_units(Check *c, uint64_t block, uint32_t mask, const char *what)
+{
+	if (block >= c->blocks)
+	{
+		finding(c, block << c->t->block_shift,
+				"%s lies beyond the end of the file.", what);
+		return;
+	}
+	if ((c->units[block] & mask) != 0)
+		finding(c, block << c->t->block_shift,
+				"%s lies in block %llu, where something else is as well.",
+				what, (unsigned long long) block);
+	c->units[block] |= (uint8_t) mask;
+}
+
+static void
+claim_run(Check *c, uint64_t block, uint64_t nblocks, const char *what)
+{
+	for (uint64_t i = 0; i < nblocks && i < c->blocks; i++)
+		claim_units(c, block + i, 0xff, what);
+}
+
+/* The value region that holds all of [offset, offset + len), or NULL. */
+static const Region *
+region_of(const Check *c, uint64_t offset, uint64_t len)
+{
+	size_t		low = 0;
+	size_t		high = c->nregions;
+
+	while (low < high)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if (c->region[middle].to <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == c->nregions || offset < c->region[low].from ||
+		offset + len > c->region[low].to)
+		return NULL;
+	return &c->region[low];
+}
+
+/* Claim the lines of a buffer; false if some of them are claimed already. */
+static bool
+claim_lines(Check *c, uint64_t offset, uint64_t len)
+{
+	bool		free = true;
+
+	for (uint64_t line = offset / PMH_LINE; line < (offset + len) / PMH_LINE; line++)
+	{
+		uint64_t	bit = UINT64_C(1) << (line % 64);
+
+		free = free && (c->lines[line / 64] & bit) == 0;
+		c->lines[line / 64] |= bit;
+	}
+	return free;
+}
+
+/* ---- header ---- */
+
+static void
+check_format(Check *c)
+{
+	PmhFormat	format;
+	uint32_t	crc;
+
+	memcpy(&format, pmh_format(c->t), sizeof(format));
+	crc = format.crc;
+	format.crc = 0;
+	if (format.magic != PMH_MAGIC)
+		finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
+	if (format.version != PMH_FORMAT_VERSION)
+		finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
+	if (crc != pmh_crc32c(&format, sizeof(format)))
+		finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
+	if (format.segment_buckets != c->t->segment_buckets ||
+		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
+		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
+		finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
+}
+
+/* Live words; false if the directory cannot be read at all. */
+static bool
+check_live(Check *c)
+{
+	const PmhLive *live = pmh_live(c->t);
+	uint64_t	dirword = pm_load_acquire(&live->dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t	offset = pmh_dirword_offset(dirword);
+	uint64_t	size = sizeof(uint64_t) << depth;
+
+	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
+		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
+				"The directory log is not empty.");
+	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
+		offset < PMH_SMALL_DIR_OFFSET(0) ||
+		offset + size > pm_load(&live->blocks) << c->t->block_shift)
+	{
+		finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
+		return false;
+	}
+	if (depth > PMH_SMALL_DIR_DEPTH)
+	{
+		if (offset % pmh_block_size(c->t) != 0)
+			finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
+		if (c->exclusive)
+			claim_run(c, offset >> c->t->block_shift,
+					  (size + pmh_block_size(c->t) - 1) >> c->t->block_shift,
+					  "The directory");
+	}
+	else if (offset != PMH_SMALL_DIR_OFFSET(0) && offset != PMH_SMALL_DIR_OFFSET(1))
+		finding(c, PMH_LIVE_OFFSET, "The small directory is not in its place.");
+	return true;
+}
+
+/* ---- directory ---- */
+
+static void
+claim_segment(Check *c, uint64_t elem)
+{
+	uint32_t	units = pmh_elem_units(elem);
+	uint64_t	ext = pmh_elem_ext_unit(elem);
+
+	claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
+	if (units > 0)
+		claim_units(c, ext / PMH_UNITS_PER_BLOCK,
+					((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK),
+					"The extension of a segment");
+}
+
+/*
+ * Check n elements from index 'first' on: each possible, and the neighbours
+ * that belong to one segment equal.
+ */
+static void
+check_elements(Check *c, const uint64_t *elem, uint64_t first, uint64_t n,
+			   uint32_t depth, uint64_t dir_offset)
+{
+	uint64_t	blocks = pm_load_acquire(&pmh_live(c->t)->blocks);
+
+	for (uint64_t i = 0; i < n;)
+	{
+		uint64_t	offset = dir_offset + (first + i) * sizeof(uint64_t);
+		uint32_t	local = pmh_elem_depth(elem[i]);
+		uint64_t	group;
+		uint64_t	start;
+		uint64_t	end;
+
+		if (local > depth)
+		{
+			finding(c, offset, "Directory element %llu has an impossible depth.",
+					(unsigned long long) (first + i));
+			i++;
+			continue;
+		}
+		group = UINT64_C(1) << (depth - local);
+		start = (first + i) & ~(group - 1);
+		end = start + group < first + n ? start + group : first + n;
+		if (!pmh_elem_sane(c->t, elem[i], start, depth, blocks))
+			finding(c, offset, "Directory element %llu is impossible.",
+					(unsigned long long) (first + i));
+		else if (start < first + i && i > 0)
+			finding(c, offset, "Directory element %llu does not begin a segment.",
+					(unsigned long long) (first + i));
+		else if (c->exclusive && start == first + i)
+			claim_segment(c, elem[i]);
+		for (i++; first + i < end && elem[i] == elem[i - 1]; i++)
+			;
+		if (first + i < end)
+			finding(c, dir_offset + (first + i) * sizeof(uint64_t),
+					"Directory element %llu differs from its neighbour of the same segment.",
+					(unsigned long long) (first + i));
+	}
+}
+
+/* Copy a piece of the directory, of one state; how many elements, 0 at the end. */
+static PmhResult
+read_directory_piece(Check *c, uint64_t first, uint64_t *elem, uint64_t *n,
+					 uint32_t *depth, uint64_t *offset)
+{
+	PmhTable   *t = c->t;
+	PmhResult	result;
+
+	do
+	{
+		uint64_t	dirword;
+		const uint64_t *dir;
+
+		pmh_lock(&t->file_lock->directory);
+		dirword = pm_load_acquire(&pmh_live(t)->dirword);
+		*depth = pmh_dirword_depth(dirword);
+		*offset = pmh_dirword_offset(dirword);
+		result = pmh_check_span(t, *offset, sizeof(uint64_t) << *depth);
+		if (result == PMH_OK)
+		{
+			dir = pmh_at(t, *offset);
+			for (*n = 0; *n < DIRECTORY_PIECE && first + *n < UINT64_C(1) << *depth; (*n)++)
+				elem[*n] = pm_load_acquire(&dir[first + *n]);
+		}
+		pmh_unlock(&t->file_lock->directory);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	return result;
+}
+
+static PmhResult
+check_directory(Check *c)
+{
+	uint64_t	elem[DIRECTORY_PIECE];
+	uint64_t	n;
+
+	for (uint64_t first = 0;; first += n)
+	{
+		uint32_t	depth;
+		uint64_t	offset;
+		PmhResult	result = read_directory_piece(c, first, elem, &n, &depth, &offset);
+
+		if (result != PMH_OK)
+			return absorb(c, result);
+		if (n == 0)
+			return PMH_OK;
+		check_elements(c, elem, first, n, depth, offset);
+	}
+}
+
+/* ---- value lists ---- */
+
+/* What only shows if nobody writes: bits that must be 0, buffers used twice. */
+static void
+check_buffer_alone(Check *c, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	offset = pmh_pointer_offset(payload);
+
+	if (!claim_lines(c, offset, pmh_class_bytes(class)))
+		finding(c, offset, "The value buffer at offset %llu is used twice.",
+				(unsigned long long) offset);
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		const PmhValueLine *line = pmh_buffer_line(c->t, payload, i);
+
+		for (uint32_t left = line->state & PMH_LINE_OCCUPIED; left != 0; left &= left - 1)
+		{
+			unsigned	place = (unsigned) __builtin_ctz(left);
+
+			if (pmh_line_value(line, place) > PMH_VALUE_MAX)
+				finding(c, offset + (uint64_t) i * PMH_LINE,
+						"A value in the value buffer at offset %llu is too large.",
+						(unsigned long long) offset);
+		}
+	}
+}
+
+/* Walk a list from pos on.  PMH_RETRY: it has changed meanwhile. */
+static PmhResult
+walk_list(Check *c, uint64_t hash, PmhListPosition pos)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	uint64_t	left = pmh_list_max_buffers(c->t);
+
+	while (pos.payload != 0)
+	{
+		uint64_t	payload = pos.payload;
+		uint32_t	class = pmh_pointer_class(payload);
+		uint64_t	offset = pmh_pointer_offset(payload);
+		uint32_t	n;
+		PmhResult	result;
+
+		if (c->exclusive && region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		{
+			finding(c, offset, "The value buffer at offset %llu is in no value region.",
+					(unsigned long long) offset);
+			return PMH_OK;
+		}
+		result = pmh_list_step(c->t, hash, &pos, pmh_class_capacity(class) + 1,
+							   value, NULL, &n);
+		if (result != PMH_OK)
+			return result;
+		if (n == 0)
+			finding(c, offset, "The value buffer at offset %llu is empty.",
+					(unsigned long long) offset);
+		if (c->exclusive)
+			check_buffer_alone(c, payload);
+		if (left-- == 0)
+			return pmh_list_circle(c->t, payload);
+	}
+	return PMH_OK;
+}
+
+/*
+ * Check the list of a pointer slot found in the copy.  If it is not there any
+ * more, or changes all the time, a writer is at work on it: passed over.
+ */
+static PmhResult
+check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
+			  uint64_t payload)
+{
+	PmhTable   *t = c->t;
+	PmhResult	result;
+
+	do
+	{
+		PmhListPosition pos = {payload, 0, 0};
+
+		result = pmh_buffer_check_span(t, payload);
+		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+		if (!pmh_snapshot_current(t, snap, bucket))
+			return PMH_OK;
+		if (result == PMH_OK)
+			result = walk_list(c, hash, pos);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	if (result == PMH_RETRY)
+		return PMH_OK;
+	return absorb(c, result);
+}
+
+/* ---- buckets ---- */
+
+static bool
+has_bits(const PmhBucket *b, uint32_t bits)
+{
+	return (pmh_bucket_state(b) & bits) != 0;
+}
+
+/* Why an entry may not stand in this bucket, or NULL. */
+static const char *
+misplaced(const Check *c, const PmhPlace *place, uint32_t bucket, uint64_t hash)
+{
+	uint32_t	depth = pmh_elem_depth(place->elem);
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	PmhStrategy strategy = pmh_elem_strategy(place->elem);
+
+	if (pmh_hash_prefix(hash, depth) !=
+		place->index >> (pmh_dirword_depth(place->dirword) - depth))
+		return "of another segment";
+	if (bucket == home)
+		return NULL;
+	if (bucket >= place->hashing)
+	{
+		if (strategy != PMH_STASH)
+			return "in a stash that is not in use";
+		return has_bits(&c->copy[home], PMH_STATE_STASHED) ? NULL :
+			"in the stash without its home telling so";
+	}
+	if (bucket != pmh_alt_bucket(hash, place->hashing, home))
+		return "in a bucket that is not its own";
+	if (strategy == PMH_SINGLE)
+		return "in its second bucket while there is one choice";
+	return has_bits(&c->copy[home], pmh_filter_bit(hash)) ? NULL :
+		"in its second bucket without its home telling so";
+}
+
+/* Note that a key has a pointer slot; false if it has one already. */
+static bool
+note_pointer(Check *c, uint64_t hash)
+{
+	for (size_t i = 0; i < c->nkeys; i++)
+	{
+		if (c->keys[i] == hash)
+			return false;
+	}
+	c->keys[c->nkeys++] = hash;
+	return true;
+}
+
+static PmhResult
+check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
+{
+	const PmhBucket *b = &c->copy[bucket];
+	uint64_t	word = pmh_slot_load_word(b, slot);
+	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+	uint64_t	offset = pmh_bucket_offset(c->t, &snap->place, bucket);
+	const char *wrong = misplaced(c, &snap->place, bucket, hash);
+
+	if (wrong != NULL)
+		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
+				slot, (unsigned long long) offset, wrong);
+	if (!pmh_word_is_pointer(word))
+		return PMH_OK;
+	if (!has_bits(b, PMH_STATE_POINTERS))
+		finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
+				(unsigned long long) offset);
+	if (!note_pointer(c, hash))
+		finding(c, offset, "Slot %u of the bucket at offset %llu is the second pointer of its key.",
+				slot, (unsigned long long) offset);
+	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
+}
+
+/* Check a segment; *next is where the one behind it begins (0: the last). */
+static PmhResult
+check_segment(Check *c, uint64_t hash, uint64_t *next)
+{
+	PmhTable   *t = c->t;
+	PmhSnapshot snap;
+	uint32_t	depth;
+	PmhResult	result = pmh_segment_read(t, hash, &snap, c->copy);
+
+	if (result != PMH_OK)
+	{
+		depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
+		*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+		return absorb(c, result);
+	}
+	depth = pmh_elem_depth(snap.place.elem);
+	if (depth > pmh_dirword_depth(snap.place.dirword))
+	{
+		/* Reported with the directory; go on with the next element. */
+		depth = pmh_dirword_depth(snap.place.dirword);
+		*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+		return PMH_OK;
+	}
+	*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+	c->nkeys = 0;
+	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
+	{
+		uint32_t	left = pmh_bucket_state(&c->copy[b]) & PMH_STATE_OCCUPIED;
+
+		for (; result == PMH_OK && left != 0; left &= left - 1)
+			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
+	}
+	return result;
+}
+
+static PmhResult
+check_segments(Check *c)
+{
+	uint64_t	hash = 0;
+	PmhResult	result;
+
+	do
+		result = check_segment(c, hash, &hash);
+	while (result == PMH_OK && hash != 0);
+	return result;
+}
+
+/* ---- value regions and free space ---- */
+
+static int
+compare_regions(const void *a, const void *b)
+{
+	uint64_t	x = ((const Region *) a)->from;
+	uint64_t	y = ((const Region *) b)->from;
+
+	return (x > y) - (x < y);
+}
+
+/* Read the list of value regions; nobody allocates one meanwhile. */
+static PmhResult
+check_regions(Check *c)
+{
+	PmhTable   *t = c->t;
+	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
+	size_t		capacity = 0;
+
+	for (; block != 0;)
+	{
+		const PmhRegion *region;
+		PmhResult	result = pmh_region_check(t, block, c->blocks);
+
+		if (result != PMH_OK)
+			return absorb(c, result);
+		if (c->nregions > c->blocks)
+		{
+			finding(c, block << t->block_shift, "The list of value regions runs in a circle.");
+			return PMH_OK;
+		}
+		if (c->nregions == capacity)
+		{
+			Region	   *larger;
+
+			capacity = capacity ? 2 * capacity : 64;
+			larger = realloc(c->region, capacity * sizeof(Region));
+			if (larger == NULL)
+				return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+								"There is no memory for the check.");
+			c->region = larger;
+		}
+		region = pmh_at(t, block << t->block_shift);
+		c->region[c->nregions].from = (block << t->block_shift) + PMH_LINE;
+		c->region[c->nregions].to = (block + region->blocks) << t->block_shift;
+		c->nregions++;
+		claim_run(c, block, region->blocks, "A value region");
+		block = region->next;
+	}
+	if (c->nregions > 0)
+		qsort(c->region, c->nregions, sizeof(Region), compare_regions);
+	return PMH_OK;
+}
+
+static void
+check_free_list(Check *c, uint32_t class)
+{
+	uint64_t	offset = pm_load(&pmh_run(c->t)->free_list[class]);
+
+	while (offset != 0)
+	{
+		if (offset % PMH_LINE != 0 ||
+			region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		{
+			finding(c, offset, "A free value buffer of class %u at offset %llu is in no value region.",
+					class, (unsigned long long) offset);
+			return;
+		}
+		if (!claim_lines(c, offset, pmh_class_bytes(class)))
+		{
+			finding(c, offset, "The free value buffer at offset %llu is in use or free twice.",
+					(unsigned long long) offset);
+			return;
+		}
+		offset = pm_load((uint64_t *) pmh_at(c->t, offset));
+	}
+}
+
+/* The part of the newest region that was never used. */
+static void
+check_region_rest(Check *c)
+{
+	uint64_t	next = pm_load(&pmh_run(c->t)->region_next);
+	uint64_t	end = pm_load(&pmh_run(c->t)->region_end);
+
+	if (next == end)
+		return;
+	if (next > end || next % PMH_LINE != 0 || region_of(c, next, end - next) == NULL)
+		finding(c, PMH_RUN_OFFSET, "The unused part of the newest value region is impossible.");
+	else if (!claim_lines(c, next, end - next))
+		finding(c, next, "The unused part of the newest value region is in use.");
+}
+
+/* Is everything in the value regions either in use or free? */
+static void
+check_lost_values(Check *c)
+{
+	uint64_t	lost = 0;
+	uint64_t	where = 0;
+
+	for (size_t i = 0; i < c->nregions; i++)
+	{
+		for (uint64_t o = c->region[i].from; o < c->region[i].to; o += PMH_LINE)
+		{
+			uint64_t	line = o / PMH_LINE;
+
+			if ((c->lines[line / 64] >> (line % 64) & 1) != 0)
+				continue;
+			if (lost++ == 0)
+				where = o;
+		}
+	}
+	if (lost > 0)
+		finding(c, where, "%llu bytes of value regions are neither in use nor free.",
+				(unsigned long long) (lost * PMH_LINE));
+}
+
+/* Does the space map say what we have found? */
+static void
+check_space_map(Check *c)
+{
+	uint64_t	free_units = 0;
+
+	for (uint64_t block = 0; block < c->blocks; block++)
+	{
+		uint8_t		claimed = c->units[block];
+		uint8_t		used = pm_load(pmh_space_map(c->t, block));
+
+		if (pmh_space_is_map_block(c->t, block))
+		{
+			if (claimed != 0)
+				finding(c, block << c->t->block_shift, "Block %llu belongs to the space map and to something else.",
+						(unsigned long long) block);
+			claimed = 0xff;
+		}
+		if ((claimed & ~used) != 0)
+			finding(c, block << c->t->block_shift, "Block %llu is in use, the space map says it is free.",
+					(unsigned long long) block);
+		if ((used & ~claimed) != 0)
+			finding(c, block << c->t->block_shift, "Block %llu is not in use, the space map says it is.",
+					(unsigned long long) block);
+		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);
+	}
+	if (free_units != pm_load(&pmh_run(c->t)->free_units))
+		finding(c, PMH_RUN_OFFSET, "The space map has %llu free units, the header says %llu.",
+				(unsigned long long) free_units,
+				(unsigned long long) pm_load(&pmh_run(c->t)->free_units));
+}
+
+/* ---- putting it together ---- */
+
+static PmhResult
+begin(Check *c)
+{
+	PmhTable   *t = c->t;
+	PmhResult	result;
+
+	t->need.map = true;
+	result = pmh_provide(t);
+	if (result != PMH_OK)
+		return result;
+	c->blocks = t->file.mapped >> t->block_shift;
+	c->copy = malloc(pmh_max_segment_size(t));
+	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
+	c->units = calloc(c->blocks, 1);
+	c->lines = calloc(c->blocks, pmh_block_size(t) / PMH_LINE / 8);
+	if (c->copy == NULL || c->keys == NULL || c->units == NULL || c->lines == NULL)
+		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0, "There is no memory for the check.");
+	return PMH_OK;
+}
+
+static void
+end(Check *c)
+{
+	free(c->copy);
+	free(c->keys);
+	free(c->units);
+	free(c->lines);
+	free(c->region);
+}
+
+/* Everything about space, behind the walk that has claimed what is in use. */
+static void
+check_space(Check *c)
+{
+	bool		known = pm_load(&pmh_run(c->t)->value_space_known) != 0;
+	uint64_t	block;
+	uint64_t	nblocks;
+
+	if (pmh_sweep_map_run(c->t, &block, &nblocks))
+		claim_run(c, block, nblocks, "The mark map of a sweep");
+	for (uint32_t class = 0; class < PMH_CLASSES; class++)
+		check_free_list(c, class);
+	check_region_rest(c);
+	if (known)
+		check_lost_values(c);
+	check_space_map(c);
+}
+
+PmhResult
+pmh_check(PmhTable *table, bool exclusive, PmhReport report, void *arg)
+{
+	Check		c = {.t = table, .exclusive = exclusive, .report = report, .arg = arg};
+	PmhResult	result = begin(&c);
+
+	if (result == PMH_OK)
+	{
+		check_format(&c);
+		if (exclusive)
+			result = check_regions(&c);
+		if (result == PMH_OK && check_live(&c))
+		{
+			result = check_directory(&c);
+			if (result == PMH_OK)
+				result = check_segments(&c);
+		}
+		if (result == PMH_OK && exclusive)
+			check_space(&c);
+	}
+	end(&c);
+	if (result != PMH_OK)
+		return result;
+	if (c.findings > 0)
+		return pmh_fail(table, PMH_ERR_CORRUPT, 0, 0,
+						"The check has found %llu faults.",
+						(unsigned long long) c.findings);
+	return PMH_OK;
+}
