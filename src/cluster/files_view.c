@@ -103,7 +103,10 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	}
 	index = try_relation_open(relid, NoLock);
 	if (index == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
 		return false;
+	}
 	if (RELATION_IS_OTHER_TEMP(index))
 	{
 		values[4] = CStringGetTextDatum("temporary");

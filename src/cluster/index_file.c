@@ -121,7 +121,7 @@ not_usable(Relation index, const char *path, const char *why)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
-			 path ? errdetail("File \"%s\": %s.", path, why) : errdetail("%s.", why),
+			 path ? errdetail("File \"%s\" can't be used: %s.", path, why) : errdetail("%s.", why),
 			 errhint("REINDEX INDEX makes a new file.")));
 }
 
@@ -305,6 +305,8 @@ check_identity(Relation index, const char *path, const PmhashStub *stub)
 	const char *why;
 
 	result = pmh_read_identity(path, &id, &error);
+	if (result == PMH_ERR_NO_FILE)
+		not_usable(index, path, "it does not exist");
 	if (result != PMH_OK)
 		report(index, path, "open", &error);
 	if (!pmhash_identity_trusted(&id, pmhash_shared->control.pmem, &why))

@@ -13,7 +13,8 @@
  *			leaves is found by the sweeper.
  * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
  *			a new main fork with a new stub; the old file is found by the
- *			sweeper, which is woken at commit.
+ *			sweeper, which is woken at commit.  So it is by DROP DATABASE and
+ *			by COMMIT PREPARED and ROLLBACK PREPARED.
  *
  * A DROP that is not one: ALTER TABLE ... TYPE may drop an index and create
  * another one on the same main fork (tablecmds.c, TryReuseIndex); and DROP
@@ -34,8 +35,10 @@
 #include "catalog/indexing.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "tcop/utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -55,9 +58,10 @@ typedef struct Pending
 
 static List *pending = NIL;
 static List *temp_files = NIL;	/* paths of this backend's temporary files */
-static bool nudge_wanted = false;
+static Oid	nudge_wanted = InvalidOid;	/* database to sweep after commit */
 
 static object_access_hook_type previous_access_hook = NULL;
+static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* ---- removal ---- */
 
@@ -143,7 +147,7 @@ pmhash_pending_keep(const char *path)
 void
 pmhash_nudge_at_commit(void)
 {
-	nudge_wanted = true;
+	nudge_wanted = MyDatabaseId;
 }
 
 /* ---- DROP ---- */
@@ -186,6 +190,32 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (access == OAT_DROP && classId == RelationRelationId && subId == 0 &&
 		get_rel_relkind(objectId) == RELKIND_INDEX)
 		note_drop(objectId);
+	if (access == OAT_DROP && classId == DatabaseRelationId)
+		nudge_wanted = objectId;
+}
+
+/*
+ * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
+ * no callback tells us (twophase.c, FinishPreparedTransaction).
+ */
+static void
+utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *statement = pstmt->utilityStmt;
+	bool		finishes = IsA(statement, TransactionStmt) &&
+		(((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED ||
+		 ((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK_PREPARED);
+
+	if (previous_utility_hook)
+		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
+							  queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+	if (finishes)
+		pmhash_nudge(MyDatabaseId);
 }
 
 /* Which index has this main fork now?  As RelidByRelfilenode, temporary too. */
@@ -258,9 +288,9 @@ at_commit(void)
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
-	if (nudge_wanted)
-		pmhash_nudge(MyDatabaseId);
-	nudge_wanted = false;
+	if (OidIsValid(nudge_wanted))
+		pmhash_nudge(nudge_wanted);
+	nudge_wanted = InvalidOid;
 }
 
 /* Abort of what is at this nesting level or below. */
@@ -281,7 +311,7 @@ at_abort(int level)
 		pending = foreach_delete_current(pending, lc);
 	}
 	if (level <= 1)
-		nudge_wanted = false;
+		nudge_wanted = InvalidOid;
 }
 
 /* Now it is for the sweeper to follow the prepared transaction. */
@@ -294,7 +324,7 @@ at_prepare(void)
 		free_pending(lfirst(lc));
 	list_free(pending);
 	pending = NIL;
-	nudge_wanted = false;
+	nudge_wanted = InvalidOid;
 }
 
 static void
@@ -373,4 +403,6 @@ pmhash_life_cycle_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_access_hook = object_access_hook;
 	object_access_hook = access_hook;
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
 }
