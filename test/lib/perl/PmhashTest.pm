@@ -1,0 +1,182 @@
+# What the TAP tests of pmhash share: servers that preload it, their pools,
+# crashes, and the comparison of index answers with sequential scans.
+
+package PmhashTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Find;
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(
+  new_server
+  install_extension
+  pool
+  index_files
+  database_files
+  wait_for_files
+  crash
+  start_pgbench
+  same_answers
+  fails_like
+);
+
+# A server that preloads pmhash, not started.  Further settings as a string.
+sub new_server
+{
+	my ($name, $settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init;
+	$node->append_conf('postgresql.conf', <<CONF);
+shared_preload_libraries = 'pmhash'
+pmhash.sweep_naptime = 1
+max_prepared_transactions = 10
+autovacuum = off
+jit = off
+CONF
+	$node->append_conf('postgresql.conf', $settings) if defined $settings;
+	return $node;
+}
+
+# The extension and the functions that compare answers, in a database.
+sub install_extension
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database // 'postgres',
+		slurp_file("$FindBin::RealBin/../../sql/setup.sql"));
+	return;
+}
+
+# The pool directory of a server, by default.
+sub pool
+{
+	my ($node) = @_;
+	return $node->data_dir . '.pmhash';
+}
+
+# All index files in a pool directory, sorted.
+sub index_files
+{
+	my ($directory) = @_;
+	my @files;
+
+	# a file may vanish between being listed and being looked at
+	find(
+		{
+			wanted => sub { push @files, $File::Find::name if /\.pmh$/ },
+			no_chdir => 1
+		},
+		$directory) if -d $directory;
+	return sort @files;
+}
+
+# Those of one database of a server.
+sub database_files
+{
+	my ($node, $database) = @_;
+	my $oid = $node->safe_psql('postgres',
+		"SELECT oid FROM pg_database WHERE datname = '$database'");
+	return index_files(pool($node) . "/$oid");
+}
+
+# Wait until a directory holds that many index files: the sweeper works in
+# the background.  A test.
+sub wait_for_files
+{
+	my ($directory, $wanted, $name) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	my @files = index_files($directory);
+
+	while (@files != $wanted && time < $deadline)
+	{
+		usleep(50_000);
+		@files = index_files($directory);
+	}
+	return is(scalar(@files), $wanted, $name) || diag("@files");
+}
+
+# Process ids of the children of a process.
+sub children
+{
+	my ($parent) = @_;
+	my @pids;
+
+	foreach my $path (glob '/proc/[0-9]*/stat')
+	{
+		open(my $stat, '<', $path) or next;    # gone meanwhile
+		my $line = <$stat>;
+		close($stat);
+		push @pids, $1 if defined $line && $line =~ /^(\d+) \(.*\) \S $parent /;
+	}
+	return @pids;
+}
+
+# kill -9 the whole server.  The postmaster is stopped first, so that it
+# neither notices nor starts anything.
+sub crash
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @pids;
+
+	kill('STOP', $postmaster);
+	@pids = children($postmaster);
+	kill('KILL', @pids);
+	$node->kill9;
+	foreach my $pid ($postmaster, @pids)
+	{
+		# zombies belong to whoever inherits them; they hold nothing
+		usleep(10_000) while -e "/proc/$pid/exe" && readlink("/proc/$pid/exe");
+	}
+	return;
+}
+
+# pgbench in the background: a handle for IPC::Run.  Options are added to the
+# connection's.  Finish it, it will fail when the server is killed under it.
+sub start_pgbench
+{
+	my ($node, $output, @options) = @_;
+
+	return IPC::Run::start(
+		[
+			$node->installed_command('pgbench'), '-n',
+			'-h', $node->host, '-p', $node->port, @options, 'postgres'
+		],
+		'>', $output, '2>&1');
+}
+
+# A test: looking every key of a table up through an index, by index and by
+# bitmap scans, gives what a sequential scan gives.
+sub same_answers
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $table, $key, $index, $name, $database) = @_;
+	my ($status, $stdout, $stderr) = $node->psql(
+		$database // 'postgres',
+		"SELECT by_index, by_bitmap FROM every_key('$table', '$key', '$index')");
+
+	return is("$status $stdout$stderr", '0 same|same', "$name: $index");
+}
+
+# A test: a statement fails with a message, and the server is still there.
+sub fails_like
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $sql, $message, $name, $database) = @_;
+	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $sql);
+
+	isnt($status, 0, "$name: refused");
+	like($stderr, $message, "$name: message");
+	return is($node->safe_psql('postgres', 'SELECT 1'), '1',
+		"$name: server is up");
+}
+
+1;
