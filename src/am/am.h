@@ -72,9 +72,10 @@ typedef enum PmhashShape
 	PMHASH_SHAPE_NAME,
 	PMHASH_SHAPE_UUID,
 	PMHASH_SHAPE_TIMETZ,
-	/* kind FUNCTION */
+	/* kind FUNCTION; the last two by the function of text */
 	PMHASH_SHAPE_FUNCTION,
-	PMHASH_SHAPE_NAME_AS_TEXT
+	PMHASH_SHAPE_NAME_AS_TEXT,
+	PMHASH_SHAPE_BPCHAR_AS_TEXT
 } PmhashShape;
 
 /* How values of one type are hashed. */

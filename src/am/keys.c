@@ -152,28 +152,43 @@ shape_can_return(PmhashShape shape)
 	return shape <= PMHASH_SHAPE_TID;
 }
 
-/* Does equality of values of this shape follow a collation? */
+/* Does equality of these keys follow a collation? */
 static bool
-shape_is_collated(const KnownKey *known)
+key_is_collated(const KnownKey *known)
 {
 	return known->group == TEXTOID || known->group == BPCHAROID;
 }
 
 /*
- * How are values of 'type', hashed by 'proc', to be hashed?  Under a
- * collation that takes different strings for equal the function must do it.
- * (Core's hashname knows nothing of collations, though nameeq does, so names
- * are hashed as text then.)
+ * The shape of a string under a collation that takes different strings for
+ * equal: only the hash function can tell.  Of text, that is: core's functions
+ * for the others do not agree with their equality here.  hashname knows
+ * nothing of collations, though nameeq does; hashbpchar then hashes the
+ * trailing blanks, too, which bpchareq passes over.
  */
+static PmhashShape
+collated_shape(PmhashShape shape)
+{
+	switch (shape)
+	{
+		case PMHASH_SHAPE_NAME:
+			return PMHASH_SHAPE_NAME_AS_TEXT;
+		case PMHASH_SHAPE_BPCHAR:
+			return PMHASH_SHAPE_BPCHAR_AS_TEXT;
+		default:
+			return PMHASH_SHAPE_FUNCTION;
+	}
+}
+
+/* How are values of a known key (NULL: of any other) to be hashed? */
 static PmhashShape
 shape_of(const KnownKey *known, Oid collation)
 {
 	if (known == NULL)
 		return PMHASH_SHAPE_FUNCTION;
-	if (shape_is_collated(known) && OidIsValid(collation) &&
+	if (key_is_collated(known) && OidIsValid(collation) &&
 		!get_collation_isdeterministic(collation))
-		return known->shape == PMHASH_SHAPE_NAME ?
-			PMHASH_SHAPE_NAME_AS_TEXT : PMHASH_SHAPE_FUNCTION;
+		return collated_shape(known->shape);
 	return known->shape;
 }
 
@@ -208,7 +223,8 @@ set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
 {
 	operand->type = type;
 	operand->shape = shape;
-	if (shape == PMHASH_SHAPE_NAME_AS_TEXT)
+	if (shape == PMHASH_SHAPE_NAME_AS_TEXT ||
+		shape == PMHASH_SHAPE_BPCHAR_AS_TEXT)
 		proc = F_HASHTEXTEXTENDED;
 	if (kind_of_shape(shape) == PMHASH_KEY_FUNCTION)
 		fmgr_info_cxt(proc, &operand->proc, context);
@@ -461,6 +477,17 @@ bytes_word(PmhashShape shape, Datum value, uint64 seed)
 	return 0;					/* keep compiler quiet */
 }
 
+/* A bpchar as text, palloc'd, without its trailing blanks. */
+static Datum
+text_from_bpchar(Datum value)
+{
+	BpChar	   *data = DatumGetBpCharPP(value);
+	int			length = bpchartruelen(VARDATA_ANY(data),
+									   VARSIZE_ANY_EXHDR(data));
+
+	return PointerGetDatum(cstring_to_text_with_len(VARDATA_ANY(data), length));
+}
+
 /*
  * Hash of a value by the hash function.  Not all of them free what they
  * detoast and deform, and a build calls this for every row: whatever they
@@ -475,6 +502,8 @@ function_word(PmhashKeys *keys, PmhashKeyColumn *column,
 
 	if (operand->shape == PMHASH_SHAPE_NAME_AS_TEXT)
 		value = CStringGetTextDatum(NameStr(*DatumGetName(value)));
+	else if (operand->shape == PMHASH_SHAPE_BPCHAR_AS_TEXT)
+		value = text_from_bpchar(value);
 	word = DatumGetUInt64(FunctionCall2Coll(&operand->proc, column->collation,
 											value,
 											UInt64GetDatum(keys->seed)));
