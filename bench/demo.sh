@@ -1,0 +1,294 @@
+#!/bin/bash
+#
+# demo.sh: btree, hash and pmhash side by side, on a machine with nothing
+#
+# Installs Debian's packages, builds pmhash, starts a throw-away cluster in a
+# temporary directory, takes the same figures with a btree, a hash and a pmhash
+# index on identical tables, kills the server hard and shows that pmhash came
+# back, prints one table and removes everything but the packages.  Every
+# answer is compared with that of a sequential scan; one that differs ends the
+# demo with exit status 1.
+#
+# Runs as root (the server then runs as "postgres") or as a user with sudo.
+
+set -euo pipefail
+
+usage()
+{
+	cat <<-USAGE
+		usage: $0 [OPTION...]
+		  --rows N         rows of the table that is measured (default 5000000)
+		  --quick          a small table: shows that everything works, no figures
+		  --methods LIST   of "btree hash pmhash" (default: all)
+		  --keep           leave the cluster running and tell how to reach it
+		  --help           this text
+	USAGE
+}
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+. "$tree/test/lib/packages.sh"
+. "$tree/bench/lib/cluster.sh"
+
+rows=5000000
+methods="btree hash pmhash"
+keep=false
+quick=false
+while [ $# -gt 0 ]; do
+	case $1 in
+		--rows) rows=${2?--rows needs a number}; shift ;;
+		--quick) quick=true ;;
+		--methods) methods=${2?--methods needs a list}; shift ;;
+		--keep) keep=true ;;
+		--help) usage; exit 0 ;;
+		*) usage >&2; exit 2 ;;
+	esac
+	shift
+done
+for method in $methods; do
+	case $method in
+		btree|hash|pmhash) ;;
+		*) die "no such method: $method" ;;
+	esac
+done
+
+if $quick; then
+	rows=200000 runs=2 scale=1 pgbench_seconds=1
+else
+	runs=3 scale=20 pgbench_seconds=4
+fi
+case $rows in
+	''|*[!0-9]*) die "--rows needs a number" ;;
+esac
+[ "$rows" -ge 100000 ] || die "--rows: at least 100000"
+probes=$((rows / 25))
+keys=$((rows / 50))
+fresh=$((rows / 5))
+after_checkpoint=$((rows / 50))
+text_rows=$((rows / 5))
+text_probes=$((text_rows / 10))
+accounts=$((scale * 100000))
+keys_lost=1000000000000
+clients=$(nproc)
+
+work=
+
+# Remove everything, also on an error or Ctrl-C.
+cleanup()
+{
+	local status=$? stop_as=
+
+	trap - EXIT
+	trap '' INT TERM HUP
+	if [ -n "$work" ]; then
+		if $keep && [ $status -eq 0 ]; then
+			[ "$(id -u)" -ne 0 ] || stop_as="runuser -u $(account) -- "
+			echo "The cluster runs on.  Connect, and then end and remove it, by:"
+			echo "  $cluster_bindir/psql -h $cluster_dir -U $PGUSER $PGDATABASE"
+			echo "  ${stop_as}$cluster_bindir/pg_ctl -D $cluster_dir/data -m fast stop; rm -rf $work"
+		else
+			cluster_stop
+			cd /
+			rm -rf "$work"
+		fi
+	fi
+	exit $status
+}
+trap cleanup EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# A psql script of bench/lib; what it prints is not wanted.
+run_sql()					# file psql-argument...
+{
+	local file=$1
+
+	shift
+	sql "$@" -f - <"$tree/bench/lib/$file" >/dev/null
+}
+
+make_work_directory()
+{
+	local free_kb need_kb
+
+	work=$(account_directory demo)
+	free_kb=$(df -Pk "$work" | awk 'NR == 2 { print $4 }')
+	need_kb=$((rows * 8 / 10 + scale * 50000 + 500000))
+	[ "$free_kb" -ge "$need_kb" ] ||
+		die "$((need_kb / 1024)) MB needed in ${work%/*}, $((free_kb / 1024)) MB free; set TMPDIR"
+	cd "$work"
+	as_account mkdir source cluster
+}
+
+# Build from a copy of the sources and install into a copy of the server.
+build()						# pg_config of the server
+{
+	local log=$work/build.log pg_config
+
+	progress "building pmhash"
+	copy_sources "$tree" "$work/source"
+	pg_config=$(as_account env SOURCE_PG_CONFIG="$1" \
+		bash "$work/source/test/lib/private_install.sh" "$work/install" \
+		-j"$(nproc)" 2>"$log") ||
+		{
+			cat "$log" >&2
+			die "the build failed"
+		}
+	bindir=${pg_config%/*}
+}
+
+# The tables of pgbench, without its primary keys.
+load_pgbench()
+{
+	as_account "$cluster_bindir/pgbench" -i -q -I dtg -s "$scale" >/dev/null 2>&1 ||
+		die "pgbench cannot make its tables"
+	sql -c 'VACUUM (FREEZE, ANALYZE)' -c "SELECT pg_prewarm('pgbench_accounts')" >/dev/null
+}
+
+# Transactions a second of pgbench's point selects through a method.
+measure_pgbench()				# method
+{
+	local tps
+
+	sql -c "CREATE INDEX accounts_index ON pgbench_accounts USING $1 (aid)" \
+		-c "SELECT pg_prewarm('accounts_index')" >/dev/null
+	run_sql accounts.sql -v method="$1" -v indexed=true -v accounts="$accounts"
+	tps=$(PGOPTIONS='-c enable_seqscan=off' as_account "$cluster_bindir/pgbench" \
+		-n -S -M prepared -c "$clients" -j "$clients" -T "$pgbench_seconds" \
+		-s "$scale" 2>/dev/null | awk '/^tps/ { print $3 }')
+	sql -c "SELECT bench.record('$1', 'select', ${tps:?pgbench failed})" \
+		-c "DROP INDEX accounts_index" >/dev/null
+}
+
+measure()					# method indexed
+{
+	progress "measuring $1"
+	run_sql method.sql -v method="$1" -v indexed="$2" -v rows="$rows" -v runs="$runs" \
+		-v probes="$probes" -v keys="$keys" -v fresh="$fresh" \
+		-v after_checkpoint="$after_checkpoint" \
+		-v text_rows="$text_rows" -v text_probes="$text_probes"
+	if $2; then
+		measure_pgbench "$1"
+	else
+		run_sql accounts.sql -v method="$1" -v indexed=false -v accounts="$accounts"
+	fi
+}
+
+# With all three indexes on one column: which one does the planner take?
+show_choice()
+{
+	local plan
+
+	sql -c "CREATE TABLE choice AS SELECT k, v FROM bench.item LIMIT 100000" \
+		-c "CREATE INDEX choice_btree ON choice USING btree (k)" \
+		-c "CREATE INDEX choice_hash ON choice USING hash (k)" \
+		-c "CREATE INDEX choice_pmhash ON choice USING pmhash (k)" \
+		-c "VACUUM ANALYZE choice"
+	plan=$(sql -c "EXPLAIN (COSTS OFF) SELECT v FROM choice WHERE k = 42")
+	echo "With all three indexes on one column the planner takes this for an equality:"
+	echo "$plan" | sed 's/^/  /'
+	sql -c "DROP TABLE choice"
+}
+
+# Kill -9 of everything under load, then ask every index everything.
+crash()
+{
+	local killed ready first load writer
+
+	progress "killing the server under load"
+	sql -c "CREATE INDEX accounts_index ON pgbench_accounts USING pmhash (aid)" \
+		-c "CREATE INDEX tellers_index ON pgbench_tellers USING pmhash (tid)" \
+		-c "CREATE INDEX branches_index ON pgbench_branches USING pmhash (bid)" \
+		-c "CREATE INDEX history_index ON pgbench_history USING pmhash (aid)" \
+		-c "CHECKPOINT"
+	as_account "$cluster_bindir/pgbench" -n -M prepared -c 4 -j 2 -T 300 -s "$scale" \
+		>/dev/null 2>&1 &
+	load=$!
+	sql -c "BEGIN; INSERT INTO bench.item SELECT bench.key(n, 1), 'lost'
+			FROM generate_series($keys_lost, $keys_lost + 99999) AS n;
+			SELECT pg_sleep(300)" >/dev/null 2>&1 &
+	writer=$!
+	until [ "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")" = 1 ]; do
+		sleep 0.1
+	done
+	sleep "$pgbench_seconds"
+	cluster_kill_hard
+	wait "$load" "$writer" || true
+
+	killed=$(now)
+	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -l "$cluster_dir/log" -W start >/dev/null
+	until sql -c "SELECT 1" >/dev/null 2>&1; do
+		[ -f "$cluster_dir/data/postmaster.pid" ] || cluster_start
+		sleep 0.02
+	done
+	ready=$(now)
+	sql -c "SET enable_seqscan = off" \
+		-c "SELECT count(v) FROM bench.item WHERE k = bench.key(1, 1)" >/dev/null
+	first=$(now)
+
+	progress "comparing every answer after the crash"
+	echo
+	echo "After kill -9 of the whole server under load (pgbench and an open transaction of"
+	echo "100,000 rows): ready for connections in $(elapsed "$killed" "$ready") s, the first connection and"
+	echo "answer through pmhash in $(elapsed "$ready" "$first") s.  Answers of pmhash and of sequential scans alike:"
+	run_sql crash.sql -v keys_lost="$keys_lost"
+	sql -c "SELECT format('  %s? %s', question, answer) FROM bench.crash_question JOIN bench.answer USING (question)"
+	echo
+}
+
+report()
+{
+	echo
+	echo "$rows rows of bigint and text in random order, $probes probes a run, median of $runs runs;"
+	echo "$(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers'), warm, locale C, checkpoints held off but where told."
+	echo
+	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
+		-f - <"$tree/bench/lib/report.sql"
+	echo "better: pmhash against the better of btree and hash.  wanted: design goals of the project."
+	echo "Absolute figures drift from machine to machine and from hour to hour; compare within a run."
+	sql -c "SELECT sum(confirmed) || ' answers were compared with those of sequential scans; all were the same.'
+			FROM bench.answer"
+	! $quick || echo "--quick: the figures of so small a table say little."
+}
+
+install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
+pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+bindir=${pg_config%/*}
+make_work_directory
+preload=
+case " $methods " in
+	*" pmhash "*)
+		build "$pg_config"
+		preload=pmhash
+		;;
+esac
+
+progress "starting a cluster in $work"
+cluster_create "$work/cluster" "$bindir" "$preload"
+cluster_start
+
+progress "loading $rows rows, and pgbench at scale $scale"
+sql -c "CREATE EXTENSION pg_prewarm"
+[ -z "$preload" ] || sql -c "CREATE EXTENSION pmhash"
+run_sql measure.sql
+run_sql metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
+run_sql load.sql -v rows="$rows" -v runs="$runs" -v probes="$probes" -v keys="$keys" \
+	-v fresh="$fresh" -v text_rows="$text_rows" -v text_probes="$text_probes"
+load_pgbench
+
+position=0
+for method in none $methods; do
+	sql -c "INSERT INTO bench.method VALUES ($((position++)), '$method')"
+done
+measure none false
+for method in $methods; do
+	measure "$method" true
+done
+
+if [ -n "$preload" ]; then
+	if [ "$methods" = "btree hash pmhash" ]; then
+		show_choice
+	fi
+	crash
+fi
+report

@@ -1,0 +1,116 @@
+# cluster.sh: a throw-away cluster in one directory; sourced, not run
+#
+# Needs test/lib/packages.sh for as_account.  Sets, and the functions use:
+#   cluster_dir		everything of the cluster: data, socket, log
+#   cluster_bindir	directory of the server programs
+
+die()						# text...
+{
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# The moment, in seconds with a decimal point whatever the locale is.
+now()
+{
+	printf '%s\n' "${EPOCHREALTIME/,/.}"
+}
+
+# Seconds from one moment to another.
+elapsed()					# from to
+{
+	awk -v from="$1" -v to="$2" 'BEGIN { printf "%.3f", to - from }'
+}
+
+# What is going on, and how many seconds the script has run.
+progress()					# text...
+{
+	printf '[%4ds] %s\n' "$SECONDS" "$*"
+}
+
+# A quarter of the memory for shared buffers, 128 MB to 2 GB.
+shared_buffers_mb()
+{
+	awk '/^MemTotal:/ {
+			mb = int($2 / 4096)
+			print (mb < 128 ? 128 : (mb > 2048 ? 2048 : mb))
+		}' /proc/meminfo
+}
+
+# Create the cluster.  Autovacuum and timed checkpoints are off: they would
+# fall into one method's measurement and not into another's.
+cluster_create()				# cluster_dir bindir preload-libraries
+{
+	cluster_dir=$1
+	cluster_bindir=$2
+	[ ${#cluster_dir} -le 80 ] ||
+		die "\"$cluster_dir\" is too long for a socket directory; set TMPDIR to a shorter one"
+	export PGHOST=$cluster_dir PGPORT=5432 PGUSER=pmhash_demo PGDATABASE=postgres
+	as_account "$cluster_bindir/initdb" -D "$cluster_dir/data" -U "$PGUSER" \
+		--auth=trust --encoding=UTF8 --locale=C --no-instructions \
+		>"$cluster_dir/initdb.log" 2>&1 ||
+		{
+			cat "$cluster_dir/initdb.log" >&2
+			die "initdb failed"
+		}
+	as_account tee -a "$cluster_dir/data/postgresql.conf" >/dev/null <<-CONF
+		listen_addresses = ''
+		unix_socket_directories = '$cluster_dir'
+		shared_preload_libraries = '$3'
+		shared_buffers = $(shared_buffers_mb)MB
+		maintenance_work_mem = 512MB
+		max_wal_size = 8GB
+		checkpoint_timeout = 1h
+		autovacuum = off
+		jit = off
+		client_min_messages = warning
+		log_min_messages = warning
+	CONF
+}
+
+# Start the cluster, and tell the log if it does not come up.
+cluster_start()
+{
+	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -l "$cluster_dir/log" \
+		-w -t 120 start >/dev/null ||
+		{
+			tail -n 30 "$cluster_dir/log" >&2
+			die "the server does not start"
+		}
+}
+
+# Stop the cluster at once, if it runs.
+cluster_stop()
+{
+	[ -n "${cluster_dir-}" ] && [ -f "$cluster_dir/data/postmaster.pid" ] || return 0
+	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -m immediate -w stop \
+		>/dev/null 2>&1 || true
+}
+
+# Kill the postmaster and all its children with SIGKILL, all at once: the
+# postmaster is stopped first so that it starts no new one meanwhile.
+cluster_kill_hard()
+{
+	local postmaster status children=()
+
+	postmaster=$(as_account head -n 1 "$cluster_dir/data/postmaster.pid")
+	kill -STOP "$postmaster"
+	while read -r status; do
+		status=${status#/proc/}
+		children+=("${status%/status}")
+	done < <(grep -l "^PPid:[[:space:]]*$postmaster\$" /proc/[0-9]*/status 2>/dev/null)
+	kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
+
+	# Where nobody reaps orphans the dead postmaster stays in the process
+	# table, and its lock file would be believed.
+	while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$postmaster/status" 2>/dev/null; do
+		sleep 0.02
+	done
+	[ ! -d "/proc/$postmaster" ] || as_account rm -f "$cluster_dir/data/postmaster.pid"
+}
+
+# Run psql: quiet, bare output, and any error is the end.
+sql()						# psql argument...
+{
+	as_account "$cluster_bindir/psql" -X -q -A -t -v ON_ERROR_STOP=1 "$@"
+}

@@ -1,0 +1,45 @@
+--
+-- load.sql: what is probed for and inserted, the same for every method
+--
+-- Variables: rows (of the table measured), runs, probes and keys (of a run),
+-- fresh (rows inserted), text_rows, text_probes.
+--
+-- Stream 1 holds the keys of the table, stream 2 keys that are not in it,
+-- stream 3 chooses what is probed for.
+--
+SELECT format('CREATE TABLE bench.probe_%s AS
+	SELECT bench.key(bench.pick(n, 3, %s), 1) AS hit, bench.key(n, 2) AS miss
+	FROM generate_series(%s::bigint, %s) AS n',
+	run, :rows, 1 + (run - 1) * :probes, run * :probes)
+FROM generate_series(1, :runs) AS run \gexec
+
+CREATE TABLE bench.key_array AS
+	SELECT run, (SELECT array_agg(bench.key(bench.pick(run * 100000000::bigint + n, 3, :rows), 1))
+				 FROM generate_series(1, :keys) AS n) AS keys
+	FROM generate_series(1, :runs) AS run;
+
+-- "Immutable", so that the planner takes the array for a constant.
+CREATE FUNCTION bench.keys(run int) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
+$$
+	SELECT keys FROM bench.key_array AS a WHERE a.run = keys.run;
+$$;
+
+CREATE TABLE bench.fresh AS
+	SELECT bench.key(:rows + n, 1) AS k, 'v' || n AS v
+	FROM generate_series(1::bigint, :fresh) AS n;
+
+CREATE FUNCTION bench.url(n bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+$$
+	SELECT 'https://shop.example.org/i/' || md5(n::text) || '.html';
+$$;
+
+CREATE TABLE bench.page AS
+	SELECT bench.url(n) AS url, n FROM generate_series(1::bigint, :text_rows) AS n;
+
+SELECT format('CREATE TABLE bench.url_probe_%s AS
+	SELECT bench.url(bench.pick(n, 3, %s)) AS hit
+	FROM generate_series(%s::bigint, %s) AS n',
+	run, :text_rows, 1 + (run - 1) * :text_probes, run * :text_probes)
+FROM generate_series(1, :runs) AS run \gexec
+
+VACUUM (ANALYZE, FREEZE);
