@@ -91,9 +91,11 @@ SELECT plan('SELECT * FROM basic WHERE t LIKE ''text 1%''');
 SELECT plan('SELECT * FROM basic WHERE t = ''text 1'' COLLATE "POSIX"');
 RESET enable_seqscan;
 
--- several columns: all of them or none
+-- several columns: all of them, or else a walk over everything, which is right
+-- but dear
 SELECT * FROM answers('SELECT * FROM basic WHERE t = ''text 5'' AND k IN (1, 2, 39595)', 'basic_t_k');
 DROP INDEX basic_t;
+SELECT plan('SELECT * FROM basic WHERE t = ''text 5''');
 SELECT * FROM answers('SELECT * FROM basic WHERE t = ''text 5''', 'basic_t_k');
 SELECT * FROM answers('SELECT * FROM basic WHERE k = 39595', 'basic_t_k');
 
@@ -110,7 +112,7 @@ SELECT * FROM answers('SELECT id FROM basic WHERE k4 = 2500 AND n = 0', 'basic_n
 CREATE INDEX basic_empty ON basic USING pmhash (k) WHERE k < 0;
 INSERT INTO basic VALUES (60001, -1, 1, 'new', 1);
 INSERT INTO basic SELECT i, -i, i, 'new ' || i, i FROM generate_series(2, 5000) i;
-SELECT * FROM answers('SELECT * FROM basic WHERE k = -1', 'basic_k');
+SELECT * FROM answers('SELECT * FROM basic WHERE k = -1', 'basic_empty');
 SELECT * FROM every_key('basic', 'k', 'basic_k');
 SELECT * FROM every_key('basic', 'n', 'basic_n');
 SELECT * FROM answers('SELECT * FROM basic WHERE k = -77 AND k < 0', 'basic_empty');
