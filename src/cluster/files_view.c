@@ -47,7 +47,7 @@ file_state(const char *path, const PmhashStub *stub)
 		id.database != MyDatabaseId ||
 		id.system_identifier != pmhash_shared->control.system_identifier)
 		return "foreign";
-	if (!pmhash_identity_trusted(&id, pmhash_shared->control.pmem, &why))
+	if (!pmhash_identity_trusted(&id, true, &why))
 		return "untrusted";
 	return "valid";
 }

@@ -275,7 +275,8 @@ pmhash_engine_env(void)
 
 /*
  * May a file with this identity be trusted?  pmem tells whether it is
- * persistent memory.  If not, *why is the reason.
+ * persistent memory, which does not help it if its journal was not.  If the
+ * answer is no, *why is the reason.
  */
 bool
 pmhash_identity_trusted(const PmhashIdentity *id, bool pmem, const char **why)
@@ -288,7 +289,7 @@ pmhash_identity_trusted(const PmhashIdentity *id, bool pmem, const char **why)
 		*why = "it belongs to another cluster";
 	else if (id->dax_era != control->dax_era)
 		*why = "server and pool directory have not been together all the time since it was made";
-	else if (!pmem && id->cache_era != control->cache_era)
+	else if (!(pmem && control->pmem) && id->cache_era != control->cache_era)
 		*why = "the operating system went down before it was written back";
 	else
 		return true;
@@ -309,7 +310,7 @@ check_identity(Relation index, const char *path, const PmhashStub *stub)
 		not_usable(index, path, "it does not exist");
 	if (result != PMH_OK)
 		report(index, path, "open", &error);
-	if (!pmhash_identity_trusted(&id, pmhash_shared->control.pmem, &why))
+	if (!pmhash_identity_trusted(&id, true, &why))
 		not_usable(index, path, why);
 	if (id.database != MyDatabaseId)
 		not_usable(index, path, "it belongs to another database");

@@ -187,7 +187,8 @@ typedef struct PmhashJournalHeader
 	uint64		magic;
 	uint64		instance;		/* whose journal it is */
 	uint64		slots;
-	uint64		reserved[5];
+	uint64		flushed;		/* end of a WAL record known to be flushed */
+	uint64		reserved[4];
 } PmhashJournalHeader;
 
 /* One record: a cache line.  All zeroes: never used. */
@@ -209,6 +210,7 @@ StaticAssertDecl(sizeof(PmhashJournalRecord) == 64, "one cache line");
 
 extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);
+extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern uint32 pmhash_journal_crc(const PmhashJournalRecord *record);
 
 /* ---- undo.c ---- */

@@ -559,7 +559,7 @@ check_boot(PmhashControl *control, const char *boot_id)
 {
 	if (strcmp(control->boot_id, boot_id) == 0)
 		return;
-	pmhash_pool_renew_eras(control, !control->pmem);
+	pmhash_pool_renew_eras(control, false);
 	if (!control->pmem)
 		control->journal_instance = 0;
 	ereport(LOG,

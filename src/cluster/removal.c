@@ -12,6 +12,9 @@
  * end of the last record reserved, and XLogFlush waits for insertions in
  * progress before it (xlog.c, WaitXLogInsertionsToFinish).
  *
+ * That position is also noted in the journal, before anything is removed: a
+ * data directory put back from before it has the tuples, but not the WAL.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -23,11 +26,17 @@
 /*
  * Flush all WAL inserted so far.  Nothing to do for indexes whose tables are
  * not WAL-logged: those do not outlive a crash.  May be called in a parallel
- * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere.
+ * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere; ERROR
+ * if the journal can't be mapped.
  */
 void
 pmhash_removal_barrier(Relation index)
 {
-	if (RelationIsPermanent(index))
-		XLogFlush(pmhash_insert_end());
+	XLogRecPtr	lsn;
+
+	if (!RelationIsPermanent(index))
+		return;
+	lsn = pmhash_insert_end();
+	XLogFlush(lsn);
+	pmhash_journal_note_flushed(lsn);
 }

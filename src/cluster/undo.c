@@ -78,6 +78,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	}
 
 	nslots = header->slots;
+	undo->flushed = header->flushed;
 	record = (const PmhashJournalRecord *) (header + 1);
 	undo->records = palloc_extended(nslots * sizeof(*record), MCXT_ALLOC_HUGE);
 	for (uint64 i = 0; i < nslots; i++, record++)

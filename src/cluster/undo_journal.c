@@ -106,7 +106,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	pm_close(&file);
 }
 
-/* Map the journal of this run. */
+/* Map the journal of this run, if that has not been done. */
 static void
 map_journal(void)
 {
@@ -114,6 +114,8 @@ map_journal(void)
 	PmhError	error;
 	PmhashJournalHeader *header;
 
+	if (journal.base != NULL)
+		return;
 	pmhash_journal_path(path, pmhash_shared->instance);
 	if (pm_open(&journal, path, false, &error) != PMH_OK)
 		journal_error(path, &error);
@@ -179,6 +181,25 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 }
 
 /*
+ * Note durably that WAL is flushed up to lsn, the end of a record.  If replay
+ * ends before it, the data directory is an older one.
+ */
+void
+pmhash_journal_note_flushed(XLogRecPtr lsn)
+{
+	pg_atomic_uint64 *noted;
+	uint64		old;
+
+	map_journal();
+	noted = (pg_atomic_uint64 *) &((PmhashJournalHeader *) journal.base)->flushed;
+	old = pg_atomic_read_u64(noted);
+	while (old < lsn && !pg_atomic_compare_exchange_u64(noted, &old, lsn))
+		continue;
+	pm_flush(&journal, noted, sizeof(uint64));
+	pm_fence(&journal);
+}
+
+/*
  * What the entries made now depend on: the end of this transaction's last WAL
  * record, which is that of the heap tuple or a later one.  If it has written
  * none (the validate pass of CREATE INDEX CONCURRENTLY indexes the tuples of
@@ -204,9 +225,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 
 	if (!file->journaled)
 		return;
-	if (journal.base == NULL)
-		map_journal();
-
+	map_journal();
 	lsn = entries_depend_on();
 	if (last_noted <= flushed_lsn && last_noted > known_flushed)
 		known_flushed = last_noted;

@@ -22,6 +22,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
@@ -232,6 +233,20 @@ do_what_is_due(TimestampTz *last_full)
 	return true;
 }
 
+/*
+ * Keep the note of flushed WAL fresh also while nobody inserts or vacuums.
+ * Where WAL ends now is the end of a record; by the next round it is flushed.
+ */
+static void
+note_flushed(void)
+{
+	static XLogRecPtr seen = InvalidXLogRecPtr;
+
+	if (seen != InvalidXLogRecPtr && seen <= GetFlushRecPtr(NULL))
+		pmhash_journal_note_flushed(seen);
+	seen = pmhash_insert_end();
+}
+
 /* ---- main functions ---- */
 
 /*
@@ -263,6 +278,7 @@ pmhash_launcher_main(Datum arg)
 		/* Waiting for a sweeper eats latch events: look for nudges again. */
 		while (do_what_is_due(&last_full))
 			CHECK_FOR_INTERRUPTS();
+		note_flushed();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 pmhash_sweep_naptime * 1000L, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
