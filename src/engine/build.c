@@ -81,6 +81,53 @@ raise_strategy(PmhBuild *build, PmhStrategy strategy)
 		build->strategy = strategy;
 }
 
+/*
+ * Home and alternative of an item are full.  If an entry of its home can go to
+ * its own alternative (the emptiest such), let it, and take its slot.
+ */
+static bool
+displace(PmhBuild *build, const PmhItem *item, uint32_t home)
+{
+	PmhBucket  *b = pmh_build_bucket(build, home);
+	unsigned	best_fill = PMH_SLOTS;
+	unsigned	best_slot = 0;
+	uint32_t	best_alt = 0;
+	PmhItem		moved;
+	uint64_t	word;
+
+	if ((item->payload & PMH_ITEM_BESIDE_LIST) != 0)
+		return false;
+	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
+	{
+		uint32_t	alt;
+
+		word = pmh_slot_load_word(b, slot);
+		moved.hash = pmh_slot_load_hash(b, slot, word);
+		moved.payload = PMH_ITEM_BESIDE_LIST;
+		if (pmh_word_is_pointer(word) ||
+			pmh_home_bucket(moved.hash, build->hashing) != home)
+			continue;
+		alt = pmh_alt_bucket(moved.hash, build->hashing, home);
+		if (build->fill[alt] < best_fill && may_take(build, alt, &moved))
+		{
+			best_fill = build->fill[alt];
+			best_slot = slot;
+			best_alt = alt;
+		}
+	}
+	if (best_fill == PMH_SLOTS)
+		return false;
+
+	word = pmh_slot_load_word(b, best_slot);
+	moved.hash = pmh_slot_load_hash(b, best_slot, word);
+	pmh_build_put(build, best_alt, moved.hash, pmh_word_payload(word));
+	*(uint32_t *) b->bytes |= pmh_filter_bit(moved.hash);
+	pmh_build_fill_slot(build, b, best_slot, item->hash, item->payload);
+	build->entries--;			/* one of the two was there before */
+	raise_strategy(build, PMH_TWO_CHOICE);
+	return true;
+}
+
 /* Find a place for one item: home, alternative, stash; false if there is none. */
 static bool
 place_item(PmhBuild *build, const PmhItem *item)
@@ -102,6 +149,8 @@ place_item(PmhBuild *build, const PmhItem *item)
 		raise_strategy(build, PMH_TWO_CHOICE);
 		return true;
 	}
+	if (displace(build, item, home))
+		return true;
 	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
 	{
 		if (may_take(build, build->hashing + i, item))

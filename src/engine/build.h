@@ -35,7 +35,7 @@ typedef struct PmhBuild
 	uint32_t	in_main;		/* hashing buckets in the main part */
 	uint32_t	units;
 	uint32_t	hashing;
-	uint32_t	entries;
+	uint32_t	entries;		/* put in so far */
 	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
 	PmhStrategy strategy;		/* the simplest that holds what is in it */
 } PmhBuild;
@@ -50,15 +50,11 @@ pmh_build_bucket(const PmhBuild *build, uint32_t bucket)
 	return &build->bucket[build->in_main + bucket - build->hashing];
 }
 
-/* Put an entry into a bucket that has room. */
+/* Fill a slot of a bucket. */
 static inline void
-pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+pmh_build_fill_slot(PmhBuild *build, PmhBucket *b, uint32_t slot,
+					uint64_t hash, uint64_t payload)
 {
-	PmhBucket  *b = pmh_build_bucket(build, bucket);
-	uint32_t	slot = build->first_slot + build->fill[bucket]++;
-
-	if (slot >= PMH_SLOTS)
-		slot -= PMH_SLOTS;
 	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
 	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
 	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
@@ -66,6 +62,17 @@ pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
 	*(uint32_t *) b->bytes |= UINT32_C(1) << slot |
 		(pmh_word_is_pointer(payload) ? PMH_STATE_POINTERS : 0);
 	build->entries++;
+}
+
+/* Put an entry into a bucket that has room. */
+static inline void
+pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+{
+	uint32_t	slot = build->first_slot + build->fill[bucket]++;
+
+	if (slot >= PMH_SLOTS)
+		slot -= PMH_SLOTS;
+	pmh_build_fill_slot(build, pmh_build_bucket(build, bucket), slot, hash, payload);
 }
 
 /* Put an entry into its home bucket; false if that is full. */

@@ -203,9 +203,16 @@ claim_segment(Check *c, uint64_t elem)
 
 	claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
-		claim_units(c, ext / PMH_UNITS_PER_BLOCK,
-					((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK),
+	{
+		uint32_t	mask = ((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK);
+
+		claim_units(c, ext / PMH_UNITS_PER_BLOCK, mask & 0xff,
 					"The extension of a segment");
+		if (mask >> PMH_UNITS_PER_BLOCK != 0)
+			claim_units(c, ext / PMH_UNITS_PER_BLOCK + 1,
+						mask >> PMH_UNITS_PER_BLOCK,
+						"The extension of a segment");
+	}
 }
 
 /*

@@ -90,9 +90,10 @@ pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 	{
 		uint64_t	first = pmh_elem_ext_unit(elem);
 		uint64_t	block = first / PMH_UNITS_PER_BLOCK;
+		uint64_t	last = (first + units - 1) / PMH_UNITS_PER_BLOCK;
 
-		if (block >= blocks || pmh_space_is_map_block(t, block) ||
-			first % PMH_UNITS_PER_BLOCK + units > PMH_UNITS_PER_BLOCK)
+		if (last >= blocks || pmh_space_is_map_block(t, block) ||
+			pmh_space_is_map_block(t, last))
 			return false;
 	}
 	return true;
@@ -250,10 +251,11 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 	return PMH_OK;
 }
 
-/* Blocks of a directory that does not stand in block 0. */
-static uint64_t
-directory_blocks(const PmhTable *t, uint32_t depth)
+uint64_t
+pmh_directory_blocks(const PmhTable *t, uint32_t depth)
 {
+	if (depth <= PMH_SMALL_DIR_DEPTH)
+		return 0;
 	return (directory_size(depth) + pmh_block_size(t) - 1) >> t->block_shift;
 }
 
@@ -276,9 +278,18 @@ copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
 	pm_fence(&t->file);
 }
 
+uint64_t
+pmh_small_directory(const PmhTable *t)
+{
+	uint64_t	current = pmh_dirword_offset(pm_load_acquire(&pmh_live(t)->dirword));
+
+	return PMH_SMALL_DIR_OFFSET(current == PMH_SMALL_DIR_OFFSET(0));
+}
+
 /*
- * Double the directory into the space at 'to'.  PMH_OK; PMH_RETRY if its depth
- * is not 'depth' any more; PMH_NEED.
+ * Double the directory into the space at 'to' (0: the place for a small one
+ * that is free).  PMH_OK; PMH_RETRY if its depth is not 'depth' any more;
+ * PMH_NEED.
  */
 static PmhResult
 double_into(PmhTable *t, uint32_t depth, uint64_t to)
@@ -299,6 +310,8 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	{
 		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
 
+		if (to == 0)
+			to = pmh_small_directory(t);
 		copy_doubled(t, from, to, UINT64_C(1) << depth);
 		pm_store64(&live->dirword,
 				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT |
@@ -309,20 +322,18 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	pmh_unlock(&t->file_lock->directory);
 
 	if (result == PMH_OK && depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_run(t, from, directory_blocks(t, depth));
+		pmh_space_free_run(t, from, pmh_directory_blocks(t, depth));
 	return result;
 }
 
 PmhResult
 pmh_directory_double(PmhTable *t, uint32_t depth)
 {
-	uint64_t	nblocks = 0;
+	uint64_t	nblocks = pmh_directory_blocks(t, depth + 1);
 
-	if (depth + 1 > PMH_SMALL_DIR_DEPTH)
-		nblocks = directory_blocks(t, depth + 1);
 	for (;;)
 	{
-		uint64_t	to = PMH_SMALL_DIR_OFFSET((depth + 1) & 1);
+		uint64_t	to = 0;
 		PmhResult	result = PMH_OK;
 
 		if (nblocks > 0)

@@ -336,6 +336,13 @@ pmh_segment_unlock(const PmhPlace *place)
 extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
 
 /*
+ * Blocks a directory of this depth takes: 0 if it stands in block 0; and the
+ * place for a small directory there that is not the current one's.
+ */
+extern uint64_t pmh_directory_blocks(const PmhTable *t, uint32_t depth);
+extern uint64_t pmh_small_directory(const PmhTable *t);
+
+/*
  * Let all elements of the segment of 'place' (locked by the caller) say 'low'
  * in the first half of their range and 'high' in the second; logged.  PMH_OK
  * or PMH_NEED (nothing done).
@@ -381,6 +388,15 @@ extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
 									uint64_t hash, uint64_t value, bool fence);
 
+/* Free the space that an element names: nothing refers to it. */
+extern void pmh_segment_free(PmhTable *t, uint64_t elem);
+
+/*
+ * The locked segment of 'place' has been replaced in the directory: let its
+ * readers notice, then free its space.
+ */
+extern void pmh_segment_retire(PmhTable *t, const PmhPlace *place);
+
 /* ---- space (space.c) ---- */
 
 /*
@@ -389,7 +405,8 @@ extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
  * mapping.  Contents are undefined.
  *
  *	block	a whole block
- *	units	1..7 adjacent units within a block
+ *	units	1..7 adjacent units within a block (an extension that bulk load
+ *			has placed may reach from one block into the next)
  *	run		nblocks adjacent blocks
  */
 extern PmhResult pmh_space_alloc_block(PmhTable *t, uint64_t *offset);
@@ -476,6 +493,13 @@ pmh_make_pointer(uint64_t offset, uint32_t class)
  * not free it.  (sweep.c)
  */
 extern void pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class);
+
+/*
+ * May it be called, i.e. is there no such sweep, or is its mark map inside our
+ * mapping?  (If a buffer has to be freed where it is not, the sweep is told to
+ * give up.)  The space lock is held.
+ */
+extern bool pmh_sweep_account_ready(const PmhTable *t);
 
 /* ---- reading one key (table.c) ---- */
 

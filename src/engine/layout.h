@@ -113,7 +113,7 @@ typedef struct PmhBufferHeader
  * ---- directory element ----
  *
  * bits 0-24	offset of the main part, in blocks
- * bits 25-51	offset of the extension, in units (1/8 block); unused if no ext
+ * bits 25-51	offset of the extension, in units (1/8 block); 0 if no ext
  * bits 52-54	units of the extension, 0..7 (bucket count = M + units * M/8)
  * bits 55-59	local depth
  * bits 60-61	strategy
@@ -221,7 +221,10 @@ typedef struct PmhRun
 #define PMH_RUN_OFFSET			1024
 #define PMH_HEADER_SIZE			4096
 
-/* Two small directories stand in block 0; larger ones get blocks. */
+/*
+ * Two small directories stand in block 0, one of them current and the other
+ * free for the next doubling; larger ones get blocks.
+ */
 #define PMH_SMALL_DIR_OFFSET(i)	(4096 + (uint64_t) (i) * 4096)
 #define PMH_SMALL_DIR_DEPTH		9	/* 512 elements of 8 bytes */
 

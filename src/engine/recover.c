@@ -89,6 +89,19 @@ mark_units(PmhTable *t, uint64_t block, uint32_t mask)
 	return PMH_OK;
 }
 
+/* Mark an extension, which may reach into the next block. */
+static PmhResult
+mark_extension(PmhTable *t, uint64_t first, uint32_t units)
+{
+	uint64_t	block = first / PMH_UNITS_PER_BLOCK;
+	uint32_t	mask = ((1u << units) - 1) << (first % PMH_UNITS_PER_BLOCK);
+	PmhResult	result = mark_units(t, block, mask & 0xff);
+
+	if (result == PMH_OK && mask >> PMH_UNITS_PER_BLOCK != 0)
+		result = mark_units(t, block + 1, mask >> PMH_UNITS_PER_BLOCK);
+	return result;
+}
+
 static PmhResult
 mark_run(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
@@ -140,8 +153,7 @@ mark_segments(PmhTable *t)
 
 		result = mark_run(t, pmh_elem_main_block(dir[i]), 1);
 		if (result == PMH_OK && units > 0)
-			result = mark_units(t, ext / PMH_UNITS_PER_BLOCK,
-								((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK));
+			result = mark_extension(t, ext, units);
 	}
 	return result;
 }
@@ -200,8 +212,7 @@ rebuild_run(PmhTable *t)
 	memset(run, 0, sizeof(*run));
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
-		result = mark_run(t, dir >> t->block_shift,
-						  ((sizeof(uint64_t) << depth) + pmh_block_size(t) - 1) >> t->block_shift);
+		result = mark_run(t, dir >> t->block_shift, pmh_directory_blocks(t, depth));
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)

@@ -360,16 +360,6 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	deal_out_unchanged(t, place);
 }
 
-/* Free the space of a segment that nothing points to any more. */
-static void
-free_segment(PmhTable *t, uint64_t main_offset, uint64_t ext_offset, uint32_t units)
-{
-	if (main_offset != 0)
-		pmh_space_free_block(t, main_offset);
-	if (ext_offset != 0)
-		pmh_space_free_units(t, ext_offset, units);
-}
-
 /* Place a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
 static PmhResult
 place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
@@ -383,7 +373,8 @@ place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 		result = pmh_space_alloc_units(t, build->units, &ext_offset);
 	if (result != PMH_OK)
 	{
-		free_segment(t, main_offset, 0, 0);
+		if (main_offset != 0)
+			pmh_space_free_block(t, main_offset);
 		return result;
 	}
 	pmh_build_store(t, build, main_offset, ext_offset);
@@ -393,23 +384,22 @@ place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 	return PMH_OK;
 }
 
-/* Give the space back that place_built has taken. */
-static void
-unplace(PmhTable *t, uint64_t elem)
+void
+pmh_segment_free(PmhTable *t, uint64_t elem)
 {
 	uint32_t	units = pmh_elem_units(elem);
 
-	free_segment(t, pmh_elem_main_block(elem) << t->block_shift,
-				 units == 0 ? 0 : pmh_elem_ext_unit(elem) * pmh_unit_size(t), units);
+	pmh_space_free_block(t, pmh_elem_main_block(elem) << t->block_shift);
+	if (units > 0)
+		pmh_space_free_units(t, pmh_elem_ext_unit(elem) * pmh_unit_size(t), units);
 }
 
-/* Readers of a segment that was replaced must notice; then its space is free. */
-static void
-retire_segment(PmhTable *t, const PmhPlace *place)
+void
+pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 {
 	for (unsigned i = 0; i < PMH_VERSIONS; i++)
 		pmh_version_bump(&place->stripe->version[i]);
-	free_segment(t, place->main, place->ext, pmh_elem_units(place->elem));
+	pmh_segment_free(t, place->elem);
 }
 
 /* Publish t->build[0 .. n - 1] instead of the segment.  PMH_RETRY, PMH_NEED. */
@@ -429,7 +419,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 		result = place_built(t, t->build[1], depth, &elem[1]);
 		if (result != PMH_OK)
 		{
-			unplace(t, elem[0]);
+			pmh_segment_free(t, elem[0]);
 			return result;
 		}
 	}
@@ -438,10 +428,10 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	if (result != PMH_OK)
 	{
 		for (unsigned i = 0; i < n; i++)
-			unplace(t, elem[i]);
+			pmh_segment_free(t, elem[i]);
 		return result;
 	}
-	retire_segment(t, place);
+	pmh_segment_retire(t, place);
 	pmh_count(n == 2 ? &pmh_run(t)->splits : &pmh_run(t)->grows, 1);
 	return PMH_RETRY;
 }

@@ -263,11 +263,14 @@ pmh_space_free_block(PmhTable *t, uint64_t offset)
 void
 pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units)
 {
-	uint64_t	in_block = (offset & (pmh_block_size(t) - 1)) / pmh_unit_size(t);
+	uint64_t	block = offset >> t->block_shift;
+	uint32_t	at = (uint32_t) ((offset & (pmh_block_size(t) - 1)) / pmh_unit_size(t));
+	uint32_t	mask = ((1u << units) - 1) << at;
 
 	space_lock(t);
-	free_in_block(t, offset >> t->block_shift,
-				  (uint8_t) (((1u << units) - 1) << in_block));
+	free_in_block(t, block, (uint8_t) mask);
+	if (mask >> PMH_UNITS_PER_BLOCK != 0)
+		free_in_block(t, block + 1, (uint8_t) (mask >> PMH_UNITS_PER_BLOCK));
 	space_unlock(t);
 }
 
@@ -469,6 +472,12 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	PmhResult	result;
 
 	space_lock(t);
+	if (!pmh_sweep_account_ready(t))
+	{
+		space_unlock(t);
+		t->need.map = true;
+		return PMH_NEED;
+	}
 	result = pop_free(t, class, offset);
 	if (result == PMH_NOT_FOUND)
 		result = bump_region(t, class, offset);

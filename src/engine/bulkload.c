@@ -1,0 +1,708 @@
+/*-------------------------------------------------------------------------
+ *
+ * bulkload.c
+ *	  Fill an empty table from entries that come ordered by their top hash
+ *	  bits.
+ *
+ * A partition is cut into segment ranges by further hash bits, in place.
+ * Where a range fits a segment it is built in private memory at the load
+ * asked for and written once, sequentially; ranges that hold little (many
+ * entries of one key have become a list) are put together with their
+ * neighbours, ranges that hold too much are cut once more.  The directory is
+ * made from their elements at the end and published by one store of dirword.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "build.h"
+
+/* Values of one key from this number on become a list. */
+#define LIST_MIN		PMH_COMPACT_MIN
+
+/* Entries are dealt out by so many bits at a time. */
+#define DIGIT_BITS		8
+#define DIGITS			(1 << DIGIT_BITS)
+
+/*
+ * A segment is as large as it takes to be loaded no more than this above the
+ * load asked for, which makes that the average.
+ */
+#define FILL_SLACK		3
+
+/* Extensions are cut from runs of so many blocks. */
+#define EXTENSION_RUN	16
+
+/* A pair with this flag has a list's pointer payload for its value. */
+#define IS_LIST			PMH_WORD_POINTER
+
+/* A segment that has been written. */
+typedef struct Segment
+{
+	uint64_t	prefix;			/* as many hash bits as the element's depth */
+	uint64_t	elem;
+} Segment;
+
+struct PmhBulk
+{
+	PmhTable   *table;
+	uint32_t	depth;			/* of a segment range, as told to the caller */
+	uint32_t	fill;			/* most that a segment is loaded, percent */
+	uint32_t	most;			/* entries of the largest segment at that load */
+	Segment    *segment;		/* the segments so far, in any order */
+	size_t		nsegments;
+	size_t		segment_room;
+	uint64_t   *values;			/* of one key */
+	size_t		values_room;
+	uint32_t   *seen;			/* hash set of one range: position + 1 */
+	uint32_t	seen_size;		/* a power of two */
+	uint64_t	ext_next;		/* rest of the run for extensions, in units */
+	uint64_t	ext_end;
+};
+
+/* A range of hashes and its entries. */
+typedef struct Range
+{
+	PmhEntry   *entry;
+	size_t		n;
+	uint32_t	depth;
+	uint64_t	prefix;			/* of 'depth' bits */
+	bool		placed;			/* its entries are in segments already */
+	bool		listed;			/* make_lists has been here */
+} Range;
+
+static PmhResult build_range(PmhBulk *bulk, Range *range);
+
+static PmhResult
+no_memory(PmhBulk *bulk)
+{
+	return pmh_fail(bulk->table, PMH_ERR_NO_MEMORY, 0, 0,
+					"There is no memory for the bulk load.");
+}
+
+/* Room for n more things in an array that doubles. */
+static bool
+reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
+{
+	size_t		want = *room < 1024 ? 1024 : *room;
+	void	   *larger;
+
+	if (used + n <= *room)
+		return true;
+	while (want < used + n)
+		want *= 2;
+	larger = realloc(*array, want * size);
+	if (larger == NULL)
+		return false;
+	*array = larger;
+	*room = want;
+	return true;
+}
+
+/* ---- segments ---- */
+
+/* Free the rest of the run for extensions. */
+static void
+free_extension_rest(PmhBulk *bulk)
+{
+	PmhTable   *t = bulk->table;
+
+	for (; bulk->ext_next < bulk->ext_end; bulk->ext_next++)
+		pmh_space_free_units(t, bulk->ext_next * pmh_unit_size(t), 1);
+}
+
+/* Space for an extension: units of a run of our own, packed. */
+static PmhResult
+take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
+{
+	PmhTable   *t = bulk->table;
+
+	while (bulk->ext_end - bulk->ext_next < units)
+	{
+		uint64_t	offset;
+		PmhResult	result = pmh_space_alloc_run(t, EXTENSION_RUN, &offset);
+
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				continue;
+		}
+		if (result != PMH_OK)
+			return result;
+		if (bulk->ext_end == offset / pmh_unit_size(t))
+		{
+			bulk->ext_end += EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+			continue;
+		}
+		free_extension_rest(bulk);
+		bulk->ext_next = offset / pmh_unit_size(t);
+		bulk->ext_end = bulk->ext_next + EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+	}
+	*unit = bulk->ext_next;
+	bulk->ext_next += units;
+	return PMH_OK;
+}
+
+/* Write what has been built, and note its element. */
+static PmhResult
+write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
+{
+	PmhTable   *t = bulk->table;
+	Segment    *segment;
+	uint64_t	main_offset;
+	uint64_t	ext_unit = 0;
+	PmhResult	result;
+
+	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
+				 &bulk->segment_room, sizeof(Segment)))
+		return no_memory(bulk);
+	while ((result = pmh_space_alloc_block(t, &main_offset)) == PMH_NEED)
+	{
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			break;
+	}
+	if (result == PMH_OK && build->units > 0)
+		result = take_extension(bulk, build->units, &ext_unit);
+	if (result != PMH_OK)
+		return result;
+
+	pmh_build_store(t, build, main_offset, ext_unit * pmh_unit_size(t));
+	segment = &bulk->segment[bulk->nsegments++];
+	segment->prefix = prefix;
+	segment->elem = pmh_make_elem(main_offset >> t->block_shift, ext_unit,
+								  build->units, depth, build->strategy);
+	return PMH_OK;
+}
+
+/* Build a segment of so many units; false if the range does not fit. */
+static bool
+fits_segment(PmhBulk *bulk, const Range *range, uint32_t units)
+{
+	PmhTable   *t = bulk->table;
+	PmhBuild   *build = t->build[0];
+	size_t		noverflow = 0;
+
+	pmh_build_begin(t, build, units);
+	for (size_t i = 0; i < range->n; i++)
+	{
+		const PmhEntry *e = &range->entry[i];
+
+		if (!pmh_build_home(build, e->hash, e->value))
+		{
+			t->overflow[0][noverflow].hash = e->hash;
+			t->overflow[0][noverflow].payload = e->value;
+			noverflow++;
+		}
+	}
+	return pmh_build_overflow(build, t->overflow[0], noverflow);
+}
+
+/* Cut a range in two by the next bit. */
+static void
+halve(const Range *range, Range half[2])
+{
+	uint32_t	shift = 63 - range->depth;
+	size_t		low = 0;
+	size_t		high = range->n;
+
+	while (low < high)
+	{
+		PmhEntry	e = range->entry[low];
+
+		if ((e.hash >> shift & 1) == 0)
+			low++;
+		else
+		{
+			range->entry[low] = range->entry[--high];
+			range->entry[high] = e;
+		}
+	}
+	for (unsigned i = 0; i < 2; i++)
+	{
+		half[i].entry = range->entry + (i == 0 ? 0 : low);
+		half[i].n = i == 0 ? low : range->n - low;
+		half[i].depth = range->depth + 1;
+		half[i].prefix = range->prefix << 1 | i;
+		half[i].placed = false;
+		half[i].listed = range->listed;
+	}
+}
+
+/* Place a range: in one segment if it fits, else half by half. */
+static PmhResult
+place_range(PmhBulk *bulk, Range *range)
+{
+	Range		half[2];
+	PmhResult	result;
+
+	range->placed = true;
+	if (range->n <= bulk->most)
+	{
+		for (uint32_t units = 0; units <= PMH_MAX_UNITS; units++)
+		{
+			if (range->n * 100 <= (uint64_t) pmh_build_slots(bulk->table, units) * bulk->fill &&
+				fits_segment(bulk, range, units))
+				return write_segment(bulk, bulk->table->build[0],
+									 range->depth, range->prefix);
+		}
+	}
+	if (range->depth == PMH_MAX_DEPTH)
+		return pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
+						"A segment of the greatest depth is full.");
+	halve(range, half);
+	result = place_range(bulk, &half[0]);
+	if (result == PMH_OK)
+		result = place_range(bulk, &half[1]);
+	return result;
+}
+
+/* ---- keys with many values ---- */
+
+/* Has any hash of the range more than one entry?  Exact. */
+static bool
+has_duplicates(PmhBulk *bulk, const Range *range)
+{
+	uint32_t	mask = bulk->seen_size - 1;
+
+	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
+	for (size_t i = 0; i < range->n; i++)
+	{
+		uint64_t	hash = range->entry[i].hash;
+		uint32_t	at = (uint32_t) (hash >> 8) & mask;
+
+		while (bulk->seen[at] != 0)
+		{
+			if (range->entry[bulk->seen[at] - 1].hash == hash)
+				return true;
+			at = (at + 1) & mask;
+		}
+		bulk->seen[at] = (uint32_t) (i + 1);
+	}
+	return false;
+}
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Make a list of the values of n entries of one hash. */
+static PmhResult
+make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
+{
+	PmhResult	result;
+
+	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
+		return no_memory(bulk);
+	for (size_t i = 0; i < n; i++)
+		bulk->values[i] = entry[i].value;
+	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n,
+									 payload)) == PMH_NEED)
+	{
+		result = pmh_provide(bulk->table);
+		if (result != PMH_OK)
+			break;
+	}
+	return result;
+}
+
+/* Let every hash with LIST_MIN entries and more become one entry with a list. */
+static PmhResult
+make_lists(PmhBulk *bulk, Range *range)
+{
+	PmhEntry   *entry = range->entry;
+	size_t		kept = 0;
+	size_t		n;
+
+	qsort(entry, range->n, sizeof(PmhEntry), compare_entries);
+	for (size_t i = 0; i < range->n; i += n)
+	{
+		for (n = 1; i + n < range->n && entry[i + n].hash == entry[i].hash; n++)
+			;
+		if (n >= LIST_MIN)
+		{
+			uint64_t	payload;
+			PmhResult	result = make_list(bulk, &entry[i], n, &payload);
+
+			if (result != PMH_OK)
+				return result;
+			entry[kept].hash = entry[i].hash;
+			entry[kept++].value = payload | IS_LIST;
+		}
+		else
+		{
+			memmove(&entry[kept], &entry[i], n * sizeof(PmhEntry));
+			kept += n;
+		}
+	}
+	range->n = kept;
+	range->listed = true;
+	return PMH_OK;
+}
+
+/* ---- ranges ---- */
+
+/*
+ * Two neighbours: leave them together if they fit one segment, else place
+ * what has not been placed.
+ */
+static PmhResult
+join(PmhBulk *bulk, Range *left, Range *right, Range *whole)
+{
+	PmhResult	result = PMH_OK;
+
+	if (!left->placed && !right->placed && left->n + right->n <= bulk->most)
+	{
+		memmove(left->entry + left->n, right->entry, right->n * sizeof(PmhEntry));
+		whole->entry = left->entry;
+		whole->n = left->n + right->n;
+		return PMH_OK;
+	}
+	whole->placed = true;
+	if (!left->placed)
+		result = place_range(bulk, left);
+	if (result == PMH_OK && !right->placed)
+		result = place_range(bulk, right);
+	return result;
+}
+
+/*
+ * Deal the entries of a range out by the next 'bits' hash bits, in place;
+ * start[d] .. start[d + 1] are those of digit d.
+ */
+static void
+deal(const Range *range, uint32_t bits, size_t *start)
+{
+	uint32_t	shift = 64 - range->depth - bits;
+	uint32_t	digits = UINT32_C(1) << bits;
+	PmhEntry   *entry = range->entry;
+	size_t		next[DIGITS] = {0};
+
+	for (size_t i = 0; i < range->n; i++)
+		next[entry[i].hash >> shift & (digits - 1)]++;
+	start[0] = 0;
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		start[d + 1] = start[d] + next[d];
+		next[d] = start[d];
+	}
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		while (next[d] < start[d + 1])
+		{
+			PmhEntry	e = entry[next[d]];
+			uint32_t	to = (uint32_t) (e.hash >> shift) & (digits - 1);
+
+			while (to != d)
+			{
+				PmhEntry	other = entry[next[to]];
+
+				entry[next[to]++] = e;
+				e = other;
+				to = (uint32_t) (e.hash >> shift) & (digits - 1);
+			}
+			entry[next[d]++] = e;
+		}
+	}
+}
+
+/*
+ * Build the parts [low, high) that deal() has made of a range: together they
+ * are the range *part of depth 'depth'.
+ */
+static PmhResult
+build_parts(PmhBulk *bulk, const Range *range, const size_t *start,
+			uint32_t bits, uint32_t low, uint32_t high, uint32_t depth,
+			Range *part)
+{
+	uint32_t	middle = low + (high - low) / 2;
+	Range		left;
+	Range		right;
+	PmhResult	result;
+
+	part->entry = range->entry + start[low];
+	part->n = start[high] - start[low];
+	part->depth = depth;
+	part->prefix = (range->prefix << bits | low) >> (range->depth + bits - depth);
+	part->placed = false;
+	part->listed = range->listed;
+	if (high - low == 1)
+		return build_range(bulk, part);
+
+	result = build_parts(bulk, range, start, bits, low, middle, depth + 1, &left);
+	if (result == PMH_OK)
+		result = build_parts(bulk, range, start, bits, middle, high, depth + 1, &right);
+	if (result == PMH_OK)
+		result = join(bulk, &left, &right, part);
+	return result;
+}
+
+/* Into how many bits to deal a range that is too large for a segment. */
+static uint32_t
+digit_bits(const PmhBulk *bulk, const Range *range)
+{
+	uint32_t	bits = 1;
+
+	while (bits < DIGIT_BITS && range->depth + bits < bulk->depth &&
+		   range->n >> bits > bulk->most)
+		bits++;
+	return bits;
+}
+
+/*
+ * Build a range.  What fits one segment is left for the caller to join with
+ * its neighbour or to place (range->placed is false then).
+ */
+static PmhResult
+build_range(PmhBulk *bulk, Range *range)
+{
+	size_t		start[DIGITS + 1];
+	Range		whole;
+	uint32_t	bits;
+	PmhResult	result;
+
+	if (!range->listed &&
+		(range->n <= bulk->most ? has_duplicates(bulk, range) : range->depth >= bulk->depth))
+	{
+		result = make_lists(bulk, range);
+		if (result != PMH_OK)
+			return result;
+	}
+	if (range->n <= bulk->most)
+		return PMH_OK;
+	if (range->depth == PMH_MAX_DEPTH)
+		return place_range(bulk, range);
+
+	bits = digit_bits(bulk, range);
+	deal(range, bits, start);
+	result = build_parts(bulk, range, start, bits, 0, UINT32_C(1) << bits,
+						 range->depth, &whole);
+	if (result == PMH_OK)
+		*range = whole;
+	return result;
+}
+
+/* ---- the whole load ---- */
+
+/* Smallest depth at which a range, and some more than expected, fits. */
+static uint32_t
+choose_depth(uint64_t expected, uint32_t most)
+{
+	uint32_t	depth = 0;
+
+	while (depth < PMH_MAX_DEPTH)
+	{
+		uint64_t	mean = expected >> depth;
+		uint64_t	margin = 0;
+
+		/* Four standard deviations. */
+		while (margin * margin < 16 * mean)
+			margin++;
+		if (mean + margin <= most)
+			break;
+		depth++;
+	}
+	return depth;
+}
+
+PmhResult
+pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
+			   uint32_t *depth, PmhBulk **bulk)
+{
+	PmhBulk    *b = calloc(1, sizeof(PmhBulk));
+	uint32_t	fill = (uint32_t) fill_percent + FILL_SLACK;
+
+	*bulk = NULL;
+	if (b == NULL)
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for the bulk load.");
+	b->table = table;
+	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
+	b->most = pmh_build_slots(table, PMH_MAX_UNITS) * b->fill / 100;
+	b->depth = choose_depth(expected, b->most);
+	b->seen_size = 2;
+	while (b->seen_size < 2 * b->most)
+		b->seen_size *= 2;
+	b->seen = malloc(b->seen_size * sizeof(uint32_t));
+	if (b->seen == NULL)
+	{
+		free(b);
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for the bulk load.");
+	}
+	*depth = b->depth;
+	*bulk = b;
+	return PMH_OK;
+}
+
+PmhResult
+pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
+				   PmhEntry *entries, size_t n)
+{
+	Range		range = {entries, n, partition_bits, partition, false, false};
+	PmhResult	result = build_range(bulk, &range);
+
+	if (result == PMH_OK && !range.placed)
+		result = place_range(bulk, &range);
+	return result;
+}
+
+/* Depth of the directory that the segments need. */
+static uint32_t
+directory_depth(const PmhBulk *bulk)
+{
+	uint32_t	depth = 0;
+
+	for (size_t i = 0; i < bulk->nsegments; i++)
+	{
+		if (pmh_elem_depth(bulk->segment[i].elem) > depth)
+			depth = pmh_elem_depth(bulk->segment[i].elem);
+	}
+	return depth;
+}
+
+/* Enter segments [from, nsegments) into a directory in memory. */
+static void
+enter_segments(const PmhBulk *bulk, size_t from, uint64_t *dir, uint32_t depth)
+{
+	for (size_t i = from; i < bulk->nsegments; i++)
+	{
+		uint32_t	above = depth - pmh_elem_depth(bulk->segment[i].elem);
+		uint64_t	first = bulk->segment[i].prefix << above;
+
+		for (uint64_t k = 0; k < UINT64_C(1) << above; k++)
+			dir[first + k] = bulk->segment[i].elem;
+	}
+}
+
+/* Is the aligned piece of 2^above elements at 'first' without a segment? */
+static bool
+is_gap(const uint64_t *dir, uint64_t first, uint32_t above)
+{
+	for (uint64_t i = first; i < first + (UINT64_C(1) << above); i++)
+	{
+		if (dir[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Empty segments where no partition had anything. */
+static PmhResult
+fill_gaps(PmhBulk *bulk, uint64_t *dir, uint32_t depth)
+{
+	PmhTable   *t = bulk->table;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth; i++)
+	{
+		uint32_t	above = 0;
+		size_t		before = bulk->nsegments;
+		PmhResult	result;
+
+		if (dir[i] != 0)
+			continue;
+		while (above < depth && (i & ((UINT64_C(2) << above) - 1)) == 0 &&
+			   is_gap(dir, i, above + 1))
+			above++;
+		pmh_build_begin(t, t->build[0], 0);
+		result = write_segment(bulk, t->build[0], depth - above, i >> above);
+		if (result != PMH_OK)
+			return result;
+		enter_segments(bulk, before, dir, depth);
+	}
+	return PMH_OK;
+}
+
+/* Write the directory and let dirword name it. */
+static PmhResult
+publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
+{
+	PmhTable   *t = bulk->table;
+	uint64_t	nblocks = pmh_directory_blocks(t, depth);
+	uint64_t	to = pmh_small_directory(t);
+	uint64_t	dirword;
+	PmhPlace	empty;
+	PmhResult	result = PMH_OK;
+
+	while (nblocks > 0 && (result = pmh_space_alloc_run(t, nblocks, &to)) == PMH_NEED)
+	{
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			break;
+	}
+	if (result == PMH_OK)
+		result = pmh_segment_lock(t, 0, &empty);
+	if (result != PMH_OK)
+		return result;
+
+	pm_copy(&t->file, pmh_at(t, to), dir, sizeof(uint64_t) << depth);
+	pm_fence(&t->file);
+	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	pm_store64(&pmh_live(t)->dirword,
+			   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT |
+			   ((dirword >> PMH_DIRWORD_GEN_SHIFT) + 1) << PMH_DIRWORD_GEN_SHIFT);
+	pm_flush(&t->file, &pmh_live(t)->dirword, sizeof(uint64_t));
+	pm_fence(&t->file);
+	pmh_segment_retire(t, &empty);
+	pmh_segment_unlock(&empty);
+	return PMH_OK;
+}
+
+static void
+free_bulk(PmhBulk *bulk)
+{
+	free(bulk->segment);
+	free(bulk->values);
+	free(bulk->seen);
+	free(bulk);
+}
+
+PmhResult
+pmh_bulk_finish(PmhBulk *bulk)
+{
+	uint32_t	depth = directory_depth(bulk);
+	uint64_t   *dir = calloc(UINT64_C(1) << depth, sizeof(uint64_t));
+	PmhResult	result;
+
+	if (dir == NULL)
+		result = no_memory(bulk);
+	else
+	{
+		enter_segments(bulk, 0, dir, depth);
+		result = fill_gaps(bulk, dir, depth);
+		if (result == PMH_OK)
+			result = publish(bulk, dir, depth);
+		free(dir);
+	}
+	if (result != PMH_OK)
+	{
+		pmh_bulk_abandon(bulk);
+		return result;
+	}
+	free_extension_rest(bulk);
+	free_bulk(bulk);
+	return PMH_OK;
+}
+
+/* Value lists that were made are found by the next sweep. */
+void
+pmh_bulk_abandon(PmhBulk *bulk)
+{
+	PmhTable   *t = bulk->table;
+
+	for (size_t i = 0; i < bulk->nsegments; i++)
+		pmh_segment_free(t, bulk->segment[i].elem);
+	free_extension_rest(bulk);
+	if (pm_load(&pmh_live(t)->value_region) != 0)
+		pm_store64(&pmh_run(t)->value_space_known, 0);
+	free_bulk(bulk);
+}

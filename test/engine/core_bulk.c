@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * core_bulk.c
+ *	  Bulk load: unique keys, few and many duplicates, skewed hashes, empty
+ *	  partitions; what is loaded is found, and the table lives on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "unit.h"
+
+/* The i-th of n entries of a kind of data; 0 <= i < n. */
+typedef PmhEntry (*Generate) (uint64_t i, uint64_t n);
+
+static PmhEntry
+unique_keys(uint64_t i, uint64_t n)
+{
+	PmhEntry	e = {fixture_hash(i), i};
+
+	(void) n;
+	return e;
+}
+
+/* Key k has one to forty values. */
+static PmhEntry
+some_duplicates(uint64_t i, uint64_t n)
+{
+	PmhEntry	e = {fixture_hash(i / (1 + i / 1000 % 40)), i};
+
+	(void) n;
+	return e;
+}
+
+/* A hundred keys share everything. */
+static PmhEntry
+many_duplicates(uint64_t i, uint64_t n)
+{
+	PmhEntry	e = {fixture_hash(i % 100), i};
+
+	(void) n;
+	return e;
+}
+
+/* All hashes lie in a 64th of the range; the other partitions are empty. */
+static PmhEntry
+skewed(uint64_t i, uint64_t n)
+{
+	PmhEntry	e = {fixture_hash(i) >> 6 | UINT64_C(5) << 58, i};
+
+	(void) n;
+	return e;
+}
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Hand the sorted entries over, but leave empty partitions out. */
+static void
+load(PmhTable *t, const PmhEntry *sorted, uint64_t n, uint64_t expected, int fill)
+{
+	PmhBulk    *bulk;
+	uint32_t	depth;
+	uint32_t	bits;
+	PmhEntry   *copy = malloc(n * sizeof(PmhEntry) + 1);
+	uint64_t	at = 0;
+	uint64_t	seed = 99;
+
+	memcpy(copy, sorted, n * sizeof(PmhEntry));
+	REQUIRE(pmh_bulk_begin(t, expected, fill, &depth, &bulk) == PMH_OK);
+	bits = depth < 5 ? depth : 5;
+	for (uint64_t p = 0; p < UINT64_C(1) << bits; p++)
+	{
+		uint64_t	end = at;
+
+		while (end < n && (bits == 0 || copy[end].hash >> (64 - bits) == p))
+			end++;
+		/* The order within a partition is free. */
+		for (uint64_t i = at; i < end; i++)
+		{
+			uint64_t	k = at + fixture_random(&seed) % (end - at);
+			PmhEntry	e = copy[i];
+
+			copy[i] = copy[k];
+			copy[k] = e;
+		}
+		if (end > at)
+			REQUIRE(pmh_bulk_partition(bulk, bits, p, copy + at, end - at) == PMH_OK);
+		at = end;
+	}
+	CHECK(at == n);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(copy);
+}
+
+/* Every hash of the sorted entries has exactly its values. */
+static void
+check_found(PmhTable *t, const PmhEntry *sorted, uint64_t n)
+{
+	PmhValues	values = {0};
+	uint64_t	end;
+
+	for (uint64_t i = 0; i < n; i = end)
+	{
+		bool		same = true;
+
+		for (end = i; end < n && sorted[end].hash == sorted[i].hash; end++)
+			;
+		REQUIRE(pmh_lookup(t, sorted[i].hash, &values) == PMH_OK);
+		CHECK(values.n == end - i);
+		for (uint64_t k = 0; k < values.n && k < end - i; k++)
+			same = same && values.value[k] == sorted[i + k].value;
+		CHECK(same);
+	}
+	for (uint64_t i = 0; i < 1000; i++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(~i), &values) == PMH_OK);
+		CHECK(values.n == 0);
+	}
+	pmh_values_free(&values);
+}
+
+static void
+run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill,
+	uint32_t segment_buckets, double most_bytes)
+{
+	const char *path = fixture_path("core_bulk");
+	PmhGeometry geometry = {segment_buckets};
+	PmhEnv		env = fixture_env(1);
+	PmhEntry   *entry = malloc(2 * n * sizeof(PmhEntry) + 1);
+	PmhTable   *t;
+	PmhError	error;
+	PmhStats	stats;
+	bool		recovered;
+	uint64_t	more = n / 2;
+
+	for (uint64_t i = 0; i < n; i++)
+		entry[i] = generate(i, n);
+	qsort(entry, n, sizeof(PmhEntry), compare_entries);
+	REQUIRE(pmh_create(path, &geometry, NULL, &env, &t, &error) == PMH_OK);
+	load(t, entry, n, expected, fill);
+	check_found(t, entry, n);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.entries == n);
+	printf("%s, %lu entries: %.2f bytes each, %.2f of the slots used in %lu segments (%lu/%lu/%lu)\n",
+		   name, (unsigned long) n, (double) stats.used_bytes / (n ? n : 1),
+		   stats.load_factor, (unsigned long) stats.segments,
+		   (unsigned long) stats.segments_single,
+		   (unsigned long) stats.segments_two_choice,
+		   (unsigned long) stats.segments_stash);
+	if (most_bytes > 0)
+		CHECK(stats.used_bytes <= most_bytes * n);
+
+	/* It recovers, and takes more entries and deletions. */
+	pmh_close(t);
+	env.instance = 2;
+	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
+	CHECK(recovered);
+	for (uint64_t i = 0; i < more; i++)
+	{
+		entry[n + i] = generate(i, n);
+		entry[n + i].value = n + i;
+		REQUIRE(pmh_insert(t, entry[n + i].hash, n + i, false) == PMH_OK);
+	}
+	for (uint64_t i = 0; i < more; i++)
+		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
+	qsort(entry + more, n, sizeof(PmhEntry), compare_entries);
+	check_found(t, entry + more, n);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	unlink(path);
+	free(entry);
+}
+
+/* Giving up half way leaves an empty table. */
+static void
+run_abandon(void)
+{
+	const char *path = fixture_path("core_bulk");
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	PmhStats	stats;
+	PmhBulk    *bulk;
+	PmhEntry	entry[5000];
+	uint32_t	depth;
+
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_bulk_begin(t, 5000, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
+	for (uint64_t i = 0; i < 5000; i++)
+		entry[i] = some_duplicates(i, 5000);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, 5000) == PMH_OK);
+	pmh_bulk_abandon(bulk);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.entries == 0);
+	CHECK(stats.segments == 1);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	REQUIRE(pmh_insert(t, 1, 2, false) == PMH_OK);
+	pmh_close(t);
+	unlink(path);
+}
+
+int
+main(void)
+{
+	run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 16.0);
+	run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 0, 22.0);
+	run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 0, 17.0);
+	run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0, 0);
+	run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0);
+	run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0);
+	run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0, 0);
+	run("large segments", unique_keys, FIXTURE_SCALE(500000), FIXTURE_SCALE(500000), 94, 2048, 0);
+	run("none", unique_keys, 0, 0, 94, 0, 0);
+	run("one", unique_keys, 1, 1, 10, 0, 0);
+	run_abandon();
+	return unit_done("core_bulk");
+}
