@@ -830,36 +830,67 @@ free_old_map(PmhTable *t, uint64_t mark)
 	return result;
 }
 
+/* Allocate and clear a map for a file of this size. */
+static PmhResult
+make_mark_map(PmhTable *t, uint64_t covered, uint64_t *offset)
+{
+	PmhResult	result;
+
+	do
+		result = pmh_space_alloc_run(t, mark_map_blocks(t, covered), offset);
+	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	if (result == PMH_OK)
+		clear_mark_map(t, *offset, covered);
+	return result;
+}
+
+/*
+ * Let the map at 'offset' be the one, unless the file has grown meanwhile.
+ * The grow lock keeps new value regions away: of those that exist now, all
+ * that is in no list of buffers is forgotten here, and found again.
+ */
+static bool
+install_mark_map(PmhTable *t, struct PmhSweepPrivate *p, uint64_t offset,
+				 uint64_t covered, uint64_t *old_mark)
+{
+	bool		fits;
+
+	pmh_lock(&t->file_lock->grow);
+	fits = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == covered;
+	if (fits)
+	{
+		pmh_lock(&t->file_lock->space);
+		*old_mark = pm_load(&pmh_run(t)->sweep_mark);
+		p->mark = offset | ((*old_mark + 1) & MARK_SERIAL);
+		p->first_region = pm_load(&pmh_live(t)->value_region);
+		pm_store64(&pmh_run(t)->sweep_mark, p->mark);
+		pmh_unlock(&t->file_lock->space);
+		pmh_value_forget_free(t);
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return fits;
+}
+
 static PmhResult
 reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p)
 {
-	uint64_t   *space_lock = &t->file_lock->space;
-	uint64_t	covered = pm_load(&pmh_live(t)->blocks) * pmh_block_size(t);
 	uint64_t	old_mark;
-	uint64_t	offset;
-	PmhResult	result;
 
 	if (pm_load(&pmh_run(t)->value_space_known) != 0)
 		return PMH_OK;
-	p->mark_blocks = mark_map_blocks(t, covered);
-	while ((result = pmh_space_alloc_run(t, p->mark_blocks, &offset)) == PMH_NEED)
+	for (;;)
 	{
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			break;
-	}
-	if (result != PMH_OK)
-		return result;
-	clear_mark_map(t, offset, covered);
+		uint64_t	covered = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+		uint64_t	offset;
+		PmhResult	result = make_mark_map(t, covered, &offset);
 
-	pmh_lock(space_lock);
-	old_mark = pm_load(&pmh_run(t)->sweep_mark);
-	p->mark = offset | ((old_mark + 1) & MARK_SERIAL);
-	p->first_region = pm_load(&pmh_live(t)->value_region);
-	pm_store64(&pmh_run(t)->sweep_mark, p->mark);
-	pmh_unlock(space_lock);
-	pmh_value_forget_free(t);
-	return free_old_map(t, old_mark);
+		if (result != PMH_OK)
+			return result;
+		p->mark_blocks = mark_map_blocks(t, covered);
+		if (install_mark_map(t, p, offset, covered, &old_mark))
+			return free_old_map(t, old_mark);
+		pmh_space_free_run(t, offset, p->mark_blocks);
+	}
 }
 
 /* Is run.sweep_mark still ours?  The space lock is held. */
@@ -978,7 +1009,6 @@ reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
 	for (uint64_t block = p->first_region; complete && block != 0;)
 	{
 		const PmhRegion *region;
-		uint64_t	end;
 
 		result = left-- == 0 ?
 			pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
@@ -987,10 +1017,8 @@ reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
 		if (result != PMH_OK)
 			break;
 		region = pmh_at(t, block << t->block_shift);
-		end = (block + region->blocks) << t->block_shift;
-		/* A region that came while the map was made is not covered. */
-		if (end <= mark_map(t, p->mark)->covered)
-			free_unmarked(t, p, (block << t->block_shift) + PMH_LINE, end);
+		free_unmarked(t, p, (block << t->block_shift) + PMH_LINE,
+					  (block + region->blocks) << t->block_shift);
 		block = region->next;
 	}
 	if (complete && result == PMH_OK)

@@ -213,12 +213,6 @@ extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
 								 uint16_t *place, uint64_t *payload);
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
-/*
- * May pmh_sweep_account() be called, i.e. is there no reclaim, or is its mark
- * map inside our mapping?  The space lock is held.
- */
-extern bool pmh_sweep_account_ready(const PmhTable *t);
-
 /* Where the mark map of a reclaim is, which is in our mapping; false: none. */
 extern bool pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks);
 
