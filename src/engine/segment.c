@@ -178,6 +178,7 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint32_t	rest = pmh_bucket_state(b) & PMH_STATE_OCCUPIED;
 	uint32_t	best = 0;
 
+	*hash = 0;
 	while (rest != 0)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(rest);

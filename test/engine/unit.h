@@ -4,7 +4,7 @@
  *	  The few lines every engine unit test shares.
  *
  * CHECK(condition) counts; a failure is printed with its place, up to a few,
- * so that one fault does not flood the log.  unit_done() prints the one-line
+ * so that one fault does not flood the log; threads may do it too.  unit_done() prints the one-line
  * summary and gives the exit status.
  *
  *-------------------------------------------------------------------------
@@ -32,8 +32,8 @@ static inline int
 unit_check(int ok, const char *what, const char *file, int line)
 {
 	if (ok)
-		unit_passed++;
-	else if (unit_failed++ < 20)
+		__atomic_fetch_add(&unit_passed, 1, __ATOMIC_RELAXED);
+	else if (__atomic_fetch_add(&unit_failed, 1, __ATOMIC_RELAXED) < 20)
 		fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
 	return ok;
 }

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * pm_shared.c
+ *	  pm.h for ThreadSanitizer: handles of one process on one file share one
+ *	  mapping, so that threads race (or do not) at the same addresses.
+ *
+ * Address space is reserved for the largest file a test makes; the file is
+ * mapped into it piece by piece, and never moves.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define RESERVED	((size_t) 1 << 30)
+#define FILES		16
+
+typedef struct Shared
+{
+	dev_t		dev;
+	ino_t		ino;
+	unsigned	handles;		/* 0: free */
+	char	   *base;
+	size_t		mapped;
+} Shared;
+
+static Shared shared[FILES];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static PmhResult
+fail(PmhError *error, int err)
+{
+	PmhResult	result = PMH_ERR_IO;
+
+	if (err == ENOSPC || err == EFBIG)
+		result = PMH_ERR_NO_SPACE;
+	else if (err == ENOENT)
+		result = PMH_ERR_NO_FILE;
+	else if (err == EEXIST)
+		result = PMH_ERR_EXISTS;
+	return pmh_fill_error(error, result, err, 0, "%s.", strerror(err));
+}
+
+/* The entry of the file of f, a new one if need be; NULL if there are too many. */
+static Shared *
+find_shared(const PmFile *f)
+{
+	Shared	   *unused = NULL;
+	struct stat st;
+
+	if (fstat(f->fd, &st) != 0)
+		return NULL;
+	for (int i = 0; i < FILES; i++)
+	{
+		if (shared[i].handles == 0)
+			unused = &shared[i];
+		else if (shared[i].dev == st.st_dev && shared[i].ino == st.st_ino)
+			return &shared[i];
+	}
+	if (unused != NULL)
+	{
+		void	   *base = mmap(NULL, RESERVED, PROT_NONE,
+								MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (base == MAP_FAILED)
+			return NULL;
+		unused->dev = st.st_dev;
+		unused->ino = st.st_ino;
+		unused->base = base;
+		unused->mapped = 0;
+	}
+	return unused;
+}
+
+/* Let the shared mapping reach 'size'. */
+static PmhResult
+map_further(Shared *s, PmFile *f, size_t size, PmhError *error)
+{
+	if (size > s->mapped)
+	{
+		size_t		from = s->mapped & ~(size_t) 4095;
+
+		if (size > RESERVED ||
+			mmap(s->base + from, size - from, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_FIXED, f->fd, (off_t) from) == MAP_FAILED)
+			return fail(error, ENOMEM);
+		s->mapped = size;
+	}
+	f->base = s->base;
+	f->mapped = size;
+	return PMH_OK;
+}
+
+static PmhResult
+attach(PmFile *f, bool force_pmem, PmhError *error)
+{
+	PmhResult	result;
+	struct stat st;
+	Shared	   *s;
+
+	f->persist = force_pmem;
+	pthread_mutex_lock(&mutex);
+	s = find_shared(f);
+	if (s == NULL || fstat(f->fd, &st) != 0)
+		result = fail(error, ENOMEM);
+	else
+		result = map_further(s, f, (size_t) st.st_size, error);
+	if (result == PMH_OK)
+		s->handles++;
+	pthread_mutex_unlock(&mutex);
+	if (result != PMH_OK)
+		close(f->fd);
+	return result;
+}
+
+PmhResult
+pm_create(PmFile *f, const char *path, size_t size, bool force_pmem,
+		  PmhError *error)
+{
+	PmhResult	result;
+
+	memset(f, 0, sizeof(*f));
+	f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (f->fd < 0)
+		return fail(error, errno);
+	result = pm_extend(f, 0, size, error);
+	if (result == PMH_OK)
+		result = attach(f, force_pmem, error);
+	else
+		close(f->fd);
+	if (result != PMH_OK)
+		unlink(path);
+	return result;
+}
+
+PmhResult
+pm_open(PmFile *f, const char *path, bool force_pmem, PmhError *error)
+{
+	memset(f, 0, sizeof(*f));
+	f->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (f->fd < 0)
+		return fail(error, errno);
+	return attach(f, force_pmem, error);
+}
+
+void
+pm_close(PmFile *f)
+{
+	Shared	   *s;
+
+	pthread_mutex_lock(&mutex);
+	s = find_shared(f);
+	if (s != NULL && --s->handles == 0)
+		munmap(s->base, RESERVED);
+	pthread_mutex_unlock(&mutex);
+	close(f->fd);
+}
+
+PmhResult
+pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
+{
+	int			err = posix_fallocate(f->fd, (off_t) from, (off_t) (to - from));
+
+	return err == 0 ? PMH_OK : fail(error, err);
+}
+
+PmhResult
+pm_remap(PmFile *f, size_t size, PmhError *error)
+{
+	PmhResult	result = PMH_OK;
+	Shared	   *s;
+
+	if (size <= f->mapped)
+		return PMH_OK;
+	pthread_mutex_lock(&mutex);
+	s = find_shared(f);
+	if (s == NULL)
+		result = fail(error, ENOMEM);
+	else
+		result = map_further(s, f, size, error);
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+PmhResult
+pm_sync(PmFile *f, PmhError *error)
+{
+	return msync(f->base, f->mapped, MS_SYNC) == 0 ? PMH_OK : fail(error, errno);
+}
+
+void
+pm_flush(const PmFile *f, const void *addr, size_t len)
+{
+	(void) f;
+	(void) addr;
+	(void) len;
+}
+
+void
+pm_fence(const PmFile *f)
+{
+	(void) f;
+}
+
+/* Readers of space that is used again race with this: word by word. */
+void
+pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
+{
+	uint64_t   *to = dst;
+	const uint64_t *from = src;
+
+	(void) f;
+	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
+		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+}
