@@ -38,11 +38,14 @@
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
+#include "utils/builtins.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "cluster/internal.h"
@@ -159,6 +162,32 @@ drop_protected(Oid database, IdList *files)
 
 /* ---- (3) stubs ---- */
 
+/*
+ * Is this a handler function of this library?  Looked up by the name of the C
+ * function first: calling every handler would load libraries of others, and
+ * fail if one of those is missing.
+ */
+static bool
+is_our_handler(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Datum		source;
+	bool		isnull;
+	bool		named = false;
+	IndexAmRoutine *routine;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	if (!isnull)
+		named = strcmp(TextDatumGetCString(source), "pmhash_handler") == 0;
+	ReleaseSysCache(tuple);
+	if (!named)
+		return false;
+	routine = GetIndexAmRoutine(function);
+	return routine->ambuild == pmhash_am_build;
+}
+
 /* OIDs of the access methods that are ours, whatever their names. */
 static List *
 our_access_methods(void)
@@ -171,14 +200,9 @@ our_access_methods(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_am	form = (Form_pg_am) GETSTRUCT(tuple);
-		IndexAmRoutine *routine;
 
-		if (form->amtype != AMTYPE_INDEX)
-			continue;
-		routine = GetIndexAmRoutine(form->amhandler);
-		if (routine->ambuild == pmhash_am_build)
+		if (form->amtype == AMTYPE_INDEX && is_our_handler(form->amhandler))
 			ours = lappend_oid(ours, form->oid);
-		pfree(routine);
 	}
 	systable_endscan(scan);
 	table_close(pg_am, AccessShareLock);
