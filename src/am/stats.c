@@ -9,10 +9,14 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "catalog/index.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #include "am.h"
@@ -47,6 +51,22 @@ open_index(Oid oid)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary indexes of other sessions")));
 	return index;
+}
+
+/*
+ * ERROR unless the user may know what is in the index: who may read the table
+ * does, and so do those who may scan tables for statistics (pg_monitor, for
+ * one).
+ */
+static void
+check_stats_permission(Relation index)
+{
+	Oid			heap = IndexGetRelation(RelationGetRelid(index), false);
+
+	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX,
+					   RelationGetRelationName(index));
 }
 
 /* The row of pmhash_stats, in the order of its OUT parameters. */
@@ -86,7 +106,8 @@ stats_row(const PmhashFile *file, const PmhStats *stats, Datum *value)
  * pmhash_stats(regclass) returns record
  *
  * Exact figures by walking the whole index, which blocks nobody.  NULL if the
- * index has been dropped.  ERROR if its file cannot be used.
+ * index has been dropped.  ERROR if its file cannot be used or the user may
+ * not know.
  */
 Datum
 pmhash_stats(PG_FUNCTION_ARGS)
@@ -105,6 +126,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		tupdesc->natts != STATS_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_stats");
 
+	check_stats_permission(index);
 	file = pmhash_file_open(index);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
