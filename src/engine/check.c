@@ -342,7 +342,7 @@ static PmhResult
 walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	uint64_t	left = pmh_list_max_buffers(c->t);
+	uint64_t	budget = pmh_list_budget(c->t);
 
 	while (pos.payload != 0)
 	{
@@ -358,6 +358,8 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 					(unsigned long long) offset);
 			return PMH_OK;
 		}
+		if (!pmh_list_pay(&budget, payload))
+			return pmh_list_circle(c->t, payload);
 		result = pmh_list_step(c->t, hash, &pos, pmh_class_capacity(class) + 1,
 							   value, NULL, &n);
 		if (result != PMH_OK)
@@ -367,8 +369,6 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 					(unsigned long long) offset);
 		if (c->exclusive)
 			check_buffer_alone(c, payload);
-		if (left-- == 0)
-			return pmh_list_circle(c->t, payload);
 	}
 	return PMH_OK;
 }

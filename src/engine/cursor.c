@@ -137,7 +137,7 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 	cursor->chunk = probe.list;
 	cursor->chunk_version = probe.list_version;
 	cursor->line = 0;
-	cursor->buffers_left = pmh_list_max_buffers(t);
+	cursor->budget = pmh_list_budget(t);
 	cursor->state = probe.list == 0 ? CURSOR_AT_END : CURSOR_STREAMING;
 	return PMH_OK;
 }
@@ -166,7 +166,8 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK)
 		return result;
-	if (pos.payload != cursor->chunk && cursor->buffers_left-- == 0)
+	/* At the start of a buffer: the one before it is done. */
+	if (pos.line == 0 && !pmh_list_pay(&cursor->budget, cursor->chunk))
 		return pmh_list_circle(t, cursor->chunk);
 	cursor->batch.n += n;
 	cursor->chunk = pos.payload;

@@ -35,7 +35,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition pos = {payload, version, 0};
-	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	budget = pmh_list_budget(t);
 	uint64_t	entries = 0;
 	uint64_t	bytes = 0;
 
@@ -43,14 +43,14 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 	{
 		uint32_t	class = pmh_pointer_class(pos.payload);
 		uint32_t	n;
-		PmhResult	result = pmh_list_step(t, hash, &pos,
-										   pmh_class_capacity(class) + 1, value,
-										   NULL, &n);
+		PmhResult	result;
 
+		if (!pmh_list_pay(&budget, pos.payload))
+			return pmh_list_circle(t, payload);
+		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
+							   NULL, &n);
 		if (result != PMH_OK)
 			return result;
-		if (left-- == 0)
-			return pmh_list_circle(t, payload);
 		entries += n;
 		bytes += pmh_class_bytes(class);
 	}

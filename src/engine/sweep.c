@@ -625,13 +625,13 @@ find_pointer(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *ta
 static PmhResult
 find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 {
-	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	budget = pmh_list_budget(t);
 	uint64_t	payload;
 
 	if (!find_pointer(t, place, hash, target))
 		return PMH_NOT_FOUND;
 	target->before = 0;
-	for (payload = target->head; payload != 0; left--)
+	for (payload = target->head; payload != 0;)
 	{
 		PmhResult	result = pmh_buffer_check_span(t, payload);
 
@@ -639,7 +639,7 @@ find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 			return result;
 		if (payload == target->payload)
 			return PMH_OK;
-		if (left == 0)
+		if (!pmh_list_pay(&budget, payload))
 			return pmh_list_circle(t, payload);
 		target->before = payload;
 		payload = pmh_class_has_header(pmh_pointer_class(payload)) ?

@@ -223,7 +223,7 @@ typedef struct PmhCursor
 	PmhValues	seen;			/* all values handed out, if streaming: a hash table */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
-	uint64_t	buffers_left;	/* to notice a list that runs in a circle */
+	uint64_t	budget;			/* to notice a list that runs in a circle */
 	uint32_t	line;			/* next line in it */
 	int			state;
 } PmhCursor;

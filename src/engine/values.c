@@ -243,7 +243,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 PmhResult
 pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted, PmhListPosition *pos)
 {
-	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	budget = pmh_list_budget(t);
 
 	while (pos->payload != 0 && pos->payload != wanted)
 	{
@@ -252,7 +252,7 @@ pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted, PmhListPosition *pos)
 
 		if (result != PMH_OK)
 			return result;
-		if (left-- == 0)
+		if (!pmh_list_pay(&budget, pos->payload))
 			return pmh_list_circle(t, wanted);
 		*pos = next;
 	}
@@ -264,7 +264,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 			  PmhValues *values)
 {
 	PmhListPosition pos = {payload, version, 0};
-	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	budget = pmh_list_budget(t);
 	size_t		before = values->n;
 	PmhResult	result = PMH_OK;
 
@@ -273,7 +273,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
 		uint32_t	n = 0;
 
-		if (left-- == 0)
+		if (!pmh_list_pay(&budget, pos.payload))
 			result = pmh_list_circle(t, payload);
 		else
 			result = pmh_values_reserve(t, values, capacity);
@@ -642,7 +642,7 @@ PmhResult
 pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 				uint64_t *new_payload)
 {
-	uint64_t	left = pmh_list_max_buffers(t);
+	uint64_t	budget = pmh_list_budget(t);
 	uint64_t	before = 0;
 	uint64_t	p = payload;
 	uint32_t	line;
@@ -658,7 +658,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 			next = pm_load(&pmh_buffer_header(t, p)->next);
 		if (next == 0)
 			return PMH_NOT_FOUND;
-		if (left-- == 0)
+		if (!pmh_list_pay(&budget, p))
 			return pmh_list_circle(t, payload);
 		result = check_next(t, p, next);
 		if (result == PMH_OK)

@@ -170,14 +170,24 @@ extern PmhResult pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted,
 extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);
 
 /*
- * How many buffers a list can have at the most: walks that go further are in
- * a circle.
+ * A walk along a list begins with as many bytes as the file has, and each
+ * buffer costs its size.  If they do not suffice it goes in a circle.
  */
 static inline uint64_t
-pmh_list_max_buffers(const PmhTable *t)
+pmh_list_budget(const PmhTable *t)
 {
-	return pm_load(&pmh_live(t)->blocks) *
-		(pmh_block_size(t) / pmh_class_bytes(PMH_HEADER_CLASS));
+	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+}
+
+static inline bool
+pmh_list_pay(uint64_t *budget, uint64_t payload)
+{
+	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(payload));
+
+	if (*budget < bytes)
+		return false;
+	*budget -= bytes;
+	return true;
 }
 
 /*

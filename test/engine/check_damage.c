@@ -1,0 +1,377 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_damage.c
+ *	  The check finds damage: one fault at a time is put into a sound file, and
+ *	  the finding that names it must come.  Damaged lists end reads with an
+ *	  error, never with a loop.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "fixture.h"
+#include "unit.h"
+#include "values.h"
+
+#define PAIRS	((uint64_t) 60000)
+#define LONG	((uint64_t) 5000)	/* values of key 0: a chain */
+
+typedef struct Expected
+{
+	const char *words;
+	int			matching;
+	int			all;
+} Expected;
+
+static void
+expect(void *arg, uint64_t offset, const char *finding)
+{
+	Expected   *e = arg;
+
+	(void) offset;
+	e->all++;
+	e->matching += strstr(finding, e->words) != NULL;
+}
+
+/* With the damage in place: is it found, under these words? */
+static void
+found(PmhTable *t, const char *words)
+{
+	Expected	e = {words, 0, 0};
+
+	CHECK(pmh_check(t, true, expect, &e) == PMH_ERR_CORRUPT);
+	if (!CHECK(e.matching > 0))
+		fprintf(stderr, "no finding with \"%s\" among %d\n", words, e.all);
+}
+
+/* Put another value somewhere, check, and put things right again. */
+#define DAMAGE(lvalue, value, words) \
+	do { \
+		__typeof__(lvalue) saved = (lvalue); \
+		(lvalue) = (value); \
+		found(t, words); \
+		(lvalue) = saved; \
+	} while (0)
+
+/* ---- finding things to damage ---- */
+
+typedef struct Spot
+{
+	PmhPlace	place;
+	uint32_t	bucket;
+	unsigned	slot;
+	PmhBucket  *b;
+	uint64_t	hash;
+	uint64_t	word;
+} Spot;
+
+typedef bool (*Wanted) (const Spot *spot);
+
+/* The first occupied slot of the table that is wanted. */
+static Spot
+find_spot(PmhTable *t, Wanted wanted)
+{
+	Spot		s;
+	uint64_t	hash = 0;
+
+	do
+	{
+		uint32_t	depth;
+
+		REQUIRE(pmh_locate(t, hash, &s.place) == PMH_OK);
+		for (s.bucket = 0; s.bucket < s.place.buckets; s.bucket++)
+		{
+			s.b = pmh_bucket(t, &s.place, s.bucket);
+			for (s.slot = 0; s.slot < PMH_SLOTS; s.slot++)
+			{
+				if ((pmh_bucket_state(s.b) >> s.slot & 1) == 0)
+					continue;
+				s.word = pmh_slot_load_word(s.b, s.slot);
+				s.hash = pmh_slot_load_hash(s.b, s.slot, s.word);
+				if (wanted(&s))
+					return s;
+			}
+		}
+		depth = pmh_elem_depth(s.place.elem);
+		hash = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+	} while (hash != 0);
+	fprintf(stderr, "there is nothing to damage of the kind wanted\n");
+	exit(1);
+}
+
+static bool
+plain_at_home(const Spot *s)
+{
+	return !pmh_word_is_pointer(s->word) &&
+		s->bucket == pmh_home_bucket(s->hash, s->place.hashing);
+}
+
+static bool
+in_alternative(const Spot *s)
+{
+	return s->bucket < s->place.hashing &&
+		s->bucket != pmh_home_bucket(s->hash, s->place.hashing);
+}
+
+static bool
+in_stash(const Spot *s)
+{
+	return s->bucket >= s->place.hashing;
+}
+
+static bool
+pointer_with_free_slot(const Spot *s)
+{
+	return pmh_word_is_pointer(s->word) && !pmh_state_full(pmh_bucket_state(s->b));
+}
+
+static bool
+pointer_with_header(const Spot *s)
+{
+	return pmh_word_is_pointer(s->word) &&
+		pmh_class_has_header(pmh_pointer_class(pmh_word_payload(s->word)));
+}
+
+static bool
+pointer_to_chain(const Spot *s)
+{
+	return pmh_word_is_pointer(s->word) && s->hash == fixture_hash(0);
+}
+
+static uint32_t *
+state_of(PmhBucket *b)
+{
+	return (uint32_t *) b->bytes;
+}
+
+static uint64_t *
+word_of(const Spot *s)
+{
+	return (uint64_t *) (s->b->bytes + pmh_slot_word[s->slot]);
+}
+
+/* ---- damage ---- */
+
+static void
+damage_header(PmhTable *t)
+{
+	PmhFormat  *format = pmh_format(t);
+	PmhLive    *live = pmh_live(t);
+
+	DAMAGE(format->magic, 1, "magic number");
+	DAMAGE(format->version, 77, "format version");
+	DAMAGE(format->crc, format->crc ^ 1, "checksum");
+	DAMAGE(format->identity[3], (uint8_t) (format->identity[3] ^ 4), "checksum");
+	DAMAGE(format->stash_buckets, 3, "geometry");
+	DAMAGE(live->dirlog.count, 1, "directory log");
+	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
+		   "directory word");
+	DAMAGE(live->dirword, live->dirword + 1, "in its place");
+}
+
+static void
+damage_directory(PmhTable *t)
+{
+	uint64_t	dirword = pmh_live(t)->dirword;
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	uint64_t	i = 0;
+
+	DAMAGE(dir[0], dir[0] | UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT, "impossible depth");
+	DAMAGE(dir[0], dir[0] | UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT, "is impossible");
+	DAMAGE(dir[0], dir[0] | ((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1), "is impossible");
+	DAMAGE(dir[0], (dir[0] & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | 1, "is impossible");
+	DAMAGE(dir[0], dir[(1 << depth) - 1], "something else");
+	DAMAGE(dir[0], dir[(1 << depth) - 1], "of another segment");
+
+	/* A segment with two elements, of which the second one is changed. */
+	while (i < UINT64_C(1) << depth && pmh_elem_depth(dir[i]) == depth)
+		i++;
+	REQUIRE(i + 1 < UINT64_C(1) << depth);
+	DAMAGE(dir[i + 1], dir[i + 1] ^ UINT64_C(1) << PMH_ELEM_STRATEGY_SHIFT, "neighbour");
+	DAMAGE(dir[i], dir[i] + (UINT64_C(1) << PMH_ELEM_DEPTH_SHIFT), "does not begin");
+}
+
+static void
+damage_buckets(PmhTable *t)
+{
+	Spot		s = find_spot(t, plain_at_home);
+	uint8_t    *top = (uint8_t *) (s.b->bytes + pmh_slot_top[s.slot]);
+	uint64_t	home_flip = UINT64_C(1) << 63;
+	PmhBucket  *home;
+
+	DAMAGE(*top, (uint8_t) (*top ^ 0x80), "another segment");
+	DAMAGE(*word_of(&s), *word_of(&s) ^ home_flip, "holds an entry in");
+	DAMAGE(*word_of(&s), *word_of(&s) | PMH_WORD_POINTER, "without telling so");
+
+	s = find_spot(t, in_alternative);
+	home = pmh_bucket(t, &s.place, pmh_home_bucket(s.hash, s.place.hashing));
+	DAMAGE(*state_of(home), *state_of(home) & ~pmh_filter_bit(s.hash), "second bucket without");
+
+	s = find_spot(t, in_stash);
+	home = pmh_bucket(t, &s.place, pmh_home_bucket(s.hash, s.place.hashing));
+	DAMAGE(*state_of(home), *state_of(home) & ~PMH_STATE_STASHED, "stash without");
+}
+
+static void
+damage_pointers(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_with_free_slot);
+	Spot		chain = find_spot(t, pointer_to_chain);
+	PmhBucket	saved = *s.b;
+	unsigned	free_slot = (unsigned) __builtin_ctz(~*state_of(s.b) & PMH_STATE_OCCUPIED);
+	uint64_t	no_payload = s.word & ~PMH_WORD_PAYLOAD;
+
+	DAMAGE(*state_of(s.b), *state_of(s.b) & ~PMH_STATE_POINTERS, "without telling so");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, 31), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(64, 0), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(UINT64_C(1) << 40, 0), "outside of the file");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(s.place.main, 0), "in no value region");
+	DAMAGE(*word_of(&s), no_payload | pmh_word_payload(chain.word), "another key");
+
+	pmh_slot_store(s.b, free_slot, s.hash, s.word);
+	*state_of(s.b) |= UINT32_C(1) << free_slot;
+	found(t, "second pointer");
+	found(t, "used twice");
+	*s.b = saved;
+}
+
+static void
+damage_lists(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_with_header);
+	uint64_t	payload = pmh_word_payload(s.word);
+	PmhBufferHeader *header = pmh_buffer_header(t, payload);
+	PmhValueLine *line = pmh_buffer_line(t, payload, 1);
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(payload));
+	PmhValueLine *saved = malloc(lines * sizeof(PmhValueLine));
+
+	REQUIRE(saved != NULL);
+	DAMAGE(header->hash, header->hash ^ 1, "another key");
+	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, 6), "outside of the file");
+	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, 0), "cannot be chained");
+	DAMAGE(header->next, payload, "circle");
+	DAMAGE(line->high[0], 0x8001, "too large");
+
+	memcpy(saved, line, (lines - 1) * sizeof(PmhValueLine));
+	for (uint32_t i = 0; i + 1 < lines; i++)
+		line[i].state = 0;
+	found(t, "is empty");
+	memcpy(line, saved, (lines - 1) * sizeof(PmhValueLine));
+	free(saved);
+}
+
+static void
+damage_space(PmhTable *t)
+{
+	PmhRun	   *run = pmh_run(t);
+	PmhLive    *live = pmh_live(t);
+	PmhRegion  *region = pmh_at(t, live->value_region << t->block_shift);
+	Spot		chain = find_spot(t, pointer_to_chain);
+	uint64_t	used = pmh_pointer_offset(pmh_word_payload(chain.word));
+	uint8_t    *used_map = pmh_space_map(t, chain.place.main >> t->block_shift);
+	uint8_t    *free_map = NULL;
+
+	for (uint64_t block = 0; block < live->blocks && free_map == NULL; block++)
+	{
+		if (*pmh_space_map(t, block) == 0)
+			free_map = pmh_space_map(t, block);
+	}
+	REQUIRE(free_map != NULL);
+	DAMAGE(*used_map, 0, "the space map says it is free");
+	DAMAGE(*free_map, 1, "the space map says it is.");
+	DAMAGE(run->free_units, run->free_units + 1, "free units");
+	DAMAGE(run->free_list[0], used, "free twice");
+	DAMAGE(run->free_list[2], 3, "in no value region");
+	DAMAGE(run->free_list[1], chain.place.main, "in no value region");
+	DAMAGE(run->region_next, run->region_next + PMH_LINE, "neither in use nor free");
+	DAMAGE(run->region_end, run->region_next - PMH_LINE, "impossible");
+	DAMAGE(run->region_next, run->region_next - pmh_class_bytes(0), "is in use");
+	DAMAGE(region->magic, 1, "value region is damaged");
+	DAMAGE(region->blocks, region->blocks + 1, "value region is damaged");
+	DAMAGE(live->value_region, chain.place.main >> t->block_shift, "value region is damaged");
+}
+
+/* Reads of a damaged list come to an end, with an error. */
+static void
+read_damaged(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_to_chain);
+	PmhBufferHeader *header = pmh_buffer_header(t, pmh_word_payload(s.word));
+	uint64_t	next[] = {pmh_word_payload(s.word), pmh_make_pointer(UINT64_C(1) << 40, 6),
+	pmh_make_pointer(s.place.main, 7), pmh_make_pointer(1 << 20, 31)};
+	uint64_t	saved = header->next;
+	PmhValues	values = {0};
+	PmhCursor	cursor = {0};
+
+	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++)
+	{
+		PmhSweep	sweep;
+		PmhStats	stats;
+		PmhResult	result;
+
+		header->next = next[i];
+		CHECK(pmh_lookup(t, s.hash, &values) == PMH_ERR_CORRUPT);
+		CHECK(pmh_delete(t, s.hash, PMH_VALUE_MAX) == PMH_ERR_CORRUPT);
+		CHECK(pmh_stats(t, &stats) == PMH_ERR_CORRUPT);
+		for (size_t want = 0; want < 200; want += 100)
+		{
+			pmh_cursor_open(t, &cursor, s.hash);
+			while ((result = pmh_cursor_next(t, &cursor, want)) == PMH_OK)
+				;
+			CHECK(result == PMH_ERR_CORRUPT);
+		}
+		REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+		while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+			;
+		CHECK(result == PMH_ERR_CORRUPT);
+		pmh_sweep_end(t, &sweep);
+	}
+	header->next = saved;
+	pmh_values_free(&values);
+	pmh_cursor_free(&cursor);
+}
+
+static void
+check_sound(PmhTable *t)
+{
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
+}
+
+int
+main(void)
+{
+	const char *path = fixture_path("check_damage");
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+	uint64_t	seed = 5;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t i = 0; i < LONG; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(0), i, false) == PMH_OK);
+	for (uint64_t i = 0; i < PAIRS; i++)
+	{
+		uint64_t	key = fixture_random(&seed) % (i % 4 == 0 ? 100 : PAIRS);
+
+		REQUIRE(pmh_insert(t, fixture_hash(1 + key), i, false) == PMH_OK);
+	}
+	/* Hashes that begin alike: segments of several depths. */
+	for (uint64_t i = 0; i < PAIRS / 10; i++)
+		REQUIRE(pmh_insert(t, fixture_random(&seed) >> 7, i, false) == PMH_OK);
+	check_sound(t);
+	damage_header(t);
+	damage_directory(t);
+	damage_buckets(t);
+	damage_pointers(t);
+	damage_lists(t);
+	damage_space(t);
+	check_sound(t);
+	read_damaged(t);
+	check_sound(t);
+	pmh_close(t);
+	unlink(path);
+	return unit_done("check_damage");
+}
