@@ -33,6 +33,7 @@
 
 #include "am.h"
 
+/* A spool has at most so many partitions, and the first one has. */
 #define PARTITION_BITS	8
 #define PARTITIONS		(1 << PARTITION_BITS)
 
@@ -71,6 +72,7 @@ typedef struct Partition
 typedef struct Spool
 {
 	int			bits;			/* bits above those that tell the partition */
+	int			partition_bits;
 	size_t		bytes;			/* of chunks in memory */
 	Partition	partition[PARTITIONS];
 } Spool;
@@ -105,18 +107,19 @@ typedef struct BuildState
 /* ---- spool ---- */
 
 static Spool *
-make_spool(BuildState *build, int bits)
+make_spool(BuildState *build, int bits, int partition_bits)
 {
 	Spool	   *spool = MemoryContextAllocZero(build->context, sizeof(Spool));
 
 	spool->bits = bits;
+	spool->partition_bits = partition_bits;
 	return spool;
 }
 
 static int
 partition_of(const Spool *spool, uint64 hash)
 {
-	return (hash << spool->bits) >> (64 - PARTITION_BITS);
+	return (hash << spool->bits) >> (64 - spool->partition_bits);
 }
 
 /* Write a partition's chunks to its file and free them. */
@@ -144,7 +147,7 @@ write_partition(Partition *partition)
 static void
 write_spool(Spool *spool)
 {
-	for (int i = 0; i < PARTITIONS; i++)
+	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		write_partition(&spool->partition[i]);
@@ -357,11 +360,23 @@ load_whole(BuildState *build, Partition *partition, int count,
 
 static void load_spool(BuildState *build, Spool *spool, uint64 prefix);
 
+/* Into how many bits to partition n entries so that the parts fit in memory. */
+static int
+bits_to_fit(const BuildState *build, uint64 n)
+{
+	int			bits = 1;
+
+	while (bits < PARTITION_BITS && n >> bits > load_limit(build) / 2)
+		bits++;
+	return bits;
+}
+
 /* Partition a partition again by the next hash bits, and load that. */
 static void
 load_in_pieces(BuildState *build, Partition *partition, int bits, uint64 range)
 {
-	Spool	   *spool = make_spool(build, bits);
+	Spool	   *spool = make_spool(build, bits,
+								   bits_to_fit(build, partition->n));
 
 	reserve_load(build, REST_ENTRIES);
 	rewind_file(partition->file);
@@ -393,11 +408,13 @@ load_in_pieces(BuildState *build, Partition *partition, int bits, uint64 range)
 static void
 load_spool(BuildState *build, Spool *spool, uint64 prefix)
 {
-	int			bits = Min(spool->bits + PARTITION_BITS, (int) build->depth);
+	int			partitions = 1 << spool->partition_bits;
+	int			bits = Min(spool->bits + spool->partition_bits,
+						   (int) build->depth);
 	int			own_bits = bits - spool->bits;
-	int			step = PARTITIONS >> own_bits;
+	int			step = partitions >> own_bits;
 
-	for (int first = 0; first < PARTITIONS; first += step)
+	for (int first = 0; first < partitions; first += step)
 	{
 		Partition  *partition = &spool->partition[first];
 		uint64		range = (prefix << own_bits) | (first / step);
@@ -553,7 +570,7 @@ init_build(BuildState *build, Relation index)
 	old = MemoryContextSwitchTo(build->context);
 	build->file = pmhash_file_create(index);
 	build->keys = pmhash_keys_make(index, build->file->seed);
-	build->spool = make_spool(build, 0);
+	build->spool = make_spool(build, 0, PARTITION_BITS);
 	initHyperLogLog(&build->distinct, DISTINCT_REGISTER_BITS);
 	MemoryContextSwitchTo(old);
 
