@@ -127,23 +127,27 @@ typedef struct ColumnArgs
 
 /* ---- memory ---- */
 
+/* End a sweep if there is one; table NULL as in pmh_sweep_end. */
 static void
-end_sweep(PmhashScan *so)
+end_sweep(PmhashScan *so, PmhTable *table)
 {
 	if (so->sweeping)
 	{
 		so->sweeping = false;
-		pmh_sweep_end(so->file->table, &so->sweep);
+		pmh_sweep_end(table, &so->sweep);
 	}
 }
 
-/* Called when the scan's context goes, by endscan or by an error. */
+/*
+ * Called when the scan's context goes: by endscan, or at some point of the
+ * clean-up after an error, when the file may be closed already.
+ */
 static void
 free_engine_memory(void *arg)
 {
 	PmhashScan *so = arg;
 
-	end_sweep(so);
+	end_sweep(so, NULL);
 	pmh_cursor_free(&so->cursor);
 }
 
@@ -560,7 +564,7 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_sweep_next(so->file->table, &so->sweep);
 	if (result == PMH_DONE)
 	{
-		end_sweep(so);
+		end_sweep(so, so->file->table);
 		return false;
 	}
 	if (result != PMH_OK)
@@ -631,7 +635,8 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
-	end_sweep(so);
+	if (so->file != NULL)
+		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
 	so->batch_n = so->batch_next = 0;
 }
@@ -690,6 +695,8 @@ pmhash_endscan(IndexScanDesc scan)
 {
 	PmhashScan *so = scan->opaque;
 
+	if (so->file != NULL)
+		end_sweep(so, so->file->table);
 	MemoryContextDelete(so->context);
 	scan->opaque = NULL;
 }

@@ -380,7 +380,8 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 
 	if (p != NULL)
 	{
-		reclaim_abandon(table, p);
+		if (table != NULL)
+			reclaim_abandon(table, p);
 		pmh_cursor_free(&p->cursor);
 		free(p->copy);
 		free(p->origin);

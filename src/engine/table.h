@@ -254,6 +254,10 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  *
  * If the free map of the value space is unknown (after a crash), a complete
  * sweep finds out which value buffers nothing points to and frees them.
+ *
+ * pmh_sweep_end may be called at any point.  With table NULL (the handle may
+ * be closed already, after an error) it only frees memory; what the sweep has
+ * begun to find out is then dropped by the next one, as after a crash.
  */
 typedef struct PmhSweep
 {
