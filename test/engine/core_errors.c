@@ -1,0 +1,340 @@
+/*-------------------------------------------------------------------------
+ *
+ * core_errors.c
+ *	  What can go wrong with a file: absent, there already, short, foreign,
+ *	  damaged anywhere, no space left.  Each is an error; nothing crashes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "layout.h"
+#include "unit.h"
+
+static const char *path;
+
+static uint64_t
+file_size(void)
+{
+	struct stat st;
+
+	REQUIRE(stat(path, &st) == 0);
+	return (uint64_t) st.st_size;
+}
+
+/* A file with n keys, some of them with lists. */
+static void
+make_file(uint64_t n)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	char		identity[PMH_IDENTITY_SIZE] = "an identity";
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, identity, &env, &t, &error) == PMH_OK);
+	for (uint64_t k = 0; k < n; k++)
+	{
+		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
+		for (uint64_t v = 1; k % 50 == 0 && v < 30; v++)
+			REQUIRE(pmh_insert(t, fixture_hash(k), v << 32 | k, false) == PMH_OK);
+	}
+	pmh_close(t);
+}
+
+static void
+patch(uint64_t offset, const void *bytes, size_t len)
+{
+	int			fd = open(path, O_RDWR);
+
+	REQUIRE(fd >= 0);
+	REQUIRE(pwrite(fd, bytes, len, (off_t) offset) == (ssize_t) len);
+	close(fd);
+}
+
+static PmhResult
+try_open(uint64_t instance, PmhError *error)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhTable   *t = (PmhTable *) &env;
+	PmhResult	result = pmh_open(path, &env, &t, NULL, error);
+
+	if (result == PMH_OK)
+		pmh_close(t);
+	else
+	{
+		CHECK(t == NULL);
+		CHECK(error->code == result);
+		CHECK(error->detail[0] != '\0' && error->detail[strlen(error->detail) - 1] == '.');
+	}
+	return result;
+}
+
+static void
+test_create(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhGeometry odd = {100};
+	PmhTable   *t;
+	PmhError	error;
+	struct stat st;
+	char		identity[PMH_IDENTITY_SIZE];
+
+	unlink(path);
+	CHECK(try_open(1, &error) == PMH_ERR_NO_FILE);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_FILE);
+	CHECK(pmh_create(path, &odd, NULL, &env, &t, &error) == PMH_ERR_FORMAT);
+	CHECK(t == NULL && access(path, F_OK) != 0);
+	CHECK(pmh_create("/nonexistent/dir/file", NULL, NULL, &env, &t, &error) == PMH_ERR_NO_FILE);
+	CHECK(error.sys_errno == ENOENT);
+
+	make_file(10);
+	REQUIRE(stat(path, &st) == 0);
+	CHECK((st.st_mode & 0777) == 0600);
+	CHECK(st.st_size < 1024 * 1024);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_OK);
+	CHECK(strcmp(identity, "an identity") == 0);
+	CHECK(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_ERR_EXISTS);
+	CHECK(error.sys_errno == EEXIST);
+	CHECK(file_size() == (uint64_t) st.st_size);
+	CHECK(try_open(1, &error) == PMH_OK);
+}
+
+static void
+test_header(void)
+{
+	PmhError	error;
+	char		identity[PMH_IDENTITY_SIZE];
+	uint32_t	version = 99;
+	uint64_t	zero = 0;
+
+	make_file(10);
+	REQUIRE(truncate(path, 100) == 0);
+	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_FORMAT);
+
+	make_file(10);
+	patch(offsetof(PmhFormat, version), &version, sizeof(version));
+	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
+
+	make_file(10);
+	patch(offsetof(PmhFormat, identity), "x", 1);
+	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_CORRUPT);
+
+	/* As a crash in the middle of pmh_create leaves it. */
+	make_file(10);
+	patch(0, &zero, sizeof(zero));
+	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
+
+	/* Cut off: an error, not SIGBUS. */
+	make_file(20000);
+	REQUIRE(truncate(path, (off_t) file_size() / 2) == 0);
+	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
+	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+}
+
+/* Damage the live words and the directory; recovery must notice. */
+static void
+test_live(void)
+{
+	PmhError	error;
+	uint64_t	bad;
+	uint64_t	dirword;
+	uint64_t	dir;
+	int			fd;
+
+	make_file(20000);
+	bad = UINT64_C(1) << 41;
+	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), &bad, 8);
+	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+
+	make_file(20000);
+	bad = 0;
+	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &bad, 8);
+	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+
+	make_file(20000);
+	bad = 2;
+	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, value_region), &bad, 8);
+	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+
+	make_file(20000);
+	bad = 3;
+	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog) + offsetof(PmhDirLog, count), &bad, 8);
+	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+
+	/* An element: zero, beyond the end, the map block, one segment twice. */
+	for (uint64_t kind = 0; kind < 4; kind++)
+	{
+		make_file(20000);
+		fd = open(path, O_RDONLY);
+		REQUIRE(pread(fd, &dirword, 8, PMH_LIVE_OFFSET) == 8);
+		dir = (dirword & ((UINT64_C(1) << PMH_DIRWORD_DEPTH_SHIFT) - 1)) * 64;
+		REQUIRE(pread(fd, &bad, 8, (off_t) dir) == 8);
+		close(fd);
+		if (kind == 0)
+			bad = 0;
+		else if (kind == 1)
+			bad |= (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
+		else if (kind == 2)
+			bad = (bad & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | 1;
+		if (kind == 3)
+			dir += 4 * (UINT64_C(1) << (dirword >> PMH_DIRWORD_DEPTH_SHIFT & 31));
+		patch(dir, &bad, 8);
+		CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+	}
+}
+
+/*
+ * Random damage anywhere behind the format header: whatever an operation
+ * gives, it returns.
+ */
+static void
+test_random_damage(void)
+{
+	uint64_t	seed = 2024;
+	PmhValues	values = {0};
+	unsigned	opened = 0;
+
+	alarm(120);
+	for (int round = 0; round < FIXTURE_SCALE(300); round++)
+	{
+		PmhEnv		env = fixture_env(1 + round % 2);
+		PmhTable   *t;
+		PmhError	error;
+		uint64_t	size;
+
+		pmh_locks_init(env.locks, FIXTURE_STRIPES);
+		make_file(5000);
+		size = file_size();
+		for (int i = 0; i < 200; i++)
+		{
+			uint64_t	bytes = fixture_random(&seed);
+			uint64_t	from = round % 4 == 0 ? PMH_LIVE_OFFSET : PMH_HEADER_SIZE;
+
+			patch(from + fixture_random(&seed) % (size - from - 8), &bytes, 1 + i % 8);
+		}
+		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+			continue;
+		opened++;
+		for (uint64_t k = 0; k < 5000; k++)
+		{
+			PmhResult	result = pmh_lookup(t, fixture_hash(k), &values);
+
+			CHECK(result == PMH_OK || result == PMH_ERR_CORRUPT);
+			if (k % 10 == 0)
+				(void) pmh_insert(t, fixture_hash(k), k + 1, false);
+			if (k % 10 == 1)
+				(void) pmh_delete(t, fixture_hash(k), k);
+		}
+		pmh_close(t);
+	}
+	alarm(0);
+	CHECK(opened > 0);
+	pmh_values_free(&values);
+}
+
+/* No space: the insert fails, nothing is lost, and it goes on when there is. */
+static void
+test_no_space(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	PmhValues	values = {0};
+	struct rlimit before;
+	struct rlimit limit;
+	uint64_t	n = 0;
+	PmhResult	result = PMH_OK;
+
+	unlink(path);
+	REQUIRE(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+	limit = before;
+	limit.rlim_cur = 3 * 1024 * 1024 + 5000;
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	while (n < 1000000 && result == PMH_OK)
+	{
+		result = pmh_insert(t, fixture_hash(n), n, false);
+		if (result == PMH_OK)
+			n++;
+	}
+	CHECK(result == PMH_ERR_NO_SPACE);
+	CHECK(pmh_error(t)->code == PMH_ERR_NO_SPACE);
+	CHECK(pmh_error(t)->sys_errno == EFBIG);
+	CHECK(n > 100000);
+	for (uint64_t k = 0; k <= n; k++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(k), &values) == PMH_OK);
+		CHECK(values.n == (k < n));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+	CHECK(pmh_insert(t, fixture_hash(n), n, false) == PMH_OK);
+	pmh_close(t);
+
+	/* And nothing is left of a file that cannot be created. */
+	unlink(path);
+	limit.rlim_cur = 4096;
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	CHECK(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_ERR_NO_SPACE);
+	CHECK(access(path, F_OK) != 0);
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+	pmh_values_free(&values);
+}
+
+/* Hashes that agree in all bits that choose a place: lists, or an error. */
+static void
+test_hostile_hashes(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+	uint64_t	n = 0;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t v = 0; v < 10000; v++)
+		REQUIRE(pmh_insert(t, 42, v, false) == PMH_OK);
+	REQUIRE(pmh_lookup(t, 42, &values) == PMH_OK);
+	CHECK(values.n == 10000);
+
+	/* All the same but for the fingerprint. */
+	for (; n < 256 && result == PMH_OK; n++)
+		result = pmh_insert(t, UINT64_C(0x123456789abcde00) + n, n, false);
+	CHECK(result == PMH_ERR_TOO_LARGE);
+	for (uint64_t k = 0; k + 1 < n; k++)
+	{
+		REQUIRE(pmh_lookup(t, UINT64_C(0x123456789abcde00) + k, &values) == PMH_OK);
+		CHECK(values.n == 1 && values.value[0] == k);
+	}
+	REQUIRE(pmh_insert(t, fixture_hash(1), 1, false) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	pmh_values_free(&values);
+}
+
+int
+main(void)
+{
+	path = fixture_path("core_errors");
+	test_create();
+	test_header();
+	test_live();
+	test_random_damage();
+	test_no_space();
+	test_hostile_hashes();
+	unlink(path);
+	return unit_done("core_errors");
+}
