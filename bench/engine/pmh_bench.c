@@ -1,0 +1,989 @@
+/*-------------------------------------------------------------------------
+ *
+ * pmh_bench.c
+ *	  The engine by itself: throughput, latencies, space.  See --help.
+ *
+ * Workers are threads or processes; each has a handle of its own.  What they
+ * share is in one anonymous mapping: the lock table, a barrier, results.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "internal.h"
+
+#define STRIPES			65536
+#define MAX_GROUP		1024
+#define GROW_FROM		500000	/* "grow" looks at space from here on */
+#define ENTRY_BYTES		16		/* of user data, as the papers count */
+
+typedef struct WorkerResult
+{
+	uint64_t	ops;
+	uint64_t	begin;
+	uint64_t	end;
+	uint64_t	wrong;			/* answers that were not right */
+	Histogram	histogram;
+} WorkerResult;
+
+typedef struct Shared
+{
+	int			arrived;		/* at the barrier */
+	int			go;
+	WorkerResult worker[MAX_WORKERS];
+} Shared;
+
+static Options opt;
+static Shared *shared;
+static PmhEnv env;
+static Zipf zipf;
+
+/* "zipf": the key of each value, and how many values each key has. */
+static uint32_t *zipf_key;
+static uint32_t *zipf_count;
+
+static void
+fail(const char *what, PmhResult result, const PmhError *error)
+{
+	fprintf(stderr, "pmh_bench: %s: result %d: %s%s%s\n", what, (int) result,
+			error->detail, error->sys_errno != 0 ? " " : "",
+			error->sys_errno != 0 ? strerror(error->sys_errno) : "");
+	exit(1);
+}
+
+static void *
+share_memory(size_t size)
+{
+	void	   *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+							  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+	{
+		perror("pmh_bench: mmap");
+		exit(1);
+	}
+	return memory;
+}
+
+/* ---- table ---- */
+
+static void
+create_table(void)
+{
+	PmhGeometry geometry = {opt.segment_buckets};
+	PmhError	error;
+	PmhTable   *t;
+	PmhResult	result = pmh_create(opt.file, &geometry, NULL, &env, &t, &error);
+
+	if (result != PMH_OK)
+		fail(opt.file, result, &error);
+	pmh_close(t);
+}
+
+static PmhTable *
+open_table(void)
+{
+	PmhError	error;
+	PmhTable   *t;
+	PmhResult	result = pmh_open(opt.file, &env, &t, NULL, &error);
+
+	if (result != PMH_OK)
+		fail(opt.file, result, &error);
+	return t;
+}
+
+static void
+must(PmhTable *t, PmhResult result, const char *what)
+{
+	if (result != PMH_OK)
+		fail(what, result, pmh_error(t));
+}
+
+/* Have every page of the mapping in our page table, writable. */
+static void
+prefault(PmhTable *t)
+{
+	long		page = sysconf(_SC_PAGESIZE);
+
+	for (size_t at = 0; at < t->file.mapped; at += (size_t) page)
+		(void) __atomic_fetch_or((uint8_t *) t->file.base + at, 0, __ATOMIC_RELAXED);
+}
+
+static void
+print_space(PmhTable *t)
+{
+	PmhStats	s;
+
+	must(t, pmh_stats(t, &s), "statistics");
+	printf("    space: %llu entries, %.2f bytes each in use (%.2f of the file), load factor %.3f,"
+		   " depth %u..%u of %u\n",
+		   (unsigned long long) s.entries,
+		   s.entries ? (double) s.used_bytes / (double) s.entries : 0,
+		   s.entries ? (double) s.file_bytes / (double) s.entries : 0,
+		   s.load_factor, s.min_depth, s.max_depth, s.global_depth);
+	printf("    segments %llu (single %llu, two choice %llu, stash %llu), elsewhere %llu, stash %llu,"
+		   " lists %llu with %llu values in %llu bytes\n",
+		   (unsigned long long) s.segments, (unsigned long long) s.segments_single,
+		   (unsigned long long) s.segments_two_choice, (unsigned long long) s.segments_stash,
+		   (unsigned long long) s.entries_elsewhere, (unsigned long long) s.entries_stash,
+		   (unsigned long long) s.lists, (unsigned long long) s.list_entries,
+		   (unsigned long long) s.list_bytes);
+	printf("    grows %llu, splits %llu, doublings %llu, compactions %llu, strategy changes %llu\n",
+		   (unsigned long long) s.grows, (unsigned long long) s.splits,
+		   (unsigned long long) s.doublings, (unsigned long long) s.compactions,
+		   (unsigned long long) s.strategy_changes);
+}
+
+static void
+report_finding(void *arg, uint64_t offset, const char *finding)
+{
+	(void) arg;
+	fprintf(stderr, "pmh_bench: check: offset %llu: %s\n", (unsigned long long) offset, finding);
+}
+
+static void
+check_table(PmhTable *t)
+{
+	if (opt.check)
+		must(t, pmh_check(t, true, report_finding, NULL), "check");
+}
+
+/* ---- the operations, as one worker does its share of them ---- */
+
+typedef struct Share
+{
+	PmhTable   *t;
+	WorkerResult *result;
+	uint64_t	first;			/* of the keys 0 .. opt.keys - 1 */
+	uint64_t	n;
+} Share;
+
+typedef void (*Operation) (Share *share);
+
+/* Visit the share's keys in an order that has nothing to do with insertion. */
+static inline uint64_t
+shuffled(const Share *s, uint64_t i)
+{
+	return s->first + (i * UINT64_C(2654435761) + 12345) % s->n;
+}
+
+static inline uint64_t
+begin_op(void)
+{
+	return opt.latency ? clock_ns() : 0;
+}
+
+static inline void
+end_op(Share *s, uint64_t begin)
+{
+	if (opt.latency)
+		histogram_add(&s->result->histogram, clock_ns() - begin);
+}
+
+static void
+op_insert(Share *s)
+{
+	for (uint64_t i = 0; i < s->n; i++)
+	{
+		uint64_t	key = s->first + i;
+		uint64_t	begin = begin_op();
+
+		must(s->t, pmh_insert(s->t, key_hash(key), key, false), "insert");
+		end_op(s, begin);
+	}
+}
+
+static void
+op_hit(Share *s)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t i = 0; i < s->n; i++)
+	{
+		uint64_t	key = shuffled(s, i);
+		uint64_t	begin = begin_op();
+
+		must(s->t, pmh_lookup(s->t, key_hash(key), &values), "look-up");
+		end_op(s, begin);
+		s->result->wrong += values.n != 1 || values.value[0] != key;
+	}
+	pmh_values_free(&values);
+}
+
+static void
+op_miss(Share *s)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t i = 0; i < s->n; i++)
+	{
+		uint64_t	begin = begin_op();
+
+		must(s->t, pmh_lookup(s->t, key_hash(opt.keys + s->first + i), &values), "look-up");
+		end_op(s, begin);
+		s->result->wrong += values.n != 0;
+	}
+	pmh_values_free(&values);
+}
+
+typedef struct GroupKeys
+{
+	uint64_t	key[MAX_GROUP];
+	uint64_t	found;
+	uint64_t	wrong;
+} GroupKeys;
+
+static void
+group_found(void *arg, size_t i, uint64_t value)
+{
+	GroupKeys  *g = arg;
+
+	g->found++;
+	g->wrong += g->key[i] != value;
+}
+
+/* Look keys up in groups; base is added to each key, values_each expected. */
+static void
+look_up_groups(Share *s, uint64_t base, uint64_t values_each)
+{
+	GroupKeys	g;
+	uint64_t	hash[MAX_GROUP];
+
+	for (uint64_t done = 0; done < s->n;)
+	{
+		uint64_t	n = s->n - done < opt.group ? s->n - done : opt.group;
+		uint64_t	begin = begin_op();
+
+		for (uint64_t i = 0; i < n; i++)
+		{
+			g.key[i] = base + shuffled(s, done + i);
+			hash[i] = key_hash(g.key[i]);
+		}
+		g.found = g.wrong = 0;
+		must(s->t, pmh_lookup_group(s->t, hash, n, group_found, &g), "group look-up");
+		end_op(s, begin);
+		s->result->wrong += g.wrong + (g.found != n * values_each);
+		done += n;
+	}
+}
+
+static void
+op_group(Share *s)
+{
+	look_up_groups(s, 0, 1);
+}
+
+static void
+op_group_miss(Share *s)
+{
+	look_up_groups(s, opt.keys, 0);
+}
+
+/* Next group of pairs of a share; how many. */
+static size_t
+make_entries(const Share *s, uint64_t done, PmhEntry *entry)
+{
+	uint64_t	n = s->n - done < opt.group ? s->n - done : opt.group;
+
+	for (uint64_t i = 0; i < n; i++)
+	{
+		entry[i].value = s->first + done + i;
+		entry[i].hash = key_hash(entry[i].value);
+	}
+	return n;
+}
+
+static void
+op_group_insert(Share *s)
+{
+	PmhEntry	entry[MAX_GROUP];
+
+	for (uint64_t done = 0; done < s->n;)
+	{
+		size_t		n = make_entries(s, done, entry);
+		uint64_t	begin = begin_op();
+		size_t		in;
+
+		must(s->t, pmh_insert_group(s->t, entry, n, false, &in), "group insert");
+		end_op(s, begin);
+		done += n;
+	}
+}
+
+static void
+op_group_delete(Share *s)
+{
+	PmhEntry	entry[MAX_GROUP];
+
+	for (uint64_t done = 0; done < s->n;)
+	{
+		size_t		n = make_entries(s, done, entry);
+		uint64_t	begin = begin_op();
+		size_t		removed;
+
+		must(s->t, pmh_delete_group(s->t, entry, n, &removed), "group delete");
+		end_op(s, begin);
+		s->result->wrong += removed != n;
+		done += n;
+	}
+}
+
+static void
+op_delete(Share *s)
+{
+	for (uint64_t i = 0; i < s->n; i++)
+	{
+		uint64_t	key = shuffled(s, i);
+		uint64_t	begin = begin_op();
+		PmhResult	result = pmh_delete(s->t, key_hash(key), key);
+
+		end_op(s, begin);
+		s->result->wrong += result == PMH_NOT_FOUND;
+		if (result != PMH_NOT_FOUND)
+			must(s->t, result, "delete");
+	}
+}
+
+/* Value i belongs to key zipf_key[i]. */
+static void
+op_zipf_insert(Share *s)
+{
+	for (uint64_t i = s->first; i < s->first + s->n; i++)
+	{
+		uint64_t	begin = begin_op();
+
+		must(s->t, pmh_insert(s->t, key_hash(zipf_key[i]), i, false), "insert");
+		end_op(s, begin);
+	}
+}
+
+/* All keys once; every value of each is verified. */
+static void
+op_zipf_search(Share *s)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t key = s->first; key < s->first + s->n; key++)
+	{
+		uint64_t	begin = begin_op();
+
+		must(s->t, pmh_lookup(s->t, key_hash(key), &values), "look-up");
+		end_op(s, begin);
+		s->result->wrong += values.n != zipf_count[key];
+		for (size_t i = 0; i < values.n; i++)
+			s->result->wrong += values.value[i] >= opt.keys ||
+				zipf_key[values.value[i]] != key;
+	}
+	pmh_values_free(&values);
+}
+
+/* ---- workers ---- */
+
+typedef struct Start
+{
+	Operation	operation;
+	uint64_t	keys;			/* in all */
+	int			number;
+} Start;
+
+static void
+wait_at_barrier(void)
+{
+	__atomic_fetch_add(&shared->arrived, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE) == 0)
+		usleep(20);
+}
+
+static void *
+work(void *arg)
+{
+	Start	   *start = arg;
+	WorkerResult *result = &shared->worker[start->number];
+	uint64_t	each = start->keys / (uint64_t) opt.workers;
+	Share		s = {open_table(), result, each * (uint64_t) start->number, each};
+
+	if (start->number == opt.workers - 1)
+		s.n = start->keys - s.first;
+	if (opt.prefault)
+		prefault(s.t);
+	memset(result, 0, sizeof(*result));
+	wait_at_barrier();
+	result->begin = clock_ns();
+	start->operation(&s);
+	result->end = clock_ns();
+	result->ops = s.n;
+	pmh_close(s.t);
+	return NULL;
+}
+
+static void
+run_threads(Start *start)
+{
+	pthread_t	thread[MAX_WORKERS];
+
+	for (int i = 0; i < opt.workers; i++)
+	{
+		if (pthread_create(&thread[i], NULL, work, &start[i]) != 0)
+		{
+			fprintf(stderr, "pmh_bench: could not create a thread\n");
+			exit(1);
+		}
+	}
+	while (__atomic_load_n(&shared->arrived, __ATOMIC_ACQUIRE) < opt.workers)
+		usleep(100);
+	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < opt.workers; i++)
+		pthread_join(thread[i], NULL);
+}
+
+/* Wait for workers to arrive; one that ends before that has failed. */
+static void
+await_processes(void)
+{
+	while (__atomic_load_n(&shared->arrived, __ATOMIC_ACQUIRE) < opt.workers)
+	{
+		if (waitpid(-1, NULL, WNOHANG) > 0)
+		{
+			fprintf(stderr, "pmh_bench: a worker has failed\n");
+			exit(1);
+		}
+		usleep(100);
+	}
+}
+
+static void
+run_processes(Start *start)
+{
+	bool		failed = false;
+
+	fflush(stdout);
+	for (int i = 0; i < opt.workers; i++)
+	{
+		pid_t		pid = fork();
+
+		if (pid < 0)
+		{
+			perror("pmh_bench: fork");
+			exit(1);
+		}
+		if (pid == 0)
+		{
+			work(&start[i]);
+			_exit(0);
+		}
+	}
+	await_processes();
+	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < opt.workers; i++)
+	{
+		int			status;
+
+		failed = failed || wait(&status) < 0 || status != 0;
+	}
+	if (failed)
+	{
+		fprintf(stderr, "pmh_bench: a worker has failed\n");
+		exit(1);
+	}
+}
+
+/* Let all workers do an operation on their shares of 'keys'; print results. */
+static void
+run(const char *name, Operation operation, uint64_t keys)
+{
+	Start		start[MAX_WORKERS];
+	static Histogram all;
+	uint64_t	begin = UINT64_MAX;
+	uint64_t	end = 0;
+	uint64_t	ops = 0;
+	uint64_t	wrong = 0;
+
+	shared->arrived = shared->go = 0;
+	for (int i = 0; i < opt.workers; i++)
+		start[i] = (Start) {operation, keys, i};
+	if (opt.processes)
+		run_processes(start);
+	else
+		run_threads(start);
+
+	memset(&all, 0, sizeof(all));
+	for (int i = 0; i < opt.workers; i++)
+	{
+		const WorkerResult *r = &shared->worker[i];
+
+		begin = r->begin < begin ? r->begin : begin;
+		end = r->end > end ? r->end : end;
+		ops += r->ops;
+		wrong += r->wrong;
+		histogram_merge(&all, &r->histogram);
+	}
+	printf("%-14s %d %s: %llu ops in %.3f s: %.3f Mops/s\n", name, opt.workers,
+		   opt.processes ? (opt.workers == 1 ? "process" : "processes") :
+		   (opt.workers == 1 ? "thread" : "threads"),
+		   (unsigned long long) ops, (double) (end - begin) / 1e9,
+		   (double) ops * 1e3 / (double) (end - begin));
+	if (all.n > 0)
+		histogram_print(&all);
+	if (wrong > 0)
+	{
+		fprintf(stderr, "pmh_bench: %s: %llu answers were wrong\n", name,
+				(unsigned long long) wrong);
+		exit(1);
+	}
+}
+
+static void
+run_and_show(const char *name, Operation operation, uint64_t keys)
+{
+	PmhTable   *t;
+
+	run(name, operation, keys);
+	t = open_table();
+	print_space(t);
+	check_table(t);
+	pmh_close(t);
+}
+
+/* ---- operations that are not shared out ---- */
+
+static void
+renew_table(void)
+{
+	if (unlink(opt.file) != 0 && errno != ENOENT)
+	{
+		perror("pmh_bench: unlink");
+		exit(1);
+	}
+	create_table();
+}
+
+/* Slots of all segments, from the directory alone. */
+static uint64_t
+count_slots(PmhTable *t)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	uint64_t	slots = 0;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth;)
+	{
+		uint64_t	elem = pm_load_acquire(&dir[i]);
+
+		slots += (t->segment_buckets + pmh_elem_units(elem) * t->unit_buckets) * PMH_SLOTS;
+		i += UINT64_C(1) << (depth - pmh_elem_depth(elem));
+	}
+	return slots;
+}
+
+static uint64_t
+used_bytes(PmhTable *t)
+{
+	return (pm_load(&pmh_live(t)->blocks) << t->block_shift) -
+		pm_load(&pmh_run(t)->free_units) * pmh_unit_size(t);
+}
+
+/*
+ * Insert one by one and look at space a hundred times a doubling: bytes per
+ * entry, load factor, and average utility as in Pea Hash, section 2.2.2: the
+ * sum over time of the bytes of entries over that of the bytes in use.
+ */
+static void
+op_grow(void)
+{
+	FILE	   *csv = opt.csv != NULL ? fopen(opt.csv, "w") : NULL;
+	PmhTable   *t;
+	uint64_t	next = 1000;
+	uint64_t	samples = 0;
+	double		entry_sum = 0;
+	double		used_sum = 0;
+	double		load_sum = 0;
+	double		load_min = 1;
+	double		each_sum = 0;
+	double		each_max = 0;
+
+	if (opt.csv != NULL && csv == NULL)
+	{
+		perror(opt.csv);
+		exit(1);
+	}
+	if (csv != NULL)
+		fprintf(csv, "entries,used_bytes,file_bytes,bytes_per_entry,load_factor\n");
+	renew_table();
+	t = open_table();
+	for (uint64_t n = 1, last = 0; n <= opt.keys; n++)
+	{
+		double		used;
+		double		load;
+		double		each;
+
+		must(t, pmh_insert(t, key_hash(n - 1), n - 1, false), "insert");
+		if (n < next && n < opt.keys)
+			continue;
+		used = (double) used_bytes(t);
+		load = (double) n / (double) count_slots(t);
+		each = used / (double) n;
+		if (csv != NULL)
+			fprintf(csv, "%llu,%.0f,%llu,%.3f,%.4f\n", (unsigned long long) n, used,
+					(unsigned long long) (pm_load(&pmh_live(t)->blocks) << t->block_shift),
+					each, load);
+		entry_sum += (double) (n - last) * (double) n * ENTRY_BYTES;
+		used_sum += (double) (n - last) * used;
+		last = n;
+		next = n + n / 100;
+		if (n < GROW_FROM)
+			continue;
+		samples++;
+		load_sum += load;
+		load_min = load < load_min ? load : load_min;
+		each_sum += each;
+		each_max = each > each_max ? each : each_max;
+	}
+	printf("grow           average utility %.3f (16-byte entries over bytes in use)\n",
+		   entry_sum / used_sum);
+	if (samples > 0)
+		printf("    from %d entries on: bytes per entry %.2f on average, %.2f at worst;"
+			   " load factor %.3f on average, %.3f at worst\n",
+			   GROW_FROM, each_sum / (double) samples, each_max,
+			   load_sum / (double) samples, load_min);
+	print_space(t);
+	check_table(t);
+	pmh_close(t);
+	if (csv != NULL)
+		fclose(csv);
+}
+
+/* The first open in another run of the system. */
+static void
+op_recover(void)
+{
+	PmhError	error;
+	PmhTable   *t;
+	uint64_t	begin;
+	uint64_t	ns;
+	bool		recovered;
+	PmhResult	result;
+
+	env.instance++;
+	begin = clock_ns();
+	result = pmh_open(opt.file, &env, &t, &recovered, &error);
+	ns = clock_ns() - begin;
+	if (result != PMH_OK)
+		fail("recovery", result, &error);
+	printf("recover        open with recovery in %.3f ms%s\n", (double) ns / 1e6,
+		   recovered ? "" : " (nothing was done)");
+	check_table(t);
+	pmh_close(t);
+}
+
+/* Draw the keys of all values beforehand: generating them is not measured. */
+static uint64_t
+draw_zipf(double theta)
+{
+	uint64_t	keys = opt.keys / 10 > 0 ? opt.keys / 10 : 1;
+	uint64_t	seed = 1;
+	uint64_t	most = 0;
+
+	zipf_init(&zipf, keys, theta);
+	memset(zipf_count, 0, opt.keys * sizeof(uint32_t));
+	for (uint64_t i = 0; i < opt.keys; i++)
+	{
+		zipf_key[i] = (uint32_t) zipf_next(&zipf, &seed);
+		if (++zipf_count[zipf_key[i]] > most)
+			most = zipf_count[zipf_key[i]];
+	}
+	printf("zipf %.2f: %llu values of %llu keys, the most frequent key has %llu\n", theta,
+		   (unsigned long long) opt.keys, (unsigned long long) keys,
+		   (unsigned long long) most);
+	return keys;
+}
+
+static void
+op_zipf(void)
+{
+	if (zipf_key == NULL)
+	{
+		zipf_key = share_memory(opt.keys * sizeof(uint32_t));
+		zipf_count = share_memory(opt.keys * sizeof(uint32_t));
+	}
+	for (int i = 0; i < NTHETAS; i++)
+	{
+		uint64_t	keys = draw_zipf(opt.theta[i]);
+
+		renew_table();
+		run_and_show("zipf insert", op_zipf_insert, opt.keys);
+		run("zipf search", op_zipf_search, keys);
+	}
+}
+
+static void
+op_machine(void)
+{
+	PmhTable   *t = open_table();
+
+	measure_machine(t);
+	pmh_close(t);
+}
+
+static void
+do_op(const char *name)
+{
+	static const struct
+	{
+		const char *name;
+		Operation	shared_out;
+		bool		changes;
+	}			ops[] = {
+		{"insert", op_insert, true},
+		{"hit", op_hit, false},
+		{"miss", op_miss, false},
+		{"group", op_group, false},
+		{"group-miss", op_group_miss, false},
+		{"delete", op_delete, true},
+		{"group-insert", op_group_insert, true},
+		{"group-delete", op_group_delete, true},
+	};
+	static const struct
+	{
+		const char *name;
+		void		(*alone) (void);
+	}			others[] = {
+		{"machine", op_machine},
+		{"grow", op_grow},
+		{"recover", op_recover},
+		{"zipf", op_zipf},
+	};
+
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+	{
+		if (strcmp(name, ops[i].name) != 0)
+			continue;
+		if (ops[i].changes)
+			run_and_show(name, ops[i].shared_out, opt.keys);
+		else
+			run(name, ops[i].shared_out, opt.keys);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	{
+		if (strcmp(name, others[i].name) == 0)
+		{
+			others[i].alone();
+			return;
+		}
+	}
+	fprintf(stderr, "pmh_bench: unknown operation \"%s\"; try --help\n", name);
+	exit(1);
+}
+
+/* ---- options ---- */
+
+static void
+help(void)
+{
+	printf("pmh_bench measures the pmhash engine by itself.\n"
+		   "\n"
+		   "Usage: pmh_bench [OPTION]...\n"
+		   "\n"
+		   "  --op LIST            operations, in this order (default\n"
+		   "                       machine,insert,hit,miss,group,delete):\n"
+		   "                         machine       memory and persist latency\n"
+		   "                         insert        keys 0 .. N-1, one by one\n"
+		   "                         hit, miss     look-ups of keys that are there, or not\n"
+		   "                         group, group-miss, group-insert, group-delete\n"
+		   "                                       the same in groups, with prefetch\n"
+		   "                         delete        all keys, in another order\n"
+		   "                         recover       time of the first open after a crash\n"
+		   "                         grow          new table: space while it grows (one worker)\n"
+		   "                         zipf          new table for each theta: N values of N/10\n"
+		   "                                       keys, insert and search-all; every value of\n"
+		   "                                       every key is verified\n"
+		   "                       hit, group and the deletes need the keys of an insert before;\n"
+		   "                       a wrong answer ends the program with status 1\n"
+		   "  --keys N             number of keys (default 10000000)\n"
+		   "  --threads N          workers are N threads (default 1) ...\n"
+		   "  --procs N            ... or N processes; each has its own mapping\n"
+		   "  --file PATH          the table; must not exist, is removed in the end\n"
+		   "                       (default pmh_bench.PID in $TMPDIR or /tmp)\n"
+		   "  --keep               do not remove it\n"
+		   "  --force-pmem         flush and fence even if the file is not persistent memory\n"
+		   "  --segment-buckets M  buckets in the main part of a segment, 64 .. 2048\n"
+		   "  --prefault           workers touch all pages before they begin\n"
+		   "  --group N            keys handed over together (default 64, at most %d)\n"
+		   "  --latency            take the time of each operation (of each group)\n"
+		   "  --theta A,B          skew of zipf (default 0.5,0.8)\n"
+		   "  --csv PATH           load factor over time, written by grow\n"
+		   "  --check              check the structure after changes\n"
+		   "  --help               this text\n"
+		   "\n"
+		   "Keys are 8-byte integers hashed with XXH3; the value is the key's number.\n"
+		   "Latencies include the time of reading the clock twice (see machine).\n",
+		   MAX_GROUP);
+}
+
+static uint64_t
+number(const char *text, uint64_t least, uint64_t most)
+{
+	char	   *end;
+	unsigned long long n = strtoull(text, &end, 10);
+
+	if (*end != '\0' || n < least || n > most)
+	{
+		fprintf(stderr, "pmh_bench: \"%s\" is not a number from %llu to %llu\n", text,
+				(unsigned long long) least, (unsigned long long) most);
+		exit(1);
+	}
+	return n;
+}
+
+static void
+split_ops(char *list)
+{
+	opt.nops = 0;
+	for (char *word = strtok(list, ","); word != NULL; word = strtok(NULL, ","))
+	{
+		if (opt.nops == MAX_OPS)
+		{
+			fprintf(stderr, "pmh_bench: too many operations\n");
+			exit(1);
+		}
+		opt.op[opt.nops++] = word;
+	}
+}
+
+static void
+parse_theta(const char *text)
+{
+	if (sscanf(text, "%lf,%lf", &opt.theta[0], &opt.theta[1]) != NTHETAS ||
+		opt.theta[0] < 0 || opt.theta[0] >= 1 || opt.theta[1] < 0 || opt.theta[1] >= 1)
+	{
+		fprintf(stderr, "pmh_bench: --theta takes two numbers from 0 to below 1\n");
+		exit(1);
+	}
+}
+
+static void
+parse_options(int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{"op", required_argument, NULL, 'o'},
+		{"keys", required_argument, NULL, 'n'},
+		{"threads", required_argument, NULL, 't'},
+		{"procs", required_argument, NULL, 'p'},
+		{"file", required_argument, NULL, 'f'},
+		{"keep", no_argument, NULL, 'k'},
+		{"force-pmem", no_argument, NULL, 'P'},
+		{"segment-buckets", required_argument, NULL, 'm'},
+		{"prefault", no_argument, NULL, 'F'},
+		{"group", required_argument, NULL, 'g'},
+		{"latency", no_argument, NULL, 'l'},
+		{"theta", required_argument, NULL, 'z'},
+		{"csv", required_argument, NULL, 'c'},
+		{"check", no_argument, NULL, 'C'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0}
+	};
+	int			c;
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+	{
+		switch (c)
+		{
+			case 'o':
+				split_ops(optarg);
+				break;
+			case 'n':
+				opt.keys = number(optarg, 1, UINT32_MAX);
+				break;
+			case 't':
+			case 'p':
+				opt.workers = (int) number(optarg, 1, MAX_WORKERS);
+				opt.processes = c == 'p';
+				break;
+			case 'f':
+				opt.file = optarg;
+				break;
+			case 'k':
+				opt.keep = true;
+				break;
+			case 'P':
+				opt.force_pmem = true;
+				break;
+			case 'm':
+				opt.segment_buckets = (uint32_t) number(optarg, 64, 2048);
+				break;
+			case 'F':
+				opt.prefault = true;
+				break;
+			case 'g':
+				opt.group = (uint32_t) number(optarg, 1, MAX_GROUP);
+				break;
+			case 'l':
+				opt.latency = true;
+				break;
+			case 'z':
+				parse_theta(optarg);
+				break;
+			case 'c':
+				opt.csv = optarg;
+				break;
+			case 'C':
+				opt.check = true;
+				break;
+			case 'h':
+				help();
+				exit(0);
+			default:
+				exit(1);
+		}
+	}
+	if (optind < argc)
+	{
+		fprintf(stderr, "pmh_bench: unexpected argument \"%s\"; try --help\n", argv[optind]);
+		exit(1);
+	}
+}
+
+static const char *
+default_file(void)
+{
+	static char path[4096];
+	const char *dir = getenv("TMPDIR");
+
+	snprintf(path, sizeof(path), "%s/pmh_bench.%d", dir != NULL ? dir : "/tmp", (int) getpid());
+	return path;
+}
+
+int
+main(int argc, char **argv)
+{
+	static char default_ops[] = "machine,insert,hit,miss,group,delete";
+
+	opt = (Options) {.keys = 10000000, .workers = 1, .group = 64, .theta = {0.5, 0.8}};
+	split_ops(default_ops);
+	parse_options(argc, argv);
+	if (opt.file == NULL)
+		opt.file = default_file();
+	clock_calibrate();
+	shared = share_memory(sizeof(Shared));
+	env.locks = pmh_locks_init(share_memory(pmh_locks_size(STRIPES)), STRIPES);
+	env.instance = 1;
+	env.force_pmem = opt.force_pmem;
+
+	create_table();
+	for (int i = 0; i < opt.nops; i++)
+		do_op(opt.op[i]);
+	if (!opt.keep)
+		unlink(opt.file);
+	return 0;
+}
