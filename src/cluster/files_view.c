@@ -10,12 +10,14 @@
 #include <sys/stat.h>
 
 #include "access/relation.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/resowner.h"
 
 #include "cluster/internal.h"
 
@@ -84,6 +86,45 @@ describe(Relation index, Datum *values, bool *nulls)
 	nulls[4] = false;
 }
 
+/*
+ * The same in a subtransaction: a stub page that the buffer manager refuses
+ * (wrong checksum) is a state to be shown, not an error.
+ */
+static void
+describe_safely(Relation index, Datum *values, bool *nulls)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		describe(index, values, nulls);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED)
+			ReThrowError(error);
+		FreeErrorData(error);
+		values[4] = CStringGetTextDatum("damaged");
+		nulls[4] = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
 /* One row.  False if the index has gone meanwhile. */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
@@ -113,7 +154,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 		nulls[4] = false;
 	}
 	else
-		describe(index, values, nulls);
+		describe_safely(index, values, nulls);
 	relation_close(index, AccessShareLock);
 	return true;
 }
