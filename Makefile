@@ -53,10 +53,10 @@ demo:
 	bash $(srcdir)/bench/demo.sh
 
 bench-engine:
-	$(MAKE) -C bench
+	$(MAKE) -C bench/engine
 
 clean: clean-subdirs
 clean-subdirs:
-	for dir in test/engine bench; do \
+	for dir in test/engine bench/engine; do \
 		if test -f $$dir/Makefile; then $(MAKE) -C $$dir clean || exit 1; fi; \
 	done
