@@ -12,27 +12,6 @@
  */
 #include "internal.h"
 
-const uint8_t pmh_slot_top[PMH_SLOTS] = {
-	22, 23, 24,
-	64, 65, 66, 67, 25,
-	128, 129, 130, 131, 26,
-	192, 193, 194, 195, 27
-};
-
-const uint8_t pmh_slot_mid[PMH_SLOTS] = {
-	28, 32, 36,
-	68, 72, 76, 80, 84,
-	132, 136, 140, 144, 148,
-	196, 200, 204, 208, 212
-};
-
-const uint8_t pmh_slot_word[PMH_SLOTS] = {
-	40, 48, 56,
-	88, 96, 104, 112, 120,
-	152, 160, 168, 176, 184,
-	216, 224, 232, 240, 248
-};
-
 /* Slots of the other lines, as masks. */
 static const uint32_t line_mask[4] = {
 	0x00007, 0x000f8, 0x01f00, 0x3e000
@@ -46,8 +25,8 @@ emptiest_line(uint32_t free_slots)
 
 	for (unsigned line = 2; line < 4; line++)
 	{
-		if (__builtin_popcount(free_slots & line_mask[line]) >
-			__builtin_popcount(free_slots & line_mask[best]))
+		if (pmh_mask_count(free_slots & line_mask[line]) >
+			pmh_mask_count(free_slots & line_mask[best]))
 			best = line;
 	}
 	return best;

@@ -24,10 +24,30 @@ typedef struct PmhBucket
 	char		bytes[PMH_BUCKET_SIZE];
 } PmhBucket;
 
-/* Byte offsets of the parts of a slot inside its bucket. */
-extern const uint8_t pmh_slot_top[PMH_SLOTS];
-extern const uint8_t pmh_slot_mid[PMH_SLOTS];
-extern const uint8_t pmh_slot_word[PMH_SLOTS];
+/*
+ * Byte offsets of the parts of a slot inside its bucket.  Known to the compiler
+ * everywhere, so that unrolled loops have them as constants.
+ */
+static const uint8_t pmh_slot_top[PMH_SLOTS] = {
+	22, 23, 24,
+	64, 65, 66, 67, 25,
+	128, 129, 130, 131, 26,
+	192, 193, 194, 195, 27
+};
+
+static const uint8_t pmh_slot_mid[PMH_SLOTS] = {
+	28, 32, 36,
+	68, 72, 76, 80, 84,
+	132, 136, 140, 144, 148,
+	196, 200, 204, 208, 212
+};
+
+static const uint8_t pmh_slot_word[PMH_SLOTS] = {
+	40, 48, 56,
+	88, 96, 104, 112, 120,
+	152, 160, 168, 176, 184,
+	216, 224, 232, 240, 248
+};
 
 #define PMH_LINE0_SLOTS		3	/* slots 0..2 stand in line 0 */
 #define PMH_LINE_SLOTS		5	/* the others: five to a line */
@@ -54,10 +74,20 @@ pmh_bucket_set_state(PmhBucket *b, uint32_t state)
 	pm_store32((uint32_t *) b->bytes, state);
 }
 
+/* Set bits of a mask of slots.  (The instruction is not in baseline x86-64.) */
+static inline unsigned
+pmh_mask_count(uint32_t mask)
+{
+	mask -= (mask >> 1) & UINT32_C(0x55555555);
+	mask = (mask & UINT32_C(0x33333333)) + ((mask >> 2) & UINT32_C(0x33333333));
+	mask = (mask + (mask >> 4)) & UINT32_C(0x0f0f0f0f);
+	return (mask * UINT32_C(0x01010101)) >> 24;
+}
+
 static inline unsigned
 pmh_state_count(uint32_t state)
 {
-	return (unsigned) __builtin_popcount(state & PMH_STATE_OCCUPIED);
+	return pmh_mask_count(state & PMH_STATE_OCCUPIED);
 }
 
 static inline bool

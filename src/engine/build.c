@@ -50,13 +50,42 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
 	build->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
 	build->units = units;
 	build->hashing = build->in_main + units * t->unit_buckets;
-	build->entries = 0;
 	build->strategy = PMH_SINGLE;
 
 	/* Where flushes count, inserts to come should find line 0 free. */
 	build->first_slot = t->file.persist ? PMH_LINE0_SLOTS : 0;
 	memset(build->bucket, 0, buckets * PMH_BUCKET_SIZE);
 	memset(build->fill, 0, buckets);
+}
+
+/* The state bits of a bucket with so many entries. */
+static inline uint32_t
+occupied(const PmhBuild *build, unsigned fill)
+{
+	uint64_t	bits = ((UINT64_C(1) << fill) - 1) << build->first_slot;
+
+	return (uint32_t) (bits | bits >> PMH_SLOTS) & PMH_STATE_OCCUPIED;
+}
+
+uint32_t
+pmh_build_settle(PmhBuild *build)
+{
+	uint32_t	entries = 0;
+
+	for (uint32_t i = 0; i < build->hashing + PMH_STASH_BUCKETS; i++)
+	{
+		*(uint32_t *) build->bucket[i].bytes |= occupied(build, build->fill[i]);
+		entries += build->fill[i];
+	}
+	return entries;
+}
+
+/* Put an item into a bucket that is settled and has room. */
+static void
+add_item(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+{
+	pmh_build_put(build, bucket, hash, payload & ~PMH_ITEM_BESIDE_LIST);
+	*(uint32_t *) build->bucket[bucket].bytes |= occupied(build, build->fill[bucket]);
 }
 
 /* Is there room in a bucket for an item, where it would be seen? */
@@ -70,7 +99,7 @@ may_take(const PmhBuild *build, uint32_t bucket, const PmhItem *item)
 		return false;
 	if ((item->payload & PMH_ITEM_BESIDE_LIST) == 0)
 		return true;
-	(void) pmh_bucket_find(pmh_build_bucket(build, bucket), item->hash, &state, &pointer);
+	(void) pmh_bucket_find(&build->bucket[bucket], item->hash, &state, &pointer);
 	return pointer < 0;
 }
 
@@ -88,7 +117,7 @@ raise_strategy(PmhBuild *build, PmhStrategy strategy)
 static bool
 displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 {
-	PmhBucket  *b = pmh_build_bucket(build, home);
+	PmhBucket  *b = &build->bucket[home];
 	unsigned	best_fill = PMH_SLOTS;
 	unsigned	best_slot = 0;
 	uint32_t	best_alt = 0;
@@ -120,10 +149,9 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 
 	word = pmh_slot_load_word(b, best_slot);
 	moved.hash = pmh_slot_load_hash(b, best_slot, word);
-	pmh_build_put(build, best_alt, moved.hash, pmh_word_payload(word));
+	add_item(build, best_alt, moved.hash, pmh_word_payload(word));
 	*(uint32_t *) b->bytes |= pmh_filter_bit(moved.hash);
-	pmh_build_fill_slot(build, b, best_slot, item->hash, item->payload);
-	build->entries--;			/* one of the two was there before */
+	pmh_build_write(b, best_slot, item->hash, item->payload);
 	raise_strategy(build, PMH_TWO_CHOICE);
 	return true;
 }
@@ -132,19 +160,18 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 static bool
 place_item(PmhBuild *build, const PmhItem *item)
 {
-	uint64_t	payload = item->payload & ~PMH_ITEM_BESIDE_LIST;
 	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
 	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
-	uint32_t   *home_state = (uint32_t *) pmh_build_bucket(build, home)->bytes;
+	uint32_t   *home_state = (uint32_t *) build->bucket[home].bytes;
 
 	if (may_take(build, home, item))
 	{
-		pmh_build_put(build, home, item->hash, payload);
+		add_item(build, home, item->hash, item->payload);
 		return true;
 	}
 	if (may_take(build, alt, item))
 	{
-		pmh_build_put(build, alt, item->hash, payload);
+		add_item(build, alt, item->hash, item->payload);
 		*home_state |= pmh_filter_bit(item->hash);
 		raise_strategy(build, PMH_TWO_CHOICE);
 		return true;
@@ -155,7 +182,7 @@ place_item(PmhBuild *build, const PmhItem *item)
 	{
 		if (may_take(build, build->hashing + i, item))
 		{
-			pmh_build_put(build, build->hashing + i, item->hash, payload);
+			add_item(build, build->hashing + i, item->hash, item->payload);
 			*home_state |= PMH_STATE_STASHED;
 			raise_strategy(build, PMH_STASH);
 			return true;
@@ -167,6 +194,8 @@ place_item(PmhBuild *build, const PmhItem *item)
 bool
 pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 {
+	(void) pmh_build_settle(build);
+
 	/* All pointers must have their places before what stands beside them. */
 	for (int beside = 0; beside < 2; beside++)
 	{
@@ -184,9 +213,12 @@ void
 pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
 				uint64_t ext_offset)
 {
-	pm_copy(&t->file, pmh_at(t, main_offset), build->bucket, pmh_block_size(t));
+	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
+
+	pm_copy(&t->file, pmh_at(t, main_offset), build->bucket, in_main);
+	pm_copy(&t->file, pmh_at(t, main_offset + in_main),
+			&build->bucket[build->hashing], PMH_STASH_BUCKETS * PMH_BUCKET_SIZE);
 	if (build->units > 0)
-		pm_copy(&t->file, pmh_at(t, ext_offset),
-				&build->bucket[build->in_main + PMH_STASH_BUCKETS],
+		pm_copy(&t->file, pmh_at(t, ext_offset), &build->bucket[build->in_main],
 				build->units * pmh_unit_size(t));
 }

@@ -25,43 +25,30 @@ typedef struct PmhItem
 #define PMH_ITEM_BESIDE_LIST	(UINT64_C(1) << (PMH_VALUE_BITS + 1))
 
 /*
- * A segment being built: main part, then extension, as they will stand in the
- * file.
+ * A segment being built.  While entries are put into their homes only 'fill'
+ * is kept; pmh_build_overflow (or pmh_build_settle) makes the states of it.
  */
 typedef struct PmhBuild
 {
-	PmhBucket  *bucket;			/* room for the largest segment */
-	uint8_t    *fill;			/* entries in each bucket, by bucket number */
+	PmhBucket  *bucket;			/* by number; room for the largest segment */
+	uint8_t    *fill;			/* entries in each */
 	uint32_t	in_main;		/* hashing buckets in the main part */
 	uint32_t	units;
 	uint32_t	hashing;
-	uint32_t	entries;		/* put in so far */
 	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
 	PmhStrategy strategy;		/* the simplest that holds what is in it */
 } PmhBuild;
 
-static inline PmhBucket *
-pmh_build_bucket(const PmhBuild *build, uint32_t bucket)
-{
-	if (bucket < build->in_main)
-		return &build->bucket[bucket];
-	if (bucket < build->hashing)
-		return &build->bucket[bucket + PMH_STASH_BUCKETS];
-	return &build->bucket[build->in_main + bucket - build->hashing];
-}
-
-/* Fill a slot of a bucket. */
+/* Write a slot; the state follows later. */
 static inline void
-pmh_build_fill_slot(PmhBuild *build, PmhBucket *b, uint32_t slot,
-					uint64_t hash, uint64_t payload)
+pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
 {
 	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
 	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
 	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
 	*(uint8_t *) (b->bytes + 4 + slot) = pmh_hash_fingerprint(hash);
-	*(uint32_t *) b->bytes |= UINT32_C(1) << slot |
-		(pmh_word_is_pointer(payload) ? PMH_STATE_POINTERS : 0);
-	build->entries++;
+	if (unlikely(pmh_word_is_pointer(payload)))
+		*(uint32_t *) b->bytes |= PMH_STATE_POINTERS;
 }
 
 /* Put an entry into a bucket that has room. */
@@ -72,7 +59,7 @@ pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
 
 	if (slot >= PMH_SLOTS)
 		slot -= PMH_SLOTS;
-	pmh_build_fill_slot(build, pmh_build_bucket(build, bucket), slot, hash, payload);
+	pmh_build_write(&build->bucket[bucket], slot, hash, payload);
 }
 
 /* Put an entry into its home bucket; false if that is full. */
@@ -93,6 +80,9 @@ extern void pmh_build_free(PmhBuild *build);
 
 /* Start over with an empty segment of so many extension units. */
 extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
+
+/* Make the states agree with 'fill'; returns the number of entries. */
+extern uint32_t pmh_build_settle(PmhBuild *build);
 
 /*
  * After all other entries have been offered to their homes: find places for

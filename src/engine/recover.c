@@ -85,7 +85,7 @@ mark_units(PmhTable *t, uint64_t block, uint32_t mask)
 						"Two structures claim the same space.");
 	pm_store8(map, (uint8_t) (*map | mask));
 	pm_store64(&pmh_run(t)->free_units,
-			   pmh_run(t)->free_units - (uint64_t) __builtin_popcount(mask));
+			   pmh_run(t)->free_units - pmh_mask_count(mask));
 	return PMH_OK;
 }
 

@@ -189,8 +189,8 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 		rest &= ~mask;
 		if (pointer < 0 &&
-			__builtin_popcount(mask) >= PMH_COMPACT_MIN &&
-			__builtin_popcount(mask) > __builtin_popcount(best) &&
+			pmh_mask_count(mask) >= PMH_COMPACT_MIN &&
+			pmh_mask_count(mask) > pmh_mask_count(best) &&
 			!has_list_elsewhere(t, place, h, bucket))
 		{
 			best = mask;
@@ -217,7 +217,7 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PmhResult	result;
 
 	mask = pmh_bucket_find(b, target->hash, &state, &pointer);
-	if (__builtin_popcount(mask) + 1 >= PMH_COMPACT_MIN)
+	if (pmh_mask_count(mask) + 1 >= PMH_COMPACT_MIN)
 	{
 		result = pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
 		*inserted = result == PMH_OK;
@@ -244,12 +244,14 @@ has_lists(const PmhTable *t, const PmhPlace *place)
 }
 
 /*
- * Deal the live entries of a segment out to one or two segments being built.
+ * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
+ * segments being built.
  * Entries with no room at home, or none where they would be seen, are kept in
  * t->overflow.
  */
 static void
-deal_out(PmhTable *t, const PmhPlace *place, bool split, size_t noverflow[2])
+deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
+		 size_t noverflow[2])
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
 	bool		lists = has_lists(t, place);
@@ -261,14 +263,16 @@ deal_out(PmhTable *t, const PmhPlace *place, bool split, size_t noverflow[2])
 		uint32_t	state = pmh_bucket_state(b);
 		uint32_t	live = pmh_bucket_live(b, state);
 
-		for (; live != 0; live &= live - 1)
+#pragma GCC unroll 18
+		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 		{
-			unsigned	slot = (unsigned) __builtin_ctz(live);
 			uint64_t	word = pmh_slot_load_word(b, slot);
 			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-			unsigned	half = split ? (unsigned) (hash >> shift) & 1 : 0;
+			unsigned	half = (unsigned) (hash >> shift) & split;
 			uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
 
+			if ((live & (UINT32_C(1) << slot)) == 0)
+				continue;
 			if (unlikely(lists) && !pmh_word_is_pointer(word) &&
 				has_list_elsewhere(t, place, hash, i))
 				payload |= PMH_ITEM_BESIDE_LIST;
@@ -305,7 +309,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
 
 		for (unsigned half = 0; half < 2; half++)
-			*(uint32_t *) pmh_build_bucket(t->build[half], i)->bytes |= filters;
+			*(uint32_t *) t->build[half]->bucket[i].bytes |= filters;
 		for (uint32_t live = pmh_bucket_live(b, state); live != 0; live &= live - 1)
 		{
 			unsigned	slot = (unsigned) __builtin_ctz(live);
@@ -316,6 +320,8 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 						  word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER));
 		}
 	}
+	for (unsigned half = 0; half < 2; half++)
+		(void) pmh_build_settle(t->build[half]);
 }
 
 /* Build one segment of 'units' with all entries; false if they do not fit. */
@@ -325,7 +331,7 @@ build_grown(PmhTable *t, const PmhPlace *place, uint32_t units)
 	size_t		noverflow[2];
 
 	pmh_build_begin(t, t->build[0], units);
-	deal_out(t, place, false, noverflow);
+	deal_out(t, place, 0, noverflow);
 	return pmh_build_overflow(t->build[0], t->overflow[0], noverflow[0]);
 }
 
@@ -342,13 +348,13 @@ build_halves(PmhTable *t, const PmhPlace *place)
 
 		pmh_build_begin(t, t->build[0], units[0]);
 		pmh_build_begin(t, t->build[1], units[1]);
-		deal_out(t, place, true, noverflow);
+		deal_out(t, place, 1, noverflow);
 		for (unsigned half = 0; half < 2; half++)
 		{
 			PmhBuild   *build = t->build[half];
 			uint64_t	slots = pmh_build_slots(t, units[half]);
 
-			if ((build->entries + noverflow[half]) * 100 > slots * SPLIT_LOAD_PERCENT ||
+			if ((pmh_build_settle(build) + noverflow[half]) * 100 > slots * SPLIT_LOAD_PERCENT ||
 				!pmh_build_overflow(build, t->overflow[half], noverflow[half]))
 			{
 				units[half]++;
@@ -511,7 +517,7 @@ insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
 	uint32_t	announce = 0;
 
 	mask = pmh_bucket_find(pmh_bucket(t, place, bucket), target->hash, &state, &pointer);
-	if (__builtin_popcount(mask) >= PMH_INLINE_MAX)
+	if (pmh_mask_count(mask) >= PMH_INLINE_MAX)
 		return pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
 
 	if (bucket >= place->hashing)

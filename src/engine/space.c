@@ -240,7 +240,7 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 	else if (block < pm_load(&run->unit_hint))
 		pm_store64(&run->unit_hint, block);
 	pm_store64(&run->free_units,
-			   pm_load(&run->free_units) + (uint64_t) __builtin_popcount(units_mask));
+			   pm_load(&run->free_units) + pmh_mask_count(units_mask));
 }
 
 void
