@@ -131,9 +131,8 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 		result = pmh_values_reserve(t, &cursor->batch, probe.n);
 	if (result != PMH_OK)
 		return result;
-	memcpy(cursor->batch.value + cursor->batch.n, probe.value,
-		   probe.n * sizeof(uint64_t));
-	cursor->batch.n += probe.n;
+	for (uint32_t i = 0; i < probe.n; i++)
+		cursor->batch.value[cursor->batch.n++] = probe.value[i];
 	cursor->chunk = probe.list;
 	cursor->chunk_version = probe.list_version;
 	cursor->line = 0;
