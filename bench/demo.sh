@@ -61,7 +61,7 @@ case $rows in
 esac
 [ "$rows" -ge 100000 ] || die "--rows: at least 100000"
 probes=$((rows / 25))
-keys=$((rows / 50))
+keys=$((rows / 100))
 fresh=$((rows / 5))
 after_checkpoint=$((rows / 50))
 text_rows=$((rows / 5))
@@ -69,6 +69,7 @@ text_probes=$((text_rows / 10))
 accounts=$((scale * 100000))
 keys_lost=1000000000000
 clients=$(nproc)
+read -r load_before _ </proc/loadavg
 
 work=
 
@@ -163,9 +164,9 @@ measure_pgbench()				# method
 measure()					# method indexed
 {
 	progress "measuring $1"
-	run_sql method.sql -v method="$1" -v indexed="$2" -v rows="$rows" -v runs="$runs" \
-		-v probes="$probes" -v keys="$keys" -v fresh="$fresh" \
-		-v after_checkpoint="$after_checkpoint" \
+	run_sql method.sql -v method="$1" -v indexed="$2" -v rows="$rows" \
+		-v item_file="$work/cluster/item.copy" -v runs="$runs" -v probes="$probes" \
+		-v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
 		-v text_rows="$text_rows" -v text_probes="$text_probes"
 	if $2; then
 		measure_pgbench "$1"
@@ -216,7 +217,7 @@ crash()
 	wait "$load" "$writer" || true
 
 	killed=$(now)
-	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -l "$cluster_dir/log" -W start >/dev/null
+	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -l "$cluster_dir/log" -W start >/dev/null 2>&1
 	until sql -c "SELECT 1" >/dev/null 2>&1; do
 		[ -f "$cluster_dir/data/postmaster.pid" ] || cluster_start
 		sleep 0.02
@@ -233,7 +234,6 @@ crash()
 	echo "answer through pmhash in $(elapsed "$ready" "$first") s.  Answers of pmhash and of sequential scans alike:"
 	run_sql crash.sql -v keys_lost="$keys_lost"
 	sql -c "SELECT format('  %s? %s', question, answer) FROM bench.crash_question JOIN bench.answer USING (question)"
-	echo
 }
 
 report()
@@ -245,6 +245,7 @@ report()
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 		-f - <"$tree/bench/lib/report.sql"
 	echo "better: pmhash against the better of btree and hash.  wanted: design goals of the project."
+	echo "Load average when it began: $load_before (of other programs; they spoil figures)."
 	echo "Absolute figures drift from machine to machine and from hour to hour; compare within a run."
 	sql -c "SELECT sum(confirmed) || ' answers were compared with those of sequential scans; all were the same.'
 			FROM bench.answer"
@@ -272,8 +273,8 @@ sql -c "CREATE EXTENSION pg_prewarm"
 [ -z "$preload" ] || sql -c "CREATE EXTENSION pmhash"
 run_sql measure.sql
 run_sql metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
-run_sql load.sql -v rows="$rows" -v runs="$runs" -v probes="$probes" -v keys="$keys" \
-	-v fresh="$fresh" -v text_rows="$text_rows" -v text_probes="$text_probes"
+run_sql load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
+	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v text_rows="$text_rows" -v text_probes="$text_probes"
 load_pgbench
 
 position=0

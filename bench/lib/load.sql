@@ -1,12 +1,17 @@
 --
 -- load.sql: what is probed for and inserted, the same for every method
 --
--- Variables: rows (of the table measured), runs, probes and keys (of a run),
--- fresh (rows inserted), text_rows, text_probes.
+-- Variables: rows (of the table measured), item_file (where the server keeps
+-- them), runs, probes and keys (of a run), fresh (rows inserted), text_rows,
+-- text_probes.
 --
 -- Stream 1 holds the keys of the table, stream 2 keys that are not in it,
 -- stream 3 chooses what is probed for.
 --
+COPY (SELECT bench.key(n, 1) AS k, 'v' || n AS v
+	  FROM generate_series(1::bigint, :rows) AS n)
+	TO :'item_file' (FORMAT binary);
+
 SELECT format('CREATE TABLE bench.probe_%s AS
 	SELECT bench.key(bench.pick(n, 3, %s), 1) AS hit, bench.key(n, 2) AS miss
 	FROM generate_series(%s::bigint, %s) AS n',

@@ -1,18 +1,20 @@
 --
 -- method.sql: all figures of one method but pgbench's, on tables made afresh
 --
--- Variables: method, indexed (false for "none"), rows, runs, probes, keys,
--- fresh, after_checkpoint (rows of fresh), text_rows, text_probes.
+-- Variables: method, indexed (false for "none"), rows, item_file (as written by
+-- load.sql), runs, probes, keys, fresh, after_checkpoint (rows of fresh),
+-- text_rows, text_probes.
 -- Leaves bench.item, half of it deleted, and its index behind.
 --
 -- The answers of "none", which is asked first, come from sequential scans and
 -- hash joins; those of all others are compared with them.
 --
 DROP TABLE IF EXISTS bench.item;
-CREATE TABLE bench.item AS
-	SELECT bench.key(n, 1) AS k, 'v' || n AS v
-	FROM generate_series(1::bigint, :rows) AS n;
-VACUUM (FREEZE, ANALYZE) bench.item;
+BEGIN;
+CREATE TABLE bench.item (k bigint, v text);
+COPY bench.item FROM :'item_file' (FORMAT binary, FREEZE);
+COMMIT;
+ANALYZE bench.item;
 SELECT pg_prewarm('bench.item');
 CHECKPOINT;
 
