@@ -380,7 +380,53 @@ set_pool_path(void)
 	canonicalize_path(pool_path);
 }
 
-/* Make the directory, or make sure that an existing one is private. */
+/* Things that may stand in a pool directory. */
+static bool
+known_name(const char *name)
+{
+	Oid			database;
+
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
+		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
+		strncmp(name, "journal.", 8) == 0 ||
+		pmhash_parse_database_name(name, &database);
+}
+
+/*
+ * A directory without a control file, but full of other things, was not meant
+ * to be a pool.
+ */
+static bool
+looks_like_pool(char *reason)
+{
+	char		control[MAXPGPATH];
+	struct stat st;
+	DIR		   *dir;
+	struct dirent *de;
+	bool		ok = true;
+
+	snprintf(control, MAXPGPATH, "%s/control", pool_path);
+	if (stat(control, &st) == 0)
+		return true;
+	dir = opendir(pool_path);
+	if (dir == NULL)
+		return fail(reason, "could not open directory \"%s\": %s",
+					pool_path, strerror(errno));
+	while (ok && (de = readdir(dir)) != NULL)
+	{
+		if (!known_name(de->d_name))
+			ok = fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
+					  pool_path, de->d_name);
+	}
+	closedir(dir);
+	return ok;
+}
+
+/*
+ * Make the directory, or make sure that an existing one is private.  One that
+ * was not meant for us is left as it is.
+ */
 static bool
 prepare_directory(char *reason)
 {
@@ -401,6 +447,8 @@ prepare_directory(char *reason)
 		return fail(reason, "\"%s\" is not a directory", pool_path);
 	if (st.st_uid != geteuid())
 		return fail(reason, "directory \"%s\" belongs to another user", pool_path);
+	if (!looks_like_pool(reason))
+		return false;
 	if ((st.st_mode & 0077) != 0 && chmod(pool_path, 0700) != 0)
 		return fail(reason, "could not make directory \"%s\" private: %s",
 					pool_path, strerror(errno));
@@ -408,40 +456,6 @@ prepare_directory(char *reason)
 		return fail(reason, "directory \"%s\" is not writable: %s",
 					pool_path, strerror(errno));
 	return true;
-}
-
-/* Things that may stand in a pool directory. */
-static bool
-known_name(const char *name)
-{
-	Oid			database;
-
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
-		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
-		strncmp(name, "journal.", 8) == 0 ||
-		pmhash_parse_database_name(name, &database);
-}
-
-/* A directory full of other things was not meant to be a pool. */
-static bool
-only_known_names(char *reason)
-{
-	DIR		   *dir = opendir(pool_path);
-	struct dirent *de;
-	bool		ok = true;
-
-	if (dir == NULL)
-		return fail(reason, "could not open directory \"%s\": %s",
-					pool_path, strerror(errno));
-	while (ok && (de = readdir(dir)) != NULL)
-	{
-		if (!known_name(de->d_name))
-			ok = fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					  pool_path, de->d_name);
-	}
-	closedir(dir);
-	return ok;
 }
 
 /* Remove journals of runs that need no undo any more. */
@@ -524,6 +538,15 @@ lock_pool(char *reason)
 	}
 	lock_fd = fd;
 	return true;
+}
+
+/* A pool that we can't use is its owner's: don't keep him out. */
+static void
+unlock_pool(void)
+{
+	flock(lock_fd, LOCK_UN);
+	close(lock_fd);
+	lock_fd = -1;
 }
 
 /* ---- start ---- */
@@ -663,26 +686,16 @@ renew_nonce(PmhashControl *control, const ServerState *server, char *reason)
 }
 
 /*
- * Take the pool into use for a run: find or make the directory, lock it, read
- * the control file, decide what may be trusted, mark it running.  Called by
- * the postmaster at start and after a crash of its children, when nobody else
- * runs.  False with a reason if the pool can't be used.
+ * Read the control file of the locked pool, decide what may be trusted, mark
+ * the pool running.  False with a reason if it can't be used.
  */
-bool
-pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
+static bool
+enter_pool(PmhashControl *control, char *reason)
 {
 	ServerState server;
-	ControlRead found;
+	ControlRead found = read_control(control, reason);
 
-	set_pool_path();
-	if (!prepare_directory(reason) || !lock_pool(reason))
-		return false;
-	found = read_control(control, reason);
-	if (found == CONTROL_REFUSED)
-		return false;
-	if (found == CONTROL_ABSENT && !only_known_names(reason))
-		return false;
-	if (!read_server_state(&server, reason))
+	if (found == CONTROL_REFUSED || !read_server_state(&server, reason))
 		return false;
 	if (found == CONTROL_VALID &&
 		control->system_identifier != server.control.system_identifier)
@@ -694,6 +707,26 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 	if (!renew_nonce(control, &server, reason))
 		return false;
 	remove_old_journals(control->journal_instance);
+	return true;
+}
+
+/*
+ * Take the pool into use for a run: find or make the directory, lock it, read
+ * the control file, decide what may be trusted, mark it running.  Called by
+ * the postmaster at start and after a crash of its children, when nobody else
+ * runs.  False with a reason if the pool can't be used.
+ */
+bool
+pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
+{
+	set_pool_path();
+	if (!prepare_directory(reason) || !lock_pool(reason))
+		return false;
+	if (!enter_pool(control, reason))
+	{
+		unlock_pool();
+		return false;
+	}
 	return true;
 }
 

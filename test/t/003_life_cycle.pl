@@ -151,7 +151,10 @@ eval { $victim->quit };
 $node->poll_query_until('postgres', 'SELECT true');
 same_answers($node, 't', 'k', 't_k', 'after a crash of one backend');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash of one backend');
-wait_for_files($pool, 2, 'files after a crash of one backend');
+wait_for_files($pool, 1, 'files after a crash of one backend: none for the unlogged index');
+$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 500)');
+same_answers($node, 'u', 'k', 'u_k', 'unlogged index after a crash of one backend');
+wait_for_files($pool, 2, 'the unlogged index gets its file at first use');
 
 # DROP and crash at once
 $node->safe_psql('postgres', 'DROP INDEX t_k');
@@ -164,7 +167,7 @@ run('DROP TABLE t, u', 0, 'all dropped');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 install_extension($node, 'other');
 $node->safe_psql('other',
-	'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000); CREATE INDEX t_k ON t USING pmhash (k); CREATE INDEX t_k2 ON t USING pmhash (k)');
+	'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000); CREATE INDEX t_k ON t USING pmhash (k); CREATE INDEX t_k2 ON t USING pmhash ((-k))');
 wait_for_files($pool, 2, 'indexes of another database');
 same_answers($node, 't', 'k', 't_k', 'another database', 'other');
 $node->safe_psql('postgres', 'DROP DATABASE other');

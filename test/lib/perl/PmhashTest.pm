@@ -40,6 +40,7 @@ pmhash.sweep_naptime = 1
 max_prepared_transactions = 10
 autovacuum = off
 jit = off
+restart_after_crash = on
 CONF
 	$node->append_conf('postgresql.conf', $settings) if defined $settings;
 	return $node;
@@ -75,7 +76,8 @@ sub index_files
 			no_chdir => 1
 		},
 		$directory) if -d $directory;
-	return sort @files;
+	@files = sort @files;
+	return @files;
 }
 
 # Those of one database of a server.
@@ -119,6 +121,16 @@ sub children
 	return @pids;
 }
 
+sub is_zombie
+{
+	my ($pid) = @_;
+
+	open(my $stat, '<', "/proc/$pid/stat") or return 1;    # gone meanwhile
+	my $line = <$stat> // '';
+	close($stat);
+	return $line =~ /\) Z /;
+}
+
 # kill -9 the whole server.  The postmaster is stopped first, so that it
 # neither notices nor starts anything.
 sub crash
@@ -131,11 +143,15 @@ sub crash
 	@pids = children($postmaster);
 	kill('KILL', @pids);
 	$node->kill9;
+	# All are dead when this returns.  Where nobody reaps orphans they stay
+	# zombies, which a new postmaster would take for a running one.
+	my $deadline = time + 10;
 	foreach my $pid ($postmaster, @pids)
 	{
-		# zombies belong to whoever inherits them; they hold nothing
-		usleep(10_000) while -e "/proc/$pid/exe" && readlink("/proc/$pid/exe");
+		usleep(5_000)
+		  while kill(0, $pid) && (time < $deadline || !is_zombie($pid));
 	}
+	unlink($node->data_dir . '/postmaster.pid') if kill(0, $postmaster);
 	return;
 }
 

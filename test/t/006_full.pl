@@ -1,0 +1,67 @@
+# A full file system: INSERT and CREATE INDEX are ERRORs that name index and
+# file, nothing is lost, and what fits again goes on.  The file system, of
+# some 24 MB, is given by the environment: making one needs root.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $small = $ENV{PMHASH_SMALL_FS};
+plan(skip_all => 'no small file system in PMHASH_SMALL_FS')
+  if !defined $small || $small eq '';
+
+my $pool = "$small/pool";
+my $node = new_server('full', "pmhash.directory = '$pool'\n");
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int8);
+INSERT INTO t SELECT generate_series(1, 100000);
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE TABLE large (k int8);
+INSERT INTO large SELECT generate_series(1, 2000000);
+SQL
+wait_for_files($pool, 1, 'files before');
+
+my $full = qr/ERROR:.*"t_k".*No space left on device/s;
+fails_like($node, 'INSERT INTO t SELECT generate_series(100001, 2000000)', $full, 'INSERT');
+like($node->safe_psql('postgres', 'SELECT file FROM pmhash_indexes'), qr/\Q$small\E/, 'the file is there');
+same_answers($node, 't', 'k', 't_k', 'INSERT that did not fit');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '100000', 'rows');
+
+fails_like($node, 'CREATE INDEX large_k ON large USING pmhash (k)',
+	qr/ERROR:.*"large_k".*No space left on device/s, 'CREATE INDEX');
+wait_for_files($pool, 1, 'files after CREATE INDEX that did not fit');
+fails_like($node, 'CREATE INDEX large_d ON large USING pmhash ((k / 1000000))',
+	qr/ERROR:.*"large_d".*No space left on device/s, 'CREATE INDEX on duplicates');
+wait_for_files($pool, 1, 'files after CREATE INDEX on duplicates');
+
+# a key with many rows needs value buffers
+fails_like($node, 'INSERT INTO t SELECT 7 FROM generate_series(1, 4000000)', $full, 'INSERT of one key');
+same_answers($node, 't', 'k', 't_k', 'INSERT of one key that did not fit');
+
+# reading and removing go on in a full file system, and make room
+$node->psql('postgres', 'INSERT INTO t SELECT 100000 + g FROM generate_series(1, 2000000) g');
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0; VACUUM t');
+same_answers($node, 't', 'k', 't_k', 'VACUUM');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT k + 1 FROM t');
+same_answers($node, 't', 'k', 't_k', 'INSERT after VACUUM');
+
+# the same with the server killed while the file system is full
+$node->psql('postgres', 'INSERT INTO t SELECT 100000 + g FROM generate_series(1, 2000000) g');
+crash($node);
+$node->start;
+same_answers($node, 't', 'k', 't_k', 'crash');
+$node->safe_psql('postgres', 'VACUUM t; INSERT INTO t VALUES (-1)');
+same_answers($node, 't', 'k', 't_k', 'INSERT after the crash');
+$node->safe_psql('postgres', 'TRUNCATE t');
+wait_for_files($pool, 1, 'TRUNCATE');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000)');
+same_answers($node, 't', 'k', 't_k', 'INSERT after TRUNCATE');
+$node->stop;
+done_testing();

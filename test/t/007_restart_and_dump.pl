@@ -1,0 +1,150 @@
+# Clean restarts, prepared transactions across restarts and crashes, standby,
+# dump and restore.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('restart', "wal_level = replica\nmax_wal_senders = 4\n");
+my $pool = pool($node);
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int4, d int4);
+INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE INDEX t_d ON t USING pmhash (d) WITH (fillfactor = 70);
+CREATE UNLOGGED TABLE u (k int4);
+CREATE INDEX u_k ON u USING pmhash (k);
+INSERT INTO u SELECT generate_series(1, 1000);
+CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO ex SELECT generate_series(1, 100);
+SQL
+
+# ---- restart ----
+foreach my $mode ('fast', 'smart', 'immediate')
+{
+	$node->safe_psql('postgres',
+		"INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 11 = 0");
+	$node->stop($mode);
+	$node->start;
+	same_answers($node, 't', 'k', 't_k', "restart after $mode shutdown");
+	same_answers($node, 't', 'd', 't_d', "restart after $mode shutdown");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'),
+		$mode eq 'immediate' ? '0' : '1000', "unlogged table after $mode shutdown");
+	same_answers($node, 'u', 'k', 'u_k', "unlogged index after $mode shutdown");
+	$node->safe_psql('postgres', 'VACUUM t');
+	same_answers($node, 't', 'k', 't_k', "VACUUM after $mode shutdown");
+}
+wait_for_files($pool, 4, 'files after restarts');
+# the rest goes with the unlogged rows that an immediate shutdown took
+$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 1000)');
+same_answers($node, 'u', 'k', 'u_k', 'unlogged index in use again');
+
+# ---- prepared transactions ----
+foreach my $how ('stop', 'crash')
+{
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+INSERT INTO t SELECT i, 100 FROM generate_series(100001, 103000) i;
+DELETE FROM t WHERE k <= 100;
+PREPARE TRANSACTION 'rows';
+SQL
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+CREATE TABLE p_$how (k int4);
+INSERT INTO p_$how SELECT generate_series(1, 1000);
+CREATE INDEX p_${how}_k ON p_$how USING pmhash (k);
+PREPARE TRANSACTION 'index';
+SQL
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+CREATE TABLE lost (k int4);
+CREATE INDEX lost_k ON lost USING pmhash (k);
+PREPARE TRANSACTION 'lost';
+SQL
+	my $files = () = index_files($pool);
+	if ($how eq 'stop') { $node->stop; }
+	else { crash($node); }
+	$node->start;
+	sleep 3;    # for the sweeper to make a mistake
+	# after a crash the unlogged index has no file until it is used
+	wait_for_files($pool, $files - ($how eq 'crash' ? 1 : 0), "$how: files of prepared transactions");
+	same_answers($node, 't', 'k', 't_k', "$how: rows prepared");
+	$node->safe_psql('postgres', "COMMIT PREPARED 'rows'");
+	same_answers($node, 't', 'k', 't_k', "$how: rows committed");
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000'),
+		$how eq 'stop' ? '1' : '2', "$how: a prepared row");
+	$node->safe_psql('postgres', "COMMIT PREPARED 'index'");
+	same_answers($node, "p_$how", 'k', "p_${how}_k", "$how: prepared index");
+	$node->safe_psql('postgres', "ROLLBACK PREPARED 'lost'");
+	wait_for_files($pool, $files - 1 - ($how eq 'crash' ? 1 : 0), "$how: file of a prepared index rolled back");
+	$node->safe_psql('postgres', 'INSERT INTO u VALUES (1)');
+}
+
+# ---- exclusion constraints are kept through crashes ----
+crash($node);
+$node->start;
+fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
+$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
+
+# ---- dump and restore ----
+my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
+$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
+like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'restore');
+same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
+same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
+fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
+is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
+	'0', 'restored indexes are valid');
+
+# a template's stubs are copied, its files are not: never the other's entries
+$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE restored');
+my ($status, $stdout, $stderr) = $node->psql('copy', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000');
+like($stderr, qr/"t_k".*REINDEX/s, 'copied database: the index has no file');
+fails_like($node, 'INSERT INTO t VALUES (1, 1)', qr/"t_k".*REINDEX/s, 'copied database', 'copy');
+$node->safe_psql('copy', 'REINDEX DATABASE copy');
+same_answers($node, 't', 'k', 't_k', 'copied database, REINDEX', 'copy');
+same_answers($node, 't', 'k', 't_k', 'its template', 'restored');
+$node->safe_psql('postgres', 'DROP DATABASE copy');
+same_answers($node, 't', 'k', 't_k', 'its template after DROP DATABASE', 'restored');
+
+# ---- base backup: the server starts, the index is not used, REINDEX helps ----
+$node->backup('base');
+my $copy = PostgreSQL::Test::Cluster->new('copy');
+$copy->init_from_backup($node, 'base');
+$copy->start;
+is($copy->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE d = 3'), 't', 'restored backup starts');
+fails_like($copy, 'INSERT INTO t VALUES (1, 1)', qr/"t_k".*REINDEX/s, 'restored backup, INSERT');
+same_answers($node, 't', 'k', 't_k', 'the original');
+$copy->safe_psql('postgres', 'REINDEX TABLE t');
+same_answers($copy, 't', 'k', 't_k', 'restored backup, REINDEX');
+$copy->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(-100, -1) i');
+same_answers($copy, 't', 'k', 't_k', 'restored backup, INSERT');
+same_answers($node, 't', 'k', 't_k', 'the original');
+$copy->stop;
+
+# ---- a standby: no use while in recovery, REINDEX after promotion ----
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k % 3 = 0; VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(-100, -1) i; REINDEX INDEX t_d');
+$node->wait_for_catchup($standby);
+is( $standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = -50'),
+	'1', 'standby answers without the index');
+$standby->promote;
+fails_like($standby, 'INSERT INTO t VALUES (1, 1)', qr/"t_[kd]".*REINDEX/s, 'promoted standby, INSERT');
+$standby->safe_psql('postgres', 'REINDEX DATABASE postgres');
+same_answers($standby, 't', 'k', 't_k', 'promoted standby, REINDEX');
+$standby->stop;
+same_answers($node, 't', 'k', 't_k', 'the primary');
+$node->stop;
+done_testing();
