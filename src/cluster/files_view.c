@@ -25,7 +25,7 @@
 
 PG_FUNCTION_INFO_V1(pmhash_files);
 
-/* State of the file at path, in a word, without opening it in the engine. */
+/* State of the file at path by its header, in a word. */
 static const char *
 file_state(const char *path, const PmhashStub *stub)
 {
@@ -74,12 +74,18 @@ describe(Relation index, Datum *values, bool *nulls)
 		pmhash_file_path(path, MyDatabaseId, stub.file_id);
 		state = file_state(path, &stub);
 		values[1] = CStringGetTextDatum(path);
-		values[2] = CStringGetTextDatum(pmhash_shared->control.pmem ? "dax" : "cache");
-		nulls[1] = nulls[2] = false;
+		nulls[1] = false;
 		if (stat(path, &st) == 0)
 		{
 			values[3] = Int64GetDatum((int64) st.st_size);
 			nulls[3] = false;
+		}
+		if (strcmp(state, "valid") == 0)
+		{
+			PmhashFile *file = pmhash_file_open(index);
+
+			values[2] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
+			nulls[2] = false;
 		}
 	}
 	values[4] = CStringGetTextDatum(state);
@@ -88,7 +94,8 @@ describe(Relation index, Datum *values, bool *nulls)
 
 /*
  * The same in a subtransaction: a stub page that the buffer manager refuses
- * (wrong checksum) is a state to be shown, not an error.
+ * (wrong checksum) and a file that the engine refuses behind its header are
+ * states to be shown, not errors.
  */
 static void
 describe_safely(Relation index, Datum *values, bool *nulls)
@@ -113,11 +120,14 @@ describe_safely(Relation index, Datum *values, bool *nulls)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
-			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED)
+		if (error->sqlerrcode == ERRCODE_IO_ERROR)
+			values[4] = CStringGetTextDatum("unreadable");
+		else if (error->sqlerrcode == ERRCODE_DATA_CORRUPTED ||
+				 error->sqlerrcode == ERRCODE_INDEX_CORRUPTED)
+			values[4] = CStringGetTextDatum("damaged");
+		else
 			ReThrowError(error);
 		FreeErrorData(error);
-		values[4] = CStringGetTextDatum("damaged");
 		nulls[4] = false;
 	}
 	PG_END_TRY();
