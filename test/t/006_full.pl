@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashTest;
@@ -15,7 +16,7 @@ my $small = $ENV{PMHASH_SMALL_FS};
 plan(skip_all => 'no small file system in PMHASH_SMALL_FS')
   if !defined $small || $small eq '';
 
-my $pool = "$small/pool";
+my $pool = "$small/pool.$$";
 my $node = new_server('full', "pmhash.directory = '$pool'\n");
 $node->start;
 install_extension($node);
@@ -64,4 +65,5 @@ wait_for_files($pool, 1, 'TRUNCATE');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000)');
 same_answers($node, 't', 'k', 't_k', 'INSERT after TRUNCATE');
 $node->stop;
+rmtree($pool);
 done_testing();
