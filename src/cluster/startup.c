@@ -232,37 +232,55 @@ register_resource_manager(void)
 
 /* ---- first use ---- */
 
+/* Write the control file and keep what is in it.  ERROR if that fails. */
+static void
+keep_control(PmhashControl *control)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (!pmhash_pool_write_control(control, reason))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("pmhash could not be made ready: %s", reason)));
+	pmhash_shared->control = *control;
+}
+
+/*
+ * Take out what the journal of the last run says, and remove it.  It goes
+ * before the new one is made, so that a full file system has room for that.
+ * A crash in between finds a pool with nothing to undo: nobody has written.
+ */
+static void
+finish_last_run(PmhashControl *control)
+{
+	char		path[MAXPGPATH];
+
+	pmhash_journal_path(path, control->journal_instance);
+	pmhash_undo(control);
+	control->journal_instance = 0;
+	control->undo_end = 0;
+	control->undo_inherited = 0;
+	control->undo_doubt = 0;
+	keep_control(control);
+	unlink(path);
+}
+
 /* The part of pmhash_pool_ready that one process does. */
 static void
 make_ready(void)
 {
 	PmhashControl control = pmhash_shared->control;
-	uint64		old_journal = control.journal_instance;
-	char		reason[PMHASH_REASON_SIZE];
-	char		path[MAXPGPATH];
 	bool		pmem;
 
-	if (old_journal != 0)
-		pmhash_undo(&control);
+	if (control.journal_instance != 0)
+		finish_last_run(&control);
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
 	control.journal_instance = pmhash_shared->instance;
-	control.undo_end = 0;
-	control.undo_inherited = 0;
-	control.undo_doubt = 0;
 	control.nonce_pending = 0;
 	control.pmem = pmem;
 	control.timeline = GetWALInsertionTimeLine();
 	control.opts_mtime = pmhash_postmaster_opts_mtime();
-	if (!pmhash_pool_write_control(&control, reason))
-		ereport(ERROR,
-				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("pmhash could not be made ready: %s", reason)));
-	pmhash_shared->control = control;
-	if (old_journal != 0)
-	{
-		pmhash_journal_path(path, old_journal);
-		unlink(path);
-	}
+	keep_control(&control);
 }
 
 /*

@@ -85,15 +85,13 @@ sub reindex_helps
 }
 
 # ---- single files, changed while the server is down ----
-# The view looks at the header's identity only: what is damaged elsewhere is
-# found when the file is opened.
 my @damage = (
 	[ 'damaged header', 'damaged', sub { patch($_[0], 16, "\xff" x 16) } ],
 	[ 'no magic number', 'damaged', sub { patch($_[0], 0, "\0" x 8) } ],
 	[ 'unknown format version', 'damaged', sub { patch($_[0], 8, "\x63") } ],
 	[ 'damaged identity', 'damaged', sub { patch($_[0], 100, "\x63") } ],
-	[ 'damaged live words', 'valid', sub { patch($_[0], 512, "\xff" x 8) } ],
-	[ 'truncated file', 'valid', sub { truncate($_[0], 20000) } ],
+	[ 'damaged live words', 'damaged', sub { patch($_[0], 512, "\xff" x 8) } ],
+	[ 'truncated file', 'damaged', sub { truncate($_[0], 20000) } ],
 	[ 'empty file', 'damaged', sub { truncate($_[0], 0) } ],
 	[ 'missing file', 'missing', sub { unlink($_[0]) } ],
 	[ 'file of another index', 'foreign', sub { copy($_[1], $_[0]) } ],
