@@ -12,7 +12,8 @@
 #include "unit.h"
 #include "workers.h"
 
-#define WORKERS			2
+#define WORKERS			3		/* the last one works in bursts */
+#define BURST			((uint64_t) FIXTURE_SCALE(7000))
 #define KEYS			((uint64_t) FIXTURE_SCALE(60000))
 #define LONG_KEYS		4		/* the first keys have very many values */
 #define LONG_VALUES		((uint64_t) FIXTURE_SCALE(40000))
@@ -59,6 +60,31 @@ fill(PmhTable *t)
 	return id;
 }
 
+/*
+ * Put so many values in front of a long list that buffers are chained, and take
+ * them out again: buffers in which a cursor stands vanish.
+ */
+static void
+burst(PmhTable *t, int number, uint64_t key)
+{
+	for (uint64_t i = 0; i < BURST; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(key),
+						   2 * (i * WORKERS + (uint64_t) number) + 1, false) == PMH_OK);
+	for (uint64_t i = BURST; i-- > 0;)
+		CHECK(pmh_delete(t, fixture_hash(key),
+						 2 * (i * WORKERS + (uint64_t) number) + 1) == PMH_OK);
+}
+
+static void
+work_in_bursts(Stage *stage, int number)
+{
+	PmhTable   *t = open_table(1);
+
+	for (uint64_t round = 0; !stage_stopped(stage); round++)
+		burst(t, number, round % LONG_KEYS);
+	pmh_close(t);
+}
+
 /* Insert and delete pairs of its own, on old keys and new ones. */
 static void
 churn(Stage *stage, int number)
@@ -97,6 +123,15 @@ churn(Stage *stage, int number)
 	}
 	free(own);
 	pmh_close(t);
+}
+
+static void
+work(Stage *stage, int number)
+{
+	if (number == WORKERS - 1)
+		work_in_bursts(stage, number);
+	else
+		churn(stage, number);
 }
 
 /* Every id that stays has been seen 'want(id)' times. */
@@ -147,19 +182,25 @@ sweep_once(PmhTable *t, uint8_t *seen, uint64_t ids, bool remove)
 	return total;
 }
 
-/* Read long keys by cursors; ids of the key are first .. first + n - 1. */
+/*
+ * Read long keys by cursors; ids of the key are first .. first + n - 1.  Near
+ * the head of the list, where bursts come and go, the cursor takes its time.
+ */
 static void
 cursor_once(PmhTable *t, PmhCursor *cursor, uint64_t key, uint8_t *seen,
 			bool without_thirds, size_t want)
 {
 	uint64_t	n = values_of_key(key);
 	uint64_t	first = key * n;
+	unsigned	batches = 0;
 	PmhResult	result;
 
 	memset(seen, 0, n);
 	pmh_cursor_open(t, cursor, fixture_hash(key));
 	while ((result = pmh_cursor_next(t, cursor, want)) == PMH_OK)
 	{
+		if (batches++ < 20)
+			usleep(300);
 		for (size_t i = 0; i < cursor->batch.n; i++)
 		{
 			uint64_t	id = cursor->batch.value[i] / 2;
@@ -184,8 +225,9 @@ read_all(PmhTable *t, uint8_t *seen, uint64_t ids, bool without_thirds)
 	{
 		(void) sweep_once(t, seen, ids, false);
 		check_seen(seen, ids, without_thirds);
-		for (uint64_t key = 0; key < LONG_KEYS; key++)
-			cursor_once(t, &cursor, key, seen, without_thirds, 50 + 1000 * (size_t) round);
+		for (uint64_t i = 0; i < 5 * LONG_KEYS; i++)
+			cursor_once(t, &cursor, i % LONG_KEYS, seen, without_thirds,
+						50 + 1000 * (size_t) round);
 	}
 	pmh_cursor_free(&cursor);
 }
@@ -212,7 +254,7 @@ main(void)
 	(void) sweep_once(t, seen, ids, false);
 	check_seen(seen, ids, false);
 
-	workers_start(worker, WORKERS, churn, stage);
+	workers_start(worker, WORKERS, work, stage);
 	read_all(t, seen, ids, false);
 	removed = sweep_once(t, seen, ids, true);
 	check_seen(seen, ids, false);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sweep_reclaim.c
+ * sweep_reclaim_threads.c
  *	  After a crash the first complete sweep finds the value buffers that
  *	  nothing points to, and no others, while writers go on.
  *
@@ -109,6 +109,40 @@ churn(Stage *stage, int number)
 	pmh_close(t);
 }
 
+/*
+ * A writer that has made a list before the sweep begins, and publishes it when
+ * a sweep that did not wait for it would be through.
+ */
+#define SLOW_KEY	(10 * KEYS)
+
+static void
+slow_writer(Stage *stage, int number)
+{
+	PmhTable   *t = open_table(NULL);
+	uint64_t	hash = fixture_hash(SLOW_KEY);
+	uint64_t	value[] = {1, 11, 21, 31, 41, 51, 61};
+	PmhPlace	place;
+	uint64_t	payload;
+	PmhResult	result;
+
+	(void) number;
+	for (;;)
+	{
+		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+		result = pmh_list_create(t, hash, value, sizeof(value) / sizeof(value[0]), &payload);
+		if (result == PMH_OK)
+			break;
+		pmh_segment_unlock(&place);
+		REQUIRE(result == PMH_NEED && pmh_provide(t) == PMH_OK);
+	}
+	__atomic_store_n(&stage->stop, 1, __ATOMIC_RELEASE);
+	usleep(200000);
+	pmh_bucket_put(t, &place, pmh_home_bucket(hash, place.hashing), hash,
+				   pmh_make_word(hash, payload | PMH_WORD_POINTER), NULL, 0, false, true);
+	pmh_segment_unlock(&place);
+	pmh_close(t);
+}
+
 static uint64_t
 sweep(PmhTable *t, uint64_t most_steps)
 {
@@ -176,7 +210,7 @@ main(void)
 	int			found = 0;
 	bool		recovered;
 
-	path = fixture_path("sweep_reclaim");
+	path = fixture_path("sweep_reclaim_threads");
 	unlink(path);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	fill(t);
@@ -219,6 +253,17 @@ main(void)
 	check_nothing_lost(t);
 	pmh_close(t);
 
+	/* A list that is made before the sweep, and published during it. */
+	instance++;
+	t = open_table(NULL);
+	workers_start(worker, 1, slow_writer, stage);
+	while (!stage_stopped(stage))
+		usleep(100);
+	CHECK(sweep(t, UINT64_MAX) == pairs);
+	workers_stop(worker, 1, stage);
+	check_nothing_lost(t);
+	pmh_close(t);
+
 	/* A sweep that never ends, as if its process had been killed. */
 	instance++;
 	t = open_table(NULL);
@@ -234,5 +279,5 @@ main(void)
 	}
 	pmh_close(t);
 	unlink(path);
-	return unit_done("sweep_reclaim");
+	return unit_done("sweep_reclaim_threads");
 }
