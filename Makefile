@@ -10,17 +10,80 @@
 MODULE_big = pmhash
 PGFILEDESC = "pmhash - equality index on persistent memory"
 
-ENGINE_OBJS = $(patsubst %.c,%.o,$(filter-out %/pm_record.c,$(wildcard src/engine/*.c)))
-CLUSTER_OBJS = $(patsubst %.c,%.o,$(wildcard src/cluster/*.c))
-AM_OBJS = $(patsubst %.c,%.o,$(wildcard src/am/*.c))
-MAIN_OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+ENGINE_OBJS = \
+	src/engine/bucket.o \
+	src/engine/build.o \
+	src/engine/bulkload.o \
+	src/engine/check.o \
+	src/engine/crc.o \
+	src/engine/cursor.o \
+	src/engine/directory.o \
+	src/engine/lock.o \
+	src/engine/pm.o \
+	src/engine/recover.o \
+	src/engine/segment.o \
+	src/engine/space.o \
+	src/engine/stats.o \
+	src/engine/sweep.o \
+	src/engine/table.o \
+	src/engine/values.o
+
+CLUSTER_OBJS = \
+	src/cluster/files_view.o \
+	src/cluster/gucs.o \
+	src/cluster/index_file.o \
+	src/cluster/life_cycle.o \
+	src/cluster/planner_hook.o \
+	src/cluster/pool.o \
+	src/cluster/removal.o \
+	src/cluster/startup.o \
+	src/cluster/stub.o \
+	src/cluster/sweep.o \
+	src/cluster/undo.o \
+	src/cluster/undo_journal.o \
+	src/cluster/worker.o
+
+AM_OBJS = \
+	src/am/build.o \
+	src/am/cost.o \
+	src/am/handler.o \
+	src/am/insert.o \
+	src/am/keyhash.o \
+	src/am/keys.o \
+	src/am/options.o \
+	src/am/scan.o \
+	src/am/stats.o \
+	src/am/vacuum.o \
+	src/am/validate.o
+
+MAIN_OBJS = src/pmhash.o
+
 OBJS = $(MAIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
 DATA = pmhash--1.0.sql
 
-REGRESS = $(patsubst sql/%.sql,%,$(wildcard sql/*.sql))
-ISOLATION = $(patsubst specs/%.spec,%,$(wildcard specs/*.spec))
+# setup comes first: the others use what it makes
+REGRESS = \
+	setup \
+	basic \
+	duplicates \
+	refused \
+	expressions \
+	dml \
+	rewrite \
+	temporary \
+	exclusion \
+	partition \
+	plans \
+	two_phase \
+	stats \
+	types \
+	types_cross \
+	types_collate \
+	opclass \
+	privileges
+ISOLATION = ssi concurrent_build scan_and_change exclusion_wait
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
@@ -36,9 +99,23 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 # PGXS tracks no header dependencies.
-ENGINE_HEADERS = $(wildcard src/engine/*.h)
-CLUSTER_HEADERS = $(wildcard src/cluster/*.h) $(ENGINE_HEADERS)
-AM_HEADERS = $(wildcard src/am/*.h) $(CLUSTER_HEADERS)
+ENGINE_HEADERS = \
+	src/engine/bucket.h \
+	src/engine/build.h \
+	src/engine/internal.h \
+	src/engine/layout.h \
+	src/engine/lock.h \
+	src/engine/pm.h \
+	src/engine/table.h \
+	src/engine/values.h
+CLUSTER_HEADERS = \
+	src/cluster/cluster.h \
+	src/cluster/internal.h \
+	$(ENGINE_HEADERS)
+AM_HEADERS = \
+	src/am/am.h \
+	src/am/keyhash.h \
+	$(CLUSTER_HEADERS)
 
 $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
