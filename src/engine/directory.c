@@ -121,6 +121,16 @@ pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
 	}
 }
 
+/* Have the buckets of a hash on their way while the lock is taken. */
+static inline void
+prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+{
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+
+	__builtin_prefetch(pmh_bucket(t, place, home), 1);
+	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
+}
+
 PmhResult
 pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 {
@@ -136,6 +146,7 @@ pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 		}
 		if (result != PMH_OK)
 			return result;
+		prefetch_buckets(t, place, hash);
 		pmh_lock(&place->stripe->lock);
 		if (pmh_place_current(t, place))
 			return PMH_OK;

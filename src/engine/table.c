@@ -26,12 +26,16 @@
 #define INITIAL_BLOCKS			4
 #define FIRST_SEGMENT_BLOCK		2
 
-/* Keys looked up or inserted together. */
-#define GROUP					16
+/*
+ * Groups go through a pipeline: directory element, bucket, slot, work.  Each
+ * stage asks for a cache line that the next one needs so many keys later.
+ */
+#define AHEAD					14
+#define RING					32	/* a power of two > 2 * AHEAD */
 
 /* ---- errors ---- */
 
-static PmhResult
+static PmhResult __attribute__((format(printf, 5, 0)))
 set_error(PmhError *error, PmhResult code, int sys_errno, uint64_t offset,
 		  const char *detail, va_list args)
 {
@@ -502,9 +506,12 @@ gather_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 	return valid;
 }
 
-/* One attempt: PMH_OK, PMH_RETRY, or what pmh_locate gives. */
+/*
+ * One attempt: PMH_OK, PMH_RETRY, or what pmh_locate gives.  'cold': nobody has
+ * prefetched the bucket, so ask for all of it at once.
+ */
 static inline PmhResult
-probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe)
+probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 {
 	PmhPlace	place;
 	uint32_t	home;
@@ -520,6 +527,8 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe)
 		return result;
 	home = pmh_home_bucket(hash, place.hashing);
 	b = pmh_bucket(t, &place, home);
+	for (unsigned line = 1; cold && line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+		__builtin_prefetch(b->bytes + line * PMH_LINE);
 	version_word = pmh_bucket_version(&place, home);
 	version = pmh_version_load(version_word);
 	if (unlikely(!pmh_place_current(t, &place)))
@@ -547,12 +556,12 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe)
 	return PMH_OK;
 }
 
-PmhResult
-pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
+static inline PmhResult
+probe_until_valid(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 {
 	for (;;)
 	{
-		PmhResult	result = probe_once(t, hash, probe);
+		PmhResult	result = probe_once(t, hash, probe, cold);
 
 		if (likely(result == PMH_OK))
 			return PMH_OK;
@@ -561,6 +570,12 @@ pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 		if (result != PMH_OK && result != PMH_RETRY)
 			return result;
 	}
+}
+
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
+{
+	return probe_until_valid(t, hash, probe, true);
 }
 
 /* Complete a look-up: plain values and list into *values.  PMH_RETRY too. */
@@ -613,49 +628,71 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 
 /* ---- groups ---- */
 
-/* Have the directory elements of a group on their way. */
+/* First stage: the directory element. */
 static inline void
-prefetch_elements(const PmhTable *t, const uint64_t *hash, size_t n)
+prefetch_element(const PmhTable *t, uint64_t hash)
 {
 	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
 
-	for (size_t i = 0; i < n; i++)
-		__builtin_prefetch(&dir[pmh_hash_prefix(hash[i], pmh_dirword_depth(dirword))]);
+	__builtin_prefetch(&dir[pmh_hash_prefix(hash, pmh_dirword_depth(dirword))]);
 }
 
-/* Then the versions and the buckets. */
-static inline void
-prefetch_buckets(const PmhTable *t, const uint64_t *hash, size_t n, bool write)
+/*
+ * Second stage: the lock stripe and line 0 of the home bucket.  Returns the
+ * offset of that bucket (mapped here, though perhaps outdated), or 0.
+ */
+static inline uint64_t
+prefetch_bucket(const PmhTable *t, uint64_t hash)
 {
 	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	uint64_t	offset = pmh_dirword_offset(dirword);
+	uint64_t	dir = pmh_dirword_offset(dirword);
 	uint32_t	depth = pmh_dirword_depth(dirword);
+	PmhPlace	place;
+	uint64_t	offset;
 
-	if (offset + (sizeof(uint64_t) << depth) > t->file.mapped)
-		return;
-	for (size_t i = 0; i < n; i++)
+	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
+		return 0;
+	place.elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
+	if (unlikely(!pmh_place_decode(t, &place)))
+		return 0;
+	offset = pmh_bucket_offset(t, &place, pmh_home_bucket(hash, place.hashing));
+	__builtin_prefetch(place.stripe, 1);
+	__builtin_prefetch(pmh_at(t, offset));
+	return offset;
+}
+
+/* Third stage: the line of a slot with the right fingerprint. */
+static inline void
+prefetch_slot(const PmhTable *t, uint64_t hash, uint64_t offset)
+{
+	const PmhBucket *b = pmh_at(t, offset);
+	uint32_t	state;
+	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) & ~PMH_LINE0_MASK;
+
+	if (offset != 0 && mask != 0)
+		__builtin_prefetch(b->bytes + pmh_slot_line((unsigned) __builtin_ctz(mask)) * PMH_LINE);
+}
+
+/* Look one key of a group up and hand its values out. */
+static inline PmhResult
+lookup_prefetched(PmhTable *t, uint64_t hash, size_t key, PmhValues *values,
+				  PmhFound found, void *arg)
+{
+	PmhProbe	probe;
+	PmhResult	result = probe_until_valid(t, hash, &probe, false);
+
+	if (likely(result == PMH_OK && probe.n <= 1 && probe.list == 0))
 	{
-		PmhPlace	place;
-		const char *b;
-
-		place.elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) +
-									 pmh_hash_prefix(hash[i], depth));
-		if (!pmh_place_decode(t, &place))
-			continue;
-		b = pmh_bucket(t, &place, pmh_home_bucket(hash[i], place.hashing))->bytes;
-		if (write)
-		{
-			__builtin_prefetch(place.stripe, 1);
-			__builtin_prefetch(b, 1);
-		}
-		else
-		{
-			__builtin_prefetch(place.stripe);
-			for (unsigned line = 0; line < PMH_BUCKET_SIZE; line += PMH_LINE)
-				__builtin_prefetch(b + line);
-		}
+		if (probe.n == 1)
+			found(arg, key, probe.value[0]);
+		return PMH_OK;
 	}
+	if (result == PMH_OK)
+		result = pmh_lookup(t, hash, values);
+	for (size_t i = 0; result == PMH_OK && i < values->n; i++)
+		found(arg, key, values->value[i]);
+	return result;
 }
 
 PmhResult
@@ -663,30 +700,23 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 				 PmhFound found, void *arg)
 {
 	PmhValues	values = {0};
+	uint64_t	bucket[RING];
 	PmhResult	result = PMH_OK;
 
-	for (size_t done = 0; done < n && result == PMH_OK; done += GROUP)
+	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
 	{
-		size_t		group = n - done < GROUP ? n - done : GROUP;
+		size_t		second = i - AHEAD; /* huge before the first key gets there */
+		size_t		third = i - 2 * AHEAD;
+		size_t		last = i - 3 * AHEAD;
 
-		prefetch_elements(table, hashes + done, group);
-		prefetch_buckets(table, hashes + done, group, false);
-		for (size_t i = done; i < done + group && result == PMH_OK; i++)
-		{
-			PmhProbe	probe;
-
-			result = pmh_probe(table, hashes[i], &probe);
-			if (result == PMH_OK && probe.n <= 1 && probe.list == 0)
-			{
-				if (probe.n == 1)
-					found(arg, i, probe.value[0]);
-				continue;
-			}
-			if (result == PMH_OK)
-				result = pmh_lookup(table, hashes[i], &values);
-			for (size_t k = 0; result == PMH_OK && k < values.n; k++)
-				found(arg, i, values.value[k]);
-		}
+		if (i < n)
+			prefetch_element(table, hashes[i]);
+		if (second < n)
+			bucket[second % RING] = prefetch_bucket(table, hashes[second]);
+		if (third < n)
+			prefetch_slot(table, hashes[third], bucket[third % RING]);
+		if (last < n)
+			result = lookup_prefetched(table, hashes[last], last, &values, found, arg);
 	}
 	pmh_values_free(&values);
 	return result;
@@ -701,20 +731,19 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	*done = 0;
 	if (fence_first)
 		pm_fence(&table->file);
-	while (*done < n && result == PMH_OK)
+	for (size_t i = 0; i < n + 2 * AHEAD && result == PMH_OK; i++)
 	{
-		size_t		group = n - *done < GROUP ? n - *done : GROUP;
-		uint64_t	hash[GROUP];
+		size_t		second = i - AHEAD;
+		size_t		last = i - 2 * AHEAD;
 
-		for (size_t i = 0; i < group; i++)
-			hash[i] = entries[*done + i].hash;
-		prefetch_elements(table, hash, group);
-		prefetch_buckets(table, hash, group, true);
-		for (size_t i = 0; i < group && result == PMH_OK; i++)
+		if (i < n)
+			prefetch_element(table, entries[i].hash);
+		if (second < n)
+			(void) prefetch_bucket(table, entries[second].hash);
+		if (last < n)
 		{
-			result = insert_one(table, hash[i], entries[*done].value, false, false);
-			if (result == PMH_OK)
-				(*done)++;
+			result = insert_one(table, entries[last].hash, entries[last].value, false, false);
+			*done += result == PMH_OK;
 		}
 	}
 	pm_fence(&table->file);
@@ -725,24 +754,27 @@ PmhResult
 pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
 				 size_t *removed)
 {
+	uint64_t	bucket[RING];
 	PmhResult	result = PMH_OK;
 
 	*removed = 0;
-	for (size_t done = 0; done < n && result == PMH_OK; done += GROUP)
+	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
 	{
-		size_t		group = n - done < GROUP ? n - done : GROUP;
-		uint64_t	hash[GROUP];
+		size_t		second = i - AHEAD;
+		size_t		third = i - 2 * AHEAD;
+		size_t		last = i - 3 * AHEAD;
 
-		for (size_t i = 0; i < group; i++)
-			hash[i] = entries[done + i].hash;
-		prefetch_elements(table, hash, group);
-		prefetch_buckets(table, hash, group, true);
-		for (size_t i = 0; i < group && result == PMH_OK; i++)
+		if (i < n)
+			prefetch_element(table, entries[i].hash);
+		if (second < n)
+			bucket[second % RING] = prefetch_bucket(table, entries[second].hash);
+		if (third < n)
+			prefetch_slot(table, entries[third].hash, bucket[third % RING]);
+		if (last < n)
 		{
-			result = delete_one(table, hash[i], entries[done + i].value, false);
-			if (result == PMH_OK)
-				(*removed)++;
-			else if (result == PMH_NOT_FOUND)
+			result = delete_one(table, entries[last].hash, entries[last].value, false);
+			*removed += result == PMH_OK;
+			if (result == PMH_NOT_FOUND)
 				result = PMH_OK;
 		}
 	}
