@@ -13,7 +13,9 @@
  *		includes prepared ones: their stubs are in main forks we can't see.
  *		Leave out temporary files whose backend is alive.
  *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  If one
- *		can't be locked, judge nothing this time.
+ *		can't be locked, judge nothing this time.  If one has gone by the time
+ *		it is locked, start (3) again: ALTER TABLE may have handed its main fork
+ *		to an index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *	(4) remove the rest.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
@@ -250,12 +252,21 @@ lock_index(Oid relid)
 	return false;
 }
 
-/* Collect the file ids in all stubs; false if one can't be looked at now. */
-static bool
+typedef enum OwnedResult
+{
+	OWNED_COMPLETE,
+	OWNED_LOCKED,				/* an index can't be looked at now */
+	OWNED_GONE					/* one has gone since the list was made */
+} OwnedResult;
+
+/* Collect the file ids in all stubs, sorted. */
+static OwnedResult
 list_owned(IdList *owned)
 {
 	ListCell   *lc;
 
+	owned->n = 0;
+	InvalidateCatalogSnapshot();
 	foreach(lc, pmhash_list_indexes(false))
 	{
 		Oid			relid = lfirst_oid(lc);
@@ -263,22 +274,44 @@ list_owned(IdList *owned)
 		PmhashStub	stub;
 
 		if (!lock_index(relid))
-			return false;
+			return OWNED_LOCKED;
 		index = try_relation_open(relid, NoLock);
-		if (index != NULL)
+		if (index == NULL)
 		{
-			if (pmhash_stub_read(index, false, &stub))
-				add_id(owned, stub.file_id);
-			relation_close(index, NoLock);
+			UnlockRelationOid(relid, AccessShareLock);
+			return OWNED_GONE;
 		}
-		UnlockRelationOid(relid, AccessShareLock);
+		if (pmhash_stub_read(index, false, &stub))
+			add_id(owned, stub.file_id);
+		relation_close(index, AccessShareLock);
 	}
 	if (owned->n > 0)
 		qsort(owned->id, owned->n, sizeof(uint64), compare_ids);
-	return true;
+	return OWNED_COMPLETE;
 }
 
 /* ---- (4) ---- */
+
+static void
+remove_orphans(const IdList *files, const IdList *owned)
+{
+	char		path[MAXPGPATH];
+	int			removed = 0;
+
+	for (int i = 0; i < files->n; i++)
+	{
+		if (owned->n > 0 &&
+			bsearch(&files->id[i], owned->id, owned->n, sizeof(uint64),
+					compare_ids) != NULL)
+			continue;
+		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		pmhash_unlink(path);
+		removed++;
+	}
+	if (removed > 0)
+		ereport(DEBUG1,
+				(errmsg("pmhash: removed %d files that no index owns", removed)));
+}
 
 /*
  * Remove the orphans of the database this worker is connected to.  Runs in a
@@ -289,8 +322,7 @@ pmhash_sweep_database(void)
 {
 	IdList		files = {0};
 	IdList		owned = {0};
-	char		path[MAXPGPATH];
-	int			removed = 0;
+	OwnedResult result;
 
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
@@ -300,25 +332,13 @@ pmhash_sweep_database(void)
 	drop_protected(MyDatabaseId, &files);
 	if (files.n == 0)
 		return;
-	InvalidateCatalogSnapshot();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	if (list_owned(&owned))
+	do
 	{
-		for (int i = 0; i < files.n; i++)
-		{
-			if (owned.n > 0 &&
-				bsearch(&files.id[i], owned.id, owned.n, sizeof(uint64),
-						compare_ids) != NULL)
-				continue;
-			pmhash_file_path(path, MyDatabaseId, files.id[i]);
-			pmhash_unlink(path);
-			removed++;
-		}
-	}
-	PopActiveSnapshot();
-	if (removed > 0)
-		ereport(DEBUG1,
-				(errmsg("pmhash: removed %d files that no index owns", removed)));
+		CHECK_FOR_INTERRUPTS();
+		result = list_owned(&owned);
+	} while (result == OWNED_GONE);
+	if (result == OWNED_COMPLETE)
+		remove_orphans(&files, &owned);
 }
 
 /*
