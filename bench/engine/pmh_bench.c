@@ -726,6 +726,62 @@ op_zipf(void)
 	}
 }
 
+/* A sweep over everything; takes out the values divisible by 'remove', if any. */
+static void
+sweep_table(const char *name, uint64_t remove)
+{
+	PmhTable   *t = open_table();
+	PmhSweep	sweep;
+	PmhResult	result;
+	uint8_t    *dead = NULL;
+	uint64_t	seen = 0;
+	uint64_t	removed = 0;
+	uint64_t	begin;
+
+	if (opt.prefault)
+		prefault(t);
+	begin = clock_ns();
+	must(t, pmh_sweep_begin(t, &sweep), "sweep");
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		size_t		n;
+
+		seen += sweep.n;
+		if (remove == 0)
+			continue;
+		dead = realloc(dead, sweep.n);
+		if (dead == NULL)
+		{
+			fprintf(stderr, "pmh_bench: out of memory\n");
+			exit(1);
+		}
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = sweep.entries[i].value % remove == 0;
+		must(t, pmh_sweep_remove(t, &sweep, dead, &n), "removal");
+		removed += n;
+	}
+	if (result != PMH_DONE)
+		must(t, result, "sweep");
+	pmh_sweep_end(t, &sweep);
+	printf("%-14s %llu entries in %.3f s, %llu removed\n", name, (unsigned long long) seen,
+		   (double) (clock_ns() - begin) / 1e9, (unsigned long long) removed);
+	free(dead);
+	check_table(t);
+	pmh_close(t);
+}
+
+static void
+op_sweep(void)
+{
+	sweep_table("sweep", 0);
+}
+
+static void
+op_vacuum(void)
+{
+	sweep_table("vacuum", 2);
+}
+
 static void
 op_machine(void)
 {
@@ -762,6 +818,8 @@ do_op(const char *name)
 		{"grow", op_grow},
 		{"recover", op_recover},
 		{"zipf", op_zipf},
+		{"sweep", op_sweep},
+		{"vacuum", op_vacuum},
 	};
 
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
@@ -804,6 +862,7 @@ help(void)
 		   "                                       the same in groups, with prefetch\n"
 		   "                         delete        all keys, in another order\n"
 		   "                         recover       time of the first open after a crash\n"
+		   "                         sweep, vacuum walk everything; and take half of it out\n"
 		   "                         grow          new table: space while it grows (one worker)\n"
 		   "                         zipf          new table for each theta: N values of N/10\n"
 		   "                                       keys, insert and search-all; every value of\n"
