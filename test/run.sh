@@ -13,6 +13,7 @@
 # PMHASH_KEEP=1 keeps the scratch directory.
 
 set -u
+export LC_ALL=C.UTF-8
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/test/lib/packages.sh"
@@ -97,7 +98,8 @@ run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
 
 # ---- the engine alone ----
 for target in check check-asan check-tsan; do
-	stage "engine-$target" count_engine make -s --no-print-directory -C test/engine "$target"
+	stage "engine-$target" count_engine make -k -j"$(nproc)" --output-sync \
+		-s --no-print-directory -C test/engine "$target"
 done
 
 # ---- against a server ----

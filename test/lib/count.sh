@@ -34,11 +34,12 @@ count_prove()
 	stage_passed=$((${total:-0} > stage_failed ? ${total:-0} - stage_failed : 0))
 }
 
-# the engine's runner: lines "N passed, N failed", a program each
+# the engine's unit tests: a line "NAME: N passed, N failed" a program, counted
+# in assertions.  Here a program is one test.
 count_engine()
 {
-	stage_passed=$(sed -n 's/^.*\b\([0-9][0-9]*\) passed.*$/\1/p' "$1" | awk '{ n += $1 } END { print n + 0 }')
-	stage_failed=$(sed -n 's/^.*\b\([0-9][0-9]*\) failed.*$/\1/p' "$1" | awk '{ n += $1 } END { print n + 0 }')
+	stage_passed=$(grep -c -E '^[a-z_]+: [1-9][0-9]* passed, 0 failed$' "$1")
+	stage_failed=$(grep -c -E '^[a-z_]+: [0-9]+ passed, [1-9][0-9]* failed$' "$1")
 }
 
 # count_one ok: a stage that is one test
