@@ -155,10 +155,6 @@ extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
 
-/* ---- startup.c ---- */
-extern void pmhash_startup_init(void);
-extern void pmhash_save_end_of_replay(void);
-
 /* ---- pool.c ---- */
 extern const char *pmhash_pool_path(void);
 extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,

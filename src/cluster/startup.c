@@ -163,8 +163,8 @@ shared_memory_startup(void)
  * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
  * missed, except if there was nothing to replay.
  */
-void
-pmhash_save_end_of_replay(void)
+static void
+save_end_of_replay(void)
 {
 	PmhashControl *control;
 	char		reason[PMHASH_REASON_SIZE];
@@ -214,7 +214,7 @@ register_resource_manager(void)
 		.rm_redo = no_redo,
 		.rm_desc = no_description,
 		.rm_identify = no_name,
-		.rm_cleanup = pmhash_save_end_of_replay
+		.rm_cleanup = save_end_of_replay
 	};
 
 	for (int id = RM_MAX_CUSTOM_ID; id > RM_EXPERIMENTAL_ID; id--)
@@ -356,9 +356,9 @@ postmaster_exit(int code, Datum arg)
 		pmhash_pool_stop(current_instance);
 }
 
-/* Install hooks and callbacks.  Only while preloading. */
-void
-pmhash_startup_init(void)
+/* Install the hooks of this file. */
+static void
+startup_init(void)
 {
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
@@ -375,7 +375,7 @@ pmhash_cluster_init(ambuild_function build)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	pmhash_define_gucs();
-	pmhash_startup_init();
+	startup_init();
 	pmhash_life_cycle_init();
 	pmhash_planner_hook_init();
 	pmhash_worker_init();
