@@ -149,8 +149,8 @@ pmh_place_mask(uint16_t place)
 /*
  * Reader: the values of one buffer from pos on, up to the end of the line
  * with which there are 'want' or more, to value[] (room for 'want' +
- * PMH_VALUES_PER_LINE); where they stand to place[] if it is not NULL.  *n: how many.  pos moves on, at the end of the buffer to
- * the next one.
+ * PMH_VALUES_PER_LINE); where they stand to place[] if it is not NULL.  *n: how
+ * many.  pos moves on, at the end of the buffer to the next one.
  *
  * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
  * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.
