@@ -21,7 +21,7 @@
 
 typedef struct PmhBucket
 {
-	char		bytes[PMH_BUCKET_SIZE];
+	_Alignas(8) char bytes[PMH_BUCKET_SIZE];
 } PmhBucket;
 
 /*
