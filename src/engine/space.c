@@ -281,7 +281,7 @@ static uint64_t
 growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve)
 {
 	uint64_t	zone = pmh_block_size(t);
-	uint64_t	bytes = (blocks << t->block_shift) / 16;
+	uint64_t	bytes = (blocks << t->block_shift) / 32;
 	uint64_t	step = nblocks;
 	uint64_t	end;
 
