@@ -640,6 +640,20 @@ prefetch_element(const PmhTable *t, uint64_t hash)
 	__builtin_prefetch(&dir[pmh_hash_prefix(hash, pmh_dirword_depth(dirword))]);
 }
 
+/* The place of a hash as it looks now; false if it is not mapped here. */
+static inline bool
+peek_place(const PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	uint64_t	dir = pmh_dirword_offset(dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+
+	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
+		return false;
+	place->elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
+	return pmh_place_decode(t, place);
+}
+
 /*
  * Second stage: the lock stripe and line 0 of the home bucket.  Returns the
  * offset of that bucket (mapped here, though perhaps outdated), or 0.
@@ -647,21 +661,39 @@ prefetch_element(const PmhTable *t, uint64_t hash)
 static inline uint64_t
 prefetch_bucket(const PmhTable *t, uint64_t hash)
 {
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	uint64_t	dir = pmh_dirword_offset(dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
 	PmhPlace	place;
 	uint64_t	offset;
 
-	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
-		return 0;
-	place.elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
-	if (unlikely(!pmh_place_decode(t, &place)))
+	if (unlikely(!peek_place(t, hash, &place)))
 		return 0;
 	offset = pmh_bucket_offset(t, &place, pmh_home_bucket(hash, place.hashing));
 	__builtin_prefetch(place.stripe, 1);
 	__builtin_prefetch(pmh_at(t, offset));
 	return offset;
+}
+
+/*
+ * Third stage of an insert: the line the entry is likely to go to, or the
+ * alternative bucket if the home is so full that it will be asked.
+ */
+static inline void
+prefetch_target(const PmhTable *t, uint64_t hash)
+{
+	PmhPlace	place;
+	uint32_t	home;
+	const PmhBucket *b;
+	uint32_t	state;
+
+	if (unlikely(!peek_place(t, hash, &place)))
+		return;
+	home = pmh_home_bucket(hash, place.hashing);
+	b = pmh_bucket(t, &place, home);
+	state = pmh_bucket_state(b);
+	if (pmh_state_count(state) >= PMH_BALANCE_FROM)
+		__builtin_prefetch(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)), 1);
+	if (!pmh_state_full(state))
+		__builtin_prefetch(b->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(~state)), 1);
 }
 
 /* Third stage: the line of a slot with the right fingerprint. */
@@ -733,15 +765,18 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	*done = 0;
 	if (fence_first)
 		pm_fence(&table->file);
-	for (size_t i = 0; i < n + 2 * AHEAD && result == PMH_OK; i++)
+	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
 	{
 		size_t		second = i - AHEAD;
-		size_t		last = i - 2 * AHEAD;
+		size_t		third = i - 2 * AHEAD;
+		size_t		last = i - 3 * AHEAD;
 
 		if (i < n)
 			prefetch_element(table, entries[i].hash);
 		if (second < n)
 			(void) prefetch_bucket(table, entries[second].hash);
+		if (third < n)
+			prefetch_target(table, entries[third].hash);
 		if (last < n)
 		{
 			result = insert_one(table, entries[last].hash, entries[last].value, false, false);

@@ -143,6 +143,104 @@ run(const char *path, uint32_t segment_buckets, bool force_pmem, uint64_t keys)
 	free(m.set);
 }
 
+/* What pmh_lookup_group is expected to find, key by key. */
+typedef struct Expect
+{
+	const uint64_t *key;
+	const Model *model;
+	size_t		last_key;
+	uint64_t	last_value;
+	uint64_t	n;
+} Expect;
+
+static void
+compare_found(void *arg, size_t i, uint64_t value)
+{
+	Expect	   *x = arg;
+
+	CHECK(i >= x->last_key);
+	CHECK(i > x->last_key || x->n == 0 || value > x->last_value);
+	CHECK(value / VALUES == x->key[i]);
+	CHECK((x->model->set[x->key[i]] >> value % VALUES & 1) != 0);
+	x->last_key = i;
+	x->last_value = value;
+	x->n++;
+}
+
+#define BATCH	500
+
+/* The group operations: batches of all sizes, keys more than once in a batch. */
+static void
+run_groups(const char *path, uint64_t keys)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
+	PmhEntry	entry[BATCH];
+	uint64_t	key[BATCH];
+	uint64_t	hash[BATCH];
+	uint64_t	seed = 31;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t round = 0; round < keys / 50; round++)
+	{
+		size_t		n = fixture_random(&seed) % BATCH;
+		size_t		done;
+		size_t		used = 0;
+		uint64_t	values = 0;
+		uint64_t	removed = 0;
+		Expect		expect = {key, &m, 0, 0, 0};
+
+		/* Insert pairs that are absent. */
+		for (size_t i = 0; i < n; i++)
+		{
+			uint64_t	k = fixture_random(&seed) % keys;
+			unsigned	v = (unsigned) (fixture_random(&seed) % (k % 31 == 0 ? VALUES : 2));
+
+			if ((m.set[k] >> v & 1) != 0)
+				continue;
+			m.set[k] |= UINT64_C(1) << v;
+			entry[used].hash = fixture_hash(k);
+			entry[used++].value = k * VALUES + v;
+		}
+		CHECK(pmh_insert_group(t, entry, used, round % 2 == 0, &done) == PMH_OK);
+		CHECK(done == used);
+
+		/* Look keys up. */
+		for (size_t i = 0; i < n; i++)
+		{
+			key[i] = fixture_random(&seed) % keys;
+			hash[i] = fixture_hash(key[i]);
+			values += (uint64_t) __builtin_popcountll(m.set[key[i]]);
+		}
+		CHECK(pmh_lookup_group(t, hash, n, compare_found, &expect) == PMH_OK);
+		CHECK(expect.n == values);
+
+		/* Delete pairs, some of them absent. */
+		for (size_t i = 0; i < n / 2; i++)
+		{
+			uint64_t	k = fixture_random(&seed) % keys;
+			unsigned	v = (unsigned) (fixture_random(&seed) % 4);
+
+			entry[i].hash = fixture_hash(k);
+			entry[i].value = k * VALUES + v;
+			removed += m.set[k] >> v & 1;
+			m.set[k] &= ~(UINT64_C(1) << v);
+		}
+		CHECK(pmh_delete_group(t, entry, n / 2, &done) == PMH_OK);
+		CHECK(done == removed);
+	}
+	for (uint64_t k = 0; k < keys; k++)
+		m.pairs += (uint64_t) __builtin_popcountll(m.set[k]);
+	check_all(t, &m);
+	check_structure(t, &m);
+	pmh_close(t);
+	unlink(path);
+	free(m.set);
+}
+
 int
 main(void)
 {
@@ -152,5 +250,6 @@ main(void)
 	run(path, 0, true, FIXTURE_SCALE(100000));
 	run(path, 256, false, FIXTURE_SCALE(200000));
 	run(path, 2048, false, FIXTURE_SCALE(100000));
+	run_groups(path, FIXTURE_SCALE(200000));
 	return unit_done("core_basic");
 }
