@@ -45,6 +45,7 @@ CLUSTER_OBJS = \
 
 AM_OBJS = \
 	src/am/build.o \
+	src/am/check.o \
 	src/am/cost.o \
 	src/am/handler.o \
 	src/am/insert.o \
@@ -82,7 +83,8 @@ REGRESS = \
 	types_cross \
 	types_collate \
 	opclass \
-	privileges
+	privileges \
+	check
 ISOLATION = ssi concurrent_build scan_and_change exclusion_wait
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

@@ -230,6 +230,19 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pmhash_size(regclass) IS
 'disk space used by a pmhash index, in bytes';
 
+-- Is the file sound, and does the index have exactly the rows of its table?  An
+-- ERROR with the first findings if not.  For superusers and whom they grant it
+-- to, as the functions of amcheck: it may keep the machine busy.
+CREATE FUNCTION pmhash_check(index regclass, heapallindexed boolean DEFAULT true)
+RETURNS void
+AS 'MODULE_PATHNAME', 'pmhash_check'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+REVOKE ALL ON FUNCTION pmhash_check(regclass, boolean) FROM PUBLIC;
+
+COMMENT ON FUNCTION pmhash_check(regclass, boolean) IS
+'check the file of a pmhash index, and the index against its table';
+
 -- The files that belong to pmhash indexes of this database.  For everybody:
 -- it tells no more than pg_class and pg_tablespace_location do.
 CREATE FUNCTION pmhash_files(
@@ -240,7 +253,7 @@ CREATE FUNCTION pmhash_files(
 	OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pmhash_files'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pmhash_files() IS
 'files of the pmhash indexes of this database';

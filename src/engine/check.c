@@ -747,3 +747,36 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, void *arg)
 						(unsigned long long) c.findings);
 	return PMH_OK;
 }
+
+/* The plain entries, then the list; PMH_RETRY if it has changed meanwhile. */
+static PmhResult
+read_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	PmhProbe	probe;
+	PmhResult	result = pmh_probe(t, hash, &probe);
+
+	values->n = 0;
+	if (result == PMH_OK)
+		result = pmh_values_reserve(t, values, probe.n);
+	if (result != PMH_OK)
+		return result;
+	for (uint32_t i = 0; i < probe.n; i++)
+		values->value[values->n++] = probe.value[i];
+	if (probe.list == 0)
+		return PMH_OK;
+	result = pmh_list_read(t, hash, probe.list, probe.list_version, values);
+	if (result == PMH_NEED)
+		result = pmh_provide(t) == PMH_OK ? PMH_RETRY : t->error.code;
+	return result;
+}
+
+PmhResult
+pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhValues *values)
+{
+	PmhResult	result;
+
+	do
+		result = read_repeats(table, hash, values);
+	while (result == PMH_RETRY);
+	return result;
+}

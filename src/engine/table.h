@@ -346,4 +346,13 @@ typedef void (*PmhReport) (void *arg, uint64_t offset, const char *finding);
 extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report,
 						   void *arg);
 
+/*
+ * All values of hash as pmh_lookup gives them, but in no order, and a value
+ * that stands in the table several times is given as often.  One may also
+ * come twice because it has been taken out and put in again, or has been
+ * moved into a value list, while we read: then it does not when read again.
+ */
+extern PmhResult pmh_lookup_repeats(PmhTable *table, uint64_t hash,
+									PmhValues *values);
+
 #endif							/* PMH_TABLE_H */
