@@ -680,7 +680,8 @@ begin(Check *c)
 	result = pmh_provide(t);
 	if (result != PMH_OK)
 		return result;
-	c->blocks = t->file.mapped >> t->block_shift;
+	/* The file may be longer, if the system went down while it grew. */
+	c->blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	c->copy = malloc(pmh_max_segment_size(t));
 	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
 	c->units = calloc(c->blocks, 1);

@@ -527,22 +527,22 @@ pmh_value_forget_free(PmhTable *t)
 	space_unlock(t);
 }
 
-/* Blocks of the next region: half as many again as the newest has. */
+/*
+ * Blocks of the next region: half as many again as the newest has, but few for
+ * the first after recovery.  What was free then is lost until a sweep finds it;
+ * a restart now and then must not cost much space.
+ */
 static uint64_t
 next_region_blocks(const PmhTable *t, uint64_t newest)
 {
-	uint64_t	blocks = MIN_REGION_BLOCKS;
+	const PmhRegion *region = pmh_at(t, newest << t->block_shift);
 	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
+	uint64_t	blocks;
 
-	if (newest != 0)
-	{
-		const PmhRegion *region = pmh_at(t, newest << t->block_shift);
-
-		blocks = region->blocks + region->blocks / 2;
-	}
-	if (blocks > most)
-		blocks = most;
-	return blocks < MIN_REGION_BLOCKS ? MIN_REGION_BLOCKS : blocks;
+	if (pm_load(&pmh_run(t)->region_end) == 0)
+		return MIN_REGION_BLOCKS;
+	blocks = region->blocks + region->blocks / 2;
+	return blocks < most ? blocks : most;
 }
 
 /* Make the blocks at 'offset' the newest value region; grow lock held. */
