@@ -29,6 +29,7 @@ ENGINE_OBJS = \
 	src/engine/values.o
 
 CLUSTER_OBJS = \
+	src/cluster/dead_entries.o \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
 	src/cluster/index_file.o \
@@ -36,6 +37,7 @@ CLUSTER_OBJS = \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
 	src/cluster/removal.o \
+	src/cluster/removal_epoch.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/sweep.o \

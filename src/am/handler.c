@@ -4,7 +4,7 @@
  *	  What pmhash tells PostgreSQL about itself: its abilities and callbacks.
  *
  * The abilities it denies are denied on purpose; src/README, part III, says
- * why for each (unique, index-only scans, INCLUDE, parallel scan).
+ * why for each (unique, INCLUDE, parallel scan and others).
  *
  *-------------------------------------------------------------------------
  */
@@ -66,7 +66,7 @@ set_callbacks(IndexAmRoutine *am)
 #endif
 	am->ambulkdelete = pmhash_bulkdelete;
 	am->amvacuumcleanup = pmhash_vacuumcleanup;
-	am->amcanreturn = NULL;
+	am->amcanreturn = pmhash_keys_can_return;
 	am->amcostestimate = pmhash_costestimate;
 	am->amoptions = pmhash_options;
 	am->amproperty = NULL;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan.c
- *	  Plain and bitmap index scans.
+ *	  Plain, index-only and bitmap index scans.
  *
  * A scan is one of four kinds, found out when its first tuple is asked for:
  *
@@ -20,18 +20,26 @@
  * rescans; a probe of a nested loop allocates nothing.
  *
  * A TID may be removed and used again by VACUUM between our reading of it and
- * the visit to the heap, since no pin or lock holds VACUUM back.  See
- * src/README, "Scans and VACUUM".
+ * the visit to the heap, since no pin or lock holds VACUUM back.  The removal
+ * epoch tells whether that can have happened.  See src/README, "Scans and
+ * VACUUM", for what it is needed for: index-only scans, and the removal of
+ * entries that the executor has found dead.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/itup.h"
 #include "access/relscan.h"
 #include "access/skey.h"
+#include "access/tableam.h"
+#include "access/tupmacs.h"
+#include "access/visibilitymap.h"
+#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
@@ -55,6 +63,15 @@
 /* Hashes looked up in one group at first, and at most. */
 #define FIRST_GROUP		16
 #define LAST_GROUP		1024
+#define GROUP_BITS		10
+
+/*
+ * What is found in a group carries, below the value, the position of its hash
+ * in the group; the sum fits in 64 bits and sorts by value.
+ */
+StaticAssertDecl(LAST_GROUP == 1 << GROUP_BITS, "positions fill their bits");
+StaticAssertDecl(PMH_VALUE_BITS + GROUP_BITS <= 64,
+				 "a value and a position fit in a word");
 
 /* Room for the values of a group; keys that do not fit are read by cursor. */
 #define GROUP_VALUES	16384
@@ -77,10 +94,16 @@ typedef struct PmhashScan
 	ScanKind	kind;
 	bool		recheck;
 
-	/* the batch being handed out */
+	/*
+	 * The batch being handed out.  The low batch_shift bits of an element are
+	 * the position of its hash in batch_hashes; NULL if hashes are not known.
+	 */
 	const uint64 *batch;
 	size_t		batch_n;
 	size_t		batch_next;
+	int			batch_shift;
+	const uint64 *batch_hashes;
+	uint64		epoch;			/* removal epoch before the batch was read */
 
 	/* a key's values being streamed: SCAN_ONE, and big keys of SCAN_MANY */
 	PmhCursor	cursor;
@@ -107,6 +130,16 @@ typedef struct PmhashScan
 	/* SCAN_ALL */
 	PmhSweep	sweep;
 	bool		sweeping;
+
+	/* index-only scans */
+	uint64		key_hash;		/* whose key stands in xs_itup */
+	Buffer		visibility_map;
+	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
+
+	/* entries found dead, not handed over yet; NULL until needed */
+	PmhEntry   *dead;
+	int			ndead;
+	uint64		dead_epoch;		/* before the first of them was read */
 } PmhashScan;
 
 /* The scan key that binds each column, or NULL. */
@@ -449,13 +482,16 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 
 /* ---- filling the batch ---- */
 
-/* Hand out n values that stand at v. */
+/* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
 static bool
-set_batch(PmhashScan *so, const uint64 *v, size_t n)
+set_batch(PmhashScan *so, const uint64 *v, size_t n, int shift,
+		  const uint64 *hashes)
 {
 	so->batch = v;
 	so->batch_n = n;
 	so->batch_next = 0;
+	so->batch_shift = shift;
+	so->batch_hashes = hashes;
 	return true;
 }
 
@@ -474,12 +510,14 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	so->want = Min(so->want * 2, LAST_WANT);
-	return set_batch(so, so->cursor.batch.value, so->cursor.batch.n);
+	return set_batch(so, so->cursor.batch.value, so->cursor.batch.n, 0,
+					 &so->cursor.hash);
 }
 
 /*
- * PmhFound for a group: put the value into values[].  A key whose values do
- * not all fit is taken out again and noted in big[].
+ * PmhFound for a group: put the value, and which key it belongs to, into
+ * values[].  A key whose values do not all fit is taken out again and noted in
+ * big[].
  */
 static void
 collect_value(void *arg, size_t key, uint64_t value)
@@ -495,7 +533,7 @@ collect_value(void *arg, size_t key, uint64_t value)
 		return;
 
 	if (so->values_n < so->values_capacity)
-		so->values[so->values_n++] = value;
+		so->values[so->values_n++] = value << GROUP_BITS | key;
 	else
 	{
 		so->values_n = so->collecting_from;
@@ -533,7 +571,7 @@ fill_from_group(IndexScanDesc scan, PmhashScan *so)
 		Min(so->group * 2, LAST_GROUP);
 
 	sort_numbers(so->values, so->values_n);
-	return set_batch(so, so->values, so->values_n);
+	return set_batch(so, so->values, so->values_n, GROUP_BITS, hashes);
 }
 
 /* Next of the keys that were too big for their group, or the next group. */
@@ -548,7 +586,7 @@ fill_from_many(IndexScanDesc scan, PmhashScan *so)
 						so->hashes[so->big[so->next_big++]]);
 		so->want = LAST_WANT;
 		so->streaming = true;
-		return set_batch(so, NULL, 0);
+		return set_batch(so, NULL, 0, 0, NULL);
 	}
 	return fill_from_group(scan, so);
 }
@@ -574,7 +612,7 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	for (size_t i = 0; i < so->sweep.n; i++)
 		so->values[i] = so->sweep.entries[i].value;
 	sort_numbers(so->values, so->sweep.n);
-	return set_batch(so, so->values, so->sweep.n);
+	return set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 
 /*
@@ -588,6 +626,7 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	if (so->kind == SCAN_UNBOUND)
 		start_scan(scan, so);
 
+	so->epoch = pmhash_removal_epoch(so->file);
 	switch (so->kind)
 	{
 		case SCAN_ONE:
@@ -601,6 +640,143 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 			break;
 	}
 	return false;
+}
+
+/* ---- the element being handed out ---- */
+
+static inline uint64
+current_value(const PmhashScan *so)
+{
+	return so->batch[so->batch_next - 1] >> so->batch_shift;
+}
+
+/* Its hash; only if the batch knows its hashes. */
+static inline uint64
+current_hash(const PmhashScan *so)
+{
+	uint64		element = so->batch[so->batch_next - 1];
+
+	return so->batch_hashes[element & ((UINT64CONST(1) << so->batch_shift) - 1)];
+}
+
+/* ---- entries found dead ---- */
+
+/* Have the entries collected so far removed. */
+static void
+hand_over_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	int			n = so->ndead;
+
+	so->ndead = 0;
+	if (n > 0)
+		pmhash_dead_entries(scan->indexRelation, so->file, so->dead_epoch,
+							so->dead, n);
+}
+
+/*
+ * The current element's tuple is dead to everyone.  Collect entries until
+ * there are enough, the epoch changes or the scan ends.
+ */
+static void
+note_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	if (so->batch_hashes == NULL)
+		return;
+	if (so->dead == NULL)
+		so->dead = MemoryContextAlloc(so->context,
+									  PMHASH_DEAD_LOT * sizeof(PmhEntry));
+	if (so->ndead > 0 &&
+		(so->ndead == PMHASH_DEAD_LOT || so->dead_epoch != so->epoch))
+		hand_over_dead(scan, so);
+	so->dead_epoch = so->epoch;
+	so->dead[so->ndead].hash = current_hash(so);
+	so->dead[so->ndead].value = current_value(so);
+	so->ndead++;
+}
+
+/* ---- index-only scans ---- */
+
+/*
+ * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
+ * snapshot sees?  Notes it if it is dead to everyone.
+ */
+static bool
+row_is_visible(IndexScanDesc scan, PmhashScan *so)
+{
+	ItemPointerData tid = scan->xs_heaptid; /* changed by the look-up */
+	bool		call_again = false;
+	bool		all_dead = false;
+	bool		found;
+
+	if (so->slot == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(so->context);
+
+		so->slot = table_slot_create(scan->heapRelation, NULL);
+		MemoryContextSwitchTo(old);
+	}
+	found = table_index_fetch_tuple(scan->xs_heapfetch, &tid,
+									scan->xs_snapshot, so->slot,
+									&call_again, &all_dead);
+	ExecClearTuple(so->slot);
+	if (all_dead && !scan->xactStartedInRecovery)
+		note_dead(scan, so);
+	return found;
+}
+
+/*
+ * May the executor take the current element for a row if it finds its page
+ * all-visible a moment later?  Its look at the visibility map comes after
+ * VACUUM may have given the TID away, so we have to know it here: either the
+ * page is all-visible and the TID was not given away until after we looked, or
+ * the row itself is visible.
+ */
+static bool
+may_be_returned(IndexScanDesc scan, PmhashScan *so)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
+
+	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+		pmhash_removal_epoch(so->file) == so->epoch)
+		return true;
+	return row_is_visible(scan, so);
+}
+
+/*
+ * Put the key that the current element was found by into xs_itup.  An index
+ * tuple of one column of fixed length is its header and the datum; it is
+ * allocated once per scan and filled again whenever the key changes.
+ */
+static void
+return_key(IndexScanDesc scan, PmhashScan *so)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(scan->indexRelation), 0);
+	uint64		hash = current_hash(so);
+	Datum		key;
+	char	   *data;
+
+	Assert(so->keys->can_return && column->attlen > 0);
+	if (scan->xs_itup == NULL)
+	{
+		Size		size = MAXALIGN(IndexInfoFindDataOffset(0) + column->attlen);
+
+		scan->xs_itup = MemoryContextAllocZero(so->context, size);
+		scan->xs_itup->t_info = size;
+		scan->xs_itupdesc = RelationGetDescr(scan->indexRelation);
+	}
+	else if (hash == so->key_hash)
+		return;
+
+	key = pmhash_keys_unhash(so->keys, hash);
+	data = (char *) scan->xs_itup + IndexInfoFindDataOffset(0);
+	if (column->attbyval)
+		store_att_byval(data, key, column->attlen);
+	else
+	{
+		memcpy(data, DatumGetPointer(key), column->attlen);
+		pfree(DatumGetPointer(key));
+	}
+	so->key_hash = hash;
 }
 
 /* ---- callbacks ---- */
@@ -641,12 +817,23 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->batch_n = so->batch_next = 0;
 }
 
+/* The next element, its TID into scan->xs_heaptid.  False if there is none. */
+static bool
+next_tid(IndexScanDesc scan, PmhashScan *so)
+{
+	while (so->batch_next >= so->batch_n)
+	{
+		if (!fill_batch(scan, so))
+			return false;
+	}
+	so->batch_next++;
+	pmhash_value_to_tid(current_value(so), &scan->xs_heaptid);
+	return true;
+}
+
 /*
- * amgettuple: the next TID into scan->xs_heaptid.  False if there is none.
- *
- * Hints that the previous tuple is dead (kill_prior_tuple) are not taken: a
- * removal would have to wait for WAL, and the entry may belong to another row
- * by now.
+ * amgettuple: the next TID into scan->xs_heaptid and, if wanted, its key into
+ * scan->xs_itup.  False if there is none.
  */
 bool
 pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
@@ -656,14 +843,20 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 	if (!ScanDirectionIsForward(dir))
 		elog(ERROR, "pmhash cannot scan backward");
 
-	while (so->batch_next >= so->batch_n)
+	if (scan->kill_prior_tuple)
+		note_dead(scan, so);
+	while (next_tid(scan, so))
 	{
-		if (!fill_batch(scan, so))
-			return false;
+		scan->xs_recheck = so->recheck;
+		if (!scan->xs_want_itup)
+			return true;
+		if (may_be_returned(scan, so))
+		{
+			return_key(scan, so);
+			return true;
+		}
 	}
-	pmhash_value_to_tid(so->batch[so->batch_next++], &scan->xs_heaptid);
-	scan->xs_recheck = so->recheck;
-	return true;
+	return false;
 }
 
 /* amgetbitmap: add all TIDs to tbm; returns how many. */
@@ -681,7 +874,10 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 			int			n = 0;
 
 			while (n < (int) lengthof(tids) && so->batch_next < so->batch_n)
-				pmhash_value_to_tid(so->batch[so->batch_next++], &tids[n++]);
+			{
+				so->batch_next++;
+				pmhash_value_to_tid(current_value(so), &tids[n++]);
+			}
 			tbm_add_tuples(tbm, tids, n, so->recheck);
 			total += n;
 		}
@@ -697,6 +893,11 @@ pmhash_endscan(IndexScanDesc scan)
 
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
+	hand_over_dead(scan, so);
+	if (BufferIsValid(so->visibility_map))
+		ReleaseBuffer(so->visibility_map);
+	if (so->slot != NULL)
+		ExecDropSingleTupleTableSlot(so->slot);
 	MemoryContextDelete(so->context);
 	scan->opaque = NULL;
 }

@@ -7,7 +7,8 @@
  * by the engine, judged here with no lock held, and its dead entries are
  * taken out together.  Every entry that was there when the sweep began is
  * judged exactly once (CREATE INDEX CONCURRENTLY relies on it), whatever
- * inserts and splits go on.
+ * inserts and splits go on.  When all are, the removal epoch advances: from
+ * then on VACUUM may give the TIDs to other rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -182,6 +183,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.callback = callback;
 	state.callback_state = callback_state;
 	sweep_table(&state);
+	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)
 		pfree(state.dead);
 

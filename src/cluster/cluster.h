@@ -105,4 +105,27 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
  */
 extern void pmhash_removal_barrier(Relation index);
 
+/* ---- removal_epoch.c ---- */
+
+/*
+ * The removal epoch of an index: as long as it is the one that was there
+ * before an entry was read, the entry's TID has not been given to another
+ * row.  Orders reads before and after the call.
+ */
+extern uint64 pmhash_removal_epoch(const PmhashFile *file);
+
+/* Advance it: the last thing that any bulk delete does. */
+extern void pmhash_removal_finished(const PmhashFile *file);
+
+/* ---- dead_entries.c ---- */
+
+#define PMHASH_DEAD_LOT		512 /* entries at most per call */
+
+/*
+ * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
+ * everyone, once the WAL that made them so is on disk.
+ */
+extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
+								const PmhEntry *entries, int n);
+
 #endif							/* PMHASH_CLUSTER_H */

@@ -121,11 +121,13 @@ typedef struct PmhashStub
 /* ---- shared memory ---- */
 
 #define PMHASH_MAX_NUDGES		32
+#define PMHASH_REMOVAL_EPOCHS	256
 
 typedef enum PmhashLockId
 {
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
+	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_NLOCKS
 } PmhashLockId;
 
@@ -143,6 +145,8 @@ typedef struct PmhashShared
 	uint64		journal_slots;
 	pg_atomic_uint64 journal_next;
 	pg_atomic_uint64 *journal_lsn;	/* per slot; PMHASH_SLOT_BUSY: being written */
+
+	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;

@@ -113,6 +113,8 @@ init_shared_memory(void)
 												 journal_lsn_size(), &found);
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
 }
 
 /*
