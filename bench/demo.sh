@@ -62,7 +62,7 @@ esac
 [ "$rows" -ge 100000 ] || die "--rows: at least 100000"
 probes=$((rows / 25))
 keys=$((rows / 100))
-fresh=$((rows / 5))
+fresh=$((rows / 5 / runs))
 after_checkpoint=$((rows / 50))
 text_rows=$((rows / 5))
 text_probes=$((text_rows / 10))
@@ -274,7 +274,8 @@ sql -c "CREATE EXTENSION pg_prewarm"
 run_sql measure.sql
 run_sql metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
 run_sql load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
-	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v text_rows="$text_rows" -v text_probes="$text_probes"
+	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
+	-v text_rows="$text_rows" -v text_probes="$text_probes"
 load_pgbench
 
 position=0

@@ -2,8 +2,8 @@
 -- load.sql: what is probed for and inserted, the same for every method
 --
 -- Variables: rows (of the table measured), item_file (where the server keeps
--- them), runs, probes and keys (of a run), fresh (rows inserted), text_rows,
--- text_probes.
+-- them), runs, probes and keys (of a run), fresh (rows inserted in a run),
+-- after_checkpoint (rows inserted after a checkpoint), text_rows, text_probes.
 --
 -- Stream 1 holds the keys of the table, stream 2 keys that are not in it,
 -- stream 3 chooses what is probed for.
@@ -29,9 +29,13 @@ $$
 	SELECT keys FROM bench.key_array AS a WHERE a.run = keys.run;
 $$;
 
-CREATE TABLE bench.fresh AS
-	SELECT bench.key(:rows + n, 1) AS k, 'v' || n AS v
-	FROM generate_series(1::bigint, :fresh) AS n;
+-- "fresh_0" is what is inserted after a checkpoint.
+SELECT format('CREATE TABLE bench.fresh_%s AS
+	SELECT bench.key(%s + n, 1) AS k, ''v'' || n AS v
+	FROM generate_series(%s::bigint, %s) AS n',
+	run, :rows, 1 + run * :fresh, CASE run WHEN 0 THEN :after_checkpoint
+		ELSE (run + 1) * :fresh END)
+FROM generate_series(0, :runs) AS run \gexec
 
 CREATE FUNCTION bench.url(n bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$

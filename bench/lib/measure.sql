@@ -165,6 +165,23 @@ BEGIN
 END
 $$;
 
+-- Insert the rows of each run; the median of the seconds that took.
+CREATE FUNCTION bench.median_insert_time(runs int)
+RETURNS double precision LANGUAGE plpgsql AS
+$$
+DECLARE
+	started timestamptz;
+	spent double precision[] := '{}';
+BEGIN
+	FOR run IN 1 .. runs LOOP
+		started := clock_timestamp();
+		EXECUTE format('INSERT INTO bench.item SELECT k, v FROM bench.fresh_%s', run);
+		spent := spent || bench.since(started);
+	END LOOP;
+	RETURN (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY s) FROM unnest(spent) AS s);
+END
+$$;
+
 -- Bytes of an index: pmhash keeps only a stub page where PostgreSQL looks.
 CREATE FUNCTION bench.index_bytes(index regclass)
 RETURNS bigint LANGUAGE plpgsql AS

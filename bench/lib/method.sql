@@ -1,9 +1,8 @@
 --
 -- method.sql: all figures of one method but pgbench's, on tables made afresh
 --
--- Variables: method, indexed (false for "none"), rows, item_file (as written by
--- load.sql), runs, probes, keys, fresh, after_checkpoint (rows of fresh),
--- text_rows, text_probes.
+-- Variables: method, indexed (false for "none"), rows, item_file, runs, probes,
+-- keys, fresh, after_checkpoint, text_rows, text_probes: as for load.sql.
 -- Leaves bench.item, half of it deleted, and its index behind.
 --
 -- The answers of "none", which is asked first, come from sequential scans and
@@ -93,20 +92,17 @@ SELECT bench.median_time(:'method', 'what is = ANY of key array {run}',
 \endif
 
 --
--- Insert: a large part, then a small one right after a checkpoint, when each
--- page that is touched for the first time goes to WAL as a whole.
+-- Insert, in several runs, and then a small part right after a checkpoint, when
+-- each page that is touched for the first time goes to WAL as a whole.
 --
-SELECT pg_prewarm('bench.fresh');
-SELECT pg_current_wal_insert_lsn() AS lsn, clock_timestamp() AS moment \gset
-INSERT INTO bench.item SELECT k, v FROM bench.fresh
-	OFFSET :after_checkpoint;
-SELECT bench.record(:'method', 'insert',
-		bench.since(:'moment') * 1e6 / (:fresh - :after_checkpoint)),
-	bench.record(:'method', 'wal',
-		(pg_current_wal_insert_lsn() - :'lsn')::double precision / (:fresh - :after_checkpoint));
+SELECT pg_prewarm(format('bench.fresh_%s', run)::regclass) FROM generate_series(0, :runs) AS run;
+SELECT pg_current_wal_insert_lsn() AS lsn \gset
+SELECT bench.record(:'method', 'insert', bench.median_insert_time(:runs) * 1e6 / :fresh);
+SELECT bench.record(:'method', 'wal',
+	(pg_current_wal_insert_lsn() - :'lsn')::double precision / (:runs * :fresh));
 CHECKPOINT;
 SELECT pg_current_wal_insert_lsn() AS lsn \gset
-INSERT INTO bench.item SELECT k, v FROM bench.fresh LIMIT :after_checkpoint;
+INSERT INTO bench.item SELECT k, v FROM bench.fresh_0;
 SELECT bench.record(:'method', 'wal_checkpoint',
 	(pg_current_wal_insert_lsn() - :'lsn')::double precision / :after_checkpoint);
 
@@ -116,13 +112,14 @@ SELECT bench.record(:'method', 'insert_index', r.value - none.value)
 	WHERE r.metric = 'insert' AND r.method = :'method'
 		AND none.metric = 'insert' AND none.method = 'none';
 SELECT bench.record(:'method', 'growing',
-	bench.size_while_growing(:'method', :fresh, 20));
+	bench.size_while_growing(:'method', :rows / 5, 20));
 \endif
 
-SELECT bench.ask(:'method', 'which rows were inserted',
-	'SELECT count(*) || '' rows, sum '' || sum(hashtextextended(t.v, 0))
-	 FROM bench.fresh AS p JOIN bench.item AS t ON t.k = p.k',
-	:item_index);
+SELECT bench.ask(:'method', format('which rows were inserted in run %s', run),
+	format('SELECT count(*) || '' rows, sum '' || sum(hashtextextended(t.v, 0))
+			FROM bench.fresh_%s AS p JOIN bench.item AS t ON t.k = p.k', run),
+	:item_index)
+FROM generate_series(0, :runs) AS run;
 
 --
 -- Vacuum
