@@ -73,10 +73,12 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 RESET enable_memoize;
 -- and leaves to the others what it cannot do
+SET enable_bitmapscan = off;
 SELECT plan('SELECT * FROM basic WHERE k BETWEEN 5 AND 10');
 SELECT plan('SELECT k FROM basic ORDER BY k LIMIT 3');
 SELECT plan('SELECT * FROM basic WHERE k = 7919 ORDER BY k LIMIT 1');
 SELECT plan('SELECT * FROM basic WHERE k IS NULL');
+RESET enable_bitmapscan;
 DROP INDEX basic_k_btree, basic_k_hash;
 
 -- never chosen where it cannot answer, even when nothing else is left

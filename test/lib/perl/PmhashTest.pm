@@ -94,7 +94,7 @@ sub database_files
 sub wait_for_files
 {
 	my ($directory, $wanted, $name) = @_;
-	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $deadline = time + 60;
 	my @files = index_files($directory);
 
 	while (@files != $wanted && time < $deadline)
