@@ -86,8 +86,10 @@ REGRESS = \
 	types_collate \
 	opclass \
 	privileges \
-	check
-ISOLATION = ssi concurrent_build scan_and_change exclusion_wait
+	check \
+	index_only \
+	dead_entries
+ISOLATION = ssi concurrent_build scan_and_change exclusion_wait vacuum_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 

@@ -23,7 +23,7 @@
  * file, and looks again when a scan of the same index hands over more.  While
  * a lot waits, more entries of its file are turned away: they will be found
  * again.  So memory is bounded, no lot's wait grows longer, and no read waits
- * for a write.  A lot that nobody asks for is replaced by another, and is
+ * for a write; the WAL writer is asked to flush within its next round.  A lot that nobody asks for is replaced by another, and is
  * gone with the backend.
  *
  *-------------------------------------------------------------------------
@@ -61,7 +61,10 @@ find_lot(uint64 file_id)
 	return NULL;
 }
 
-/* Keep entries until WAL is flushed up to lsn. */
+/*
+ * Keep entries until WAL is flushed up to lsn, and ask for that: what a reader
+ * prunes is WAL that nobody else may be in a hurry to flush.
+ */
 static void
 keep_lot(const PmhashFile *file, uint64 epoch, const PmhEntry *entries, int n,
 		 XLogRecPtr lsn)
@@ -77,6 +80,7 @@ keep_lot(const PmhashFile *file, uint64 epoch, const PmhEntry *entries, int n,
 	lot->waits_for = lsn;
 	lot->n = n;
 	memcpy(lot->entries, entries, n * sizeof(PmhEntry));
+	XLogSetAsyncXactLSN(lsn);
 }
 
 /* Take entries out, if their TIDs cannot have changed hands. */
