@@ -21,16 +21,17 @@
  *
  * 2 and 3 work in batches of maintenance_work_mem.  Rows are sorted by hash
  * and looked up, each key once a batch; entries are sorted by TID, so that the
- * table is read in order once a batch.  Nothing is estimated or sampled.  Memory
- * beyond the batch: the values of one key, and what a sweep needs.
+ * table is read in order once a batch.  Nothing is estimated or sampled.
+ * Memory beyond the batch: the values of one key, and what a sweep needs.
  *
  * Why nothing is reported on a live server that is not wrong
  *
  * Rows without an entry.  The snapshot is registered before anything is read.
  * A row it sees was committed before, hence its entry was in the table before;
- * and as long as the snapshot is registered VACUUM does not take it away.  So
- * every later look-up must find it.  (An index that older snapshots may not
- * use, indcheckxmin, is refused under such a snapshot, as by amcheck.)
+ * and as long as the snapshot is registered neither VACUUM nor a scan that
+ * removes dead entries takes it away.  So every later look-up must find it.
+ * (An index that older snapshots may not use, indcheckxmin, is refused under
+ * such a snapshot, as by amcheck.)
  *
  * Rows with two entries.  A look-up may meet one entry twice if a writer moves
  * it into a value list meanwhile.  It never moves back, and it cannot be taken
@@ -39,15 +40,15 @@
  * Entries beyond the end of the table.  The row came before the entry, and a
  * table does not get shorter as long as we have a lock on it.
  *
- * Entries whose line pointer is unused, or holds a heap-only tuple.  VACUUM
- * removes entries first and frees line pointers then, so an entry we saw may
- * be gone, and its TID may be another row's.  Or even that of a row with the
- * same key, inserted after we had looked at the page.  Therefore such an entry
- * is only suspect.  When the batch is through it is looked up again, and if it
- * is still there, once more with the page locked.  With the lock, nobody can
- * use or free the line pointer.  An entry which is there at this moment was
- * put in when its line pointer was in use for its row, and the line pointer
- * cannot be freed before the entry is removed: it is wrong.
+ * Entries whose line pointer is unused, or holds a heap-only tuple.  A line
+ * pointer is freed after its entries have been removed, so an entry that we
+ * saw may be gone, and its TID may be another row's.  Or even that of a row
+ * with the same key, inserted after we had looked at the page.  Therefore such
+ * an entry is only suspect.  When the batch is through it is looked up again,
+ * and if it is still there, once more with the page locked.  With the lock,
+ * nobody can use or free the line pointer.  An entry which is there at this
+ * moment was put in when its line pointer was in use for its row, and the line
+ * pointer cannot be freed before the entry is removed: it is wrong.
  *
  * Entries with another key than their row.  As before, and moreover the keys
  * of a row's HOT chain have to be read with care:
@@ -782,12 +783,27 @@ free_engine_memory(CheckState *state)
 	pmh_values_free(&state->values);
 }
 
+/* PmhStop: is there something that CHECK_FOR_INTERRUPTS will raise? */
+static bool
+must_stop(void *arg)
+{
+	return QueryCancelPending || ProcDiePending;
+}
+
 static void
 check_structure(CheckState *state)
 {
 	PmhResult	result;
 
-	result = pmh_check(state->file->table, false, note_structure, state);
+	for (;;)
+	{
+		result = pmh_check_until(state->file->table, false, note_structure,
+								 must_stop, state);
+		if (result != PMH_DONE)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		state->findings = 0;
+	}
 	if (result == PMH_ERR_CORRUPT && state->findings > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),

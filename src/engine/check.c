@@ -33,6 +33,7 @@ typedef struct Check
 	PmhTable   *t;
 	bool		exclusive;
 	PmhReport	report;
+	PmhStop		stop;			/* or NULL */
 	void	   *arg;
 	uint64_t	findings;
 	uint64_t	blocks;			/* live.blocks when we began */
@@ -514,8 +515,11 @@ check_segments(Check *c)
 	PmhResult	result;
 
 	do
+	{
+		if (c->stop != NULL && c->stop(c->arg))
+			return PMH_DONE;
 		result = check_segment(c, hash, &hash);
-	while (result == PMH_OK && hash != 0);
+	} while (result == PMH_OK && hash != 0);
 	return result;
 }
 
@@ -722,7 +726,15 @@ check_space(Check *c)
 PmhResult
 pmh_check(PmhTable *table, bool exclusive, PmhReport report, void *arg)
 {
-	Check		c = {.t = table, .exclusive = exclusive, .report = report, .arg = arg};
+	return pmh_check_until(table, exclusive, report, NULL, arg);
+}
+
+PmhResult
+pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
+				void *arg)
+{
+	Check		c = {.t = table, .exclusive = exclusive, .report = report,
+	.stop = stop, .arg = arg};
 	PmhResult	result = begin(&c);
 
 	if (result == PMH_OK)

@@ -347,6 +347,14 @@ extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report,
 						   void *arg);
 
 /*
+ * The same for callers who may be called off: stop(arg) is asked before each
+ * segment, and if it says so the result is PMH_DONE.
+ */
+typedef bool (*PmhStop) (void *arg);
+extern PmhResult pmh_check_until(PmhTable *table, bool exclusive,
+								 PmhReport report, PmhStop stop, void *arg);
+
+/*
  * All values of hash as pmh_lookup gives them, but in no order, and a value
  * that stands in the table several times is given as often.  One may also
  * come twice because it has been taken out and put in again, or has been

@@ -381,5 +381,11 @@ is( $node->psql('postgres',
 		"SELECT pmhash_check(indexrelid) FROM pg_index WHERE indrelid = 'busy'::regclass"),
 	0, 'no findings after it');
 
+fails_like(
+	$node,
+	q{SET statement_timeout = '1ms'; SELECT pmhash_check('busy_k')},
+	qr/canceling statement due to statement timeout/,
+	'interrupted');
+
 $node->stop;
 done_testing();
