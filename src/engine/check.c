@@ -680,8 +680,7 @@ begin(Check *c)
 	PmhTable   *t = c->t;
 	PmhResult	result;
 
-	t->need.map = true;
-	result = pmh_provide(t);
+	result = pmh_map_all(t);
 	if (result != PMH_OK)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */

@@ -149,9 +149,18 @@ pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 		prefetch_buckets(t, place, hash);
 		pmh_lock(&place->stripe->lock);
 		if (pmh_place_current(t, place))
-			return PMH_OK;
+			break;
 		pmh_unlock(&place->stripe->lock);
 	}
+	if (pmh_elem_depth(place->elem) > pmh_dirword_depth(place->dirword))
+	{
+		/* What follows computes with their difference. */
+		pmh_unlock(&place->stripe->lock);
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+						pmh_dirword_offset(place->dirword) + place->index * sizeof(uint64_t),
+						"A directory element is deeper than the directory.");
+	}
+	return PMH_OK;
 }
 
 /* The elements of the segment of a place, in the directory of this dirword. */

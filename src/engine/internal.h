@@ -126,6 +126,9 @@ extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
 /* Do what t->need says.  No lock may be held. */
 extern PmhResult pmh_provide(PmhTable *t);
 
+/* Map as far as live.blocks tells.  No lock may be held. */
+extern PmhResult pmh_map_all(PmhTable *t);
+
 /* Set t->error and return code.  detail: a printf format for a sentence. */
 extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
 						  uint64_t offset, const char *detail, ...)

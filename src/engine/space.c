@@ -97,7 +97,7 @@ find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
 	uint64_t	limit = usable_blocks(t);
 	uint64_t	zone_mask = pmh_block_size(t) - 1;
 	uint64_t	run = 0;
-	uint64_t	block = from;
+	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
 	while (block < limit)
 	{
@@ -414,6 +414,16 @@ push_span(PmhTable *t, uint64_t offset, uint64_t len)
 	}
 }
 
+/* May a buffer be here?  As pmh_check_span. */
+static PmhResult
+check_buffer(PmhTable *t, uint64_t offset, uint32_t class)
+{
+	if (offset % PMH_LINE != 0 || offset < pmh_block_size(t))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+						"The free lists of value buffers are damaged.");
+	return pmh_check_span(t, offset, class_size(class));
+}
+
 /* Take a buffer off its free list: PMH_OK, PMH_NOT_FOUND, PMH_NEED, corrupt. */
 static PmhResult
 pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
@@ -424,7 +434,7 @@ pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
 	*offset = pm_load(head);
 	if (*offset == 0)
 		return PMH_NOT_FOUND;
-	result = pmh_check_span(t, *offset, class_size(class));
+	result = check_buffer(t, *offset, class);
 	if (result == PMH_OK)
 		pm_store64(head, pm_load((uint64_t *) pmh_at(t, *offset)));
 	return result;
@@ -440,7 +450,7 @@ bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
 
 	if (pm_load(&run->region_end) - next < class_size(class))
 		return PMH_NOT_FOUND;
-	result = pmh_check_span(t, next, class_size(class));
+	result = check_buffer(t, next, class);
 	if (result == PMH_OK)
 	{
 		pm_store64(&run->region_next, next + class_size(class));
@@ -606,16 +616,30 @@ provide_region(PmhTable *t, uint32_t class)
 }
 
 PmhResult
+pmh_map_all(PmhTable *t)
+{
+	return pm_remap(&t->file, pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift,
+					&t->error);
+}
+
+PmhResult
 pmh_provide(PmhTable *t)
 {
 	PmhNeed		need = t->need;
+	size_t		mapped = t->file.mapped;
 	PmhResult	result = PMH_OK;
 
 	memset(&t->need, 0, sizeof(t->need));
 	if (need.map)
-		result = pm_remap(&t->file,
-						  pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift,
-						  &t->error);
+	{
+		result = pmh_map_all(t);
+
+		/* Who asks for nothing else has seen something that is not there. */
+		if (result == PMH_OK && t->file.mapped == mapped && need.blocks == 0 &&
+			!need.value_region && !need.doubling)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, mapped,
+							"An offset points outside of the file.");
+	}
 	if (result == PMH_OK && need.blocks != 0)
 		result = grow_file(t, need.blocks);
 	if (result == PMH_OK && need.value_region)

@@ -205,7 +205,7 @@ test_random_damage(void)
 	unsigned	opened = 0;
 
 	alarm(120);
-	for (int round = 0; round < FIXTURE_SCALE(300); round++)
+	for (int round = 0; round < FIXTURE_SCALE(500); round++)
 	{
 		PmhEnv		env = fixture_env(1 + round % 2);
 		PmhTable   *t;
