@@ -172,7 +172,16 @@ my $damaged = 'ERROR:  XX002: file "\S+" of index "\w+" is damaged\nDETAIL:  ';
 my $hash = '[0-9a-f]{16}';
 my %damage = (
 	fingerprint => [
-		sub { return change($_[0], 'C', \@fingerprint, 1) },
+		sub {
+			my ($file) = @_;
+			my ($bucket, $slot, undef, $value) = victim($file);
+			my $old = get($file, 'C', $bucket + $fingerprint[$slot]);
+
+			# one that has the same filter bit
+			my ($new) = grep { $_ * 12 >> 8 == $old * 12 >> 8 } map { $old ^ $_ } 1, 2, 4;
+			put($file, 'C', $bucket + $fingerprint[$slot], $new);
+			return tid($value);
+		},
 		"${disagrees}Row ROW has no entry \\(its hash is $hash\\)\\.\nThere is an entry for row ROW, whose key is another one or not to be indexed \\(hash $hash\\)\\.\nHINT"
 	],
 	home => [
