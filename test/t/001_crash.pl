@@ -29,7 +29,7 @@ CREATE INDEX load_t ON load USING pmhash (t);
 SQL
 
 # inserts, one row and many; updates of the key and not; deletes; aborts
-my $script = "$PostgreSQL::Test::Utils::tmp_check/load.sql";
+my $script = $node->basedir . "/load.sql";
 append_to_file($script, <<'SQL');
 \set k random(1, 20000)
 \set n random(1, 300)
@@ -44,10 +44,10 @@ ROLLBACK;
 DELETE FROM load WHERE k BETWEEN :k AND :k + :n;
 UPDATE load SET k = k + 1, d = d + 1 WHERE k = :n;
 SQL
-my $lazy = "$PostgreSQL::Test::Utils::tmp_check/lazy.sql";
+my $lazy = $node->basedir . "/lazy.sql";
 append_to_file($lazy,
 	"SET synchronous_commit = off;\n" . slurp_file($script));
-my $vacuum = "$PostgreSQL::Test::Utils::tmp_check/vacuum.sql";
+my $vacuum = $node->basedir . "/vacuum.sql";
 append_to_file($vacuum, "VACUUM load;\n\\sleep 100 ms\n");
 
 foreach my $cycle (1 .. $cycles)
@@ -66,6 +66,14 @@ foreach my $cycle (1 .. $cycles)
 	same_answers($node, 'load', 'k', 'load_k', "cycle $cycle");
 	same_answers($node, 'load', 'd', 'load_d', "cycle $cycle");
 	same_answers($node, 'load', 't', 'load_t', "cycle $cycle");
+
+	# each row has one entry, each entry a row
+	foreach my $index ('load_k', 'load_d', 'load_t')
+	{
+		my ($status, $stdout, $stderr) =
+		  $node->psql('postgres', "SELECT pmhash_check('$index')");
+		is($stderr, '', "cycle $cycle: pmhash_check of $index");
+	}
 
 	# keys whose rows are gone lead nowhere, least of all beyond the table's end
 	is( $node->safe_psql(
