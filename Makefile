@@ -57,6 +57,7 @@ AM_OBJS = \
 	src/am/scan.o \
 	src/am/stats.o \
 	src/am/vacuum.o \
+	src/am/verdicts.o \
 	src/am/validate.o
 
 MAIN_OBJS = src/pmhash.o

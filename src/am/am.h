@@ -33,11 +33,19 @@ pmhash_tid_to_value(ItemPointer tid)
 		(uint64) ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
+#define PMHASH_OFFSET_MASK		0x7fff
+
+static inline BlockNumber
+pmhash_value_to_block(uint64 value)
+{
+	return (BlockNumber) (value >> 15);
+}
+
 static inline void
 pmhash_value_to_tid(uint64 value, ItemPointer tid)
 {
-	ItemPointerSet(tid, (BlockNumber) (value >> 15),
-				   (OffsetNumber) (value & 0x7fff));
+	ItemPointerSet(tid, pmhash_value_to_block(value),
+				   (OffsetNumber) (value & PMHASH_OFFSET_MASK));
 }
 
 /* ---- keys.c ---- */
@@ -172,6 +180,21 @@ extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 
 /* ---- validate.c ---- */
 extern char *pmhash_opfamily_name(Oid family);
+
+/* ---- vacuum.c ---- */
+extern void pmhash_vacuum_delay_point(void);
+
+/* ---- verdicts.c ---- */
+typedef struct PmhashVerdicts PmhashVerdicts;
+
+extern PmhashVerdicts *pmhash_verdicts_make(Relation index, double tids,
+											IndexBulkDeleteCallback callback,
+											void *callback_state);
+extern void pmhash_verdicts_collect(PmhashVerdicts *verdicts,
+									const PmhEntry *entries, size_t n);
+extern uint64 pmhash_verdicts_complete(PmhashVerdicts *verdicts);
+extern bool pmhash_verdict(const PmhashVerdicts *verdicts, uint64 value);
+extern void pmhash_verdicts_free(PmhashVerdicts *verdicts);
 
 /* ---- options.c ---- */
 extern int	pmhash_fillfactor(Relation index);

@@ -46,7 +46,7 @@ set_abilities(IndexAmRoutine *am)
 	am->amcanbuildparallel = false;
 #endif
 	am->amcaninclude = false;
-	am->amusemaintenanceworkmem = false;
+	am->amusemaintenanceworkmem = true;
 #if PG_VERSION_NUM >= 160000
 	am->amsummarizing = false;
 #endif

@@ -4,11 +4,14 @@
  *	  Bulk delete and vacuum cleanup.
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine, judged here with no lock held, and its dead entries are
- * taken out together.  Every entry that was there when the sweep began is
- * judged exactly once (CREATE INDEX CONCURRENTLY relies on it), whatever
- * inserts and splits go on.  When all are, the removal epoch advances: from
- * then on VACUUM may give the TIDs to other rows.
+ * by the engine and looked at here with no lock held.  A first sweep collects
+ * the TIDs, which are judged in the order of the heap (verdicts.c); a second
+ * one, if any are dead, takes the dead entries of each step out together.
+ * Where verdicts cannot be kept, one sweep judges and removes.  Every entry
+ * that was there when the (first) sweep began is judged exactly once (CREATE
+ * INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.  When
+ * all is done, the removal epoch advances: from then on VACUUM may give the
+ * TIDs to other rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +29,7 @@ typedef struct VacuumState
 	PmhashFile *file;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
+	PmhashVerdicts *verdicts;	/* NULL: judge and remove in one sweep */
 	bool		barrier_passed;	/* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* verdicts on the entries of a step */
 	size_t		dead_capacity;
@@ -45,7 +49,19 @@ reserve_verdicts(VacuumState *state, size_t n)
 	state->dead_capacity = n;
 }
 
-/* Ask the callback about each entry of a step; returns how many are dead. */
+/* Is an entry dead?  By the verdicts, if there are some, else ask. */
+static inline bool
+is_dead(const VacuumState *state, uint64 value)
+{
+	ItemPointerData tid;
+
+	if (state->verdicts != NULL)
+		return pmhash_verdict(state->verdicts, value);
+	pmhash_value_to_tid(value, &tid);
+	return state->callback(&tid, state->callback_state);
+}
+
+/* Note in dead[] which entries of a step are dead; returns how many. */
 static size_t
 judge_step(VacuumState *state, const PmhSweep *sweep)
 {
@@ -54,10 +70,7 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
 	reserve_verdicts(state, sweep->n);
 	for (size_t i = 0; i < sweep->n; i++)
 	{
-		ItemPointerData tid;
-
-		pmhash_value_to_tid(sweep->entries[i].value, &tid);
-		state->dead[i] = state->callback(&tid, state->callback_state);
+		state->dead[i] = is_dead(state, sweep->entries[i].value);
 		dead += state->dead[i];
 	}
 	return dead;
@@ -100,8 +113,8 @@ charge_step(const PmhSweep *sweep, bool changed)
 									  VacuumCostPageHit);
 }
 
-static void
-delay_point(void)
+void
+pmhash_vacuum_delay_point(void)
 {
 #if PG_VERSION_NUM >= 180000
 	vacuum_delay_point(false);
@@ -110,33 +123,54 @@ delay_point(void)
 #endif
 }
 
+/* What to do with a step of a sweep. */
+typedef void (*StepAction) (VacuumState *state, PmhSweep *sweep);
+
+static void
+collect_step(VacuumState *state, PmhSweep *sweep)
+{
+	pmhash_verdicts_collect(state->verdicts, sweep->entries, sweep->n);
+	state->seen += sweep->n;
+	charge_step(sweep, false);
+}
+
+static void
+remove_step(VacuumState *state, PmhSweep *sweep)
+{
+	size_t		dead = judge_step(state, sweep);
+
+	if (dead > 0)
+		remove_dead(state, sweep);
+	charge_step(sweep, dead > 0);
+}
+
+static void
+count_and_remove_step(VacuumState *state, PmhSweep *sweep)
+{
+	state->seen += sweep->n;
+	remove_step(state, sweep);
+}
+
 /* Sweep the whole table.  No engine lock is held whenever we come back here. */
 static void
-sweep_steps(VacuumState *state, PmhSweep *sweep)
+sweep_steps(VacuumState *state, PmhSweep *sweep, StepAction action)
 {
 	PmhResult	result;
 
 	for (;;)
 	{
-		size_t		dead;
-
-		delay_point();
+		pmhash_vacuum_delay_point();
 		result = pmh_sweep_next(state->file->table, sweep);
 		if (result == PMH_DONE)
 			break;
 		if (result != PMH_OK)
 			pmhash_engine_error(state->index, state->file, result);
-
-		dead = judge_step(state, sweep);
-		if (dead > 0)
-			remove_dead(state, sweep);
-		state->seen += sweep->n;
-		charge_step(sweep, dead > 0);
+		action(state, sweep);
 	}
 }
 
 static void
-sweep_table(VacuumState *state)
+sweep_table(VacuumState *state, StepAction action)
 {
 	PmhSweep	sweep;
 	PmhResult	result;
@@ -147,13 +181,30 @@ sweep_table(VacuumState *state)
 
 	PG_TRY();
 	{
-		sweep_steps(state, &sweep);
+		sweep_steps(state, &sweep, action);
 	}
 	PG_FINALLY();
 	{
 		pmh_sweep_end(state->file->table, &sweep);
 	}
 	PG_END_TRY();
+}
+
+/* Judge all entries and remove the dead ones. */
+static void
+delete_dead(VacuumState *state, double tids)
+{
+	state->verdicts = pmhash_verdicts_make(state->index, tids, state->callback,
+										   state->callback_state);
+	if (state->verdicts == NULL)
+	{
+		sweep_table(state, count_and_remove_step);
+		return;
+	}
+	sweep_table(state, collect_step);
+	if (pmhash_verdicts_complete(state->verdicts) > 0)
+		sweep_table(state, remove_step);
+	pmhash_verdicts_free(state->verdicts);
 }
 
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */
@@ -182,7 +233,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.file = pmhash_file_open(info->index);
 	state.callback = callback;
 	state.callback_state = callback_state;
-	sweep_table(&state);
+	delete_dead(&state, info->num_heap_tuples);
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)
 		pfree(state.dead);
