@@ -140,6 +140,7 @@ typedef struct PmhashScan
 	PmhEntry   *dead;
 	int			ndead;
 	uint64		dead_epoch;		/* before the first of them was read */
+	bool		dead_enough;	/* since the last rescan */
 } PmhashScan;
 
 /* The scan key that binds each column, or NULL. */
@@ -676,22 +677,30 @@ hand_over_dead(IndexScanDesc scan, PmhashScan *so)
 /*
  * The current element's tuple is dead to everyone.  Collect entries until
  * there are enough, the epoch changes or the scan ends.
+ *
+ * One look-up hands over one lot at most.  Removal takes much longer than
+ * passing over an entry; a key with many dead entries loses them in the course
+ * of many look-ups.
  */
 static void
 note_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	if (so->batch_hashes == NULL)
+	if (so->batch_hashes == NULL || so->dead_enough)
 		return;
 	if (so->dead == NULL)
 		so->dead = MemoryContextAlloc(so->context,
 									  PMHASH_DEAD_LOT * sizeof(PmhEntry));
-	if (so->ndead > 0 &&
-		(so->ndead == PMHASH_DEAD_LOT || so->dead_epoch != so->epoch))
+	if (so->ndead > 0 && so->dead_epoch != so->epoch)
 		hand_over_dead(scan, so);
 	so->dead_epoch = so->epoch;
 	so->dead[so->ndead].hash = current_hash(so);
 	so->dead[so->ndead].value = current_value(so);
 	so->ndead++;
+	if (so->ndead == PMHASH_DEAD_LOT)
+	{
+		hand_over_dead(scan, so);
+		so->dead_enough = true;
+	}
 }
 
 /* ---- index-only scans ---- */
@@ -814,6 +823,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
+	so->dead_enough = false;
 	so->batch_n = so->batch_next = 0;
 }
 

@@ -119,7 +119,7 @@ extern void pmhash_removal_finished(const PmhashFile *file);
 
 /* ---- dead_entries.c ---- */
 
-#define PMHASH_DEAD_LOT		512 /* entries at most per call */
+#define PMHASH_DEAD_LOT		128 /* entries at most per call */
 
 /*
  * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
