@@ -6,6 +6,7 @@
 #   make test                     everything, from nothing (test/run.sh)
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
+#   make bench-tpcc               TPC-C's transactions with btree and with pmhash
 
 MODULE_big = pmhash
 PGFILEDESC = "pmhash - equality index on persistent memory"
@@ -128,7 +129,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test demo bench-engine clean-subdirs
+.PHONY: test demo bench-engine bench-tpcc clean-subdirs
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -138,6 +139,9 @@ demo:
 
 bench-engine:
 	$(MAKE) -C bench/engine
+
+bench-tpcc:
+	bash $(srcdir)/bench/tpcc/run.sh
 
 clean: clean-subdirs
 clean-subdirs:
