@@ -34,9 +34,11 @@ CLUSTER_OBJS = \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
 	src/cluster/index_file.o \
+	src/cluster/invalid.o \
 	src/cluster/life_cycle.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
+	src/cluster/rebuild.o \
 	src/cluster/removal.o \
 	src/cluster/removal_epoch.o \
 	src/cluster/startup.o \

@@ -19,7 +19,7 @@
 
 typedef struct PmhashInsertState
 {
-	PmhashFile *file;
+	PmhashFile *file;			/* NULL: the index is invalid, skip it */
 	PmhashKeys *keys;
 } PmhashInsertState;
 
@@ -35,8 +35,9 @@ insert_state(Relation index, IndexInfo *indexInfo)
 
 	old = MemoryContextSwitchTo(indexInfo->ii_Context);
 	state = palloc0(sizeof(PmhashInsertState));
-	state->file = pmhash_file_open(index);
-	state->keys = pmhash_keys_make(index, state->file->seed);
+	state->file = pmhash_file_open_or_skip(index);
+	if (state->file != NULL)
+		state->keys = pmhash_keys_make(index, state->file->seed);
 	MemoryContextSwitchTo(old);
 
 	indexInfo->ii_AmCache = state;
@@ -63,8 +64,11 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
  *
  * Always returns false: uniqueness is never checked here (amcanunique is
  * false; exclusion constraints are checked by the executor afterwards).
- * ERROR if the file cannot be used or is full; the row is then not indexed
- * and the transaction is to abort.  Takes no lock but the engine's.
+ * ERROR if the file is full or can't be opened for the moment; the row is then
+ * not indexed and the transaction is to abort.  Into an invalid index nothing
+ * is inserted; its rebuild waits for our transaction and finds the row, which
+ * is why the choice is made anew for each statement (and nobody makes it while
+ * a rebuild is under way).  Takes no lock but the engine's.
  *
  * A serializable reader locks its key's pseudo-page first and reads then; we
  * insert first and look for such locks then.  So one of us always sees the
@@ -82,6 +86,12 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	PmhEntry	entry;
 	uint64		hash;
 
+	if (unlikely(state->file == NULL))
+	{
+		/* Serializable readers have had their locks moved to the table. */
+		CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
+		return false;
+	}
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return false;
 

@@ -44,6 +44,7 @@ extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
 extern int	pmhash_sweep_naptime;	/* seconds */
+extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 
 /* ---- startup.c ---- */
 
@@ -67,6 +68,25 @@ extern bool pmhash_service_available(void);
  * hint says REINDEX.
  */
 extern PmhashFile *pmhash_file_open(Relation index);
+
+/*
+ * The same for who may leave an invalid index alone, which is inserts and
+ * VACUUM: NULL if the index is invalid.  Before that it is marked so in its
+ * stub for good, in front of whatever the transaction writes to WAL
+ * afterwards; so the file will not be used again by anyone before it has been
+ * rebuilt, for which the rebuild waits until this transaction is over.  The
+ * caller holds RowExclusiveLock or ShareUpdateExclusiveLock on the table, and
+ * keeps it.  ERROR if the index enforces a constraint, is temporary, or cannot
+ * be opened for a reason that may pass, as want of memory.
+ */
+extern PmhashFile *pmhash_file_open_or_skip(Relation index);
+
+/*
+ * Mark an index as invalid because its file is found to be damaged, unless it
+ * has another file by now.  pmhash_engine_error does it for errors that say
+ * so.  The caller holds a lock on the index; not during recovery.
+ */
+extern void pmhash_index_invalidate(Relation index, const PmhashFile *file);
 
 /*
  * Make a new file for an index being built, and its WAL-logged stub page in

@@ -18,6 +18,7 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/resowner.h"
+#include "utils/timestamp.h"
 
 #include "cluster/internal.h"
 
@@ -25,33 +26,21 @@
 
 PG_FUNCTION_INFO_V1(pmhash_files);
 
-/* State of the file at path by its header, in a word. */
+/* "valid", or what is wrong with an index and what is done about it. */
 static const char *
-file_state(const char *path, const PmhashStub *stub)
+index_state(Relation index)
 {
-	PmhashIdentity id;
-	PmhError	error;
-	const char *why;
+	PmhashReason reason = pmhash_index_doubt(index);
+	PmhashRebuild rebuild;
 
-	switch (pmh_read_identity(path, &id, &error))
-	{
-		case PMH_OK:
-			break;
-		case PMH_ERR_NO_FILE:
-			return "missing";
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_CORRUPT:
-			return "damaged";
-		default:
-			return "unreadable";
-	}
-	if (id.file_id != stub->file_id || id.seed != stub->seed ||
-		id.database != MyDatabaseId ||
-		id.system_identifier != pmhash_shared->control.system_identifier)
-		return "foreign";
-	if (!pmhash_identity_trusted(&id, true, &why))
-		return "untrusted";
-	return "valid";
+	if (reason == PMHASH_REASON_NONE)
+		return "valid";
+	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild))
+		return psprintf("invalid: %s", pmhash_reason_text(reason));
+	if (rebuild.running)
+		return "rebuilding";
+	return psprintf("rebuild failed: %s; next try at %s", rebuild.failure,
+					timestamptz_to_str(rebuild.next_try));
 }
 
 /* Fill in the columns behind the first for an index we have locked. */
@@ -65,17 +54,18 @@ describe(Relation index, Datum *values, bool *nulls)
 
 	if (!pmhash_service_available())
 		state = "disabled";
-	else if (!pmhash_stub_read(index, false, &stub))
-		state = "missing";
-	else if (stub.flags & PMHASH_STUB_NEW_FILE)
+	else if (pmhash_stub_read(index, true, &stub) &&
+			 (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		state = "empty";
 	else
 	{
-		pmhash_file_path(path, MyDatabaseId, stub.file_id);
-		state = file_state(path, &stub);
-		values[1] = CStringGetTextDatum(path);
-		nulls[1] = false;
-		if (stat(path, &st) == 0)
+		state = index_state(index);
+		if (pmhash_index_path(index, true, path))
+		{
+			values[1] = CStringGetTextDatum(path);
+			nulls[1] = false;
+		}
+		if (!nulls[1] && stat(path, &st) == 0)
 		{
 			values[3] = Int64GetDatum((int64) st.st_size);
 			nulls[3] = false;
@@ -93,9 +83,8 @@ describe(Relation index, Datum *values, bool *nulls)
 }
 
 /*
- * The same in a subtransaction: a stub page that the buffer manager refuses
- * (wrong checksum) and a file that the engine refuses behind its header are
- * states to be shown, not errors.
+ * The same in a subtransaction: what keeps a file from being opened for now
+ * is a state to be shown, not an error.
  */
 static void
 describe_safely(Relation index, Datum *values, bool *nulls)

@@ -3,8 +3,7 @@
  * gucs.c
  *	  Configuration variables.
  *
- * All but pmhash.sweep_naptime size or place shared things, so they are
- * defined only while shared_preload_libraries is being loaded: later the
+ * Most of them size or place shared things, so all are defined only while shared_preload_libraries is being loaded: later the
  * server would refuse them (DefineCustomStringVariable and its sisters raise
  * an ERROR for PGC_POSTMASTER variables after start; guc.c,
  * init_custom_variable).
@@ -23,6 +22,7 @@ char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 1024;
 int			pmhash_sweep_naptime = 60;
+bool		pmhash_rebuild = true;
 
 /* The engine wants a power of two. */
 static bool
@@ -66,5 +66,11 @@ pmhash_define_gucs(void)
 							&pmhash_sweep_naptime, 60, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.rebuild",
+							 "Rebuild invalid pmhash indexes in the background.",
+							 "An index is invalid if its file is missing, damaged, or may not match the table. A rebuild keeps writers out of the table while it lasts.",
+							 &pmhash_rebuild, true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -6,8 +6,9 @@
  *
  * A backend keeps the files it has used mapped, in a table by RelFileNode.
  * The stub of a RelFileNode can change only together with a relcache
- * invalidation of its index, which makes the entry suspect: the next open
- * reads the stub again.  An entry that stays suspect belongs to an index that
+ * invalidation of its index, or with a step of the stub generation in shared
+ * memory (invalid.c).  Both make the entry suspect: the next open reads the
+ * stub again.  An entry that stays suspect belongs to an index that
  * is gone or was rebuilt; it is unmapped at the end of the first transaction
  * that finds the file removed, so that its space is given back.
  *
@@ -23,6 +24,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -111,18 +113,87 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		memset(&error, 0, sizeof(error));
 		error.code = result;
 	}
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
+		pmhash_index_invalidate(index, file);
 	report(index, file->path, "use", &error);
 }
 
-static void pg_attribute_noreturn()
-not_usable(Relation index, const char *path, const char *why)
+/* ---- trouble: why an index can't be opened ---- */
+
+/*
+ * Either its file is not to be used, now and in future (reason), or something
+ * that may pass is in the way (reason NONE, error).
+ */
+typedef struct Trouble
 {
+	PmhashReason reason;
+	PmhError	error;			/* of the engine, or code PMH_OK */
+	char		path[MAXPGPATH];	/* of the file, or empty */
+} Trouble;
+
+/* Is a constraint to be checked with this index, so that no row may miss? */
+static bool
+enforces_constraint(Relation index)
+{
+	return index->rd_index->indisexclusion || index->rd_index->indisunique;
+}
+
+/*
+ * ERROR for an invalid index.  Who needs it for a constraint may try again
+ * once it has been rebuilt.
+ */
+static void pg_attribute_noreturn()
+raise_invalid(Relation index, const Trouble *trouble)
+{
+	bool		wait = pmhash_rebuild && pmhash_shared->usable &&
+		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			(errcode(wait && enforces_constraint(index) ?
+					 ERRCODE_T_R_SERIALIZATION_FAILURE :
+					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
-			 path ? errdetail("File \"%s\" can't be used: %s.", path, why) : errdetail("%s.", why),
+			 trouble->path[0] == '\0' ?
+			 errdetail("The index can't be used: %s.",
+					   pmhash_reason_text(trouble->reason)) :
+			 trouble->error.detail[0] == '\0' ?
+			 errdetail("File \"%s\" can't be used: %s.", trouble->path,
+					   pmhash_reason_text(trouble->reason)) :
+			 errdetail("File \"%s\" can't be used: %s (%s).", trouble->path,
+					   pmhash_reason_text(trouble->reason), trouble->error.detail),
+			 wait ?
+			 errhint("Try again when the index has been rebuilt in the background; REINDEX INDEX does so now.") :
 			 errhint("REINDEX INDEX makes a new file.")));
+}
+
+static void pg_attribute_noreturn()
+raise_trouble(Relation index, const Trouble *trouble)
+{
+	if (trouble->reason == PMHASH_REASON_NONE)
+		report(index, trouble->path, "open", &trouble->error);
+	raise_invalid(index, trouble);
+}
+
+/* What an error of the engine at opening a file says about the file. */
+static PmhashReason
+reason_of(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_NO_FILE:
+			return PMHASH_REASON_MISSING;
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return PMHASH_REASON_DAMAGED;
+		case PMH_ERR_IO:
+			if (error->sys_errno == EMFILE || error->sys_errno == ENFILE ||
+				error->sys_errno == EINTR || error->sys_errno == EAGAIN)
+				return PMHASH_REASON_NONE;
+			return PMHASH_REASON_UNREADABLE;
+		default:
+			return PMHASH_REASON_NONE;
+	}
 }
 
 /* ---- the table of open files ---- */
@@ -148,6 +219,23 @@ invalidate(Datum arg, Oid relid)
 			n_suspect++;
 		}
 	}
+}
+
+/*
+ * Has a stub been changed in place since we looked last, by somebody who has
+ * marked an index as invalid or rebuilt one?  Then read all stubs again.
+ */
+static void
+notice_changed_stubs(void)
+{
+	static uint64 seen = 0;
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+
+	if (likely(generation == seen))
+		return;
+	seen = generation;
+	pg_read_barrier();
+	invalidate((Datum) 0, InvalidOid);
 }
 
 static FileEntry *
@@ -274,48 +362,45 @@ pmhash_engine_env(void)
 }
 
 /*
- * May a file with this identity be trusted?  pmem tells whether it is
- * persistent memory, which does not help it if its journal was not.  If the
- * answer is no, *why is the reason.
+ * Why a file with this identity must not be trusted, or NONE.  pmem tells
+ * whether it is persistent memory, which does not help it if its journal was
+ * not.
  */
-bool
-pmhash_identity_trusted(const PmhashIdentity *id, bool pmem, const char **why)
+PmhashReason
+pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
 {
 	const PmhashControl *control = &pmhash_shared->control;
 
 	if (id->version != PMHASH_IDENTITY_VERSION)
-		*why = "it was made by another version of pmhash";
-	else if (id->system_identifier != control->system_identifier)
-		*why = "it belongs to another cluster";
-	else if (id->dax_era != control->dax_era)
-		*why = "server and pool directory have not been together all the time since it was made";
-	else if (!(pmem && control->pmem) && id->cache_era != control->cache_era)
-		*why = "the operating system went down before it was written back";
-	else
-		return true;
-	return false;
+		return PMHASH_REASON_VERSION;
+	if (id->system_identifier != control->system_identifier)
+		return PMHASH_REASON_OTHER_CLUSTER;
+	if (id->dax_era != control->dax_era)
+		return PMHASH_REASON_APART;
+	if (!(pmem && control->pmem) && id->cache_era != control->cache_era)
+		return PMHASH_REASON_POWER;
+	return PMHASH_REASON_NONE;
 }
 
-/* ERROR unless the file at path is the one that the stub names. */
-static void
-check_identity(Relation index, const char *path, const PmhashStub *stub)
+/* Is the file at trouble->path the one that the stub names? */
+static bool
+check_identity(const PmhashStub *stub, Trouble *trouble)
 {
 	PmhashIdentity id;
-	PmhError	error;
-	PmhResult	result;
-	const char *why;
 
-	result = pmh_read_identity(path, &id, &error);
-	if (result == PMH_ERR_NO_FILE)
-		not_usable(index, path, "it does not exist");
-	if (result != PMH_OK)
-		report(index, path, "open", &error);
-	if (!pmhash_identity_trusted(&id, true, &why))
-		not_usable(index, path, why);
+	if (pmh_read_identity(trouble->path, &id, &trouble->error) != PMH_OK)
+	{
+		trouble->reason = reason_of(&trouble->error);
+		return false;
+	}
+	trouble->reason = pmhash_identity_doubt(&id, true);
+	if (trouble->reason != PMHASH_REASON_NONE)
+		return false;
 	if (id.database != MyDatabaseId)
-		not_usable(index, path, "it belongs to another database");
-	if (id.file_id != stub->file_id || id.seed != stub->seed)
-		not_usable(index, path, "it belongs to another index");
+		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
+	else if (id.file_id != stub->file_id || id.seed != stub->seed)
+		trouble->reason = PMHASH_REASON_OTHER_INDEX;
+	return trouble->reason == PMHASH_REASON_NONE;
 }
 
 static void
@@ -430,6 +515,50 @@ storage_is_new(Relation index)
 		index->rd_firstRelfilenodeSubid != InvalidSubTransactionId;
 }
 
+/* The index whose file is being replaced behind its stub, and the new file. */
+static Oid	replacing = InvalidOid;
+static PmhashStub replacement;
+
+/*
+ * ambuild is about to run for an invalid index, whose main fork stays as it is
+ * until pmhash_file_end_replacement.  The caller holds ShareLock on the table
+ * and ShareUpdateExclusiveLock on the index.
+ */
+void
+pmhash_file_begin_replacement(Relation index)
+{
+	replacing = RelationGetRelid(index);
+	new_stub(&replacement);
+}
+
+/*
+ * The new file is complete: let the stub name it.  From here on it stays, even
+ * if this transaction should fail: everything that it depends on is in WAL
+ * before the stub, and the lock on the table has kept writers out.
+ */
+void
+pmhash_file_end_replacement(Relation index)
+{
+	char		path[MAXPGPATH];
+
+	pmhash_file_path(path, MyDatabaseId, replacement.file_id);
+	replacing = InvalidOid;
+	HOLD_INTERRUPTS();
+	pmhash_stub_fill(index, replacement.file_id, replacement.seed);
+	pmhash_stub_changed();
+	pmhash_pending_keep(path);
+	RESUME_INTERRUPTS();
+	pmhash_nudge_at_commit();
+}
+
+/* It has failed.  The table of this backend has the file; let it look again. */
+void
+pmhash_file_cancel_replacement(Oid relid)
+{
+	replacing = InvalidOid;
+	invalidate((Datum) 0, relid);
+}
+
 PmhashFile *
 pmhash_file_create(Relation index)
 {
@@ -440,6 +569,11 @@ pmhash_file_create(Relation index)
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 
 	pmhash_require_service(index);
+	if (replacing == RelationGetRelid(index))
+	{
+		(void) find_entry(index);
+		return make_file(index, &replacement, true);
+	}
 
 	/*
 	 * ambuild runs again on the same main fork when a table is truncated in
@@ -499,36 +633,59 @@ make_missing_file(Relation index)
 
 /* ---- opening ---- */
 
-/* Map the file that the stub names and enter it. */
+/* Map the file that the stub names and enter it.  NULL: trouble. */
 static PmhashFile *
-open_existing(Relation index, const PmhashStub *stub)
+open_existing(Relation index, const PmhashStub *stub, Trouble *trouble)
 {
-	char		path[MAXPGPATH];
 	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
 	PmhashIdentity id;
-	PmhError	error;
 	PmhResult	result;
-	const char *why;
 
-	pmhash_file_path(path, MyDatabaseId, stub->file_id);
-	check_identity(index, path, stub);
-	result = pmh_open(path, &env, &table, NULL, &error);
+	if (!check_identity(stub, trouble))
+		return NULL;
+	result = pmh_open(trouble->path, &env, &table, NULL, &trouble->error);
 	if (result != PMH_OK)
-		report(index, path, "open", &error);
+	{
+		trouble->reason = reason_of(&trouble->error);
+		return NULL;
+	}
 
 	/* Once more: this file may be of another class than the pool. */
 	memcpy(&id, pmh_identity(table), sizeof(id));
-	if (!pmhash_identity_trusted(&id, pmh_is_pmem(table), &why))
+	trouble->reason = pmhash_identity_doubt(&id, pmh_is_pmem(table));
+	if (trouble->reason != PMHASH_REASON_NONE)
 	{
 		pmh_close(table);
-		not_usable(index, path, why);
+		return NULL;
 	}
-	return enter_file(index, table, stub, path);
+	return enter_file(index, table, stub, trouble->path);
+}
+
+/*
+ * Read the stub and say what it is good for; false: trouble.  A stub page that
+ * can't be read is one that does not name a file.
+ */
+static bool
+read_stub(Relation index, PmhashStub *stub, Trouble *trouble)
+{
+	if (!pmhash_stub_read(index, true, stub))
+	{
+		trouble->reason = PMHASH_REASON_NO_STUB;
+		return false;
+	}
+	if (stub->file_id != 0)
+		pmhash_file_path(trouble->path, MyDatabaseId, stub->file_id);
+	if (stub->flags & PMHASH_STUB_INVALID)
+	{
+		trouble->reason = (PmhashReason) stub->reason;
+		return false;
+	}
+	return true;
 }
 
 static PmhashFile *
-open_by_stub(Relation index)
+open_by_stub(Relation index, Trouble *trouble)
 {
 	PmhashStub	stub;
 	PmhashFile *file;
@@ -537,8 +694,8 @@ open_by_stub(Relation index)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!pmhash_stub_read(index, false, &stub))
-			not_usable(index, NULL, "The index has no stub page");
+		if (!read_stub(index, &stub, trouble))
+			return NULL;
 		if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0)
 			break;
 		file = make_missing_file(index);
@@ -555,19 +712,132 @@ open_by_stub(Relation index)
 		entry->relid = RelationGetRelid(index);
 		return entry->file;
 	}
-	return open_existing(index, &stub);
+	return open_existing(index, &stub, trouble);
+}
+
+/* The open file of an index, or NULL and the trouble that is in the way. */
+static PmhashFile *
+open_file(Relation index, Trouble *trouble)
+{
+	FileEntry  *entry;
+
+	if (unlikely(pmhash_shared != NULL && !pmhash_shared->usable))
+	{
+		memset(trouble, 0, sizeof(*trouble));
+		trouble->reason = PMHASH_REASON_DISABLED;
+		return NULL;
+	}
+	pmhash_require_service(index);
+	notice_changed_stubs();
+	entry = find_entry(index);
+	if (likely(entry != NULL && !entry->suspect))
+		return entry->file;
+	memset(trouble, 0, sizeof(*trouble));
+	return open_by_stub(index, trouble);
 }
 
 PmhashFile *
 pmhash_file_open(Relation index)
 {
+	Trouble		trouble;
+	PmhashFile *file = open_file(index, &trouble);
+
+	if (likely(file != NULL))
+		return file;
+	if (trouble.reason == PMHASH_REASON_DISABLED)
+		pmhash_require_service(index);
+	raise_trouble(index, &trouble);
+}
+
+/* Mark the stub, tell everybody, have the index rebuilt. */
+static void
+invalidate_index(Relation index, uint64 file_id, PmhashReason reason)
+{
+	if (pmhash_stub_invalidate(index, file_id, reason))
+	{
+		pmhash_stub_changed();
+
+		/* Plans that use it are to be made anew. */
+		CacheInvalidateRelcacheByRelid(index->rd_index->indrelid);
+
+		/* What has been read through it is now guarded by locks on the table. */
+		TransferPredicateLocksToHeapRelation(index);
+	}
+	pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+void
+pmhash_index_invalidate(Relation index, const PmhashFile *file)
+{
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		invalidate_index(index, file->file_id, PMHASH_REASON_DAMAGED);
+}
+
+PmhashFile *
+pmhash_file_open_or_skip(Relation index)
+{
+	Trouble		trouble;
+	PmhashFile *file = open_file(index, &trouble);
+
+	if (likely(file != NULL))
+		return file;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		raise_trouble(index, &trouble);
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		enforces_constraint(index))
+	{
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+		if (trouble.reason == PMHASH_REASON_DISABLED)
+			pmhash_require_service(index);
+		raise_trouble(index, &trouble);
+	}
+	invalidate_index(index, 0, trouble.reason);
+	return NULL;
+}
+
+/*
+ * Why an index is invalid, or NONE.  ERROR for what may pass.  For the worker
+ * and for those who want to know; the caller holds a lock on the index.
+ */
+PmhashReason
+pmhash_index_doubt(Relation index)
+{
+	Trouble		trouble;
+	PmhashFile *file = open_file(index, &trouble);
+
+	if (file == NULL && trouble.reason == PMHASH_REASON_NONE)
+		raise_trouble(index, &trouble);
+	return file != NULL ? PMHASH_REASON_NONE : trouble.reason;
+}
+
+/*
+ * May plans use this index?  Opens its file, as such a plan would; raises no
+ * error for what it finds.  A file that an unlogged index does not have yet is
+ * left to who uses it.
+ */
+bool
+pmhash_index_plannable(Relation index)
+{
+	Trouble		trouble;
+	PmhashStub	stub;
 	FileEntry  *entry;
 
-	pmhash_require_service(index);
+	if (!pmhash_service_available() ||
+		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
+		return false;
+	pmhash_pool_ready();
+	notice_changed_stubs();
 	entry = find_entry(index);
 	if (likely(entry != NULL && !entry->suspect))
-		return entry->file;
-	return open_by_stub(index);
+		return true;
+	memset(&trouble, 0, sizeof(trouble));
+	if (read_stub(index, &stub, &trouble) &&
+		((stub.flags & PMHASH_STUB_NEW_FILE) != 0 ||
+		 open_by_stub(index, &trouble) != NULL))
+		return true;
+	if (trouble.reason != PMHASH_REASON_NONE)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	return false;
 }
 
 /*

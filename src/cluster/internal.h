@@ -107,6 +107,8 @@ StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		1
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
+#define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
+										 * or will be: never use it again */
 
 typedef struct PmhashStub
 {
@@ -115,12 +117,33 @@ typedef struct PmhashStub
 	uint16		flags;
 	uint64		file_id;
 	uint64		seed;
-	uint64		reserved[5];
+	uint64		reason;			/* PmhashReason, if invalid */
+	uint64		reserved[4];
 } PmhashStub;
+
+/* ---- why an index is invalid; stands in stubs, so never renumber ---- */
+
+typedef enum PmhashReason
+{
+	PMHASH_REASON_NONE = 0,
+	PMHASH_REASON_NO_STUB = 1,
+	PMHASH_REASON_MISSING = 2,
+	PMHASH_REASON_DAMAGED = 3,
+	PMHASH_REASON_UNREADABLE = 4,
+	PMHASH_REASON_VERSION = 5,
+	PMHASH_REASON_OTHER_CLUSTER = 6,
+	PMHASH_REASON_OTHER_DATABASE = 7,
+	PMHASH_REASON_OTHER_INDEX = 8,
+	PMHASH_REASON_APART = 9,
+	PMHASH_REASON_POWER = 10,
+	PMHASH_REASON_DISABLED = 11
+} PmhashReason;
 
 /* ---- shared memory ---- */
 
 #define PMHASH_MAX_NUDGES		32
+#define PMHASH_MAX_REBUILDS		256
+#define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
 
 typedef enum PmhashLockId
@@ -128,8 +151,28 @@ typedef enum PmhashLockId
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
+	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_NLOCKS
 } PmhashLockId;
+
+/* The rebuild of an invalid index, while it runs and after it has failed. */
+typedef struct PmhashRebuild
+{
+	Oid			database;		/* InvalidOid: a free place */
+	Oid			index;
+	bool		running;
+	int			failures;
+	TimestampTz next_try;
+	char		failure[PMHASH_FAILURE_SIZE];
+} PmhashRebuild;
+
+/* Databases that the launcher is asked to do something in. */
+typedef struct PmhashNudges
+{
+	bool		all;			/* too many to be listed */
+	int			n;
+	Oid			database[PMHASH_MAX_NUDGES];
+} PmhashNudges;
 
 typedef struct PmhashShared
 {
@@ -138,6 +181,7 @@ typedef struct PmhashShared
 	bool		usable;
 	char		reason[PMHASH_REASON_SIZE]; /* why not */
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
+	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
 	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
@@ -148,11 +192,13 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 
+	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
+	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
+
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;
-	bool		nudge_all;
-	int			n_nudges;
-	Oid			nudge[PMHASH_MAX_NUDGES];	/* databases to sweep now */
+	PmhashNudges sweep;
+	PmhashNudges look;			/* for invalid indexes */
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
@@ -221,13 +267,19 @@ extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern void pmhash_stub_create(Relation index, uint64 file_id, uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint64 file_id, uint64 seed);
+extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
+								   PmhashReason reason);
 extern void pmhash_stub_create_init(Relation index);
 
 /* ---- index_file.c ---- */
 extern PmhEnv pmhash_engine_env(void);
-extern bool pmhash_identity_trusted(const PmhashIdentity *id, bool pmem,
-									const char **why);
+extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
+extern PmhashReason pmhash_index_doubt(Relation index);
+extern bool pmhash_index_plannable(Relation index);
 extern void pmhash_files_at_end_of_transaction(void);
+extern void pmhash_file_begin_replacement(Relation index);
+extern void pmhash_file_end_replacement(Relation index);
+extern void pmhash_file_cancel_replacement(Oid relid);
 extern bool pmhash_index_path(Relation index, bool zero_on_error, char *path);
 
 /* ---- life_cycle.c ---- */
@@ -239,9 +291,21 @@ extern void pmhash_unlink(const char *path);
 extern void pmhash_nudge_at_commit(void);
 extern bool pmhash_is_index(Relation rel);
 
+/* ---- invalid.c ---- */
+extern const char *pmhash_reason_text(PmhashReason reason);
+extern void pmhash_stub_changed(void);
+
+/* ---- rebuild.c ---- */
+extern void pmhash_rebuild_wanted(Oid index);
+extern void pmhash_rebuild_database(void);
+extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
+extern List *pmhash_rebuilds_due(TimestampTz now, TimestampTz *next);
+extern void pmhash_rebuild_forget(Oid database);
+
 /* ---- worker.c ---- */
 extern void pmhash_worker_init(void);
 extern void pmhash_nudge(Oid database);
+extern void pmhash_nudge_look(Oid database);
 
 /* ---- sweep.c ---- */
 extern void pmhash_sweep_database(void);

@@ -59,6 +59,7 @@ typedef struct Pending
 static List *pending = NIL;
 static List *temp_files = NIL;	/* paths of this backend's temporary files */
 static Oid	nudge_wanted = InvalidOid;	/* database to sweep after commit */
+static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
 static object_access_hook_type previous_access_hook = NULL;
 static ProcessUtility_hook_type previous_utility_hook = NULL;
@@ -192,6 +193,8 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 		note_drop(objectId);
 	if (access == OAT_DROP && classId == DatabaseRelationId)
 		nudge_wanted = objectId;
+	if (access == OAT_POST_CREATE && classId == DatabaseRelationId)
+		look_wanted = objectId;
 }
 
 /*
@@ -290,7 +293,10 @@ at_commit(void)
 	}
 	if (OidIsValid(nudge_wanted))
 		pmhash_nudge(nudge_wanted);
+	if (OidIsValid(look_wanted))
+		pmhash_nudge_look(look_wanted);
 	nudge_wanted = InvalidOid;
+	look_wanted = InvalidOid;
 }
 
 /* Abort of what is at this nesting level or below. */
@@ -311,7 +317,10 @@ at_abort(int level)
 		pending = foreach_delete_current(pending, lc);
 	}
 	if (level <= 1)
+	{
 		nudge_wanted = InvalidOid;
+		look_wanted = InvalidOid;
+	}
 }
 
 /* Now it is for the sweeper to follow the prepared transaction. */

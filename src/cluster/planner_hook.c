@@ -4,15 +4,16 @@
  *	  Hide from the planner what cannot be used.
  *
  * An index file exists only where it was written: a server in recovery (a
- * standby) has none, so its plans must not offer pmhash indexes.  The hook is
- * called at the end of get_relation_info (plancat.c), which invites removing
- * an index from rel->indexlist.
+ * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
+ * plan an invalid index, or one of a pool that is not ours.  The hook is called
+ * at the end of get_relation_info (plancat.c), which invites removing an index
+ * from rel->indexlist.  Looking costs a search in a table of this backend when
+ * it has the file open, and opening it if not.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
 #include "utils/relcache.h"
@@ -21,18 +22,21 @@
 
 static get_relation_info_hook_type previous_hook = NULL;
 
-/* Is it one of ours?  The planner holds a lock on every index of the list. */
+/*
+ * Is it one of ours that can't be used?  The planner holds a lock on every
+ * index of the list.
+ */
 static bool
-is_ours(IndexOptInfo *info)
+is_hidden(IndexOptInfo *info)
 {
 	Relation	index = RelationIdGetRelation(info->indexoid);
-	bool		ours;
+	bool		hidden;
 
 	if (!RelationIsValid(index))
 		return false;
-	ours = pmhash_is_index(index);
+	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
 	RelationClose(index);
-	return ours;
+	return hidden;
 }
 
 static void
@@ -44,12 +48,9 @@ hide_indexes(PlannerInfo *root, Oid relationObjectId, bool inhparent,
 	if (previous_hook)
 		previous_hook(root, relationObjectId, inhparent, rel);
 
-	if (!RecoveryInProgress())
-		return;
-
 	foreach(lc, rel->indexlist)
 	{
-		if (is_ours(lfirst_node(IndexOptInfo, lc)))
+		if (is_hidden(lfirst_node(IndexOptInfo, lc)))
 			rel->indexlist = foreach_delete_current(rel->indexlist, lc);
 	}
 }

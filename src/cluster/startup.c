@@ -100,6 +100,8 @@ init_shared_memory(void)
 	pmhash_shared->instance = current_instance = new_instance();
 	pmhash_shared->started_at = GetCurrentTimestamp();
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
+	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
+	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
 
@@ -302,7 +304,9 @@ pmhash_pool_ready(void)
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	if (pg_atomic_read_u32(&pmhash_shared->ready) == 0)
 	{
+		pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
 		make_ready();
+		pg_atomic_write_u32(&pmhash_shared->not_ready, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&pmhash_shared->ready, 1);
 	}

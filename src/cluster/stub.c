@@ -18,13 +18,15 @@
 #include "access/xloginsert.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "storage/lmgr.h"
 #include "storage/smgr.h"
 
 #include "cluster/internal.h"
 
 /* Lay a stub out on an empty page image. */
 static void
-fill_page(Page page, uint16 flags, uint64 file_id, uint64 seed)
+fill_page(Page page, uint16 flags, uint64 file_id, uint64 seed,
+		  PmhashReason reason)
 {
 	PmhashStub *stub;
 
@@ -36,6 +38,7 @@ fill_page(Page page, uint16 flags, uint64 file_id, uint64 seed)
 	stub->flags = flags;
 	stub->file_id = file_id;
 	stub->seed = seed;
+	stub->reason = reason;
 
 	/* Generic WAL and full-page images leave the hole out: not our bytes. */
 	((PageHeader) page)->pd_lower = ((char *) stub + sizeof(PmhashStub)) - (char *) page;
@@ -43,13 +46,14 @@ fill_page(Page page, uint16 flags, uint64 file_id, uint64 seed)
 
 /* Put a stub on a locked buffer of the main fork, logged if the index is. */
 static void
-log_page(Relation index, Buffer buffer, uint64 file_id, uint64 seed)
+log_page(Relation index, Buffer buffer, uint16 flags, uint64 file_id,
+		 uint64 seed, PmhashReason reason)
 {
 	GenericXLogState *state = GenericXLogStart(index);
 	Page		page = GenericXLogRegisterBuffer(state, buffer,
 												 GENERIC_XLOG_FULL_IMAGE);
 
-	fill_page(page, 0, file_id, seed);
+	fill_page(page, flags, file_id, seed, reason);
 	GenericXLogFinish(state);
 }
 
@@ -112,14 +116,14 @@ pmhash_stub_create(Relation index, uint64 file_id, uint64 seed)
 	if (BufferGetBlockNumber(buffer) != 0)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
-	log_page(index, buffer, file_id, seed);
+	log_page(index, buffer, 0, file_id, seed, PMHASH_REASON_NONE);
 	UnlockReleaseBuffer(buffer);
 }
 
 /*
- * Write the file's id into an existing stub that has none yet (unlogged index
- * after a crash).  The caller holds the relation extension lock of the index,
- * so nobody else does the same.
+ * Write another file's id into an existing stub: that of an unlogged index
+ * after a crash, which has none yet, or of an invalid one that has been
+ * rebuilt.  The caller sees to it that nobody else does the same.
  */
 void
 pmhash_stub_fill(Relation index, uint64 file_id, uint64 seed)
@@ -127,8 +131,51 @@ pmhash_stub_fill(Relation index, uint64 file_id, uint64 seed)
 	Buffer		buffer = ReadBuffer(index, 0);
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	log_page(index, buffer, file_id, seed);
+	log_page(index, buffer, 0, file_id, seed, PMHASH_REASON_NONE);
 	UnlockReleaseBuffer(buffer);
+}
+
+/*
+ * Mark a stub: its file is never to be used again.  With file_id only if it
+ * names that one.  The id stays, so that the file can be removed.  A page that
+ * is not one of ours is replaced, one that is not there is made.  The record
+ * stands in WAL before any that this transaction writes from now on.  Tells
+ * whether the stub was not marked before.
+ */
+bool
+pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
+{
+	Buffer		buffer;
+	Page		page;
+	PmhashStub	stub;
+	bool		ours;
+	bool		mark;
+
+	LockRelationForExtension(index, ExclusiveLock);
+	if (RelationGetNumberOfBlocks(index) == 0)
+	{
+		buffer = ReadBufferExtended(index, MAIN_FORKNUM, P_NEW,
+									RBM_ZERO_AND_LOCK, NULL);
+	}
+	else
+	{
+		buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0, RBM_ZERO_ON_ERROR,
+									NULL);
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	}
+	page = BufferGetPage(buffer);
+	memset(&stub, 0, sizeof(stub));
+	if (!PageIsNew(page))
+		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
+	ours = stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION;
+	mark = (!ours || (stub.flags & PMHASH_STUB_INVALID) == 0) &&
+		(file_id == 0 || (ours && stub.file_id == file_id));
+	if (mark)
+		log_page(index, buffer, PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
+				 ours ? stub.seed : 0, reason);
+	UnlockReleaseBuffer(buffer);
+	UnlockRelationForExtension(index, ExclusiveLock);
+	return mark;
 }
 
 /*
@@ -145,7 +192,7 @@ pmhash_stub_create_init(Relation index)
 	PGAlignedBlock block;
 	Page		page = (Page) block.data;
 
-	fill_page(page, PMHASH_STUB_NEW_FILE, 0, 0);
+	fill_page(page, PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
 	PageSetChecksumInplace(page, 0);
 	smgrextend(smgr, INIT_FORKNUM, 0, (char *) page, true);
 	log_newpage(&smgr->smgr_rnode.node, INIT_FORKNUM, 0, page, true);

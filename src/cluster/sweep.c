@@ -16,6 +16,7 @@
  *		can't be locked, judge nothing this time.  If one has gone by the time
  *		it is locked, start (3) again: ALTER TABLE may have handed its main fork
  *		to an index that this snapshot does not see (tablecmds.c, TryReuseIndex).
+ *		A stub that is marked invalid does not count: nobody will open its file.
  *	(4) remove the rest.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
@@ -281,7 +282,8 @@ list_owned(IdList *owned)
 			UnlockRelationOid(relid, AccessShareLock);
 			return OWNED_GONE;
 		}
-		if (pmhash_stub_read(index, false, &stub))
+		if (pmhash_stub_read(index, false, &stub) &&
+			(stub.flags & PMHASH_STUB_INVALID) == 0)
 			add_id(owned, stub.file_id);
 		relation_close(index, AccessShareLock);
 	}

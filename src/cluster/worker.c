@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  The background workers: one launcher, and one sweeper at a time for the
- *	  database that needs it.
+ *	  The background workers: one launcher, one sweeper at a time for the
+ *	  database that needs it, one rebuilder at a time likewise.
  *
  * The launcher starts when recovery is over and completes the undo of the
  * last run, so that usually no user has to.  It is connected to no database
  * (only to shared catalogs, like autovacuum's launcher), so it is in nobody's
  * way; a sweeper is connected for the few milliseconds that its work takes
  * and exits, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
- * at most (procarray.c, CountOtherDBBackends).
+ * at most (procarray.c, CountOtherDBBackends).  A rebuilder may take long.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,11 +42,32 @@
 #include "cluster/internal.h"
 
 #define RESTART_AFTER		10	/* seconds, if the launcher fails */
+#define NO_PLACE_PAUSE		1000	/* ms, if max_worker_processes are there */
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
+PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
 
 /* ---- nudges ---- */
+
+static void
+add_nudge(PmhashNudges *nudges, Oid database)
+{
+	Latch	   *launcher;
+	bool		known = false;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	for (int i = 0; i < nudges->n; i++)
+		known |= nudges->database[i] == database;
+	if (!known && nudges->n < PMHASH_MAX_NUDGES)
+		nudges->database[nudges->n++] = database;
+	else if (!known)
+		nudges->all = true;
+	launcher = pmhash_shared->launcher;
+	SpinLockRelease(&pmhash_shared->mutex);
+	if (launcher != NULL)
+		SetLatch(launcher);
+}
 
 /*
  * Ask for a sweep of a database soon.  Raises no error.
@@ -54,43 +75,36 @@ PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
 void
 pmhash_nudge(Oid database)
 {
-	PmhashShared *shared = pmhash_shared;
-	Latch	   *launcher;
-	bool		known = false;
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+		add_nudge(&pmhash_shared->sweep, database);
+}
 
-	if (shared == NULL || !shared->usable)
-		return;
-	SpinLockAcquire(&shared->mutex);
-	for (int i = 0; i < shared->n_nudges; i++)
-		known |= shared->nudge[i] == database;
-	if (!known && shared->n_nudges < PMHASH_MAX_NUDGES)
-		shared->nudge[shared->n_nudges++] = database;
-	else if (!known)
-		shared->nudge_all = true;
-	launcher = shared->launcher;
-	SpinLockRelease(&shared->mutex);
-	if (launcher != NULL)
-		SetLatch(launcher);
+/*
+ * Ask for a look at a database soon: it may have invalid indexes.  Raises no
+ * error.
+ */
+void
+pmhash_nudge_look(Oid database)
+{
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+		add_nudge(&pmhash_shared->look, database);
 }
 
 /* Take the nudges, as a list of OIDs; *all: too many to be listed. */
 static List *
-take_nudges(bool *all)
+take_nudges(PmhashNudges *nudges, bool *all)
 {
-	PmhashShared *shared = pmhash_shared;
-	Oid			nudge[PMHASH_MAX_NUDGES];
-	int			n;
+	PmhashNudges taken;
 	List	   *databases = NIL;
 
-	SpinLockAcquire(&shared->mutex);
-	n = shared->n_nudges;
-	memcpy(nudge, shared->nudge, sizeof(Oid) * n);
-	*all = shared->nudge_all;
-	shared->n_nudges = 0;
-	shared->nudge_all = false;
-	SpinLockRelease(&shared->mutex);
-	for (int i = 0; i < n; i++)
-		databases = lappend_oid(databases, nudge[i]);
+	SpinLockAcquire(&pmhash_shared->mutex);
+	taken = *nudges;
+	nudges->n = 0;
+	nudges->all = false;
+	SpinLockRelease(&pmhash_shared->mutex);
+	for (int i = 0; i < taken.n; i++)
+		databases = lappend_oid(databases, taken.database[i]);
+	*all = taken.all;
 	return databases;
 }
 
@@ -164,26 +178,37 @@ databases_in_catalog(List **all)
 	return connectable;
 }
 
-/* Start a sweeper for a database and wait until it has finished. */
-static void
-run_sweeper(Oid database)
+/*
+ * Start a worker of ours in a database.  False if no place is free for it: the
+ * next round tries again.
+ */
+static bool
+start_worker(Oid database, const char *function, const char *type,
+			 BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker;
-	BackgroundWorkerHandle *handle;
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_sweeper_main", BGW_MAXLEN);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "pmhash sweeper for database %u", database);
-	strlcpy(worker.bgw_type, "pmhash sweeper", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
+	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
 	worker.bgw_notify_pid = MyProcPid;
 
-	/* No free slot: the next round tries again. */
-	if (RegisterDynamicBackgroundWorker(&worker, &handle))
+	return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+/* Start a sweeper for a database and wait until it has finished. */
+static void
+run_sweeper(Oid database)
+{
+	BackgroundWorkerHandle *handle;
+
+	if (start_worker(database, "pmhash_sweeper_main", "pmhash sweeper", &handle))
 		(void) WaitForBackgroundWorkerShutdown(handle);
 }
 
@@ -221,7 +246,7 @@ do_what_is_due(TimestampTz *last_full)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		everything;
-	List	   *wanted = take_nudges(&everything);
+	List	   *wanted = take_nudges(&pmhash_shared->sweep, &everything);
 
 	if (TimestampDifferenceExceeds(*last_full, now, pmhash_sweep_naptime * 1000))
 		everything = true;
@@ -231,6 +256,104 @@ do_what_is_due(TimestampTz *last_full)
 		*last_full = now;
 	do_round(everything, wanted);
 	return true;
+}
+
+/* ---- rebuilds ---- */
+
+static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
+static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
+
+static void
+look_at(List *databases)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	to_look_at = list_concat_unique_oid(to_look_at, databases);
+	MemoryContextSwitchTo(old);
+}
+
+/* Add the databases that have been asked for, or where a new try is due. */
+static void
+collect_databases(bool everything, TimestampTz *next)
+{
+	List	   *asked;
+	bool		too_many;
+
+	asked = take_nudges(&pmhash_shared->look, &too_many);
+	look_at(asked);
+	look_at(pmhash_rebuilds_due(GetCurrentTimestamp(), next));
+	if (everything || too_many)
+	{
+		List	   *all;
+
+		look_at(databases_in_catalog(&all));
+	}
+}
+
+/* Is the last rebuilder still at work?  Its end wakes us. */
+static bool
+rebuilder_at_work(void)
+{
+	pid_t		pid;
+
+	if (rebuilder == NULL)
+		return false;
+	if (GetBackgroundWorkerPid(rebuilder, &pid) != BGWH_STOPPED)
+		return true;
+	pfree(rebuilder);
+	rebuilder = NULL;
+	return false;
+}
+
+/* Start a rebuilder for the first database of the list that still exists. */
+static void
+start_rebuilder(void)
+{
+	List	   *all;
+	List	   *connectable = databases_in_catalog(&all);
+	ListCell   *lc;
+
+	foreach(lc, to_look_at)
+	{
+		Oid			database = lfirst_oid(lc);
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		bool		exists = list_member_oid(connectable, database);
+		bool		started = exists &&
+			start_worker(database, "pmhash_rebuilder_main", "pmhash rebuilder", &rebuilder);
+
+		MemoryContextSwitchTo(old);
+		if (exists && !started)
+			return;
+		if (!exists)
+			pmhash_rebuild_forget(database);
+		to_look_at = foreach_delete_current(to_look_at, lc);
+		if (started)
+			return;
+	}
+}
+
+/*
+ * See to invalid indexes: one rebuilder at a time, which the launcher does not
+ * wait for.  Returns milliseconds until there may be something to do again.
+ */
+static long
+see_to_rebuilds(bool everything)
+{
+	long		timeout = pmhash_sweep_naptime * 1000L;
+	TimestampTz next = DT_NOEND;
+
+	collect_databases(everything, &next);
+	if (!pmhash_rebuild)
+		return timeout;
+	if (!rebuilder_at_work() && to_look_at != NIL)
+	{
+		start_rebuilder();
+		if (rebuilder == NULL && to_look_at != NIL)
+			return Min(timeout, NO_PLACE_PAUSE);
+	}
+	if (next != DT_NOEND)
+		timeout = Min(timeout, 1 + TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next));
+	return timeout;
 }
 
 /*
@@ -257,6 +380,7 @@ pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
 	TimestampTz last_full = 0;
+	bool		first = true;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -272,6 +396,8 @@ pmhash_launcher_main(Datum arg)
 								  ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
+		long		timeout;
+
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 
@@ -279,8 +405,10 @@ pmhash_launcher_main(Datum arg)
 		while (do_what_is_due(&last_full))
 			CHECK_FOR_INTERRUPTS();
 		note_flushed();
+		timeout = see_to_rebuilds(first);
+		first = false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 pmhash_sweep_naptime * 1000L, PG_WAIT_EXTENSION);
+						 timeout, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -308,6 +436,26 @@ pmhash_sweeper_main(Datum arg)
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash files that no index owns");
 	pmhash_sweep_database();
 	CommitTransactionCommand();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * A rebuilder: looks at all indexes of one database and rebuilds those that
+ * are invalid.  Waits a while for locks, since a try that is given up is a
+ * longer wait for everybody; but not for ever, since writers queue behind it.
+ */
+void
+pmhash_rebuilder_main(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
+	SetConfigOption("lock_timeout", "5000", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+
+	pmhash_rebuild_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
