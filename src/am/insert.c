@@ -35,7 +35,7 @@ insert_state(Relation index, IndexInfo *indexInfo)
 
 	old = MemoryContextSwitchTo(indexInfo->ii_Context);
 	state = palloc0(sizeof(PmhashInsertState));
-	state->file = pmhash_file_open_or_skip(index);
+	state->file = pmhash_file_open_or_skip(index, true);
 	if (state->file != NULL)
 		state->keys = pmhash_keys_make(index, state->file->seed);
 	MemoryContextSwitchTo(old);

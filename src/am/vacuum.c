@@ -220,8 +220,9 @@ size_in_pages(Relation index)
  * ambulkdelete: remove the entries whose TIDs the callback says are dead.
  *
  * Also called to list all TIDs, with a callback that never says so, by
- * validate_index.  May run in a parallel vacuum worker.  ERROR if the file
- * cannot be used.
+ * validate_index.  May run in a parallel vacuum worker.  On an invalid index
+ * there is nothing to do; scans that have its file open still have to learn
+ * that TIDs may be given away.
  */
 IndexBulkDeleteResult *
 pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -230,7 +231,12 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	VacuumState state = {0};
 
 	state.index = info->index;
-	state.file = pmhash_file_open(info->index);
+	state.file = pmhash_file_open_or_skip(info->index, false);
+	if (state.file == NULL)
+	{
+		pmhash_removal_skipped();
+		return stats ? stats : palloc0(sizeof(IndexBulkDeleteResult));
+	}
 	state.callback = callback;
 	state.callback_state = callback_state;
 	delete_dead(&state, info->num_heap_tuples);
@@ -249,7 +255,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 
 /*
  * amvacuumcleanup: nothing to clean up.  If there was no bulk delete, tell
- * the number of entries as the engine estimates it.
+ * the number of entries as the engine estimates it; NULL for an invalid index.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
@@ -262,7 +268,9 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	if (info->analyze_only || stats != NULL)
 		return stats;
 
-	file = pmhash_file_open(info->index);
+	file = pmhash_file_open_or_skip(info->index, false);
+	if (file == NULL)
+		return NULL;
 	result = pmh_estimate(file->table, &entries, &bytes);
 	if (result != PMH_OK)
 		pmhash_engine_error(info->index, file, result);

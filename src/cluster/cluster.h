@@ -76,10 +76,10 @@ extern PmhashFile *pmhash_file_open(Relation index);
  * afterwards; so the file will not be used again by anyone before it has been
  * rebuilt, for which the rebuild waits until this transaction is over.  The
  * caller holds RowExclusiveLock or ShareUpdateExclusiveLock on the table, and
- * keeps it.  ERROR if the index enforces a constraint, is temporary, or cannot
- * be opened for a reason that may pass, as want of memory.
+ * keeps it.  ERROR if the index cannot be opened for a reason that may pass, as
+ * want of memory; and for inserts if it enforces a constraint or is temporary.
  */
-extern PmhashFile *pmhash_file_open_or_skip(Relation index);
+extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
@@ -136,6 +136,9 @@ extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 
 /* Advance it: the last thing that any bulk delete does. */
 extern void pmhash_removal_finished(const PmhashFile *file);
+
+/* The same for an invalid index, of whose file nothing is known. */
+extern void pmhash_removal_skipped(void);
 
 /* ---- dead_entries.c ---- */
 

@@ -774,7 +774,7 @@ pmhash_index_invalidate(Relation index, const PmhashFile *file)
 }
 
 PmhashFile *
-pmhash_file_open_or_skip(Relation index)
+pmhash_file_open_or_skip(Relation index, bool inserting)
 {
 	Trouble		trouble;
 	PmhashFile *file = open_file(index, &trouble);
@@ -783,8 +783,8 @@ pmhash_file_open_or_skip(Relation index)
 		return file;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		raise_trouble(index, &trouble);
-	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		enforces_constraint(index))
+	if (inserting && (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+					  enforces_constraint(index)))
 	{
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 		if (trouble.reason == PMHASH_REASON_DISABLED)

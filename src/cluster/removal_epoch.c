@@ -56,3 +56,16 @@ pmhash_removal_finished(const PmhashFile *file)
 	pg_atomic_fetch_add_u64(epoch_of(file), 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 }
+
+/*
+ * Advance all of them: bulk delete has been asked to do something on an index
+ * whose file is not to be used.  Scans that have it open are told this way.
+ */
+void
+pmhash_removal_skipped(void)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}

@@ -1,0 +1,174 @@
+# What the tests of invalid indexes share: tables, ways to make a file unfit,
+# and the two assertions of each case: nothing fails or goes wrong while the
+# index is invalid, and it comes back by itself.
+#
+# Tables: t with two indexes of which t_k is the victim; ex with an exclusion
+# constraint; o is left alone.
+
+package PmhashInvalid;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Copy;
+use PmhashTest;
+use Test::More;
+
+our @EXPORT = qw(
+  invalid_fixture
+  index_file
+  index_state
+  patch_file
+  file_damage
+  rebuild_off
+  rebuild_on
+  stays_invalid
+  comes_back
+  all_come_back
+);
+
+sub invalid_fixture
+{
+	return <<SQL;
+CREATE TABLE t (k int4, v int4);
+INSERT INTO t SELECT i % 3000, i FROM generate_series(1, 6000) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE INDEX t_v ON t USING pmhash (v);
+CREATE TABLE o (k int4);
+INSERT INTO o SELECT generate_series(1, 5000);
+CREATE INDEX o_k ON o USING pmhash (k);
+CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO ex SELECT generate_series(1, 1000);
+SQL
+}
+
+sub index_file
+{
+	my ($node, $index, $database) = @_;
+	return $node->safe_psql($database // 'postgres',
+		"SELECT file FROM pmhash_indexes WHERE index = '$index'");
+}
+
+sub index_state
+{
+	my ($node, $index, $database) = @_;
+	return $node->safe_psql($database // 'postgres',
+		"SELECT state FROM pmhash_indexes WHERE index = '$index'");
+}
+
+# Overwrite bytes of a file.
+sub patch_file
+{
+	my ($file, $offset, $bytes) = @_;
+
+	open(my $fh, '+<:raw', $file) or die "$file: $!";
+	seek($fh, $offset, 0);
+	print $fh $bytes;
+	close($fh);
+	return;
+}
+
+# Ways to make a file unfit, for a server that is down: name, what the view
+# says, and a sub that is given the file and another index's.
+sub file_damage
+{
+	my $damaged = 'it is damaged';
+
+	return (
+		[ 'damaged header', $damaged, sub { patch_file($_[0], 16, "\xff" x 16) } ],
+		[ 'no magic number', $damaged, sub { patch_file($_[0], 0, "\0" x 8) } ],
+		[ 'unknown format version', $damaged, sub { patch_file($_[0], 8, "\x63") } ],
+		[ 'damaged identity', $damaged, sub { patch_file($_[0], 100, "\x63") } ],
+		[ 'damaged live words', $damaged, sub { patch_file($_[0], 512, "\xff" x 8) } ],
+		[ 'truncated file', $damaged, sub { truncate($_[0], 20000) } ],
+		[ 'empty file', $damaged, sub { truncate($_[0], 0) } ],
+		[ 'missing file', 'it does not exist', sub { unlink($_[0]) } ],
+		[ 'file of another index', 'it belongs to another index', sub { copy($_[1], $_[0]) } ],
+		[ 'unreadable file', 'it cannot be read', sub { chmod(0, $_[0]) } ]);
+}
+
+sub rebuild_off
+{
+	my ($node) = @_;
+
+	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+	$node->reload if $node->{_pid};
+	return;
+}
+
+sub rebuild_on
+{
+	my ($node) = @_;
+
+	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+	$node->reload if $node->{_pid};
+	return;
+}
+
+# t_k is invalid for a reason, and rebuilds are switched off: queries answer
+# without it, rows can be written, VACUUM runs, an exclusion constraint is not
+# skipped, other indexes are in use.
+sub stays_invalid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $reason, $name, $database) = @_;
+	my $db = $database // 'postgres';
+
+	is($node->safe_psql($db, 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1'),
+		$node->safe_psql($db, 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 1'),
+		"$name: query");
+	$node->safe_psql($db, <<SQL);
+INSERT INTO t SELECT i, -i FROM generate_series(1, 50) i;
+UPDATE t SET k = k + 1 WHERE v BETWEEN 100 AND 150;
+DELETE FROM t WHERE v BETWEEN 200 AND 250;
+VACUUM t;
+INSERT INTO t SELECT i, i FROM generate_series(200, 250) i;
+SQL
+	like(index_state($node, 't_k', $database), qr/^invalid: \Q$reason\E$/, "$name: state");
+	same_answers($node, 'o', 'k', 'o_k', "$name, another index", $database);
+	fails_like($node, 'SELECT * FROM pmhash_stats(\'t_k\')', qr/"t_k".*\Q$reason\E.*REINDEX/s,
+		"$name, direct use", $database);
+	return;
+}
+
+# Wait until no index of a database is invalid.
+sub wait_until_valid
+{
+	my ($node, $database) = @_;
+
+	return $node->poll_query_until($database,
+		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+}
+
+# t_k comes back by itself, is used, and has what the table has.
+sub comes_back
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, $database) = @_;
+	my $db = $database // 'postgres';
+
+	ok(wait_until_valid($node, $db), "$name: rebuilt")
+	  || diag($node->safe_psql($db, 'SELECT * FROM pmhash_indexes'));
+	same_answers($node, 't', 'k', 't_k', $name, $database);
+	my ($status, $stdout, $stderr) = $node->psql($db, "SELECT pmhash_check('t_k')");
+	is($stderr, '', "$name: pmhash_check");
+	return;
+}
+
+# All indexes do, and the constraint holds.
+sub all_come_back
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, $database) = @_;
+
+	comes_back($node, $name, $database);
+	same_answers($node, 't', 'v', 't_v', $name, $database);
+	same_answers($node, 'o', 'k', 'o_k', $name, $database);
+	same_answers($node, 'ex', 'k', 'ex_k', $name, $database);
+	fails_like($node, 'INSERT INTO ex VALUES (50)',
+		qr/violates exclusion constraint "ex_k"/, "$name, constraint", $database);
+	return;
+}
+
+1;
