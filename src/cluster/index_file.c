@@ -797,14 +797,20 @@ pmhash_file_open_or_skip(Relation index, bool inserting)
 
 /*
  * Why an index is invalid, or NONE.  ERROR for what may pass.  For the worker
- * and for those who want to know; the caller holds a lock on the index.
+ * and for those who want to know; the caller holds a lock on the index.  An
+ * unlogged index that has no file yet is not invalid.
  */
 PmhashReason
 pmhash_index_doubt(Relation index)
 {
 	Trouble		trouble;
-	PmhashFile *file = open_file(index, &trouble);
+	PmhashStub	stub;
+	PmhashFile *file;
 
+	if (pmhash_stub_read(index, true, &stub) &&
+		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		return PMHASH_REASON_NONE;
+	file = open_file(index, &trouble);
 	if (file == NULL && trouble.reason == PMHASH_REASON_NONE)
 		raise_trouble(index, &trouble);
 	return file != NULL ? PMHASH_REASON_NONE : trouble.reason;

@@ -640,7 +640,7 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 		ereport(LOG,
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pool_path, doubt),
-				 errhint("Indexes that have no trusted file need REINDEX.")));
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
 	if (doubt != NULL || found != CONTROL_VALID)
 	{
 		pmhash_pool_renew_eras(control, true);

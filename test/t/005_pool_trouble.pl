@@ -1,11 +1,11 @@
-# A pool directory or an index file that is not what it should be: the server
-# starts, each use is an ERROR that names index and file, REINDEX or a repair
-# brings the index back.
+# A pool directory that is not what it should be: the server starts, queries do
+# without the indexes, rows can be written, direct uses are ERRORs that name
+# index and directory; a repair brings the indexes back, with those rows.
+# (Single files: 021.)
 
 use strict;
 use warnings;
 
-use File::Copy;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
@@ -25,25 +25,10 @@ CREATE INDEX t_k ON t USING pmhash (k);
 CREATE TABLE o (k int4);
 INSERT INTO o SELECT generate_series(1, 5000);
 CREATE INDEX o_k ON o USING pmhash (k);
+CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO ex VALUES (1);
 SQL
 my $select = 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1';
-
-sub file_of
-{
-	my ($index) = @_;
-	return $node->safe_psql('postgres', "SELECT file FROM pmhash_stats('$index')");
-}
-
-sub patch
-{
-	my ($file, $offset, $bytes) = @_;
-
-	open(my $fh, '+<:raw', $file) or die "$file: $!";
-	seek($fh, $offset, 0);
-	print $fh $bytes;
-	close($fh);
-	return;
-}
 
 # The planner leaves a disabled index alone; a sequential scan answers.
 sub disabled
@@ -51,7 +36,8 @@ sub disabled
 	my ($message, $name) = @_;
 
 	is($node->safe_psql('postgres', $select), '1|1', "$name, SELECT");
-	fails_like($node, 'INSERT INTO t VALUES (1, 1)', qr/"t_k".*$message/s, "$name, INSERT");
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
+	fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
 	fails_like($node, 'REINDEX INDEX t_k', qr/"t_k".*$message/s, "$name, REINDEX");
 	fails_like($node, "SELECT * FROM pmhash_stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash_stats");
 	fails_like($node, 'CREATE INDEX ON t USING pmhash (v)', $message, "$name, CREATE INDEX");
@@ -60,63 +46,24 @@ sub disabled
 	return;
 }
 
-sub each_use_fails
-{
-	my ($message, $name, $state) = @_;
-
-	fails_like($node, $select, $message, "$name, SELECT");
-	fails_like($node, 'INSERT INTO t VALUES (1, 1)', $message, "$name, INSERT");
-	fails_like($node, "SELECT * FROM pmhash_stats('t_k')", $message, "$name, pmhash_stats");
-	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
-		$state, "$name, pmhash_indexes");
-	same_answers($node, 'o', 'k', 'o_k', "$name, another index");
-	return;
-}
-
-sub reindex_helps
+sub repaired
 {
 	my ($name) = @_;
 
-	$node->safe_psql('postgres', 'REINDEX INDEX t_k');
-	same_answers($node, 't', 'k', 't_k', "$name, REINDEX");
-	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
-		'valid', "$name, pmhash_indexes after REINDEX");
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'")
+	  or die "indexes are not rebuilt";
+	same_answers($node, 't', 'k', 't_k', $name);
+	same_answers($node, 'o', 'k', 'o_k', $name);
+	fails_like($node, 'INSERT INTO ex VALUES (1)', qr/violates exclusion constraint "ex_k"/, "$name, constraint");
 	return;
-}
-
-# ---- single files, changed while the server is down ----
-my @damage = (
-	[ 'damaged header', 'damaged', sub { patch($_[0], 16, "\xff" x 16) } ],
-	[ 'no magic number', 'damaged', sub { patch($_[0], 0, "\0" x 8) } ],
-	[ 'unknown format version', 'damaged', sub { patch($_[0], 8, "\x63") } ],
-	[ 'damaged identity', 'damaged', sub { patch($_[0], 100, "\x63") } ],
-	[ 'damaged live words', 'damaged', sub { patch($_[0], 512, "\xff" x 8) } ],
-	[ 'truncated file', 'damaged', sub { truncate($_[0], 20000) } ],
-	[ 'empty file', 'damaged', sub { truncate($_[0], 0) } ],
-	[ 'missing file', 'missing', sub { unlink($_[0]) } ],
-	[ 'file of another index', 'foreign', sub { copy($_[1], $_[0]) } ],
-	[ 'unreadable file', 'unreadable', sub { chmod(0, $_[0]) } ]);
-foreach my $case (@damage)
-{
-	my ($name, $state, $damage) = @$case;
-	my ($file, $other) = (file_of('t_k'), file_of('o_k'));
-
-	$node->stop;
-	$damage->($file, $other);
-	$node->start;
-	each_use_fails(qr/"t_k".*\Q$file\E|\Q$file\E.*"t_k"/s, $name, $state);
-	reindex_helps($name);
 }
 
 # ---- the directory ----
 $node->stop;
 rename($pool, "$pool.away") or die;
 $node->start;
-fails_like($node, $select, qr/"t_k".*\Q$pool\E/s, 'pool directory gone, SELECT');
-fails_like($node, 'INSERT INTO t VALUES (1, 1)', qr/"t_k".*\Q$pool\E/s, 'pool directory gone, INSERT');
-$node->safe_psql('postgres', 'REINDEX INDEX o_k');
-reindex_helps('pool directory gone');
-same_answers($node, 'o', 'k', 'o_k', 'pool directory gone');
+is($node->safe_psql('postgres', $select), '1|1', 'pool directory gone, SELECT');
+repaired('pool directory gone');
 rmtree("$pool.away");
 
 $node->stop;
@@ -126,7 +73,7 @@ disabled(qr/\Q$pool\E.*HINT/s, 'read-only pool directory');
 $node->stop;
 chmod(0700, $pool);
 $node->start;
-same_answers($node, 't', 'k', 't_k', 'read-only pool directory repaired');
+repaired('read-only pool directory repaired');
 
 # not a directory; not a pool; not absolute
 my $file = "$PostgreSQL::Test::Utils::tmp_check/not_a_directory";
@@ -167,14 +114,16 @@ $neighbour->stop;
 # back at home
 $node->append_conf('postgresql.conf', "pmhash.directory = ''");
 $node->restart;
-same_answers($node, 't', 'k', 't_k', 'the own pool again');
-same_answers($node, 'o', 'k', 'o_k', 'the own pool again');
+repaired('the own pool again');
 
 # ---- the control file ----
 $node->stop;
-patch("$pool/control", 20, "\xff" x 8);
+open(my $control, '+<:raw', "$pool/control") or die;
+seek($control, 20, 0);
+print $control "\xff" x 8;
+close($control);
 $node->start;
-fails_like($node, $select, qr/"t_k"/, 'damaged control file');
-reindex_helps('damaged control file');
+is($node->safe_psql('postgres', $select), '1|1', 'damaged control file, SELECT');
+repaired('damaged control file');
 $node->stop;
 done_testing();

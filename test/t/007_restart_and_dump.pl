@@ -1,5 +1,5 @@
-# Clean restarts, prepared transactions across restarts and crashes, standby,
-# dump and restore.
+# Clean restarts, prepared transactions across restarts and crashes, dump and
+# restore.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('restart', "wal_level = replica\nmax_wal_senders = 4\n");
+my $node = new_server('restart');
 my $pool = pool($node);
 $node->start;
 install_extension($node);
@@ -107,46 +107,5 @@ fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint
 is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
 	'0', 'restored indexes are valid');
 
-# a template's stubs are copied, its files are not: never the other's entries
-$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE restored');
-my ($status, $stdout, $stderr) = $node->psql('copy', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000');
-like($stderr, qr/"t_k".*REINDEX/s, 'copied database: the index has no file');
-fails_like($node, 'INSERT INTO t VALUES (1, 1)', qr/"t_[kd]".*REINDEX/s, 'copied database', 'copy');
-$node->safe_psql('copy', 'REINDEX DATABASE copy');
-same_answers($node, 't', 'k', 't_k', 'copied database, REINDEX', 'copy');
-same_answers($node, 't', 'k', 't_k', 'its template', 'restored');
-$node->safe_psql('postgres', 'DROP DATABASE copy');
-same_answers($node, 't', 'k', 't_k', 'its template after DROP DATABASE', 'restored');
-
-# ---- base backup: the server starts, the index is not used, REINDEX helps ----
-$node->backup('base');
-my $copy = PostgreSQL::Test::Cluster->new('copy');
-$copy->init_from_backup($node, 'base');
-$copy->start;
-is($copy->safe_psql('postgres', 'SELECT count(*) > 10000 FROM t'), 't', 'restored backup starts');
-fails_like($copy, 'INSERT INTO t VALUES (1, 1)', qr/"t_[kd]".*REINDEX/s, 'restored backup, INSERT');
-fails_like($copy, 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000', qr/"t_k".*REINDEX/s, 'restored backup, SELECT');
-same_answers($node, 't', 'k', 't_k', 'the original');
-$copy->safe_psql('postgres', 'REINDEX TABLE t');
-same_answers($copy, 't', 'k', 't_k', 'restored backup, REINDEX');
-$copy->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(-100, -1) i');
-same_answers($copy, 't', 'k', 't_k', 'restored backup, INSERT');
-same_answers($node, 't', 'k', 't_k', 'the original');
-$copy->stop;
-
-# ---- a standby: no use while in recovery, REINDEX after promotion ----
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
-$node->safe_psql('postgres', 'DELETE FROM t WHERE k % 3 = 0; VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(-100, -1) i; REINDEX INDEX t_d');
-$node->wait_for_catchup($standby);
-is( $standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = -50'),
-	'1', 'standby answers without the index');
-$standby->promote;
-fails_like($standby, 'INSERT INTO t VALUES (1, 1)', qr/"t_[kd]".*REINDEX/s, 'promoted standby, INSERT');
-$standby->safe_psql('postgres', 'REINDEX DATABASE postgres');
-same_answers($standby, 't', 'k', 't_k', 'promoted standby, REINDEX');
-$standby->stop;
-same_answers($node, 't', 'k', 't_k', 'the primary');
 $node->stop;
 done_testing();

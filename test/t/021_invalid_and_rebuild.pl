@@ -30,6 +30,7 @@ foreach my $case (file_damage())
 	$damage->($file, $other);
 	$node->start;
 	stays_invalid($node, $reason, $name);
+	same_answers($node, 'o', 'k', 'o_k', "$name, another index");
 	rebuild_on($node);
 	comes_back($node, $name);
 	$damaged++;

@@ -1,0 +1,121 @@
+# Data directories that come to life elsewhere: base backup without and with a
+# copy of the pool, point-in-time recovery, a promoted standby.  Each server
+# starts, answers at once, rebuilds its indexes by itself and loses no row that
+# was written meanwhile.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('origin', "wal_level = replica\nmax_wal_senders = 4\n");
+my $pool = pool($node);
+my $apart = 'server and pool directory have not been together all the time since it was made';
+
+$node->enable_archiving;
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', invalid_fixture());
+$node->backup('base');
+my $copied_pool = "$PostgreSQL::Test::Utils::tmp_check/copied_pool";
+PostgreSQL::Test::RecursiveCopy::copypath($pool, $copied_pool,
+	filterfn => sub { return $_[0] ne 'lock' });
+$node->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i, -i FROM generate_series(3000, 4000) i;
+DELETE FROM t WHERE k < 100;
+VACUUM t;
+INSERT INTO t SELECT i, i FROM generate_series(5000, 5099) i;
+SELECT pg_create_restore_point('here');
+INSERT INTO t SELECT 1, i FROM generate_series(1, 100) i;
+SQL
+my $last = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
+$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
+$node->poll_query_until('postgres', "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver")
+  or die 'WAL is not archived';
+
+# ---- base backup, no pool ----
+my $bare = PostgreSQL::Test::Cluster->new('bare');
+$bare->init_from_backup($node, 'base');
+$bare->append_conf('postgresql.conf', 'archive_mode = off');
+rebuild_off($bare);
+$bare->start;
+stays_invalid($bare, 'it does not exist', 'backup without the pool');
+rebuild_on($bare);
+all_come_back($bare, 'backup without the pool');
+$bare->stop;
+
+# ---- the same with a copy of the pool from another moment ----
+my $with = PostgreSQL::Test::Cluster->new('with_pool');
+$with->init_from_backup($node, 'base');
+PostgreSQL::Test::RecursiveCopy::copypath($copied_pool, pool($with));
+$with->append_conf('postgresql.conf', 'archive_mode = off');
+rebuild_off($with);
+$with->start;
+stays_invalid($with, $apart, 'backup with a copied pool');
+rebuild_on($with);
+all_come_back($with, 'backup with a copied pool');
+$with->restart;
+all_come_back($with, 'backup with a copied pool, restarted');
+$with->stop;
+
+# ---- point-in-time recovery, with the pool of the end ----
+$node->stop;
+my $pitr = PostgreSQL::Test::Cluster->new('pitr');
+$pitr->init_from_backup($node, 'base', has_restoring => 1, standby => 0);
+PostgreSQL::Test::RecursiveCopy::copypath($pool, pool($pitr),
+	filterfn => sub { return $_[0] ne 'lock' });
+$pitr->append_conf('postgresql.conf', <<CONF);
+recovery_target_name = 'here'
+recovery_target_action = promote
+archive_mode = off
+CONF
+rebuild_off($pitr);
+$pitr->start;
+$pitr->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 5000'), '1', 'recovered to the point');
+is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1'), '0', 'and not beyond');
+stays_invalid($pitr, $apart, 'point-in-time recovery');
+rebuild_on($pitr);
+all_come_back($pitr, 'point-in-time recovery');
+crash($pitr);
+$pitr->start;
+all_come_back($pitr, 'point-in-time recovery, crashed');
+$pitr->stop;
+
+# ---- a standby: hidden during recovery, rebuilt when promoted ----
+$node->start;
+all_come_back($node, 'the origin');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+$node->safe_psql('postgres', 'INSERT INTO t SELECT 6000, i FROM generate_series(1, 100) i; VACUUM t; REINDEX INDEX t_v');
+$node->wait_for_catchup($standby);
+my $reader = $standby->background_psql('postgres');
+is($reader->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 6000'), '100',
+	'standby answers');
+is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash_indexes"), 'disabled',
+	'its view');
+rebuild_off($standby);
+$standby->promote;
+is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'), '100',
+	'a session that has lived through the promotion');
+stays_invalid($standby, 'it does not exist', 'promoted standby');
+rebuild_on($standby);
+all_come_back($standby, 'promoted standby');
+is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'), '100',
+	'the same session afterwards');
+$reader->quit;
+$standby->restart;
+all_come_back($standby, 'promoted standby, restarted');
+$standby->stop;
+
+all_come_back($node, 'the origin after all');
+$node->stop;
+done_testing();

@@ -1,0 +1,182 @@
+# A pool or a data directory that was put back from another moment, and a
+# machine that went down: the server starts, answers at once, rebuilds.
+
+use strict;
+use warnings;
+
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $apart = 'server and pool directory have not been together all the time since it was made';
+my $node = new_server('put_back');
+my $pool = pool($node);
+my $data = $node->data_dir;
+my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
+
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', invalid_fixture());
+
+# Change rows so that the files of before and after differ.
+sub change
+{
+	$node->safe_psql('postgres', <<SQL);
+DELETE FROM t WHERE k % 7 = 0;
+VACUUM t;
+INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
+SQL
+	return;
+}
+
+sub copy_tree
+{
+	my ($from, $to) = @_;
+
+	rmtree($to);
+	PostgreSQL::Test::RecursiveCopy::copypath($from, $to);
+	chmod(0700, $to);
+	return;
+}
+
+# Start with rebuilds off, look, switch them on, wait.
+sub invalid_then_rebuilt
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($reason, $name) = @_;
+
+	rebuild_off($node);
+	$node->start;
+	stays_invalid($node, $reason, $name);
+	rebuild_on($node);
+	all_come_back($node, $name);
+	return;
+}
+
+# ---- an older pool under a newer data directory ----
+$node->stop;
+copy_tree($pool, $save);
+$node->start;
+change();
+$node->stop;
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'older pool');
+
+# ---- an older data directory under a newer pool ----
+$node->stop;
+copy_tree($data, $save);
+$node->start;
+change();
+$node->stop;
+copy_tree($save, $data);
+invalid_then_rebuilt($apart, 'older data directory');
+
+# ---- the same after a crash: a snapshot of the data directory alone ----
+$node->stop;
+copy_tree($data, $save);
+$node->start;
+change();
+crash($node);
+copy_tree($save, $data);
+invalid_then_rebuilt($apart, 'older data directory after a crash');
+
+# ---- both together: nothing is wrong ----
+$node->stop;
+copy_tree($data, $save);
+copy_tree($pool, "$save.pool");
+$node->start;
+change();
+$node->stop;
+copy_tree($save, $data);
+copy_tree("$save.pool", $pool);
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'both put back together');
+rebuild_on($node);
+all_come_back($node, 'both put back together');
+
+# ---- the pool removed; replaced by another cluster's ----
+$node->stop;
+rmtree($pool);
+invalid_then_rebuilt('it does not exist', 'pool removed');
+
+my $neighbour = new_server('neighbour');
+$neighbour->start;
+install_extension($neighbour);
+$neighbour->safe_psql('postgres', invalid_fixture());
+$neighbour->stop;
+$node->stop;
+rename($pool, $save) if rmtree($save);
+copy_tree(pool($neighbour), $pool);
+$node->start;
+is(index_state($node, 't_k'), 'disabled', 'pool of another cluster');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
+	'pool of another cluster, query');
+$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -100); VACUUM t');
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k".*disabled/s, 'pool of another cluster, constraint');
+$node->stop;
+rmtree($pool);
+rename($save, $pool) or die;
+$node->start;
+all_come_back($node, 'the own pool is back');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1 AND v = -100'),
+	'1', 'a row written while the pool was another');
+
+# ---- the machine went down ----
+sub crc32c
+{
+	my ($bytes) = @_;
+	my $crc = 0xffffffff;
+
+	foreach my $byte (unpack('C*', $bytes))
+	{
+		$crc ^= $byte;
+		$crc = ($crc >> 1) ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
+	}
+	return $crc ^ 0xffffffff;
+}
+
+# Let the control file say that the last run was on another boot.
+sub pretend_reboot
+{
+	my $file = "$pool/control";
+	my $control = slurp_file($file);
+
+	substr($control, 72, 4) = 'gone';
+	substr($control, 12, 4) = pack('V', 0);
+	substr($control, 12, 4) = pack('V', crc32c($control));
+	open(my $fh, '>:raw', $file) or die;
+	print $fh $control;
+	close($fh);
+	return;
+}
+
+change();
+$node->stop;
+pretend_reboot();
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
+change();
+crash($node);
+pretend_reboot();
+invalid_then_rebuilt('the operating system went down before it was written back', 'machine went down');
+crash($node);
+$node->start;
+all_come_back($node, 'a crash after that');
+
+# ---- two crashes, the second while indexes are being rebuilt ----
+crash($node);
+pretend_reboot();
+$node->start;
+crash($node);
+$node->start;
+all_come_back($node, 'crash in a rebuild');
+$node->stop;
+done_testing();
