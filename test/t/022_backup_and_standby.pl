@@ -92,8 +92,9 @@ $pitr->stop;
 # ---- a standby: hidden during recovery, rebuilt when promoted ----
 $node->start;
 all_come_back($node, 'the origin');
+$node->backup('later');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->init_from_backup($node, 'later', has_streaming => 1);
 $standby->start;
 $node->safe_psql('postgres', 'INSERT INTO t SELECT 6000, i FROM generate_series(1, 100) i; VACUUM t; REINDEX INDEX t_v');
 $node->wait_for_catchup($standby);
