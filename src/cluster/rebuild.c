@@ -204,18 +204,20 @@ pmhash_rebuilds_due(TimestampTz now, TimestampTz *next)
 
 /*
  * A backend has met an invalid index of this database.  Unless that is known,
- * or this backend has said so within the last second, the launcher is told.
+ * or it has said so of this one within the last second, the launcher is told.
  */
 void
 pmhash_rebuild_wanted(Oid index)
 {
+	static Oid	last_index = InvalidOid;
 	static TimestampTz last = 0;
 	TimestampTz now = GetCurrentTimestamp();
 	PmhashRebuild state;
 
-	if (!TimestampDifferenceExceeds(last, now, 1000) ||
+	if ((index == last_index && !TimestampDifferenceExceeds(last, now, 1000)) ||
 		pmhash_rebuild_state(index, &state))
 		return;
+	last_index = index;
 	last = now;
 	pmhash_nudge_look(MyDatabaseId);
 }

@@ -304,8 +304,17 @@ pmhash_pool_ready(void)
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	if (pg_atomic_read_u32(&pmhash_shared->ready) == 0)
 	{
-		pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
-		make_ready();
+		PG_TRY();
+		{
+			make_ready();
+		}
+		PG_CATCH();
+		{
+			/* Plans do without indexes until somebody succeeds. */
+			pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
 		pg_atomic_write_u32(&pmhash_shared->not_ready, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&pmhash_shared->ready, 1);
