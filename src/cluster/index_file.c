@@ -147,11 +147,14 @@ raise_invalid(Relation index, const Trouble *trouble)
 {
 	bool		wait = pmhash_rebuild && pmhash_shared->usable &&
 		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 
+	if (wait && enforces_constraint(index))
+		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	else if (trouble->reason == PMHASH_REASON_DAMAGED)
+		sqlstate = ERRCODE_INDEX_CORRUPTED;
 	ereport(ERROR,
-			(errcode(wait && enforces_constraint(index) ?
-					 ERRCODE_T_R_SERIALIZATION_FAILURE :
-					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			(errcode(sqlstate),
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
 			 trouble->path[0] == '\0' ?

@@ -18,6 +18,7 @@ autovacuum = on
 autovacuum_naptime = 1
 autovacuum_vacuum_scale_factor = 0.01
 autovacuum_vacuum_cost_delay = 0
+pmhash.rebuild = off
 CONF
 $node->start;
 install_extension($node);
@@ -267,7 +268,7 @@ my %damage = (
 			}
 			return '';
 		},
-		'ERROR:  XX002: (could not open file|file) "\S+" of index'
+		'ERROR:  XX002: (pmhash index "\S+" has no usable file|file "\S+" of index)'
 	]);
 my @kinds = sort keys %damage;
 
