@@ -43,6 +43,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -470,6 +471,13 @@ pmhash_rebuild_database(void)
 	foreach(lc, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (!pmhash_rebuild)
+			break;
 		if (!has_to_wait(lfirst_oid(lc)))
 			rebuild_index(lfirst_oid(lc));
 	}

@@ -136,8 +136,9 @@ maker_is_alive(const char *path)
 	{
 		struct stat st;
 
+		/* st_mtime is the second that it was changed in. */
 		return stat(path, &st) == 0 &&
-			time_t_to_timestamptz(st.st_mtime) >= pmhash_shared->started_at;
+			time_t_to_timestamptz(st.st_mtime + 1) >= pmhash_shared->started_at;
 	}
 	if (result != PMH_OK)
 		return true;

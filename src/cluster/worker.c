@@ -42,7 +42,7 @@
 #include "cluster/internal.h"
 
 #define RESTART_AFTER		10	/* seconds, if the launcher fails */
-#define NO_PLACE_PAUSE		1000	/* ms, if max_worker_processes are there */
+#define START_PAUSE			500 /* ms, before a rebuilder is started again */
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
@@ -262,6 +262,8 @@ do_what_is_due(TimestampTz *last_full)
 
 static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
+static Oid	last_database = InvalidOid; /* where the last one was started */
+static TimestampTz last_start = 0;
 
 static void
 look_at(List *databases)
@@ -328,8 +330,20 @@ start_rebuilder(void)
 			pmhash_rebuild_forget(database);
 		to_look_at = foreach_delete_current(to_look_at, lc);
 		if (started)
+		{
+			last_database = database;
+			last_start = GetCurrentTimestamp();
 			return;
+		}
 	}
+}
+
+/* Not twice a second in the same database: it may fail before it can tell. */
+static bool
+may_start_rebuilder(void)
+{
+	return linitial_oid(to_look_at) != last_database ||
+		TimestampDifferenceExceeds(last_start, GetCurrentTimestamp(), START_PAUSE);
 }
 
 /*
@@ -347,9 +361,10 @@ see_to_rebuilds(bool everything)
 		return timeout;
 	if (!rebuilder_at_work() && to_look_at != NIL)
 	{
-		start_rebuilder();
+		if (may_start_rebuilder())
+			start_rebuilder();
 		if (rebuilder == NULL && to_look_at != NIL)
-			return Min(timeout, NO_PLACE_PAUSE);
+			return Min(timeout, START_PAUSE);
 	}
 	if (next != DT_NOEND)
 		timeout = Min(timeout, 1 + TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next));
