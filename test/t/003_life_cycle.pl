@@ -146,8 +146,10 @@ wait_for_files($pool, 2, 'files after a crash');
 # one backend dies; the others are restarted
 my ($victim) = $node->background_psql('postgres', on_error_stop => 0);
 $pid = $victim->query_safe('SELECT pg_backend_pid()');
+my $from = -s $node->logfile;
 kill('KILL', $pid);
 eval { $victim->quit };
+$node->wait_for_log(qr/reinitializing/, $from);
 $node->poll_query_until('postgres', 'SELECT true');
 same_answers($node, 't', 'k', 't_k', 'after a crash of one backend');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash of one backend');
