@@ -8,6 +8,7 @@ CREATE TABLE tpcc.round
 	new_orders	float8 NOT NULL,	-- committed, per minute
 	rolled_back	float8 NOT NULL,	-- share of the New-Orders
 	tps			float8 NOT NULL,	-- all five kinds, per second
+	processor	float8 NOT NULL,	-- microseconds of the backends per transaction
 	wal			float8 NOT NULL,	-- bytes per transaction
 	images		float8 NOT NULL,	-- full-page images per transaction
 	PRIMARY KEY (method, round)

@@ -159,12 +159,21 @@ script_figures()				# script
 		current && / transactions \(/ { sub(/\)/, ""); print $2, $NF }' "$work/pgbench.log"
 }
 
+# Processor time of all backends that have ended, in microseconds.
+backends_processor_time()
+{
+	awk -v ticks="$(getconf CLK_TCK)" '{ printf "%d", ($16 + $17) * 1e6 / ticks }' \
+		"/proc/$(as_account head -n 1 "$cluster_dir/data/postmaster.pid")/stat"
+}
+
 # Run the mix on a variant.
 run_mix()					# method round
 {
-	# Tables as small as warehouse would be read sequentially otherwise.
+	# Tables as small as warehouse would be read sequentially otherwise.  One
+	# thread: pgbench's threads count the transactions of a script in common,
+	# without a lock, so that with several some are not counted.
 	PGOPTIONS="-c search_path=$1,public -c enable_seqscan=off" \
-		as_account "$cluster_bindir/pgbench" -n -M prepared -c "$clients" -j "$(nproc)" \
+		as_account "$cluster_bindir/pgbench" -n -M prepared -c "$clients" -j 1 \
 		-T "$seconds" --random-seed="$2" -D warehouses="$warehouses" -D c_last="$c_last_run" \
 		-f scripts/new_order.pgbench@45 -f scripts/payment.pgbench@43 \
 		-f scripts/order_status.pgbench@4 -f scripts/delivery.pgbench@4 \
@@ -178,7 +187,7 @@ run_mix()					# method round
 # One round of one variant.
 round()						# method round
 {
-	local orders_before payments_before orders payments lsn wal images
+	local orders_before payments_before orders payments lsn processor wal images
 	local attempts attempts_rate reported all tps
 
 	# Not timed: what the earlier rounds left dead, in tables and indexes.
@@ -186,7 +195,9 @@ round()						# method round
 	read -r orders_before payments_before < <(sql -F ' ' -c "SELECT * FROM tpcc.progress('$1')")
 	sql -c "SELECT pg_stat_reset(), pg_stat_reset_shared('wal')" >/dev/null
 	lsn=$(sql -c "SELECT pg_current_wal_insert_lsn()")
+	processor=$(backends_processor_time)
 	run_mix "$1" "$2"
+	processor=$(($(backends_processor_time) - processor))
 	read -r wal images < <(sql -F ' ' -c "SELECT pg_current_wal_insert_lsn() - '$lsn', wal_fpi
 		FROM pg_stat_wal")
 	check_indexes "$1"
@@ -200,11 +211,14 @@ round()						# method round
 	tps=$(awk '/^tps/ { print $3 }' "$work/pgbench.log")
 	[ "$payments" -eq "$reported" ] ||
 		die "variant $1: $reported payments were acknowledged, $payments are in the history"
-	[ "$orders" -le "$attempts" ] ||
+
+	# One in a hundred is rolled back; more would be lost, fewer not rolled back.
+	[ "$orders" -le "$attempts" ] && { [ "$attempts" -lt 5000 ] ||
+		((orders * 1000 <= attempts * 997 && orders * 1000 >= attempts * 980)); } ||
 		die "variant $1: $attempts New-Orders were sent, $orders have been entered"
 	sql -c "INSERT INTO tpcc.round VALUES ('$1', $2,
 		60.0 * $orders / ($attempts / $attempts_rate), 1 - $orders / $attempts.0, $tps,
-		$wal / $all.0, $images / $all.0)"
+		$processor / $all.0, $wal / $all.0, $images / $all.0)"
 	progress "round $2, $1: $(sql -c "SELECT round(new_orders::numeric) FROM tpcc.round
 		WHERE method = '$1' AND round = $2") New-Orders per minute, consistent"
 }
