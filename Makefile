@@ -116,6 +116,7 @@ ENGINE_HEADERS = \
 	src/engine/layout.h \
 	src/engine/lock.h \
 	src/engine/pm.h \
+	src/engine/stop_point.h \
 	src/engine/table.h \
 	src/engine/values.h
 CLUSTER_HEADERS = \

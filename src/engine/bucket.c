@@ -115,7 +115,9 @@ pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		new_state |= PMH_STATE_POINTERS;
 	if (ordered)
 		pm_fence(&t->file);
+	PMH_STOP_POINT("put_before_commit");
 	pmh_bucket_set_state(b, new_state);
+	PMH_STOP_POINT("put_after_commit");
 	pm_flush(&t->file, b, PMH_LINE);
 	if (fence)
 		pm_fence(&t->file);
@@ -154,7 +156,9 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	if ((state & PMH_STATE_POINTERS) != 0)
 		mask |= shadowed_by(b, mask);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
+	PMH_STOP_POINT("clear_before_commit");
 	pmh_bucket_set_state(b, state & ~(mask & PMH_STATE_OCCUPIED));
+	PMH_STOP_POINT("clear_after_commit");
 	pm_flush(&t->file, b, PMH_LINE);
 	if (fence)
 		pm_fence(&t->file);
@@ -177,7 +181,9 @@ pmh_bucket_repoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint64_t	word = pmh_slot_load_word(b, slot);
 
 	pmh_version_bump(pmh_bucket_version(place, bucket));
+	PMH_STOP_POINT("repoint_before_word");
 	commit_word(t, b, slot, (word & ~PMH_WORD_PAYLOAD) | payload);
+	PMH_STOP_POINT("repoint_after_word");
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 }
 
@@ -186,6 +192,7 @@ pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 				   unsigned slot)
 {
 	pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, true);
+	PMH_STOP_POINT("unpoint_after_clear");
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 }
 
@@ -221,7 +228,9 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		pm_flush(&t->file, b, PMH_LINE);
 		pm_fence(&t->file);
 	}
+	PMH_STOP_POINT("compact_before_word");
 	commit_word(t, b, slot, pmh_make_word(hash, payload | PMH_WORD_POINTER));
+	PMH_STOP_POINT("compact_after_word");
 	mask &= ~(UINT32_C(1) << slot);
 	if (mask != 0)
 	{

@@ -194,7 +194,10 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
 
 	for (uint64_t i = 0; i < count; i++)
+	{
+		PMH_STOP_POINT(i == 0 ? "elements_before_first" : "elements_between");
 		pm_store64(&dir[i], i < count / 2 ? low : high);
+	}
 	pm_flush(&t->file, dir, count * sizeof(uint64_t));
 	pm_fence(&t->file);
 }
@@ -243,6 +246,7 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 
 	pmh_directory_store(t, dirword, first, count, low, high);
 
+	PMH_STOP_POINT("publish_before_log_clear");
 	pm_store64(&log->count, 0);
 	pm_flush(&t->file, log, sizeof(*log));
 	pm_fence(&t->file);
@@ -333,9 +337,11 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 		if (to == 0)
 			to = pmh_small_directory(t);
 		copy_doubled(t, from, to, UINT64_C(1) << depth);
+		PMH_STOP_POINT("double_before_dirword");
 		pm_store64(&live->dirword,
 				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT |
 				   generation << PMH_DIRWORD_GEN_SHIFT);
+		PMH_STOP_POINT("double_after_dirword");
 		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
 		pm_fence(&t->file);
 	}

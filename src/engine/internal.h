@@ -20,6 +20,7 @@
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
+#include "stop_point.h"
 #include "table.h"
 
 #define likely(x)			__builtin_expect((x) != 0, 1)

@@ -404,9 +404,12 @@ pmh_segment_free(PmhTable *t, uint64_t elem)
 void
 pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 {
+	PMH_STOP_POINT("retire_before_versions");
 	for (unsigned i = 0; i < PMH_VERSIONS; i++)
 		pmh_version_bump(&place->stripe->version[i]);
+	PMH_STOP_POINT("retire_before_free");
 	pmh_segment_free(t, place->elem);
+	PMH_STOP_POINT("retire_after_free");
 }
 
 /* Publish t->build[0 .. n - 1] instead of the segment.  PMH_RETRY, PMH_NEED. */
@@ -431,6 +434,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 		}
 	}
 	pm_fence(&t->file);
+	PMH_STOP_POINT("replace_before_publish");
 	result = pmh_directory_publish(t, place, elem[0], elem[1]);
 	if (result != PMH_OK)
 	{

@@ -367,6 +367,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 		result = pm_remap(&t->file, end << t->block_shift, &t->error);
 	if (result == PMH_OK)
 	{
+		PMH_STOP_POINT("grow_before_blocks");
 		space_lock(t);
 		free_blocks = init_map(t, blocks, end);
 		pm_store64(&pmh_run(t)->free_units,
@@ -511,6 +512,7 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 {
 	pmh_buffer_bump(t, offset);
 	space_lock(t);
+	PMH_STOP_POINT("value_free_locked");
 	push_free(t, offset, class);
 	if (pm_load(&pmh_run(t)->sweep_mark) != 0)
 		pmh_sweep_account(t, offset, class);

@@ -580,6 +580,7 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 		to = end_of_group(sweep, from);
 		if (!any_dead(dead, from, to))
 			continue;
+		PMH_STOP_POINT("sweep_remove_group");
 		if (target.payload == 0)
 			*removed += clear_in_bucket(t, &place, sweep, dead, from, to, moved);
 		else if (slot_holds(t, &place, target.bucket, target.slot, hash,

@@ -474,7 +474,9 @@ append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 	pm_store16(&l->high[i], (uint16_t) (value >> 32));
 	if (fence_first)
 		pm_fence(&t->file);
+	PMH_STOP_POINT("append_before_state");
 	pm_store32(&l->state, state | UINT32_C(1) << i);
+	PMH_STOP_POINT("append_after_state");
 	pm_flush(&t->file, l, sizeof(*l));
 	pm_fence(&t->file);
 }
@@ -577,7 +579,9 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
+	PMH_STOP_POINT("line_clear_before_state");
 	pm_store32(&l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	PMH_STOP_POINT("line_clear_after_state");
 	pm_flush(&t->file, l, sizeof(l->state));
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
 		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
@@ -591,9 +595,11 @@ pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
 	uint64_t	next = pm_load(&pmh_buffer_header(t, payload)->next);
 
 	pmh_buffer_bump(t, pmh_pointer_offset(before));
+	PMH_STOP_POINT("unlink_before_next");
 	pm_store64(&header->next, next);
 	pm_flush(&t->file, &header->next, sizeof(header->next));
 	pm_fence(&t->file);
+	PMH_STOP_POINT("unlink_after_next");
 	pmh_buffer_bump(t, pmh_pointer_offset(before));
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
@@ -695,6 +701,7 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 	{
 		uint64_t	next = 0;
 
+		PMH_STOP_POINT("list_before_free");
 		if (pmh_class_has_header(pmh_pointer_class(old)))
 			next = pm_load(&pmh_buffer_header(t, old)->next);
 		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
