@@ -185,7 +185,10 @@ pmh_dirlog_crc(const PmhDirLog *log, uint64_t count)
 
 /*
  * Store elements and make them durable.  Also what recovery does with a log
- * it finds.
+ * it finds.  The last one goes first: who walks through the directory in hash
+ * order finds the old segment as a whole or, once he finds a new one, only new
+ * ones behind it.  Else he would meet entries of the first half again behind
+ * it, in the old segment.
  */
 void
 pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
@@ -193,9 +196,9 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 {
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
 
-	for (uint64_t i = 0; i < count; i++)
+	for (uint64_t i = count; i-- > 0;)
 	{
-		PMH_STOP_POINT(i == 0 ? "elements_before_first" : "elements_between");
+		PMH_STOP_POINT(i == count - 1 ? "elements_before_first" : "elements_between");
 		pm_store64(&dir[i], i < count / 2 ? low : high);
 	}
 	pm_flush(&t->file, dir, count * sizeof(uint64_t));
