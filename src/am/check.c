@@ -751,7 +751,7 @@ check_all_entries(CheckState *state)
 {
 	PmhResult	result;
 
-	result = pmh_sweep_begin(state->file->table, &state->sweep);
+	result = pmh_sweep_begin_reading(state->file->table, &state->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;

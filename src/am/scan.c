@@ -432,7 +432,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
-	result = pmh_sweep_begin(so->file->table, &so->sweep);
+	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	so->sweeping = true;

@@ -273,6 +273,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 		result = pmh_segment_lock(t, p->next, &place);
 		if (result != PMH_OK)
 			return result;
+		PMH_STOP_POINT("sweep_next_locked");
 		pmh_segment_unlock(&place);
 	}
 	result = pmh_segment_read(t, p->next, &p->snap, p->copy);
@@ -329,10 +330,9 @@ step_list(PmhTable *t, PmhSweep *sweep)
 }
 
 PmhResult
-pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
+pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = calloc(1, sizeof(*p));
-	PmhResult	result;
 
 	memset(sweep, 0, sizeof(*sweep));
 	if (p != NULL)
@@ -343,7 +343,17 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 		return no_memory(table);
 	}
 	sweep->priv = p;
-	result = reclaim_begin(table, p);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
+{
+	PmhResult	result = pmh_sweep_begin_reading(table, sweep);
+
+	if (result != PMH_OK)
+		return result;
+	result = reclaim_begin(table, sweep->priv);
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;

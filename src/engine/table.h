@@ -253,7 +253,9 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  * dead[i] != 0 means entries[i] is to go.
  *
  * If the free map of the value space is unknown (after a crash), a complete
- * sweep finds out which value buffers nothing points to and frees them.
+ * sweep finds out which value buffers nothing points to and frees them, and
+ * for that it takes locks that writers hold.  One that was begun with
+ * pmh_sweep_begin_reading does not: it never waits for a writer.
  *
  * pmh_sweep_end may be called at any point.  With table NULL (the handle may
  * be closed already, after an error) it only frees memory; what the sweep has
@@ -269,6 +271,7 @@ typedef struct PmhSweep
 } PmhSweep;
 
 extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
+extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_remove(PmhTable *table, PmhSweep *sweep,
 								  const uint8_t *dead, size_t *removed);
