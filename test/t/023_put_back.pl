@@ -129,43 +129,15 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 	'1', 'a row written while the pool was another');
 
 # ---- the machine went down ----
-sub crc32c
-{
-	my ($bytes) = @_;
-	my $crc = 0xffffffff;
-
-	foreach my $byte (unpack('C*', $bytes))
-	{
-		$crc ^= $byte;
-		$crc = ($crc >> 1) ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
-	}
-	return $crc ^ 0xffffffff;
-}
-
-# Let the control file say that the last run was on another boot.
-sub pretend_reboot
-{
-	my $file = "$pool/control";
-	my $control = slurp_file($file);
-
-	substr($control, 72, 4) = 'gone';
-	substr($control, 12, 4) = pack('V', 0);
-	substr($control, 12, 4) = pack('V', crc32c($control));
-	open(my $fh, '>:raw', $file) or die;
-	print $fh $control;
-	close($fh);
-	return;
-}
-
 change();
 $node->stop;
-pretend_reboot();
+pretend_reboot($pool);
 rebuild_off($node);
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
 change();
 crash($node);
-pretend_reboot();
+pretend_reboot($pool);
 invalid_then_rebuilt('the operating system went down before it was written back', 'machine went down');
 crash($node);
 $node->start;
@@ -173,7 +145,7 @@ all_come_back($node, 'a crash after that');
 
 # ---- two crashes, the second while indexes are being rebuilt ----
 crash($node);
-pretend_reboot();
+pretend_reboot($pool);
 $node->start;
 crash($node);
 $node->start;

@@ -13,6 +13,7 @@ use warnings;
 use Exporter 'import';
 use File::Copy;
 use PmhashTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
@@ -26,6 +27,8 @@ our @EXPORT = qw(
   stays_invalid
   comes_back
   all_come_back
+  all_checked
+  pretend_reboot
 );
 
 sub invalid_fixture
@@ -154,6 +157,17 @@ sub comes_back
 	return;
 }
 
+# A test: pmhash_check finds nothing in any index of a database.
+sub all_checked
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, $database) = @_;
+	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres',
+		'SELECT count(*) > 0 FROM pmhash_files() i, LATERAL (SELECT pmhash_check(i.index)) c');
+
+	return is("$status $stdout$stderr", '0 t', "$name: pmhash_check of all indexes");
+}
+
 # All indexes do, and the constraint holds.
 sub all_come_back
 {
@@ -164,8 +178,40 @@ sub all_come_back
 	same_answers($node, 't', 'v', 't_v', $name, $database);
 	same_answers($node, 'o', 'k', 'o_k', $name, $database);
 	same_answers($node, 'ex', 'k', 'ex_k', $name, $database);
+	all_checked($node, $name, $database);
 	fails_like($node, 'INSERT INTO ex VALUES (50)',
 		qr/violates exclusion constraint "ex_k"/, "$name, constraint", $database);
+	return;
+}
+
+# CRC-32C, bit by bit.
+sub crc32c
+{
+	my ($bytes) = @_;
+	my $crc = 0xffffffff;
+
+	foreach my $byte (unpack('C*', $bytes))
+	{
+		$crc ^= $byte;
+		$crc = ($crc >> 1) ^ ($crc & 1 ? 0x82f63b78 : 0) for 1 .. 8;
+	}
+	return $crc ^ 0xffffffff;
+}
+
+# Let the control file of a pool say that the last run was on another boot of
+# the machine, by its boot id, for a server that is down.
+sub pretend_reboot
+{
+	my ($pool) = @_;
+	my $file = "$pool/control";
+	my $control = slurp_file($file);
+
+	substr($control, 72, 4) = 'gone';
+	substr($control, 12, 4) = pack('V', 0);
+	substr($control, 12, 4) = pack('V', crc32c($control));
+	open(my $fh, '>:raw', $file) or die;
+	print $fh $control;
+	close($fh);
 	return;
 }
 
