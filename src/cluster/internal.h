@@ -310,6 +310,7 @@ extern void pmhash_nudge_look(Oid database);
 /* ---- sweep.c ---- */
 extern void pmhash_sweep_database(void);
 extern void pmhash_sweep_dropped(Oid database);
+extern void pmhash_sweep_distrusted(Oid database);
 extern List *pmhash_list_indexes(bool temporary);
 
 /* ---- planner_hook.c ---- */

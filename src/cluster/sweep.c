@@ -345,6 +345,31 @@ pmhash_sweep_database(void)
 }
 
 /*
+ * On a standby: remove the files of a database that were made before it became
+ * one.  The eras were renewed when it started (pool.c, reason_for_doubt), so
+ * nobody will ever open them, and there is no stub to be asked.  What is made
+ * after a promotion has the new eras and is left alone.
+ */
+void
+pmhash_sweep_distrusted(Oid database)
+{
+	IdList		files = {0};
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhError	error;
+
+	list_files(database, &files);
+	for (int i = 0; i < files.n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files.id[i]);
+		if (pmh_read_identity(path, &id, &error) == PMH_OK &&
+			pmhash_identity_doubt(&id, true) == PMHASH_REASON_APART)
+			pmhash_unlink(path);
+	}
+}
+
+/*
  * Remove the directory of a database that does not exist any more.  Since DROP
  * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
  * back, and its OID is not used again while pg_database knows better.

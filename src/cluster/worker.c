@@ -2,7 +2,8 @@
  *
  * worker.c
  *	  The background workers: one launcher, one sweeper at a time for the
- *	  database that needs it, one rebuilder at a time likewise.
+ *	  database that needs it, one rebuilder at a time likewise; on a standby
+ *	  one that sweeps its pool once.
  *
  * The launcher starts when recovery is over and completes the undo of the
  * last run, so that usually no user has to.  It is connected to no database
@@ -16,6 +17,7 @@
 #include "postgres.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -47,6 +49,7 @@
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
 PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
+PGDLLEXPORT void pmhash_standby_sweeper_main(Datum arg);
 
 /* ---- nudges ---- */
 
@@ -474,7 +477,46 @@ pmhash_rebuilder_main(Datum arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
-/* Register the launcher.  Only while preloading. */
+/*
+ * The sweeper of a standby, once, as soon as that can be read.  It looks at no
+ * catalog, so it is in no database.
+ */
+void
+pmhash_standby_sweeper_main(Datum arg)
+{
+	List	   *databases;
+	ListCell   *lc;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		proc_exit(0);
+	databases = databases_in_pool();
+	foreach(lc, databases)
+		pmhash_sweep_distrusted(lfirst_oid(lc));
+}
+
+/* What a standby has left of its time as a primary is removed at once. */
+static void
+register_standby_sweeper(void)
+{
+	BackgroundWorker worker;
+	struct stat st;
+
+	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
+		return;
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "pmhash_standby_sweeper_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "pmhash standby sweeper", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "pmhash standby sweeper", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+/* Register the workers that start by themselves.  Only while preloading. */
 void
 pmhash_worker_init(void)
 {
@@ -489,4 +531,5 @@ pmhash_worker_init(void)
 	strlcpy(worker.bgw_name, "pmhash launcher", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "pmhash launcher", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
+	register_standby_sweeper();
 }
