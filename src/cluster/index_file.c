@@ -490,6 +490,9 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhError	error;
 	PmhResult	result;
 
+	pmhash_require_pool_in_place();
+	if (pmhash_journal_map(path, &error) != PMH_OK)
+		report(index, path, "open undo journal", &error);
 	pmhash_database_path(directory, MyDatabaseId);
 	pmhash_file_path(path, MyDatabaseId, stub->file_id);
 	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
@@ -641,12 +644,19 @@ static PmhashFile *
 open_existing(Relation index, const PmhashStub *stub, Trouble *trouble)
 {
 	PmhEnv		env = pmhash_engine_env();
+	char		journal[MAXPGPATH];
 	PmhTable   *table;
 	PmhashIdentity id;
 	PmhResult	result;
 
 	if (!check_identity(stub, trouble))
 		return NULL;
+	if (pmhash_journal_map(journal, &trouble->error) != PMH_OK)
+	{
+		strlcpy(trouble->path, journal, sizeof(trouble->path));
+		trouble->reason = reason_of(&trouble->error);
+		return NULL;
+	}
 	result = pmh_open(trouble->path, &env, &table, NULL, &trouble->error);
 	if (result != PMH_OK)
 	{

@@ -210,6 +210,7 @@ extern const char *pmhash_pool_path(void);
 extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 							  char *reason);
 extern void pmhash_pool_stop(uint64 instance);
+extern bool pmhash_pool_in_place(void);
 extern bool pmhash_pool_write_control(PmhashControl *control, char *reason);
 extern void pmhash_pool_renew_eras(PmhashControl *control, bool dax);
 extern int64 pmhash_postmaster_opts_mtime(void);
@@ -221,6 +222,7 @@ extern bool pmhash_parse_database_name(const char *name, Oid *database);
 
 /* ---- startup.c ---- */
 extern void pmhash_pool_ready(void);
+extern void pmhash_require_pool_in_place(void);
 
 /* ---- undo_journal.c ---- */
 
@@ -256,6 +258,7 @@ StaticAssertDecl(sizeof(PmhashJournalRecord) == 64, "one cache line");
 
 extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);
+extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern uint32 pmhash_journal_crc(const PmhashJournalRecord *record);
 

@@ -498,6 +498,33 @@ holder_is_alive(int fd)
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
+/* A pool that we can't use is its owner's: don't keep him out. */
+static void
+unlock_pool(void)
+{
+	flock(lock_fd, LOCK_UN);
+	close(lock_fd);
+	lock_fd = -1;
+}
+
+/*
+ * Is the directory still the one that this server has locked?  Not if it has
+ * been unmounted, moved, removed or replaced since: then nothing must be made
+ * or changed in what stands in its place.  For any process of a server that
+ * uses its pool; children have the descriptor from the postmaster.
+ */
+bool
+pmhash_pool_in_place(void)
+{
+	char		path[MAXPGPATH];
+	struct stat there;
+	struct stat ours;
+
+	snprintf(path, MAXPGPATH, "%s/lock", pool_path);
+	return stat(path, &there) == 0 && fstat(lock_fd, &ours) == 0 &&
+		there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
 /*
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
@@ -511,8 +538,11 @@ lock_pool(char *reason)
 	char		text[32];
 	int			fd;
 
+	/* At a restart after a crash we still have it, unless it was replaced. */
+	if (lock_fd >= 0 && pmhash_pool_in_place())
+		return true;
 	if (lock_fd >= 0)
-		return true;			/* crash restart: we still have it */
+		unlock_pool();
 	snprintf(path, MAXPGPATH, "%s/lock", pool_path);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -538,15 +568,6 @@ lock_pool(char *reason)
 	}
 	lock_fd = fd;
 	return true;
-}
-
-/* A pool that we can't use is its owner's: don't keep him out. */
-static void
-unlock_pool(void)
-{
-	flock(lock_fd, LOCK_UN);
-	close(lock_fd);
-	lock_fd = -1;
 }
 
 /* ---- start ---- */
@@ -783,7 +804,8 @@ pmhash_pool_stop(uint64 instance)
 	ControlFileData server;
 	PmhashControl control;
 
-	if (lock_fd < 0 || !read_pg_control(&server, reason) ||
+	if (lock_fd < 0 || !pmhash_pool_in_place() ||
+		!read_pg_control(&server, reason) ||
 		server.state != DB_SHUTDOWNED ||
 		read_control(&control, reason) != CONTROL_VALID)
 		return;

@@ -251,7 +251,9 @@ is_invalid(Relation index, PmhashReason *reason)
 
 /*
  * Look at an index in a transaction of its own, and tell its name.  One that
- * is locked is not looked at: somebody drops or rebuilds it.
+ * is locked is not looked at: somebody drops or rebuilds it.  ERROR if it can't
+ * be rebuilt as long as the pool is not in its place: if that comes back, so
+ * may the index.
  */
 static bool
 needs_rebuild(Oid relid, char *name)
@@ -268,6 +270,8 @@ needs_rebuild(Oid relid, char *name)
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);
 	needed = is_invalid(index, &reason);
 	relation_close(index, NoLock);
+	if (needed)
+		pmhash_require_pool_in_place();
 	return needed;
 }
 

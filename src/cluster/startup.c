@@ -322,6 +322,22 @@ pmhash_pool_ready(void)
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
 }
 
+/*
+ * ERROR unless the pool directory is the one that this run has begun with.
+ * For who is about to make a file in it.
+ */
+void
+pmhash_require_pool_in_place(void)
+{
+	if (!pmhash_pool_in_place())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
+						pmhash_pool_path()),
+				 errdetail("It is not the directory that was there when the server was started."),
+				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
+}
+
 /* "index "..."" or "pmhash", for messages. */
 static const char *
 subject(Relation index)

@@ -106,32 +106,57 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	pm_close(&file);
 }
 
-/* Map the journal of this run, if that has not been done. */
+/* Is what has been mapped the journal of this run? */
+static bool
+is_this_runs_journal(void)
+{
+	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
+
+	return journal.mapped >= (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord) &&
+		header->magic == PMHASH_JOURNAL_MAGIC &&
+		header->instance == pmhash_shared->instance;
+}
+
+/*
+ * Map the journal of this run, if that has not been done.  Its path goes into
+ * path[MAXPGPATH], what went wrong into *error.  Done whenever an index file is opened, so that who has one
+ * mapped never lacks the journal for it, whatever happens to the directory.
+ */
+PmhResult
+pmhash_journal_map(char *path, PmhError *error)
+{
+	PmhResult	result;
+
+	pmhash_journal_path(path, pmhash_shared->instance);
+	if (journal.base != NULL)
+		return PMH_OK;
+	result = pm_open(&journal, path, false, error);
+	if (result != PMH_OK)
+		return result;
+	if (!is_this_runs_journal())
+	{
+		pm_close(&journal);
+		memset(error, 0, sizeof(*error));
+		error->code = PMH_ERR_FORMAT;
+		strlcpy(error->detail, "It is not the undo journal of this server run.",
+				sizeof(error->detail));
+		return error->code;
+	}
+	slots = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
+	return PMH_OK;
+}
+
+/* The same, or ERROR. */
 static void
 map_journal(void)
 {
 	char		path[MAXPGPATH];
 	PmhError	error;
-	PmhashJournalHeader *header;
 
-	if (journal.base != NULL)
+	if (likely(journal.base != NULL))
 		return;
-	pmhash_journal_path(path, pmhash_shared->instance);
-	if (pm_open(&journal, path, false, &error) != PMH_OK)
+	if (pmhash_journal_map(path, &error) != PMH_OK)
 		journal_error(path, &error);
-	header = (PmhashJournalHeader *) journal.base;
-	if (journal.mapped < (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord) ||
-		header->magic != PMHASH_JOURNAL_MAGIC ||
-		header->instance != pmhash_shared->instance)
-	{
-		pm_close(&journal);
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("file \"%s\" is not the undo journal of this server run",
-						path),
-				 errhint("Restart the server.")));
-	}
-	slots = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
 }
 
 /* Make sure that WAL up to lsn, the end of a record, is flushed. */

@@ -217,16 +217,20 @@ run_sweeper(Oid database)
 
 /*
  * One round: remove what databases that are gone have left, and have the
- * given databases swept, or all (if everything is set).
+ * given databases swept, or all (if everything is set).  Not while something
+ * else stands in the pool's place.
  */
 static void
 do_round(bool everything, List *wanted)
 {
-	List	   *in_pool = databases_in_pool();
+	List	   *in_pool;
 	List	   *existing;
 	List	   *connectable;
 	ListCell   *lc;
 
+	if (!pmhash_pool_in_place())
+		return;
+	in_pool = databases_in_pool();
 	if (in_pool == NIL)
 		return;
 	connectable = databases_in_catalog(&existing);

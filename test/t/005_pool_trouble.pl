@@ -9,8 +9,10 @@ use warnings;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -54,6 +56,7 @@ sub repaired
 	  or die "indexes are not rebuilt";
 	same_answers($node, 't', 'k', 't_k', $name);
 	same_answers($node, 'o', 'k', 'o_k', $name);
+	all_checked($node, $name);
 	fails_like($node, 'INSERT INTO ex VALUES (1)', qr/violates exclusion constraint "ex_k"/, "$name, constraint");
 	return;
 }
@@ -125,5 +128,192 @@ close($control);
 $node->start;
 is($node->safe_psql('postgres', $select), '1|1', 'damaged control file, SELECT');
 repaired('damaged control file');
+
+# ---- moved, with the setting and without ----
+my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
+my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash_indexes';
+
+sub move_setting
+{
+	my ($directory) = @_;
+
+	$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
+	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+	return;
+}
+
+sub rebuild
+{
+	my ($name) = @_;
+
+	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+	$node->reload;
+	repaired($name);
+	return;
+}
+
+$node->stop;
+rename($pool, $elsewhere) or die;
+move_setting($elsewhere);
+$node->start;
+is($node->safe_psql('postgres', $states), 'valid', 'directory moved and pmhash.directory changed');
+rebuild('directory moved and pmhash.directory changed');
+
+$node->stop;
+move_setting('');
+$node->start;
+is($node->safe_psql('postgres', $states), 'invalid: it does not exist', 'pmhash.directory changed');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(5001, 5500) i');
+rebuild('pmhash.directory changed');
+is(scalar(@entries = index_files($elsewhere)), 3, 'pmhash.directory changed: the files in the old place are left');
+
+# the stubs name files of the new place; one index is as it was
+$node->stop;
+move_setting($elsewhere);
+$node->start;
+unlike($node->safe_psql('postgres', $states), qr/^valid/, 'pmhash.directory changed back');
+rebuild('pmhash.directory changed back');
+wait_for_files($elsewhere, 3, 'pmhash.directory changed back: files');
+$node->stop;
+rmtree($pool);
+rename($elsewhere, $pool) or die;
+move_setting('');
+$node->start;
+rebuild('at home again');
+
+# ---- unmounted, removed, replaced while the server runs ----
+# For an unmounted file system stands an empty directory, as its mount point.
+
+sub compare
+{
+	my ($name) = @_;
+
+	is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
+		$node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
+		"$name: rows");
+	return;
+}
+
+# Sessions old and new read and write all the while; nothing is made in what
+# stands in the pool's place.
+sub lost_while_running
+{
+	my ($name, $lose, $in_its_place) = @_;
+	my $reader = $node->background_psql('postgres');
+	my $writer = $node->background_psql('postgres');
+	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7');
+
+	$reader->query_safe($select);
+	$writer->query_safe('INSERT INTO t VALUES (7, 7)');
+	$lose->();
+	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 1, "$name: a session that has it mapped reads");
+	$writer->query_safe('INSERT INTO t VALUES (7, 8)');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), $before + 2,
+		"$name: a new session reads");
+	$reader->query_safe('INSERT INTO t VALUES (7, 9)');
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, 10)');
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE v = 8; VACUUM t');
+	is($_->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 3, "$name: and sees all rows")
+	  foreach ($reader, $writer);
+	fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k" has no usable file/, "$name: constraint");
+	fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/"\Q$pool\E".*HINT/s, "$name: CREATE INDEX");
+	$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: .*\Q$pool\E' FROM pmhash_indexes WHERE index = 't_k'")
+	  or die 'the rebuild has not failed';
+	is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
+	$reader->quit;
+	$writer->quit;
+	return;
+}
+
+my $away = "$pool.away";
+my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
+my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
+
+my $untouched = index_file($node, 'o_k');
+lost_while_running('unmounted', $unmount, '');
+$mount->();
+repaired('mounted again');
+is(index_file($node, 'o_k'), $untouched, 'mounted again: an index that no row was left out of was not rebuilt');
+$node->stop;
+$node->start;
+repaired('mounted again, restarted');
+
+# unmounted when the server is killed and started; mounted again for the next
+$unmount->();
+$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
+crash($node);
+$node->start;
+repaired('unmounted, killed, started');
+$node->stop;
+rmtree($pool);
+rename($away, $pool) or die;
+$node->start;
+repaired('mounted again, after a start without');
+
+# removed: the next start makes a new one, and so does the end of any child
+lost_while_running('removed', sub { rmtree($pool) }, '');
+$node->restart;
+repaired('removed, restarted');
+lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
+my $victim = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $victim->query_safe('SELECT pg_backend_pid()');
+my $from = -s $node->logfile;
+kill('KILL', $pid);
+eval { $victim->quit };
+$node->wait_for_log(qr/reinitializing/, $from);
+$node->poll_query_until('postgres', 'SELECT true');
+repaired('emptied, one backend killed');
+
+# replaced by another cluster's, which stays as it is
+my $neighbour_control = slurp_file("$theirs/control");
+lost_while_running('replaced', sub { rename($pool, $away) or die; rename($theirs, $pool) or die },
+	join(' ', map { "$pool/$_" } sort map { s,.*/,,r } glob "$theirs/*"));
+$node->stop;
+is(slurp_file("$pool/control"), $neighbour_control, 'replaced: the other pool is not marked');
+rename($pool, $theirs) or die;
+rename($away, $pool) or die;
+$node->start;
+repaired('replaced, the own one put back');
+$neighbour->start;
+same_answers($neighbour, 'n', 'k', 'n_k', 'the owner of the other one');
+$neighbour->stop;
+
+# ---- read-only while the server runs ----
+my ($database) = map { s,/[^/]*$,,r } index_files($pool);
+chmod(0500, $pool, $database);
+my $late = $node->background_psql('postgres');
+$late->query_safe('INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
+is($late->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 9'),
+	$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 9'),
+	'read-only directories: files that are there are read and written');
+$late->quit;
+fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/"t_v": Permission denied/, 'read-only directories, CREATE INDEX');
+$node->safe_psql('postgres', 'DROP INDEX o_k');
+chmod(0700, $pool, $database);
+wait_for_files($pool, 2, 'DROP INDEX in a read-only directory: the sweeper removes the file later');
+$node->safe_psql('postgres', 'CREATE INDEX o_k ON o USING pmhash (k)');
+repaired('writable again');
+
+# ---- two servers, one a copy of the other, on one pool ----
+$node->stop;
+my $twin = PostgreSQL::Test::Cluster->new('twin');
+PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $twin->data_dir);
+chmod(0700, $twin->data_dir);
+$twin->append_conf('postgresql.conf', "pmhash.directory = '$pool'\nport = " . $twin->port
+	  . "\nunix_socket_directories = '" . $twin->host . "'");
+$node->start;
+$twin->start;
+is($twin->safe_psql('postgres', $states), 'disabled', 'a copy of the server, while the first runs');
+is($twin->safe_psql('postgres', $select), '1|1', 'a copy of the server, SELECT');
+repaired('the first of two');
+$node->stop;
+$twin->restart;
+isnt($twin->safe_psql('postgres', $states), 'disabled', 'a copy of the server, when the first is down');
+$twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'") or die;
+same_answers($twin, 't', 'k', 't_k', 'a copy of the server');
+$twin->safe_psql('postgres', 'INSERT INTO t SELECT 11, i FROM generate_series(1, 500) i');
+$twin->stop;
+$node->start;
+repaired('the first of two, after the copy has used its pool');
 $node->stop;
 done_testing();
