@@ -54,6 +54,7 @@ AM_OBJS = \
 	src/am/cost.o \
 	src/am/handler.o \
 	src/am/insert.o \
+	src/am/insert_queue.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
 	src/am/options.o \
@@ -92,7 +93,8 @@ REGRESS = \
 	privileges \
 	check \
 	index_only \
-	dead_entries
+	dead_entries \
+	group_insert
 ISOLATION = ssi concurrent_build scan_and_change exclusion_wait vacuum_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

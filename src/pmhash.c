@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 
 #include "am/am.h"
 #include "cluster/cluster.h"
@@ -20,4 +21,6 @@ void
 _PG_init(void)
 {
 	pmhash_cluster_init(pmhash_build);
+	if (process_shared_preload_libraries_in_progress)
+		pmhash_insert_queue_init();
 }

@@ -178,8 +178,20 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
+/* ---- insert_queue.c ---- */
+typedef struct PmhashInsertQueue PmhashInsertQueue;
+
+extern void pmhash_insert_queue_init(void);
+extern PmhashInsertQueue *pmhash_insert_queue(Relation index, PmhashFile *file);
+extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
+								  const PmhEntry *entry);
+extern void pmhash_apply_inserts(void);
+
 /* ---- validate.c ---- */
 extern char *pmhash_opfamily_name(Oid family);
+
+/* ---- stats.c ---- */
+extern void pmhash_require_index(Relation index);
 
 /* ---- vacuum.c ---- */
 extern void pmhash_vacuum_delay_point(void);

@@ -880,6 +880,7 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	CheckState *state = palloc0(sizeof(CheckState));
 
+	pmhash_apply_inserts();
 	state->heap = heap;
 	state->index = index;
 	state->file = pmhash_file_open(index);
@@ -896,18 +897,7 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 static void
 require_checkable(Relation index)
 {
-	if (index->rd_rel->relkind != RELKIND_INDEX ||
-		index->rd_indam->ambuild != pmhash_build)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a pmhash index",
-						RelationGetRelationName(index)),
-				 index->rd_rel->relkind == RELKIND_PARTITIONED_INDEX ?
-				 errdetail("It is a partitioned index; each partition has an index of its own.") : 0));
-	if (RELATION_IS_OTHER_TEMP(index))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary indexes of other sessions")));
+	pmhash_require_index(index);
 	if (!index->rd_index->indisvalid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

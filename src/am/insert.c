@@ -5,8 +5,9 @@
  *
  * What one statement needs again and again (open file, key functions) is
  * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,
- * value) pair and nothing else, so that a queue of entries (group insert) can
- * stand in front of insert_entry() and need not keep rows.
+ * value) pair and nothing else.  The first entries of a statement are inserted
+ * at once; from then on they are queued and inserted in groups, where that is
+ * allowed (insert_queue.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -17,10 +18,15 @@
 
 #include "am.h"
 
+/* Short statements gain nothing by a queue. */
+#define QUEUE_AFTER		16
+
 typedef struct PmhashInsertState
 {
 	PmhashFile *file;			/* NULL: the index is invalid, skip it */
 	PmhashKeys *keys;
+	PmhashInsertQueue *queue;	/* NULL: insert at once */
+	int			inserted;		/* entries, up to QUEUE_AFTER */
 } PmhashInsertState;
 
 /* The state of this statement for index, made at its first row. */
@@ -42,6 +48,17 @@ insert_state(Relation index, IndexInfo *indexInfo)
 
 	indexInfo->ii_AmCache = state;
 	return state;
+}
+
+/* Does the next entry of this statement go to the queue? */
+static inline bool
+is_queued(PmhashInsertState *state, Relation index)
+{
+	if (likely(state->queue != NULL))
+		return true;
+	if (state->inserted < QUEUE_AFTER && ++state->inserted == QUEUE_AFTER)
+		state->queue = pmhash_insert_queue(index, state->file);
+	return false;
 }
 
 /* Make an entry durable, after its undo record if the file is journalled. */
@@ -97,6 +114,11 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 
 	entry.hash = hash;
 	entry.value = pmhash_tid_to_value(tid);
+	if (is_queued(state, index))
+	{
+		pmhash_enqueue_insert(state->queue, &entry);
+		return false;
+	}
 	insert_entry(index, state->file, &entry);
 	CheckForSerializableConflictIn(index, NULL,
 								   pmhash_predicate_block(hash));

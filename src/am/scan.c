@@ -452,6 +452,7 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 {
 	BoundColumns bound;
 
+	pmhash_apply_inserts();
 	open_file(scan, so);
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000

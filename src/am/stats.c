@@ -27,17 +27,12 @@ PG_FUNCTION_INFO_V1(pmhash_size);
 #define STATS_COLUMNS	24
 
 /*
- * Open the index that a user has named, with AccessShareLock.  NULL if it has
- * been dropped; ERROR if it is something else than a pmhash index with a file
- * that we can read.
+ * ERROR unless a relation that a user has named is a pmhash index with a file
+ * that this session can read.  The caller holds a lock on it.
  */
-static Relation
-open_index(Oid oid)
+void
+pmhash_require_index(Relation index)
 {
-	Relation	index = try_relation_open(oid, AccessShareLock);
-
-	if (index == NULL)
-		return NULL;
 	if (index->rd_rel->relkind != RELKIND_INDEX ||
 		index->rd_indam->ambuild != pmhash_build)
 		ereport(ERROR,
@@ -50,6 +45,21 @@ open_index(Oid oid)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary indexes of other sessions")));
+}
+
+/*
+ * Open the index that a user has named, with AccessShareLock.  NULL if it has
+ * been dropped; ERROR if it is something else than a pmhash index with a file
+ * that we can read.
+ */
+static Relation
+open_index(Oid oid)
+{
+	Relation	index = try_relation_open(oid, AccessShareLock);
+
+	if (index == NULL)
+		return NULL;
+	pmhash_require_index(index);
 	return index;
 }
 
@@ -127,6 +137,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "unexpected result type of pmhash_stats");
 
 	check_stats_permission(index);
+	pmhash_apply_inserts();
 	file = pmhash_file_open(index);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)

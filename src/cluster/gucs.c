@@ -23,6 +23,7 @@ int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 1024;
 int			pmhash_sweep_naptime = 60;
 bool		pmhash_rebuild = true;
+bool		pmhash_group_insert = true;
 
 /* The engine wants a power of two. */
 static bool
@@ -71,6 +72,12 @@ pmhash_define_gucs(void)
 							 "An index is invalid if its file is missing, damaged, or may not match the table. A rebuild keeps writers out of the table while it lasts.",
 							 &pmhash_rebuild, true,
 							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.group_insert",
+							 "Insert index entries of long statements in groups.",
+							 NULL,
+							 &pmhash_group_insert, true,
+							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }
