@@ -663,6 +663,7 @@ pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
 			return result;
 		for (uint32_t i = 0; i < snap->place.buckets; i++)
 			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));
+		PMH_STOP_POINT("segment_before_validation");
 		for (uint32_t i = 0; i < PMH_VERSIONS; i++)
 			same = same && pmh_snapshot_valid(snap, i);
 		if (same)

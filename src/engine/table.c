@@ -500,6 +500,7 @@ gather_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 		uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
 
 		gather(probe, b, hash, mask);
+		PMH_STOP_POINT("probe_between_buckets");
 	}
 	if (probe->list != 0)
 		probe->list_version = pmh_buffer_version(t, pmh_pointer_offset(probe->list));
@@ -536,6 +537,7 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 	if (unlikely(!pmh_place_current(t, &place)))
 		return PMH_RETRY;
 
+	PMH_STOP_POINT("probe_before_reading");
 	probe->n = 0;
 	probe->list = 0;
 	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
@@ -546,6 +548,7 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 	if ((state & (pmh_filter_bit(hash) | PMH_STATE_STASHED)) != 0 &&
 		!gather_elsewhere(t, &place, hash, home, state, probe))
 		return PMH_RETRY;
+	PMH_STOP_POINT("probe_before_validation");
 	if (unlikely(!pmh_version_same(version_word, version)))
 		return PMH_RETRY;
 	if (unlikely(probe->list != 0))

@@ -187,6 +187,7 @@ look_behind(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 {
 	bool		foreign = false;
 
+	PMH_STOP_POINT("list_before_validation");
 	next->payload = 0;
 	next->version = 0;
 	next->line = 0;
@@ -219,6 +220,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 
 	if (line < pmh_class_first_line(class))
 		line = pmh_class_first_line(class);
+	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
 		uint32_t	mask;

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_histories.c
+ *	  race_histories_threads with processes that now and then let others go
+ *	  first at the engine's stop points, that is in the middle of what they do.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define PROGRAM "stop_histories"
+#define main race_histories_main
+#include "race_histories_threads.c"
+#undef main
+
+void
+pmh_stop_point(const char *name)
+{
+	static uint64_t seed;
+	uint64_t	r = fixture_random(&seed);
+
+	(void) name;
+	if (r % 32 == 0)
+		sched_yield();
+	else if (r % 1024 == 1)
+		usleep((useconds_t) (r >> 32) % 1000);
+}
+
+int
+main(int argc, char **argv)
+{
+	return race_histories_main(argc, argv);
+}
