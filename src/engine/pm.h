@@ -54,6 +54,8 @@ extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
 /* Write everything back to the medium (msync, fsync). */
 extern PmhResult pm_sync(PmFile *f, PmhError *error);
 
+#ifndef PMH_RECORD
+
 extern void pm_flush(const PmFile *f, const void *addr, size_t len);
 extern void pm_fence(const PmFile *f);
 
@@ -64,13 +66,6 @@ extern void pm_fence(const PmFile *f);
  */
 extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
 
-#ifdef PMH_RECORD
-extern void pm_record_store(void *addr, size_t len);
-#define PM_RECORDED(addr, len)	pm_record_store(addr, len)
-#else
-#define PM_RECORDED(addr, len)	((void) 0)
-#endif
-
 /*
  * Stores are release stores: what was stored before is visible (and, within
  * one cache line, durable) no later.  Loads meant to race with stores are
@@ -80,29 +75,75 @@ static inline void
 pm_store64(uint64_t *addr, uint64_t v)
 {
 	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
-	PM_RECORDED(addr, 8);
 }
 
 static inline void
 pm_store32(uint32_t *addr, uint32_t v)
 {
 	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
-	PM_RECORDED(addr, 4);
 }
 
 static inline void
 pm_store16(uint16_t *addr, uint16_t v)
 {
 	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
-	PM_RECORDED(addr, 2);
 }
 
 static inline void
 pm_store8(uint8_t *addr, uint8_t v)
 {
 	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
-	PM_RECORDED(addr, 1);
 }
+
+#else							/* PMH_RECORD: test/crash/recorder.c */
+
+/*
+ * A place in the source that stores, flushes, fences or copies.  Each has one
+ * of these; the linker gathers pointers to them in section pm_sites, so that
+ * they can be listed without being reached.
+ */
+typedef struct PmSite
+{
+	const char *kind;			/* "store", "copy", "flush" or "fence" */
+	const char *file;
+	const char *function;
+	int			line;
+	int			id;				/* given by the recorder; 0: not yet */
+} PmSite;
+
+#define PM_SITE(kind) \
+	({ \
+		static PmSite site_ = {kind, __FILE__, __func__, __LINE__, 0}; \
+		static PmSite *const entry_ __attribute__((section("pm_sites"), used)) = &site_; \
+		(void) entry_; \
+		&site_; \
+	})
+
+extern void pm_record_flush(const PmFile *f, const void *addr, size_t len,
+							const PmSite *site);
+extern void pm_record_fence(const PmFile *f, const PmSite *site);
+extern void pm_record_copy(const PmFile *f, void *dst, const void *src,
+						   size_t len, const PmSite *site);
+
+/* Store the low 'size' bytes of v at addr, and note it. */
+extern void pm_record_store(void *addr, size_t size, uint64_t v,
+							const PmSite *site);
+
+#define pm_flush(f, addr, len)		pm_record_flush(f, addr, len, PM_SITE("flush"))
+#define pm_fence(f)					pm_record_fence(f, PM_SITE("fence"))
+#define pm_copy(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
+
+#define PM_RECORDED(type, addr, v) \
+	({ \
+		type	   *addr_ = (addr); \
+		pm_record_store(addr_, sizeof(type), (uint64_t) (v), PM_SITE("store")); \
+	})
+#define pm_store64(addr, v)			PM_RECORDED(uint64_t, addr, v)
+#define pm_store32(addr, v)			PM_RECORDED(uint32_t, addr, v)
+#define pm_store16(addr, v)			PM_RECORDED(uint16_t, addr, v)
+#define pm_store8(addr, v)			PM_RECORDED(uint8_t, addr, v)
+
+#endif							/* PMH_RECORD */
 
 #define pm_load(addr)			__atomic_load_n(addr, __ATOMIC_RELAXED)
 #define pm_load_acquire(addr)	__atomic_load_n(addr, __ATOMIC_ACQUIRE)

@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ *
+ * dependency.c
+ *	  Is everything durable that a commit store makes reachable, or relies on?
+ *
+ * Called before each store of the workload.  What depends on what is written
+ * down here a second time, from src/README ("Order of stores"): the images
+ * tell that something is wrong, this tells what was not flushed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "crash.h"
+#include "values.h"
+
+#define BLOCK_BYTES		UINT64_C(16384)
+#define UNIT_BYTES		(BLOCK_BYTES / PMH_UNITS_PER_BLOCK)
+
+static inline const char *
+at(uint64_t offset)
+{
+	return memory_file(0, 0) + offset;
+}
+
+static const PmhLive *
+live(void)
+{
+	return (const PmhLive *) at(PMH_LIVE_OFFSET);
+}
+
+/* Complain if some of the bytes are not durable. */
+static void
+require(uint64_t offset, uint64_t len, const char *what, const PmSite *commit)
+{
+	const Line *line = recorder_not_durable(0, offset, len);
+
+	if (line != NULL)
+	{
+		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;
+
+		crash_missing("%s: the store at %s:%d relies on %s, which is not durable (stored at %s:%d)",
+					  crash.operation, site_base_name(commit), commit->line, what,
+					  site_base_name(site_of(id)), site_of(id)->line);
+	}
+}
+
+static void
+require_segment(uint64_t elem, const PmSite *commit)
+{
+	require(pmh_elem_main_block(elem) * BLOCK_BYTES, BLOCK_BYTES, "a segment", commit);
+	if (pmh_elem_units(elem) > 0)
+		require(pmh_elem_ext_unit(elem) * UNIT_BYTES,
+				pmh_elem_units(elem) * UNIT_BYTES, "the extension of a segment", commit);
+}
+
+static void
+require_buffer(uint64_t payload, const PmSite *commit)
+{
+	require(pmh_pointer_offset(payload), pmh_class_bytes(pmh_pointer_class(payload)),
+			"a value buffer", commit);
+}
+
+/* A directory becomes current.  Bulk load publishes its segments with it. */
+static void
+directory_word(uint64_t dirword, const PmSite *commit)
+{
+	uint64_t	size = UINT64_C(1) << pmh_dirword_depth(dirword);
+	const uint64_t *dir = (const uint64_t *) at(pmh_dirword_offset(dirword));
+
+	require(pmh_dirword_offset(dirword), size * sizeof(uint64_t), "a directory", commit);
+	for (uint64_t i = 0; i < size; i++)
+	{
+		if (i == 0 || dir[i] != dir[i - 1])
+			require_segment(dir[i], commit);
+	}
+}
+
+/* The directory log becomes valid, or is emptied. */
+static void
+log_count(uint64_t count, const PmSite *commit)
+{
+	const PmhDirLog *log = &live()->dirlog;
+
+	if (count != 0)
+	{
+		require_segment(log->low, commit);
+		require_segment(log->high, commit);
+	}
+	else if (log->count != 0)
+		require(pmh_dirword_offset(live()->dirword) + log->first * sizeof(uint64_t),
+				log->count * sizeof(uint64_t), "the directory", commit);
+}
+
+/* A table is born: nothing may be left to flush but the magic number's line. */
+static void
+magic(const PmSite *commit)
+{
+	const Recorder *r = &recorders[0];
+
+	for (size_t i = 0; i < r->npending; i++)
+	{
+		const Line *line = r->pending[i];
+
+		if (line->number != 0 && (line->lasting > 0 || line->copied != 0))
+			require((uint64_t) line->number * PMH_LINE, PMH_LINE, "the empty table", commit);
+	}
+}
+
+/*
+ * Complain if some of 'bits' are not set in the state of a bucket as it is
+ * durable.  (Other bits of that line may be on their way.)
+ */
+static void
+require_bits(uint64_t bucket, uint32_t bits, const char *what, const PmSite *commit)
+{
+	uint32_t	state;
+
+	memcpy(&state, memory_file(1, 0) + bucket, sizeof(state));
+	if ((state & bits) != bits)
+		require(bucket, PMH_LINE, what, commit);
+}
+
+/* Has an entry that is not at home been announced there? */
+static void
+announced(const PmhBucket *b, unsigned slot, const PmSite *commit)
+{
+	uint64_t	hash = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
+	PmhPlace	place;
+	uint32_t	home;
+
+	if (crash.table == NULL || pmh_locate(crash.table, hash, &place) != PMH_OK)
+		return;
+	home = pmh_home_bucket(hash, place.hashing);
+	if (b == pmh_bucket(crash.table, &place, home))
+		return;
+	require_bits(pmh_bucket_offset(crash.table, &place, home),
+				 b == pmh_bucket(crash.table, &place,
+								 pmh_alt_bucket(hash, place.hashing, home)) ?
+				 pmh_filter_bit(hash) : PMH_STATE_STASHED,
+				 "the filter of the home bucket", commit);
+}
+
+/* Entries appear in a bucket or vanish from it.  Line 0 is in order anyway. */
+static void
+bucket_state(const PmhBucket *b, uint32_t state, const PmSite *commit)
+{
+	uint32_t	old = pmh_bucket_state(b) & PMH_STATE_OCCUPIED;
+	uint64_t	offset = (uint64_t) ((const char *) b - at(0));
+
+	for (uint32_t m = state & ~old & PMH_STATE_OCCUPIED; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+
+		if (pmh_slot_line(slot) != 0)
+			require(offset + pmh_slot_line(slot) * PMH_LINE, PMH_LINE, "a slot", commit);
+		announced(b, slot, commit);
+	}
+	for (uint32_t m = old & ~state; m != 0 && (state & PMH_STATE_POINTERS) != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	hash = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
+		uint32_t	now;
+		int			pointer;
+
+		(void) pmh_bucket_find(b, hash, &now, &pointer);
+		if (pointer >= 0 && (state >> pointer & 1) != 0 && pmh_slot_line((unsigned) pointer) != 0)
+			require(offset + pmh_slot_line((unsigned) pointer) * PMH_LINE, PMH_LINE,
+					"a pointer slot", commit);
+	}
+}
+
+/* A slot gets a pointer. */
+static void
+pointer_word(const char *addr, uint64_t word, const PmSite *commit)
+{
+	uint64_t	bucket = (uint64_t) (addr - at(0)) & ~(uint64_t) (PMH_BUCKET_SIZE - 1);
+	uint64_t	line = (uint64_t) (addr - at(0)) & ~(uint64_t) (PMH_LINE - 1);
+
+	if (!pmh_word_is_pointer(word))
+		return;
+	require_buffer(pmh_word_payload(word), commit);
+	if (line != bucket)
+		require_bits(bucket, PMH_STATE_POINTERS, "the mark that a bucket has pointers",
+					 commit);
+}
+
+void
+dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
+{
+	const char *start = at(0);
+	const char *function = site->function;
+
+	(void) size;
+	if (!crash.armed || (const char *) addr < start ||
+		(const char *) addr >= start + FILE_BYTES)
+		return;
+	if (addr == &live()->dirword && !crash.creating)
+		directory_word(value, site);
+	else if (addr == &live()->dirlog.count)
+		log_count(value, site);
+	else if (addr == &live()->value_region)
+		require(value * BLOCK_BYTES, PMH_LINE, "the header of a value region", site);
+	else if (addr == start)
+		magic(site);
+	else if (strcmp(function, "pmh_directory_store") == 0)
+	{
+		if (live()->dirlog.count != 0)
+			require(PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), PMH_LINE,
+					"the directory log", site);
+	}
+	else if (strcmp(function, "pmh_bucket_set_state") == 0)
+		bucket_state(addr, (uint32_t) value, site);
+	else if (strcmp(function, "pmh_slot_store_word") == 0)
+		pointer_word(addr, value, site);
+	else if (strcmp(function, "pmh_list_unlink") == 0 && value != 0)
+		require_buffer(value, site);
+}

@@ -1,0 +1,497 @@
+/*-------------------------------------------------------------------------
+ *
+ * image.c
+ *	  Is what a crash has left all right?  It is recovered by pmh_open,
+ *	  checked against the model, and used.
+ *
+ * Every completed operation must be there, the one in flight whole or not at
+ * all, nothing twice, nothing else; the structure must be sound; after one
+ * complete sweep no space may be lost; and inserts, look-ups and deletes must
+ * work, with all of this true again behind them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crash.h"
+
+/* All keys are looked up in one of so many images, one of them in each. */
+#define LOOK_UP_ALL		512
+
+/* In one of so many images so much is added that segments and lists grow. */
+#define ADD_MANY		32
+
+#define MAX_FRESH		64
+
+/* One recovered image. */
+typedef struct Image
+{
+	unsigned	level;
+	PmhTable   *table;
+	uint32_t	walk;			/* stamp of the first walk */
+	uint32_t	number;			/* stamp of the image */
+	uint32_t	ngone;
+	uint32_t	found;			/* entries of the first walk */
+	PmhEntry	fresh[MAX_FRESH];
+	bool		fresh_there[MAX_FRESH];
+	bool		fresh_seen[MAX_FRESH];
+	uint32_t	nfresh;
+} Image;
+
+static char wrong[400];
+
+static const char *say(const char *format,...) __attribute__((format(printf, 1, 2)));
+
+static const char *
+say(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(wrong, sizeof(wrong), format, args);
+	va_end(args);
+	return wrong;
+}
+
+static void
+keep_finding(void *arg, uint64_t offset, const char *finding)
+{
+	bool	   *any = arg;
+
+	if (!*any)
+		say("pmh_check: offset %llu: %s", (unsigned long long) offset, finding);
+	*any = true;
+}
+
+static const char *
+check_structure(Image *im)
+{
+	bool		any = false;
+	PmhResult	result = pmh_check(im->table, true, keep_finding, &any);
+
+	if (any)
+		return wrong;
+	if (result != PMH_OK)
+		return say("pmh_check says %d", result);
+	return NULL;
+}
+
+/*
+ * Leave anything in what is volatile: what the processes had written last,
+ * nothing, noise, or a part.
+ */
+static void
+scramble(unsigned level)
+{
+	char	   *to = memory_file(level, 0);
+	const char *from = memory_file(0, 0);
+	uint64_t	blocks = ((PmhLive *) (to + PMH_LIVE_OFFSET))->blocks;
+	size_t		map_bytes;
+	uint64_t	r = crash_random();
+
+	if (blocks > 4096)
+		blocks = 4096;
+	map_bytes = (blocks + 512 + 63) & ~(size_t) 63;
+	for (size_t o = PMH_RUN_OFFSET; o < PMH_RUN_OFFSET + sizeof(PmhRun); o += PMH_LINE)
+		memory_touch(level, (uint32_t) (o / PMH_LINE));
+	for (size_t o = 0; o < map_bytes; o += PMH_LINE)
+		memory_touch(level, (uint32_t) ((16384 + o) / PMH_LINE));
+	switch (r & 3)
+	{
+		case 0:
+			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, sizeof(PmhRun));
+			memcpy(to + 16384, from + 16384, map_bytes);
+			break;
+		case 1:
+			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
+			memset(to + 16384, 0, map_bytes);
+			break;
+		case 2:
+			for (size_t o = 0; o + 8 <= sizeof(PmhRun); o += 8)
+			{
+				uint64_t	noise = crash_mix(r + o);
+
+				memcpy(to + PMH_RUN_OFFSET + o, &noise, 8);
+			}
+			memset(to + 16384, (int) (r >> 8), map_bytes);
+			break;
+		case 3:
+			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
+			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, PMH_LINE);
+			memcpy(to + 16384, from + 16384, map_bytes / 2);
+			break;
+	}
+}
+
+/* Note a recovery path; shared by all processes. */
+static void
+note_path(uint64_t path)
+{
+	uint32_t	at = (uint32_t) path & (PATHS_ROOM - 1);
+
+	path |= 1;
+	for (;;)
+	{
+		uint64_t	expected = 0;
+
+		if (shared->path[at] == path || shared->paths >= PATHS_ROOM / 2)
+			return;
+		if (shared->path[at] == 0 &&
+			__atomic_compare_exchange_n(&shared->path[at], &expected, path, false,
+										__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		{
+			__atomic_fetch_add(&shared->paths, 1, __ATOMIC_RELAXED);
+			return;
+		}
+		if (shared->path[at] != path)
+			at = (at + 1) & (PATHS_ROOM - 1);
+	}
+}
+
+/* ---- all entries ---- */
+
+static int
+find_fresh(const Image *im, const PmhEntry *pair)
+{
+	for (uint32_t i = 0; i < im->nfresh; i++)
+	{
+		if (im->fresh[i].hash == pair->hash && im->fresh[i].value == pair->value)
+			return (int) i;
+	}
+	return -1;
+}
+
+/* An entry of the second walk: it must be known, and not have been seen yet. */
+static const char *
+note_second(Image *im, const PmhEntry *pair, uint32_t walk)
+{
+	uint32_t	i;
+	int			f = find_fresh(im, pair);
+
+	if (f >= 0)
+	{
+		if (!im->fresh_there[f] || im->fresh_seen[f])
+			return say("the entry (%016llx, %llx) inserted after recovery is %s",
+					   (unsigned long long) pair->hash, (unsigned long long) pair->value,
+					   im->fresh_seen[f] ? "there twice" : "still there");
+		im->fresh_seen[f] = true;
+		return NULL;
+	}
+	i = model_find(&crash.model, pair->hash, pair->value);
+	if (i == NO_ENTRY)
+		return say("(%016llx, %llx) is foreign, after fresh operations",
+				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+	if (crash.model.entry[i].seen == walk)
+		return say("(%016llx, %llx) is there twice, after fresh operations",
+				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+	if (crash.model.entry[i].seen != im->walk || crash.model.entry[i].gone == im->number)
+		return say("(%016llx, %llx) has come back",
+				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+	crash.model.entry[i].seen = walk;
+	return NULL;
+}
+
+static const char *
+note_first(const PmhEntry *pair, uint32_t walk, uint32_t *must, uint32_t *may)
+{
+	uint32_t	i = model_find(&crash.model, pair->hash, pair->value);
+
+	if (i == NO_ENTRY)
+		return say("(%016llx, %llx) is foreign",
+				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+	if (crash.model.entry[i].seen == walk)
+		return say("(%016llx, %llx) is there twice",
+				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+	crash.model.entry[i].seen = walk;
+	if (crash.model.entry[i].maybe)
+		(*may)++;
+	else
+		(*must)++;
+	return NULL;
+}
+
+/* Which entry of the model has a walk not met? */
+static const char *
+name_lost(uint32_t walk)
+{
+	for (uint32_t i = 0; i < crash.model.n; i++)
+	{
+		const ModelEntry *e = &crash.model.entry[i];
+
+		if (!e->maybe && e->seen != walk)
+			return say("(%016llx, %llx) is lost",
+					   (unsigned long long) e->pair.hash, (unsigned long long) e->pair.value);
+	}
+	return say("an entry is lost");
+}
+
+/* Walk over all entries by a complete sweep. */
+static const char *
+walk_all(Image *im, bool second)
+{
+	uint32_t	walk = ++crash.walk;
+	uint32_t	must = 0;
+	uint32_t	may = 0;
+	uint32_t	n = 0;
+	const char *bad = NULL;
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin(im->table, &sweep);
+
+	if (result != PMH_OK)
+		return say("pmh_sweep_begin: %s", pmh_error(im->table)->detail);
+	while (bad == NULL && (result = pmh_sweep_next(im->table, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n && bad == NULL; i++, n++)
+			bad = second ? note_second(im, &sweep.entries[i], walk) :
+				note_first(&sweep.entries[i], walk, &must, &may);
+	}
+	pmh_sweep_end(im->table, &sweep);
+	if (bad != NULL)
+		return bad;
+	if (result != PMH_DONE)
+		return say("pmh_sweep_next: %s", pmh_error(im->table)->detail);
+	if (!second)
+	{
+		im->walk = walk;
+		im->found = must + may;
+		if (must != crash.model.n - crash.model.nmaybe)
+			return name_lost(walk);
+		if (crash.model.all_or_nothing && may != 0 && may != crash.model.nmaybe)
+			return say("%u of %u entries that belong together are there", may,
+					   crash.model.nmaybe);
+		return NULL;
+	}
+	must = im->found - im->ngone;
+	for (uint32_t i = 0; i < im->nfresh; i++)
+		must += im->fresh_there[i];
+	if (n != must)
+		return say("%u entries after fresh operations instead of %u", n, must);
+	return NULL;
+}
+
+/* ---- look-ups ---- */
+
+static PmhValues found[LEVELS];
+
+/* Is (hash, value) found by a look-up, as it should be or not? */
+static const char *
+look_up(Image *im, uint64_t hash, uint64_t value, bool there)
+{
+	PmhValues  *values = &found[im->level];
+	bool		is_there = false;
+
+	if (pmh_lookup(im->table, hash, values) != PMH_OK)
+		return say("pmh_lookup: %s", pmh_error(im->table)->detail);
+	for (size_t i = 0; i < values->n && !is_there; i++)
+		is_there = values->value[i] == value;
+	if (is_there != there)
+		return say("a look-up of (%016llx, %llx) %s", (unsigned long long) hash,
+				   (unsigned long long) value, there ? "finds nothing" : "finds it");
+	return NULL;
+}
+
+static bool
+is_there(const Image *im, uint32_t i)
+{
+	return crash.model.entry[i].seen == im->walk && crash.model.entry[i].gone != im->number;
+}
+
+static const char *
+look_up_some(Image *im)
+{
+	const Model *m = &crash.model;
+	const char *bad = NULL;
+	uint32_t	n = m->n;
+	uint32_t	i = 0;
+
+	if (n == 0)
+		return NULL;
+	if (crash_random() % LOOK_UP_ALL != 0)
+	{
+		/* Those in flight were added last, if they are inserts. */
+		i = crash_random() % 2 == 0 ? n - 1 : (uint32_t) (crash_random() % n);
+		return look_up(im, m->entry[i].pair.hash, m->entry[i].pair.value, is_there(im, i));
+	}
+	for (; i < n && bad == NULL; i += i > 2000 ? 97 : 1)
+		bad = look_up(im, m->entry[i].pair.hash, m->entry[i].pair.value, is_there(im, i));
+	return bad;
+}
+
+/* ---- fresh operations ---- */
+
+static const char *
+insert_fresh(Image *im, uint64_t hash)
+{
+	uint32_t	i = im->nfresh++;
+	PmhResult	result;
+
+	im->fresh[i].hash = hash;
+	im->fresh[i].value = FRESH_VALUES + i;
+	im->fresh_seen[i] = false;
+	im->fresh_there[i] = true;
+	result = pmh_insert(im->table, hash, im->fresh[i].value, (i & 1) != 0);
+	if (result != PMH_OK)
+		return say("pmh_insert after recovery: %s", pmh_error(im->table)->detail);
+	return look_up(im, hash, im->fresh[i].value, true);
+}
+
+static const char *
+delete_fresh(Image *im, uint32_t i)
+{
+	PmhResult	result = pmh_delete(im->table, im->fresh[i].hash, im->fresh[i].value);
+
+	if (result != PMH_OK)
+		return say("pmh_delete after recovery: %s", result == PMH_NOT_FOUND ?
+				   "not found" : pmh_error(im->table)->detail);
+	im->fresh_there[i] = false;
+	return NULL;
+}
+
+/* Delete an entry of the model that is there, or see that it is not. */
+static const char *
+delete_known(Image *im, uint32_t i)
+{
+	ModelEntry *e = &crash.model.entry[i];
+	bool		there = is_there(im, i);
+	PmhResult	result = pmh_delete(im->table, e->pair.hash, e->pair.value);
+
+	if (result != PMH_OK && result != PMH_NOT_FOUND)
+		return say("pmh_delete after recovery: %s", pmh_error(im->table)->detail);
+	if ((result == PMH_OK) != there)
+		return say("a delete of (%016llx, %llx) %s", (unsigned long long) e->pair.hash,
+				   (unsigned long long) e->pair.value, there ? "does not find it" : "finds it");
+	if (there)
+	{
+		e->gone = im->number;
+		im->ngone++;
+	}
+	return look_up(im, e->pair.hash, e->pair.value, false);
+}
+
+/* Another key of the same buckets (and of the same segment, as a rule). */
+static uint64_t
+neighbour(uint64_t hash, uint64_t n)
+{
+	return hash ^ (n * 0x51 & 0xff) ^ (n & 0xff) << 50;
+}
+
+/*
+ * Go on: other values of the key in question, other keys of its buckets, a key
+ * of another bucket; take some away, also old ones.
+ */
+static const char *
+fresh_operations(Image *im)
+{
+	uint64_t	r = crash_random();
+	uint32_t	more = r % ADD_MANY == 0 ? 40 : 0;
+	const char *bad = insert_fresh(im, crash.focus);
+
+	if (bad == NULL)
+		bad = insert_fresh(im, neighbour(crash.focus, 1 + (r >> 8) % 255));
+	if (bad == NULL)
+		bad = insert_fresh(im, crash_mix(crash.focus + r % 16));
+	if (bad == NULL && (r >> 16 & 1) != 0)
+		bad = delete_fresh(im, 0);
+	if (bad == NULL && (r >> 17 & 1) != 0)
+		bad = delete_fresh(im, 1);
+	if (bad == NULL && crash.model.n > 0)
+		bad = delete_known(im, crash.model.n - 1);
+	if (bad == NULL && crash.model.n > 1 && (r >> 18 & 1) != 0)
+		bad = delete_known(im, (uint32_t) ((r >> 20) % (crash.model.n - 1)));
+	for (uint32_t i = 0; i < more && bad == NULL; i++)
+		bad = insert_fresh(im, (r >> 19 & 1) != 0 ? crash.focus :
+						   neighbour(crash.focus, 1 + (r + i) % 255));
+	crash.figures->fresh_operations += im->nfresh + 2;
+	return bad;
+}
+
+/* ---- putting it together ---- */
+
+PmhEnv
+crash_env(unsigned level)
+{
+	PmhEnv		env = {crash.locks[level], crash.instance, true};
+
+	return env;
+}
+
+/* Recover; im->table stays NULL if there rightly is no table. */
+static const char *
+recover(Image *im)
+{
+	PmhEnv		env;
+	PmhError	error;
+	PmhResult	result;
+	bool		recovered = false;
+
+	crash.instance++;
+	env = crash_env(im->level);
+	recorder_path = 0;
+	result = pmh_open(TABLE_NAME, &env, &im->table, &recovered, &error);
+	if (result == PMH_ERR_FORMAT && crash.creating)
+		return NULL;
+	if (result != PMH_OK)
+		return say("pmh_open: %s", error.detail);
+	note_path(recorder_path);
+	if (!recovered)
+		return say("pmh_open did not recover");
+	return NULL;
+}
+
+static const char *
+check_recovered(Image *im)
+{
+	const PmhRun *run = pmh_run(im->table);
+	bool		known = run->value_space_known != 0;
+	const char *bad = check_structure(im);
+
+	if (bad == NULL)
+		bad = walk_all(im, false);
+	if (bad == NULL && run->value_space_known == 0)
+		bad = say("the sweep has not found out what is free");
+	if (bad == NULL && !known)
+		bad = check_structure(im);
+	if (bad == NULL)
+		bad = look_up_some(im);
+	if (bad == NULL)
+		bad = fresh_operations(im);
+	if (bad == NULL)
+		bad = walk_all(im, true);
+	if (bad == NULL)
+		bad = check_structure(im);
+	return bad;
+}
+
+const char *
+image_check(unsigned level)
+{
+	unsigned	caller_level = recorder_level;
+	Image		im;
+	const char *bad;
+
+	im.level = level;
+	im.table = NULL;
+	im.ngone = im.nfresh = 0;
+	im.number = (uint32_t) ++crash.image;
+	recorder_level = level;
+	scramble(level);
+	if (level == 1 && recorder_persist)
+		recorder_start_level1();
+	bad = recover(&im);
+	if (level == 1 && recorder_persist)
+	{
+		if (bad == NULL && im.table != NULL)
+			enumerate(1, NULL);
+		recorder_stop_level1();
+	}
+	if (im.table != NULL)
+	{
+		if (bad == NULL)
+			bad = check_recovered(&im);
+		pmh_close(im.table);
+	}
+	recorder_level = caller_level;
+	return bad;
+}

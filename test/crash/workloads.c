@@ -1,0 +1,715 @@
+/*-------------------------------------------------------------------------
+ *
+ * workloads.c
+ *	  What is done to the table under test.  To add a workload, write a
+ *	  function and name it in the table at the end.
+ *
+ * A workload begins with no file.  What it does while armed is crashed at
+ * every fence and at the end of every operation.  Hashes are made to order,
+ * so that few entries do what otherwise takes a thousand: a bucket is full
+ * with 18 entries of one home, a segment with 72 of one home and one
+ * alternative bucket.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash.h"
+#include "values.h"
+
+/* Entries of one home and one alternative bucket that a segment holds. */
+#define FULL	(4 * PMH_SLOTS)
+
+/* Pairs that were inserted, for deletes to choose from. */
+typedef struct Pairs
+{
+	PmhEntry	pair[4096];
+	size_t		n;
+} Pairs;
+
+static uint64_t nvalues;
+
+static void
+new_table(void)
+{
+	arm(false);
+	nvalues = 0;
+	op_create();
+}
+
+/* A value that no other entry has, with bits in all its parts. */
+static uint64_t
+new_value(void)
+{
+	nvalues++;
+	return (nvalues & 0x1fff) << 32 | ((nvalues * UINT64_C(2654435761)) & 0xffffffff);
+}
+
+/* A hash from its parts: 24 bits of prefix, home and alternative, the rest. */
+static uint64_t
+make_hash(uint64_t prefix, uint32_t home, uint32_t alt, uint32_t fingerprint)
+{
+	return prefix << 40 | (uint64_t) (alt & 0xffff) << 24 |
+		(uint64_t) (home & 0xffff) << 8 | (fingerprint & 0xff);
+}
+
+/* The bits of n from the highest of 23 prefix bits downwards. */
+static uint64_t
+spread(uint32_t n)
+{
+	uint64_t	bits = 0;
+
+	for (int i = 22; i >= 0 && n != 0; i--, n >>= 1)
+		bits |= (uint64_t) (n & 1) << i;
+	return bits;
+}
+
+/*
+ * The n-th key of two buckets.  The keys differ in the prefix bits below the
+ * highest one, so that a split deals them out.
+ */
+static uint64_t
+nth_key(uint64_t prefix, uint32_t bucket, uint32_t n)
+{
+	return make_hash(prefix ^ spread(n), 1 + bucket * 1057, 30000 + bucket * 1057, n * 37);
+}
+
+static void
+add(Pairs *pairs, uint64_t hash, bool fence_first)
+{
+	pairs->pair[pairs->n].hash = hash;
+	pairs->pair[pairs->n].value = new_value();
+	op_insert(hash, pairs->pair[pairs->n].value, fence_first);
+	pairs->n++;
+}
+
+static void
+drop(Pairs *pairs, size_t i)
+{
+	PmhEntry	pair = pairs->pair[i];
+
+	pairs->pair[i] = pairs->pair[--pairs->n];
+	op_delete(pair.hash, pair.value);
+}
+
+static void
+drop_all(Pairs *pairs)
+{
+	while (pairs->n > 0)
+		drop(pairs, pairs->n - 1);
+}
+
+/* ---- life of a file ---- */
+
+static void
+run_create(void)
+{
+	crash.kind = OP_CREATE;
+	arm(true);
+	op_create();
+}
+
+static void
+run_recovery(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < 30; i++)
+		add(&pairs, nth_key(0, i % 3, i), false);
+	for (uint32_t i = 0; i < 12; i++)
+		add(&pairs, nth_key(0, 7, 0), false);
+	arm(true);
+	op_restart();
+	for (uint32_t i = 0; i < 3; i++)
+		add(&pairs, nth_key(0, 7, 0), false);
+	op_restart();
+}
+
+/* ---- buckets ---- */
+
+/* Every slot of a bucket, from empty to full, and each one when it is the only free one. */
+static void
+run_insert_slots(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	arm(true);
+	for (unsigned fence_first = 0; fence_first < 2; fence_first++)
+	{
+		for (uint32_t i = 0; i < PMH_SLOTS; i++)
+			add(&pairs, nth_key(0, fence_first, i), fence_first);
+		for (uint32_t i = 0; i < PMH_SLOTS; i++)
+		{
+			drop(&pairs, 0);
+			add(&pairs, nth_key(0, fence_first, 100 + i), fence_first);
+		}
+		drop_all(&pairs);
+	}
+}
+
+/* Slots in front are taken from line 0 when others are free: all numbers of them. */
+static void
+run_entry_moving(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < PMH_SLOTS; i++)
+		add(&pairs, nth_key(0, 0, i), false);
+	for (uint32_t round = 0; round < 60; round++)
+	{
+		uint32_t	free = 1 + round % 9;
+
+		arm(false);
+		for (uint32_t i = 0; i < free; i++)
+			drop(&pairs, crash_random() % pairs.n);
+		arm(true);
+		for (uint32_t i = 0; i < free; i++)
+			add(&pairs, nth_key(0, 0, 100 + round * 16 + i), i % 2);
+	}
+}
+
+/* Split the segments of prefix 0 until the directory is so deep. */
+static void
+deepen(uint32_t depth)
+{
+	Pairs		pairs = {0};
+	bool		armed = crash.armed;
+	uint32_t	n = 0;
+
+	while (pmh_dirword_depth(pmh_live(crash.table)->dirword) < depth)
+	{
+		uint32_t	next = pmh_dirword_depth(pmh_live(crash.table)->dirword);
+		uint64_t	bit = UINT64_C(1) << (23 - next);
+
+		add(&pairs, make_hash((n & 1) * bit | (n >> 9), 99, 40000, n >> 1), false);
+		n++;
+		if (pmh_dirword_depth(pmh_live(crash.table)->dirword) != next)
+		{
+			arm(false);
+			drop_all(&pairs);
+			arm(armed);
+		}
+	}
+	arm(false);
+	drop_all(&pairs);
+	arm(armed);
+}
+
+/* Single to two choices to stash, with a directory of several depths. */
+static void
+run_strategies(void)
+{
+	static const uint32_t depths[] = {0, 2, 4, 7};
+
+	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
+	{
+		Pairs		pairs = {0};
+
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		deepen(depths[d]);
+		arm(true);
+		for (uint32_t i = 0; i < FULL; i++)
+			add(&pairs, nth_key(UINT64_C(1) << 23, 3, i), i % 3 == 0);
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/* Entries in their second bucket and in the stash, taken out and put in again. */
+static void
+run_second_choice(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < FULL; i++)
+		add(&pairs, nth_key(0, 3, i), false);
+	arm(true);
+	for (uint32_t i = 0; i < FULL; i++)
+	{
+		drop(&pairs, 0);
+		add(&pairs, nth_key(0, 3, 1000 + i), i % 2);
+	}
+	while (pairs.n > 0)
+		drop(&pairs, crash_random() % pairs.n);
+}
+
+/* ---- segments and the directory ---- */
+
+/* Growth and splits at every depth, the directory doubling each time. */
+static void
+run_split_depths(void)
+{
+	new_table();
+	arm(true);
+	deepen(6);
+}
+
+static void
+run_split_deep(void)
+{
+	new_table();
+	deepen(PMH_SMALL_DIR_DEPTH - 1);
+	arm(true);
+	deepen(PMH_SMALL_DIR_DEPTH + 2);
+}
+
+/* Splits of a segment that many elements name: long directory updates. */
+static void
+run_split_wide(void)
+{
+	static const uint32_t depths[] = {2, 3, 5, 8};
+
+	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
+	{
+		Pairs		pairs = {0};
+
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		deepen(depths[d]);
+		for (uint32_t i = 0; i < FULL; i++)
+			add(&pairs, make_hash(UINT64_C(1) << 23 | (uint64_t) (i & 1) << 22 | i >> 9, 5, 9, i >> 1), false);
+		arm(true);
+		for (uint32_t i = FULL; i < FULL + 3; i++)
+			add(&pairs, make_hash(UINT64_C(1) << 23 | (uint64_t) (i & 1) << 22 | i >> 9, 5, 9, i >> 1), false);
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/* ---- value lists ---- */
+
+/* A key gets its list because it has many values, or because its bucket is full. */
+static void
+run_compaction(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	arm(true);
+	for (uint32_t i = 0; i < PMH_INLINE_MAX + 3; i++)
+		add(&pairs, nth_key(0, 0, 0), i % 2);
+
+	/* A bucket full of other keys, and three values of one that gets a fourth. */
+	arm(false);
+	for (uint32_t i = 0; i < PMH_SLOTS - 3; i++)
+		add(&pairs, nth_key(0, 1, i), false);
+	for (uint32_t i = 0; i < 3; i++)
+		add(&pairs, nth_key(0, 1, 77), false);
+	arm(true);
+	add(&pairs, nth_key(0, 1, 77), false);
+
+	/* The same, but what comes is another key. */
+	arm(false);
+	for (uint32_t i = 0; i < PMH_SLOTS - 4; i++)
+		add(&pairs, nth_key(0, 2, i), false);
+	for (uint32_t i = 0; i < 4; i++)
+		add(&pairs, nth_key(0, 2, 99), false);
+	arm(true);
+	add(&pairs, nth_key(0, 2, 200), true);
+	add(&pairs, nth_key(0, 2, 201), false);
+	while (pairs.n > 0)
+		drop(&pairs, crash_random() % pairs.n);
+}
+
+/* A list through all sizes: crashes around each new buffer. */
+static void
+run_list_growth(void)
+{
+	uint64_t	hash = nth_key(0, 4, 1);
+	uint32_t	n = 0;
+
+	new_table();
+	for (uint32_t class = 0; class < PMH_CHAIN_CLASS + 1; class++)
+	{
+		uint32_t	full = pmh_class_capacity(class);
+
+		for (; n + 1 < full; n++)
+			op_insert(hash, new_value(), false);
+		arm(true);
+		for (; n < full + 2; n++)
+			op_insert(hash, new_value(), n & 1);
+		arm(false);
+	}
+}
+
+/* Is the first buffer of the key's list full? */
+static bool
+list_is_full(uint64_t hash)
+{
+	PmhProbe	probe;
+	uint32_t	class;
+
+	if (pmh_probe(crash.table, hash, &probe) != PMH_OK || probe.list == 0)
+		return false;
+	class = pmh_pointer_class(probe.list);
+	return (pmh_buffer_line(crash.table, probe.list, pmh_class_lines(class) - 1)->state &
+			PMH_LINE_OCCUPIED) == PMH_LINE_OCCUPIED;
+}
+
+/* Buffers chained in front, until the largest are. */
+static void
+run_list_chain(void)
+{
+	uint64_t	hash = nth_key(0, 4, 1);
+
+	new_table();
+	for (uint32_t n = 0; n < 8000; n++)
+	{
+		arm(list_is_full(hash));
+		op_insert(hash, new_value(), n & 1);
+		arm(false);
+	}
+}
+
+/* Values taken out of lists, down to the last one. */
+static void
+run_list_delete(void)
+{
+	static const uint32_t lengths[] = {8, 15, 35, 75};
+
+	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
+	{
+		Pairs		pairs = {0};
+
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		for (uint32_t i = 0; i < 5; i++)
+			add(&pairs, nth_key(0, 4, 10 + i), false);
+		for (uint32_t i = 0; i < lengths[l]; i++)
+			add(&pairs, nth_key(0, 4, 1), false);
+		arm(true);
+		while (pairs.n > 0)
+			drop(&pairs, crash_random() % pairs.n);
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/* Chained buffers that become empty at either end and in the middle. */
+static void
+run_chain_delete(void)
+{
+	uint64_t	hash = nth_key(0, 4, 1);
+	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+
+	for (uint32_t which = 0; which < 3; which++)
+	{
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		for (uint32_t i = 0; i < 3 * full - 5; i++)
+			op_insert(hash, 1 + i, false);
+		for (uint32_t i = 0; i < full; i++)
+		{
+			arm(i < 2 || i + 3 > full || i == 500);
+			if (model_find(&crash.model, hash, 1 + which * full + i) != NO_ENTRY)
+				op_delete(hash, 1 + which * full + i);
+		}
+		arm(true);
+		op_insert(hash, 100000, false);
+		op_insert(hash, 100001, true);
+		arm(false);
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/* ---- sweeps ---- */
+
+static bool
+dead_third(const PmhEntry *entry)
+{
+	return entry->value % 3 == 0;
+}
+
+static bool
+dead_all(const PmhEntry *entry)
+{
+	(void) entry;
+	return true;
+}
+
+static void
+run_sweep(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < 40; i++)
+		add(&pairs, nth_key(0, i % 3, i), false);
+	for (uint32_t i = 0; i < 25; i++)
+		add(&pairs, nth_key(0, 5, i % 2), false);
+	arm(true);
+	op_sweep(dead_third);
+	op_sweep(NULL);
+	op_sweep(dead_all);
+}
+
+/* After a restart the free value space is unknown; the sweep finds it. */
+static void
+run_sweep_reclaim(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < 60; i++)
+		add(&pairs, nth_key(0, 5, i % 3), false);
+	for (uint32_t i = 0; i < 30; i++)
+		drop(&pairs, i);
+	op_restart();
+	arm(true);
+	add(&pairs, nth_key(0, 5, 0), false);
+	op_sweep(NULL);
+	for (uint32_t i = 0; i < 25; i++)
+		add(&pairs, nth_key(0, 5, 3 + i % 3), false);
+	op_restart();
+	op_sweep(dead_third);
+	add(&pairs, nth_key(0, 6, 3), false);
+}
+
+/* ---- many at a time ---- */
+
+static void
+run_bulk(void)
+{
+	static PmhEntry entries[3000];
+
+	new_table();
+	arm(true);
+	for (uint32_t i = 0; i < 40; i++)
+		entries[i] = (PmhEntry) {nth_key(i % 5, i % 4, i / 3), 1 + i};
+	op_bulk(entries, 40, 94);
+	arm(false);
+	pmh_close(crash.table);
+	crash.table = NULL;
+
+	recorder_reset();
+	model_clear(&crash.model);
+	new_table();
+	for (uint32_t i = 0; i < 3000; i++)
+		entries[i] = (PmhEntry) {crash_mix(i % 100 == 0 ? 7 : i % 40 == 0 ? i % 9 : i), 1 + i};
+	arm(true);
+	op_bulk(entries, 3000, 90);
+}
+
+static void
+run_group_insert(void)
+{
+	PmhEntry	entries[24];
+
+	new_table();
+	arm(true);
+	for (uint32_t n = 2; n <= 24; n += 1 + n / 4)
+	{
+		for (uint32_t i = 0; i < n; i++)
+			entries[i] = (PmhEntry) {nth_key(0, i % 5, 10 * n + i), new_value()};
+		op_insert_group(entries, n, n & 1);
+	}
+	/* Values of one key, up to a list; and more keys than a bucket holds. */
+	for (uint32_t i = 0; i < 10; i++)
+		entries[i] = (PmhEntry) {nth_key(0, 8, 1), new_value()};
+	op_insert_group(entries, 10, true);
+	for (uint32_t i = 0; i < 24; i++)
+		entries[i] = (PmhEntry) {nth_key(0, 9, i), new_value()};
+	op_insert_group(entries, 24, false);
+}
+
+static void
+run_group_delete(void)
+{
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t i = 0; i < 60; i++)
+		add(&pairs, nth_key(0, i % 3, i), false);
+	for (uint32_t i = 0; i < 9; i++)
+		add(&pairs, nth_key(0, 5, 1), false);
+	arm(true);
+	for (size_t n = 2; pairs.n >= n; n = n < 8 ? n + 1 : 2)
+	{
+		pairs.n -= n;
+		op_delete_group(&pairs.pair[pairs.n], n);
+	}
+}
+
+/* ---- space ---- */
+
+/* Until the file has grown a few times. */
+static void
+run_file_growth(void)
+{
+	static Pairs pairs;
+	uint64_t	blocks;
+	unsigned	grown = 0;
+
+	new_table();
+	arm(true);
+	pairs.n = 0;
+	blocks = pmh_live(crash.table)->blocks;
+	for (uint32_t i = 0; grown < 4; i++)
+	{
+		add(&pairs, nth_key(0, 1, i), false);
+		grown += pmh_live(crash.table)->blocks != blocks;
+		blocks = pmh_live(crash.table)->blocks;
+	}
+}
+
+/* Regions for value buffers come one after the other. */
+static void
+run_value_regions(void)
+{
+	uint64_t	region = 0;
+	unsigned	changes = 0;
+
+	new_table();
+	for (uint32_t i = 0; changes < 3; i++)
+	{
+		const PmhRun *run = pmh_run(crash.table);
+
+		arm(run->region_end - run->region_next < 600 && i % 3 == 0);
+		op_insert(nth_key(0, 4, i / 900), new_value(), false);
+		changes += pmh_live(crash.table)->value_region != region;
+		region = pmh_live(crash.table)->value_region;
+		arm(false);
+	}
+}
+
+/* ---- anything ---- */
+
+static Pairs random_pairs;
+
+/* A few keys have many values, most one; all in few buckets. */
+static uint64_t
+random_key(void)
+{
+	uint64_t	r = crash_random();
+	uint32_t	bucket = (uint32_t) (r >> 8) % 3;
+
+	if (r % 4 == 0)
+		return nth_key((r >> 20 & 1) << 23, bucket, (uint32_t) (r >> 32) % 2);
+	return nth_key((r >> 20 & 3) << 22, bucket, (uint32_t) (r >> 32) % 1000);
+}
+
+/* Know again which pairs there are, after a crash. */
+static void
+pairs_from_model(Pairs *pairs)
+{
+	pairs->n = 0;
+	for (uint32_t i = 0; i < crash.model.n; i++)
+		pairs->pair[pairs->n++] = crash.model.entry[i].pair;
+}
+
+static void
+random_group(Pairs *pairs)
+{
+	PmhEntry	group[6];
+	size_t		n = 2 + crash_random() % 5;
+
+	for (size_t i = 0; i < n; i++)
+		group[i] = (PmhEntry) {random_key(), new_value()};
+	op_insert_group(group, n, crash_random() & 1);
+	for (size_t i = 0; i < n; i++)
+		pairs->pair[pairs->n++] = group[i];
+}
+
+static void
+random_operation(Pairs *pairs, bool shrinking)
+{
+	uint64_t	r = crash_random() % 1000;
+
+	if (r < 3)
+		op_restart();
+	else if (r < 6)
+		op_sweep(NULL);
+	else if (r < 20)
+	{
+		op_sweep(dead_third);
+		pairs_from_model(pairs);
+	}
+	else if (r < 60)
+		random_group(pairs);
+	else if (pairs->n > 0 && (shrinking ? r < 700 : r < 350))
+		drop(pairs, crash_random() % pairs->n);
+	else
+		add(pairs, random_key(), r & 1);
+}
+
+/*
+ * Random operations on a small table.  Now and then the workload goes on from
+ * a crash image, so that what recovery leaves behind is met by all operations.
+ */
+static void
+random_operations(uint64_t noperations, double adopt)
+{
+	jmp_buf		adopted;
+	volatile uint64_t i = 0;
+
+	new_table();
+	random_pairs.n = 0;
+	for (uint64_t k = crash_random() % 100; k > 0; k--)
+		add(&random_pairs, random_key(), false);
+	arm(true);
+	crash.adopt = adopt;
+	if (setjmp(adopted) != 0)
+	{
+		crash.adopted = NULL;
+		op_after_adoption();
+		pairs_from_model(&random_pairs);
+	}
+	crash.adopted = &adopted;
+	while (i++ < noperations)
+		random_operation(&random_pairs, random_pairs.n > 250 || i % 200 > 120);
+	crash.adopted = NULL;
+	arm(false);
+}
+
+void
+run_random(uint64_t seed)
+{
+	crash.rng = seed;
+	random_operations(400, 0.0005);
+}
+
+static void
+run_killed(void)
+{
+	recorder_persist = false;
+	random_operations(1500, 0);
+}
+
+const Workload workloads[] = {
+	{"create", run_create},
+	{"recovery", run_recovery},
+	{"insert_slots", run_insert_slots},
+	{"entry_moving", run_entry_moving},
+	{"strategies", run_strategies},
+	{"second_choice", run_second_choice},
+	{"split_depths", run_split_depths},
+	{"split_deep", run_split_deep},
+	{"split_wide", run_split_wide},
+	{"compaction", run_compaction},
+	{"list_growth", run_list_growth},
+	{"list_chain", run_list_chain},
+	{"list_delete", run_list_delete},
+	{"chain_delete", run_chain_delete},
+	{"sweep", run_sweep},
+	{"sweep_reclaim", run_sweep_reclaim},
+	{"bulk", run_bulk},
+	{"group_insert", run_group_insert},
+	{"group_delete", run_group_delete},
+	{"file_growth", run_file_growth},
+	{"value_regions", run_value_regions},
+	{"killed", run_killed},
+};
+
+const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);
