@@ -4,6 +4,7 @@
 #   make PG_CONFIG=/path/pg_config install
 #   make installcheck             against a running server that preloads pmhash
 #   make test                     everything, from nothing (test/run.sh)
+#   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
@@ -134,10 +135,13 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test demo bench-engine bench-tpcc clean-subdirs
+.PHONY: test crash-exhaustive demo bench-engine bench-tpcc clean-subdirs
 
 test:
 	bash $(srcdir)/test/run.sh
+
+crash-exhaustive:
+	$(MAKE) -C $(srcdir)/test/crash exhaustive
 
 demo:
 	bash $(srcdir)/bench/demo.sh
@@ -150,6 +154,6 @@ bench-tpcc:
 
 clean: clean-subdirs
 clean-subdirs:
-	for dir in test/engine bench/engine; do \
+	for dir in test/engine test/crash bench/engine; do \
 		if test -f $$dir/Makefile; then $(MAKE) -C $$dir clean || exit 1; fi; \
 	done

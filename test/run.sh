@@ -102,6 +102,8 @@ for target in check check-asan check-tsan; do
 		-s --no-print-directory -C test/engine "$target"
 done
 
+stage crash count_engine make -s --no-print-directory -C test/crash check
+
 # ---- against a server ----
 stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
 	REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"

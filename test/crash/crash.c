@@ -202,7 +202,8 @@ worker(unsigned number)
 {
 	alarm(HANG_SECONDS);
 	recorder_at_fence = enumerate;
-	recorder_at_store = dependency_check;
+	if (!crash.images_only)
+		recorder_at_store = dependency_check;
 	recorder_at_killed = killed_hook;
 	for (;;)
 	{
@@ -426,6 +427,7 @@ usage(void)
 			"  --limit=N              crash points of up to N images: all (default 65536)\n"
 			"  --sample=N             others: N images (default 300)\n"
 			"  --first-failure        stop at the first failure\n"
+			"  --images-only          do not look for what commit stores rely on\n"
 			"  --list-sites           print what stores, copies, flushes and fences\n"
 			"  --suppress-flush=FILE:LINE, --suppress-fence=, --suppress-copy=\n"
 			"                         leave it out\n");
@@ -475,6 +477,7 @@ read_options(int argc, char **argv)
 		{"limit", required_argument, NULL, 'e'},
 		{"sample", required_argument, NULL, 'm'},
 		{"first-failure", no_argument, NULL, '1'},
+		{"images-only", no_argument, NULL, 'o'},
 		{"list-sites", no_argument, NULL, 'L'},
 		{"suppress-flush", required_argument, NULL, 'F'},
 		{"suppress-fence", required_argument, NULL, 'f'},
@@ -522,6 +525,9 @@ read_options(int argc, char **argv)
 				break;
 			case '1':
 				crash.first_failure = true;
+				break;
+			case 'o':
+				crash.images_only = true;
 				break;
 			case 'L':
 				list_sites();

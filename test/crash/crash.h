@@ -110,7 +110,7 @@ typedef struct Crash
 	uint64_t	limit2;			/* the same inside recovery */
 	uint64_t	sample2;
 	bool		first_failure;	/* stop at the first one */
-	bool		verbose;
+	bool		images_only;	/* no dependency checks */
 
 	/* the workload */
 	const char *workload;

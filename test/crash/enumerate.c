@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "crash.h"
 
@@ -230,6 +231,8 @@ test_image(Point *p)
 	Mark		mark[LEVELS];
 	const char *bad;
 
+	if (crash.first_failure && shared->failures != 0)
+		_exit(1);
 	for (unsigned level = above; level < LEVELS; level++)
 		mark[level] = memory_mark(level);
 	put_volatile(p);

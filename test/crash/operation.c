@@ -55,7 +55,7 @@ end_step(void)
 	crash.rest_tested = false;
 	if (!crash.armed)
 		return;
-	for (size_t i = 0; i < r->npending; i++)
+	for (size_t i = 0; i < r->npending && !crash.images_only; i++)
 	{
 		const Line *line = r->pending[i];
 		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;

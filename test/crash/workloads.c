@@ -687,29 +687,30 @@ run_killed(void)
 	random_operations(1500, 0);
 }
 
+/* The quick ones first: who looks for one failure need not wait for the others. */
 const Workload workloads[] = {
 	{"create", run_create},
 	{"recovery", run_recovery},
 	{"insert_slots", run_insert_slots},
 	{"entry_moving", run_entry_moving},
-	{"strategies", run_strategies},
 	{"second_choice", run_second_choice},
-	{"split_depths", run_split_depths},
-	{"split_deep", run_split_deep},
-	{"split_wide", run_split_wide},
 	{"compaction", run_compaction},
-	{"list_growth", run_list_growth},
-	{"list_chain", run_list_chain},
 	{"list_delete", run_list_delete},
-	{"chain_delete", run_chain_delete},
+	{"list_growth", run_list_growth},
+	{"group_delete", run_group_delete},
 	{"sweep", run_sweep},
 	{"sweep_reclaim", run_sweep_reclaim},
 	{"bulk", run_bulk},
-	{"group_insert", run_group_insert},
-	{"group_delete", run_group_delete},
-	{"file_growth", run_file_growth},
+	{"chain_delete", run_chain_delete},
 	{"value_regions", run_value_regions},
+	{"list_chain", run_list_chain},
+	{"strategies", run_strategies},
+	{"split_deep", run_split_deep},
+	{"group_insert", run_group_insert},
 	{"killed", run_killed},
+	{"split_depths", run_split_depths},
+	{"file_growth", run_file_growth},
+	{"split_wide", run_split_wide},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);
