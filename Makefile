@@ -51,6 +51,7 @@ CLUSTER_OBJS = \
 
 AM_OBJS = \
 	src/am/build.o \
+	src/am/build_scan.o \
 	src/am/check.o \
 	src/am/cost.o \
 	src/am/handler.o \
@@ -60,6 +61,7 @@ AM_OBJS = \
 	src/am/keys.o \
 	src/am/options.o \
 	src/am/scan.o \
+	src/am/spool.o \
 	src/am/stats.o \
 	src/am/vacuum.o \
 	src/am/verdicts.o \
@@ -95,7 +97,8 @@ REGRESS = \
 	check \
 	index_only \
 	dead_entries \
-	group_insert
+	group_insert \
+	parallel_build
 ISOLATION = ssi concurrent_build scan_and_change exclusion_wait vacuum_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
@@ -129,6 +132,7 @@ CLUSTER_HEADERS = \
 AM_HEADERS = \
 	src/am/am.h \
 	src/am/keyhash.h \
+	src/am/spool.h \
 	$(CLUSTER_HEADERS)
 
 $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)

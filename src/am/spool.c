@@ -1,0 +1,381 @@
+/*-------------------------------------------------------------------------
+ *
+ * spool.c
+ *	  Entries of an index build, partitioned by the top bits of their hashes,
+ *	  in memory and, beyond a limit, in a temporary file.
+ *
+ * A partition is a list of chunks.  When the chunks of all partitions exceed
+ * the memory of the spool they are all appended to its file, partition by
+ * partition; each such piece is an extent, and the partition remembers it.
+ *
+ * A spool of a parallel worker has its file in a file set that the leader can
+ * read.  In the end the worker writes everything to it, and behind that the
+ * list of extents (export); the leader adds these to its own spool (import).
+ * Nothing but this list is copied before the load takes the entries.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/buffile.h"
+#include "utils/memutils.h"
+
+#include "spool.h"
+
+/* Chunk sizes in bytes: a partition's first, and what doubling ends at. */
+#define FIRST_CHUNK		256
+#define LAST_CHUNK		8192
+
+typedef struct Chunk
+{
+	struct Chunk *next;			/* older chunk of the same partition */
+	uint32		n;
+	uint32		capacity;
+	PmhEntry	entry[FLEXIBLE_ARRAY_MEMBER];
+} Chunk;
+
+/* n entries of one partition, from a place in a file on. */
+typedef struct Extent
+{
+	struct Extent *next;		/* older extent of the same partition */
+	BufFile    *file;
+	int			fileno;
+	off_t		offset;
+	uint64		n;
+} Extent;
+
+/* An extent as it is told in a file. */
+typedef struct ToldExtent
+{
+	uint32		partition;
+	int			fileno;
+	off_t		offset;
+	uint64		n;
+} ToldExtent;
+
+typedef struct Partition
+{
+	Chunk	   *chunk;			/* newest, or NULL */
+	Extent	   *extent;			/* newest, or NULL */
+} Partition;
+
+typedef struct PmhashSpoolPrivate
+{
+	MemoryContext context;		/* all of the spool, and nothing else */
+	size_t		memory;			/* bytes that chunks may take */
+	size_t		bytes;			/* that they take */
+	FileSet    *files;			/* NULL: the file is private */
+	const char *name;			/* in the file set */
+	BufFile    *file;			/* or NULL */
+	List	   *imported;		/* of BufFile */
+	Partition	partition[PMHASH_SPOOL_PARTITIONS];
+} PmhashSpoolPrivate;
+
+/*
+ * Make an empty spool in a context of its own below 'context'.  memory: bytes
+ * that entries may take before they are written to a file.  files: where to
+ * make that file, by this name, for others to read; NULL for a private one.
+ */
+PmhashSpool *
+pmhash_spool_make(MemoryContext context, size_t memory, int bits,
+				  int partition_bits, FileSet *files, const char *name)
+{
+	MemoryContext own = AllocSetContextCreate(context, "pmhash spool",
+											  ALLOCSET_DEFAULT_SIZES);
+	PmhashSpool *spool = MemoryContextAllocZero(own, sizeof(PmhashSpool));
+
+	Assert(partition_bits <= PMHASH_SPOOL_BITS);
+	spool->bits = bits;
+	spool->partition_bits = partition_bits;
+	spool->priv = MemoryContextAllocZero(own, sizeof(PmhashSpoolPrivate));
+	spool->priv->context = own;
+	spool->priv->memory = memory;
+	spool->priv->files = files;
+	spool->priv->name = name;
+	return spool;
+}
+
+/* ---- to the file ---- */
+
+static void
+add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ToldExtent *told)
+{
+	Extent	   *extent = MemoryContextAlloc(priv->context, sizeof(Extent));
+	Partition  *partition = &priv->partition[told->partition];
+
+	extent->next = partition->extent;
+	extent->file = file;
+	extent->fileno = told->fileno;
+	extent->offset = told->offset;
+	extent->n = told->n;
+	partition->extent = extent;
+}
+
+/* Append a partition's chunks to the file as an extent, and free them. */
+static void
+write_partition(PmhashSpoolPrivate *priv, uint32 i)
+{
+	ToldExtent	told = {.partition = i};
+	Chunk	   *chunk = priv->partition[i].chunk;
+
+	if (chunk == NULL)
+		return;
+	BufFileTell(priv->file, &told.fileno, &told.offset);
+	while (chunk != NULL)
+	{
+		Chunk	   *next = chunk->next;
+
+		BufFileWrite(priv->file, chunk->entry, chunk->n * sizeof(PmhEntry));
+		told.n += chunk->n;
+		pfree(chunk);
+		chunk = next;
+	}
+	priv->partition[i].chunk = NULL;
+	add_extent(priv, priv->file, &told);
+}
+
+static void
+make_file(PmhashSpoolPrivate *priv)
+{
+	MemoryContext old = MemoryContextSwitchTo(priv->context);
+
+	if (priv->files != NULL)
+		priv->file = BufFileCreateFileSet(priv->files, priv->name);
+	else
+		priv->file = BufFileCreateTemp(false);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Write all entries that are in memory to the file.  For a time when no
+ * entries are taken: extents are appended at its end.  ERROR if that fails.
+ */
+void
+pmhash_spool_write(PmhashSpool *spool)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+
+	if (priv->bytes == 0)
+		return;
+	if (priv->file == NULL)
+		make_file(priv);
+	for (int i = 0; i < 1 << spool->partition_bits; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		write_partition(priv, i);
+	}
+	priv->bytes = 0;
+}
+
+/* ---- adding ---- */
+
+/* Give a partition a new chunk, writing the spool out first if memory is full. */
+static void
+add_chunk(PmhashSpool *spool, Partition *partition)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+	size_t		size = FIRST_CHUNK;
+	Chunk	   *chunk;
+
+	if (priv->bytes >= priv->memory)
+		pmhash_spool_write(spool);
+	if (partition->chunk != NULL)
+		size = Min(LAST_CHUNK, 2 * (offsetof(Chunk, entry) +
+									partition->chunk->capacity * sizeof(PmhEntry)));
+
+	chunk = MemoryContextAlloc(priv->context, size);
+	chunk->next = partition->chunk;
+	chunk->n = 0;
+	chunk->capacity = (size - offsetof(Chunk, entry)) / sizeof(PmhEntry);
+	partition->chunk = chunk;
+	priv->bytes += size;
+}
+
+/* Add an entry.  ERROR if memory has to be written out and that fails. */
+void
+pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
+{
+	int			i = (hash << spool->bits) >> (64 - spool->partition_bits);
+	Partition  *partition = &spool->priv->partition[i];
+	PmhEntry   *entry;
+
+	if (partition->chunk == NULL ||
+		partition->chunk->n == partition->chunk->capacity)
+		add_chunk(spool, partition);
+	entry = &partition->chunk->entry[partition->chunk->n++];
+	entry->hash = hash;
+	entry->value = value;
+	spool->partition_n[i]++;
+}
+
+/* ---- taking ---- */
+
+static void
+seek(BufFile *file, int fileno, off_t offset)
+{
+	if (BufFileSeek(file, fileno, offset, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not seek in temporary file of index build: %m")));
+}
+
+/* Read exactly 'bytes' from where the file stands. */
+static void
+read_file(BufFile *file, void *to, size_t bytes)
+{
+#if PG_VERSION_NUM >= 160000
+	BufFileReadExact(file, to, bytes);
+#else
+	if (BufFileRead(file, to, bytes) != bytes)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read from temporary file of index build")));
+#endif
+}
+
+/* The last n entries of a partition's newest chunk, or as many as it has. */
+static uint64
+take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
+{
+	Chunk	   *chunk = partition->chunk;
+
+	n = Min(n, chunk->n);
+	chunk->n -= n;
+	memcpy(entries, &chunk->entry[chunk->n], n * sizeof(PmhEntry));
+	if (chunk->n == 0)
+	{
+		partition->chunk = chunk->next;
+		pfree(chunk);
+	}
+	return n;
+}
+
+/* The first n entries of a partition's newest extent, or as many as it has. */
+static uint64
+take_from_extent(Partition *partition, PmhEntry *entries, uint64 n)
+{
+	Extent	   *extent = partition->extent;
+
+	n = Min(n, extent->n);
+	seek(extent->file, extent->fileno, extent->offset);
+	read_file(extent->file, entries, n * sizeof(PmhEntry));
+	BufFileTell(extent->file, &extent->fileno, &extent->offset);
+	extent->n -= n;
+	if (extent->n == 0)
+	{
+		partition->extent = extent->next;
+		pfree(extent);
+	}
+	return n;
+}
+
+/*
+ * Take n of the entries of partition i, no matter which, out of the spool.
+ * There are so many.  ERROR if they can't be read back.
+ */
+void
+pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
+{
+	Partition  *partition = &spool->priv->partition[i];
+
+	Assert(n <= spool->partition_n[i]);
+	spool->partition_n[i] -= n;
+	while (n > 0)
+	{
+		uint64		taken = partition->chunk != NULL ?
+			take_from_chunk(partition, entries, n) :
+			take_from_extent(partition, entries, n);
+
+		entries += taken;
+		n -= taken;
+	}
+}
+
+/* Close all files and give all memory back. */
+void
+pmhash_spool_free(PmhashSpool *spool)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+	ListCell   *lc;
+
+	if (priv->file != NULL)
+		BufFileClose(priv->file);
+	foreach(lc, priv->imported)
+		BufFileClose(lfirst(lc));
+	MemoryContextDelete(priv->context);
+}
+
+/* ---- from worker to leader ---- */
+
+static void
+write_extents(PmhashSpool *spool, PmhashSpoolExport *told)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+
+	for (int i = 0; i < 1 << spool->partition_bits; i++)
+	{
+		for (Extent *extent = priv->partition[i].extent; extent != NULL;
+			 extent = extent->next)
+		{
+			ToldExtent	line = {
+				.partition = i,
+				.fileno = extent->fileno,
+				.offset = extent->offset,
+				.n = extent->n
+			};
+
+			BufFileWrite(priv->file, &line, sizeof(line));
+			told->nextents++;
+		}
+	}
+}
+
+/*
+ * Leave everything in the file of the file set, closed, and tell where in it
+ * the list of its extents is.  The spool can only be freed after that.
+ */
+void
+pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *told)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+
+	memset(told, 0, sizeof(*told));
+	pmhash_spool_write(spool);
+	if (priv->file == NULL)
+		return;
+	BufFileTell(priv->file, &told->fileno, &told->offset);
+	write_extents(spool, told);
+	BufFileClose(priv->file);
+	priv->file = NULL;
+}
+
+/*
+ * Add what another process has exported to a spool with the same partitions.
+ * It stays in that file, which must be there until the spool is freed.
+ */
+void
+pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
+					const PmhashSpoolExport *told)
+{
+	PmhashSpoolPrivate *priv = spool->priv;
+	MemoryContext old;
+	BufFile    *file;
+
+	if (told->nextents == 0)
+		return;
+	old = MemoryContextSwitchTo(priv->context);
+	file = BufFileOpenFileSet(files, name, O_RDONLY, false);
+	priv->imported = lappend(priv->imported, file);
+	MemoryContextSwitchTo(old);
+
+	seek(file, told->fileno, told->offset);
+	for (uint32 i = 0; i < told->nextents; i++)
+	{
+		ToldExtent	line;
+
+		read_file(file, &line, sizeof(line));
+		add_extent(priv, file, &line);
+		spool->partition_n[line.partition] += line.n;
+	}
+}
