@@ -1,0 +1,605 @@
+/*-------------------------------------------------------------------------
+ *
+ * damage.c
+ *	  Ways to damage a file: blind ones, and ones that know the format.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <string.h>
+
+#include "fuzz.h"
+
+typedef void (*Way) (Damage *d, uint64_t *seed);
+
+static uint64_t
+below(uint64_t *seed, uint64_t n)
+{
+	return n == 0 ? 0 : fixture_random(seed) % n;
+}
+
+static void say(Damage *d, const char *what, ...)
+			__attribute__((format(printf, 2, 3)));
+
+static void
+say(Damage *d, const char *what, ...)
+{
+	size_t		used = strlen(d->what);
+	va_list		args;
+
+	va_start(args, what);
+	vsnprintf(d->what + used, sizeof(d->what) - used, what, args);
+	va_end(args);
+}
+
+/* These bytes are going to change. */
+static void
+touch(Damage *d, uint64_t offset, uint64_t len)
+{
+	for (uint64_t line = offset / PMH_LINE;
+		 line * PMH_LINE < offset + len && line < d->image->size / PMH_LINE; line++)
+		d->uses[d->image->use[line]] = true;
+}
+
+/* Put bytes somewhere, as far as the file goes. */
+static void
+overwrite(Damage *d, uint64_t offset, const void *bytes, uint64_t len)
+{
+	if (offset >= d->size)
+		return;
+	if (len > d->size - offset)
+		len = d->size - offset;
+	touch(d, offset, len);
+	memcpy(d->bytes + offset, bytes, len);
+}
+
+static uint64_t
+word_at(const Damage *d, uint64_t offset)
+{
+	uint64_t	word = 0;
+
+	if (offset + sizeof(word) <= d->size)
+		memcpy(&word, d->bytes + offset, sizeof(word));
+	return word;
+}
+
+static void
+set_word(Damage *d, uint64_t offset, uint64_t word)
+{
+	say(d, " word at %llu: %llx, was %llx;", (unsigned long long) offset,
+		(unsigned long long) word, (unsigned long long) word_at(d, offset));
+	overwrite(d, offset, &word, sizeof(word));
+}
+
+/* Something somebody might not have thought of. */
+static uint64_t
+interesting(const Damage *d, uint64_t *seed, uint64_t old)
+{
+	switch (below(seed, 14))
+	{
+		case 0:
+			return 0;
+		case 1:
+			return ~UINT64_C(0);
+		case 2:
+			return below(seed, 64);
+		case 3:
+			return old + 1;
+		case 4:
+			return old - 1;
+		case 5:
+			return old ^ UINT64_C(1) << below(seed, 64);
+		case 6:
+			return old << (1 + below(seed, 20));
+		case 7:
+			return old >> (1 + below(seed, 20));
+		case 8:
+			return UINT64_C(1) << below(seed, 64);
+		case 9:
+			return (UINT64_C(1) << below(seed, 64)) - 1;
+		case 10:
+			return d->size + below(seed, 3) - 1;
+		case 11:
+			return below(seed, d->size);
+		case 12:
+			return word_at(d, below(seed, d->size / 8) * 8);
+		default:
+			return fixture_random(seed);
+	}
+}
+
+static void
+make_interesting(Damage *d, uint64_t *seed, uint64_t offset)
+{
+	set_word(d, offset, interesting(d, seed, word_at(d, offset)));
+}
+
+/* Some place of a kind; false if the image has none. */
+static bool
+some_spot(const Damage *d, uint64_t *seed, Spot spot, uint64_t *offset)
+{
+	const Offsets *o = &d->image->spot[spot];
+
+	if (o->n == 0)
+		return false;
+	*offset = o->at[below(seed, o->n)];
+	return true;
+}
+
+/* ---- blind ---- */
+
+static void
+flip_bits(Damage *d, uint64_t *seed)
+{
+	for (uint64_t i = below(seed, 4) + 1; i > 0; i--)
+	{
+		uint64_t	offset = below(seed, d->size);
+		uint8_t		byte = (uint8_t) (d->bytes[offset] ^ 1 << below(seed, 8));
+
+		say(d, " bit flipped at %llu;", (unsigned long long) offset);
+		overwrite(d, offset, &byte, 1);
+	}
+}
+
+static void
+set_byte(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset = below(seed, d->size);
+	uint8_t		byte = (uint8_t) fixture_random(seed);
+
+	say(d, " byte at %llu;", (unsigned long long) offset);
+	overwrite(d, offset, &byte, 1);
+}
+
+static void
+set_some_word(Damage *d, uint64_t *seed)
+{
+	make_interesting(d, seed, below(seed, d->size / 8) * 8);
+}
+
+static void
+set_run(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset = below(seed, d->size);
+	uint64_t	len = UINT64_C(1) << below(seed, 15);
+	char		bytes[1 << 14];
+
+	if (below(seed, 2) == 0)
+		memset(bytes, below(seed, 2) == 0 ? 0 : 0xff, len);
+	else
+	{
+		for (uint64_t i = 0; i < len; i++)
+			bytes[i] = (char) fixture_random(seed);
+	}
+	say(d, " %llu bytes at %llu;", (unsigned long long) len, (unsigned long long) offset);
+	overwrite(d, offset, bytes, len);
+}
+
+/* ---- length ---- */
+
+static void
+truncate_file(Damage *d, uint64_t *seed)
+{
+	static const uint64_t units[] = {1, 512, 4096, 16384};
+	uint64_t	unit = units[below(seed, 4)];
+
+	d->size = below(seed, d->size / unit + 1) * unit;
+	d->uses[USE_HEADER] = true;
+	say(d, " cut to %llu bytes;", (unsigned long long) d->size);
+}
+
+static void
+extend_file(Damage *d, uint64_t *seed)
+{
+	static const uint64_t units[] = {1, 4096, 16384};
+	uint64_t	len = (below(seed, 64) + 1) * units[below(seed, 3)];
+	bool		garbage = below(seed, 2) == 0;
+
+	for (uint64_t i = 0; i < len; i++)
+		d->bytes[d->size + i] = garbage ? (char) fixture_random(seed) : 0;
+	d->size += len;
+	say(d, " %llu bytes longer;", (unsigned long long) len);
+}
+
+/* ---- blocks and files ---- */
+
+static void
+swap_blocks(Damage *d, uint64_t *seed)
+{
+	uint64_t	size = d->image->block_size;
+	uint64_t	a = below(seed, d->size / size) * size;
+	uint64_t	b = below(seed, d->size / size) * size;
+	char		saved[2 * 16384];
+
+	if (d->size < size)
+		return;
+	memcpy(saved, d->bytes + a, size);
+	say(d, " blocks at %llu and %llu swapped;", (unsigned long long) a, (unsigned long long) b);
+	overwrite(d, a, d->bytes + b, size);
+	overwrite(d, b, saved, size);
+}
+
+static void
+repeat_block(Damage *d, uint64_t *seed)
+{
+	uint64_t	size = d->image->block_size;
+	uint64_t	from = below(seed, d->size / size) * size;
+	uint64_t	to = below(seed, d->size / size) * size;
+
+	if (d->size < size || from == to)
+		return;
+	say(d, " block at %llu copied to %llu;", (unsigned long long) from, (unsigned long long) to);
+	overwrite(d, to, d->bytes + from, size);
+}
+
+static void
+take_foreign_block(Damage *d, uint64_t *seed)
+{
+	uint64_t	size = 16384;
+	uint64_t	from = below(seed, d->other->size / size) * size;
+	uint64_t	to = below(seed, 4) == 0 ? from : below(seed, d->size / size) * size;
+
+	say(d, " block at %llu from \"%s\" to %llu;", (unsigned long long) from, d->other->name,
+		(unsigned long long) to);
+	overwrite(d, to, d->other->bytes + from, size);
+}
+
+/* The whole of another file. */
+static void
+become_foreign(Damage *d, uint64_t *seed)
+{
+	(void) seed;
+	memcpy(d->bytes, d->other->bytes, d->other->size);
+	d->size = d->other->size;
+	d->foreign = true;
+	say(d, " now it is \"%s\";", d->other->name);
+}
+
+/* ---- headers ---- */
+
+static uint32_t
+format_crc(PmhFormat format)
+{
+	format.crc = 0;
+	return pmh_crc32c(&format, sizeof(format));
+}
+
+static void
+random_header(Damage *d, uint64_t *seed)
+{
+	PmhFormat	format;
+	unsigned char *byte = (unsigned char *) &format;
+
+	for (size_t i = 0; i < sizeof(format); i++)
+		byte[i] = (unsigned char) fixture_random(seed);
+	if (below(seed, 2) == 0)
+		format.magic = PMH_MAGIC;
+	if (below(seed, 2) == 0)
+		format.version = PMH_FORMAT_VERSION;
+	if (below(seed, 2) == 0)
+		format.crc = format_crc(format);
+	say(d, " random header;");
+	overwrite(d, 0, &format, sizeof(format));
+}
+
+/* A field of the header, and a checksum that says it is right. */
+static void
+wrong_header(Damage *d, uint64_t *seed)
+{
+	PmhFormat	format;
+	uint32_t   *fields[] = {&format.version, &format.segment_buckets,
+	&format.bucket_size, &format.slots, &format.stash_buckets};
+	uint32_t   *field = fields[below(seed, 5)];
+
+	memcpy(&format, d->bytes, sizeof(format));
+	if (below(seed, 3) == 0)
+		format.segment_buckets = UINT32_C(64) << below(seed, 6);
+	else if (below(seed, 6) == 0)
+		format.file_id = fixture_random(seed);
+	else
+		*field = (uint32_t) interesting(d, seed, *field);
+	format.crc = format_crc(format);
+	say(d, " header with %u, %u, %u, %u, %u;", format.version, format.segment_buckets,
+		format.bucket_size, format.slots, format.stash_buckets);
+	overwrite(d, 0, &format, sizeof(format));
+}
+
+static void
+live_word(Damage *d, uint64_t *seed)
+{
+	static const size_t words[] = {offsetof(PmhLive, dirword), offsetof(PmhLive, blocks),
+	offsetof(PmhLive, value_region)};
+	uint64_t	offset = PMH_LIVE_OFFSET + words[below(seed, 3)];
+
+	make_interesting(d, seed, offset);
+}
+
+/* One field of the directory word. */
+static void
+directory_word(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset = PMH_LIVE_OFFSET + offsetof(PmhLive, dirword);
+	uint64_t	word = word_at(d, offset);
+	uint64_t	at = pmh_dirword_offset(word) / 64;
+	uint64_t	depth = pmh_dirword_depth(word);
+
+	if (below(seed, 2) == 0)
+		depth = below(seed, 32);
+	else
+	{
+		static const uint64_t step[] = {1, 64, 256};
+
+		at = below(seed, d->size / 64 / step[below(seed, 3)]) * step[below(seed, 3)];
+	}
+	set_word(d, offset, (at & ((UINT64_C(1) << 42) - 1)) | depth << PMH_DIRWORD_DEPTH_SHIFT |
+			 (word >> PMH_DIRWORD_GEN_SHIFT) << PMH_DIRWORD_GEN_SHIFT);
+}
+
+static void
+directory_log(Damage *d, uint64_t *seed)
+{
+	PmhDirLog	log = {0};
+	uint64_t	depth = pmh_dirword_depth(word_at(d, PMH_LIVE_OFFSET));
+	uint64_t	element;
+
+	log.count = below(seed, 3) == 0 ? interesting(d, seed, 1) : UINT64_C(1) << below(seed, depth + 1);
+	log.first = below(seed, 3) == 0 ? interesting(d, seed, 1) : below(seed, UINT64_C(1) << depth);
+	log.low = interesting(d, seed, 0);
+	log.high = interesting(d, seed, log.low);
+	if (below(seed, 2) == 0 && some_spot(d, seed, SPOT_ELEMENT, &element))
+		log.low = log.high = word_at(d, element);
+	log.crc = below(seed, 4) == 0 ? fixture_random(seed) : pmh_dirlog_crc(&log, log.count);
+	say(d, " directory log with %llu elements from %llu;", (unsigned long long) log.count,
+		(unsigned long long) log.first);
+	overwrite(d, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), &log, sizeof(log));
+}
+
+/* ---- directory, lists, space ---- */
+
+static void
+directory_element(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+	uint64_t	other;
+	uint64_t	elem;
+	uint64_t	blocks = d->size / d->image->block_size;
+
+	if (!some_spot(d, seed, SPOT_ELEMENT, &offset) || !some_spot(d, seed, SPOT_ELEMENT, &other))
+		return;
+	elem = word_at(d, offset);
+	switch (below(seed, 8))
+	{
+		case 0:
+			elem = word_at(d, other);
+			break;
+		case 1:
+			elem = (elem & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | below(seed, blocks + 2);
+			break;
+		case 2:
+			elem = pmh_make_elem(pmh_elem_main_block(elem), below(seed, 8 * (blocks + 2)),
+								 (uint32_t) below(seed, 8), pmh_elem_depth(elem),
+								 pmh_elem_strategy(elem));
+			break;
+		case 3:
+			elem ^= UINT64_C(1) << (PMH_ELEM_UNITS_SHIFT + below(seed, 3));
+			break;
+		case 4:
+			elem ^= UINT64_C(1) << (PMH_ELEM_DEPTH_SHIFT + below(seed, 5));
+			break;
+		case 5:
+			elem ^= UINT64_C(1) << (PMH_ELEM_STRATEGY_SHIFT + below(seed, 4));
+			break;
+		case 6:
+			elem = (elem & ~(UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT)) | below(seed, 32) << PMH_ELEM_DEPTH_SHIFT;
+			break;
+		default:
+			elem = interesting(d, seed, elem);
+	}
+	set_word(d, offset, elem);
+}
+
+/* A pointer that looks right, goes in a circle, or is nonsense. */
+static uint64_t
+some_payload(const Damage *d, uint64_t *seed, uint64_t old)
+{
+	const Offsets *o = &d->image->payload;
+	uint64_t	offset;
+
+	switch (below(seed, 6))
+	{
+		case 0:
+		case 1:
+			return o->n == 0 ? 0 : o->at[below(seed, o->n)];
+		case 2:
+			return pmh_make_pointer(below(seed, d->size), (uint32_t) below(seed, 10));
+		case 3:
+			return pmh_make_pointer(pmh_pointer_offset(old), (uint32_t) below(seed, 32));
+		case 4:
+			if (some_spot(d, seed, SPOT_FREE, &offset))
+				return pmh_make_pointer(offset, (uint32_t) below(seed, 9));
+			return 0;
+		default:
+			return interesting(d, seed, old);
+	}
+}
+
+static void
+pointer_slot(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+	uint64_t	word;
+
+	if (!some_spot(d, seed, SPOT_POINTER, &offset))
+		return;
+	word = word_at(d, offset);
+	set_word(d, offset, (word & ~PMH_WORD_PAYLOAD) |
+			 (some_payload(d, seed, pmh_word_payload(word)) & PMH_WORD_PAYLOAD));
+}
+
+static void
+list_header(Damage *d, uint64_t *seed)
+{
+	static const size_t fields[] = {offsetof(PmhBufferHeader, hash),
+	offsetof(PmhBufferHeader, fill_hint), offsetof(PmhBufferHeader, list_bytes)};
+	uint64_t	offset;
+
+	if (!some_spot(d, seed, SPOT_HEADER, &offset))
+		return;
+	if (below(seed, 4) == 0)
+		make_interesting(d, seed, offset + fields[below(seed, 3)]);
+	else
+	{
+		offset += offsetof(PmhBufferHeader, next);
+		set_word(d, offset, some_payload(d, seed, word_at(d, offset)));
+	}
+}
+
+static void
+value_line(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+
+	if (some_spot(d, seed, SPOT_LINE, &offset))
+		make_interesting(d, seed, offset + below(seed, 8) * 8);
+}
+
+static void
+bucket_word(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+
+	if (some_spot(d, seed, SPOT_BUCKET, &offset))
+		make_interesting(d, seed, offset + (below(seed, 2) == 0 ? 0 : below(seed, 32) * 8));
+}
+
+static void
+region_header(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+	PmhRegion	region;
+
+	if (!some_spot(d, seed, SPOT_REGION, &offset) || offset + sizeof(region) > d->size)
+		return;
+	memcpy(&region, d->bytes + offset, sizeof(region));
+	if (below(seed, 2) == 0)
+		region.next = below(seed, 2) == 0 ? offset / d->image->block_size : interesting(d, seed, region.next);
+	else
+		region.blocks = below(seed, 2) == 0 ? below(seed, 8) : interesting(d, seed, region.blocks);
+	region.crc = 0;
+	if (below(seed, 4) != 0)
+		region.crc = pmh_crc32c(&region, sizeof(region));
+	say(d, " value region at %llu, %llu blocks, then %llu;", (unsigned long long) offset,
+		(unsigned long long) region.blocks, (unsigned long long) region.next);
+	overwrite(d, offset, &region, sizeof(region));
+}
+
+static void
+space_map(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+
+	for (uint64_t i = below(seed, 8) + 1; i > 0; i--)
+	{
+		uint8_t		byte = (uint8_t) (below(seed, 2) == 0 ? 0 : fixture_random(seed));
+
+		if (!some_spot(d, seed, SPOT_MAP, &offset))
+			return;
+		say(d, " map byte at %llu: %x;", (unsigned long long) offset, byte);
+		overwrite(d, offset, &byte, 1);
+	}
+}
+
+static void
+free_buffer(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+	uint64_t	other;
+
+	if (!some_spot(d, seed, SPOT_FREE, &offset) || !some_spot(d, seed, SPOT_FREE, &other))
+		return;
+	if (below(seed, 2) == 0)
+		set_word(d, offset, other);
+	else
+		make_interesting(d, seed, offset);
+}
+
+static void
+run_word(Damage *d, uint64_t *seed)
+{
+	make_interesting(d, seed, PMH_RUN_OFFSET + below(seed, sizeof(PmhRun) / 8) * 8);
+}
+
+/* As a word of the run area, for a value that gets far. */
+static void
+run_plausible(Damage *d, uint64_t *seed)
+{
+	static const size_t words[] = {offsetof(PmhRun, sweep_mark), offsetof(PmhRun, region_next),
+		offsetof(PmhRun, region_end), offsetof(PmhRun, free_list), offsetof(PmhRun, free_list) + 48,
+	offsetof(PmhRun, unit_hint), offsetof(PmhRun, space_hint)};
+	static const uint64_t step[] = {64, 4096, 8192, 16384};
+	uint64_t	unit = step[below(seed, 4)];
+
+	set_word(d, PMH_RUN_OFFSET + words[below(seed, 7)], below(seed, d->size / unit + 2) * unit);
+	if (below(seed, 2) == 0)
+		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, value_space_known), below(seed, 2));
+}
+
+/* ---- the choice ---- */
+
+static const struct
+{
+	Way			way;
+	unsigned	weight;
+	bool		length;			/* changes the length of the file */
+}			ways[] =
+{
+	{flip_bits, 10, false},
+	{set_byte, 6, false},
+	{set_some_word, 8, false},
+	{set_run, 6, false},
+	{truncate_file, 4, true},
+	{extend_file, 3, true},
+	{swap_blocks, 4, false},
+	{repeat_block, 4, false},
+	{take_foreign_block, 4, false},
+	{become_foreign, 1, true},
+	{random_header, 3, false},
+	{wrong_header, 5, false},
+	{live_word, 5, false},
+	{directory_word, 4, false},
+	{directory_log, 6, false},
+	{directory_element, 12, false},
+	{pointer_slot, 8, false},
+	{list_header, 8, false},
+	{value_line, 4, false},
+	{bucket_word, 8, false},
+	{region_header, 6, false},
+	{space_map, 5, false},
+	{free_buffer, 5, false},
+	{run_word, 5, false},
+	{run_plausible, 6, false}
+};
+
+void
+damage_once(Damage *d, uint64_t *seed, bool length_too)
+{
+	unsigned	total = 0;
+	uint64_t	draw;
+
+	if (d->size < PMH_HEADER_SIZE)
+		return;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		total += length_too || !ways[i].length ? ways[i].weight : 0;
+	draw = below(seed, total);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+	{
+		unsigned	weight = length_too || !ways[i].length ? ways[i].weight : 0;
+
+		if (draw < weight)
+		{
+			ways[i].way(d, seed);
+			return;
+		}
+		draw -= weight;
+	}
+}
