@@ -713,7 +713,11 @@ check_space(Check *c)
 	uint64_t	nblocks;
 
 	if (pmh_sweep_map_run(c->t, &block, &nblocks))
+	{
+		if (nblocks == 0)
+			finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
 		claim_run(c, block, nblocks, "The mark map of a sweep");
+	}
 	for (uint32_t class = 0; class < PMH_CLASSES; class++)
 		check_free_list(c, class);
 	check_region_rest(c);

@@ -99,6 +99,17 @@ pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 	return true;
 }
 
+/* What is computed with the difference of the depths would be nonsense. */
+static PmhResult
+check_depth(PmhTable *t, const PmhPlace *p)
+{
+	if (likely(pmh_elem_depth(p->elem) <= pmh_dirword_depth(p->dirword)))
+		return PMH_OK;
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
+					"A directory element is deeper than the directory.");
+}
+
 PmhResult
 pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
 {
@@ -117,7 +128,7 @@ pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
 		for (unsigned i = 0; i < PMH_VERSIONS; i++)
 			snap->version[i] = pmh_version_load(&snap->place.stripe->version[i]);
 		if (pmh_place_current(t, &snap->place))
-			return PMH_OK;
+			return check_depth(t, &snap->place);
 	}
 }
 
@@ -134,10 +145,11 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 PmhResult
 pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 {
+	PmhResult	result;
+
 	for (;;)
 	{
-		PmhResult	result = pmh_locate(t, hash, place);
-
+		result = pmh_locate(t, hash, place);
 		if (result == PMH_NEED)
 		{
 			result = pmh_provide(t);
@@ -152,15 +164,10 @@ pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 			break;
 		pmh_unlock(&place->stripe->lock);
 	}
-	if (pmh_elem_depth(place->elem) > pmh_dirword_depth(place->dirword))
-	{
-		/* What follows computes with their difference. */
+	result = check_depth(t, place);
+	if (unlikely(result != PMH_OK))
 		pmh_unlock(&place->stripe->lock);
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-						pmh_dirword_offset(place->dirword) + place->index * sizeof(uint64_t),
-						"A directory element is deeper than the directory.");
-	}
-	return PMH_OK;
+	return result;
 }
 
 /* The elements of the segment of a place, in the directory of this dirword. */

@@ -164,9 +164,18 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	uintptr_t	area;
 	uintptr_t	start;
 	void	   *base;
+	struct stat st;
 
 	if (size <= f->mapped)
 		return PMH_OK;
+
+	/* What is mapped behind the end of the file would be SIGBUS. */
+	if (fstat(f->fd, &st) != 0)
+		return pm_error(error, errno, "asking for the size of the file");
+	if ((uint64_t) st.st_size < size)
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
+							  "The file has %llu bytes, its header tells of %llu.",
+							  (unsigned long long) st.st_size, (unsigned long long) size);
 
 	if ((uintptr_t) f->base % PM_ALIGNMENT == 0 || size < PM_ALIGNMENT)
 	{

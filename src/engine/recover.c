@@ -188,13 +188,14 @@ mark_regions(PmhTable *t)
 
 	while (block != 0 && result == PMH_OK)
 	{
-		const PmhRegion *region = pmh_at(t, block << t->block_shift);
+		const PmhRegion *region;
 
 		result = pmh_region_check(t, block, pmh_live(t)->blocks);
-		if (result == PMH_OK)
-			result = mark_run(t, block, region->blocks);
-		if (result == PMH_OK)
-			block = region->next;
+		if (result != PMH_OK)
+			break;
+		region = pmh_at(t, block << t->block_shift);
+		result = mark_run(t, block, region->blocks);
+		block = region->next;
 	}
 	return result;
 }

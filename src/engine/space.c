@@ -103,8 +103,17 @@ find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
 	{
 		uint64_t	zone_end = (block | zone_mask) + 1;
 		uint64_t	end = zone_end < limit ? zone_end : limit;
-		const uint8_t *map = pmh_space_map(t, block);
+		const uint8_t *map;
 		const uint8_t *free_byte;
+
+		if (pmh_space_is_map_block(t, block))
+		{
+			/* Whatever a damaged map says. */
+			run = 0;
+			block++;
+			continue;
+		}
+		map = pmh_space_map(t, block);
 
 		if (run == 0)
 		{
@@ -188,7 +197,7 @@ find_units(const PmhTable *t, uint32_t units, int *at)
 	{
 		uint8_t		used = *pmh_space_map(t, block);
 
-		if (used == 0 || used == BLOCK_USED)
+		if (used == 0 || used == BLOCK_USED || pmh_space_is_map_block(t, block))
 			continue;
 		*at = fit_units(used, units);
 		if (*at >= 0)
@@ -544,17 +553,25 @@ pmh_value_forget_free(PmhTable *t)
  * the first after recovery.  What was free then is lost until a sweep finds it;
  * a restart now and then must not cost much space.
  */
-static uint64_t
-next_region_blocks(const PmhTable *t, uint64_t newest)
+static PmhResult
+next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
 {
 	const PmhRegion *region = pmh_at(t, newest << t->block_shift);
 	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
-	uint64_t	blocks;
+	PmhResult	result;
 
+	*nblocks = MIN_REGION_BLOCKS;
 	if (pm_load(&pmh_run(t)->region_end) == 0)
-		return MIN_REGION_BLOCKS;
-	blocks = region->blocks + region->blocks / 2;
-	return blocks < most ? blocks : most;
+		return PMH_OK;
+	result = pmh_region_check(t, newest, pm_load(&pmh_live(t)->blocks));
+	if (result != PMH_OK)
+		return result;
+	*nblocks = region->blocks + region->blocks / 2;
+	if (*nblocks < MIN_REGION_BLOCKS)
+		*nblocks = MIN_REGION_BLOCKS;
+	if (*nblocks > most)
+		*nblocks = most;
+	return PMH_OK;
 }
 
 /* Make the blocks at 'offset' the newest value region; grow lock held. */
@@ -586,6 +603,19 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	space_unlock(t);
 }
 
+/* Is the unused end of the newest region a possible one, and mapped here? */
+static PmhResult
+check_rest(PmhTable *t)
+{
+	uint64_t	next = pm_load(&pmh_run(t)->region_next);
+	uint64_t	end = pm_load(&pmh_run(t)->region_end);
+
+	if (next > end || next % PMH_LINE != 0 || end % PMH_LINE != 0)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
+						"The unused part of the newest value region is impossible.");
+	return pmh_check_span(t, next, end - next);
+}
+
 /* Provide a value region, unless there is room for a buffer of 'class' again. */
 static PmhResult
 provide_region(PmhTable *t, uint32_t class)
@@ -594,22 +624,24 @@ provide_region(PmhTable *t, uint32_t class)
 	uint64_t	newest;
 	uint64_t	nblocks;
 	uint64_t	offset;
+	bool		full;
 	PmhResult	result = PMH_OK;
 
 	pmh_lock(&t->file_lock->grow);
 	space_lock(t);
-	if (pm_load(&run->region_end) - pm_load(&run->region_next) < class_size(class))
-		result = PMH_NEED;
+	full = pm_load(&run->region_end) - pm_load(&run->region_next) < class_size(class);
+	if (full)
+		result = check_rest(t);
 	space_unlock(t);
-	if (result == PMH_NEED)
+	if (full)
 	{
 		newest = pm_load(&pmh_live(t)->value_region);
-		result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
 		if (result == PMH_OK)
-		{
-			nblocks = next_region_blocks(t, newest);
+			result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
+		if (result == PMH_OK)
+			result = next_region_blocks(t, newest, &nblocks);
+		if (result == PMH_OK)
 			result = pmh_space_alloc_run(t, nblocks, &offset);
-		}
 		if (result == PMH_OK)
 			publish_region(t, offset, nblocks);
 	}
@@ -620,8 +652,13 @@ provide_region(PmhTable *t, uint32_t class)
 PmhResult
 pmh_map_all(PmhTable *t)
 {
-	return pm_remap(&t->file, pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift,
-					&t->error);
+	uint64_t	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+
+	if (blocks > PMH_MAX_BLOCKS)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The header says that the file has %llu blocks.",
+						(unsigned long long) blocks);
+	return pm_remap(&t->file, blocks << t->block_shift, &t->error);
 }
 
 PmhResult

@@ -263,6 +263,8 @@ value_region_bytes(PmhTable *t, uint64_t *bytes)
 		do
 			result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		if (result == PMH_OK)
+			result = pmh_region_check(t, block, pm_load(&pmh_live(t)->blocks));
 		if (result != PMH_OK)
 			return result;
 		if (left-- == 0)

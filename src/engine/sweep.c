@@ -73,6 +73,7 @@ struct PmhSweepPrivate
 	uint16_t	place[PMH_STEP_MAX];
 	uint64_t	mark;			/* run.sweep_mark of our reclaim, or 0 */
 	uint64_t	mark_blocks;
+	uint64_t	covered;		/* bytes of the file that its map covers */
 	uint64_t	first_region;	/* newest region when it began */
 };
 
@@ -415,8 +416,11 @@ typedef struct Target
 	uint64_t	payload;		/* ours */
 } Target;
 
-/* The buffer holds nothing that is to stay: take it off its list. */
-static void
+/*
+ * The buffer holds nothing that is to stay: take it off its list.  False, and
+ * nothing done, if the list behind it is not mapped here, or damaged.
+ */
+static bool
 drop_buffer(PmhTable *t, const Target *target)
 {
 	uint64_t	next = 0;
@@ -424,25 +428,29 @@ drop_buffer(PmhTable *t, const Target *target)
 	if (target->before != 0)
 	{
 		pmh_list_unlink(t, target->before, target->payload);
-		return;
+		return true;
 	}
 	if (pmh_class_has_header(pmh_pointer_class(target->payload)))
 		next = pm_load(&pmh_buffer_header(t, target->payload)->next);
+	if (pmh_list_check_next(t, target->payload, next) != PMH_OK)
+		return false;
 	if (next == 0)
 		pmh_bucket_unpoint(t, target->place, target->bucket, target->slot);
 	else
 		pmh_bucket_repoint(t, target->place, target->bucket, target->slot, next);
 	pmh_list_retire(t, target->head, next);
+	return true;
 }
 
 /*
  * Take the dead among entries[from .. to), all from the target buffer, out of
  * it: one commit store a line.  Those that are not where they were have been
- * taken out by somebody else.  Returns how many were taken out.
+ * taken out by somebody else.  Returns how many were taken out.  What cannot
+ * be done here is marked in moved[].
  */
 static size_t
 clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
-				const uint8_t *dead, size_t from, size_t to)
+				const uint8_t *dead, size_t from, size_t to, uint8_t *moved)
 {
 	const Origin *origin = sweep->priv->origin;
 	uint16_t	mask[PMH_MAX_LINES] = {0};
@@ -470,8 +478,10 @@ clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
 				 PMH_LINE_OCCUPIED & ~(uint32_t) mask[line]) == 0;
 	if (empty)
 	{
-		drop_buffer(t, target);
-		return removed;
+		if (drop_buffer(t, target))
+			return removed;
+		memcpy(moved + from, dead + from, to - from);
+		return 0;
 	}
 	pmh_buffer_bump(t, pmh_pointer_offset(target->payload));
 	for (uint32_t line = first; line < lines; line++)
@@ -595,7 +605,7 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 			*removed += clear_in_bucket(t, &place, sweep, dead, from, to, moved);
 		else if (slot_holds(t, &place, target.bucket, target.slot, hash,
 							pmh_make_word(hash, target.payload | PMH_WORD_POINTER)))
-			*removed += clear_in_buffer(t, &target, sweep, dead, from, to);
+			*removed += clear_in_buffer(t, &target, sweep, dead, from, to, moved);
 		else
 			memcpy(moved + from, dead + from, to - from);
 	}
@@ -683,7 +693,7 @@ remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 		result = find_buffer(t, &place, hash, &target);
 		if (result == PMH_OK)
 		{
-			*removed += clear_in_buffer(t, &target, sweep, dead, 0, sweep->n);
+			*removed += clear_in_buffer(t, &target, sweep, dead, 0, sweep->n, moved);
 			pm_fence(&t->file);
 		}
 		pmh_segment_unlock(&place);
@@ -772,18 +782,24 @@ set_mark_bits(MarkMap *map, uint64_t offset, uint64_t len)
 	}
 }
 
+/* Is there a map where 'mark' says, and all of it inside our mapping? */
+static bool
+map_is_mapped(const PmhTable *t, uint64_t mark)
+{
+	uint64_t	offset = mark & ~MARK_LOW_BITS;
+	uint64_t	mapped = t->file.mapped;
+
+	return offset % pmh_block_size(t) == 0 && offset < mapped &&
+		mapped - offset >= sizeof(MarkMap) &&
+		mark_map_blocks(t, mark_map(t, mark)->covered) <= (mapped - offset) >> t->block_shift;
+}
+
 bool
 pmh_sweep_account_ready(const PmhTable *t)
 {
 	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
-	uint64_t	offset = mark & ~MARK_LOW_BITS;
 
-	if (mark == 0 || (mark & MARK_GIVEN_UP) != 0)
-		return true;
-	if (offset + sizeof(MarkMap) > t->file.mapped)
-		return false;
-	return offset + mark_map_blocks(t, mark_map(t, mark)->covered) *
-		pmh_block_size(t) <= t->file.mapped;
+	return mark == 0 || (mark & MARK_GIVEN_UP) != 0 || map_is_mapped(t, mark);
 }
 
 void
@@ -807,7 +823,9 @@ pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks)
 	if (mark == 0)
 		return false;
 	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
-	*nblocks = mark_map_blocks(t, mark_map(t, mark)->covered);
+	*nblocks = 0;
+	if (map_is_mapped(t, mark))
+		*nblocks = mark_map_blocks(t, mark_map(t, mark)->covered);
 	return true;
 }
 
@@ -825,21 +843,19 @@ clear_mark_map(PmhTable *t, uint64_t offset, uint64_t covered)
 static PmhResult
 free_old_map(PmhTable *t, uint64_t mark)
 {
-	uint64_t	offset = mark & ~MARK_LOW_BITS;
 	PmhResult	result;
 
 	if (mark == 0)
 		return PMH_OK;
-	while ((result = pmh_check_span(t, offset, pmh_block_size(t))) == PMH_NEED)
-	{
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			break;
-	}
-	if (result == PMH_OK)
-		pmh_space_free_run(t, offset,
-						   mark_map_blocks(t, mark_map(t, mark)->covered));
-	return result;
+	result = pmh_map_all(t);
+	if (result != PMH_OK)
+		return result;
+	if (!map_is_mapped(t, mark))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
+						"The mark map of a sweep is in an impossible place.");
+	pmh_space_free_run(t, mark & ~MARK_LOW_BITS,
+					   mark_map_blocks(t, mark_map(t, mark)->covered));
+	return PMH_OK;
 }
 
 /* Allocate and clear a map for a file of this size. */
@@ -898,6 +914,7 @@ reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p)
 
 		if (result != PMH_OK)
 			return result;
+		p->covered = covered;
 		p->mark_blocks = mark_map_blocks(t, covered);
 		if (install_mark_map(t, p, offset, covered, &old_mark))
 			return free_old_map(t, old_mark);
@@ -984,28 +1001,6 @@ free_unmarked(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t from, uint6
 	}
 }
 
-/* Is there a value region at this block, all inside our mapping? */
-static PmhResult
-check_region(PmhTable *t, uint64_t block)
-{
-	const PmhRegion *region;
-	PmhResult	result;
-
-	do
-	{
-		result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
-		region = pmh_at(t, block << t->block_shift);
-		if (result == PMH_OK && region->magic != PMH_REGION_MAGIC)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
-							"There is no value region at block %llu.",
-							(unsigned long long) block);
-		if (result == PMH_OK)
-			result = pmh_check_span(t, block << t->block_shift,
-									region->blocks << t->block_shift);
-	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	return result;
-}
-
 /* The sweep is complete: free what it has not found in use. */
 static PmhResult
 reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
@@ -1018,14 +1013,16 @@ reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
 	if (p->mark == 0)
 		return PMH_OK;
 	complete = close_map(t, p, &map_is_ours);
-	for (uint64_t block = p->first_region; complete && block != 0;)
+	if (complete)
+		result = pmh_map_all(t);
+	for (uint64_t block = p->first_region; complete && result == PMH_OK && block != 0;)
 	{
 		const PmhRegion *region;
 
 		result = left-- == 0 ?
 			pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
 					 "The list of value regions runs in a circle.") :
-			check_region(t, block);
+			pmh_region_check(t, block, p->covered >> t->block_shift);
 		if (result != PMH_OK)
 			break;
 		region = pmh_at(t, block << t->block_shift);

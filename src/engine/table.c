@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "build.h"
+#include "values.h"
 
 #define DEFAULT_SEGMENT_BUCKETS	64
 #define MIN_SEGMENT_BUCKETS		64
@@ -555,8 +556,7 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 	{
 		if (!pmh_place_current(t, &place))
 			return PMH_RETRY;
-		return pmh_check_span(t, pmh_pointer_offset(probe->list),
-							  (uint64_t) PMH_LINE << pmh_pointer_class(probe->list));
+		return pmh_buffer_check_span(t, probe->list);
 	}
 	return PMH_OK;
 }

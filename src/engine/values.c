@@ -127,9 +127,8 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 	return pmh_check_span(t, offset, pmh_class_bytes(class));
 }
 
-/* A pointer inside a list: only to a buffer that has a header. */
-static PmhResult
-check_next(PmhTable *t, uint64_t holder, uint64_t next)
+PmhResult
+pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next)
 {
 	if (next == 0)
 		return PMH_OK;
@@ -204,7 +203,7 @@ look_behind(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		return PMH_RETRY;
 	if (foreign)
 		return fail_foreign(t, payload);
-	return check_next(t, payload, next->payload);
+	return pmh_list_check_next(t, payload, next->payload);
 }
 
 PmhResult
@@ -668,7 +667,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 			return PMH_NOT_FOUND;
 		if (!pmh_list_pay(&budget, p))
 			return pmh_list_circle(t, payload);
-		result = check_next(t, p, next);
+		result = pmh_list_check_next(t, p, next);
 		if (result == PMH_OK)
 			result = check_buffer(t, hash, next);
 		before = p;
@@ -685,10 +684,13 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	}
 	else if (before != 0)
 		pmh_list_unlink(t, before, p);
-	else if (pmh_class_has_header(pmh_pointer_class(p)))
-		*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
 	else
+	{
 		*new_payload = 0;
+		if (pmh_class_has_header(pmh_pointer_class(p)))
+			*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
+		return pmh_list_check_next(t, p, *new_payload);
+	}
 	return PMH_OK;
 }
 

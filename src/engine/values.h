@@ -115,6 +115,12 @@ extern uint32_t pmh_line_read(const PmhValueLine *line, uint64_t *value,
 extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
 
 /*
+ * The same for the pointer in the buffer 'holder' to the next one of its list
+ * (or 0), which has a header.
+ */
+extern PmhResult pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next);
+
+/*
  * A place in a list from which reading can go on as long as the version of
  * the buffer stays the same.
  */
@@ -223,7 +229,10 @@ extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
 								 uint16_t *place, uint64_t *payload);
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
-/* Where the mark map of a reclaim is, which is in our mapping; false: none. */
+/*
+ * Where the mark map of a reclaim is; false: there is none.  *nblocks is 0 if
+ * what tells of it is damaged.  All of the file is mapped.
+ */
 extern bool pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks);
 
 #endif							/* PMH_VALUES_H */

@@ -38,7 +38,10 @@ seen_note(Seen *seen, const char *what, ...)
 	va_end(args);
 }
 
-/* An operation has ended like this: true if it has succeeded. */
+/*
+ * An operation has ended like this: true if it has succeeded.  A result that is
+ * neither success nor damage comes first in the report.
+ */
 static bool
 succeeded(PmhTable *t, PmhResult result, Seen *seen)
 {
@@ -51,8 +54,8 @@ succeeded(PmhTable *t, PmhResult result, Seen *seen)
 		return false;
 	}
 	seen->errors++;
-	if (result != PMH_ERR_CORRUPT)
-		seen->strange++;
+	if (result != PMH_ERR_CORRUPT && seen->strange++ == 0)
+		seen->first[0] = '\0';
 	seen_note(seen, "%s: result %d: %s", *exercise_step, (int) result, pmh_error(t)->detail);
 	return false;
 }
@@ -292,7 +295,8 @@ sweep_all(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 	{
 		seen->wrong++;
 		seen_note(seen, "sweep: %zu pairs, should be %zu", ngiven, n);
-		compare_readers(t, given, ngiven, seen);
+		if (given != NULL)
+			compare_readers(t, given, ngiven, seen);
 	}
 	free(given);
 }

@@ -72,9 +72,14 @@ __wrap_pmem_unmap(void *addr, size_t len)
 void *
 __wrap_mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
 {
-	if (flags != 0 || new_len > RESERVATION - MIDDLE)
+	if (flags != 0)
 	{
 		fprintf(stderr, "mremap in a way that mapping.c does not know\n");
+		abort();
+	}
+	if (new_len > RESERVATION - MIDDLE)
+	{
+		fprintf(stderr, "a mapping of %zu bytes is too long\n", new_len);
 		abort();
 	}
 	if (munmap((char *) addr + ((old_len + 4095) & ~(size_t) 4095),
