@@ -7,6 +7,7 @@
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
+#   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
 
 MODULE_big = pmhash
@@ -139,7 +140,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test crash-exhaustive demo bench-engine bench-tpcc clean-subdirs
+.PHONY: test crash-exhaustive fuzz demo bench-engine bench-tpcc clean-subdirs
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -150,6 +151,9 @@ crash-exhaustive:
 demo:
 	bash $(srcdir)/bench/demo.sh
 
+fuzz:
+	$(MAKE) -C $(srcdir)/test/fuzz long
+
 bench-engine:
 	$(MAKE) -C bench/engine
 
@@ -158,6 +162,6 @@ bench-tpcc:
 
 clean: clean-subdirs
 clean-subdirs:
-	for dir in test/engine test/crash bench/engine; do \
+	for dir in test/engine test/crash test/fuzz bench/engine; do \
 		if test -f $$dir/Makefile; then $(MAKE) -C $$dir clean || exit 1; fi; \
 	done

@@ -103,6 +103,8 @@ for target in check check-asan check-tsan; do
 done
 
 stage crash count_engine make -s --no-print-directory -C test/crash check
+# ---- damaged files ----
+stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
 
 # ---- against a server ----
 stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
