@@ -102,7 +102,9 @@ for target in check check-asan check-tsan; do
 		-s --no-print-directory -C test/engine "$target"
 done
 
-stage crash count_engine make -s --no-print-directory -C test/crash check
+# ---- crash states of the engine and of the undo journal ----
+stage crash count_engine make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
+
 # ---- damaged files ----
 stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
 

@@ -212,15 +212,12 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 void
 pmhash_journal_note_flushed(XLogRecPtr lsn)
 {
-	pg_atomic_uint64 *noted;
-	uint64		old;
+	PmhashJournalHeader *header;
 
 	map_journal();
-	noted = (pg_atomic_uint64 *) &((PmhashJournalHeader *) journal.base)->flushed;
-	old = pg_atomic_read_u64(noted);
-	while (old < lsn && !pg_atomic_compare_exchange_u64(noted, &old, lsn))
-		continue;
-	pm_flush(&journal, noted, sizeof(uint64));
+	header = (PmhashJournalHeader *) journal.base;
+	pm_raise64(&header->flushed, lsn);
+	pm_flush(&journal, &header->flushed, sizeof(uint64));
 	pm_fence(&journal);
 }
 

@@ -4,8 +4,9 @@
  *	  Persistent memory as the engine sees it: a growing mapped file, stores,
  *	  flushes and fences.
  *
- * Every store to the file goes through pm_store8/32/64 or pm_copy, so that a
- * recording implementation (tests, compiled with PMH_RECORD) sees each one.
+ * Every store to the file goes through pm_store*, pm_raise64 or pm_copy, so
+ * that a recording implementation (test/crash, compiled with PMH_RECORD) sees
+ * each one; only what recovery rebuilds is changed by other means as well.
  * The production implementation (pm.c) is the only file that calls libpmem's
  * store, flush and fence functions.
  *
@@ -95,6 +96,18 @@ pm_store8(uint8_t *addr, uint8_t v)
 	__atomic_store_n(addr, v, __ATOMIC_RELEASE);
 }
 
+/* Store v unless there is as much already; several processes may do this. */
+static inline void
+pm_raise64(uint64_t *addr, uint64_t v)
+{
+	uint64_t	old = __atomic_load_n(addr, __ATOMIC_RELAXED);
+
+	while (old < v &&
+		   !__atomic_compare_exchange_n(addr, &old, v, false, __ATOMIC_RELEASE,
+										__ATOMIC_RELAXED))
+		continue;
+}
+
 #else							/* PMH_RECORD: test/crash/recorder.c */
 
 /*
@@ -142,6 +155,12 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 #define pm_store32(addr, v)			PM_RECORDED(uint32_t, addr, v)
 #define pm_store16(addr, v)			PM_RECORDED(uint16_t, addr, v)
 #define pm_store8(addr, v)			PM_RECORDED(uint8_t, addr, v)
+
+#define pm_raise64(addr, v) \
+	do { \
+		if (*(addr) < (v)) \
+			PM_RECORDED(uint64_t, addr, v); \
+	} while (0)
 
 #endif							/* PMH_RECORD */
 

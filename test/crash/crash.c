@@ -163,6 +163,10 @@ begin_workload(const char *name, uint64_t seed, Figures *f)
 	crash.creating = false;
 	crash.adopted = NULL;
 	crash.adopt = 0;
+	crash.replay_end = UINT64_MAX;
+	crash.before_open = NULL;
+	crash.crash_recovery = 1;
+	crash.before_insert = NULL;
 	crash.operation[0] = '\0';
 	for (unsigned level = 0; level < LEVELS; level++)
 		pmh_locks_init(crash.locks[level], LOCK_STRIPES);
@@ -225,7 +229,7 @@ worker(unsigned number)
 			if (!with_random || all_images() >= wanted_images ||
 				(wanted_seconds > 0 && since > wanted_seconds))
 				break;
-			begin_workload("random", seed, &figures[nworkloads + number]);
+			begin_workload(random_name, seed, &figures[nworkloads + number]);
 			run_random(crash_mix(seed));
 			crash.figures->done = true;
 		}
@@ -377,7 +381,7 @@ print_all(void)
 	for (unsigned i = 0; i < nworkers; i++)
 		add_figures(&random, &figures[nworkloads + i]);
 	if (with_random)
-		print_figures("random", &random);
+		print_figures(random_name, &random);
 	add_figures(&total, &random);
 	print_figures("total", &total);
 	printf("\n%llu images, %llu of them crashes inside recovery, %llu operations crashed, "
@@ -397,7 +401,7 @@ print_all(void)
 			print_result(workloads[i].name, &figures[i]);
 	}
 	if (with_random && random.images > 0)
-		print_result("random", &random);
+		print_result(random_name, &random);
 }
 
 static void
@@ -417,7 +421,7 @@ static void
 usage(void)
 {
 	fprintf(stderr,
-			"usage: crash [OPTION]...\n"
+			"usage: crash [OPTION]...     (or journal)\n"
 			"  --workload=NAME        only this one (may be repeated); --list names them\n"
 			"  --images=N             random operations until there are N images\n"
 			"  --seconds=N            ... or so much time has passed\n"
@@ -445,7 +449,7 @@ choose_workload(const char *name)
 			return;
 		}
 	}
-	if (strcmp(name, "random") == 0)
+	if (strcmp(name, random_name) == 0)
 	{
 		random_chosen = true;
 		return;
@@ -498,7 +502,7 @@ read_options(int argc, char **argv)
 			case 'l':
 				for (unsigned i = 0; i < nworkloads; i++)
 					printf("%s\n", workloads[i].name);
-				printf("random\n");
+				printf("%s\n", random_name);
 				exit(0);
 			case 'i':
 				wanted_images = strtoull(optarg, NULL, 10);

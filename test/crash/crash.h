@@ -10,6 +10,7 @@
  *	model.c			which pairs the table should hold
  *	operation.c		operations on the table under test
  *	workloads.c		what is done to it
+ *	journal.c		the same for the undo journal (another program)
  *	crash.c			options, processes, figures
  *
  *-------------------------------------------------------------------------
@@ -35,6 +36,7 @@ typedef struct ModelEntry
 	uint32_t	seen;			/* by which walk */
 	uint32_t	gone;			/* in which image it was deleted */
 	uint32_t	next;			/* chain of the hash table */
+	uint64_t	lsn;			/* end of the WAL it depends on; 0: none */
 } ModelEntry;
 
 typedef struct Model
@@ -132,6 +134,10 @@ typedef struct Crash
 	uint32_t	walk;			/* number of the last walk */
 	bool		rest_tested;	/* what is durable now has been tested */
 	uint64_t	rng;
+	uint64_t	replay_end;		/* entries whose LSN is behind it must be gone */
+	const char *(*before_open) (unsigned level);	/* start of a server */
+	void		(*before_insert) (const PmhEntry *entries, size_t n);
+	uint64_t	crash_recovery; /* recovery is crashed in one of so many images */
 	double		adopt;			/* probability to go on from an image */
 	jmp_buf	   *adopted;		/* where to */
 } Crash;
@@ -159,6 +165,9 @@ extern const char *image_check(unsigned level);
 
 /* The index file's environment at a level. */
 extern PmhEnv crash_env(unsigned level);
+
+/* Lay down what is wrong, for those who return it. */
+extern const char *say(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 /* ---- crash points (enumerate.c) ---- */
 
@@ -201,7 +210,11 @@ typedef struct Workload
 extern const Workload workloads[];
 extern const unsigned nworkloads;
 
-/* Random operations from a seed, until so many images have been tested. */
+/* Random operations from a seed; what they are called. */
+extern const char random_name[];
 extern void run_random(uint64_t seed);
+
+/* A table with nothing in it, before a workload is armed. */
+extern void new_table(void);
 
 #endif							/* PMH_CRASH_H */

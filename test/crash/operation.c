@@ -200,6 +200,8 @@ op_insert(uint64_t hash, uint64_t value, bool fence_first)
 {
 	begin(OP_INSERT, hash);
 	inserting(hash, value);
+	if (crash.before_insert != NULL)
+		crash.before_insert(&(PmhEntry) {hash, value}, 1);
 	must_be(pmh_insert(crash.table, hash, value, fence_first), PMH_OK, "pmh_insert");
 	inserted(hash, value);
 	end();
@@ -223,6 +225,8 @@ op_insert_group(const PmhEntry *entries, size_t n, bool fence_first)
 	begin(OP_INSERT_GROUP, entries[0].hash);
 	for (size_t i = 0; i < n; i++)
 		inserting(entries[i].hash, entries[i].value);
+	if (crash.before_insert != NULL)
+		crash.before_insert(entries, n);
 	must_be(pmh_insert_group(crash.table, entries, n, fence_first, &done), PMH_OK,
 			"pmh_insert_group");
 	for (size_t i = 0; i < n; i++)

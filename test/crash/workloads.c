@@ -31,7 +31,7 @@ typedef struct Pairs
 
 static uint64_t nvalues;
 
-static void
+void
 new_table(void)
 {
 	arm(false);
@@ -672,6 +672,8 @@ random_operations(uint64_t noperations, double adopt)
 	crash.adopted = NULL;
 	arm(false);
 }
+
+const char	random_name[] = "random";
 
 void
 run_random(uint64_t seed)

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_shim.c
+ *	  What stands in for the PostgreSQL server under undo_journal.c and undo.c,
+ *	  which are compiled as they are: WAL as two numbers, a pool of one index
+ *	  file and one journal, errors that jump.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <setjmp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "miscadmin.h"
+
+#include "cluster/internal.h"
+
+#include "server_shim.h"
+
+#define SHIM_TABLE		"table"
+#define SHIM_JOURNAL	"journal"
+#define SHIM_INSTANCE	UINT64CONST(77)
+#define SHIM_DATABASE	5
+#define SHIM_FILE_ID	UINT64CONST(9)
+
+uint64_t	shim_wal_inserted;
+uint64_t	shim_wal_flushed;
+PmhEnv		shim_env;
+const char *shim_complaint;
+
+static PmhashShared shared_memory;
+static jmp_buf error_jump;
+
+/* ---- variables and functions of the server ---- */
+
+PmhashShared *pmhash_shared = &shared_memory;
+XLogRecPtr	XactLastRecEnd;
+Oid			MyDatabaseId = SHIM_DATABASE;
+int			wal_segment_size = 16 * 1024 * 1024;
+
+XLogRecPtr
+GetXLogInsertRecPtr(void)
+{
+	return shim_wal_inserted;
+}
+
+XLogRecPtr
+GetFlushRecPtr(TimeLineID *tli)
+{
+	return shim_wal_flushed;
+}
+
+void
+XLogFlush(XLogRecPtr lsn)
+{
+	if (lsn > shim_wal_flushed)
+		shim_wal_flushed = lsn;
+}
+
+XLogRecPtr
+GetXLogReplayRecPtr(TimeLineID *tli)
+{
+	return InvalidXLogRecPtr;
+}
+
+void *
+palloc_extended(Size size, int flags)
+{
+	return malloc(size);
+}
+
+void
+pfree(void *pointer)
+{
+	free(pointer);
+}
+
+/* ---- errors ---- */
+
+static int	error_level;
+
+bool
+errstart(int elevel, const char *domain)
+{
+	error_level = elevel;
+	return elevel >= ERROR;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	if (error_level >= ERROR)
+		longjmp(error_jump, 1);
+}
+
+int
+errcode(int sqlerrcode)
+{
+	return 0;
+}
+
+int
+errcode_for_file_access(void)
+{
+	return 0;
+}
+
+int
+errmsg(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *fmt,...)
+{
+	return 0;
+}
+
+/* ---- the pool ---- */
+
+const char *
+pmhash_pool_path(void)
+{
+	return "pool";
+}
+
+void
+pmhash_journal_path(char *path, uint64 instance)
+{
+	strlcpy(path, SHIM_JOURNAL, MAXPGPATH);
+}
+
+void
+pmhash_file_path(char *path, Oid database, uint64 file_id)
+{
+	strlcpy(path, SHIM_TABLE, MAXPGPATH);
+}
+
+PmhEnv
+pmhash_engine_env(void)
+{
+	return shim_env;
+}
+
+void
+pmhash_pool_renew_eras(PmhashControl *control, bool dax)
+{
+	shim_complaint = "the undo journal is not believed";
+}
+
+/* Files that the recorder keeps are there. */
+int
+stat(const char *path, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	return 0;
+}
+
+int
+unlink(const char *path)
+{
+	if (strcmp(path, SHIM_TABLE) == 0)
+		shim_complaint = "undo has removed the index file";
+	return 0;
+}
+
+/* ---- what the test calls ---- */
+
+void
+shim_start(uint64_t nslots)
+{
+	bool		pmem;
+
+	free(shared_memory.journal_lsn);
+	memset(&shared_memory, 0, sizeof(shared_memory));
+	shared_memory.instance = SHIM_INSTANCE;
+	shared_memory.journal_slots = nslots;
+	shared_memory.journal_lsn = calloc(nslots, sizeof(pg_atomic_uint64));
+	pmhash_journal_create(SHIM_INSTANCE, &pmem);
+}
+
+void
+shim_note(const PmhEntry *entries, size_t n, uint64_t lsn)
+{
+	PmhashFile	file = {.file_id = SHIM_FILE_ID, .journaled = true};
+
+	XactLastRecEnd = lsn;
+	pmhash_journal_note(&file, entries, (int) n);
+}
+
+void
+shim_note_flushed(uint64_t lsn)
+{
+	pmhash_journal_note_flushed(lsn);
+}
+
+bool
+shim_undo(uint64_t end)
+{
+	PmhashControl control = {.journal_instance = SHIM_INSTANCE, .undo_end = end};
+
+	if (setjmp(error_jump) != 0)
+		return false;
+	pmhash_undo(&control);
+	return true;
+}
