@@ -5,6 +5,7 @@
 #   make installcheck             against a running server that preloads pmhash
 #   make test                     everything, from nothing (test/run.sh)
 #   make crash-exhaustive         crash states of the engine, 1,000 million
+#   make dax-test                 power cuts on emulated persistent memory (root)
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
@@ -140,13 +141,16 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test crash-exhaustive fuzz demo bench-engine bench-tpcc clean-subdirs
+.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc clean-subdirs
 
 test:
 	bash $(srcdir)/test/run.sh
 
 crash-exhaustive:
 	$(MAKE) -C $(srcdir)/test/crash exhaustive
+
+dax-test:
+	bash $(srcdir)/test/dax/run.sh
 
 demo:
 	bash $(srcdir)/bench/demo.sh

@@ -144,3 +144,7 @@ pg_config_of_server()
 PMHASH_BUILD_PACKAGES="gcc libc6-dev make postgresql-15 postgresql-server-dev-15
 	libpmem-dev libxxhash-dev"
 PMHASH_TEST_PACKAGES="$PMHASH_BUILD_PACKAGES perl libipc-run-perl"
+
+# what test/dax/run.sh needs besides
+PMHASH_DAX_PACKAGES="qemu-system-x86 busybox-static kmod cpio ndctl e2fsprogs
+	debootstrap"

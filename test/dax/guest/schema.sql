@@ -1,0 +1,74 @@
+-- The tables that are under load while the power is cut, in each cluster.
+CREATE EXTENSION pmhash;
+
+-- Rows of one client's transactions: unique keys, keys with many duplicates
+-- (value lists), keys that need a recheck.
+CREATE TABLE t (id int8, d int4, s text, filler text);
+INSERT INTO t
+	SELECT -i, i % 40, 'old ' || i, repeat('x', 40) FROM generate_series(1, 4000) i;
+CREATE INDEX t_id ON t USING pmhash (id);
+CREATE INDEX t_d ON t USING pmhash (d);
+CREATE INDEX t_s ON t USING pmhash (s);
+
+-- A constraint.
+CREATE TABLE e (id int8, CONSTRAINT e_id EXCLUDE USING pmhash (id WITH =));
+
+-- What was done: a row for each transaction that the client was told of.
+CREATE TABLE done (client int4, n int8);
+CREATE INDEX done_n ON done USING pmhash (n);
+
+-- What stands in prepared transactions.
+CREATE TABLE kept (id int8);
+CREATE INDEX kept_id ON kept USING pmhash (id);
+
+-- One transaction's work: new rows, duplicates, updates and deletions of own
+-- and of old rows.
+CREATE FUNCTION work(c int4, number int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO t
+		SELECT number * 10 + i, 40 * random() * random(), 'key ' || number * 10 + i, 'client ' || c
+		FROM generate_series(0, 4) i;
+	UPDATE t SET d = 40 * random(), s = s || '+'
+		WHERE id = (number - 1 - (20 * random())::int) * 10 + (4 * random())::int;
+	DELETE FROM t WHERE id = (number - 1 - (50 * random())::int) * 10 + (4 * random())::int;
+	DELETE FROM t WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM t WHERE d = (40 * random())::int LIMIT 3 FOR UPDATE SKIP LOCKED));
+	INSERT INTO e VALUES (number);
+	DELETE FROM e WHERE id = number - 30;
+	INSERT INTO done VALUES (c, number);
+END $$;
+
+-- Rows of table r as a figure: their number and a sum over their contents.
+-- Once by a sequential scan, once key by key through index i on column k;
+-- "same" if they agree and the index was used.
+CREATE FUNCTION compare(r regclass, i regclass, k name) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	figure text := 'count(*) AS n, coalesce(sum(hashtextextended(r::text, 0)::numeric), 0) AS h';
+	q text := format('WITH keys AS MATERIALIZED (SELECT DISTINCT %I AS key FROM %s) '
+					 'SELECT %s FROM keys JOIN %s r ON r.%I = keys.key', k, r, figure, r, k);
+	heap record;
+	index record;
+	line text;
+	used bool := false;
+BEGIN
+	SET LOCAL enable_indexscan = off;
+	SET LOCAL enable_indexonlyscan = off;
+	SET LOCAL enable_bitmapscan = off;
+	EXECUTE format('SELECT %s FROM %s r', figure, r) INTO heap;
+	SET LOCAL enable_indexscan = on;
+	SET LOCAL enable_hashjoin = off;
+	SET LOCAL enable_mergejoin = off;
+	SET LOCAL enable_material = off;
+	SET LOCAL enable_memoize = off;
+	SET LOCAL enable_seqscan = off;
+	FOR line IN EXECUTE 'EXPLAIN ' || q LOOP
+		used := used OR line LIKE '%using ' || i || ' on %';
+	END LOOP;
+	EXECUTE q INTO index;
+	IF NOT used THEN
+		RETURN 'the index is not used';
+	ELSIF heap IS DISTINCT FROM index THEN
+		RETURN format('table %s, index %s', heap, index);
+	END IF;
+	RETURN 'same';
+END $$;

@@ -1,0 +1,346 @@
+#!/bin/bash
+#
+# test/dax/run.sh - pmhash on fsdax persistent memory, and power cuts.
+#
+# Boots Debian's kernel under qemu with an emulated NVDIMM, an ext4 mounted with
+# dax on it and PostgreSQL with this pmhash; ends the virtual machine with
+# SIGKILL under load, boots it again and looks at every index.  README.md of
+# test/ says what that proves and what it does not.
+#
+# Needs a Debian 12 with apt, and root or sudo (packages, debootstrap, chroot).
+# Scratch files go to TMPDIR (default /tmp), the virtual machine's kernel and
+# disk to a cache that a second run uses again.  Prints each test and at the end
+#	N passed, N failed
+#
+# PMHASH_DAX_CACHE    directory of the cache (default TMPDIR/pmhash-dax-cache)
+# PMHASH_DAX_CUTS     power cuts under load for each persistence domain (3)
+# PMHASH_DAX_DOMAINS  of CLWB and eADR (both)
+# PMHASH_KEEP=1       keeps the scratch directory, with the logs of each boot
+
+set -u
+export LC_ALL=C.UTF-8
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+. "$top/test/lib/packages.sh"
+
+if [ "$(id -u)" -ne 0 ]; then
+	. "$top/test/lib/packages.sh"
+	as_root env ${TMPDIR:+TMPDIR="$TMPDIR"} ${PMHASH_KEEP:+PMHASH_KEEP="$PMHASH_KEEP"} \
+		${PMHASH_DAX_CACHE:+PMHASH_DAX_CACHE="$PMHASH_DAX_CACHE"} \
+		${PMHASH_DAX_CUTS:+PMHASH_DAX_CUTS="$PMHASH_DAX_CUTS"} \
+		${PMHASH_DAX_DOMAINS:+PMHASH_DAX_DOMAINS="$PMHASH_DAX_DOMAINS"} bash "$0"
+	exit
+fi
+. "$here/image.sh"
+
+cache=${PMHASH_DAX_CACHE:-${TMPDIR:-/tmp}/pmhash-dax-cache}
+cuts=${PMHASH_DAX_CUTS:-3}
+domains=${PMHASH_DAX_DOMAINS:-CLWB eADR}
+work=
+vm=
+passed=0
+failed=0
+
+cleanup()
+{
+	if [ -n "$vm" ]; then
+		kill -KILL "$vm" 2>/dev/null
+	fi
+	if [ -n "$work" ] && [ -z "${PMHASH_KEEP:-}" ]; then
+		rm -rf "$work"
+	fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# ---- counting ----
+
+pass()
+{
+	passed=$((passed + 1))
+	echo "ok - $1"
+}
+
+fail()
+{
+	failed=$((failed + 1))
+	echo "not ok - $1"
+}
+
+# give_up MESSAGE: nothing more can be tested
+give_up()
+{
+	fail "$1"
+	report
+}
+
+report()
+{
+	echo "$passed passed, $failed failed"
+	[ "$failed" -eq 0 ]
+	exit
+}
+
+# ---- the virtual machine ----
+
+# boot NAME STEPS [PARAMETER=VALUE...]: start it; files NAME.console, NAME.server
+# and NAME.acks in $work are its serial lines
+boot()
+{
+	local name=$1 steps=$2 machine=pc,nvdimm=on
+
+	shift 2
+	if [ "$domain" = eADR ]; then
+		machine=$machine,nvdimm-persistence=cpu
+	fi
+	this_boot=$name
+	boot_start=$SECONDS
+	say "$name: $steps"
+	: >"$work/$name.console"
+	: >"$work/$name.server"
+	: >"$work/$name.acks"
+	qemu-system-x86_64 -machine "$machine" -accel tcg,thread=multi -cpu max -smp 2 \
+		-m 1G,slots=2,maxmem=4G \
+		-object "memory-backend-file,id=pm,share=on,mem-path=$work/pm.img,size=1G" \
+		-device nvdimm,id=nvdimm,memdev=pm \
+		-drive "file=$work/disk.img,if=virtio,format=raw,cache=unsafe" \
+		-kernel "$images/vmlinuz" -initrd "$work/initrd.gz" \
+		-append "console=ttyS0 quiet panic=-1 mitigations=off dax_domain=$domain dax_steps=boot_id,$steps $*" \
+		-display none -monitor none -nodefaults -no-reboot \
+		-serial "file:$work/$name.console" -serial "file:$work/$name.server" \
+		-serial "file:$work/$name.acks" >"$work/$name.qemu" 2>&1 </dev/null &
+	vm=$!
+}
+
+# wait_for SUFFIX PATTERN: until a line of a serial line matches; false if the
+# machine ends before or takes too long
+wait_for()
+{
+	local deadline=$((SECONDS + 240))
+
+	until grep -q "$2" "$work/$this_boot.$1"; do
+		if ! kill -0 "$vm" 2>/dev/null || [ $SECONDS -ge $deadline ]; then
+			grep -q "$2" "$work/$this_boot.$1" && return 0
+			fail "$this_boot: waiting for \"$2\""
+			tail -n 30 "$work/$this_boot.console" "$work/$this_boot.qemu"
+			return 1
+		fi
+		sleep 0.05
+	done
+}
+
+# power_cut: no warning, nothing written back
+power_cut()
+{
+	kill -KILL "$vm"
+	wait "$vm" 2>/dev/null
+	vm=
+}
+
+# switched_off: the guest has ended by itself
+switched_off()
+{
+	wait_for console '^@mark off' || return
+	for ((try = 0; try < 200; try++)); do
+		kill -0 "$vm" 2>/dev/null || break
+		sleep 0.1
+	done
+	power_cut 2>/dev/null
+}
+
+# lines SUFFIX: what came over a serial line, complete lines only
+lines()
+{
+	tr -d '\r' <"$work/$this_boot.$1" | awk 'NR > 1 { print last } { last = $0 } END { }'
+}
+
+# collect: count the tests of this boot in the guest
+collect()
+{
+	local line
+
+	while IFS= read -r line; do
+		case $line in
+			'@ok '*) pass "$this_boot: ${line#@ok }" ;;
+			'@not ok '*) fail "$this_boot: ${line#@not ok }" ;;
+			'@info '*) echo "   - $this_boot: ${line#@info }" ;;
+		esac
+	done < <(tr -d '\r' <"$work/$this_boot.console")
+	tr -d '\r' <"$work/$this_boot.server" |
+		sed -n "s/^.*LOG:  \(redo done at\|pmhash: undo journal\)/   - $this_boot: \1/p"
+	say "$this_boot: $((SECONDS - boot_start)) s"
+}
+
+# is NAME EXPECTED FOUND
+is()
+{
+	if [ "$2" = "$3" ]; then
+		pass "$1"
+	else
+		fail "$1: expected \"$2\", found \"$3\""
+	fi
+}
+
+# logged NAME COUNT PATTERN: the servers have logged it in this boot, so often
+logged()
+{
+	is "$this_boot: $1" "$2" "$(grep -c "$3" "$work/$this_boot.server")"
+}
+
+# new_boot_id: it differs from the last one, so the rule for reboots counts
+new_boot_id()
+{
+	local id
+
+	id=$(tr -d '\r' <"$work/$this_boot.console" | sed -n 's/^@boot_id //p')
+	if [ -n "$id" ] && [ "$id" != "$boot_id" ]; then
+		pass "$this_boot: another boot id"
+	else
+		fail "$this_boot: another boot id: \"$id\" after \"$boot_id\""
+	fi
+	boot_id=$id
+}
+
+# same_files SERVER: its indexes have the files they had, so none was rebuilt
+same_files()
+{
+	local now
+
+	now=$(tr -d '\r' <"$work/$this_boot.console" | grep "^@file $1 ")
+	is "$this_boot: the files of server $1 are the same" "${files[$1]}" "$now"
+}
+
+note_files()
+{
+	files[$1]=$(tr -d '\r' <"$work/$this_boot.console" | grep "^@file $1 ")
+}
+
+# acknowledged CUT: from the clients' line, parameters for the boot after
+acknowledged()
+{
+	local acks waited gid kept=
+
+	acks=$(lines acks)
+	waited=$(printf '%s\n' "$acks" | grep -c '^a 0 ')
+	for gid in $(printf '%s\n' "$acks" | sed -n 's/^k //p'); do
+		if ! printf '%s\n' "$acks" | grep -qx "r $gid"; then
+			kept=$kept,$gid
+		fi
+	done
+	after_cut="dax_cut=$1 dax_acked=$waited dax_prepared=${kept#,}"
+	echo "   - $this_boot: $waited commits that client 0 waited for were acknowledged, $(printf '%s\n' "$acks" | grep -c '^a 1 ') of client 1"
+	if [ -n "$kept" ]; then
+		left_prepared=$((left_prepared + 1))
+	fi
+}
+
+# ---- the story of one persistence domain ----
+
+# pull_the_plug CUT: in the middle of the load
+pull_the_plug()
+{
+	wait_for acks '^a 0 ' && wait_for acks '^a 1 ' || return
+	sleep "$((3 + RANDOM % 3)).$((RANDOM % 10))"
+	power_cut
+	collect
+	acknowledged "$1"
+}
+
+# recovered: what must hold at each start after a cut
+recovered()
+{
+	new_boot_id
+	logged "the reboot was noticed" "${1:-1}" 'operating system went down without a clean shutdown'
+	logged "nothing was rebuilt or given up" 0 'has been rebuilt\|not trusted:\|removed index file'
+	logged "the undo journal was used" 1 'pmhash: undo journal: '
+	entries_undone=$((entries_undone + $(sed -n 's/.* \([0-9]*\) entries taken out.*/\1/p' "$work/$this_boot.server" | head -n 1)))
+	same_files a
+}
+
+# kill_in_recovery NAME PATTERN: cut the power again when the server has logged
+# PATTERN
+kill_in_recovery()
+{
+	boot "$domain-$1" mount,launch_a
+	if wait_for server "$2"; then
+		sleep "0.$((RANDOM % 3))"
+		power_cut
+		pass "$this_boot: cut at \"$2\""
+		new_boot_id
+	fi
+}
+
+story()
+{
+	local cut after_cut check=mount,start_a,valid_a,check_a,acknowledged,prepared
+
+	rm -f "$work/pm.img"
+	truncate -s 1G "$work/pm.img"
+	cp --sparse=always "$images/disk.img" "$work/disk.img"
+	boot_id=
+	files=()
+
+	boot "$domain-1" namespace,domain,start_a,start_b,schema_a,schema_b,valid_a,valid_b,load_b,load_a dax_load=1
+	pull_the_plug 1 || return
+	new_boot_id
+	note_files a
+
+	for ((cut = 2; cut <= cuts; cut++)); do
+		boot "$domain-$cut" "$check,load_a" "dax_load=$cut $after_cut"
+		pull_the_plug "$cut" || return
+		recovered
+	done
+
+	kill_in_recovery redo 'redo starts at'
+	kill_in_recovery redone 'redo done at'
+	kill_in_recovery undone 'pmhash: undo journal: '
+
+	boot "$domain-check" "$check,stop_a,start_b_no_rebuild,invalid_b,check_b,stop_b,off" "$after_cut"
+	switched_off
+	collect
+	new_boot_id
+	same_files a
+	note_files b
+
+	boot "$domain-clean" mount,start_a,valid_a,check_a,stop_a,start_b,valid_b,check_b,stop_b,off
+	switched_off
+	collect
+	new_boot_id
+	logged "nothing was rebuilt or given up" 0 'has been rebuilt\|not trusted\|removed index file'
+	logged "no unclean end was seen" 0 'operating system went down'
+	same_files a
+	same_files b
+}
+
+# ---- preparations ----
+
+cd /
+install_packages $PMHASH_BUILD_PACKAGES $PMHASH_DAX_PACKAGES || give_up "install packages"
+server=$(pg_config_of_server) || give_up "PostgreSQL 15 server packages"
+images=$(prepare_images "$cache" "$here/guest/init") || give_up "kernel and disk of the virtual machine"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/pmhash-dax.XXXXXX")
+mkdir "$work/build" "$work/payload" "$work/payload/payload"
+tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' . |
+	tar -C "$work/build" --no-same-owner -xf -
+say "build"
+quietly make -s -C "$work/build" -j"$(nproc)" PG_CONFIG="$server" with_llvm=no COPT=-Werror \
+	DESTDIR="$work/payload/payload" install || give_up "build"
+mkdir -p "$work/payload/payload/dax"
+cp "$here"/guest/* "$work/payload/payload/dax/"
+quietly gcc -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE \
+	-o "$work/payload/payload/dax/pm_domain" "$here/guest/pm_domain.c" -lpmem || give_up "build"
+(cd "$work/payload" && find payload | cpio --quiet -o -H newc | gzip -1) >"$work/payload.gz"
+cat "$images/initrd.gz" "$work/payload.gz" >"$work/initrd.gz"
+
+declare -A files
+entries_undone=0
+left_prepared=0
+for domain in $domains; do
+	story
+done
+is "entries that the power cuts left without their rows were taken out" yes \
+	"$([ "$entries_undone" -gt 0 ] && echo yes || echo "no, $entries_undone")"
+is "transactions were left prepared" yes "$([ "$left_prepared" -gt 0 ] && echo yes || echo no)"
+report
