@@ -67,7 +67,8 @@ typedef struct PmhashControl
 	uint32		undo_inherited; /* a start has found it unfinished before */
 	uint32		undo_doubt;		/* the end of replay can't be known */
 	int64		opts_mtime;		/* of postmaster.opts in the last run: ns */
-	uint64		reserved[8];
+	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
+	uint64		reserved[7];
 } PmhashControl;
 
 /* ---- identity of an index file: the engine's opaque bytes ---- */

@@ -597,15 +597,23 @@ reason_for_doubt(const PmhashControl *control, const ServerState *server)
 	return NULL;
 }
 
-/* The last run did not end cleanly, and maybe the whole machine did not. */
+/*
+ * The last run did not end cleanly, and maybe the whole machine did not.  If
+ * its journal was in page cache no file is any good, not even those that turn
+ * out to be on persistent memory now: the file system may have been mounted
+ * without dax then.
+ */
 static void
 check_boot(PmhashControl *control, const char *boot_id)
 {
 	if (strcmp(control->boot_id, boot_id) == 0)
 		return;
-	pmhash_pool_renew_eras(control, false);
 	if (!control->pmem)
+	{
+		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
+	}
+	pmhash_pool_renew_eras(control, !control->pmem);
 	ereport(LOG,
 			(errmsg("pmhash: the operating system went down without a clean shutdown of the server"),
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",

@@ -66,6 +66,22 @@ pm_allocate(int fd, size_t from, size_t to)
 	return err;
 }
 
+/*
+ * Can the file be mapped so that a store is durable once its line is flushed,
+ * with nothing left for the file system to do?  PMEM_IS_PMEM_FORCE=1 makes
+ * libpmem claim that of every file; the kernel does not lie.
+ */
+static bool
+pm_maps_synchronously(int fd)
+{
+	void	   *base = mmap(NULL, 1, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+
+	if (base == MAP_FAILED)
+		return false;
+	(void) munmap(base, 1);
+	return true;
+}
+
 /* Map the file that f->fd has open, all of it as it is now. */
 static PmhResult
 pm_map(PmFile *f, const char *path, bool force_pmem, PmhError *error)
@@ -75,8 +91,8 @@ pm_map(PmFile *f, const char *path, bool force_pmem, PmhError *error)
 	f->base = pmem_map_file(path, 0, 0, 0, &f->mapped, &is_pmem);
 	if (f->base == NULL)
 		return pm_error(error, errno, "mapping the file");
-	f->is_pmem = is_pmem != 0;
-	f->persist = f->is_pmem || force_pmem;
+	f->is_pmem = is_pmem != 0 && pm_maps_synchronously(f->fd);
+	f->persist = is_pmem != 0 || force_pmem;
 	return PMH_OK;
 }
 
@@ -150,7 +166,33 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 
 	if (err != 0)
 		return pm_error(error, err, "allocating more space for the file");
+
+	/*
+	 * The caller is going to store the new size in the file, which may be
+	 * durable before the file system's own idea of it is.
+	 */
+	if (f->is_pmem && fsync(f->fd) != 0)
+		return pm_error(error, errno, "fsync");
 	return PMH_OK;
+}
+
+/*
+ * Move the mapping to 'start', where there is room, and make it longer.
+ * libpmem keeps a list of the addresses of persistent memory, and refuses to
+ * map anything where it thinks that something is; so there we map anew and let
+ * it unmap the old place.
+ */
+static bool
+pm_move(const PmFile *f, size_t size, void *start)
+{
+	if (!f->is_pmem)
+		return mremap(f->base, f->mapped, size, MREMAP_MAYMOVE | MREMAP_FIXED,
+					  start) != MAP_FAILED;
+	if (mmap(start, size, PROT_READ | PROT_WRITE,
+			 MAP_SHARED_VALIDATE | MAP_SYNC | MAP_FIXED, f->fd, 0) == MAP_FAILED)
+		return false;
+	(void) pmem_unmap(f->base, f->mapped);
+	return true;
 }
 
 /*
@@ -193,8 +235,7 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	area = (uintptr_t) base;
 	start = (area + PM_ALIGNMENT - 1) & ~(PM_ALIGNMENT - 1);
 
-	base = mremap(f->base, f->mapped, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) start);
-	if (base == MAP_FAILED)
+	if (!pm_move(f, size, (void *) start))
 	{
 		int			err = errno;
 
@@ -206,7 +247,7 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	if (area + room > start + size)
 		(void) munmap((void *) (start + size), area + room - (start + size));
 
-	f->base = base;
+	f->base = (char *) start;
 	f->mapped = size;
 	return PMH_OK;
 }

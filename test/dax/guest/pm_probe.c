@@ -1,0 +1,184 @@
+/*
+ * pm_probe.c
+ *	  The engine alone on the guest's persistent memory.
+ *
+ * usage: pm_probe domain DIRECTORY		libpmem's "is_pmem auto_flush", 0 or 1
+ *		  pm_probe remap DIRECTORY		many files that grow and move
+ *		  pm_probe grow FILE			insert until the file has grown, say
+ *										so, and wait for the power cut
+ *		  pm_probe grown FILE KEYS		what is left after that
+ *
+ * Linked with -Wl,--wrap=pmem_drain: "grow" stops in the very fence that makes
+ * the new size durable, before anything is stored in the new part.
+ */
+#include <libpmem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define INITIAL_SIZE	((size_t) 64 * 1024)
+#define FINAL_SIZE		((size_t) 3 * 1024 * 1024)
+#define FILES			40
+#define LOCK_STRIPES	64
+
+static PmhTable *watched;
+static uint64_t watched_blocks;
+static uint64_t keys_inserted;
+
+extern void __real_pmem_drain(void);
+extern void __wrap_pmem_drain(void);
+
+void
+__wrap_pmem_drain(void)
+{
+	__real_pmem_drain();
+	if (watched == NULL || pmh_live(watched)->blocks == watched_blocks)
+		return;
+	printf("@mark grown %llu\n", (unsigned long long) keys_inserted);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+static int
+failed(const char *what, const PmhError *error)
+{
+	printf("%s: error %d, %s, %s\n", what, error->code,
+		   strerror(error->sys_errno), error->detail);
+	return 1;
+}
+
+static PmhEnv
+environment(void)
+{
+	PmhEnv		env = {NULL, (uint64_t) getpid(), false};
+	void	   *memory = mmap(NULL, pmh_locks_size(LOCK_STRIPES), PROT_READ | PROT_WRITE,
+							  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+	{
+		perror("mmap");
+		exit(2);
+	}
+	env.locks = pmh_locks_init(memory, LOCK_STRIPES);
+	return env;
+}
+
+/* A bijection, so that keys fill segments evenly. */
+static uint64_t
+hash_of(uint64_t key)
+{
+	key ^= key >> 31;
+	key *= UINT64_C(0x9e3779b97f4a7c15);
+	return key ^ key >> 29;
+}
+
+static int
+domain(const char *directory)
+{
+	char		path[4096];
+	int			is_pmem;
+	size_t		mapped;
+	void	   *base;
+
+	snprintf(path, sizeof(path), "%s/pm_probe.domain", directory);
+	base = pmem_map_file(path, INITIAL_SIZE, PMEM_FILE_CREATE | PMEM_FILE_EXCL, 0600,
+						 &mapped, &is_pmem);
+	if (base == NULL)
+	{
+		printf("%s: %s\n", path, pmem_errormsg());
+		return 1;
+	}
+	printf("%d %d\n", is_pmem, pmem_has_auto_flush() == 1);
+	pmem_unmap(base, mapped);
+	return unlink(path) != 0;
+}
+
+/*
+ * Files are created, grown, moved to other addresses by that, and closed in
+ * another order; addresses are used again.  What a mapping is must not depend
+ * on what was at its address before.
+ */
+static int
+remap(const char *directory)
+{
+	static PmFile files[FILES];
+	PmhError	error;
+	char		path[4096];
+
+	for (int i = 0; i < FILES; i++)
+	{
+		snprintf(path, sizeof(path), "%s/pm_probe.%d", directory, i);
+		if (pm_create(&files[i], path, INITIAL_SIZE, false, &error) != PMH_OK)
+			return failed(path, &error);
+		unlink(path);
+		if (!files[i].is_pmem)
+			return printf("%s is not persistent memory\n", path), 1;
+		if (i % 3 == 2)
+			pm_close(&files[i - 1]);
+		if (pm_extend(&files[i], INITIAL_SIZE, FINAL_SIZE, &error) != PMH_OK ||
+			pm_remap(&files[i], FINAL_SIZE, &error) != PMH_OK)
+			return failed(path, &error);
+		if ((uintptr_t) files[i].base % (2 * 1024 * 1024) != 0)
+			return printf("%s is mapped at %p\n", path, (void *) files[i].base), 1;
+	}
+	puts("ok");
+	return 0;
+}
+
+static int
+grow(const char *path)
+{
+	PmhEnv		env = environment();
+	PmhError	error;
+
+	unlink(path);
+	if (pmh_create(path, NULL, NULL, &env, &watched, &error) != PMH_OK)
+		return failed(path, &error);
+	watched_blocks = pmh_live(watched)->blocks;
+	sync();
+	for (;; keys_inserted++)
+	{
+		if (pmh_insert(watched, hash_of(keys_inserted), keys_inserted, false) != PMH_OK)
+			return failed(path, pmh_error(watched));
+	}
+}
+
+static int
+grown(const char *path, uint64_t keys)
+{
+	PmhEnv		env = environment();
+	PmhError	error;
+	PmhTable   *table;
+	PmhValues	values = {0};
+
+	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+		return failed(path, &error);
+	for (uint64_t key = 0; key < keys; key++)
+	{
+		if (pmh_lookup(table, hash_of(key), &values) != PMH_OK || values.n != 1 ||
+			values.value[0] != key)
+			return printf("key %llu is not there\n", (unsigned long long) key), 1;
+	}
+	puts("ok");
+	pmh_close(table);
+	return unlink(path) != 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc == 3 && strcmp(argv[1], "domain") == 0)
+		return domain(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "remap") == 0)
+		return remap(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "grow") == 0)
+		return grow(argv[2]);
+	if (argc == 4 && strcmp(argv[1], "grown") == 0)
+		return grown(argv[2], strtoull(argv[3], NULL, 10));
+	return 2;
+}
