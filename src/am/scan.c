@@ -60,10 +60,14 @@
 #define FIRST_WANT		32
 #define LAST_WANT		8192
 
-/* Hashes looked up in one group at first, and at most. */
+/*
+ * Hashes looked up in one group at first, and at most.  The TIDs of a group are
+ * handed out in heap order; so the larger the group, the more of its rows are
+ * found on the page of the row before, or the next one.
+ */
 #define FIRST_GROUP		16
-#define LAST_GROUP		1024
-#define GROUP_BITS		10
+#define LAST_GROUP		65536
+#define GROUP_BITS		16
 
 /*
  * What is found in a group carries, below the value, the position of its hash
@@ -73,8 +77,12 @@ StaticAssertDecl(LAST_GROUP == 1 << GROUP_BITS, "positions fill their bits");
 StaticAssertDecl(PMH_VALUE_BITS + GROUP_BITS <= 64,
 				 "a value and a position fit in a word");
 
-/* Room for the values of a group; keys that do not fit are read by cursor. */
-#define GROUP_VALUES	16384
+/*
+ * Room for the values of a group, per key and at least; keys that do not fit
+ * are read by cursor.
+ */
+#define VALUES_PER_KEY	4
+#define LEAST_VALUES	16384
 
 typedef enum ScanKind
 {
@@ -117,6 +125,7 @@ typedef struct PmhashScan
 	size_t		next_hash;
 	size_t		group;			/* hashes in the next group */
 	size_t	   *big;			/* keys of this group that did not fit */
+	size_t		big_capacity;
 	size_t		nbig;
 	size_t		next_big;
 	size_t		collecting;		/* key that collect_value is at */
@@ -196,6 +205,19 @@ reserve_values(PmhashScan *so, size_t n)
 	so->values_capacity = 0;
 	so->values = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
 	so->values_capacity = n;
+}
+
+/* Make big[] large enough for n; what was in it is lost. */
+static void
+reserve_big(PmhashScan *so, size_t n)
+{
+	if (n <= so->big_capacity)
+		return;
+	if (so->big != NULL)
+		pfree(so->big);
+	so->big_capacity = 0;
+	so->big = MemoryContextAlloc(so->context, n * sizeof(size_t));
+	so->big_capacity = n;
 }
 
 /* Make hashes[] large enough for n; what was in it is lost. */
@@ -416,9 +438,6 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 static void
 start_many(PmhashScan *so)
 {
-	reserve_values(so, GROUP_VALUES);
-	if (so->big == NULL)
-		so->big = MemoryContextAlloc(so->context, LAST_GROUP * sizeof(size_t));
 	so->nbig = so->next_big = 0;
 	so->next_hash = 0;
 	so->group = FIRST_GROUP;
@@ -558,6 +577,8 @@ fill_from_group(IndexScanDesc scan, PmhashScan *so)
 						  pmhash_predicate_block(hashes[i]),
 						  scan->xs_snapshot);
 
+	reserve_values(so, Max(n * VALUES_PER_KEY, LEAST_VALUES));
+	reserve_big(so, n);
 	so->values_n = 0;
 	so->nbig = so->next_big = 0;
 	so->collecting = SIZE_MAX;
