@@ -99,7 +99,6 @@ pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		new_state |= bit;
 		new_state ^= move_from_line0(b, state, free_slots & line_mask[line] & ~bit);
 		pm_flush(&t->file, b->bytes + line * PMH_LINE, PMH_LINE);
-		pm_flush(&t->file, b, PMH_LINE);
 		ordered = true;
 	}
 	else
