@@ -64,9 +64,17 @@ pmh_lock(uint64_t *lock)
 		pmh_lock_wait(lock);
 }
 
+#ifdef PMH_RECORD
+/* test/crash: looks what is not durable when others may go on from it. */
+extern void pm_record_unlock(const uint64_t *lock);
+#else
+#define pm_record_unlock(lock)	((void) 0)
+#endif
+
 static inline void
 pmh_unlock(uint64_t *lock)
 {
+	pm_record_unlock(lock);
 	__atomic_store_n(lock, UINT64_C(0), __ATOMIC_RELEASE);
 }
 

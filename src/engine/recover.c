@@ -12,7 +12,10 @@
 
 #include "internal.h"
 
-/* Redo the directory log: its elements may have been stored in part. */
+/*
+ * Redo the directory log: its elements may have been stored in part.  It is
+ * empty durably after the next pm_fence; until then it would be redone again.
+ */
 static PmhResult
 redo_log(PmhTable *t)
 {
@@ -29,8 +32,7 @@ redo_log(PmhTable *t)
 						"The directory log is damaged.");
 	pmh_directory_store(t, live->dirword, log->first, log->count, log->low, log->high);
 	pm_store64(&log->count, 0);
-	pm_flush(&t->file, log, sizeof(*log));
-	pm_fence(&t->file);
+	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
 	return PMH_OK;
 }
 

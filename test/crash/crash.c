@@ -34,10 +34,13 @@
 /* Failures printed of each workload. */
 #define PRINT_FAILURES	5
 
+/* Progress is printed, and the state saved, so often. */
+#define PROGRESS_SECONDS	60
+
 Crash		crash;
 Shared	   *shared;
 
-static Figures *figures;		/* by workload; the last are the random ones */
+static Figures *figures;		/* by workload */
 static bool chosen[MAX_WORKLOADS];
 static uint64_t wanted_images;
 static double wanted_seconds;
@@ -45,7 +48,7 @@ static unsigned nworkers = 2;
 static uint64_t first_seed = 1;
 static bool with_random = true;
 static bool random_chosen;
-static bool with_costs = true;
+static const char *state_file;	/* where a long run goes on from */
 static struct timespec start_time;
 
 /* ---- random numbers ---- */
@@ -163,6 +166,7 @@ begin_workload(const char *name, uint64_t seed, Figures *f)
 	crash.creating = false;
 	crash.adopted = NULL;
 	crash.adopt = 0;
+	crash.adopt_at = NULL;
 	crash.replay_end = UINT64_MAX;
 	crash.before_open = NULL;
 	crash.crash_recovery = 1;
@@ -188,9 +192,9 @@ all_images(void)
 {
 	uint64_t	n = 0;
 
-	for (unsigned i = 0; i < nworkloads + nworkers; i++)
+	for (unsigned i = 0; i < nworkloads; i++)
 		n += figures[i].images;
-	return n;
+	return n + shared->finished.images;
 }
 
 static void
@@ -200,14 +204,29 @@ killed_hook(const PmSite *site)
 	enumerate(0, site);
 }
 
+static void add_figures(Figures *to, const Figures *from);
+
+/* A random task is complete: its figures are not lost any more. */
+static void
+finish_random(Figures *task)
+{
+	task->done = true;
+	pmh_lock(&shared->lock);
+	add_figures(&shared->finished, task);
+	pmh_unlock(&shared->lock);
+}
+
 /* Take tasks until there are none: the workloads, then seeds of random ones. */
 static void
-worker(unsigned number)
+worker(void)
 {
 	alarm(HANG_SECONDS);
 	recorder_at_fence = enumerate;
 	if (!crash.images_only)
+	{
 		recorder_at_store = dependency_check;
+		recorder_at_unlock = dependency_unlock;
+	}
 	recorder_at_killed = killed_hook;
 	for (;;)
 	{
@@ -225,13 +244,16 @@ worker(unsigned number)
 		else
 		{
 			uint64_t	seed = first_seed + task - nworkloads;
+			Figures		random = {0};
 
-			if (!with_random || all_images() >= wanted_images ||
+			if (!with_random || shared->stop || all_images() >= wanted_images ||
 				(wanted_seconds > 0 && since > wanted_seconds))
 				break;
-			begin_workload(random_name, seed, &figures[nworkloads + number]);
+			begin_workload(random_name, seed, &random);
 			run_random(crash_mix(seed));
-			crash.figures->done = true;
+			end_workload(since);
+			finish_random(&random);
+			continue;
 		}
 		end_workload(since);
 	}
@@ -249,6 +271,111 @@ share(size_t bytes)
 		exit(1);
 	}
 	return p;
+}
+
+/* ---- long runs ---- */
+
+/* Take over what earlier runs have done: seeds go on behind theirs. */
+static void
+load_state(void)
+{
+	Figures    *f = &shared->finished;
+	FILE	   *file = fopen(state_file, "r");
+	unsigned long long n[9];
+
+	if (file == NULL)
+		return;
+	if (fscanf(file, "%llu %llu %llu %llu %llu %llu %llu %llu %llu", &n[0], &n[1], &n[2],
+			   &n[3], &n[4], &n[5], &n[6], &n[7], &n[8]) != 9)
+	{
+		fprintf(stderr, "file \"%s\" is not the state of a run\n", state_file);
+		exit(2);
+	}
+	fclose(file);
+	first_seed = n[0];
+	f->images = n[1];
+	f->recovery_images = n[2];
+	f->operations = n[3];
+	f->fresh_operations = n[4];
+	f->crash_points = n[5];
+	f->exhaustive = n[6];
+	f->sampled = n[7];
+	f->adopted = n[8];
+	f->done = true;
+}
+
+/* Save it, whole or not at all. */
+static void
+save_state(void)
+{
+	Figures		f;
+	char		name[4096];
+	FILE	   *file;
+	uint64_t	tasks = shared->next_task > nworkloads ? shared->next_task - nworkloads : 0;
+
+	pmh_lock(&shared->lock);
+	f = shared->finished;
+	pmh_unlock(&shared->lock);
+	snprintf(name, sizeof(name), "%s.new", state_file);
+	file = fopen(name, "w");
+	if (file == NULL ||
+		fprintf(file, "%llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+				(unsigned long long) (first_seed + tasks), (unsigned long long) f.images,
+				(unsigned long long) f.recovery_images, (unsigned long long) f.operations,
+				(unsigned long long) f.fresh_operations, (unsigned long long) f.crash_points,
+				(unsigned long long) f.exhaustive, (unsigned long long) f.sampled,
+				(unsigned long long) f.adopted) < 0 ||
+		fclose(file) != 0 || rename(name, state_file) != 0)
+		perror(state_file);
+}
+
+static void
+print_progress(void)
+{
+	fprintf(stderr, "%.0f s: %.1f million images, %.2f million of them inside recovery, %llu failures\n",
+			seconds_since_start(), (double) all_images() * 1e-6,
+			(double) shared->finished.recovery_images * 1e-6,
+			(unsigned long long) shared->failures);
+}
+
+static void
+stop_workers(int signal_number)
+{
+	(void) signal_number;
+	shared->stop = true;
+}
+
+static void
+wait_for_workers(void)
+{
+	unsigned	running = nworkers;
+	double		next = PROGRESS_SECONDS;
+
+	signal(SIGINT, stop_workers);
+	signal(SIGTERM, stop_workers);
+	while (running > 0)
+	{
+		struct timespec pause = {0, 50000000};
+		int			status;
+		pid_t		pid = waitpid(-1, &status, WNOHANG);
+
+		if (pid > 0)
+		{
+			running--;
+			if (!(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+				__atomic_fetch_add(&shared->failures, 1, __ATOMIC_RELAXED);
+			continue;
+		}
+		nanosleep(&pause, NULL);
+		if (state_file != NULL && seconds_since_start() > next)
+		{
+			next += PROGRESS_SECONDS;
+			print_progress();
+			save_state();
+		}
+	}
+	if (state_file != NULL)
+		save_state();
 }
 
 static void
@@ -271,18 +398,12 @@ run_workers(void)
 			signal(SIGBUS, fatal);
 			signal(SIGFPE, fatal);
 			signal(SIGALRM, fatal);
-			worker(i);
+			signal(SIGINT, SIG_IGN);
+			worker();
 			_exit(0);
 		}
 	}
-	for (unsigned i = 0; i < nworkers; i++)
-	{
-		int			status;
-
-		if (waitpid(pid[i], &status, 0) == pid[i] &&
-			!(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-			__atomic_fetch_add(&shared->failures, 1, __ATOMIC_RELAXED);
-	}
+	wait_for_workers();
 }
 
 /* ---- figures ---- */
@@ -378,8 +499,7 @@ print_all(void)
 		print_figures(workloads[i].name, &figures[i]);
 		add_figures(&total, &figures[i]);
 	}
-	for (unsigned i = 0; i < nworkers; i++)
-		add_figures(&random, &figures[nworkloads + i]);
+	add_figures(&random, &shared->finished);
 	if (with_random)
 		print_figures(random_name, &random);
 	add_figures(&total, &random);
@@ -390,8 +510,7 @@ print_all(void)
 		   (unsigned long long) total.operations, (unsigned long long) total.fresh_operations,
 		   (unsigned long long) total.adopted, (unsigned long long) shared->paths,
 		   seconds_since_start());
-	if (with_costs)
-		print_costs();
+	print_costs();
 	printf("\n");
 	if (with_random)
 		print_unreached();
@@ -427,6 +546,7 @@ usage(void)
 			"  --seconds=N            ... or so much time has passed\n"
 			"  --no-random            no random operations\n"
 			"  --seed=N               first seed\n"
+			"  --state=FILE           go on from this file, save to it every minute\n"
 			"  --workers=N            processes (default 2)\n"
 			"  --limit=N              crash points of up to N images: all (default 65536)\n"
 			"  --sample=N             others: N images (default 300)\n"
@@ -477,6 +597,7 @@ read_options(int argc, char **argv)
 		{"seconds", required_argument, NULL, 't'},
 		{"no-random", no_argument, NULL, 'n'},
 		{"seed", required_argument, NULL, 's'},
+		{"state", required_argument, NULL, 'S'},
 		{"workers", required_argument, NULL, 'p'},
 		{"limit", required_argument, NULL, 'e'},
 		{"sample", required_argument, NULL, 'm'},
@@ -515,6 +636,9 @@ read_options(int argc, char **argv)
 				break;
 			case 's':
 				first_seed = strtoull(optarg, NULL, 10);
+				break;
+			case 'S':
+				state_file = optarg;
 				break;
 			case 'p':
 				nworkers = (unsigned) strtoul(optarg, NULL, 10);
@@ -575,10 +699,12 @@ main(int argc, char **argv)
 	read_options(argc, argv);
 	recorder_init();
 	shared = share(sizeof(Shared));
-	figures = share((nworkloads + MAX_WORKERS) * sizeof(Figures));
+	figures = share(nworkloads * sizeof(Figures));
 	for (unsigned level = 0; level < LEVELS; level++)
 		crash.locks[level] = pmh_locks_init(aligned_alloc(64, pmh_locks_size(LOCK_STRIPES)),
 											LOCK_STRIPES);
+	if (state_file != NULL)
+		load_state();
 	run_workers();
 	print_all();
 	return shared->failures != 0;

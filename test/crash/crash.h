@@ -96,10 +96,12 @@ typedef struct Figures
 
 typedef struct Shared
 {
+	bool		stop;			/* no further tasks */
+	uint64_t	lock;			/* of 'finished' */
+	Figures		finished;		/* of all random tasks that are complete */
 	Costs		costs[OP_KINDS];
 	uint64_t	paths;			/* different recovery paths */
 	uint64_t	path[PATHS_ROOM];	/* their hash table */
-	uint64_t	images;			/* of all workloads */
 	uint64_t	next_task;
 	uint64_t	failures;
 } Shared;
@@ -140,6 +142,7 @@ typedef struct Crash
 	uint64_t	crash_recovery; /* recovery is crashed in one of so many images */
 	double		adopt;			/* probability to go on from an image */
 	jmp_buf	   *adopted;		/* where to */
+	const char *adopt_at;		/* only at fences of this function, if given */
 } Crash;
 
 extern Crash crash;
@@ -177,6 +180,7 @@ extern void enumerate(unsigned level, const PmSite *site);
 
 extern void dependency_check(void *addr, size_t size, uint64_t value,
 							 const PmSite *site);
+extern void dependency_unlock(const uint64_t *lock);
 
 /* ---- operations on the table under test (operation.c) ---- */
 

@@ -39,8 +39,8 @@ require(uint64_t offset, uint64_t len, const char *what, const PmSite *commit)
 	{
 		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;
 
-		crash_missing("%s: the store at %s:%d relies on %s, which is not durable (stored at %s:%d)",
-					  crash.operation, site_base_name(commit), commit->line, what,
+		crash_missing("%s: the %s at %s:%d relies on %s, which is not durable (stored at %s:%d)",
+					  crash.operation, commit->kind, site_base_name(commit), commit->line, what,
 					  site_base_name(site_of(id)), site_of(id)->line);
 	}
 }
@@ -183,6 +183,26 @@ pointer_word(const char *addr, uint64_t word, const PmSite *commit)
 	if (line != bucket)
 		require_bits(bucket, PMH_STATE_POINTERS, "the mark that a bucket has pointers",
 					 commit);
+}
+
+/*
+ * Another process may go on from what is stored under a directory, space or
+ * grow lock as soon as that is free, and a fence of its own does not complete
+ * our flushes.
+ */
+void
+dependency_unlock(const uint64_t *lock)
+{
+	static const PmSite unlock = {"unlock", "lock.h", "pmh_unlock", 0, 0};
+	const PmhLocks *locks = crash.locks[0];
+	uint64_t	dirword = live()->dirword;
+
+	if (!crash.armed || recorder_level != 0 || crash.creating ||
+		lock < &locks->file[0].directory || lock >= (const uint64_t *) locks->stripe)
+		return;
+	require(PMH_LIVE_OFFSET, sizeof(PmhLive), "the live words", &unlock);
+	require(pmh_dirword_offset(dirword), sizeof(uint64_t) << pmh_dirword_depth(dirword),
+			"the directory", &unlock);
 }
 
 void

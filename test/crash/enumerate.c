@@ -221,6 +221,8 @@ static bool
 wants_adoption(const Point *p)
 {
 	return p->level == 0 && crash.adopted != NULL && crash.adopt > 0 &&
+		(crash.adopt_at == NULL ||
+		 (p->site != NULL && strcmp(p->site->function, crash.adopt_at) == 0)) &&
 		(double) (crash_random() >> 11) / 9007199254740992.0 < crash.adopt;
 }
 

@@ -56,6 +56,7 @@ uint64_t	recorder_path;
 Costs	   *recorder_costs;
 void		(*recorder_at_fence) (unsigned level, const PmSite *site);
 void		(*recorder_at_store) (void *addr, size_t size, uint64_t value, const PmSite *site);
+void		(*recorder_at_unlock) (const uint64_t *lock);
 void		(*recorder_at_killed) (const PmSite *site);
 
 static uint32_t *cost_stamp;	/* by line of memory 0 */
@@ -757,6 +758,13 @@ pm_record_fence(const PmFile *f, const PmSite *s)
 			complete(r, line, line->flushed, true);
 	}
 	r->unfenced = false;
+}
+
+void
+pm_record_unlock(const uint64_t *lock)
+{
+	if (recorder_at_unlock != NULL)
+		recorder_at_unlock(lock);
 }
 
 /* ---- files ---- */

@@ -168,6 +168,9 @@ extern void (*recorder_at_fence) (unsigned level, const PmSite *site);
 extern void (*recorder_at_store) (void *addr, size_t size, uint64_t value,
 								  const PmSite *site);
 
+/* Before a lock is released. */
+extern void (*recorder_at_unlock) (const uint64_t *lock);
+
 /*
  * A process is killed, the machine goes on: each store at level 0 is durable
  * at once, and this is called after it.

@@ -455,6 +455,21 @@ run_sweep(void)
 	op_sweep(dead_all);
 }
 
+/* A long list is swept buffer by buffer. */
+static void
+run_sweep_list(void)
+{
+	uint64_t	hash = nth_key(0, 4, 1);
+
+	new_table();
+	for (uint32_t i = 0; i < 3 * pmh_class_capacity(PMH_CHAIN_CLASS); i++)
+		op_insert(hash, new_value(), false);
+	crash.focus = hash;
+	arm(true);
+	op_sweep(dead_third);
+	op_sweep(dead_all);
+}
+
 /* After a restart the free value space is unknown; the sweep finds it. */
 static void
 run_sweep_reclaim(void)
@@ -645,6 +660,59 @@ random_operation(Pairs *pairs, bool shrinking)
 }
 
 /*
+ * Fill one home and one alternative bucket of a segment that many elements
+ * name: strategies, growth and splits follow each other closely.  If adopt_at
+ * is given, go on from crashes at that function's fences: with a directory log
+ * to be redone, or elements that differ.
+ */
+static void
+random_structure(const char *adopt_at, double adopt)
+{
+	jmp_buf		adopted;
+	uint32_t	depth = (uint32_t) (crash_random() % 8);
+	volatile uint32_t i = 0;
+
+	new_table();
+	random_pairs.n = 0;
+	deepen(depth);
+	arm(true);
+	crash.adopt_at = adopt_at;
+	crash.adopt = adopt;
+	if (setjmp(adopted) != 0)
+	{
+		crash.adopted = NULL;
+		op_after_adoption();
+		pairs_from_model(&random_pairs);
+	}
+	crash.adopted = adopt > 0 ? &adopted : NULL;
+	while (i++ < 3 * FULL)
+	{
+		if (random_pairs.n > 0 && crash_random() % 8 == 0)
+			drop(&random_pairs, crash_random() % random_pairs.n);
+		else
+			add(&random_pairs, nth_key((uint64_t) (crash_random() & 1) << 23,
+									   crash_random() % 64 == 0, i), crash_random() & 1);
+	}
+	crash.adopted = NULL;
+	arm(false);
+}
+
+/* Recovery has something to do, and what it did is relied on. */
+static void
+run_redo(void)
+{
+	for (unsigned round = 0; round < 8; round++)
+	{
+		recorder_reset();
+		model_clear(&crash.model);
+		random_structure("pmh_directory_store", 0.5);
+		random_pairs.n = 0;
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/*
  * Random operations on a small table.  Now and then the workload goes on from
  * a crash image, so that what recovery leaves behind is met by all operations.
  */
@@ -679,7 +747,18 @@ void
 run_random(uint64_t seed)
 {
 	crash.rng = seed;
-	random_operations(400, 0.0005);
+	switch (crash_random() % 8)
+	{
+		case 0:
+			random_structure(NULL, 0);
+			break;
+		case 1:
+			random_structure("pmh_directory_store", 0.01);
+			break;
+		default:
+			random_operations(400, 0.0005);
+			break;
+	}
 }
 
 static void
@@ -701,12 +780,14 @@ const Workload workloads[] = {
 	{"list_growth", run_list_growth},
 	{"group_delete", run_group_delete},
 	{"sweep", run_sweep},
+	{"sweep_list", run_sweep_list},
 	{"sweep_reclaim", run_sweep_reclaim},
 	{"bulk", run_bulk},
 	{"chain_delete", run_chain_delete},
 	{"value_regions", run_value_regions},
 	{"list_chain", run_list_chain},
 	{"strategies", run_strategies},
+	{"redo", run_redo},
 	{"split_deep", run_split_deep},
 	{"group_insert", run_group_insert},
 	{"killed", run_killed},
