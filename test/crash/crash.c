@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +89,17 @@ seconds_since_start(void)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (double) (now.tv_sec - start_time.tv_sec) +
 		(double) (now.tv_nsec - start_time.tv_nsec) * 1e-9;
+}
+
+/* Processor time of the workers. */
+static double
+processor_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_CHILDREN, &usage);
+	return (double) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+		(double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
 static void
@@ -505,11 +517,11 @@ print_all(void)
 	add_figures(&total, &random);
 	print_figures("total", &total);
 	printf("\n%llu images, %llu of them crashes inside recovery, %llu operations crashed, "
-		   "%llu in recovered images,\n%llu images gone on from, %llu different recovery paths, %.0f s\n",
+		   "%llu in recovered images,\n%llu images gone on from, %llu different recovery paths,\n%.0f s, %.0f s of processor time\n",
 		   (unsigned long long) total.images, (unsigned long long) total.recovery_images,
 		   (unsigned long long) total.operations, (unsigned long long) total.fresh_operations,
 		   (unsigned long long) total.adopted, (unsigned long long) shared->paths,
-		   seconds_since_start());
+		   seconds_since_start(), processor_seconds());
 	print_costs();
 	printf("\n");
 	if (with_random)
