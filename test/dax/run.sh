@@ -25,7 +25,6 @@ top=$(cd "$here/../.." && pwd)
 . "$top/test/lib/packages.sh"
 
 if [ "$(id -u)" -ne 0 ]; then
-	. "$top/test/lib/packages.sh"
 	as_root env ${TMPDIR:+TMPDIR="$TMPDIR"} ${PMHASH_KEEP:+PMHASH_KEEP="$PMHASH_KEEP"} \
 		${PMHASH_DAX_CACHE:+PMHASH_DAX_CACHE="$PMHASH_DAX_CACHE"} \
 		${PMHASH_DAX_CUTS:+PMHASH_DAX_CUTS="$PMHASH_DAX_CUTS"} \
@@ -117,7 +116,7 @@ boot()
 # machine ends before or takes too long
 wait_for()
 {
-	local deadline=$((SECONDS + 240))
+	local deadline=$((SECONDS + 600))
 
 	until grep -q "$2" "$work/$this_boot.$1"; do
 		if ! kill -0 "$vm" 2>/dev/null || [ $SECONDS -ge $deadline ]; then
@@ -152,7 +151,7 @@ switched_off()
 # lines SUFFIX: what came over a serial line, complete lines only
 lines()
 {
-	tr -d '\r' <"$work/$this_boot.$1" | awk 'NR > 1 { print last } { last = $0 } END { }'
+	tr -d '\r' <"$work/$this_boot.$1" | awk 'NR > 1 { print last } { last = $0 }'
 }
 
 # collect: count the tests of this boot in the guest
@@ -247,15 +246,21 @@ pull_the_plug()
 	acknowledged "$1"
 }
 
-# recovered: what must hold at each start after a cut
+# trusted: nothing was rebuilt or given up
+trusted()
+{
+	logged "nothing was rebuilt or given up" 0 'has been rebuilt\|not trusted:\|removed index file'
+	same_files a
+}
+
+# recovered: what must hold at each start of server a after a cut
 recovered()
 {
 	new_boot_id
-	logged "the reboot was noticed" "${1:-1}" 'operating system went down without a clean shutdown'
-	logged "nothing was rebuilt or given up" 0 'has been rebuilt\|not trusted:\|removed index file'
+	logged "the reboot was noticed" 1 'operating system went down without a clean shutdown'
 	logged "the undo journal was used" 1 'pmhash: undo journal: '
 	entries_undone=$((entries_undone + $(sed -n 's/.* \([0-9]*\) entries taken out.*/\1/p' "$work/$this_boot.server" | head -n 1)))
-	same_files a
+	trusted
 }
 
 # kill_in_recovery NAME PATTERN: cut the power again when the server has logged
@@ -271,9 +276,42 @@ kill_in_recovery()
 	fi
 }
 
+# A file that has just grown when the power goes.
+growth()
+{
+	boot "$domain-grow" mount,grow
+	if wait_for console '^@mark grown'; then
+		power_cut
+		new_boot_id
+		grown_keys=$(tr -d '\r' <"$work/$this_boot.console" | sed -n 's/^@mark grown //p')
+	fi
+}
+
+# The power goes while the file system is mounted without dax; the next time it
+# is mounted with dax.
+other_class()
+{
+	boot "$domain-nodax" mount_nodax,start_a,cache_a,load_a dax_load=8
+	pull_the_plug 8 || return
+	new_boot_id
+	boot "$domain-again" mount,start_a_no_rebuild,invalid_a,check_a,stop_a,off
+	switched_off
+	collect
+	new_boot_id
+}
+
+# Damage under a running server.
+faults()
+{
+	boot "$domain-faults" mount,start_a,faults,stop_a,off
+	switched_off
+	collect
+	logged "no server process has died" 0 'was terminated by signal'
+}
+
 story()
 {
-	local cut after_cut check=mount,start_a,valid_a,check_a,acknowledged,prepared
+	local cut after_cut grown_keys check=mount,start_a,valid_a,check_a,acknowledged,prepared
 
 	rm -f "$work/pm.img"
 	truncate -s 1G "$work/pm.img"
@@ -281,7 +319,7 @@ story()
 	boot_id=
 	files=()
 
-	boot "$domain-1" namespace,domain,start_a,start_b,schema_a,schema_b,valid_a,valid_b,load_b,load_a dax_load=1
+	boot "$domain-1" namespace,domain,probe,start_a,start_b,schema_a,schema_b,valid_a,valid_b,map_sync,load_b,load_a dax_load=1
 	pull_the_plug 1 || return
 	new_boot_id
 	note_files a
@@ -295,8 +333,9 @@ story()
 	kill_in_recovery redo 'redo starts at'
 	kill_in_recovery redone 'redo done at'
 	kill_in_recovery undone 'pmhash: undo journal: '
+	growth
 
-	boot "$domain-check" "$check,stop_a,start_b_no_rebuild,invalid_b,check_b,stop_b,off" "$after_cut"
+	boot "$domain-check" "$check,grown,stop_a,start_b_no_rebuild,invalid_b,check_b,stop_b,off" "dax_keys=$grown_keys $after_cut"
 	switched_off
 	collect
 	new_boot_id
@@ -307,9 +346,8 @@ story()
 	switched_off
 	collect
 	new_boot_id
-	logged "nothing was rebuilt or given up" 0 'has been rebuilt\|not trusted\|removed index file'
 	logged "no unclean end was seen" 0 'operating system went down'
-	same_files a
+	trusted
 	same_files b
 }
 
@@ -328,9 +366,10 @@ say "build"
 quietly make -s -C "$work/build" -j"$(nproc)" PG_CONFIG="$server" with_llvm=no COPT=-Werror \
 	DESTDIR="$work/payload/payload" install || give_up "build"
 mkdir -p "$work/payload/payload/dax"
-cp "$here"/guest/* "$work/payload/payload/dax/"
-quietly gcc -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE \
-	-o "$work/payload/payload/dax/pm_domain" "$here/guest/pm_domain.c" -lpmem || give_up "build"
+cp "$here"/guest/*.sh "$here"/guest/*.sql "$here"/guest/*.conf "$work/payload/payload/dax/"
+quietly gcc -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -I"$work/build/src/engine" \
+	-Wl,--wrap=pmem_drain -o "$work/payload/payload/dax/pm_probe" \
+	"$here/guest/pm_probe.c" "$work"/build/src/engine/*.o -lpmem || give_up "build"
 (cd "$work/payload" && find payload | cpio --quiet -o -H newc | gzip -1) >"$work/payload.gz"
 cat "$images/initrd.gz" "$work/payload.gz" >"$work/initrd.gz"
 
@@ -340,6 +379,8 @@ left_prepared=0
 for domain in $domains; do
 	story
 done
+other_class
+faults
 is "entries that the power cuts left without their rows were taken out" yes \
 	"$([ "$entries_undone" -gt 0 ] && echo yes || echo "no, $entries_undone")"
 is "transactions were left prepared" yes "$([ "$left_prepared" -gt 0 ] && echo yes || echo no)"

@@ -109,10 +109,37 @@ step_domain()
 {
 	local found
 
-	found=$(/dax/pm_domain /pmem)
+	found=$(/dax/pm_probe domain /pmem)
 	info "kernel: persistence domain $(cat /sys/bus/nd/devices/region0/persistence_domain 2>/dev/null || echo "not told"); libpmem: is_pmem, auto_flush = $found"
 	is "libpmem: persistent memory, $(parameter dax_domain)" \
 		"1 $([ "$(parameter dax_domain)" = eADR ] && echo 1 || echo 0)" "$found"
+}
+
+# The engine alone: many files that move, and who claims to be persistent.
+step_probe()
+{
+	is "files that grow and move" ok "$(/dax/pm_probe remap /pmem)"
+	is "class of a file on persistent memory" dax "$(/dax/pm_probe class /pmem)"
+	is "class of a file on the disk" cache "$(/dax/pm_probe class /dax)"
+	is "class of a file on the disk, PMEM_IS_PMEM_FORCE=1" cache \
+		"$(PMEM_IS_PMEM_FORCE=1 /dax/pm_probe class /dax)"
+}
+
+# A file that has just grown, with a file system that writes its journal only
+# when it must; the host cuts the power at the mark.
+step_grow()
+{
+	mount -o remount,commit=300 /pmem
+	/dax/pm_probe grow /pmem/grown
+}
+
+step_grown() { is "a file that had just grown" ok "$(/dax/pm_probe grown /pmem/grown "$(parameter dax_keys)")"; }
+
+# The file system without dax: what was persistent memory is a file like others.
+step_mount_nodax()
+{
+	mount -t ext4 -o dax=never /dev/pmem0 /pmem || not_ok "mount" "$(dmesg | tail -n 3)"
+	chmod 666 /dev/ttyS1 /dev/ttyS2
 }
 
 step_start_a() { start a; }
@@ -211,24 +238,150 @@ step_prepared()
 
 # Class cache after a power cut: known to be unfit, answers are right all the
 # same, then rebuilt.  The server was started with pmhash.rebuild = off.
+step_start_a_no_rebuild() { server_options="-c pmhash.rebuild=off" start a; }
 step_start_b_no_rebuild() { server_options="-c pmhash.rebuild=off" start b; }
 
-step_invalid_b()
+# all_valid SERVER: wait for it
+all_valid()
 {
-	is "all indexes of class cache are invalid after the cut" 0 \
-		"$(sql b -c "SELECT count(*) FROM pmhash_indexes WHERE state NOT LIKE 'invalid: %'")"
-	info "state of class cache: $(sql b -c "SELECT DISTINCT state FROM pmhash_indexes")"
-	is "queries are answered without them" "$(sql b -c "SELECT count(*) FROM t WHERE d + 0 = 7")" \
-		"$(sql b -c "SELECT count(*) FROM t WHERE d = 7")"
-	sql b -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
-	stop b
-	start b
 	for ((try = 0; try < 300; try++)); do
-		[ "$(sql b -c "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'")" != 0 ] || break
+		[ "$(sql "$1" -c "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'")" != 0 ] || return
 		sleep 0.3
 	done
-	is "they are rebuilt, class cache" "cache, valid" "$(states b)"
-	tell_files b
+}
+
+# invalid SERVER CLASS: and the class that they have when rebuilt
+invalid()
+{
+	is "all indexes of server $1 are invalid after the cut" 0 \
+		"$(sql "$1" -c "SELECT count(*) FROM pmhash_indexes WHERE state NOT LIKE 'invalid: %'")"
+	info "their state: $(sql "$1" -c "SELECT DISTINCT state FROM pmhash_indexes" | tr '\n' ' ')"
+	is "queries are answered without them" "$(sql "$1" -c "SELECT count(*) FROM t WHERE d + 0 = 7")" \
+		"$(sql "$1" -c "SELECT count(*) FROM t WHERE d = 7")"
+	sql "$1" -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
+	stop "$1"
+	start "$1"
+	all_valid "$1"
+	is "they are rebuilt" "$2, valid" "$(states "$1")"
+	tell_files "$1"
+}
+
+step_invalid_a() { invalid a dax; }
+step_invalid_b() { invalid b cache; }
+
+step_cache_a() { is "without dax all indexes are of class cache" "cache, valid" "$(states a)"; }
+
+# ---- a session that lives through faults ----
+
+open_session()
+{
+	rm -f /dax/in
+	mkfifo /dax/in
+	sql a -v ON_ERROR_STOP=0 </dax/in >>/dax/out &
+	exec 7>/dax/in
+	questions=0
+}
+
+# ask SQL: its output is in /dax/out
+ask()
+{
+	questions=$((questions + 1))
+	: >/dax/out
+	printf "%s\n;SELECT 'answered %d';\n" "$1" $questions >&7
+	for ((try = 0; try < 600; try++)); do
+		! grep -q "answered $questions" /dax/out || return
+		sleep 0.1
+	done
+	not_ok "a session answers" "$1"
+}
+
+answer() { grep -v '^answered ' /dax/out; }
+
+file_of() { sql a -c "SELECT file FROM pmhash_indexes WHERE index = '$1'"; }
+
+# Is the session's mapping of pool files one that is durable without the file
+# system's help (MAP_SYNC: "sf"), and are large ones aligned?
+step_map_sync()
+{
+	local pid
+
+	open_session
+	ask "SELECT pmhash_check('t_id'); INSERT INTO t VALUES (-200000, 1, 'map_sync'); SELECT pg_backend_pid();"
+	pid=$(answer | tail -n 1)
+	is "all pool files are mapped with MAP_SYNC" "$(grep -c ' /pmem/pool/' /proc/$pid/maps) 0" \
+		"$(awk '/^[0-9a-f]+-[0-9a-f]+ / { pool = / \/pmem\/pool\//; name = $6 }
+				pool && /^VmFlags:/ { if (/ sf( |$)/) with++; else without++ }
+				END { print with + 0, without + 0 }' /proc/$pid/smaps)"
+	info "mapped: $(grep -c 'journal\.' /proc/$pid/maps) journal, $(grep -c '\.pmh$' /proc/$pid/maps) index files"
+	exec 7>&-
+}
+
+# lost INDEX WHAT: the index's file has just been damaged under an open session
+lost()
+{
+	local pid answer
+
+	pid=$(answer | tail -n 1)
+	ask "SELECT pmhash_check('$1');"
+	answer=$(answer)
+	case $answer in
+		*ERROR:*) ok "$2: an error" ;;
+		*) not_ok "$2: an error" "$answer" ;;
+	esac
+	info "$2: $(printf '%s' "$answer" | head -n 1)"
+	ask "SELECT pg_backend_pid();"
+	is "$2: the session lives" "$pid" "$(answer | tail -n 1)"
+	all_valid a
+	is "$2: rebuilt" "dax, valid" "$(states a)"
+	is "$2: another file" yes "$([ "$(file_of "$1")" != "$file" ] && echo yes)"
+	is "$2: index = table" same "$(sql a -c "SELECT compare('t', '$1', '${1#t_}')")"
+}
+
+# map INDEX: have it mapped by the session, and keep the blocks of its file
+# (hard link), lest a new file gets them
+map()
+{
+	ask "SELECT pmhash_check('$1'); SELECT pg_backend_pid();"
+	file=$(file_of "$1")
+	ln "$file" "/pmem/kept.$1"
+}
+
+step_faults()
+{
+	local started file block sector
+
+	started=$(sql a -c "SELECT pg_postmaster_start_time()")
+	open_session
+
+	map t_d
+	truncate -s 32768 "$file"
+	lost t_d "a file that is cut off"
+
+	map t_s
+	block=$(filefrag -v -b512 "$file" | awk '$1 == "0:" { sub(/\.\..*/, "", $4); print $4 }')
+	info "bad block: $file, sector $block"
+	echo "$block 8" >/sys/block/pmem0/badblocks
+	exec 7>&-
+	open_session
+	ask "SELECT pg_backend_pid();"
+	lost t_s "a bad block"
+
+	map t_id
+	info "madvise: $(/dax/pm_probe poison "$file" 2>&1 | tr '\n' ' ')"
+	lost t_id "a poisoned page"
+
+	fallocate -l "$(df --output=avail -B1 /pmem | tail -n 1)" /pmem/fill || dd if=/dev/zero of=/pmem/fill bs=64k 2>/dev/null
+	dd if=/dev/zero bs=4k 2>/dev/null >>/pmem/fill
+	ask "INSERT INTO t SELECT -300000 - i, i, 'full ' || i, '' FROM generate_series(1, 40000) i;"
+	info "full: $(answer | head -n 2 | tr '\n' ' ')"
+	is "a full file system is an error" 1 "$(grep -c 'ERROR: .*No space left on device' /dax/out)"
+	rm /pmem/fill
+	ask "INSERT INTO t SELECT -300000 - i, i, 'full ' || i, '' FROM generate_series(1, 40000) i;"
+	is "and none when there is space again" "" "$(answer)"
+
+	exec 7>&-
+	is "the server was not restarted" "$started" "$(sql a -c "SELECT pg_postmaster_start_time()")"
+	check a
 }
 
 # script SERVER CLIENT CUT: the endless work of one client, as psql's input.

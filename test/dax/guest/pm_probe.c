@@ -3,14 +3,18 @@
  *	  The engine alone on the guest's persistent memory.
  *
  * usage: pm_probe domain DIRECTORY		libpmem's "is_pmem auto_flush", 0 or 1
+ *		  pm_probe class DIRECTORY		the engine's word: dax or cache
  *		  pm_probe remap DIRECTORY		many files that grow and move
  *		  pm_probe grow FILE			insert until the file has grown, say
  *										so, and wait for the power cut
  *		  pm_probe grown FILE KEYS		what is left after that
+ *		  pm_probe poison FILE			have the kernel take its first page for
+ *										damaged memory
  *
  * Linked with -Wl,--wrap=pmem_drain: "grow" stops in the very fence that makes
  * the new size durable, before anything is stored in the new part.
  */
+#include <fcntl.h>
 #include <libpmem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +102,21 @@ domain(const char *directory)
 	return unlink(path) != 0;
 }
 
+static int
+class(const char *directory)
+{
+	PmFile		file;
+	PmhError	error;
+	char		path[4096];
+
+	snprintf(path, sizeof(path), "%s/pm_probe.class", directory);
+	if (pm_create(&file, path, INITIAL_SIZE, false, &error) != PMH_OK)
+		return failed(path, &error);
+	puts(file.is_pmem ? "dax" : "cache");
+	pm_close(&file);
+	return unlink(path) != 0;
+}
+
 /*
  * Files are created, grown, moved to other addresses by that, and closed in
  * another order; addresses are used again.  What a mapping is must not depend
@@ -169,11 +188,31 @@ grown(const char *path, uint64_t keys)
 	return unlink(path) != 0;
 }
 
+static int
+poison(const char *path)
+{
+	size_t		size = (size_t) sysconf(_SC_PAGESIZE);
+	int			fd = open(path, O_RDWR);
+	void	   *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return perror(path), 1;
+	puts("poison");
+	fflush(stdout);
+	if (madvise(page, size, MADV_HWPOISON) != 0)
+		return perror("madvise"), 1;
+	return 0;
+}
+
 int
 main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "domain") == 0)
 		return domain(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "class") == 0)
+		return class(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "poison") == 0)
+		return poison(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "remap") == 0)
 		return remap(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "grow") == 0)
