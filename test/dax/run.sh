@@ -105,7 +105,7 @@ boot()
 		-device nvdimm,id=nvdimm,memdev=pm \
 		-drive "file=$work/disk.img,if=virtio,format=raw,cache=unsafe" \
 		-kernel "$images/vmlinuz" -initrd "$work/initrd.gz" \
-		-append "console=ttyS0 quiet panic=-1 mitigations=off dax_domain=$domain dax_steps=boot_id,$steps $*" \
+		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off dax_domain=$domain dax_steps=boot_id,$steps $*" \
 		-display none -monitor none -nodefaults -no-reboot \
 		-serial "file:$work/$name.console" -serial "file:$work/$name.server" \
 		-serial "file:$work/$name.acks" >"$work/$name.qemu" 2>&1 </dev/null &

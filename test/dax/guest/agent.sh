@@ -300,7 +300,7 @@ answer() { grep -v '^answered ' /dax/out; }
 file_of() { sql a -c "SELECT file FROM pmhash_indexes WHERE index = '$1'"; }
 
 # Is the session's mapping of pool files one that is durable without the file
-# system's help (MAP_SYNC: "sf"), and are large ones aligned?
+# system's help (MAP_SYNC: "sf")?
 step_map_sync()
 {
 	local pid
@@ -348,7 +348,7 @@ map()
 
 step_faults()
 {
-	local started file block sector
+	local started file block
 
 	started=$(sql a -c "SELECT pg_postmaster_start_time()")
 	open_session
@@ -370,8 +370,7 @@ step_faults()
 	info "madvise: $(/dax/pm_probe poison "$file" 2>&1 | tr '\n' ' ')"
 	lost t_id "a poisoned page"
 
-	fallocate -l "$(df --output=avail -B1 /pmem | tail -n 1)" /pmem/fill || dd if=/dev/zero of=/pmem/fill bs=64k 2>/dev/null
-	dd if=/dev/zero bs=4k 2>/dev/null >>/pmem/fill
+	fallocate -l "$(df --output=avail -B1 /pmem | tail -n 1)" /pmem/fill
 	ask "INSERT INTO t SELECT -300000 - i, i, 'full ' || i, '' FROM generate_series(1, 40000) i;"
 	info "full: $(answer | head -n 2 | tr '\n' ' ')"
 	is "a full file system is an error" 1 "$(grep -c 'ERROR: .*No space left on device' /dax/out)"
