@@ -144,6 +144,7 @@ typedef enum PmhashReason
 
 #define PMHASH_MAX_NUDGES		32
 #define PMHASH_MAX_REBUILDS		256
+#define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
 
@@ -166,6 +167,13 @@ typedef struct PmhashRebuild
 	TimestampTz next_try;
 	char		failure[PMHASH_FAILURE_SIZE];
 } PmhashRebuild;
+
+/* An index that the sweeper has complained about in this run. */
+typedef struct PmhashComplaint
+{
+	Oid			database;
+	Oid			index;
+} PmhashComplaint;
 
 /* Databases that the launcher is asked to do something in. */
 typedef struct PmhashNudges
@@ -195,6 +203,8 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
+
+	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* the sweeper's */
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;

@@ -17,7 +17,10 @@
  *		it is locked, start (3) again: ALTER TABLE may have handed its main fork
  *		to an index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *		A stub that is marked invalid does not count: nobody will open its file.
- *	(4) remove the rest.
+ *		One that can't be read may name any file.
+ *	(4) remove the rest.  If some stub could not be read, only what belongs to
+ *		other indexes: files made for an index that still is there and whose
+ *		stub names another one.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
  * index that is being dropped or rebuilt by someone is still visible with its
@@ -43,10 +46,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -254,6 +260,116 @@ lock_index(Oid relid)
 	return false;
 }
 
+/* What the stubs of a database say. */
+typedef struct Owners
+{
+	IdList		owned;			/* file ids that they name, sorted */
+	List	   *known;			/* OIDs of the indexes whose stub was read */
+	int			unknown;		/* stubs that can't be read */
+} Owners;
+
+typedef enum StubState
+{
+	STUB_READ,
+	STUB_NONE,					/* the main fork is empty: dropped */
+	STUB_UNREADABLE
+} StubState;
+
+/*
+ * Say that a stub can't be read, once in a run of the server.  There is one
+ * sweeper at a time, and only it touches the notes.
+ */
+static void
+complain_once(Relation index, const char *why)
+{
+	PmhashComplaint *complaint = pmhash_shared->complaint;
+	Oid			relid = RelationGetRelid(index);
+	int			i;
+
+	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
+	{
+		if (complaint[i].database == MyDatabaseId && complaint[i].index == relid)
+			return;
+	}
+	if (i == PMHASH_MAX_COMPLAINTS)
+		return;
+	complaint[i].database = MyDatabaseId;
+	complaint[i].index = relid;
+	ereport(LOG,
+			(errmsg("pmhash: the sweeper cannot tell which file index \"%s\" has: %s",
+					RelationGetRelationName(index), why),
+			 errdetail("Files that may belong to it are kept."),
+			 errhint("REINDEX INDEX makes a new stub page.")));
+}
+
+/*
+ * Read a stub.  ERROR only for what is not the page's fault.  A page of zeroes
+ * in the main fork of an index that we see is not as it was written.
+ */
+static StubState
+read_stub_if_possible(Relation index, PmhashStub *stub)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile StubState state = STUB_READ;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (RelationGetNumberOfBlocks(index) == 0)
+			state = STUB_NONE;
+		else if (!pmhash_stub_read(index, false, stub))
+		{
+			complain_once(index, "its stub page is empty");
+			state = STUB_UNREADABLE;
+		}
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_IO_ERROR)
+			ReThrowError(error);
+		complain_once(index, error->message);
+		FreeErrorData(error);
+		state = STUB_UNREADABLE;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return state;
+}
+
+/* Note what the stub of an index says. */
+static void
+note_owner(Relation index, Owners *owners)
+{
+	PmhashStub	stub;
+
+	switch (read_stub_if_possible(index, &stub))
+	{
+		case STUB_UNREADABLE:
+			owners->unknown++;
+			return;
+		case STUB_READ:
+			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
+				add_id(&owners->owned, stub.file_id);
+			break;
+		case STUB_NONE:
+			break;
+	}
+	owners->known = lappend_oid(owners->known, RelationGetRelid(index));
+}
+
 typedef enum OwnedResult
 {
 	OWNED_COMPLETE,
@@ -261,19 +377,20 @@ typedef enum OwnedResult
 	OWNED_GONE					/* one has gone since the list was made */
 } OwnedResult;
 
-/* Collect the file ids in all stubs, sorted. */
+/* Look at all stubs. */
 static OwnedResult
-list_owned(IdList *owned)
+list_owned(Owners *owners)
 {
 	ListCell   *lc;
 
-	owned->n = 0;
+	owners->owned.n = 0;
+	owners->known = NIL;
+	owners->unknown = 0;
 	InvalidateCatalogSnapshot();
 	foreach(lc, pmhash_list_indexes(false))
 	{
 		Oid			relid = lfirst_oid(lc);
 		Relation	index;
-		PmhashStub	stub;
 
 		if (!lock_index(relid))
 			return OWNED_LOCKED;
@@ -283,21 +400,38 @@ list_owned(IdList *owned)
 			UnlockRelationOid(relid, AccessShareLock);
 			return OWNED_GONE;
 		}
-		if (pmhash_stub_read(index, false, &stub) &&
-			(stub.flags & PMHASH_STUB_INVALID) == 0)
-			add_id(owned, stub.file_id);
+		note_owner(index, owners);
 		relation_close(index, AccessShareLock);
 	}
-	if (owned->n > 0)
-		qsort(owned->id, owned->n, sizeof(uint64), compare_ids);
+	if (owners->owned.n > 0)
+		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
 	return OWNED_COMPLETE;
 }
 
 /* ---- (4) ---- */
 
-static void
-remove_orphans(const IdList *files, const IdList *owned)
+/*
+ * May an index whose stub can't be read own this file, that no other stub
+ * names?  Not if it was made for one that still is there: a main fork, and the
+ * stub in it, goes to an index with another OID only when the index that it
+ * was made for is dropped (tablecmds.c, TryReuseIndex).
+ */
+static bool
+may_be_owned(const Owners *owners, const char *path)
 {
+	PmhashIdentity id;
+	PmhError	error;
+
+	if (owners->unknown == 0)
+		return false;
+	return pmh_read_identity(path, &id, &error) == PMH_OK &&
+		!list_member_oid(owners->known, id.index_oid);
+}
+
+static void
+remove_orphans(const IdList *files, const Owners *owners)
+{
+	const IdList *owned = &owners->owned;
 	char		path[MAXPGPATH];
 	int			removed = 0;
 
@@ -308,6 +442,8 @@ remove_orphans(const IdList *files, const IdList *owned)
 					compare_ids) != NULL)
 			continue;
 		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		if (may_be_owned(owners, path))
+			continue;
 		pmhash_unlink(path);
 		removed++;
 	}
@@ -324,7 +460,7 @@ void
 pmhash_sweep_database(void)
 {
 	IdList		files = {0};
-	IdList		owned = {0};
+	Owners		owners = {0};
 	OwnedResult result;
 
 	pmhash_require_service(NULL);
@@ -338,10 +474,10 @@ pmhash_sweep_database(void)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		result = list_owned(&owned);
+		result = list_owned(&owners);
 	} while (result == OWNED_GONE);
 	if (result == OWNED_COMPLETE)
-		remove_orphans(&files, &owned);
+		remove_orphans(&files, &owners);
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "access/heapam.h"
@@ -109,6 +110,57 @@ take_nudges(PmhashNudges *nudges, bool *all)
 		databases = lappend_oid(databases, taken.database[i]);
 	*all = taken.all;
 	return databases;
+}
+
+/* ---- the launcher's end ---- */
+
+static volatile sig_atomic_t server_stops = false;
+
+/*
+ * SIGTERM: the postmaster sends it when the server is shut down, others
+ * (pg_terminate_backend) when they want the launcher started afresh.
+ */
+static void
+note_termination(int signo, siginfo_t *info, void *context)
+{
+	int			saved_errno = errno;
+
+	if (info->si_pid == PostmasterPid)
+		server_stops = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = saved_errno;
+}
+
+static void
+catch_termination(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = note_termination;
+	action.sa_flags = SA_SIGINFO | SA_RESTART;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGTERM, &action, NULL) != 0)
+		elog(ERROR, "could not set the handler of SIGTERM: %m");
+}
+
+/*
+ * To be called between the launcher's steps, outside transactions.  Ends it
+ * without a word if the server is being shut down; an exit code of 1 has the
+ * postmaster start it again after RESTART_AFTER.
+ */
+static void
+launcher_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ShutdownRequestPending)
+		proc_exit(server_stops ? 0 : 1);
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
 }
 
 static void
@@ -238,7 +290,7 @@ do_round(bool everything, List *wanted)
 	{
 		Oid			database = lfirst_oid(lc);
 
-		CHECK_FOR_INTERRUPTS();
+		launcher_interrupts();
 		if (!list_member_oid(existing, database))
 			pmhash_sweep_dropped(database);
 		else if (list_member_oid(connectable, database) &&
@@ -405,7 +457,7 @@ pmhash_launcher_main(Datum arg)
 	bool		first = true;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	catch_termination();
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		proc_exit(0);
@@ -425,19 +477,14 @@ pmhash_launcher_main(Datum arg)
 
 		/* Waiting for a sweeper eats latch events: look for nudges again. */
 		while (do_what_is_due(&last_full))
-			CHECK_FOR_INTERRUPTS();
+			launcher_interrupts();
 		note_flushed();
 		timeout = see_to_rebuilds(first);
 		first = false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 timeout, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
+		launcher_interrupts();
 	}
 }
 
