@@ -6,6 +6,8 @@
 #   make test                     everything, from nothing (test/run.sh)
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
+#   make soak                     the long tests: kill cycles, injected faults
+#   make soak-faults              the latter alone
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
@@ -141,7 +143,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc clean-subdirs
+.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc clean-subdirs soak soak-faults
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -151,6 +153,12 @@ crash-exhaustive:
 
 dax-test:
 	bash $(srcdir)/test/dax/run.sh
+
+soak:
+	bash $(srcdir)/test/soak/run.sh
+
+soak-faults:
+	bash $(srcdir)/test/soak/run.sh faults
 
 demo:
 	bash $(srcdir)/bench/demo.sh

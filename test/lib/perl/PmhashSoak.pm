@@ -1,0 +1,650 @@
+# Kill cycles: a mixed load, a crash of some kind in the middle of it, a
+# restart, and a look at everything.  Used by test/t/010_kill_cycles.pl, with
+# few cycles in "make test" and many in "make soak".
+#
+# What is looked at after each crash:
+#	- all indexes are valid, and none was rebuilt: nothing may hide a loss;
+#	- each index gives what a sequential scan gives, row by row, in plain,
+#	  bitmap and index-only scans; pmhash_check has no finding;
+#	- rows whose commit was acknowledged to a client are as that commit left
+#	  them, prepared transactions are there and can be finished either way;
+#	- the exclusion constraint holds.
+
+package PmhashSoak;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Path qw(mkpath rmtree);
+use IPC::Run;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(
+  new_soak_server
+  soak_cycle
+  soak_summary
+  crash_kinds
+);
+
+# Rows of a cycle are numbered from its number times this.
+my $run_size = 1_000_000;
+
+# Prepared transactions that are left open at any time.
+my $open_prepared = 8;
+
+# ---- tables and checks ----
+
+my $schema = <<'SQL';
+CREATE TABLE load (k int8, d int4, t text, a int4, b text);
+CREATE INDEX load_k ON load USING pmhash (k);
+CREATE INDEX load_d ON load USING pmhash (d);
+CREATE INDEX load_t ON load USING pmhash (t);
+CREATE INDEX load_ab ON load USING pmhash (a, b);
+INSERT INTO load SELECT i, i % 10, 'text ' || i, i % 100, 'b' || i % 70 FROM generate_series(1, 20000) i;
+CREATE TABLE ack (id int8);
+CREATE INDEX ack_id ON ack USING pmhash (id);
+CREATE TABLE pre (k int8, v int4);
+CREATE INDEX pre_k ON pre USING pmhash (k);
+CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
+CREATE UNLOGGED TABLE un (k int4);
+CREATE INDEX un_k ON un USING pmhash (k);
+CREATE TABLE side (k int4);
+CREATE INDEX side_k ON side USING pmhash (k);
+
+CREATE TABLE soak_indexes (tab text, columns text[], index text);
+INSERT INTO soak_indexes VALUES
+	('load', '{k}', 'load_k'), ('load', '{d}', 'load_d'), ('load', '{t}', 'load_t'),
+	('load', '{a,b}', 'load_ab'), ('ack', '{id}', 'ack_id'), ('pre', '{k}', 'pre_k'),
+	('ex', '{k}', 'ex_k'), ('un', '{k}', 'un_k'), ('side', '{k}', 'side_k');
+
+-- Number and checksum of the rows that looking up every key of a table gives
+-- by one kind of scan; NULL if the plan does not use the index so.
+CREATE FUNCTION soak_scan(kind text, tab text, columns text[], index text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	list text := array_to_string(columns, ', ');
+	row text := CASE kind WHEN 'only' THEN 't.' ELSE 't.ctid, t.' END || array_to_string(columns, ', t.');
+	wanted_node text := CASE kind WHEN 'bitmap' THEN 'Bitmap Index Scan on '
+						WHEN 'only' THEN 'Index Only Scan.* using ' ELSE 'Index.* using ' END || index || '\M';
+	query text := format('SELECT count(*) || '' rows, sum '' || coalesce(sum(hashtextextended((%s)::text, 0)), 0) FROM ', 'ROW(' || row || ')');
+	line text;
+	used bool := kind = 'seq';
+	result text;
+BEGIN
+	PERFORM set_config('enable_seqscan', (kind = 'seq')::text, true),
+			set_config('enable_indexscan', (kind IN ('index', 'only'))::text, true),
+			set_config('enable_indexonlyscan', (kind = 'only')::text, true),
+			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
+			set_config('enable_hashjoin', 'off', true),
+			set_config('enable_mergejoin', 'off', true),
+			set_config('enable_material', 'off', true),
+			set_config('enable_memoize', 'off', true);
+	IF kind = 'seq' THEN
+		query := query || tab || ' t';
+	ELSE
+		query := query || format('(SELECT DISTINCT %s FROM %s OFFSET 0) d JOIN %s t ON ', list, tab, tab) ||
+			(SELECT string_agg(format('t.%1$s = d.%1$s', c), ' AND ') FROM unnest(columns) c);
+	END IF;
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		used := used OR line ~ wanted_node;
+	END LOOP;
+	IF used THEN
+		EXECUTE query INTO result;
+	END IF;
+	RETURN result;
+END $$;
+
+-- What is wrong with an index: one line for each finding.
+CREATE FUNCTION soak_findings(i soak_indexes) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+DECLARE
+	kind text;
+	wanted text;
+	got text;
+BEGIN
+	wanted := soak_scan('seq', i.tab, i.columns, i.index);
+	FOREACH kind IN ARRAY '{index,bitmap}'::text[] LOOP
+		got := soak_scan(kind, i.tab, i.columns, i.index);
+		IF got IS DISTINCT FROM wanted THEN
+			RETURN NEXT format('%s: %s scan gives %s, sequential scan %s', i.index, kind, got, wanted);
+		END IF;
+	END LOOP;
+	IF i.index IN ('load_k', 'load_d', 'ack_id') THEN
+		wanted := (soak_scan_keys(i));
+		got := soak_scan('only', i.tab, i.columns, i.index);
+		IF got IS DISTINCT FROM wanted THEN
+			RETURN NEXT format('%s: index-only scan gives %s, sequential scan %s', i.index, got, wanted);
+		END IF;
+	END IF;
+	BEGIN
+		PERFORM pmhash_check(i.index);
+	EXCEPTION WHEN OTHERS THEN
+		RETURN NEXT format('%s: pmhash_check: %s', i.index, SQLERRM);
+	END;
+END $$;
+
+-- What soak_scan('only') is to give, by a sequential scan.
+CREATE FUNCTION soak_scan_keys(i soak_indexes) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	PERFORM set_config('enable_seqscan', 'on', true),
+			set_config('enable_indexonlyscan', 'off', true),
+			set_config('enable_indexscan', 'off', true),
+			set_config('enable_bitmapscan', 'off', true);
+	EXECUTE format('SELECT count(*) || '' rows, sum '' || coalesce(sum(hashtextextended(ROW(t.%s)::text, 0)), 0) FROM %s t',
+				   i.columns[1], i.tab) INTO result;
+	RETURN result;
+END $$;
+
+CREATE FUNCTION soak_all_findings() RETURNS SETOF text
+LANGUAGE sql AS $$
+SELECT f FROM soak_indexes i, soak_findings(i) f
+UNION ALL
+SELECT 'ex: ' || count(*) || ' rows with key ' || k FROM ex GROUP BY k HAVING count(*) > 1
+UNION ALL
+SELECT index::text || ': state is ' || state FROM pmhash_indexes
+WHERE state <> 'valid'
+$$;
+SQL
+
+# ---- the load ----
+
+# Each client of the mixed load has a range of keys of its own, so that they do
+# not wait for each other much; columns d, a and b bring all together.
+my $own_key = "\\set k :base + 4000 * :client_id + random(1, 3900)\n\\set n random(1, 100)\n";
+my $rows = "SELECT i, i % 10, 'text ' || i, i % 100, 'b' || i % 70 FROM generate_series(:k, :k + :n) i";
+
+my %mixed = (
+	'insert@6' => "${own_key}INSERT INTO load $rows;\n",
+	'insert_one@4' => "${own_key}INSERT INTO load VALUES (:k, :n % 10, 'text ' || :k, :n, 'b');\n",
+	'update_key@4' => "${own_key}UPDATE load SET k = k + 1, d = (d + 1) % 10, a = a + 1 WHERE k BETWEEN :k AND :k + 10;\n",
+	'update_text@3' => "${own_key}UPDATE load SET t = 'text -' || :n WHERE k = :k;\n",
+	'delete@6' => "${own_key}DELETE FROM load WHERE k BETWEEN :k AND :k + :n;\n",
+	'abort@2' => "${own_key}BEGIN;\nINSERT INTO load $rows;\nUPDATE load SET d = 5 WHERE k = :k;\nROLLBACK;\n",
+	'savepoint@3' => <<"SQL",
+${own_key}BEGIN;
+INSERT INTO load $rows;
+SAVEPOINT one;
+INSERT INTO load $rows;
+UPDATE load SET k = k + 1, t = 'never' WHERE k = :k;
+ROLLBACK TO one;
+SAVEPOINT two;
+DELETE FROM load WHERE k = :k + 1;
+ROLLBACK TO two;
+SAVEPOINT three;
+UPDATE load SET k = k + 1 WHERE k = :k;
+RELEASE three;
+COMMIT;
+SQL
+	'copy@2' => "COPY load FROM ':copied';\n",
+	'delete_copied@1' => "DELETE FROM load WHERE k BETWEEN 10000000 AND 10000000 + 199;\n",
+	'exclusion@3' => <<"SQL",
+\\set k random(1, 3000)
+INSERT INTO ex SELECT i FROM generate_series(:k, :k + 20) i ON CONFLICT DO NOTHING;
+DELETE FROM ex WHERE k = :k + 10;
+SQL
+	'exclusion_delete@1' => "\\set k random(1, 3000)\nDELETE FROM ex WHERE k = :k;\n",
+	'unlogged@2' => <<"SQL",
+\\set k random(1, 3000)
+INSERT INTO un SELECT i FROM generate_series(:k, :k + 50) i;
+DELETE FROM un WHERE k = :k + 25;
+SQL
+	'read@4' => <<"SQL",
+$own_key
+SELECT count(*) FROM load WHERE k = :k;
+SELECT count(*) FROM load WHERE d = :n % 10;
+SELECT count(*) FROM load WHERE k = ANY (ARRAY[:k, :k + 1, :k + 2, :n]);
+SELECT count(*) FROM load WHERE a = :n AND b = 'b' || :n % 70;
+SELECT count(*) FROM load WHERE t = 'text ' || :k;
+SQL
+);
+
+# Transaction number n adds row n, changes the key of row n - 5 and deletes
+# row n - 9.  pgbench's log tells which transactions were acknowledged.
+my $acknowledged = <<'SQL';
+\set n :n + 1
+\set id :client_id * 100000 + :n
+\set changed :id - 5
+\set deleted :id - 9
+BEGIN;
+INSERT INTO ack VALUES (:run + :id);
+UPDATE ack SET id = -id WHERE id = :run + :changed;
+DELETE FROM ack WHERE id = -(:run + :deleted);
+COMMIT;
+SQL
+
+# Transaction number n prepares p-n and finishes the one that was prepared
+# some time before: even ones are committed, odd ones rolled back.
+my $prepared = <<"SQL";
+\\set n :n + 1
+\\set id :run + :n
+\\set old :id - $open_prepared
+\\set commits (:old % 2) = 0
+\\if :n > $open_prepared
+\\if :commits
+COMMIT PREPARED 'p-:old';
+\\else
+ROLLBACK PREPARED 'p-:old';
+\\endif
+\\endif
+BEGIN;
+INSERT INTO pre SELECT :id, i FROM generate_series(1, 30) i;
+SAVEPOINT s;
+INSERT INTO pre SELECT :id, i FROM generate_series(100, 130) i;
+ROLLBACK TO s;
+UPDATE pre SET k = -k WHERE k = :id AND v <= 10;
+PREPARE TRANSACTION 'p-:id';
+SQL
+
+my $vacuum = <<'SQL';
+VACUUM load;
+\sleep 20 ms
+VACUUM ack, pre, ex, un;
+CHECKPOINT;
+VACUUM (TRUNCATE OFF) load;
+\sleep 50 ms
+SQL
+
+my $ddl = <<'SQL';
+BEGIN;
+TRUNCATE side;
+INSERT INTO side SELECT generate_series(1, 500);
+COMMIT;
+REINDEX INDEX side_k;
+DROP INDEX IF EXISTS side_2;
+CREATE INDEX side_2 ON side USING pmhash ((k % 7));
+DROP INDEX side_2;
+BEGIN;
+CREATE INDEX side_3 ON side USING pmhash ((k % 9));
+ROLLBACK;
+INSERT INTO side SELECT generate_series(1, 100);
+\sleep 50 ms
+SQL
+
+# Write the scripts of the load into a directory.
+sub write_scripts
+{
+	my ($directory) = @_;
+	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum, ddl => $ddl);
+
+	mkpath($directory);
+	append_to_file("$directory/copied.data",
+		join('', map { 10_000_000 + $_ . "\t" . $_ % 10 . "\tcopied $_\t$_\tb\n" } 0 .. 199));
+	foreach my $key (keys %script)
+	{
+		my $text = $script{$key};
+		my ($name) = split /@/, $key;
+
+		$text =~ s/:copied/$directory\/copied.data/;
+		append_to_file("$directory/$name.sql", $text);
+	}
+	return;
+}
+
+# Start one kind of clients.
+sub start_clients
+{
+	my ($node, $name, $options, @arguments) = @_;
+	my $output = '';
+
+	local $ENV{PGAPPNAME} = "soak $name";
+	local $ENV{PGOPTIONS} = "-c enable_seqscan=off $options";
+	return {
+		name => $name,
+		output => \$output,
+		process => start_pgbench($node, \$output, '-T', '600', '--max-tries=100', @arguments)
+	};
+}
+
+sub start_load
+{
+	my ($node, $cycle) = @_;
+	my $directory = $node->basedir . '/soak';
+	my $run = $cycle * $run_size;
+	my @mixed;
+
+	foreach my $name (sort keys %mixed)
+	{
+		my ($file, $weight) = split /@/, $name;
+
+		push @mixed, '-f', "$directory/$file.sql\@$weight";
+	}
+	rmtree("$directory/log");
+	mkpath("$directory/log");
+	return (
+		start_clients($node, 'synchronous', '', '-c', '2', '-D', 'base=0', @mixed),
+		start_clients($node, 'asynchronous', '-c synchronous_commit=off', '-c', '3', '-D', 'base=20000', @mixed),
+		start_clients($node, 'acknowledged', '', '-c', '2', '-D', "run=$run", '-D', 'n=0',
+			'-l', '--log-prefix', "$directory/log/ack", '-f', "$directory/ack.sql"),
+		start_clients($node, 'prepared', '', '-c', '1', '-D', "run=$run", '-D', 'n=0',
+			'-l', '--log-prefix', "$directory/log/prepared", '-f', "$directory/prepared.sql"),
+		start_clients($node, 'vacuum', '', '-c', '1', '-f', "$directory/vacuum.sql"),
+		start_clients($node, 'ddl', '', '-c', '1', '-f', "$directory/ddl.sql"));
+}
+
+# Transactions acknowledged to each client, from pgbench's log.
+sub count_acknowledged
+{
+	my ($node, $prefix) = @_;
+	my %count;
+
+	foreach my $file (glob $node->basedir . "/soak/log/$prefix.*")
+	{
+		foreach my $line (split /\n/, slurp_file($file))
+		{
+			my ($client, $number) = split / /, $line;
+
+			# a transaction that has failed is not acknowledged
+			$count{$client}++ unless $line =~ /failed|skipped/;
+		}
+	}
+	return %count;
+}
+
+# ---- a server for it ----
+
+sub new_soak_server
+{
+	my ($name) = @_;
+	my $node = new_server($name, <<CONF);
+max_connections = 40
+max_prepared_transactions = 20
+max_wal_size = 64MB
+checkpoint_timeout = 30s
+wal_writer_delay = 1s
+pmhash.journal_size = 256kB
+log_statement = none
+CONF
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', $schema);
+	write_scripts($node->basedir . '/soak');
+	return $node;
+}
+
+# ---- crashes ----
+
+# Stop the processes that flush WAL on their own account, and go on for a
+# moment: what the asynchronous clients write now is in no file yet.
+sub hold_wal_back
+{
+	my ($node) = @_;
+	my @pids = split /\n/, $node->safe_psql(
+		'postgres', <<SQL);
+SELECT pid FROM pg_stat_activity
+WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer', 'pmhash launcher')
+	OR (application_name LIKE 'soak %' AND application_name <> 'soak asynchronous')
+SQL
+
+	kill('STOP', @pids);
+	usleep(30_000 + rand(100_000));
+	return;
+}
+
+# Wait until processes are dead and reaped, and see to it that a zombie that
+# nobody reaps is not taken for a running server.
+sub wait_for_death
+{
+	my ($node, @pids) = @_;
+	my $deadline = time + 3;
+
+	foreach my $pid (@pids)
+	{
+		usleep(2_000)
+		  while kill(0, $pid) && (time < $deadline || !PmhashTest::is_zombie($pid));
+	}
+	unlink($node->data_dir . '/postmaster.pid');
+	unlink($node->host . '/.s.PGSQL.' . $node->port . '.lock');
+	return;
+}
+
+# Start a dead server and kill all its processes while it recovers.
+sub start_and_kill
+{
+	my ($node) = @_;
+	my $file = $node->data_dir . '/postmaster.pid';
+	my $deadline = time + 30;
+	my ($pid, @pids);
+
+	unlink($file);
+	system_log('pg_ctl', '-W', '-D', $node->data_dir, '-l', $node->logfile, 'start');
+	until (defined $pid && $pid =~ /^\d+$/)
+	{
+		usleep(1_000);
+		die "the server was not started" if time > $deadline;
+		($pid) = split /\n/, slurp_file($file) if -s $file;
+	}
+	usleep(rand(150_000));
+	kill('STOP', $pid);
+	@pids = ($pid, PmhashTest::children($pid));
+	kill('KILL', @pids);
+	wait_for_death($node, @pids);
+	return;
+}
+
+sub crash_all
+{
+	my ($node) = @_;
+	crash($node);
+	$node->start;
+	return;
+}
+
+# Kill it again while it recovers, up to three times.
+sub crash_in_recovery
+{
+	my ($node) = @_;
+
+	crash($node);
+	start_and_kill($node) foreach 0 .. int(rand(3));
+	$node->start;
+	return;
+}
+
+# End one process in a bad way: the postmaster ends the others and starts
+# recovery.
+sub crash_one
+{
+	my ($node, $signal) = @_;
+	my $from = -s $node->logfile;
+	my @pids = split /\n/, $node->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'soak %'");
+
+	kill($signal, $pids[ rand @pids ]);
+	$node->wait_for_log(qr/database system is ready to accept connections/, $from);
+	return;
+}
+
+my %crash = (
+	'kill -9 of all processes' => \&crash_all,
+	'kill -9 of all, WAL held back' => sub { hold_wal_back($_[0]); crash_all($_[0]) },
+	'kill -9 in recovery' => \&crash_in_recovery,
+	'kill -9 in recovery, WAL held back' => sub { hold_wal_back($_[0]); crash_in_recovery($_[0]) },
+	'kill -9 of a backend' => sub { crash_one($_[0], 'KILL') },
+	'abort() of a backend, as PANIC does' => sub { crash_one($_[0], 'ABRT') },
+	'immediate shutdown' => sub { $_[0]->stop('immediate'); $_[0]->start });
+
+# The kinds of crashes, in the order of a run.
+sub crash_kinds
+{
+	return (
+		'kill -9 of all, WAL held back',
+		'kill -9 of a backend',
+		'kill -9 of all processes',
+		'kill -9 in recovery, WAL held back',
+		'immediate shutdown',
+		'kill -9 of all processes',
+		'kill -9 of all, WAL held back',
+		'abort() of a backend, as PANIC does',
+		'kill -9 in recovery',
+		'kill -9 of all, WAL held back');
+}
+
+# ---- what must be there ----
+
+# Rows of table ack after n transactions of a client.
+sub expected_ack
+{
+	my ($run, $client, $n) = @_;
+	my $base = $run + 100_000 * $client;
+
+	return join(',',
+		sort { $a <=> $b } ((map { $base + $_ } grep { $_ > 0 } $n - 4 .. $n),
+			(map { -($base + $_) } grep { $_ > 0 } $n - 8 .. $n - 5)));
+}
+
+# Each client's rows are as its last acknowledged transaction has left them,
+# or the one after that, which may have been committed without its knowing.
+sub check_acknowledged
+{
+	my ($node, $run) = @_;
+	my %count = count_acknowledged($node, 'ack');
+	my $wrong = '';
+	my $total = 0;
+
+	foreach my $client (0, 1)
+	{
+		my $n = $count{$client} // 0;
+		my $base = $run + 100_000 * $client;
+		my $got = $node->safe_psql('postgres',
+			"SELECT string_agg(id::text, ',' ORDER BY id) FROM ack WHERE abs(id) BETWEEN $base AND $base + 99999");
+
+		$total += $n;
+		$wrong .= "client $client, $n transactions: $got\n"
+		  unless $got eq expected_ack($run, $client, $n) || $got eq expected_ack($run, $client, $n + 1);
+	}
+	return ($wrong, $total);
+}
+
+# Prepared transactions: those acknowledged and not finished are there, those
+# finished are not; of committed ones all rows are there, of others none.
+sub check_prepared
+{
+	my ($node, $run) = @_;
+	my %count = count_acknowledged($node, 'prepared');
+	my $n = $count{0} // 0;
+	my $wrong = '';
+	my %open = map { $_ => 1 } split /\n/,
+	  $node->safe_psql('postgres', "SELECT substr(gid, 3)::int8 - $run FROM pg_prepared_xacts");
+	my %visible = map { split /\|/ } split /\n/,
+	  $node->safe_psql('postgres',
+		"SELECT abs(k) - $run, count(*) FILTER (WHERE (k < 0) = (v <= 10) AND v <= 30) FROM pre WHERE abs(k) > $run GROUP BY 1");
+
+	foreach my $i (1 .. $n + 1)
+	{
+		my $finished = !$open{$i} && $i <= $n + 1 - $open_prepared;
+		my $rows = $visible{$i} // 0;
+
+		$wrong .= "p-$i is lost\n" if !$open{$i} && $i > $n + 1 - $open_prepared && $i <= $n;
+		$wrong .= "p-$i is back\n" if $open{$i} && $i <= $n - $open_prepared;
+		$wrong .= "p-$i: $rows rows\n" if $rows != ($finished && ($run + $i) % 2 == 0 ? 30 : 0);
+	}
+	return ($wrong, join(' ', sort { $a <=> $b } keys %open));
+}
+
+# Finish them, half of them either way; tell whether their rows are there.
+sub finish_prepared
+{
+	my ($node, $run, @open) = @_;
+	my $wrong = '';
+
+	foreach my $i (@open)
+	{
+		my $gid = $run + $i;
+		my $even = $gid % 2 == 0;
+		my $rows;
+
+		$node->safe_psql('postgres', ($even ? 'COMMIT' : 'ROLLBACK') . " PREPARED 'p-$gid'");
+		$rows = $node->safe_psql('postgres', "SELECT count(*) FROM pre WHERE abs(k) = $gid");
+		$wrong .= "p-$i: $rows rows after it was finished\n" if $rows != ($even ? 30 : 0);
+	}
+	return $wrong;
+}
+
+# ---- a cycle ----
+
+my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0, differences => 0);
+
+# What the log since a place must not have: indexes given up or rebuilt would
+# hide what is missing from them.
+my $giving_up = qr/pmhash: index .* has been rebuilt|could not rebuild|removed index file|are not trusted|PANIC:|pmhash is disabled/;
+
+sub soak_cycle
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $cycle, $kind) = @_;
+	my $name = "cycle $cycle, $kind";
+	my $run = $cycle * $run_size;
+	my $from = -s $node->logfile;
+	my @load = start_load($node, $cycle);
+	my ($log, $undone, $findings, $wrong, $acknowledged, $open);
+
+	usleep(400_000 + rand(1_000_000));
+	$crash{$kind}->($node);
+	$_->{process}->finish foreach @load;
+
+	# the load has met no error before
+	$wrong = join('', map { ${ $_->{output} } =~ /.*ERROR:.*/ ? "$_->{name}: $&\n" : '' } @load);
+
+	# the launcher undoes; who asks first waits for it
+	$findings = $node->safe_psql('postgres', 'SELECT * FROM soak_all_findings()');
+	$findings =~ s/^un_k: state is empty\n?//m;
+	$log = substr(slurp_file($node->logfile), $from);
+	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/;
+	$undone = 0;
+	$undone += $_ foreach $log =~ /(\d+) entries taken out/g;
+	my ($lost, $n) = check_acknowledged($node, $run);
+	$acknowledged = $n;
+	$findings .= $lost;
+	($lost, $open) = check_prepared($node, $run);
+	$findings .= $lost;
+	$findings .= finish_prepared($node, $run, split / /, $open);
+	$findings .= $node->safe_psql('postgres', "SELECT soak_findings(i) FROM soak_indexes i WHERE tab = 'pre'");
+	$node->safe_psql('postgres', 'DELETE FROM pre; DELETE FROM ack');
+
+	$sum{cycles}++;
+	$sum{acknowledged} += $acknowledged;
+	$sum{prepared} += split / /, $open;
+	$sum{undone} += $undone;
+	$sum{undos}++ if $undone > 0;
+	$sum{differences} += () = $findings =~ /[^\n]+/g;
+	is($wrong . $findings, '', "$name: $acknowledged acknowledged, $undone entries undone");
+	note_progress($name);
+	return;
+}
+
+# Figures so far, in one line.
+sub soak_summary
+{
+	return "kill cycles: $sum{cycles} cycles, $sum{acknowledged} acknowledged transactions, "
+	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
+	  . "$sum{differences} differences";
+}
+
+# Where "make soak" reads the figures from, should the run be interrupted.
+sub note_progress
+{
+	my ($name) = @_;
+	my $file = $ENV{SOAK_PROGRESS};
+
+	return if !defined $file || $file eq '';
+	open(my $fh, '>', "$file.new") or die "$file.new: $!";
+	print $fh soak_summary(), "; last: $name\n";
+	close($fh);
+	rename("$file.new", $file) or die "$file: $!";
+	return;
+}
+
+# Entries that undo has taken out so far.
+sub undone
+{
+	return $sum{undone};
+}
+
+1;
