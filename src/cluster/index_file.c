@@ -225,6 +225,16 @@ invalidate(Datum arg, Oid relid)
 }
 
 /*
+ * A transaction has been aborted that has made files: entries may name files
+ * that no stub ever will.  Raises no error.
+ */
+void
+pmhash_files_aborted(void)
+{
+	invalidate((Datum) 0, InvalidOid);
+}
+
+/*
  * Has a stub been changed in place since we looked last, by somebody who has
  * marked an index as invalid or rebuilt one?  Then read all stubs again.
  */
@@ -267,7 +277,6 @@ static void
 close_file(PmhashFile *file)
 {
 	pmh_close(file->table);
-	pfree(file->path);
 	pfree(file);
 }
 
@@ -281,24 +290,33 @@ close_later(PmhashFile *file)
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * Enter a file for an index.  The handle that was there is closed at the end
- * of the transaction.
- */
+/* A handle, in one piece of memory with its path. */
 static PmhashFile *
-enter_file(Relation index, PmhTable *table, const PmhashStub *stub,
-		   const char *path)
+make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
+			const char *path)
 {
-	PmhashFile *file;
-	FileEntry  *entry;
-	bool		found;
+	Size		length = strlen(path) + 1;
+	PmhashFile *file = MemoryContextAlloc(TopMemoryContext,
+										  sizeof(PmhashFile) + length);
 
-	file = MemoryContextAlloc(TopMemoryContext, sizeof(PmhashFile));
 	file->table = table;
 	file->file_id = stub->file_id;
 	file->seed = stub->seed;
 	file->journaled = RelationIsPermanent(index);
-	file->path = MemoryContextStrdup(TopMemoryContext, path);
+	file->path = (char *) (file + 1);
+	memcpy(file->path, path, length);
+	return file;
+}
+
+/*
+ * Enter a handle for an index.  The one that was there is closed at the end of
+ * the transaction.
+ */
+static void
+enter_handle(Relation index, PmhashFile *file)
+{
+	FileEntry  *entry;
+	bool		found;
 
 	entry = hash_search(entries, &index->rd_node, HASH_ENTER, &found);
 	if (found)
@@ -309,6 +327,31 @@ enter_file(Relation index, PmhTable *table, const PmhashStub *stub,
 	entry->relid = RelationGetRelid(index);
 	entry->suspect = false;
 	entry->file = file;
+}
+
+/*
+ * Enter a file that has been opened for an index.  Want of memory is an ERROR
+ * and closes it.
+ */
+static PmhashFile *
+enter_file(Relation index, PmhTable *table, const PmhashStub *stub,
+		   const char *path)
+{
+	PmhashFile *volatile file = NULL;
+
+	PG_TRY();
+	{
+		file = make_handle(index, table, stub, path);
+		enter_handle(index, file);
+	}
+	PG_CATCH();
+	{
+		if (file != NULL)
+			pfree(file);
+		pmh_close(table);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	return file;
 }
 
@@ -488,6 +531,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhashIdentity id;
 	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
+	PmhashFile *file;
 	PmhError	error;
 	PmhResult	result;
 
@@ -505,9 +549,10 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	result = pmh_create(path, NULL, &id, &env, &table, &error);
 	if (result != PMH_OK)
 		report(index, path, "create", &error);
+	file = enter_file(index, table, stub, path);
 	if (pmh_is_pmem(table))
 		sync_name(index, directory);
-	return enter_file(index, table, stub, path);
+	return file;
 }
 
 /*

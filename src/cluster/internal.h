@@ -290,6 +290,7 @@ extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
 extern PmhashReason pmhash_index_doubt(Relation index);
 extern bool pmhash_index_plannable(Relation index);
+extern void pmhash_files_aborted(void);
 extern void pmhash_files_at_end_of_transaction(void);
 extern void pmhash_file_begin_replacement(Relation index);
 extern void pmhash_file_end_replacement(Relation index);

@@ -312,7 +312,10 @@ at_abort(int level)
 		if (p->level < level)
 			continue;
 		if (!p->drop)
+		{
 			pmhash_unlink(p->path);
+			pmhash_files_aborted();
+		}
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}

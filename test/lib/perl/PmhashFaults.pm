@@ -1,0 +1,252 @@
+# Making calls of pmhash fail inside a server: the library in test/lib/faults,
+# and a loop that has each call of a statement fail in turn.
+
+package PmhashFaults;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PmhashSoak;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  new_faulty_server
+  faults_function
+  fail_each
+  fault_sites
+  fault_figures
+);
+
+my $directory = __FILE__ =~ s/[^\/]*$//r . '../faults';
+my $end = 2_000_000_000;    # number of a call that never comes
+
+my %figures = (statements => 0, calls => 0, failed => 0);
+my %sites;                  # return addresses in pmhash where a call has failed
+
+# A directory of the server's installation.
+sub installed
+{
+	my ($what) = @_;
+	chomp(my $path = `pg_config --$what`);
+	return $path;
+}
+
+# Compile the library; returns its path without ".so".
+sub build_library
+{
+	my ($to) = @_;
+
+	system_or_bail('gcc', '-Wall', '-O2', '-g', '-fPIC', '-shared',
+		'-isystem', installed('includedir-server'), '-o', "$to/pmhash_faults.so",
+		"$directory/pmhash_faults.c");
+	return "$to/pmhash_faults";
+}
+
+# A server with pmhash and the library, started.
+sub new_faulty_server
+{
+	my ($name, $settings) = @_;
+	my $node = new_server($name, $settings);
+	my $library = build_library($node->basedir);
+
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\nlog_statement = none\n");
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', soak_checks() . faults_function($library));
+	return $node;
+}
+
+# SQL that makes the function that tells what has failed, and more that the
+# loop needs.
+sub faults_function
+{
+	my ($library) = @_;
+
+	return <<SQL;
+CREATE FUNCTION pmhash_faults_report() RETURNS text
+LANGUAGE c AS '$library', 'pmhash_faults_report';
+CREATE FUNCTION pmhash_faults_sites() RETURNS text
+LANGUAGE c AS '$library', 'pmhash_faults_sites';
+
+-- Wait until no index is invalid any more.
+CREATE FUNCTION wait_until_valid() RETURNS text LANGUAGE plpgsql AS \$\$
+DECLARE
+	states text;
+BEGIN
+	FOR i IN 1 .. 600 LOOP
+		SELECT string_agg(index || ': ' || state, ', ') INTO states
+		FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty');
+		EXIT WHEN states IS NULL;
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+	RETURN states;
+END \$\$;
+
+-- What is wrong with any index of soak_indexes that there is.
+CREATE FUNCTION all_findings() RETURNS SETOF text LANGUAGE sql AS \$\$
+SELECT f FROM soak_indexes i, soak_findings(i) f WHERE to_regclass(i.index) IS NOT NULL
+\$\$;
+
+-- The same in short: what pmhash_check says.
+CREATE FUNCTION check_findings() RETURNS SETOF text LANGUAGE plpgsql AS \$\$
+DECLARE
+	name text;
+BEGIN
+	FOR name IN SELECT index FROM soak_indexes WHERE to_regclass(index) IS NOT NULL LOOP
+		BEGIN
+			PERFORM pmhash_check(name);
+		EXCEPTION WHEN OTHERS THEN
+			RETURN NEXT format('%s: pmhash_check: %s', name, SQLERRM);
+		END;
+	END LOOP;
+END \$\$;
+
+-- Files without a name that this backend still has mapped or open.
+CREATE FUNCTION held_files() RETURNS int8 LANGUAGE sql AS \$\$
+SELECT count(*) FROM regexp_split_to_table(pg_read_file('/proc/self/maps'), '\n') line
+WHERE line LIKE '%.pmh (deleted)'
+\$\$;
+SQL
+}
+
+# psql commands for call number n of a case, in a session of its own
+sub one_fault
+{
+	my ($case, $n) = @_;
+	my $script = "\\c -\nSET client_min_messages = error;\n" . ($case->{before} // '') . "\n";
+
+	$script .= "SET pmhash_faults.calls = '$case->{calls}';\n";
+	$script .= "SET pmhash_faults.fail_for = " . ($case->{fail_for} // 1) . ";\n";
+	$script .= "SET pmhash_faults.error = " . ($case->{error} // 0) . ";\n";
+	$script .= "\\set state 00000\n\\set clean 1\nSET pmhash_faults.fail_at = $n;\n";
+	foreach my $statement (@{ $case->{statements} })
+	{
+		$script .= "$statement;\n\\if :ERROR\n\\if :clean\n\\set state :SQLSTATE\n\\set clean 0\n\\endif\n\\endif\n";
+	}
+	$script .= "SET pmhash_faults.fail_at = 0;\nROLLBACK;\n" . ($case->{after} // '') . "\n";
+	$script .= "SELECT 'invalid: ' || s FROM wait_until_valid() s WHERE s IS NOT NULL;\n" if $case->{waits};
+	$script .= "SELECT 'finding: ' || f FROM check_findings() f;\n";
+	$script .= "SELECT 'held: ' || h FROM held_files() h WHERE h > 0;\n";
+	$script .= "SELECT 'sites ' || pmhash_faults_sites();\n" if $n == $end;
+	$script .= "SELECT 'done $n ' || :'state' || ' ' || pmhash_faults_report();\n";
+	return $script;
+}
+
+# Run a case for some n; returns what came of each, and what else was said.
+sub run_case
+{
+	my ($node, $case, @n) = @_;
+	my $script = join('', map { one_fault($case, $_) } @n) . "SELECT 'finding: ' || f FROM all_findings() f;\n";
+	my ($stdout, $stderr) = ('', '');
+	my (@done, @first, $other);
+
+	IPC::Run::run(
+		[ $node->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=0', $node->connstr('postgres') ],
+		'<', \$script, '>', \$stdout, '2>', \$stderr);
+	foreach my $line (split /\n/, $stdout)
+	{
+		if ($line =~ /^done (\d+) (\S+) (\d+) (\d+) (\S+) (\d+)$/)
+		{
+			push @done, { n => $1, state => $2, calls => $3, failed => $4, critical => $6, first => [@first] };
+			$sites{$5}++ if $4 > 0;
+		}
+		elsif ($line =~ /^sites (.*)/)
+		{
+			@first = map { [ split /:/ ] } split / /, $1;
+		}
+		elsif ($line =~ /^(finding|invalid|held): /)
+		{
+			$other .= "$line (behind n = " . (@done ? $done[-1]{n} : 'none') . ")\n";
+		}
+	}
+	$other .= "only " . @done . ' of ' . @n . " were done\n" . substr($stderr, -2000) if @done != @n;
+	return ($other // '', @done);
+}
+
+# The numbers to be tried: all, or the first call of each place that has not
+# been made to fail so often yet.
+sub choose
+{
+	my ($count, $often) = @_;
+
+	return 1 .. $count->{calls} if !defined $often;
+	return map { $_->[0] } grep { ($sites{ $_->[1] } // 0) < $often } @{ $count->{first} };
+}
+
+# Have each call of a kind that a statement makes fail; if 'often' is given,
+# only the first one of each place in pmhash, and not more often than that.
+# A case is a hash:
+#	name, calls		what it is called; which calls fail
+#	statements		what is run while they fail; the last one with an error counts
+#	before, after	SQL run before and after it each time
+#	waits			the index may be rebuilt before it is looked at
+#	states			pattern of SQLSTATEs that are right
+#	fail_for, error	see pmhash_faults.c
+# A test: each ends with success or such an error, the session goes on, and
+# all indexes are right.
+sub fail_each
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $case, $often) = @_;
+	my $log_from = -s $node->logfile;
+	my ($wrong, $count) = run_case($node, $case, $end);
+	my ($failed, $refused, @n, @done) = (0, 0);
+	my $more;
+
+	return fail("$case->{name}: without a fault: $wrong") if $wrong ne '' || $count->{state} ne '00000';
+	@n = choose($count, $often);
+	($more, @done) = run_case($node, $case, @n);
+	$wrong .= $more;
+	foreach my $d (@done)
+	{
+		$failed++ if $d->{failed} > 0;
+		$refused++ if $d->{state} ne '00000';
+		$wrong .= "n = $d->{n}: SQLSTATE $d->{state}\n" if $d->{state} !~ /^(00000|$case->{states})$/;
+		$wrong .= "n = $d->{n}: SQLSTATE $d->{state} without a fault\n"
+		  if $d->{state} ne '00000' && $d->{failed} == 0;
+		$wrong .= "n = $d->{n}: $d->{critical} allocations in critical sections\n" if $d->{critical} > 0;
+	}
+	$wrong .= "nothing has failed\n" if @n > 0 && $failed == 0;
+	my $log = substr(slurp_file($node->logfile), $log_from);
+	$wrong .= "log: $&\n" if $log =~ /.*(PANIC:|was terminated by|stuck|TRAP|errors during).*/;
+	$figures{statements}++;
+	$figures{calls} += $count->{calls};
+	$figures{failed} += $failed;
+	return is($wrong, '',
+		"$case->{name}, $case->{calls}: $count->{calls} calls, $failed made to fail, $refused times an error");
+}
+
+# ---- which calls there are ----
+
+# Return addresses of the calls of allocation functions in pmhash, with the
+# function each is in.
+sub fault_sites
+{
+	my $library = installed('pkglibdir') . '/pmhash.so';
+	my ($function, $pending, %call);
+
+	open(my $objdump, '-|', 'objdump', '-d', '--no-show-raw-insn', $library) or die "objdump: $!";
+	while (my $line = <$objdump>)
+	{
+		$function = $1 if $line =~ /^[0-9a-f]+ <([^>]+)>:/;
+		next unless $line =~ /^\s*([0-9a-f]+):\s*(.*)/;
+		$call{$1} = $pending if defined $pending;
+		undef $pending;
+		$pending = "$function: $1"
+		  if $2 =~ /call.*<(palloc|palloc0|palloc_extended|repalloc|repalloc_huge|pstrdup|psprintf|MemoryContext\w*Alloc\w*|MemoryContextStrdup|AllocSetContextCreateInternal|malloc|calloc|realloc|aligned_alloc)@/;
+	}
+	close($objdump);
+	my @missed = map { $call{$_} } grep { !$sites{$_} } keys %call;
+	return (scalar(keys %call), sort @missed);
+}
+
+sub fault_figures
+{
+	return "injected faults: $figures{statements} statements, $figures{calls} calls, $figures{failed} failed, at "
+	  . keys(%sites) . ' places';
+}
+
+1;

@@ -1,0 +1,106 @@
+# Every call that can fail is made to fail, one after another: allocations,
+# and calls of the operating system.  The statement succeeds or is refused
+# with an ordinary error, the session goes on, and every index is right.
+#
+# PMHASH_FAULTS=all tries every call ("make soak-faults"), otherwise each place in
+# pmhash that calls come from is tried in some statements.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashFaults;
+use PmhashSoak;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $all = ($ENV{PMHASH_FAULTS} // '') eq 'all';
+my $often = $all ? undef : 2;
+my $node = new_faulty_server('faults');
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE f (k int8, d int4, t text, v int4);
+INSERT INTO f SELECT i, i % 3, 'text ' || i, i FROM generate_series(1, 300) i;
+CREATE INDEX f_k ON f USING pmhash (k);
+CREATE INDEX f_d ON f USING pmhash (d);
+CREATE INDEX f_t ON f USING pmhash (t, d);
+CREATE TABLE fx (k int4, CONSTRAINT fx_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO fx SELECT generate_series(1, 100);
+INSERT INTO soak_indexes VALUES
+	('f', '{k}', 'f_k', true), ('f', '{d}', 'f_d', true), ('f', '{t,d}', 'f_t', false),
+	('fx', '{k}', 'fx_k', true), ('f', '{v}', 'f_new', true);
+VACUUM f;
+SQL
+
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+my $by_bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off;';
+my $churn = 'DELETE FROM f WHERE k > 250; INSERT INTO f SELECT i, i % 3, \'text \' || i FROM generate_series(251, 300) i;';
+my @statements = (
+	{ name => 'CREATE INDEX', before => 'DROP INDEX IF EXISTS f_new;', statements => ['CREATE INDEX f_new ON f USING pmhash (v)'] },
+	{ name => 'CREATE INDEX in a subtransaction', before => 'DROP INDEX IF EXISTS f_new;',
+		statements => [ 'BEGIN', 'SAVEPOINT s', 'CREATE INDEX f_new ON f USING pmhash (v)', 'ROLLBACK TO s', 'COMMIT' ] },
+	{ name => 'CREATE INDEX CONCURRENTLY', before => 'DROP INDEX IF EXISTS f_new;',
+		statements => ['CREATE INDEX CONCURRENTLY f_new ON f USING pmhash (v)'],
+		after => "SELECT 'DROP INDEX f_new' FROM pg_index WHERE indexrelid = to_regclass('f_new') AND NOT indisvalid \\gexec" },
+	{ name => 'DROP INDEX', before => 'DROP INDEX IF EXISTS f_new; CREATE INDEX f_new ON f USING pmhash (v);',
+		statements => ['DROP INDEX f_new'], after => 'DROP INDEX IF EXISTS f_new;' },
+	{ name => 'INSERT', statements => ["INSERT INTO f VALUES (1000, 1, 'x')"] },
+	{ name => 'INSERT that makes the index grow', statements => ['INSERT INTO f SELECT i, 7, i::text FROM generate_series(1, 3000) i'],
+		after => 'DELETE FROM f WHERE d = 7; VACUUM f;' },
+	{ name => 'UPDATE', statements => ['UPDATE f SET k = k + 1, d = d + 1 WHERE k BETWEEN 10 AND 20'] },
+	{ name => 'COPY', statements => ["COPY f (k, d, t) FROM PROGRAM 'seq -f \"%.0f\t5\tcopied\" 1 200'"], after => 'DELETE FROM f WHERE d = 5;' },
+	{ name => 'INSERT under a constraint', before => 'DELETE FROM fx WHERE k > 100;',
+		statements => ['INSERT INTO fx SELECT generate_series(100, 120) ON CONFLICT DO NOTHING'] },
+	{ name => 'index scan', before => $by_index, statements => ['SELECT * FROM f WHERE k = 5'] },
+	{ name => 'index scan of many', before => $by_index, statements => ['SELECT * FROM f WHERE d = 1'] },
+	{ name => '= ANY', before => $by_index, statements => ["SELECT * FROM f WHERE k = ANY ('{1,2,3,4,5,6,7,8,9,299}')"] },
+	{ name => 'two columns', before => $by_index, statements => ["SELECT * FROM f WHERE t = ANY ('{text 1,text 2}') AND d = ANY ('{0,1,2}')"] },
+	{ name => 'leading column', before => $by_index, statements => ["SELECT * FROM f WHERE t = 'text 7'"] },
+	{ name => 'index-only scan', before => 'VACUUM f;' . $by_index, statements => ['SELECT k FROM f WHERE k = 5'] },
+	{ name => 'bitmap scan', before => $by_bitmap, statements => ['SELECT * FROM f WHERE d = 1 AND k = 4'] },
+	{ name => 'nested loop', before => $by_index . 'SET enable_hashjoin = off; SET enable_mergejoin = off;',
+		statements => ['SELECT count(*) FROM f a JOIN f b ON a.k = b.k'] },
+	{ name => 'scan that finds dead entries', before => $churn . $by_index, statements => ['SELECT count(*) FROM f WHERE d = 1', 'SELECT count(*) FROM f WHERE d = 1'] },
+	{ name => 'serializable scan', before => $by_index, statements => [ 'BEGIN ISOLATION LEVEL SERIALIZABLE', 'SELECT * FROM f WHERE k = 5', "INSERT INTO f VALUES (5, 1, 'y')", 'COMMIT' ] },
+	{ name => 'VACUUM', before => $churn, statements => ['VACUUM f'] },
+	{ name => 'VACUUM in little memory', before => $churn . "SET maintenance_work_mem = '1MB';", statements => ['VACUUM f'] },
+	{ name => 'REINDEX', statements => ['REINDEX INDEX f_k'] },
+	{ name => 'REINDEX CONCURRENTLY', statements => ['REINDEX INDEX CONCURRENTLY f_k'],
+		after => 'DROP INDEX IF EXISTS f_k_ccnew, f_k_ccold;' },
+	{ name => 'TRUNCATE', statements => [ 'BEGIN', 'TRUNCATE f', "INSERT INTO f SELECT i, i % 3, 'text ' || i FROM generate_series(1, 300) i", 'COMMIT' ] },
+	{ name => 'TRUNCATE of a new table', before => 'DROP TABLE IF EXISTS n;',
+		statements => [ 'BEGIN', 'CREATE TABLE n (k int4)', 'CREATE INDEX n_k ON n USING pmhash (k)', 'TRUNCATE n', 'INSERT INTO n VALUES (1)', 'COMMIT' ] },
+	{ name => 'DROP TABLE', before => 'CREATE TABLE IF NOT EXISTS n (k int4); CREATE INDEX IF NOT EXISTS n_k ON n USING pmhash (k);', statements => ['DROP TABLE n'] },
+	{ name => 'temporary table', before => 'DROP TABLE IF EXISTS tt; CREATE TEMP TABLE tt (k int4) ON COMMIT DELETE ROWS; CREATE INDEX tt_k ON tt USING pmhash (k);',
+		statements => [ 'BEGIN', 'INSERT INTO tt SELECT generate_series(1, 10)', 'SELECT * FROM tt WHERE k = 3', 'COMMIT', 'INSERT INTO tt VALUES (1)' ], after => 'DROP TABLE IF EXISTS tt;' },
+	{ name => 'two-phase', before => '', statements => [ 'BEGIN', 'CREATE INDEX f_new ON f USING pmhash (v)', "PREPARE TRANSACTION 'p'", "COMMIT PREPARED 'p'" ],
+		after => "SELECT count(*) AS n FROM pg_prepared_xacts \\gset\n\\if :n\nROLLBACK PREPARED 'p';\n\\endif\nDROP INDEX IF EXISTS f_new;" },
+	{ name => 'pmhash_stats', statements => ["SELECT * FROM pmhash_stats('f_k')"] },
+	{ name => 'pmhash_check', statements => ["SELECT pmhash_check('f_t')"] },
+	{ name => 'pmhash_indexes', statements => ['SELECT * FROM pmhash_indexes'] },
+	{ name => 'EXPLAIN', before => 'SET enable_seqscan = off;', statements => ["EXPLAIN SELECT * FROM f WHERE d = 1 AND t = 'x'"] });
+
+foreach my $statement (@statements)
+{
+	fail_each($node, { %$statement, calls => 'memory', states => '53200' }, $often);
+}
+$node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
+wait_for_files(pool($node), 4, 'allocations: no file is left over');
+
+# An index file that can't be opened makes its index invalid: it is rebuilt,
+# and meanwhile rows are written without it and queries do without it.
+foreach my $statement (@statements)
+{
+	fail_each($node, { %$statement, calls => 'io', waits => 1, states => '58030|53100|53200|55000|40001|XX002' }, $often);
+}
+$node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
+wait_for_files(pool($node), 4, 'input and output: no file is left over');
+
+my ($count, @missed) = fault_sites();
+note("allocation calls in pmhash.so: $count, not made to fail: " . @missed);
+note("not reached: $_") foreach @missed;
+diag(fault_figures());
+$node->stop;
+done_testing();
