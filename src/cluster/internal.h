@@ -203,6 +203,7 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
+	pg_atomic_uint32 rebuilder_finished;	/* the last one did not fail */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* the sweeper's */
 

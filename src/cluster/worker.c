@@ -46,6 +46,7 @@
 
 #define RESTART_AFTER		10	/* seconds, if the launcher fails */
 #define START_PAUSE			500 /* ms, before a rebuilder is started again */
+#define MAX_DOUBLINGS		6	/* of that pause, if it did not finish */
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
@@ -323,6 +324,7 @@ static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
 static Oid	last_database = InvalidOid; /* where the last one was started */
 static TimestampTz last_start = 0;
+static int	unfinished = 0;		/* how many in a row have ended early */
 
 static void
 look_at(List *databases)
@@ -351,7 +353,10 @@ collect_databases(bool everything, TimestampTz *next)
 	}
 }
 
-/* Is the last rebuilder still at work?  Its end wakes us. */
+/*
+ * Is the last rebuilder still at work?  Its end wakes us.  If it has failed
+ * before it could look at all indexes, its database is looked at again.
+ */
 static bool
 rebuilder_at_work(void)
 {
@@ -363,6 +368,13 @@ rebuilder_at_work(void)
 		return true;
 	pfree(rebuilder);
 	rebuilder = NULL;
+	if (pg_atomic_read_u32(&pmhash_shared->rebuilder_finished) != 0)
+		unfinished = 0;
+	else
+	{
+		unfinished = Min(unfinished + 1, MAX_DOUBLINGS);
+		look_at(list_make1_oid(last_database));
+	}
 	return false;
 }
 
@@ -379,7 +391,10 @@ start_rebuilder(void)
 		Oid			database = lfirst_oid(lc);
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		bool		exists = list_member_oid(connectable, database);
-		bool		started = exists &&
+		bool		started;
+
+		pg_atomic_write_u32(&pmhash_shared->rebuilder_finished, 0);
+		started = exists &&
 			start_worker(database, "pmhash_rebuilder_main", "pmhash rebuilder", &rebuilder);
 
 		MemoryContextSwitchTo(old);
@@ -397,12 +412,13 @@ start_rebuilder(void)
 	}
 }
 
-/* Not twice a second in the same database: it may fail before it can tell. */
+/* Not too often in the same database: it may fail before it can tell. */
 static bool
 may_start_rebuilder(void)
 {
 	return linitial_oid(to_look_at) != last_database ||
-		TimestampDifferenceExceeds(last_start, GetCurrentTimestamp(), START_PAUSE);
+		TimestampDifferenceExceeds(last_start, GetCurrentTimestamp(),
+								   START_PAUSE << unfinished);
 }
 
 /*
@@ -525,6 +541,7 @@ pmhash_rebuilder_main(Datum arg)
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
 	pmhash_rebuild_database();
+	pg_atomic_write_u32(&pmhash_shared->rebuilder_finished, 1);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

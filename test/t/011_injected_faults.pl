@@ -15,6 +15,7 @@ use PmhashSoak;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $all = ($ENV{PMHASH_FAULTS} // '') eq 'all';
 my $often = $all ? undef : 2;
@@ -32,6 +33,11 @@ INSERT INTO soak_indexes VALUES
 	('f', '{k}', 'f_k', true), ('f', '{d}', 'f_d', true), ('f', '{t,d}', 'f_t', false),
 	('fx', '{k}', 'fx_k', true), ('f', '{v}', 'f_new', true);
 VACUUM f;
+CREATE TABLE big (k int4, h int4, m macaddr);
+INSERT INTO big SELECT i, i % 7, ('08:00:2b:00:0' || i % 7 || ':00')::macaddr FROM generate_series(1, 40000) i;
+CREATE INDEX big_h ON big USING pmhash (h);
+CREATE INDEX big_m ON big USING pmhash (m) WHERE k < 1000;
+INSERT INTO soak_indexes VALUES ('big', '{h}', 'big_h', false);
 SQL
 
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
@@ -80,6 +86,16 @@ my @statements = (
 	{ name => 'pmhash_stats', statements => ["SELECT * FROM pmhash_stats('f_k')"] },
 	{ name => 'pmhash_check', statements => ["SELECT pmhash_check('f_t')"] },
 	{ name => 'pmhash_indexes', statements => ['SELECT * FROM pmhash_indexes'] },
+	{ name => 'VACUUM with nothing to remove', before => 'VACUUM f;', statements => ['VACUUM f'] },
+	{ name => 'CREATE INDEX in little memory', before => "DROP INDEX IF EXISTS big_new; SET maintenance_work_mem = '1MB';",
+		statements => ['CREATE INDEX big_new ON big USING pmhash (h)'], checks => '^big', after => 'DROP INDEX IF EXISTS big_new;' },
+	{ name => 'index scan of very many', before => $by_index, statements => ['SELECT sum(k) FROM big WHERE h = 3'], checks => '^none' },
+	{ name => 'index-only scan of a type by reference', before => $by_index,
+		statements => ["SELECT count(m) FROM big WHERE m = '08:00:2b:00:03:00' AND k < 1000"], checks => '^none' },
+	{ name => 'VACUUM of long lists', before => 'DELETE FROM big WHERE k < 50; INSERT INTO big SELECT i, i % 7 FROM generate_series(1, 49) i;',
+		statements => ['VACUUM big'], checks => '^big' },
+	{ name => 'pmhash_check in little memory', before => "SET maintenance_work_mem = '1MB';", statements => ["SELECT pmhash_check('big_h')"], checks => '^none' },
+	{ name => 'validation', statements => ["SELECT amvalidate(oid) FROM pg_opclass WHERE opcmethod = (SELECT oid FROM pg_am WHERE amname = 'pmhash')"], checks => '^none' },
 	{ name => 'EXPLAIN', before => 'SET enable_seqscan = off;', statements => ["EXPLAIN SELECT * FROM f WHERE d = 1 AND t = 'x'"] });
 
 foreach my $statement (@statements)
@@ -87,7 +103,7 @@ foreach my $statement (@statements)
 	fail_each($node, { %$statement, calls => 'memory', states => '53200' }, $often);
 }
 $node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
-wait_for_files(pool($node), 4, 'allocations: no file is left over');
+wait_for_files(pool($node), 6, 'allocations: no file is left over');
 
 # An index file that can't be opened makes its index invalid: it is rebuilt,
 # and meanwhile rows are written without it and queries do without it.
@@ -96,8 +112,71 @@ foreach my $statement (@statements)
 	fail_each($node, { %$statement, calls => 'io', waits => 1, states => '58030|53100|53200|55000|40001|XX002' }, $often);
 }
 $node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
-wait_for_files(pool($node), 4, 'input and output: no file is left over');
+wait_for_files(pool($node), 6, 'input and output: no file is left over');
 
+# ---- unlogged indexes after a crash: the first who comes makes the file ----
+my $unlogged_tables = $all ? 400 : 60;
+$node->safe_psql('postgres', join('', map {
+	"CREATE UNLOGGED TABLE u$_ (k int4); INSERT INTO u$_ VALUES (0); CREATE INDEX u${_}_k ON u$_ USING pmhash (k);"
+} 1 .. $unlogged_tables));
+$node->stop('immediate');
+$node->start;
+my $unlogged = {
+	name => 'first use of an unlogged index',
+	statements => ['INSERT INTO FRESH VALUES (1)'],
+	checks => '^none',
+	used => 0,
+	# this session and another one must mean the same file
+	after => 'INSERT INTO FRESH VALUES (2), (3);' . $by_index . "\nSELECT count(*) AS here FROM FRESH WHERE k IN (1, 2, 3) \\gset\n\\c -\n"
+	  . "SELECT 'finding: FRESH: ' || c || ' rows, ' || :here || ' seen by who wrote them' FROM (SELECT count(*) AS c FROM FRESH) c WHERE c <> :here;\n"
+	  . "SELECT 'finding: ' || f FROM soak_findings(ROW('FRESH', '{k}', 'FRESH_k', true)) f;"
+};
+fail_each($node, { %$unlogged, calls => 'memory', states => '53200' }, $often);
+fail_each($node, { %$unlogged, calls => 'io', used => $unlogged_tables - 25, waits => 1, states => '58030|53100|53200' }, $often);
+
+# ---- background workers: what fails is tried again ----
+sub worker_faults
+{
+	my ($process, $calls, $n) = @_;
+
+	$node->append_conf('postgresql.conf', <<CONF);
+pmhash_faults.process = '$process'
+pmhash_faults.calls = '$calls'
+pmhash_faults.fail_at = $n
+CONF
+	$node->reload;
+	return;
+}
+
+foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
+{
+	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 'f_k'");
+	my $from = -s $node->logfile;
+	my $findings;
+
+	worker_faults('pmhash rebuilder', 'memory', $n);
+	unlink($file);
+	$node->safe_psql('postgres', "$by_index SELECT * FROM f WHERE k = 5");
+	for (my $i = 0; $i < 200; $i++)
+	{
+		last if substr(slurp_file($node->logfile), $from) =~ /pmhash_faults: call $n |has been rebuilt/;
+		usleep(50_000);
+	}
+	worker_faults('', 'memory', 0);
+	$findings = $node->safe_psql('postgres', "SELECT wait_until_valid(); SELECT * FROM check_findings('^f')");
+	is($findings, '', "rebuilder, call $n");
+}
+my $files = index_files(pool($node));
+foreach my $n ($all ? 1 .. 15 : (1, 5))
+{
+	worker_faults('pmhash sweeper', 'memory', $n);
+	$node->safe_psql('postgres', 'REINDEX INDEX f_k');
+	sleep(2);
+	worker_faults('', 'memory', 0);
+	wait_for_files(pool($node), $files, "sweeper, call $n");
+}
+
+# ---- what has been reached ----
 my ($count, @missed) = fault_sites();
 note("allocation calls in pmhash.so: $count, not made to fail: " . @missed);
 note("not reached: $_") foreach @missed;

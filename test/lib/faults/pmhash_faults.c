@@ -38,6 +38,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/memnodes.h"
+#include "postmaster/bgworker.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -67,6 +68,7 @@ static const struct config_enum_entry action_options[] = {
 /* ---- variables ---- */
 
 static char *selected;			/* "memory", "io" or the name of a function */
+static char *process;			/* type of the only process meant, or empty */
 static char *after;				/* count only behind a call of this one */
 static int	fail_at;			/* number of the call that fails; 0: none */
 static int	fail_for;			/* how many calls fail from there on */
@@ -152,6 +154,9 @@ note_site(uintptr_t address)
 static bool
 fault(const char *name, const char *class, uintptr_t site)
 {
+	if (process[0] != '\0' &&
+		(MyBgworkerEntry == NULL || strcmp(MyBgworkerEntry->bgw_type, process) != 0))
+		return false;
 	if (after[0] != '\0' && !after_seen)
 	{
 		after_seen = strcmp(after, name) == 0;
@@ -500,6 +505,9 @@ define_variables(void)
 							   "Calls that are counted: memory, io, or a function.",
 							   NULL, &selected, "memory", PGC_SUSET, 0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pmhash_faults.process",
+							   "Type of the background workers that are meant, instead of all processes.",
+							   NULL, &process, "", PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pmhash_faults.after",
 							   "Counting begins behind a call of this function.",
 							   NULL, &after, "", PGC_SUSET, 0, NULL, NULL, NULL);

@@ -90,12 +90,12 @@ CREATE FUNCTION all_findings() RETURNS SETOF text LANGUAGE sql AS \$\$
 SELECT f FROM soak_indexes i, soak_findings(i) f WHERE to_regclass(i.index) IS NOT NULL
 \$\$;
 
--- The same in short: what pmhash_check says.
-CREATE FUNCTION check_findings() RETURNS SETOF text LANGUAGE plpgsql AS \$\$
+-- The same in short: what pmhash_check says of the indexes of some tables.
+CREATE FUNCTION check_findings(tables text) RETURNS SETOF text LANGUAGE plpgsql AS \$\$
 DECLARE
 	name text;
 BEGIN
-	FOR name IN SELECT index FROM soak_indexes WHERE to_regclass(index) IS NOT NULL LOOP
+	FOR name IN SELECT index FROM soak_indexes WHERE tab ~ tables AND to_regclass(index) IS NOT NULL LOOP
 		BEGIN
 			PERFORM pmhash_check(name);
 		EXCEPTION WHEN OTHERS THEN
@@ -126,12 +126,19 @@ sub one_fault
 	{
 		$script .= "$statement;\n\\if :ERROR\n\\if :clean\n\\set state :SQLSTATE\n\\set clean 0\n\\endif\n\\endif\n";
 	}
-	$script .= "SET pmhash_faults.fail_at = 0;\nROLLBACK;\n" . ($case->{after} // '') . "\n";
-	$script .= "SELECT 'invalid: ' || s FROM wait_until_valid() s WHERE s IS NOT NULL;\n" if $case->{waits};
-	$script .= "SELECT 'finding: ' || f FROM check_findings() f;\n";
+	$script .= "SET pmhash_faults.fail_at = 0;\nROLLBACK;\n";
+	$script .= "SELECT pmhash_faults_report() AS report, pmhash_faults_sites() AS sites \\gset\n";
 	$script .= "SELECT 'held: ' || h FROM held_files() h WHERE h > 0;\n";
-	$script .= "SELECT 'sites ' || pmhash_faults_sites();\n" if $n == $end;
-	$script .= "SELECT 'done $n ' || :'state' || ' ' || pmhash_faults_report();\n";
+	$script .= ($case->{after} // '') . "\n";
+	$script .= "SELECT 'invalid: ' || s FROM wait_until_valid() s WHERE s IS NOT NULL;\n" if $case->{waits};
+	$script .= "SELECT 'finding: ' || f FROM check_findings('" . ($case->{checks} // '^f') . "') f;\n";
+	$script .= "\\echo sites :sites\n" if $n == $end;
+	$script .= "\\echo done $n :state :report\n";
+	if ($script =~ /FRESH/)
+	{
+		my $table = 'u' . ++$case->{used};
+		$script =~ s/FRESH/$table/g;
+	}
 	return $script;
 }
 
@@ -183,6 +190,8 @@ sub choose
 #	statements		what is run while they fail; the last one with an error counts
 #	before, after	SQL run before and after it each time
 #	waits			the index may be rebuilt before it is looked at
+#	checks			pattern of the tables that pmhash_check looks at each time
+#	used			FRESH in SQL stands for u1, u2, ...: how many have been used
 #	states			pattern of SQLSTATEs that are right
 #	fail_for, error	see pmhash_faults.c
 # A test: each ends with success or such an error, the session goes on, and
@@ -209,7 +218,7 @@ sub fail_each
 		  if $d->{state} ne '00000' && $d->{failed} == 0;
 		$wrong .= "n = $d->{n}: $d->{critical} allocations in critical sections\n" if $d->{critical} > 0;
 	}
-	$wrong .= "nothing has failed\n" if @n > 0 && $failed == 0;
+	$wrong .= "nothing has failed\n" if !defined $often && $count->{calls} > 0 && $failed == 0;
 	my $log = substr(slurp_file($node->logfile), $log_from);
 	$wrong .= "log: $&\n" if $log =~ /.*(PANIC:|was terminated by|stuck|TRAP|errors during).*/;
 	$figures{statements}++;
