@@ -7,12 +7,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashFaults;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # nobody but us flushes WAL
-my $node = new_server('removal', <<CONF);
+my $node = new_faulty_server('removal', <<CONF);
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB
@@ -22,8 +23,6 @@ checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
 pmhash.journal_size = 16MB
 CONF
-$node->start;
-install_extension($node);
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE r (k int4, d int4);
 INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i;
@@ -44,6 +43,56 @@ SQL
 	same_answers($node, 'r', 'k', 'r_k', "VACUUM, round $round");
 	same_answers($node, 'r', 'd', 'r_d', "VACUUM, round $round");
 }
+
+# The same with the crash in the middle of bulk delete: PANIC, or SIGKILL of the
+# backend, when it asks for the n-th time whether to pause after it has flushed
+# WAL for the removal.  By then some segments have lost entries, others not yet.
+# In the end, to see that WAL is really lost here, the same with the flush left
+# out: the deleted rows are back, and the next start notices that it was lied to.
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE s (k int4, d int4);
+INSERT INTO s SELECT i, i % 10 FROM generate_series(1, 20000) i;
+CREATE INDEX s_k ON s USING pmhash (k);
+CREATE INDEX s_d ON s USING pmhash (d);
+CHECKPOINT;
+SQL
+sub crash_inside
+{
+	my ($round, $action, $place, $flush) = @_;
+	my $from = -s $node->logfile;
+	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
+\\set ON_ERROR_STOP 0
+SET synchronous_commit = off;
+DELETE FROM s WHERE k % 5 = $round;
+SET pmhash_faults.calls = 'vacuum_delay_point';
+SET pmhash_faults.after = 'XLogFlush';
+SET pmhash_faults.flush = $flush;
+SET pmhash_faults.action = $action;
+SET pmhash_faults.fail_at = $place;
+VACUUM (TRUNCATE OFF) s;
+SQL
+	isnt($status, 0, "round $round: the server went down in VACUUM");
+	$node->wait_for_log(qr/database system is ready to accept connections/, $from);
+	my $log = substr(slurp_file($node->logfile), $from);
+	like($log, qr/pmhash_faults: call $place of vacuum_delay_point/, "round $round: in bulk delete");
+	like($log, $action eq 'panic' ? qr/PANIC:/ : qr/terminated by signal 9/, "round $round: by $action");
+	return;
+}
+
+my @inside = ([ 'panic', 1 ], [ 'kill', 5 ], [ 'panic', 20 ]);
+foreach my $round (0 .. $#inside)
+{
+	crash_inside($round, @{ $inside[$round] }, 'on');
+	same_answers($node, 's', 'k', 's_k', "inside bulk delete, round $round");
+	same_answers($node, 's', 'd', 's_d', "inside bulk delete, round $round");
+	is($node->safe_psql('postgres', "SELECT pmhash_check('s_k'), pmhash_check('s_d')"), '|', "round $round: pmhash_check");
+	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', "round $round: no index was given up");
+}
+my $from = -s $node->logfile;
+crash_inside(3, 'panic', 20, 'off');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k % 5 = 3'), '4000', 'without the flush the rows are back');
+$node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
+$node->safe_psql('postgres', 'DROP TABLE s');
 
 # Rows of a transaction in progress: entries in the index, and in the journal,
 # but nothing in WAL.  Commits would wake the WAL writer.

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
@@ -76,11 +77,12 @@ wait_for_files(pool($node), 4, 'TRUNCATE and REINDEX');
 ok(-e $file{$_}, "the file of $_ is kept") foreach ('ex_k', 'o_k');
 
 # a file whose index is gone: with an unknown owner about, it stays
-my $foreign = index_file($node, 't_v');
-my $stray = $foreign =~ s/[0-9a-f]{16}\.pmh$/00000000000000aa.pmh/r;
+my $saved = $node->basedir . '/saved.pmh';
+my $stray = index_file($node, 't_v') =~ s/[0-9a-f]{16}\.pmh$/00000000000000aa.pmh/r;
 $node->safe_psql('postgres', 'CREATE TABLE gone (k int4); INSERT INTO gone VALUES (1); CREATE INDEX gone_k ON gone USING pmhash (k)');
-File::Copy::copy(index_file($node, 'gone_k'), $stray);
+File::Copy::copy(index_file($node, 'gone_k'), $saved);
 $node->safe_psql('postgres', 'DROP TABLE gone');
+File::Copy::copy($saved, $stray);
 sleep(3);
 ok(-e $stray, 'a file of no index that is known stays');
 

@@ -70,6 +70,7 @@ static const struct config_enum_entry action_options[] = {
 static char *selected;			/* "memory", "io" or the name of a function */
 static char *process;			/* type of the only process meant, or empty */
 static char *after;				/* count only behind a call of this one */
+static bool flush;				/* calls of XLogFlush are made */
 static int	fail_at;			/* number of the call that fails; 0: none */
 static int	fail_for;			/* how many calls fail from there on */
 static int	error_number;		/* errno of failing calls; 0: as it suits */
@@ -277,7 +278,8 @@ hook_vacuum_delay_point(void)
 static void
 hook_XLogFlush(uint64 lsn)
 {
-	if (!FAULT("XLogFlush", "place"))
+	(void) FAULT("XLogFlush", "place");
+	if (flush)
 		real_XLogFlush(lsn);
 }
 
@@ -508,6 +510,9 @@ define_variables(void)
 	DefineCustomStringVariable("pmhash_faults.process",
 							   "Type of the background workers that are meant, instead of all processes.",
 							   NULL, &process, "", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash_faults.flush",
+							 "WAL is flushed when pmhash says so.",
+							 NULL, &flush, true, PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pmhash_faults.after",
 							   "Counting begins behind a call of this function.",
 							   NULL, &after, "", PGC_SUSET, 0, NULL, NULL, NULL);
