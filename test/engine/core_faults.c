@@ -356,6 +356,7 @@ load(void)
 	}
 	result = pmh_bulk_finish(bulk);
 	armed = false;
+	CHECK(pmh_check(table, true, fixture_report, NULL) == PMH_OK);
 	if (result == PMH_OK)
 	{
 		for (uint64_t k = 0; k < KEYS; k++)
@@ -405,6 +406,7 @@ test_operation(const char *name, PmhResult (*operation) (void))
 
 		make_table();
 		calls = fired = 0;
+		failed_call = "none";
 		armed = true;
 		result = operation();
 		armed = false;
