@@ -164,10 +164,17 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 		if (result != PMH_OK)
 			break;
 	}
-	if (result == PMH_OK && build->units > 0)
-		result = take_extension(bulk, build->units, &ext_unit);
 	if (result != PMH_OK)
 		return result;
+	if (build->units > 0)
+	{
+		result = take_extension(bulk, build->units, &ext_unit);
+		if (result != PMH_OK)
+		{
+			pmh_space_free_block(t, main_offset);
+			return result;
+		}
+	}
 
 	pmh_build_store(t, build, main_offset, ext_unit * pmh_unit_size(t));
 	segment = &bulk->segment[bulk->nsegments++];
