@@ -132,7 +132,7 @@ my $unlogged = {
 	  . "SELECT 'finding: ' || f FROM soak_findings(ROW('FRESH', '{k}', 'FRESH_k', true)) f;"
 };
 fail_each($node, { %$unlogged, calls => 'memory', states => '53200' }, $often);
-fail_each($node, { %$unlogged, calls => 'io', used => $unlogged_tables - 25, waits => 1, states => '58030|53100|53200' }, $often);
+fail_each($node, { %$unlogged, calls => 'io', used => $unlogged_tables - 25, waits => 1, states => '58030|53100|53200|55000' }, $often);
 
 # ---- background workers: what fails is tried again ----
 sub worker_faults
