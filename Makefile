@@ -112,6 +112,12 @@ PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server)
 PG_CFLAGS = -Wextra -Wno-unused-parameter
 SHLIB_LINK = -lpmem
 
+# For tests only: processes can be held at named points (test/README.md).
+ifdef PMH_STOP_POINTS
+OBJS += test/lib/stop_points.o
+PG_CPPFLAGS += -DPMH_STOP_POINTS
+endif
+
 EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 
 PG_CONFIG ?= pg_config

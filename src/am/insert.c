@@ -70,6 +70,7 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 	if (file->journaled)
 		pmhash_journal_note(file, entry, 1);
 
+	PMH_STOP_POINT("insert_after_journal");
 	result = pmh_insert(file->table, entry->hash, entry->value,
 						file->journaled);
 	if (result != PMH_OK)
@@ -120,6 +121,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		return false;
 	}
 	insert_entry(index, state->file, &entry);
+	PMH_STOP_POINT("insert_before_conflict_check");
 	CheckForSerializableConflictIn(index, NULL,
 								   pmhash_predicate_block(hash));
 	return false;

@@ -98,6 +98,7 @@ insert_group(PmhashInsertQueue *queue, const PmhEntry *entries, int n)
 
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
+	PMH_STOP_POINT("group_after_journal");
 	result = pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	if (result != PMH_OK)
 		group_failed(queue, result);

@@ -648,6 +648,8 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	CHECK_FOR_INTERRUPTS();
 	if (so->kind == SCAN_UNBOUND)
 		start_scan(scan, so);
+	else
+		PMH_STOP_POINT("scan_between_batches");
 
 	so->epoch = pmhash_removal_epoch(so->file);
 	switch (so->kind)
@@ -767,6 +769,7 @@ may_be_returned(IndexScanDesc scan, PmhashScan *so)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
 
+	PMH_STOP_POINT("scan_before_visibility");
 	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
 		pmhash_removal_epoch(so->file) == so->epoch)
 		return true;

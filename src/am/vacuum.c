@@ -92,6 +92,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 		pmhash_removal_barrier(state->index);
 	state->barrier_passed = true;
 
+	PMH_STOP_POINT("vacuum_before_removal");
 	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
@@ -240,6 +241,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.callback = callback;
 	state.callback_state = callback_state;
 	delete_dead(&state, info->num_heap_tuples);
+	PMH_STOP_POINT("vacuum_before_epoch");
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)
 		pfree(state.dead);

@@ -14,6 +14,7 @@
 #include "access/amapi.h"
 #include "utils/rel.h"
 
+#include "engine/stop_point.h"
 #include "engine/table.h"
 
 /*

@@ -91,6 +91,7 @@ take_out(Relation index, PmhashFile *file, uint64 epoch,
 	PmhResult	result = PMH_OK;
 	size_t		removed;
 
+	PMH_STOP_POINT("dead_before_removal");
 	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED);
 	if (pmhash_removal_epoch(file) == epoch)
 		result = pmh_delete_group(file->table, entries, n, &removed);

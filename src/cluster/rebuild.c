@@ -318,6 +318,7 @@ build_in_place(Relation heap, Relation index)
 
 	pmhash_file_begin_replacement(index);
 	index_build(heap, index, info, true, false);
+	PMH_STOP_POINT("rebuild_before_stub");
 	pmhash_file_end_replacement(index);
 
 	AtEOXact_GUC(false, nest_level);
@@ -339,6 +340,7 @@ rebuild_locked(Relation heap, Relation index, PmhashReason reason)
 		pmhash_unlink(path);
 
 	TransferPredicateLocksToHeapRelation(index);
+	PMH_STOP_POINT("rebuild_before_build");
 	build_in_place(heap, index);
 	CacheInvalidateRelcache(heap);
 	pgstat_progress_end_command();

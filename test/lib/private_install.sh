@@ -57,7 +57,7 @@ copy "$includedir"
 private=$prefix/${bindir#"$root"/}/pg_config
 mkdir -p "$prefix/build"
 tar -C "$source_tree" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' \
-	--exclude='*.so' --exclude=./build --exclude=./test/build . |
+	--exclude='*.so' --exclude=./build --exclude=./test/build --exclude=./tmp_check . |
 	tar -C "$prefix/build" -xf -
 make -C "$prefix/build" -s --no-print-directory PG_CONFIG="$private" "$@" install >&2
 echo "$private"

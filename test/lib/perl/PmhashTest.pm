@@ -27,11 +27,12 @@ our @EXPORT = qw(
   fails_like
 );
 
-# A server that preloads pmhash, not started.  Further settings as a string.
+# A server that preloads pmhash, not started.  Further settings as a string,
+# parameters for PostgreSQL::Test::Cluster behind them.
 sub new_server
 {
-	my ($name, $settings) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my ($name, $settings, %parameters) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
 
 	$node->init;
 	$node->append_conf('postgresql.conf', <<CONF);
