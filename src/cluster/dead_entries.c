@@ -83,7 +83,11 @@ keep_lot(const PmhashFile *file, uint64 epoch, const PmhEntry *entries, int n,
 	XLogSetAsyncXactLSN(lsn);
 }
 
-/* Take entries out, if their TIDs cannot have changed hands. */
+/*
+ * Take entries out, if their TIDs cannot have changed hands.  A scan must not
+ * wait for anybody here: what is in the way of others stays for the next one,
+ * or for VACUUM.
+ */
 static void
 take_out(Relation index, PmhashFile *file, uint64 epoch,
 		 const PmhEntry *entries, int n)
@@ -92,9 +96,10 @@ take_out(Relation index, PmhashFile *file, uint64 epoch,
 	size_t		removed;
 
 	PMH_STOP_POINT("dead_before_removal");
-	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED);
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
+		return;
 	if (pmhash_removal_epoch(file) == epoch)
-		result = pmh_delete_group(file->table, entries, n, &removed);
+		result = pmh_delete_group_nowait(file->table, entries, n, &removed);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);

@@ -142,8 +142,9 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
 }
 
-PmhResult
-pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
+/* Lock the segment of hash, waiting for the lock or not. */
+static inline PmhResult
+lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 {
 	PmhResult	result;
 
@@ -159,7 +160,10 @@ pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 		if (result != PMH_OK)
 			return result;
 		prefetch_buckets(t, place, hash);
-		pmh_lock(&place->stripe->lock);
+		if (wait)
+			pmh_lock(&place->stripe->lock);
+		else if (!pmh_trylock(&place->stripe->lock))
+			return PMH_RETRY;
 		if (pmh_place_current(t, place))
 			break;
 		pmh_unlock(&place->stripe->lock);
@@ -168,6 +172,18 @@ pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 	if (unlikely(result != PMH_OK))
 		pmh_unlock(&place->stripe->lock);
 	return result;
+}
+
+PmhResult
+pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	return lock_segment(t, hash, place, true);
+}
+
+PmhResult
+pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	return lock_segment(t, hash, place, false);
 }
 
 /* The elements of the segment of a place, in the directory of this dirword. */

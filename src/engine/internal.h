@@ -323,9 +323,11 @@ pmh_max_segment_size(const PmhTable *t)
 
 /*
  * Writer: lock the segment of hash; the place is current until it is
- * unlocked.  PMH_OK (locked) or a real error (not locked).
+ * unlocked.  PMH_OK (locked) or a real error (not locked).  pmh_segment_trylock
+ * gives PMH_RETRY if somebody else has locked it.
  */
 extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
+extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
 
 static inline void
 pmh_segment_unlock(const PmhPlace *place)
@@ -385,12 +387,14 @@ extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; or a real error.  'fence':
- * durable on return, else after the next pm_fence.
+ * durable on return, else after the next pm_fence.  'may_free' as for
+ * pmh_list_remove.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value, bool fence_first, bool fence);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
-									uint64_t hash, uint64_t value, bool fence);
+									uint64_t hash, uint64_t value,
+									bool may_free, bool fence);
 
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);
@@ -584,10 +588,12 @@ extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
  * removes the pointer slot with pmh_bucket_unpoint), or another head (the
  * caller publishes it with pmh_bucket_repoint); in both latter cases it then
  * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND, PMH_NEED
- * (map further), PMH_ERR_CORRUPT.
+ * (map further), PMH_ERR_CORRUPT.  Unless 'may_free', the last value of a
+ * buffer stays (PMH_NOT_FOUND), so that the space lock is not needed.
  */
 extern PmhResult pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, uint64_t *new_payload);
+								 uint64_t value, bool may_free,
+								 uint64_t *new_payload);
 
 /*
  * Free the buffers of the list 'old' that are not part of the list 'new' (0:

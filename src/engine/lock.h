@@ -54,13 +54,20 @@ struct PmhLocks
  */
 extern void pmh_lock_wait(uint64_t *lock);
 
-static inline void
-pmh_lock(uint64_t *lock)
+/* Take the lock if it is free. */
+static inline bool
+pmh_trylock(uint64_t *lock)
 {
 	uint64_t	free = 0;
 
-	if (!__atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
-									 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	return __atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
+									   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static inline void
+pmh_lock(uint64_t *lock)
+{
+	if (!pmh_trylock(lock))
 		pmh_lock_wait(lock);
 }
 

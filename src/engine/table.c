@@ -422,7 +422,30 @@ delete_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence)
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_delete(t, &place, hash, value, fence);
+		result = pmh_segment_delete(t, &place, hash, value, true, fence);
+		pmh_segment_unlock(&place);
+		if (result != PMH_NEED)
+			return result;
+		result = pmh_provide(t);
+		if (result != PMH_OK)
+			return result;
+	}
+}
+
+/* The same unless somebody would have to be waited for; not fenced. */
+static PmhResult
+delete_one_nowait(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	for (;;)
+	{
+		PmhPlace	place;
+		PmhResult	result = pmh_segment_trylock(t, hash, &place);
+
+		if (result == PMH_RETRY)
+			return PMH_NOT_FOUND;
+		if (result != PMH_OK)
+			return result;
+		result = pmh_segment_delete(t, &place, hash, value, false, false);
 		pmh_segment_unlock(&place);
 		if (result != PMH_NEED)
 			return result;
@@ -790,9 +813,9 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	return result;
 }
 
-PmhResult
-pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
-				 size_t *removed)
+static inline PmhResult
+delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
+			 size_t *removed)
 {
 	uint64_t	bucket[RING];
 	PmhResult	result = PMH_OK;
@@ -812,7 +835,10 @@ pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
 			prefetch_slot(table, entries[third].hash, bucket[third % RING]);
 		if (last < n)
 		{
-			result = delete_one(table, entries[last].hash, entries[last].value, false);
+			const PmhEntry *entry = &entries[last];
+
+			result = wait ? delete_one(table, entry->hash, entry->value, false) :
+				delete_one_nowait(table, entry->hash, entry->value);
 			*removed += result == PMH_OK;
 			if (result == PMH_NOT_FOUND)
 				result = PMH_OK;
@@ -820,4 +846,18 @@ pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	}
 	pm_fence(&table->file);
 	return result;
+}
+
+PmhResult
+pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 size_t *removed)
+{
+	return delete_group(table, entries, n, true, removed);
+}
+
+PmhResult
+pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
+						size_t *removed)
+{
+	return delete_group(table, entries, n, false, removed);
 }

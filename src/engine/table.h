@@ -179,6 +179,15 @@ extern PmhResult pmh_delete_group(PmhTable *table, const PmhEntry *entries,
 								  size_t n, size_t *removed);
 
 /*
+ * The same for readers, who must not wait for a writer: pairs that only could
+ * be taken out by waiting for one are passed over, and so is the last value of
+ * a value buffer, whose space would have to be freed.
+ */
+extern PmhResult pmh_delete_group_nowait(PmhTable *table,
+										 const PmhEntry *entries, size_t n,
+										 size_t *removed);
+
+/*
  * Values found by a look-up.  Zero-initialise once, reuse for ever, free with
  * pmh_values_free.  n values stand in value[], ascending, none twice.
  */

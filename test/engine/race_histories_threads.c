@@ -246,6 +246,21 @@ hot_delete_group(Self *self, unsigned key, unsigned value)
 		give_token(key, value);
 }
 
+/* What readers do with dead entries; that nothing was removed tells nothing. */
+static void
+hot_delete_nowait(Self *self, unsigned key, unsigned value)
+{
+	PmhEntry	entry = {hot_hash[key], value};
+	uint64_t	begin = now();
+	size_t		removed;
+
+	REQUIRE(pmh_delete_group_nowait(self->t, &entry, 1, &removed) == PMH_OK);
+	if (removed == 0)
+		return;
+	record(self->number, begin, DELETE, key, value, 1);
+	give_token(key, value);
+}
+
 /* What a reader has found of a key. */
 typedef struct Found
 {
@@ -454,6 +469,8 @@ step(Self *self)
 		hot_insert_group(self);
 	else if (what < 63)
 		hot_delete_group(self, key, value);
+	else if (what < 66)
+		hot_delete_nowait(self, key, value);
 	else if (what < 90 || self->cold == 0)
 		cold_insert(self);
 	else if (what < 97)
