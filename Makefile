@@ -103,7 +103,7 @@ REGRESS = \
 	dead_entries \
 	group_insert \
 	parallel_build
-ISOLATION = ssi concurrent_build scan_and_change exclusion_wait vacuum_and_scan
+ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
