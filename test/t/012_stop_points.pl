@@ -5,6 +5,7 @@
 #
 # The library is built once more for this, with its stop points
 # (test/lib/stop_points.c), and installed into a server of its own.
+# PMHASH_STOP_INSTALL names a directory where that is kept for the next time.
 
 use strict;
 use warnings;
@@ -22,7 +23,7 @@ my $patience = 60;
 
 sub install_with_stop_points
 {
-	my $directory = PostgreSQL::Test::Utils::tempdir_short();
+	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
 	my ($stdout, $stderr);
 	my $done = IPC::Run::run(
 		[
