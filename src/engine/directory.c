@@ -208,10 +208,9 @@ pmh_dirlog_crc(const PmhDirLog *log, uint64_t count)
 
 /*
  * Store elements and make them durable.  Also what recovery does with a log
- * it finds.  The last one goes first: who walks through the directory in hash
- * order finds the old segment as a whole or, once he finds a new one, only new
- * ones behind it.  Else he would meet entries of the first half again behind
- * it, in the old segment.
+ * it finds.  The lowest goes first, since others may be at work in a new
+ * segment as soon as an element names it: who walks in hash order must not meet
+ * the old segment when a part of its range that lies ahead has moved on.
  */
 void
 pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
@@ -219,9 +218,9 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 {
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
 
-	for (uint64_t i = count; i-- > 0;)
+	for (uint64_t i = 0; i < count; i++)
 	{
-		PMH_STOP_POINT(i == count - 1 ? "elements_before_first" : "elements_between");
+		PMH_STOP_POINT(i == 0 ? "elements_before_first" : "elements_between");
 		pm_store64(&dir[i], i < count / 2 ? low : high);
 	}
 	pm_flush(&t->file, dir, count * sizeof(uint64_t));

@@ -67,6 +67,7 @@ struct PmhTable
 	uint32_t	unit_buckets;	/* M / 8 */
 	uint32_t	block_shift;	/* log2 of the bytes of a block */
 	PmhNeed		need;
+	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
 	struct PmhBuild *build[2];	/* segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
@@ -387,14 +388,14 @@ extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; or a real error.  'fence':
- * durable on return, else after the next pm_fence.  'may_free' as for
- * pmh_list_remove.
+ * durable on return, else after the next pm_fence.  'wait' as for
+ * pmh_list_remove; who passes false calls pmh_space_release afterwards.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value, bool fence_first, bool fence);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
 									uint64_t hash, uint64_t value,
-									bool may_free, bool fence);
+									bool wait, bool fence);
 
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);
@@ -406,6 +407,13 @@ extern void pmh_segment_free(PmhTable *t, uint64_t elem);
 extern void pmh_segment_retire(PmhTable *t, const PmhPlace *place);
 
 /* ---- space (space.c) ---- */
+
+/*
+ * Take the space lock, for what frees space further on, if it is free; false
+ * if it is not.  Release it, if it was taken.
+ */
+extern bool pmh_space_trylock(PmhTable *t);
+extern void pmh_space_release(PmhTable *t);
 
 /*
  * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
@@ -588,11 +596,12 @@ extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
  * removes the pointer slot with pmh_bucket_unpoint), or another head (the
  * caller publishes it with pmh_bucket_repoint); in both latter cases it then
  * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND, PMH_NEED
- * (map further), PMH_ERR_CORRUPT.  Unless 'may_free', the last value of a
- * buffer stays (PMH_NOT_FOUND), so that the space lock is not needed.
+ * (map further), PMH_ERR_CORRUPT.  Unless 'wait', the last value of a buffer,
+ * which then has to be freed, stays (PMH_NOT_FOUND) if the space lock is not
+ * free; if it is, it is held on return.
  */
 extern PmhResult pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, bool may_free,
+								 uint64_t value, bool wait,
 								 uint64_t *new_payload);
 
 /*

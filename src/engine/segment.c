@@ -587,7 +587,7 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
 /* Take (hash, value) out of one bucket or the list behind it. */
 static PmhResult
 delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
-			uint64_t value, bool may_free, bool fence)
+			uint64_t value, bool wait, bool fence)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state;
@@ -600,7 +600,7 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 		uint64_t	new_payload;
 		PmhResult	result;
 
-		result = pmh_list_remove(t, hash, payload, value, may_free, &new_payload);
+		result = pmh_list_remove(t, hash, payload, value, wait, &new_payload);
 		if (result == PMH_OK)
 			follow_list(t, place, bucket, (unsigned) pointer, payload, new_payload);
 		return result;
@@ -620,7 +620,7 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 
 PmhResult
 pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
-				   uint64_t value, bool may_free, bool fence)
+				   uint64_t value, bool wait, bool fence)
 {
 	Target		target;
 	uint32_t	list[4];
@@ -630,7 +630,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
 	{
-		PmhResult	result = delete_from(t, place, list[i], hash, value, may_free,
+		PmhResult	result = delete_from(t, place, list[i], hash, value, wait,
 										 fence);
 
 		if (result != PMH_NOT_FOUND)

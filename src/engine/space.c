@@ -31,13 +31,30 @@
 static inline void
 space_lock(PmhTable *t)
 {
-	pmh_lock(&t->file_lock->space);
+	if (!t->space_held)
+		pmh_lock(&t->file_lock->space);
 }
 
 static inline void
 space_unlock(PmhTable *t)
 {
-	pmh_unlock(&t->file_lock->space);
+	if (!t->space_held)
+		pmh_unlock(&t->file_lock->space);
+}
+
+bool
+pmh_space_trylock(PmhTable *t)
+{
+	t->space_held = pmh_trylock(&t->file_lock->space);
+	return t->space_held;
+}
+
+void
+pmh_space_release(PmhTable *t)
+{
+	if (t->space_held)
+		pmh_unlock(&t->file_lock->space);
+	t->space_held = false;
 }
 
 /* Blocks that exist and are mapped here. */

@@ -133,9 +133,13 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 	return result;
 }
 
+/*
+ * Entries with a hash below 'from' are left out: they have been counted, in the
+ * first half of a split whose second half the directory does not name yet.
+ */
 static PmhResult
 count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
-			 uint32_t bucket, CountList how, SegmentCount *count)
+			 uint32_t bucket, uint64_t from, CountList how, SegmentCount *count)
 {
 	uint32_t	hashing = snap->place.hashing;
 	uint32_t	plain;
@@ -145,13 +149,15 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 	pmh_bucket_kinds(b, &plain, &pointers);
 	count->slots += PMH_SLOTS;
 	count->used_slots += pmh_state_count(pmh_bucket_state(b));
-	count->plain += (unsigned) __builtin_popcount(plain);
 	for (uint32_t m = plain | pointers; m != 0; m &= m - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(m);
 		uint64_t	word = pmh_slot_load_word(b, slot);
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
+		if (hash < from)
+			continue;
+		count->plain += !pmh_word_is_pointer(word);
 		count->elsewhere += pmh_home_bucket(hash, hashing) != bucket;
 		count->stash += bucket >= hashing;
 		if (result == PMH_OK && pmh_word_is_pointer(word))
@@ -161,17 +167,20 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 	return result;
 }
 
-/* Count the segment of a hash; *elem tells about it. */
+/*
+ * Count the segment of a hash, as far as its entries are not below 'from';
+ * *elem tells about it.
+ */
 static PmhResult
-count_segment(PmhTable *t, uint64_t hash, PmhBucket *copy, CountList how,
-			  uint64_t *elem, SegmentCount *count)
+count_segment(PmhTable *t, uint64_t hash, uint64_t from, PmhBucket *copy,
+			  CountList how, uint64_t *elem, SegmentCount *count)
 {
 	PmhSnapshot snap;
 	PmhResult	result = pmh_segment_read(t, hash, &snap, copy);
 
 	memset(count, 0, sizeof(*count));
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
-		result = count_bucket(t, &snap, &copy[b], b, how, count);
+		result = count_bucket(t, &snap, &copy[b], b, from, how, count);
 	*elem = snap.place.elem;
 	return result;
 }
@@ -235,7 +244,7 @@ walk(PmhTable *t, CountList how, PmhStats *stats)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, hash, copy, how, &elem, &count);
+		result = count_segment(t, hash, hash, copy, how, &elem, &count);
 		if (result != PMH_OK)
 			break;
 		add_segment(stats, elem, &count);
@@ -319,7 +328,7 @@ sample(PmhTable *t, uint64_t *entries)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, i << (64 - SAMPLE_BITS), copy, guess_list,
+		result = count_segment(t, i << (64 - SAMPLE_BITS), 0, copy, guess_list,
 							   &elem, &count);
 		if (result == PMH_OK)
 			sum += (double) (count.plain + count.list_entries) *

@@ -186,7 +186,11 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	return PMH_OK;
 }
 
-/* The entries of a bucket of the copy. */
+/*
+ * The entries of a bucket of the copy.  Those in front of the position have
+ * been given: by the first half of a split whose second half the directory does
+ * not name yet.
+ */
 static PmhResult
 take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 {
@@ -200,18 +204,22 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(plain);
 		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
-		add_entry(sweep, pmh_slot_load_hash(b, slot, word), pmh_word_payload(word),
-				  (Origin) {0, PMH_NO_PLACE, (uint16_t) bucket, (uint8_t) slot});
+		if (hash >= sweep->priv->next)
+			add_entry(sweep, hash, pmh_word_payload(word),
+					  (Origin) {0, PMH_NO_PLACE, (uint16_t) bucket, (uint8_t) slot});
 	}
 	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(pointers);
 		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
-		result = take_list(t, sweep, pmh_slot_load_hash(b, slot, word),
-						   (Origin) {pmh_word_payload(word), PMH_NO_PLACE,
-						   (uint16_t) bucket, (uint8_t) slot});
+		if (hash >= sweep->priv->next)
+			result = take_list(t, sweep, hash,
+							   (Origin) {pmh_word_payload(word), PMH_NO_PLACE,
+							   (uint16_t) bucket, (uint8_t) slot});
 	}
 	return result;
 }

@@ -446,6 +446,7 @@ delete_one_nowait(PmhTable *t, uint64_t hash, uint64_t value)
 		if (result != PMH_OK)
 			return result;
 		result = pmh_segment_delete(t, &place, hash, value, false, false);
+		pmh_space_release(t);
 		pmh_segment_unlock(&place);
 		if (result != PMH_NEED)
 			return result;

@@ -180,8 +180,7 @@ extern PmhResult pmh_delete_group(PmhTable *table, const PmhEntry *entries,
 
 /*
  * The same for readers, who must not wait for a writer: pairs that only could
- * be taken out by waiting for one are passed over, and so is the last value of
- * a value buffer, whose space would have to be freed.
+ * be taken out by waiting for one are passed over.
  */
 extern PmhResult pmh_delete_group_nowait(PmhTable *table,
 										 const PmhEntry *entries, size_t n,

@@ -647,7 +647,7 @@ has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 
 PmhResult
 pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				bool may_free, uint64_t *new_payload)
+				bool wait, uint64_t *new_payload)
 {
 	uint64_t	budget = pmh_list_budget(t);
 	uint64_t	before = 0;
@@ -682,7 +682,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 		pmh_line_clear(t, p, line, UINT32_C(1) << place);
 		pm_fence(&t->file);
 	}
-	else if (!may_free)
+	else if (!wait && !pmh_space_trylock(t))
 		return PMH_NOT_FOUND;
 	else if (before != 0)
 		pmh_list_unlink(t, before, p);

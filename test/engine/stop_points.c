@@ -32,6 +32,8 @@
 #define LIST_VALUES		30
 #define CHAIN_KEYS		2
 #define CHAIN_VALUES	3000	/* several chained buffers */
+#define SPARE_KEYS		16		/* with short lists, for readers to take out */
+#define SPARE_VALUES	8
 #define NEW_KEYS		4000	/* not there in the beginning */
 #define GROWING_KEYS	4		/* not there either: values one by one */
 #define GROWING_VALUES	1200
@@ -39,7 +41,8 @@
 #define FIRST_CROWDED	COLD_KEYS
 #define FIRST_LIST		(FIRST_CROWDED + CROWDED_KEYS)
 #define FIRST_CHAIN		(FIRST_LIST + LIST_KEYS)
-#define FIRST_NEW		(FIRST_CHAIN + CHAIN_KEYS)
+#define FIRST_SPARE		(FIRST_CHAIN + CHAIN_KEYS)
+#define FIRST_NEW		(FIRST_SPARE + SPARE_KEYS)
 #define FIRST_GROWING	(FIRST_NEW + NEW_KEYS)
 #define KEYS			(FIRST_GROWING + GROWING_KEYS)
 
@@ -63,6 +66,7 @@ typedef enum State
 } State;
 
 static uint8_t *model;			/* State of each pair */
+static uint8_t *taken_out;		/* by a reader of this case */
 
 /* What the writer does: a list of operations. */
 typedef enum Kind
@@ -102,6 +106,7 @@ static uint64_t instance;		/* 2 if the table has been through a crash */
 static const char *stop_at;
 static uint32_t stop_countdown;
 
+static uint64_t taken_out_values;	/* in all cases */
 static const char *now_testing = "nothing";
 static pid_t writer;
 
@@ -159,8 +164,10 @@ values_of(uint32_t key)
 		return 1;
 	if (key < FIRST_CHAIN)
 		return LIST_VALUES;
-	if (key < FIRST_NEW)
+	if (key < FIRST_SPARE)
 		return CHAIN_VALUES;
+	if (key < FIRST_NEW)
+		return SPARE_VALUES;
 	return key < FIRST_GROWING ? 1 : GROWING_VALUES;
 }
 
@@ -175,9 +182,10 @@ make_pairs(void)
 	first_pair[KEYS] = npairs;
 	key_of = calloc(npairs, sizeof(*key_of));
 	model = calloc(npairs, 1);
+	taken_out = calloc(npairs, 1);
 	sweep_dead = calloc(npairs, 1);
 	operation = calloc(npairs, sizeof(*operation));
-	REQUIRE(key_of != NULL && model != NULL && sweep_dead != NULL && operation != NULL);
+	REQUIRE(key_of != NULL && model != NULL && taken_out != NULL && sweep_dead != NULL && operation != NULL);
 	for (uint32_t key = 0; key < KEYS; key++)
 	{
 		for (uint32_t pair = first_pair[key]; pair < first_pair[key + 1]; pair++)
@@ -202,7 +210,7 @@ static void
 set_model(uint32_t current)
 {
 	for (uint32_t pair = 0; pair < npairs; pair++)
-		model[pair] = pair < first_pair[FIRST_NEW] ? PRESENT : ABSENT;
+		model[pair] = pair < first_pair[FIRST_NEW] && !taken_out[pair] ? PRESENT : ABSENT;
 	for (uint32_t i = 0; i < noperations && i < current; i++)
 		apply_to_model(&operation[i]);
 	if (current >= noperations)
@@ -247,7 +255,7 @@ plan_growing_lists(void)
 static void
 plan_deletes(void)
 {
-	for (uint32_t key = FIRST_LIST; key < FIRST_NEW; key++)
+	for (uint32_t key = FIRST_LIST; key < FIRST_SPARE; key++)
 	{
 		for (uint32_t pair = first_pair[key]; pair < first_pair[key + 1]; pair++)
 			add_operation(DELETE, pair);
@@ -260,7 +268,7 @@ plan_deletes(void)
 static void
 plan_deletes_backwards(void)
 {
-	for (uint32_t key = FIRST_LIST; key < FIRST_NEW; key++)
+	for (uint32_t key = FIRST_LIST; key < FIRST_SPARE; key++)
 	{
 		for (uint32_t pair = first_pair[key + 1]; pair-- > first_pair[key];)
 			add_operation(DELETE, pair);
@@ -274,7 +282,7 @@ plan_deletes_backwards(void)
 static void
 plan_sweep(void)
 {
-	for (uint32_t pair = 0; pair < first_pair[FIRST_NEW]; pair++)
+	for (uint32_t pair = 0; pair < first_pair[FIRST_SPARE]; pair++)
 	{
 		uint32_t	key = key_of[pair];
 		uint32_t	i = pair - first_pair[key];
@@ -368,6 +376,7 @@ make_table(bool recovered)
 	PmhError	error;
 
 	unlink(path);
+	memset(taken_out, 0, npairs);
 	instance = 1;
 	pmh_locks_init(env.locks, FIXTURE_STRIPES);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
@@ -637,19 +646,35 @@ check_statistics(PmhTable *t)
 }
 
 /*
- * Readers take out what they find dead, if they need not wait for anybody.
- * (Here there is nothing to be found: we are after the waiting.)
+ * Readers take out what they find dead, as far as they need not wait for
+ * anybody: all of the spare keys but those that are in a locked segment, and
+ * all but their last values if the space lock is held.
  */
 static void
-take_out_nothing(PmhTable *t)
+take_out_spare(PmhTable *t)
 {
-	for (uint32_t key = 0; key < KEYS; key++)
+	for (uint32_t key = FIRST_SPARE; key < FIRST_NEW; key++)
 	{
-		PmhEntry	entry = {hash_of(key), npairs};
+		PmhValues	values = {0};
+		PmhEntry	entry[SPARE_VALUES];
 		size_t		removed;
 
-		REQUIRE(pmh_delete_group_nowait(t, &entry, 1, &removed) == PMH_OK);
-		REQUIRE(removed == 0);
+		for (uint32_t i = 0; i < SPARE_VALUES; i++)
+		{
+			entry[i] = (PmhEntry) {hash_of(key), first_pair[key] + i};
+			taken_out[first_pair[key] + i] = 1;
+			model[first_pair[key] + i] = ABSENT;
+		}
+		REQUIRE(pmh_delete_group_nowait(t, entry, SPARE_VALUES, &removed) == PMH_OK);
+		REQUIRE(pmh_lookup(t, hash_of(key), &values) == PMH_OK);
+		CHECK(values.n == SPARE_VALUES - removed);
+		for (size_t i = 0; i < values.n; i++)
+		{
+			taken_out[values.value[i]] = 0;
+			model[values.value[i]] = PRESENT;
+		}
+		taken_out_values += removed;
+		pmh_values_free(&values);
 	}
 }
 
@@ -757,7 +782,7 @@ test_stop(const Work *w, const char *name, uint32_t n, bool crash)
 	check_statistics(fresh);
 	read_all(fresh);
 	read_all(old);				/* this one has to map further */
-	take_out_nothing(fresh);
+	take_out_spare(fresh);
 	write_elsewhere(fresh);
 	read_all(old);
 	alarm(0);
@@ -842,6 +867,7 @@ main(int argc, char **argv)
 	stop_at = "none";			/* here nobody stops, or counts */
 	for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
 		test_work(&work[i], times);
+	CHECK(taken_out_values > 0);
 	unlink(path);
 	return unit_done("stop_points");
 }
