@@ -453,11 +453,6 @@ print_figures(const char *name, const Figures *f)
 static void
 print_costs(void)
 {
-	static const char *const name[OP_KINDS] = {
-		"create", "open", "insert", "delete", "group insert", "group delete",
-		"sweep", "bulk load", "journal"
-	};
-
 	printf("\n%-14s %10s %12s %12s %12s %12s %12s\n", "per operation", "number",
 		   "flushes", "idle", "fences", "idle", "lines");
 	for (unsigned i = 0; i < OP_KINDS; i++)
@@ -466,7 +461,7 @@ print_costs(void)
 		double		n = (double) c->operations;
 
 		if (c->operations > 0)
-			printf("%-14s %10llu %12.3f %12.3f %12.3f %12.3f %12.3f\n", name[i],
+			printf("%-14s %10llu %12.3f %12.3f %12.3f %12.3f %12.3f\n", op_kind_name[i],
 				   (unsigned long long) c->operations, (double) c->flushes / n,
 				   (double) c->flushes_idle / n, (double) c->fences / n,
 				   (double) c->fences_idle / n, (double) c->lines / n);

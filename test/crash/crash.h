@@ -70,9 +70,10 @@ typedef enum OpKind
 	OP_DELETE_GROUP,
 	OP_SWEEP,
 	OP_BULK,
-	OP_JOURNAL,
 	OP_KINDS
 } OpKind;
+
+extern const char *const op_kind_name[OP_KINDS];
 
 /* Figures of a workload, in memory that the processes share. */
 typedef struct Figures

@@ -13,7 +13,6 @@
  *-------------------------------------------------------------------------
  */
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

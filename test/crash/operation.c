@@ -14,9 +14,9 @@
 
 #define LOCK_STRIPES	64
 
-static const char *const kind_name[OP_KINDS] = {
+const char *const op_kind_name[OP_KINDS] = {
 	"create", "open", "insert", "delete", "group insert", "group delete",
-	"sweep", "bulk load", "journal"
+	"sweep", "bulk load"
 };
 
 /* ---- begin and end ---- */
@@ -36,7 +36,7 @@ begin(OpKind kind, uint64_t focus)
 	crash.focus = focus;
 	crash.figures->operations++;
 	snprintf(crash.operation, sizeof(crash.operation), "%s %llu (seed %llu) of %016llx",
-			 kind_name[kind], (unsigned long long) crash.figures->operations,
+			 op_kind_name[kind], (unsigned long long) crash.figures->operations,
 			 (unsigned long long) crash.seed, (unsigned long long) focus);
 	if (crash.armed)
 	{

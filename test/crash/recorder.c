@@ -197,12 +197,6 @@ recorder_init(void)
 }
 
 char *
-memory_base(unsigned level)
-{
-	return memories[level].base;
-}
-
-char *
 memory_file(unsigned level, unsigned file)
 {
 	return memories[level].base + file * FILE_BYTES;

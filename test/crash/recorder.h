@@ -116,7 +116,6 @@ extern unsigned recorder_level;
 /* Start of a file in a memory, and its length there. */
 extern char *memory_file(unsigned level, unsigned file);
 extern size_t memory_length(unsigned level, unsigned file);
-extern char *memory_base(unsigned level);
 
 /* Overwrite a line of memory 1 or 2, to be undone. */
 extern void memory_put_line(unsigned level, uint32_t number, const void *bytes);
