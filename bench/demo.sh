@@ -28,17 +28,17 @@ usage()
 tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/lib/packages.sh"
 . "$tree/bench/lib/cluster.sh"
+. "$tree/bench/lib/scratch.sh"
 
 rows=5000000
 methods="btree hash pmhash"
-keep=false
 quick=false
 while [ $# -gt 0 ]; do
 	case $1 in
 		--rows) rows=${2?--rows needs a number}; shift ;;
 		--quick) quick=true ;;
 		--methods) methods=${2?--methods needs a list}; shift ;;
-		--keep) keep=true ;;
+		--keep) keep_cluster=true ;;
 		--help) usage; exit 0 ;;
 		*) usage >&2; exit 2 ;;
 	esac
@@ -71,71 +71,13 @@ keys_lost=1000000000000
 clients=$(nproc)
 read -r load_before _ </proc/loadavg
 
-work=
-
-# Remove everything, also on an error or Ctrl-C.
-cleanup()
-{
-	local status=$? stop_as=
-
-	trap - EXIT
-	trap '' INT TERM HUP
-	if [ -n "$work" ]; then
-		if $keep && [ $status -eq 0 ]; then
-			[ "$(id -u)" -ne 0 ] || stop_as="runuser -u $(account) -- "
-			echo "The cluster runs on.  Connect, and then end and remove it, by:"
-			echo "  $cluster_bindir/psql -h $cluster_dir -U $PGUSER $PGDATABASE"
-			echo "  ${stop_as}$cluster_bindir/pg_ctl -D $cluster_dir/data -m fast stop; rm -rf $work"
-		else
-			cluster_stop
-			cd /
-			rm -rf "$work"
-		fi
-	fi
-	exit $status
-}
-trap cleanup EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
 # A psql script of bench/lib; what it prints is not wanted.
-run_sql()					# file psql-argument...
+run_lib()					# file psql-argument...
 {
 	local file=$1
 
 	shift
-	sql "$@" -f - <"$tree/bench/lib/$file" >/dev/null
-}
-
-make_work_directory()
-{
-	local free_kb need_kb
-
-	work=$(account_directory demo)
-	free_kb=$(df -Pk "$work" | awk 'NR == 2 { print $4 }')
-	need_kb=$((rows * 8 / 10 + scale * 50000 + 500000))
-	[ "$free_kb" -ge "$need_kb" ] ||
-		die "$((need_kb / 1024)) MB needed in ${work%/*}, $((free_kb / 1024)) MB free; set TMPDIR"
-	cd "$work"
-	as_account mkdir source cluster
-}
-
-# Build from a copy of the sources and install into a copy of the server.
-build()						# pg_config of the server
-{
-	local log=$work/build.log pg_config
-
-	progress "building pmhash"
-	copy_sources "$tree" "$work/source"
-	pg_config=$(as_account env SOURCE_PG_CONFIG="$1" \
-		bash "$work/source/test/lib/private_install.sh" "$work/install" \
-		-j"$(nproc)" 2>"$log") ||
-		{
-			cat "$log" >&2
-			die "the build failed"
-		}
-	bindir=${pg_config%/*}
+	run_sql "lib/$file" "$@" >/dev/null
 }
 
 # The tables of pgbench, without its primary keys.
@@ -153,7 +95,7 @@ measure_pgbench()				# method
 
 	sql -c "CREATE INDEX accounts_index ON pgbench_accounts USING $1 (aid)" \
 		-c "SELECT pg_prewarm('accounts_index')" >/dev/null
-	run_sql accounts.sql -v method="$1" -v indexed=true -v accounts="$accounts"
+	run_lib accounts.sql -v method="$1" -v indexed=true -v accounts="$accounts"
 	tps=$(PGOPTIONS='-c enable_seqscan=off' as_account "$cluster_bindir/pgbench" \
 		-n -S -M prepared -c "$clients" -j "$clients" -T "$pgbench_seconds" \
 		-s "$scale" 2>/dev/null | awk '/^tps/ { print $3 }')
@@ -164,14 +106,14 @@ measure_pgbench()				# method
 measure()					# method indexed
 {
 	progress "measuring $1"
-	run_sql method.sql -v method="$1" -v indexed="$2" -v rows="$rows" \
+	run_lib method.sql -v method="$1" -v indexed="$2" -v rows="$rows" \
 		-v item_file="$work/cluster/item.copy" -v runs="$runs" -v probes="$probes" \
 		-v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
 		-v text_rows="$text_rows" -v text_probes="$text_probes"
 	if $2; then
 		measure_pgbench "$1"
 	else
-		run_sql accounts.sql -v method="$1" -v indexed=false -v accounts="$accounts"
+		run_lib accounts.sql -v method="$1" -v indexed=false -v accounts="$accounts"
 	fi
 }
 
@@ -232,7 +174,7 @@ crash()
 	echo "After kill -9 of the whole server under load (pgbench and an open transaction of"
 	echo "100,000 rows): ready for connections in $(elapsed "$killed" "$ready") s, the first connection and"
 	echo "answer through pmhash in $(elapsed "$ready" "$first") s.  Answers of pmhash and of sequential scans alike:"
-	run_sql crash.sql -v keys_lost="$keys_lost"
+	run_lib crash.sql -v keys_lost="$keys_lost"
 	sql -c "SELECT format('  %s? %s', question, answer) FROM bench.crash_question JOIN bench.answer USING (question)"
 	sql -c "SELECT format('  pmhash_check: all %s indexes are sound', count(*)) FROM pmhash_indexes WHERE state = 'valid'"
 }
@@ -256,7 +198,7 @@ report()
 install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
 pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
 bindir=${pg_config%/*}
-make_work_directory
+make_work_directory demo $((rows * 8 / 10 + scale * 50000 + 500000)) cluster
 preload=
 case " $methods " in
 	*" pmhash "*)
@@ -272,9 +214,9 @@ cluster_start
 progress "loading $rows rows, and pgbench at scale $scale"
 sql -c "CREATE EXTENSION pg_prewarm"
 [ -z "$preload" ] || sql -c "CREATE EXTENSION pmhash"
-run_sql measure.sql
-run_sql metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
-run_sql load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
+run_lib measure.sql
+run_lib metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
+run_lib load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
 	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
 	-v text_rows="$text_rows" -v text_probes="$text_probes"
 load_pgbench

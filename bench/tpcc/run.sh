@@ -28,6 +28,7 @@ usage()
 tree=$(cd "$(dirname "$0")/../.." && pwd)
 . "$tree/test/lib/packages.sh"
 . "$tree/bench/lib/cluster.sh"
+. "$tree/bench/lib/scratch.sh"
 
 warehouses=2
 seconds=20
@@ -53,67 +54,7 @@ done
 c_last_load=100
 c_last_run=173
 
-work=
 read -r load_before _ </proc/loadavg
-
-# Remove everything, also on an error or Ctrl-C.
-cleanup()
-{
-	local status=$?
-
-	trap - EXIT
-	trap '' INT TERM HUP
-	if [ -n "$work" ]; then
-		cluster_stop
-		cd /
-		rm -rf "$work"
-	fi
-	exit $status
-}
-trap cleanup EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# A psql script of this directory.
-run_sql()					# file psql-argument...
-{
-	local file=$1
-
-	shift
-	sql "$@" -f - <"$tree/bench/tpcc/$file"
-}
-
-make_work_directory()
-{
-	local free_kb need_kb
-
-	work=$(account_directory tpcc)
-	free_kb=$(df -Pk "$work" | awk 'NR == 2 { print $4 }')
-	need_kb=$((warehouses * 600000 + 2000000))
-	[ "$free_kb" -ge "$need_kb" ] ||
-		die "$((need_kb / 1024)) MB needed in ${work%/*}, $((free_kb / 1024)) MB free; set TMPDIR"
-	cd "$work"
-	as_account mkdir source cluster scripts
-}
-
-# Build from a copy of the sources and install into a copy of the server.
-build()
-{
-	local log=$work/build.log pg_config
-
-	progress "building pmhash"
-	pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
-	copy_sources "$tree" "$work/source"
-	pg_config=$(as_account env SOURCE_PG_CONFIG="$pg_config" \
-		bash "$work/source/test/lib/private_install.sh" "$work/install" \
-		-j"$(nproc)" 2>"$log") ||
-		{
-			cat "$log" >&2
-			die "the build failed"
-		}
-	bindir=${pg_config%/*}
-}
 
 load()
 {
@@ -121,14 +62,14 @@ load()
 
 	progress "loading $warehouses warehouses, the same rows for both variants"
 	sql -c "CREATE EXTENSION pmhash" -c "CREATE EXTENSION amcheck"
-	run_sql random.sql
-	run_sql record.sql
-	run_sql schema.sql -v schema=tpcc_load
-	run_sql load.sql -v warehouses="$warehouses" -v c_last="$c_last_load" >/dev/null
+	run_sql tpcc/random.sql
+	run_sql tpcc/record.sql
+	run_sql tpcc/schema.sql -v schema=tpcc_load
+	run_sql tpcc/load.sql -v warehouses="$warehouses" -v c_last="$c_last_load" >/dev/null
 	for method in btree pmhash; do
-		run_sql schema.sql -v schema="$method"
-		run_sql variant.sql -v method="$method"
-		run_sql transactions.sql -v method="$method"
+		run_sql tpcc/schema.sql -v schema="$method"
+		run_sql tpcc/variant.sql -v method="$method"
+		run_sql tpcc/transactions.sql -v method="$method"
 		check_consistency "$method"
 	done
 	sql -c "DROP SCHEMA tpcc_load CASCADE" 2>"$work/drop.log"
@@ -139,7 +80,7 @@ check_consistency()				# method
 {
 	local found
 
-	found=$(run_sql consistency.sql -v method="$1")
+	found=$(run_sql tpcc/consistency.sql -v method="$1")
 	[ -z "$found" ] || die "variant $1:"$'\n'"$found"
 }
 
@@ -147,7 +88,7 @@ check_indexes()					# method
 {
 	local found
 
-	found=$(run_sql indexes.sql -v method="$1")
+	found=$(run_sql tpcc/indexes.sql -v method="$1")
 	[ -z "$found" ] || die "variant $1:"$'\n'"$found"
 }
 
@@ -238,8 +179,9 @@ report()
 }
 
 install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-make_work_directory
-build
+pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+make_work_directory tpcc $((warehouses * 600000 + 2000000)) cluster scripts
+build "$pg_config"
 for script in "$tree"/bench/tpcc/*.pgbench; do
 	as_account tee "scripts/${script##*/}" <"$script" >/dev/null
 done

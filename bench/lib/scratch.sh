@@ -1,0 +1,86 @@
+# scratch.sh: a scratch directory with a build of pmhash and a cluster, which
+# is gone when the script ends; sourced, not run
+#
+# Needs test/lib/packages.sh and bench/lib/cluster.sh, and "tree": the source
+# tree.  Sets, and the functions use:
+#   work			the directory, empty until it is made
+#   bindir			programs of the server with pmhash, or without
+#   keep_cluster	true: a script that ends well leaves everything as it is
+
+work=
+keep_cluster=false
+
+# Where the cluster is, and how to get rid of it.
+tell_of_cluster()
+{
+	local stop_as=
+
+	[ "$(id -u)" -ne 0 ] || stop_as="runuser -u $(account) -- "
+	echo "The cluster runs on.  Connect, and then end and remove it, by:"
+	echo "  $cluster_bindir/psql -h $cluster_dir -U $PGUSER $PGDATABASE"
+	echo "  ${stop_as}$cluster_bindir/pg_ctl -D $cluster_dir/data -m fast stop; rm -rf $work"
+}
+
+# Remove everything, also on an error or Ctrl-C.
+cleanup()
+{
+	local status=$?
+
+	trap - EXIT
+	trap '' INT TERM HUP
+	if [ -n "$work" ]; then
+		if $keep_cluster && [ $status -eq 0 ]; then
+			tell_of_cluster
+		else
+			cluster_stop
+			cd /
+			rm -rf "$work"
+		fi
+	fi
+	exit $status
+}
+trap cleanup EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Make the directory with sub-directories of these names, and go there.
+make_work_directory()			# name kilobytes-needed directory...
+{
+	local free_kb need_kb=$2
+
+	work=$(account_directory "$1")
+	free_kb=$(df -Pk "$work" | awk 'NR == 2 { print $4 }')
+	[ "$free_kb" -ge "$need_kb" ] ||
+		die "$((need_kb / 1024)) MB needed in ${work%/*}, $((free_kb / 1024)) MB free; set TMPDIR"
+	cd "$work"
+	shift 2
+	as_account mkdir "$@"
+}
+
+# Build from a copy of the sources and install into a copy of the server.
+build()						# pg_config of the server
+{
+	local log=$work/build.log pg_config
+
+	progress "building pmhash"
+	as_account mkdir "$work/source"
+	copy_sources "$tree" "$work/source"
+	pg_config=$(as_account env SOURCE_PG_CONFIG="$1" \
+		bash "$work/source/test/lib/private_install.sh" "$work/install" \
+		-j"$(nproc)" 2>"$log") ||
+		{
+			cat "$log" >&2
+			die "the build failed"
+		}
+	bindir=${pg_config%/*}
+}
+
+# Run a psql script of bench.
+run_sql()					# file-in-bench psql-argument...
+{
+	local file=$1
+
+	shift
+	sql "$@" -f - <"$tree/bench/$file"
+}
