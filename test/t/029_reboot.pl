@@ -14,6 +14,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+my $apart = 'server and pool directory have not been together all the time since it was made';
 my $power = 'the operating system went down before it was written back';
 
 # A server with rows in t that its last checkpoint does not know of.
@@ -110,7 +111,28 @@ stays_invalid($cache, $power, 'cache, unclean, a start without the library');
 rebuild_on($cache);
 all_come_back($cache, 'cache, unclean, a start without the library');
 
-# Two boots, the second start before anything was rebuilt.
+# The same on one boot.  The rows that the crash has lost are not in the table
+# any more, but what that start has replayed is not known to anybody: their
+# entries are taken out with the whole file.
+# event: killed, then started without the library, then with it
+rebuild_off($cache);
+change($cache);
+lose_rows($cache);
+$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+$cache->start;
+$cache->safe_psql('postgres', 'CREATE TABLE meanwhile AS SELECT generate_series(1, 1000) AS i');
+$cache->stop;
+$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
+$cache->start;
+like($cache->safe_psql('postgres', 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash_indexes'), qr/^invalid: it does not exist(, valid)?$/,
+	'killed, a start without the library: not trusted where it is not known');
+is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',
+	'killed, a start without the library: no lost row');
+rebuild_on($cache);
+all_come_back($cache, 'killed, a start without the library');
+
+# Two boots, the second start before anything was rebuilt.  The control file
+# knows the eras of one loss of power, so the reason is told in general terms.
 change($cache);
 crash($cache);
 pretend_reboot($pool);
@@ -119,16 +141,30 @@ $cache->start;
 crash($cache);
 pretend_reboot($pool);
 $cache->start;
-stays_invalid($cache, $power, 'cache, unclean twice');
+stays_invalid($cache, $apart, 'cache, unclean twice');
 rebuild_on($cache);
 all_come_back($cache, 'cache, unclean twice');
 $cache->stop;
 
-# ---- class dax: libpmem is made to believe in persistent memory ----
-$ENV{PMEM_IS_PMEM_FORCE} = 1;
+# ---- class dax: libpmem and we are made to believe in persistent memory ----
+my $shim = "$PostgreSQL::Test::Utils::tmp_check/map_sync.so";
+system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim,
+	"$FindBin::RealBin/../lib/map_sync.c");
+my %believe = (LD_PRELOAD => $shim, PMEM_IS_PMEM_FORCE => 1);
 my $dax = new_server('dax', $settings);
 $pool = pool($dax);
-$dax->start;
+
+# Start it on a machine with persistent memory, or on one without.
+sub start_dax
+{
+	my ($with) = @_;
+	local %ENV = $with ? (%ENV, %believe) : %ENV;
+
+	$dax->start;
+	return;
+}
+
+start_dax(1);
 install_extension($dax);
 $dax->safe_psql('postgres', invalid_fixture());
 is(classes($dax), 'dax', 'class');
@@ -137,7 +173,7 @@ rebuild_off($dax);
 change($dax);
 $dax->stop;
 pretend_reboot($pool);
-$dax->start;
+start_dax(1);
 is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'dax, clean shutdown: valid');
 all_come_back($dax, 'dax, clean shutdown');
 
@@ -146,10 +182,10 @@ $files = join(' ', index_files($pool));
 lose_rows($dax);
 pretend_reboot($pool);
 $from = -s $dax->logfile;
-$dax->start;
+start_dax(1);
 is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'dax, unclean: valid');
 is(join(' ', index_files($pool)), $files, 'dax, unclean: the same files');
-like(slurp_file($dax->logfile, $from), qr/undo journal: \d+ records, .* (50|[1-9]\d\d+) entries taken out/,
+like(slurp_file($dax->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/,
 	'dax, unclean: entries of lost rows are taken out');
 all_come_back($dax, 'dax, unclean');
 is($dax->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',
@@ -157,12 +193,23 @@ is($dax->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t
 $dax->stop;
 
 # The same files on a machine that takes them for page cache: they have been
-# through a reboot, and what libpmem says today counts.
-delete $ENV{PMEM_IS_PMEM_FORCE};
-$dax->start;
+# through a reboot, and what the mapping says today counts.
+start_dax(0);
 stays_invalid($dax, $power, 'once dax, now cache');
 rebuild_on($dax);
 all_come_back($dax, 'once dax, now cache');
 is(classes($dax), 'cache', 'class');
+
+# And the other way: what was in page cache when the power went is not trusted
+# on persistent memory either.
+change($dax);
+crash($dax);
+pretend_reboot($pool);
+rebuild_off($dax);
+start_dax(1);
+stays_invalid($dax, $power, 'once cache, now dax');
+rebuild_on($dax);
+all_come_back($dax, 'once cache, now dax');
+is(classes($dax), 'dax', 'class');
 $dax->stop;
 done_testing();
