@@ -68,7 +68,9 @@ typedef struct PmhashControl
 	uint32		undo_doubt;		/* the end of replay can't be known */
 	int64		opts_mtime;		/* of postmaster.opts in the last run: ns */
 	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
-	uint64		reserved[7];
+	uint64		lock_inode;		/* of the lock file in this run, and when it */
+	uint64		lock_birth;		/* was made, in ns; 0: not known */
+	uint64		reserved[5];
 } PmhashControl;
 
 /* ---- identity of an index file: the engine's opaque bytes ---- */

@@ -570,6 +570,42 @@ lock_pool(char *reason)
 	return true;
 }
 
+/*
+ * Which file is the lock file?  Its inode, and when that was made, which tell
+ * it from a copy that was put in its place.  0 where the file system does not
+ * say when.  (dev_t would not do: it may change from boot to boot.)
+ */
+static void
+read_lock_identity(uint64 *inode, uint64 *birth)
+{
+	struct statx st;
+
+	*inode = *birth = 0;
+	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0 ||
+		(st.stx_mask & STATX_BTIME) == 0)
+		return;
+	*inode = st.stx_ino;
+	*birth = st.stx_btime.tv_sec * UINT64CONST(1000000000) + st.stx_btime.tv_nsec;
+}
+
+/*
+ * Has the pool been copied while it was in use?  A copy of a running server's
+ * pool, put back after a crash of the same run, has everything that tells
+ * runs apart, but not what was inserted since.  After a clean shutdown a copy
+ * is as good as the original.
+ */
+static bool
+is_copy_of_running_pool(const PmhashControl *control)
+{
+	uint64		inode;
+	uint64		birth;
+
+	if (control->state != PMHASH_POOL_RUNNING || control->lock_birth == 0)
+		return false;
+	read_lock_identity(&inode, &birth);
+	return inode != control->lock_inode || birth != control->lock_birth;
+}
+
 /* ---- start ---- */
 
 /*
@@ -594,6 +630,8 @@ reason_for_doubt(const PmhashControl *control, const ServerState *server)
 	if (control->timeline != 0 &&
 		server->control.checkPointCopy.ThisTimeLineID != control->timeline)
 		return "the server is on another timeline";
+	if (is_copy_of_running_pool(control))
+		return "the pool is a copy that was made while the server was running";
 	return NULL;
 }
 
@@ -691,6 +729,7 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 	control->start_checkpoint = server->control.checkPoint;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;
+	read_lock_identity(&control->lock_inode, &control->lock_birth);
 	strlcpy(control->boot_id, boot_id, PMHASH_BOOT_ID_SIZE);
 }
 

@@ -1,11 +1,12 @@
 # Data directories that come to life elsewhere: base backup without and with a
-# copy of the pool, point-in-time recovery, a promoted standby.  Each server
-# starts, answers at once, rebuilds its indexes by itself and loses no row that
-# was written meanwhile.
+# copy of the pool, point-in-time recovery, snapshots of a running server, a
+# promoted standby.  Each server starts, answers at once, rebuilds its indexes by
+# itself and loses no row that was written meanwhile.
 
 use strict;
 use warnings;
 
+use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
@@ -40,6 +41,7 @@ $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
 $node->poll_query_until('postgres', "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver")
   or die 'WAL is not archived';
 
+# event: base backup without the pool
 # ---- base backup, no pool ----
 my $bare = PostgreSQL::Test::Cluster->new('bare');
 $bare->init_from_backup($node, 'base');
@@ -51,6 +53,7 @@ rebuild_on($bare);
 all_come_back($bare, 'backup without the pool');
 $bare->stop;
 
+# event: base backup with a copy of the pool
 # ---- the same with a copy of the pool from another moment ----
 my $with = PostgreSQL::Test::Cluster->new('with_pool');
 $with->init_from_backup($node, 'base');
@@ -65,6 +68,7 @@ $with->restart;
 all_come_back($with, 'backup with a copied pool, restarted');
 $with->stop;
 
+# event: point-in-time recovery
 # ---- point-in-time recovery, with the pool of the end ----
 $node->stop;
 my $pitr = PostgreSQL::Test::Cluster->new('pitr');
@@ -89,6 +93,97 @@ $pitr->start;
 all_come_back($pitr, 'point-in-time recovery, crashed');
 $pitr->stop;
 
+# ---- snapshots of a running server, put back after a crash of the same run ----
+# All processes are stopped while they are made, so each is of one moment.
+my $frozen = "$PostgreSQL::Test::Utils::tmp_check/frozen";
+
+sub snapshot
+{
+	my @pids = ($node->{_pid}, PmhashTest::children($node->{_pid}));
+
+	kill('STOP', @pids);
+	foreach my $directory ($node->data_dir, $pool)
+	{
+		my ($name) = $directory =~ m,([^/]*)$,;
+
+		rmtree("$frozen/$name");
+		PostgreSQL::Test::RecursiveCopy::copypath($directory, "$frozen/$name",
+			filterfn => sub { return $_[0] ne 'postmaster.pid' });
+	}
+	kill('CONT', @pids);
+	return;
+}
+
+sub put_back
+{
+	my ($directory) = @_;
+	my ($name) = $directory =~ m,([^/]*)$,;
+
+	rmtree($directory);
+	PostgreSQL::Test::RecursiveCopy::copypath("$frozen/$name", $directory);
+	chmod(0700, $directory);
+	return;
+}
+
+sub more_rows
+{
+	$node->safe_psql('postgres', <<SQL);
+DELETE FROM t WHERE k % 11 = 0;
+INSERT INTO t SELECT i % 3000, i FROM generate_series(20000, 21000) i;
+INSERT INTO o SELECT generate_series(10001, 11000);
+SQL
+	return;
+}
+
+# event: both put back, copied from a running server
+mkdir($frozen);
+my %piece = (
+	'pool' => [$pool],
+	'data directory' => [ $node->data_dir ],
+	'both' => [ $pool, $node->data_dir ]);
+foreach my $name (sort keys %piece)
+{
+	rebuild_on($node);
+	$node->start;
+	all_come_back($node, "before a snapshot, $name");
+	snapshot();
+	more_rows();
+	# of a data directory alone two cases: rows that the journal remembers, and
+	# WAL that was flushed and has not been replayed
+	$node->safe_psql('postgres', 'VACUUM t, o') if $name ne 'both';
+	crash($node);
+	put_back($_) foreach @{ $piece{$name} };
+	rebuild_off($node);
+	$node->start;
+	like(index_state($node, 'o_k'), qr/^invalid: \Q$apart\E/, "snapshot of a running server, $name: not trusted");
+	stays_invalid($node, $apart, "snapshot of a running server, $name");
+	rebuild_on($node);
+	all_come_back($node, "snapshot of a running server, $name");
+	$node->stop;
+}
+rebuild_on($node);
+
+# entries that the journal remembers are taken out: the data directory is as
+# after a crash at the moment of the snapshot
+$node->append_conf('postgresql.conf', "pmhash.sweep_naptime = 600\nwal_writer_delay = 10s");
+$node->start;
+all_come_back($node, 'before a snapshot, rows alone');
+snapshot();
+$node->safe_psql('postgres', 'INSERT INTO o SELECT generate_series(12001, 12100)');
+crash($node);
+put_back($node->data_dir);
+my $from = -s $node->logfile;
+rebuild_off($node);
+$node->start;
+ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: WAL that had been flushed was not replayed/, $from),
+	'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
+rebuild_on($node);
+all_come_back($node, 'snapshot of the data directory of a running server, rows alone');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 12001 AND 12100'), '0',
+	'rows of the time after the snapshot');
+$node->stop;
+
+# event: standby
 # ---- a standby: hidden during recovery, rebuilt when promoted ----
 $node->start;
 all_come_back($node, 'the origin');
