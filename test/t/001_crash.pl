@@ -50,6 +50,7 @@ append_to_file($lazy,
 my $vacuum = $node->basedir . "/vacuum.sql";
 append_to_file($vacuum, "VACUUM load;\n\\sleep 100 ms\n");
 
+# event: `kill -9` of the whole server under load
 foreach my $cycle (1 .. $cycles)
 {
 	my @output = ('', '', '');

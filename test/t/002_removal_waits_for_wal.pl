@@ -31,6 +31,7 @@ CREATE INDEX r_d ON r USING pmhash (d);
 CHECKPOINT;
 SQL
 
+# event: rows deleted with `synchronous_commit = off` are back after a crash, though `VACUUM` was at work
 foreach my $round (1 .. 4)
 {
 	# in one session, so that little time passes
@@ -94,6 +95,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k % 5 = 3'), '4000
 $node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
 $node->safe_psql('postgres', 'DROP TABLE s');
 
+# event: a crash loses rows of transactions that were not flushed, and their places in the table are used again
 # Rows of a transaction in progress: entries in the index, and in the journal,
 # but nothing in WAL.  Commits would wake the WAL writer.
 $node->safe_psql('postgres', 'TRUNCATE r; INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i; CHECKPOINT');

@@ -35,6 +35,7 @@ is($mode->((index_files($pool))[0]), '0600', 'mode of an index file');
 is($mode->($database), '0700', 'mode of the database directory');
 is($mode->("$pool/control"), '0600', 'mode of the control file');
 
+# event: rolled back or failed `CREATE INDEX`, `DROP INDEX`, `DROP DATABASE`
 # ---- transactions ----
 run('DROP INDEX t_k', 0, 'DROP INDEX');
 run('BEGIN; CREATE INDEX t_k ON t USING pmhash (k); ROLLBACK', 0, 'rolled back CREATE INDEX');
@@ -59,6 +60,7 @@ my ($status) = $node->psql('postgres', 'CREATE INDEX t_fail ON t USING pmhash ((
 isnt($status, 0, 'CREATE INDEX that fails');
 wait_for_files($pool, 1, 'CREATE INDEX that fails');
 
+# event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
 # ---- new files for old ----
 foreach my $command (
 	'REINDEX INDEX t_k',
@@ -68,6 +70,7 @@ foreach my $command (
 	'INSERT INTO t SELECT generate_series(1, 1000); ALTER TABLE t ALTER k TYPE int8',
 	'ALTER TABLE t ALTER k TYPE text',
 	'ALTER TABLE t ALTER k TYPE varchar',
+	'CREATE INDEX t_order ON t (k); CLUSTER t USING t_order; DROP INDEX t_order',
 	'ALTER TABLE t SET UNLOGGED',
 	'ALTER TABLE t SET LOGGED',
 	'BEGIN; REINDEX INDEX t_k; ROLLBACK',
@@ -123,6 +126,7 @@ wait_for_files($pool, 0, 'file of a temporary index after pg_terminate_backend')
 eval { $temp->quit };
 
 # ---- crashes ----
+# event: crash during `CREATE INDEX`, or a session with temporary indexes is killed
 # CREATE INDEX that has not committed, temporary and unlogged indexes
 $node->safe_psql('postgres', <<SQL);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -139,11 +143,13 @@ is(scalar(index_files($pool)), 4, 'files before a crash');
 crash($node);
 eval { $temp->quit };
 $node->start;
+# event: unlogged table after a crash
 is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash');
 same_answers($node, 't', 'k', 't_k', 'after a crash');
 $node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 500)');
 same_answers($node, 'u', 'k', 'u_k', 'unlogged index after a crash');
 wait_for_files($pool, 2, 'files after a crash');
+# event: a backend is killed, as by the out-of-memory killer, or crashes
 # one backend dies; the others are restarted
 my ($victim) = $node->background_psql('postgres', on_error_stop => 0);
 $pid = $victim->query_safe('SELECT pg_backend_pid()');

@@ -26,6 +26,7 @@ wait_for_files(pool($node), 2, 'files');
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 $node->restart;
 
+# event: the library is not in `shared_preload_libraries`
 my $hint = qr/not preloaded.*HINT:  Add pmhash to shared_preload_libraries/s;
 my $named = qr/"t_k".*HINT:  Add pmhash to shared_preload_libraries/s;
 fails_like($node, 'INSERT INTO t VALUES (0, 0)', $named, 'INSERT');

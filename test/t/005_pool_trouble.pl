@@ -61,6 +61,7 @@ sub repaired
 	return;
 }
 
+# event: deleted or emptied while the server is down
 # ---- the directory ----
 $node->stop;
 rename($pool, "$pool.away") or die;
@@ -69,6 +70,7 @@ is($node->safe_psql('postgres', $select), '1|1', 'pool directory gone, SELECT');
 repaired('pool directory gone');
 rmtree("$pool.away");
 
+# event: read-only, not writable, not a directory or not a pool, when the server starts
 $node->stop;
 chmod(0500, $pool);
 $node->start;
@@ -102,10 +104,12 @@ install_extension($neighbour);
 $neighbour->safe_psql('postgres',
 	'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
 my $theirs = pool($neighbour);
+# event: in use by another server
 $node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
 $node->restart;
 disabled(qr/\Q$theirs\E/, 'pool in use by another server');
 same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
+# event: replaced by another cluster's
 $node->stop;
 $neighbour->stop;
 $node->start;
@@ -119,6 +123,7 @@ $node->append_conf('postgresql.conf', "pmhash.directory = ''");
 $node->restart;
 repaired('the own pool again');
 
+# event: its control file is damaged
 # ---- the control file ----
 $node->stop;
 open(my $control, '+<:raw', "$pool/control") or die;
@@ -152,6 +157,7 @@ sub rebuild
 	return;
 }
 
+# event: moved, and `pmhash.directory` changed with it
 $node->stop;
 rename($pool, $elsewhere) or die;
 move_setting($elsewhere);
@@ -159,6 +165,7 @@ $node->start;
 is($node->safe_psql('postgres', $states), 'valid', 'directory moved and pmhash.directory changed');
 rebuild('directory moved and pmhash.directory changed');
 
+# event: `pmhash.directory` changed
 $node->stop;
 move_setting('');
 $node->start;
@@ -229,6 +236,7 @@ my $away = "$pool.away";
 my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
 my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 
+# event: unmounted while the server runs
 my $untouched = index_file($node, 'o_k');
 lost_while_running('unmounted', $unmount, '');
 $mount->();
@@ -238,6 +246,7 @@ $node->stop;
 $node->start;
 repaired('mounted again, restarted');
 
+# event: not mounted when the server starts
 # unmounted when the server is killed and started; mounted again for the next
 $unmount->();
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
@@ -250,6 +259,7 @@ rename($away, $pool) or die;
 $node->start;
 repaired('mounted again, after a start without');
 
+# event: deleted or emptied while the server runs
 # removed: the next start makes a new one, and so does the end of any child
 lost_while_running('removed', sub { rmtree($pool) }, '');
 $node->restart;
@@ -278,6 +288,7 @@ $neighbour->start;
 same_answers($neighbour, 'n', 'k', 'n_k', 'the owner of the other one');
 $neighbour->stop;
 
+# event: read-only while the server runs
 # ---- read-only while the server runs ----
 my ($database) = map { s,/[^/]*$,,r } index_files($pool);
 chmod(0500, $pool, $database);

@@ -28,6 +28,8 @@ INSERT INTO ex SELECT generate_series(1, 100);
 SQL
 
 # ---- restart ----
+# event: clean shutdown, start
+# event: immediate shutdown
 foreach my $mode ('fast', 'smart', 'immediate')
 {
 	$node->safe_psql('postgres',
@@ -48,7 +50,40 @@ $node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 1000)');
 same_answers($node, 'u', 'k', 'u_k', 'unlogged index in use again');
 wait_for_files($pool, 4, 'files with that of the unlogged index');
 
+# ---- cancelled, rolled back ----
+# event: a query is cancelled, a transaction or savepoint aborts
+my $canceled = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
+$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
+$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash_stats('t_k')) > (SELECT count(*) FROM t) + 1000")
+  or die 'no entry is made';
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+is($canceled->query_safe('SELECT pg_backend_pid()'), $pid, 'cancelled INSERT: the session goes on');
+like($canceled->{stderr}, qr/canceling statement/, 'cancelled INSERT: message');
+$canceled->quit;
+$node->safe_psql('postgres', <<SQL);
+BEGIN;
+INSERT INTO t SELECT i, -2 FROM generate_series(1, 2000) i;
+SAVEPOINT a;
+INSERT INTO t SELECT i, -3 FROM generate_series(1, 2000) i;
+UPDATE t SET k = k + 500000 WHERE d = -2;
+ROLLBACK TO a;
+DELETE FROM t WHERE d = -2 AND k % 2 = 0;
+COMMIT;
+BEGIN;
+UPDATE t SET k = k + 500000;
+ROLLBACK;
+SQL
+same_answers($node, 't', $_, "t_$_", 'cancelled and rolled back') foreach ('k', 'd');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE d IN (-1, -3)'), '0',
+	'cancelled and rolled back: no row of those');
+$node->safe_psql('postgres', 'VACUUM t');
+is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash_stats('t_k')"), '0',
+	'cancelled and rolled back: VACUUM leaves as many entries as rows');
+is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check('t_k')) c"), '1', 'cancelled and rolled back: pmhash_check');
+
 # ---- prepared transactions ----
+# event: the server is killed with prepared transactions
 foreach my $how ('stop', 'crash')
 {
 	$node->safe_psql('postgres', <<SQL);
@@ -96,6 +131,7 @@ fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint
 $node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
 
 # ---- dump and restore ----
+# event: `pg_dump` and restore
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
 $node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
 like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');

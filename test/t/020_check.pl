@@ -166,6 +166,7 @@ sub value_line
 
 # ---- damage ----
 
+# event: a bucket or entry is wrong
 # What is done to a file, telling the row concerned, and what must be found
 # (ROW stands for that row).
 my $disagrees = 'ERROR:  XX002: index "\w+" does not agree with table "\w+"\nDETAIL:  ';

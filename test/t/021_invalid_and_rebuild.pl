@@ -19,6 +19,7 @@ $node->start;
 install_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
+# event: missing, damaged, cut off, unreadable, or another index's, when the server starts
 my $damaged = 0;
 foreach my $case (file_damage())
 {
@@ -37,6 +38,7 @@ foreach my $case (file_damage())
 }
 cmp_ok($damaged, '>', 5, 'cases of damage');
 
+# event: removed while in use
 # ---- found while the server runs: by a query, by an insert ----
 my $session = $node->background_psql('postgres');
 $session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
@@ -52,6 +54,7 @@ comes_back($node, 'file removed while in use');
 is($session->query_safe('SELECT count(*) FROM t WHERE k = 1 AND v = -77'), '1',
 	'and after the rebuild');
 
+# event: back again after rows were written without it
 # a file that was left out of comes back: it must not be taken for complete
 rebuild_off($node);
 my $file = index_file($node, 't_k');
@@ -66,6 +69,7 @@ like(index_state($node, 't_k'), qr/^invalid/, 'the file that has come back is no
 rebuild_on($node);
 comes_back($node, 'file that has come back');
 
+# event: an exclusion constraint's index is invalid
 # ---- an exclusion constraint is not skipped ----
 rebuild_off($node);
 unlink(index_file($node, 'ex_k')) or die;
@@ -83,6 +87,7 @@ $reader->query_safe('COMMIT');
 $reader->quit;
 all_come_back($node, 'constraint');
 
+# event: a plan was made before the index became invalid
 # ---- a cached plan ----
 my $cached = $node->background_psql('postgres');
 $cached->query_safe("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(*) FROM t WHERE k = \$1; EXECUTE p(2)");
@@ -170,6 +175,7 @@ same_answers($node, 'p2', 'k', 'p2_k_idx', 'second partition');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT k FROM e WHERE twice(k) = 400 AND k > 10'),
 	'200', 'expression and predicate');
 
+# event: a rebuild is terminated or fails
 # ---- progress and the end of a worker in the middle ----
 like(slurp_file($node->logfile), qr/index "t_k" of table "t" has been rebuilt.*it does not exist/s, 'log');
 rebuild_off($node);

@@ -59,6 +59,7 @@ sub invalid_then_rebuilt
 	return;
 }
 
+# event: snapshot of the pool directory alone, put back
 # ---- an older pool under a newer data directory ----
 $node->stop;
 copy_tree($pool, $save);
@@ -68,6 +69,7 @@ $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'older pool');
 
+# event: snapshot of the data directory alone, put back
 # ---- an older data directory under a newer pool ----
 $node->stop;
 copy_tree($data, $save);
@@ -86,6 +88,7 @@ crash($node);
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory after a crash');
 
+# event: both put back, copied from a server that was shut down
 # ---- both together: nothing is wrong ----
 $node->stop;
 copy_tree($data, $save);
@@ -143,6 +146,7 @@ crash($node);
 $node->start;
 all_come_back($node, 'a crash after that');
 
+# event: killed again while it recovers or rebuilds
 # ---- two crashes, the second while indexes are being rebuilt ----
 crash($node);
 pretend_reboot($pool);

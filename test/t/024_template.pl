@@ -18,6 +18,7 @@ install_extension($node, 'original');
 $node->safe_psql('original', invalid_fixture());
 $node->safe_psql('original', 'CREATE UNLOGGED TABLE u (k int4); INSERT INTO u SELECT generate_series(1, 500); CREATE INDEX u_k ON u USING pmhash (k)');
 
+# event: `CREATE DATABASE ... TEMPLATE` with strategy `wal_log` or `file_copy`
 foreach my $strategy ('wal_log', 'file_copy')
 {
 	rebuild_off($node);
