@@ -12,6 +12,7 @@
 #   make bench-engine             the engine's benchmark program
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
+#   make bench-recovery           recovery time by number of entries
 
 MODULE_big = pmhash
 PGFILEDESC = "pmhash - equality index on persistent memory"
@@ -149,7 +150,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc clean-subdirs soak soak-faults
+.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -177,6 +178,9 @@ bench-engine:
 
 bench-tpcc:
 	bash $(srcdir)/bench/tpcc/run.sh
+
+bench-recovery:
+	bash $(srcdir)/bench/recovery.sh
 
 clean: clean-subdirs
 clean-subdirs:
