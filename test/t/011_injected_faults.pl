@@ -17,6 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
+# event: out of memory, descriptors, or an I/O error in any call
 my $all = ($ENV{PMHASH_FAULTS} // '') eq 'all';
 my $often = $all ? undef : 2;
 my $node = new_faulty_server('faults');
