@@ -202,7 +202,7 @@ all_is_well('at the end');
 
 my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 ($run, $output) = start_all(600);
-ok($node->poll_query_until('postgres', "SELECT count(*) = 16 FROM pg_stat_activity WHERE application_name = 'pgbench'") &&
+ok($node->poll_query_until('postgres', "SELECT count(*) >= 17 FROM pg_stat_activity WHERE backend_type = 'client backend'") &&
 	$node->poll_query_until('postgres', "SELECT pg_current_wal_insert_lsn() - '$lsn' > 8e6"),
 	'all are at work');
 crash($node);
