@@ -560,7 +560,7 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 
 	if (result == PMH_OK && !range.placed)
 		result = place_range(bulk, &range);
-	return result;
+	return pmh_conclude(bulk->table, result);
 }
 
 /* Depth of the directory that the segments need. */
@@ -690,6 +690,7 @@ pmh_bulk_finish(PmhBulk *bulk)
 			result = publish(bulk, dir, depth);
 		free(dir);
 	}
+	result = pmh_conclude(bulk->table, result);
 	if (result != PMH_OK)
 	{
 		pmh_bulk_abandon(bulk);

@@ -755,6 +755,7 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 			check_space(&c);
 	}
 	end(&c);
+	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;
 	if (c.findings > 0)
@@ -794,5 +795,5 @@ pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhValues *values)
 	do
 		result = read_repeats(table, hash, values);
 	while (result == PMH_RETRY);
-	return result;
+	return pmh_conclude(table, result);
 }

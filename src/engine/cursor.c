@@ -342,6 +342,7 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 		result = read_everything(table, cursor);
 	else
 		result = start(table, cursor, want);
+	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;
 	if (cursor->batch.n == 0 && cursor->state == CURSOR_AT_END)

@@ -239,6 +239,13 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
 
 	pmh_lock(&t->file_lock->directory);
 	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	if (pmh_dirword_depth(*dirword) < pmh_dirword_depth(place->dirword))
+	{
+		/* It never becomes smaller, unless the page has been lost. */
+		pmh_unlock(&t->file_lock->directory);
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The directory has become smaller.");
+	}
 	*first = element_range(place, *dirword, count);
 	result = pmh_check_span(t, pmh_dirword_offset(*dirword),
 							directory_size(pmh_dirword_depth(*dirword)));

@@ -131,6 +131,23 @@ extern PmhResult pmh_provide(PmhTable *t);
 /* Map as far as live.blocks tells.  No lock may be held. */
 extern PmhResult pmh_map_all(PmhTable *t);
 
+/*
+ * What a public function returns at its end: 'result', unless the file is
+ * lost.  Ordered behind everything that the caller has read.
+ */
+extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
+extern PmhResult pmh_fail_lost(PmhTable *t);
+
+static inline PmhResult
+pmh_conclude(PmhTable *t, PmhResult result)
+{
+	pmh_read_fence();
+	if (unlikely(pm_is_lost(&t->file) ||
+				 pmh_lost_posted(t->file_lock->lost, t->file_id)))
+		return pmh_fail_lost(t);
+	return result;
+}
+
 /* Set t->error and return code.  detail: a printf format for a sentence. */
 extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
 						  uint64_t offset, const char *detail, ...)

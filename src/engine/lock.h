@@ -22,6 +22,7 @@
 
 #define PMH_VERSIONS		7	/* per stripe: together with the lock, a line */
 #define PMH_FILE_LOCKS		64	/* of each kind; files share them by id */
+#define PMH_LOST_IDS		7	/* lost files remembered per file lock */
 
 typedef struct PmhStripe
 {
@@ -37,6 +38,12 @@ typedef struct PmhFileLock
 	uint64_t	pad1[7];
 	uint64_t	grow;
 	uint64_t	pad2[7];
+
+	/*
+	 * The board of lost files, a line that is hardly ever written: how many
+	 * have been posted, then the ids of the last ones.
+	 */
+	uint64_t	lost[1 + PMH_LOST_IDS];
 } PmhFileLock;
 
 struct PmhLocks
@@ -106,6 +113,37 @@ static inline PmhFileLock *
 pmh_file_lock(PmhLocks *locks, uint64_t file_id)
 {
 	return &locks->file[file_id % PMH_FILE_LOCKS];
+}
+
+/* Is the file posted as lost? */
+static inline bool
+pmh_lost_posted(const uint64_t *board, uint64_t file_id)
+{
+	if (__builtin_expect(__atomic_load_n(&board[0], __ATOMIC_ACQUIRE) == 0, 1))
+		return false;
+	for (unsigned i = 1; i <= PMH_LOST_IDS; i++)
+	{
+		if (__atomic_load_n(&board[i], __ATOMIC_ACQUIRE) == file_id)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Post a file as lost, for all who have it mapped.  What this process stores
+ * from now on is seen only by those who also see the post.  Called in a signal
+ * handler.  More than PMH_LOST_IDS lost files of one file lock push the oldest
+ * off; see src/README.
+ */
+static inline void
+pmh_lost_post(uint64_t *board, uint64_t file_id)
+{
+	uint64_t	n;
+
+	if (pmh_lost_posted(board, file_id))
+		return;
+	n = __atomic_fetch_add(&board[0], UINT64_C(1), __ATOMIC_ACQ_REL);
+	__atomic_store_n(&board[1 + n % PMH_LOST_IDS], file_id, __ATOMIC_SEQ_CST);
 }
 
 /*

@@ -7,6 +7,15 @@
  * powered (eADR, pmem_has_auto_flush) pmem_flush does nothing by itself, and
  * so pm_flush asks no such question.
  *
+ * SIGBUS.  A load from or a store to a mapping raises it if the page is behind
+ * the end of the file by now, cannot be read, or is on damaged memory.  The
+ * handler here puts private zeroes in place of the page and all behind it,
+ * notes in the PmFile and on the board of lost files (lock.h) that this has
+ * happened, and returns: the operation goes on with zeroes, gives its locks
+ * back the ordinary way, and fails at its end.  It does not jump out, since
+ * nobody could give the locks back then.  See src/README, "Faults of the
+ * medium".
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
@@ -15,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libpmem.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +35,140 @@
 
 /* Huge page and DAX PMD size: larger mappings start at a multiple of it. */
 #define PM_ALIGNMENT	((size_t) 2 * 1024 * 1024)
+
+/*
+ * The mapped files of this process, the lock that guards the list and the
+ * addresses in it, and what SIGBUS did before we came.  Whoever holds the lock
+ * touches no mapping, so the handler can wait for it.
+ */
+static PmFile *mapped_files;
+static uint64_t mapped_files_lock;
+static struct sigaction previous_action;
+static uintptr_t page_size;		/* 0: the handler is not installed */
+
+/* ---- faults ---- */
+
+/* The page at 'offset' of a file is lost: note it, and tell all others. */
+static void
+note_lost(PmFile *f, size_t offset)
+{
+	if (f->lost == 0)
+		__atomic_store_n(&f->lost, (uint64_t) offset + 1, __ATOMIC_RELAXED);
+	if (f->lost_board != NULL)
+		pmh_lost_post(f->lost_board, f->file_id);
+}
+
+/* Put zeroes of our own in place of [from, to).  False if that fails. */
+static bool
+map_zeroes(uintptr_t from, uintptr_t to)
+{
+	return mmap((void *) from, to - from, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+				-1, 0) != MAP_FAILED;
+}
+
+/*
+ * If the address is in one of our mappings, replace what there is from its
+ * page on (or, with memory so short, the page alone).  The number of faults an
+ * operation can meet is thus no larger than that of the pages it touches, and
+ * the mapping falls into two pieces at the most.
+ */
+static bool
+replace_lost(uintptr_t address)
+{
+	uintptr_t	page = address & ~(page_size - 1);
+
+	for (PmFile *f = mapped_files; f != NULL; f = f->next)
+	{
+		uintptr_t	base = (uintptr_t) f->base;
+		uintptr_t	end = (base + f->mapped + page_size - 1) & ~(page_size - 1);
+
+		if (address < base || address >= end)
+			continue;
+		note_lost(f, page - base);
+		return map_zeroes(page, end) || map_zeroes(page, page + page_size);
+	}
+	return false;
+}
+
+/* Do what would have been done without us. */
+static void
+pass_on(int number, siginfo_t *info, void *context)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+	bool		fault = info->si_code > 0;
+
+	if ((previous_action.sa_flags & SA_SIGINFO) != 0)
+		previous_action.sa_sigaction(number, info, context);
+	else if (previous_action.sa_handler == SIG_DFL ||
+			 (previous_action.sa_handler == SIG_IGN && fault))
+	{
+		/* A fault comes again when we return; a signal that was sent does not. */
+		(void) sigaction(number, &action, NULL);
+		if (!fault)
+			(void) raise(number);
+	}
+	else if (previous_action.sa_handler != SIG_IGN)
+		previous_action.sa_handler(number);
+}
+
+static void
+on_bus_error(int number, siginfo_t *info, void *context)
+{
+	int			save_errno = errno;
+	bool		replaced = false;
+
+	if (info->si_code > 0)
+	{
+		pmh_lock(&mapped_files_lock);
+		replaced = replace_lost((uintptr_t) info->si_addr);
+		pmh_unlock(&mapped_files_lock);
+	}
+	if (!replaced)
+		pass_on(number, info, context);
+	errno = save_errno;
+}
+
+/* Install the handler once in a process; children inherit it with the list. */
+static void
+install_handler(void)
+{
+	struct sigaction action;
+
+	if (page_size != 0)
+		return;
+	page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = on_bus_error;
+	action.sa_flags = SA_SIGINFO | SA_RESTART;
+	(void) sigemptyset(&action.sa_mask);
+	(void) sigaction(SIGBUS, &action, &previous_action);
+}
+
+static void
+add_file(PmFile *f)
+{
+	pmh_lock(&mapped_files_lock);
+	install_handler();
+	f->next = mapped_files;
+	mapped_files = f;
+	pmh_unlock(&mapped_files_lock);
+}
+
+static void
+remove_file(PmFile *f)
+{
+	PmFile	  **p = &mapped_files;
+
+	pmh_lock(&mapped_files_lock);
+	while (*p != NULL && *p != f)
+		p = &(*p)->next;
+	if (*p != NULL)
+		*p = f->next;
+	pmh_unlock(&mapped_files_lock);
+}
+
+/* ---- mapping ---- */
 
 /* The result code for a failed system call. */
 static PmhResult
@@ -93,6 +237,7 @@ pm_map(PmFile *f, const char *path, bool force_pmem, PmhError *error)
 		return pm_error(error, errno, "mapping the file");
 	f->is_pmem = is_pmem != 0 && pm_maps_synchronously(f->fd);
 	f->persist = is_pmem != 0 || force_pmem;
+	add_file(f);
 	return PMH_OK;
 }
 
@@ -153,7 +298,10 @@ void
 pm_close(PmFile *f)
 {
 	if (f->base != NULL)
+	{
+		remove_file(f);
 		(void) pmem_unmap(f->base, f->mapped);
+	}
 	(void) close(f->fd);
 	memset(f, 0, sizeof(*f));
 	f->fd = -1;
@@ -162,8 +310,21 @@ pm_close(PmFile *f)
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {
-	int			err = pm_allocate(f->fd, from, to);
+	struct stat st;
+	int			err;
 
+	/*
+	 * What is missing of a truncated file would come back as zeroes, and no
+	 * one would notice.
+	 */
+	if (fstat(f->fd, &st) != 0)
+		return pm_error(error, errno, "asking for the size of the file");
+	if ((uint64_t) st.st_size < from)
+		note_lost(f, (size_t) st.st_size);
+	if (pm_is_lost(f))
+		return pmh_fill_lost(error, f);
+
+	err = pm_allocate(f->fd, from, to);
 	if (err != 0)
 		return pm_error(error, err, "allocating more space for the file");
 
@@ -174,6 +335,20 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	if (f->is_pmem && fsync(f->fd) != 0)
 		return pm_error(error, errno, "fsync");
 	return PMH_OK;
+}
+
+/* mremap in place.  The lock keeps the handler from old addresses. */
+static bool
+grow_in_place(PmFile *f, size_t size)
+{
+	bool		done;
+
+	pmh_lock(&mapped_files_lock);
+	done = mremap(f->base, f->mapped, size, 0) != MAP_FAILED;
+	if (done)
+		f->mapped = size;
+	pmh_unlock(&mapped_files_lock);
+	return done;
 }
 
 /*
@@ -195,6 +370,23 @@ pm_move(const PmFile *f, size_t size, void *start)
 	return true;
 }
 
+/* The same with a move to 'start'. */
+static bool
+grow_and_move(PmFile *f, size_t size, uintptr_t start)
+{
+	bool		done;
+
+	pmh_lock(&mapped_files_lock);
+	done = pm_move(f, size, (void *) start);
+	if (done)
+	{
+		f->base = (char *) start;
+		f->mapped = size;
+	}
+	pmh_unlock(&mapped_files_lock);
+	return done;
+}
+
 /*
  * Map up to 'size' bytes.  Mappings of PM_ALIGNMENT and more go to an aligned
  * address, so that huge pages stay possible.
@@ -208,6 +400,8 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	void	   *base;
 	struct stat st;
 
+	if (pm_is_lost(f))
+		return pmh_fill_lost(error, f);
 	if (size <= f->mapped)
 		return PMH_OK;
 
@@ -219,15 +413,9 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 							  "The file has %llu bytes, its header tells of %llu.",
 							  (unsigned long long) st.st_size, (unsigned long long) size);
 
-	if ((uintptr_t) f->base % PM_ALIGNMENT == 0 || size < PM_ALIGNMENT)
-	{
-		base = mremap(f->base, f->mapped, size, 0);
-		if (base != MAP_FAILED)
-		{
-			f->mapped = size;
-			return PMH_OK;
-		}
-	}
+	if (((uintptr_t) f->base % PM_ALIGNMENT == 0 || size < PM_ALIGNMENT) &&
+		grow_in_place(f, size))
+		return PMH_OK;
 
 	base = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
@@ -235,7 +423,7 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	area = (uintptr_t) base;
 	start = (area + PM_ALIGNMENT - 1) & ~(PM_ALIGNMENT - 1);
 
-	if (!pm_move(f, size, (void *) start))
+	if (!grow_and_move(f, size, start))
 	{
 		int			err = errno;
 
@@ -246,15 +434,14 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 		(void) munmap((void *) area, start - area);
 	if (area + room > start + size)
 		(void) munmap((void *) (start + size), area + room - (start + size));
-
-	f->base = (char *) start;
-	f->mapped = size;
 	return PMH_OK;
 }
 
 PmhResult
 pm_sync(PmFile *f, PmhError *error)
 {
+	if (pm_is_lost(f))
+		return pmh_fill_lost(error, f);
 	if (f->persist)
 		pmem_drain();
 	if (f->is_pmem)

@@ -16,6 +16,12 @@
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
  *
+ * A page that can't be read or written any more (SIGBUS: the file was
+ * truncated, or its medium is damaged) is replaced by zeroes of this process,
+ * 'lost' is set, and whatever was under way goes on with these.  See
+ * src/README, "Faults of the medium", and pm.c.  An implementation for tests
+ * may do without: then lost stays 0.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef PMH_PM_H
@@ -34,16 +40,26 @@ typedef struct PmFile
 	size_t		mapped;			/* bytes mapped */
 	bool		is_pmem;		/* libpmem's word */
 	bool		persist;		/* flush and fence for real */
+	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
+	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
+	uint64_t	file_id;		/* ... and what to post; both set by the engine */
+	struct PmFile *next;		/* private to pm.c: all mapped files */
 } PmFile;
 
-/* Create exclusively (0600) with 'size' bytes allocated, or open; and map. */
+/*
+ * Create exclusively (0600) with 'size' bytes allocated, or open; and map.
+ * *f must stay where it is until pm_close.
+ */
 extern PmhResult pm_create(PmFile *f, const char *path, size_t size,
 						   bool force_pmem, PmhError *error);
 extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
 						 PmhError *error);
 extern void pm_close(PmFile *f);
 
-/* posix_fallocate [from, to); never leaves a hole. */
+/*
+ * posix_fallocate [from, to); never leaves a hole: PMH_ERR_LOST if the file is
+ * shorter than 'from' tells.
+ */
 extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 
 /*
@@ -166,5 +182,13 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 
 #define pm_load(addr)			__atomic_load_n(addr, __ATOMIC_RELAXED)
 #define pm_load_acquire(addr)	__atomic_load_n(addr, __ATOMIC_ACQUIRE)
+
+/* Has this mapping lost a page?  Ask behind the accesses that count. */
+static inline bool
+pm_is_lost(const PmFile *f)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&f->lost, __ATOMIC_RELAXED) != 0;
+}
 
 #endif							/* PMH_PM_H */

@@ -599,6 +599,7 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	PmhLive    *live = pmh_live(t);
 	PmhRegion	region;
 	uint64_t	rest;
+	uint64_t	rest_end;
 
 	memset(&region, 0, sizeof(region));
 	region.magic = PMH_REGION_MAGIC;
@@ -613,8 +614,9 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 
 	space_lock(t);
 	rest = pm_load(&run->region_next);
-	if (rest != 0)
-		push_span(t, rest, pm_load(&run->region_end) - rest);
+	rest_end = pm_load(&run->region_end);
+	if (rest < rest_end)
+		push_span(t, rest, rest_end - rest);
 	pm_store64(&run->region_next, offset + PMH_LINE);
 	pm_store64(&run->region_end, offset + (nblocks << t->block_shift));
 	space_unlock(t);
@@ -685,6 +687,9 @@ pmh_provide(PmhTable *t)
 	size_t		mapped = t->file.mapped;
 	PmhResult	result = PMH_OK;
 
+	/* Among zeroes there may be no end of needs. */
+	if (pm_is_lost(&t->file))
+		return pmh_fail_lost(t);
 	memset(&t->need, 0, sizeof(t->need));
 	if (need.map)
 	{

@@ -296,6 +296,7 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	result = walk(table, count_list, stats);
 	if (result == PMH_OK)
 		result = value_region_bytes(table, &stats->value_bytes);
+	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;
 	run = pmh_run(table);
@@ -348,9 +349,9 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 
 	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
 	if (depth > SAMPLE_BITS)
-		return sample(table, entries);
+		return pmh_conclude(table, sample(table, entries));
 	memset(&stats, 0, sizeof(stats));
 	result = walk(table, guess_list, &stats);
 	*entries = stats.entries;
-	return result;
+	return pmh_conclude(table, result);
 }

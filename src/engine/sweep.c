@@ -362,14 +362,15 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 
 	if (result != PMH_OK)
 		return result;
-	result = reclaim_begin(table, sweep->priv);
+	result = pmh_conclude(table, reclaim_begin(table, sweep->priv));
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;
 }
 
-PmhResult
-pmh_sweep_next(PmhTable *table, PmhSweep *sweep)
+/* Steps until one has entries, or the sweep is complete: PMH_DONE. */
+static PmhResult
+next_entries(PmhTable *table, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
@@ -390,6 +391,12 @@ pmh_sweep_next(PmhTable *table, PmhSweep *sweep)
 			result = step_segment(table, sweep);
 	}
 	return result;
+}
+
+PmhResult
+pmh_sweep_next(PmhTable *table, PmhSweep *sweep)
+{
+	return pmh_conclude(table, next_entries(table, sweep));
 }
 
 void
@@ -740,7 +747,7 @@ pmh_sweep_remove(PmhTable *table, PmhSweep *sweep, const uint8_t *dead,
 			result = PMH_OK;
 	}
 	free(moved);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 /* ---- reclaim: which value buffers does nothing point to? ---- */

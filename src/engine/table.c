@@ -73,6 +73,20 @@ pmh_fail(PmhTable *t, PmhResult code, int sys_errno, uint64_t offset,
 	return code;
 }
 
+/* Say that a file is lost, and where this process has noticed it, if it has. */
+PmhResult
+pmh_fill_lost(PmhError *error, const PmFile *f)
+{
+	return pmh_fill_error(error, PMH_ERR_LOST, 0, f->lost == 0 ? 0 : f->lost - 1,
+						  "A part of the file could not be read or written (bus error): the file was truncated, or its medium is damaged.");
+}
+
+PmhResult
+pmh_fail_lost(PmhTable *t)
+{
+	return pmh_fill_lost(&t->error, &t->file);
+}
+
 const PmhError *
 pmh_error(const PmhTable *table)
 {
@@ -110,6 +124,14 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 							"There is no memory for a handle.");
 	}
 	return PMH_OK;
+}
+
+/* From now on a fault in the mapping is told to all handles on the file. */
+static void
+watch_for_faults(PmhTable *t)
+{
+	t->file.file_id = t->file_id;
+	t->file.lost_board = t->file_lock->lost;
 }
 
 static PmhTable *
@@ -271,7 +293,8 @@ pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
 		free_handle(t);
 		return result;
 	}
-	result = write_empty(t, &format);
+	watch_for_faults(t);
+	result = pmh_conclude(t, write_empty(t, &format));
 	if (result != PMH_OK)
 	{
 		*error = t->error;
@@ -330,6 +353,19 @@ recover_once(PmhTable *t, bool *recovered)
 	return result;
 }
 
+/* The file has a sound header: is the rest of it, and is it recovered? */
+static PmhResult
+open_formatted(PmhTable *t, bool *recovered)
+{
+	PmhResult	result;
+
+	watch_for_faults(t);
+	result = check_live(t);
+	if (result == PMH_OK)
+		result = recover_once(t, recovered);
+	return pmh_conclude(t, result);
+}
+
 PmhResult
 pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 		 bool *recovered, PmhError *error)
@@ -351,13 +387,12 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 		return result;
 	}
 	memcpy(&format, pmh_format(t), sizeof(format));
-	result = check_format(&format, &t->error);
+	result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
+		check_format(&format, &t->error);
 	if (result == PMH_OK)
 		result = set_geometry(t, &format);
 	if (result == PMH_OK)
-		result = check_live(t);
-	if (result == PMH_OK)
-		result = recover_once(t, &did_recover);
+		result = open_formatted(t, &did_recover);
 	if (result != PMH_OK)
 	{
 		*error = t->error;
@@ -380,7 +415,7 @@ pmh_close(PmhTable *table)
 PmhResult
 pmh_sync(PmhTable *table)
 {
-	return pm_sync(&table->file, &table->error);
+	return pmh_conclude(table, pm_sync(&table->file, &table->error));
 }
 
 bool
@@ -459,13 +494,13 @@ delete_one_nowait(PmhTable *t, uint64_t hash, uint64_t value)
 PmhResult
 pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 {
-	return insert_one(table, hash, value, fence_first, true);
+	return pmh_conclude(table, insert_one(table, hash, value, fence_first, true));
 }
 
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return delete_one(table, hash, value, true);
+	return pmh_conclude(table, delete_one(table, hash, value, true));
 }
 
 /* ---- look-up ---- */
@@ -652,7 +687,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 		if (result == PMH_OK)
 			result = collect(table, hash, &probe, values);
 	} while (result == PMH_RETRY);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 /* ---- groups ---- */
@@ -780,7 +815,7 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 			result = lookup_prefetched(table, hashes[last], last, &values, found, arg);
 	}
 	pmh_values_free(&values);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 PmhResult
@@ -811,7 +846,7 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 		}
 	}
 	pm_fence(&table->file);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 static inline PmhResult
@@ -846,7 +881,7 @@ delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 		}
 	}
 	pm_fence(&table->file);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 PmhResult

@@ -13,6 +13,11 @@
  * that map the file at different addresses, may work on one file at a time as
  * long as all of them were given the same lock table (see PmhLocks).
  *
+ * Every function that gives a PmhResult may give PMH_ERR_LOST, and gives it
+ * whatever else it has found out, once any handle on the file has met a page
+ * that cannot be read or written (SIGBUS; pm.c has the handler).  What it has
+ * put into its output is then void.
+ *
  * src/README explains the structure, the locks and every crash window.
  *
  *-------------------------------------------------------------------------
@@ -51,7 +56,9 @@ typedef enum PmhResult
 	PMH_ERR_NO_MEMORY,			/* malloc failed */
 	PMH_ERR_FORMAT,				/* not a pmhash file, or of another version */
 	PMH_ERR_CORRUPT,			/* a checksum or an invariant does not hold */
-	PMH_ERR_TOO_LARGE			/* a limit of the format has been reached */
+	PMH_ERR_TOO_LARGE,			/* a limit of the format has been reached */
+	PMH_ERR_LOST				/* part of the file can't be read or written:
+								 * no handle on it will do any more */
 } PmhResult;
 
 /*

@@ -1,0 +1,642 @@
+/*-------------------------------------------------------------------------
+ *
+ * faults.c
+ *	  Pages that cannot be read or written (SIGBUS), under every operation:
+ *	  the operation fails, no lock stays held, every handle on the file fails
+ *	  from then on, other files do not care.
+ *
+ * A file cut off under its mapping is one way; the other puts a mapping of an
+ * empty file in place of a page, which hits one handle only: so that the other
+ * one would go on, with what the first has left half done.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+#include "workers.h"
+
+#define KEYS		3000
+#define LONG_KEY	UINT64_C(7)		/* has a list of several buffers */
+#define LONG_VALUES	UINT64_C(9000)
+#define PAGE		((uint64_t) 4096)
+#define STEP		(FIXTURE_SCALE(10) < 10 ? 20 : 2)	/* pages from one case to the next */
+
+static const char *path;
+static const char *bystander_path;
+static const char *hole_path;		/* for a moment: an empty file */
+static PmhValues values;
+
+/* ---- a file ---- */
+
+static uint64_t
+size_of(const char *name)
+{
+	struct stat st;
+
+	REQUIRE(stat(name, &st) == 0);
+	return (uint64_t) st.st_size;
+}
+
+static PmhTable *
+open_table(const char *name)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t = NULL;
+	PmhError	error;
+
+	REQUIRE(pmh_open(name, &env, &t, NULL, &error) == PMH_OK);
+	return t;
+}
+
+/* A file with KEYS keys, one of them with a long list, and short lists. */
+static PmhTable *
+make_table(const char *name)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(name);
+	REQUIRE(pmh_create(name, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t k = 0; k < KEYS; k++)
+	{
+		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
+		for (uint64_t v = 1; k % 40 == 0 && v < 20; v++)
+			REQUIRE(pmh_insert(t, fixture_hash(k), v << 20 | k, false) == PMH_OK);
+	}
+	for (uint64_t v = 0; v < LONG_VALUES; v++)
+		REQUIRE(pmh_insert(t, fixture_hash(LONG_KEY), v << 20 | LONG_KEY, false) == PMH_OK);
+	return t;
+}
+
+/* Is every lock of the table free? */
+static bool
+no_lock_held(void)
+{
+	const PmhLocks *locks = fixture_locks();
+
+	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
+	{
+		if (locks->file[i].directory != 0 || locks->file[i].space != 0 ||
+			locks->file[i].grow != 0)
+			return false;
+	}
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+	{
+		if (locks->stripe[i].lock != 0)
+			return false;
+	}
+	return true;
+}
+
+/* ---- operations: PMH_OK means that the answer was right ---- */
+
+/* Plain keys that no operation here changes. */
+static uint64_t
+some_key(uint64_t *seed)
+{
+	return 1 + 40 * (fixture_random(seed) % (KEYS / 40));
+}
+
+static PmhResult
+do_lookup(PmhTable *t, uint64_t *seed)
+{
+	for (int i = 0; i < 100; i++)
+	{
+		uint64_t	k = some_key(seed);
+		PmhResult	result = pmh_lookup(t, fixture_hash(k), &values);
+
+		if (result != PMH_OK)
+			return result;
+		CHECK(values.n == 1 && values.value[0] == k);
+	}
+	return PMH_OK;
+}
+
+static void
+count_found(void *arg, size_t key, uint64_t value)
+{
+	(void) key;
+	(void) value;
+	(*(uint64_t *) arg)++;
+}
+
+static PmhResult
+do_lookup_group(PmhTable *t, uint64_t *seed)
+{
+	uint64_t	hashes[200];
+	uint64_t	found = 0;
+	PmhResult	result;
+
+	for (int i = 0; i < 200; i++)
+		hashes[i] = fixture_hash(some_key(seed));
+	result = pmh_lookup_group(t, hashes, 200, count_found, &found);
+	CHECK(result != PMH_OK || found == 200);
+	return result;
+}
+
+static PmhResult
+do_repeats(PmhTable *t, uint64_t *seed)
+{
+	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(some_key(seed)), &values);
+
+	CHECK(result != PMH_OK || values.n == 1);
+	return result;
+}
+
+static PmhResult
+do_cursor(PmhTable *t, uint64_t *seed)
+{
+	PmhCursor	cursor = {0};
+	uint64_t	n = 0;
+	PmhResult	result;
+
+	(void) seed;
+	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
+	while ((result = pmh_cursor_next(t, &cursor, 500)) == PMH_OK)
+		n += cursor.batch.n;
+	CHECK(result != PMH_DONE || n == LONG_VALUES);
+	pmh_cursor_free(&cursor);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+do_whole_key(PmhTable *t, uint64_t *seed)
+{
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+
+	(void) seed;
+	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
+	result = pmh_cursor_next(t, &cursor, 0);
+	CHECK(result != PMH_OK || cursor.batch.n == LONG_VALUES);
+	pmh_cursor_free(&cursor);
+	return result;
+}
+
+/* Enough for growth of segments, splits, a doubling, growth of the file. */
+static PmhResult
+do_insert(PmhTable *t, uint64_t *seed)
+{
+	for (uint64_t i = 0; i < 2 * KEYS; i++)
+	{
+		PmhResult	result = pmh_insert(t, fixture_random(seed), i, i % 2 == 0);
+
+		if (result != PMH_OK)
+			return result;
+	}
+	return PMH_OK;
+}
+
+static PmhResult
+do_insert_group(PmhTable *t, uint64_t *seed)
+{
+	PmhEntry	entry[500];
+	size_t		done;
+
+	for (uint64_t i = 0; i < 500; i++)
+		entry[i] = (PmhEntry) {fixture_random(seed), i};
+	return pmh_insert_group(t, entry, 500, true, &done);
+}
+
+/* Lists that begin, grow by copy and by chaining. */
+static PmhResult
+do_append(PmhTable *t, uint64_t *seed)
+{
+	uint64_t	hash = fixture_hash(some_key(seed) - 1);
+
+	for (uint64_t v = 0; v < 2000; v++)
+	{
+		PmhResult	result = pmh_insert(t, v % 2 == 0 ? hash : 42, v << 30 | v, false);
+
+		if (result != PMH_OK)
+			return result;
+	}
+	return PMH_OK;
+}
+
+static PmhResult
+do_delete(PmhTable *t, uint64_t *seed)
+{
+	PmhEntry	entry[200];
+	size_t		removed;
+
+	for (int i = 0; i < 200; i++)
+	{
+		uint64_t	k = some_key(seed) + 1;
+
+		entry[i] = (PmhEntry) {fixture_hash(k), k};
+	}
+	return pmh_delete_group(t, entry, 200, &removed);
+}
+
+/* Short lists, value by value until nothing is left of them. */
+static PmhResult
+do_delete_list(PmhTable *t, uint64_t *seed)
+{
+	uint64_t	k = some_key(seed) - 1;
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t v = 0; v < 20; v++)
+	{
+		result = pmh_delete(t, fixture_hash(k), v << 20 | k);
+		if (result != PMH_OK && result != PMH_NOT_FOUND)
+			return result;
+	}
+	return PMH_OK;
+}
+
+/* Takes a share of what the others do not look for out. */
+static PmhResult
+do_sweep(PmhTable *t, uint64_t *seed)
+{
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin(t, &sweep);
+
+	if (result != PMH_OK)
+		return result;
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		uint8_t    *dead = calloc(sweep.n, 1);
+		size_t		removed;
+
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = sweep.entries[i].value % 40 > 1 &&
+				sweep.entries[i].hash != fixture_hash(LONG_KEY) &&
+				fixture_random(seed) % 20 == 0;
+		result = pmh_sweep_remove(t, &sweep, dead, &removed);
+		free(dead);
+		if (result != PMH_OK)
+			break;
+	}
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+do_stats(PmhTable *t, uint64_t *seed)
+{
+	PmhStats	stats;
+
+	(void) seed;
+	return pmh_stats(t, &stats);
+}
+
+static PmhResult
+do_estimate(PmhTable *t, uint64_t *seed)
+{
+	uint64_t	entries;
+	uint64_t	bytes;
+
+	(void) seed;
+	return pmh_estimate(t, &entries, &bytes);
+}
+
+static PmhResult
+do_check(PmhTable *t, uint64_t *seed)
+{
+	(void) seed;
+	return pmh_check(t, false, NULL, NULL);
+}
+
+static PmhResult
+do_sync(PmhTable *t, uint64_t *seed)
+{
+	(void) seed;
+	return pmh_sync(t);
+}
+
+/* Fills the table that is there: allowed as long as nobody looks at it. */
+static PmhResult
+do_bulk(PmhTable *t, uint64_t *seed)
+{
+	PmhEntry	entry[2000];
+	PmhBulk    *bulk;
+	uint32_t	depth;
+	PmhResult	result = pmh_bulk_begin(t, 2000, 90, &depth, &bulk);
+
+	if (result != PMH_OK)
+		return result;
+	for (uint64_t i = 0; i < 2000; i++)
+		entry[i] = (PmhEntry) {i % 10 == 0 ? 99 : fixture_random(seed), i};
+	result = pmh_bulk_partition(bulk, 0, 0, entry, 2000);
+	if (result == PMH_OK)
+		return pmh_bulk_finish(bulk);
+	pmh_bulk_abandon(bulk);
+	return result;
+}
+
+typedef PmhResult (*Operation) (PmhTable *t, uint64_t *seed);
+
+static const Operation operation[] = {
+	do_lookup, do_lookup_group, do_repeats, do_cursor, do_whole_key,
+	do_insert, do_insert_group, do_append, do_delete, do_delete_list, do_sweep,
+	do_stats, do_estimate, do_check, do_sync, do_bulk
+};
+
+#define OPERATIONS	(sizeof(operation) / sizeof(operation[0]))
+#define FIRST_WRITE	5				/* the others give right answers as well */
+
+/* ---- faults ---- */
+
+/* Put a mapping that cannot be read in place of a page. */
+static void
+break_page(PmhTable *t, uint64_t page)
+{
+	FILE	   *hole = fopen(hole_path, "w+");
+
+	REQUIRE(hole != NULL);
+	REQUIRE(mmap(t->file.base + page * PAGE, PAGE, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_FIXED, fileno(hole), 0) != MAP_FAILED);
+	fclose(hole);
+	unlink(hole_path);
+}
+
+/* All operations give PMH_ERR_LOST, on every handle, old or new. */
+static void
+everybody_knows(PmhTable *t, PmhTable *other)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *late;
+	PmhError	error;
+	uint64_t	seed = 1;
+
+	for (size_t i = 0; i < OPERATIONS; i++)
+	{
+		if (operation[i] == do_bulk)
+			continue;
+		CHECK(operation[i] (t, &seed) == PMH_ERR_LOST);
+		CHECK(operation[i] (other, &seed) == PMH_ERR_LOST);
+	}
+	CHECK(pmh_error(other)->code == PMH_ERR_LOST);
+	CHECK(strstr(pmh_error(other)->detail, "bus error") != NULL);
+	CHECK(pmh_open(path, &env, &late, NULL, &error) != PMH_OK);
+	CHECK(no_lock_held());
+}
+
+/*
+ * One operation meets one fault: a page of this handle is gone, or the file
+ * ends there.  Returns whether it has noticed.
+ */
+static bool
+try_fault(const void *image, size_t size, Operation op, uint64_t page, bool cut)
+{
+	uint64_t	seed = page;
+	FILE	   *file = fopen(path, "w");
+	PmhTable   *t;
+	PmhTable   *other;
+	PmhResult	result;
+
+	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
+	/* The same file id as in the last round: it is not lost any more. */
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+	t = open_table(path);
+	other = open_table(path);
+	if (cut)
+		REQUIRE(truncate(path, (off_t) (page * PAGE)) == 0);
+	else
+		break_page(t, page);
+
+	result = op(t, &seed);
+	/* A mapping with a foreign piece in it cannot be made longer. */
+	CHECK(result == PMH_OK || result == PMH_ERR_LOST ||
+		  (!cut && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT));
+	CHECK(no_lock_held());
+	if (result == PMH_ERR_LOST)
+	{
+		CHECK(pmh_error(t)->offset < t->file.mapped);
+		everybody_knows(t, other);
+	}
+	else if (!cut && op != do_bulk)
+		CHECK(do_lookup(other, &seed) == PMH_OK);
+	pmh_close(t);
+	pmh_close(other);
+	return result == PMH_ERR_LOST;
+}
+
+/* Every operation, every page. */
+static void
+test_every_page(void)
+{
+	PmhTable   *t = make_table(path);
+	PmhTable   *bystander;
+	size_t		size = size_of(path);
+	char	   *image = malloc(size);
+	FILE	   *file = fopen(path, "r");
+	uint64_t	seed = 5;
+
+	pmh_close(t);
+	REQUIRE(image != NULL && file != NULL && fread(image, 1, size, file) == size);
+	fclose(file);
+	bystander = make_table(bystander_path);
+	for (size_t i = 0; i < OPERATIONS; i++)
+	{
+		unsigned	noticed[2] = {0, 0};
+
+		/* The first and the last page, and some in between. */
+		for (uint64_t page = 0; page < size / PAGE; page += page < 8 ? 1 : STEP)
+		{
+			for (int cut = 0; cut < 2; cut++)
+				noticed[cut] += try_fault(image, size, operation[i], page, cut);
+		}
+		CHECK(operation[i] == do_sync || noticed[0] > 0);
+		CHECK(operation[i] == do_sync || noticed[1] > 0);
+		for (size_t j = 0; j < FIRST_WRITE; j++)
+			CHECK(operation[j] (bystander, &seed) == PMH_OK);
+	}
+	CHECK(do_check(bystander, &seed) == PMH_OK);
+	pmh_close(bystander);
+	unlink(bystander_path);
+	free(image);
+}
+
+/* A file that was cut off does not grow again, with zeroes where data was. */
+static void
+test_no_growth(void)
+{
+	PmhTable   *t = make_table(path);
+	uint64_t	size = size_of(path);
+	PmhResult	result = PMH_OK;
+
+	REQUIRE(truncate(path, (off_t) (size - PAGE)) == 0);
+	for (uint64_t k = 0; k < 1000000 && result == PMH_OK; k++)
+		result = pmh_insert(t, fixture_hash(KEYS + k), k, false);
+	CHECK(result == PMH_ERR_LOST);
+	CHECK(size_of(path) == size - PAGE);
+	CHECK(no_lock_held());
+	pmh_close(t);
+}
+
+/* ---- in the middle of anything ---- */
+
+/* Until the file is lost: whatever there is to do, but bulk load. */
+static void
+work(Stage *stage, int number)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	uint64_t	seed = (uint64_t) number * 1000 + (uint64_t) getpid();
+	PmhResult	result;
+
+	(void) stage;
+	result = pmh_open(path, &env, &t, NULL, &error);
+	if (result != PMH_OK)
+	{
+		CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT ||
+			  result == PMH_ERR_FORMAT);
+		return;
+	}
+	while (result == PMH_OK)
+		result = operation[fixture_random(&seed) % (OPERATIONS - 1)] (t, &seed);
+	CHECK(result == PMH_ERR_LOST);
+	pmh_close(t);
+}
+
+/*
+ * The file is cut off under readers and writers at work, at random moments and
+ * places: all of them end with the error.
+ */
+static void
+test_at_work(void)
+{
+	Stage	   *stage = stage_make();
+	uint64_t	seed = 77;
+
+	for (int round = 0; round < FIXTURE_SCALE(100); round++)
+	{
+		Worker		worker[3];
+		PmhTable   *t;
+
+		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+		t = make_table(path);
+		workers_start(worker, 3, work, stage);
+		usleep((useconds_t) (fixture_random(&seed) % 20000));
+		REQUIRE(truncate(path, (off_t) (fixture_random(&seed) % 8 * PAGE)) == 0);
+		workers_stop(worker, 3, stage);
+		CHECK(no_lock_held());
+		CHECK(pmh_lookup(t, fixture_hash(1), &values) == PMH_ERR_LOST);
+		pmh_close(t);
+	}
+}
+
+/* ---- faults that are not ours ---- */
+
+static sigjmp_buf foreign;
+
+static void
+on_foreign_fault(int number, siginfo_t *info, void *context)
+{
+	(void) number;
+	(void) info;
+	(void) context;
+	siglongjmp(foreign, 1);
+}
+
+/* A page that is none of the engine's and cannot be read. */
+static volatile char *
+foreign_page(void)
+{
+	FILE	   *file = fopen(hole_path, "w+");
+	void	   *page;
+
+	REQUIRE(file != NULL);
+	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fileno(file), 0);
+	REQUIRE(page != MAP_FAILED);
+	fclose(file);
+	unlink(hole_path);
+	return page;
+}
+
+/* In a child: open a table under this SIGBUS action, then fault elsewhere. */
+static int
+foreign_fault(const struct sigaction *action, bool sent)
+{
+	volatile char *page = foreign_page();
+	pid_t		pid;
+	int			status;
+
+	fflush(stdout);
+	pid = fork();
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		(void) sigaction(SIGBUS, action, NULL);
+		(void) open_table(path);
+		if (sigsetjmp(foreign, 1) != 0)
+			_exit(42);
+		if (sent)
+			(void) raise(SIGBUS);
+		else
+			(void) *page;
+		_exit(1);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+/* Runs first: the handler must not be installed yet. */
+static void
+test_foreign_faults(void)
+{
+	struct sigaction action;
+	int			status;
+	pid_t		pid;
+
+	/* Made in a child, lest this process has mapped a file already. */
+	fflush(stdout);
+	pid = fork();
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		pmh_close(make_table(path));
+		_exit(0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = SIG_DFL;
+	for (int sent = 0; sent < 2; sent++)
+	{
+		status = foreign_fault(&action, sent);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+	}
+	action.sa_handler = SIG_IGN;
+	status = foreign_fault(&action, false);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+	status = foreign_fault(&action, true);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	action.sa_sigaction = on_foreign_fault;
+	action.sa_flags = SA_SIGINFO;
+	for (int sent = 0; sent < 2; sent++)
+	{
+		status = foreign_fault(&action, sent);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+	}
+}
+
+int
+main(void)
+{
+	alarm(600);					/* nothing may run in circles */
+	path = strdup(fixture_path("faults"));
+	bystander_path = strdup(fixture_path("faults_bystander"));
+	hole_path = strdup(fixture_path("faults_hole"));
+	REQUIRE(path != NULL && bystander_path != NULL && hole_path != NULL);
+	test_foreign_faults();
+	test_every_page();
+	test_no_growth();
+	test_at_work();
+	unlink(path);
+	pmh_values_free(&values);
+	return unit_done("faults");
+}
