@@ -195,9 +195,20 @@ list_findings(CheckState *state)
 	return lines.data;
 }
 
+/*
+ * What has been found is not an error of this transaction: the index must not
+ * be used by anybody any more.
+ */
+static void
+condemn_index(CheckState *state)
+{
+	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
+}
+
 static void
 report_disagreement(CheckState *state)
 {
+	condemn_index(state);
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
 			 errmsg("index \"%s\" does not agree with table \"%s\"",
@@ -206,7 +217,7 @@ report_disagreement(CheckState *state)
 			 errdetail("%s%s", list_findings(state),
 					   state->findings == MAX_FINDINGS ?
 					   "\nThe check ended here; there may be more." : ""),
-			 errhint("REINDEX INDEX makes a new file.")));
+			 errhint("%s", pmhash_rebuild_hint(state->index))));
 }
 
 /* PmhReport: note what pmh_check has found.  Must not raise an error. */
@@ -805,13 +816,16 @@ check_structure(CheckState *state)
 		state->findings = 0;
 	}
 	if (result == PMH_ERR_CORRUPT && state->findings > 0)
+	{
+		condemn_index(state);
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("file \"%s\" of index \"%s\" is damaged",
 						state->file->path,
 						RelationGetRelationName(state->index)),
 				 errdetail("%s", list_findings(state)),
-				 errhint("REINDEX INDEX makes a new file.")));
+				 errhint("%s", pmhash_rebuild_hint(state->index))));
+	}
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 }

@@ -31,6 +31,24 @@ typedef struct PmhashFile
 	char	   *path;			/* for messages */
 } PmhashFile;
 
+/* ---- why an index is invalid; stands in stubs, so never renumber ---- */
+
+typedef enum PmhashReason
+{
+	PMHASH_REASON_NONE = 0,
+	PMHASH_REASON_NO_STUB = 1,
+	PMHASH_REASON_MISSING = 2,
+	PMHASH_REASON_DAMAGED = 3,
+	PMHASH_REASON_UNREADABLE = 4,
+	PMHASH_REASON_VERSION = 5,
+	PMHASH_REASON_OTHER_CLUSTER = 6,
+	PMHASH_REASON_OTHER_DATABASE = 7,
+	PMHASH_REASON_OTHER_INDEX = 8,
+	PMHASH_REASON_APART = 9,
+	PMHASH_REASON_POWER = 10,
+	PMHASH_REASON_DISABLED = 11
+} PmhashReason;
+
 /* ---- startup.c ---- */
 
 /*
@@ -85,10 +103,15 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
- * has another file by now.  pmhash_engine_error does it for errors that say
+ * has another file by now or is temporary.  This stays, and is flushed, even
+ * if the transaction aborts.  pmhash_engine_error does it for errors that say
  * so.  The caller holds a lock on the index; not during recovery.
  */
-extern void pmhash_index_invalidate(Relation index, const PmhashFile *file);
+extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
+									PmhashReason reason);
+
+/* For an errhint behind that. */
+extern const char *pmhash_rebuild_hint(Relation index);
 
 /*
  * Make a new file for an index being built, and its WAL-logged stub page in

@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
+#include "storage/sinval.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -68,15 +69,33 @@ sqlstate_of(const PmhError *error)
 	}
 }
 
+/* Is an invalid index rebuilt without anybody doing anything? */
+static bool
+rebuilds_itself(Relation index)
+{
+	return pmhash_rebuild && pmhash_shared->usable &&
+		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+}
+
+/* What to do about an invalid index. */
+const char *
+pmhash_rebuild_hint(Relation index)
+{
+	return rebuilds_itself(index) ?
+		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
+		"REINDEX INDEX makes a new file.";
+}
+
 static const char *
-hint_for(const PmhError *error)
+hint_for(Relation index, const PmhError *error)
 {
 	switch (error->code)
 	{
 		case PMH_ERR_FORMAT:
 		case PMH_ERR_CORRUPT:
 		case PMH_ERR_NO_FILE:
-			return "REINDEX INDEX makes a new file.";
+		case PMH_ERR_LOST:
+			return pmhash_rebuild_hint(index);
 		case PMH_ERR_NO_SPACE:
 			return "Free space on the file system of the pmhash directory.";
 		default:
@@ -87,7 +106,7 @@ hint_for(const PmhError *error)
 static void pg_attribute_noreturn()
 report(Relation index, const char *path, const char *what, const PmhError *error)
 {
-	const char *hint = hint_for(error);
+	const char *hint = hint_for(index, error);
 
 	ereport(ERROR,
 			(errcode(sqlstate_of(error)),
@@ -114,7 +133,9 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		error.code = result;
 	}
 	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
-		pmhash_index_invalidate(index, file);
+		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
+	else if (result == PMH_ERR_LOST)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
 	report(index, file->path, "use", &error);
 }
 
@@ -139,17 +160,16 @@ enforces_constraint(Relation index)
 }
 
 /*
- * ERROR for an invalid index.  Who needs it for a constraint may try again
- * once it has been rebuilt.
+ * ERROR for an invalid index.  Its SQLSTATE tells to try again if that will
+ * help: a constraint can be checked when the index has been rebuilt, and a
+ * plan that is older than the index's invalidity is made anew.
  */
 static void pg_attribute_noreturn()
 raise_invalid(Relation index, const Trouble *trouble)
 {
-	bool		wait = pmhash_rebuild && pmhash_shared->usable &&
-		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
 	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 
-	if (wait && enforces_constraint(index))
+	if (rebuilds_itself(index))
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED)
 		sqlstate = ERRCODE_INDEX_CORRUPTED;
@@ -165,9 +185,7 @@ raise_invalid(Relation index, const Trouble *trouble)
 					   pmhash_reason_text(trouble->reason)) :
 			 errdetail("File \"%s\" can't be used: %s (%s).", trouble->path,
 					   pmhash_reason_text(trouble->reason), trouble->error.detail),
-			 wait ?
-			 errhint("Try again when the index has been rebuilt in the background; REINDEX INDEX does so now.") :
-			 errhint("REINDEX INDEX makes a new file.")));
+			 errhint("%s", pmhash_rebuild_hint(index))));
 }
 
 static void pg_attribute_noreturn()
@@ -193,6 +211,8 @@ reason_of(const PmhError *error)
 			if (error->sys_errno == EMFILE || error->sys_errno == ENFILE ||
 				error->sys_errno == EINTR || error->sys_errno == EAGAIN)
 				return PMHASH_REASON_NONE;
+			return PMHASH_REASON_UNREADABLE;
+		case PMH_ERR_LOST:
 			return PMHASH_REASON_UNREADABLE;
 		default:
 			return PMHASH_REASON_NONE;
@@ -435,7 +455,7 @@ check_identity(const PmhashStub *stub, Trouble *trouble)
 {
 	PmhashIdentity id;
 
-	if (pmh_read_identity(trouble->path, &id, &trouble->error) != PMH_OK)
+	if (pmh_examine(trouble->path, &id, &trouble->error) != PMH_OK)
 	{
 		trouble->reason = reason_of(&trouble->error);
 		return false;
@@ -808,16 +828,37 @@ pmhash_file_open(Relation index)
 	raise_trouble(index, &trouble);
 }
 
+/*
+ * Plans that use an index of the table are to be made anew, in all sessions and
+ * at once, as stub_generation works at once: what CacheInvalidateRelcache does
+ * comes at the end of the transaction, and not at all if that aborts.
+ */
+static void
+forget_plans(Oid table)
+{
+	SharedInvalidationMessage message;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = MyDatabaseId;
+	message.rc.relId = table;
+	SendSharedInvalidMessages(&message, 1);
+}
+
 /* Mark the stub, tell everybody, have the index rebuilt. */
 static void
 invalidate_index(Relation index, uint64 file_id, PmhashReason reason)
 {
 	if (pmhash_stub_invalidate(index, file_id, reason))
 	{
+		/*
+		 * The reason may be gone after a crash (a bad page of the page cache
+		 * is read from disk again, as it once was), so the mark has to stay
+		 * even if this transaction does not.
+		 */
+		XLogFlush(pmhash_insert_end());
 		pmhash_stub_changed();
-
-		/* Plans that use it are to be made anew. */
-		CacheInvalidateRelcacheByRelid(index->rd_index->indrelid);
+		forget_plans(index->rd_index->indrelid);
 
 		/* What has been read through it is now guarded by locks on the table. */
 		TransferPredicateLocksToHeapRelation(index);
@@ -826,10 +867,31 @@ invalidate_index(Relation index, uint64 file_id, PmhashReason reason)
 }
 
 void
-pmhash_index_invalidate(Relation index, const PmhashFile *file)
+pmhash_index_invalidate(Relation index, const PmhashFile *file,
+						PmhashReason reason)
 {
 	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
-		invalidate_index(index, file->file_id, PMHASH_REASON_DAMAGED);
+		invalidate_index(index, file->file_id, reason);
+}
+
+/*
+ * For the sweeper, which comes by all the time: mark an index if its file is
+ * not to be used any more, though nobody has tried.  Nothing is mapped.  The
+ * caller holds a lock on the index and has just read its stub.
+ */
+void
+pmhash_index_examine(Relation index, const PmhashStub *stub)
+{
+	Trouble		trouble;
+
+	if ((stub->flags & (PMHASH_STUB_NEW_FILE | PMHASH_STUB_INVALID)) != 0 ||
+		!index->rd_index->indisready || !index->rd_index->indislive)
+		return;
+	memset(&trouble, 0, sizeof(trouble));
+	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
+	if (!check_identity(stub, &trouble) &&
+		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_in_place())
+		invalidate_index(index, stub->file_id, trouble.reason);
 }
 
 PmhashFile *

@@ -124,24 +124,6 @@ typedef struct PmhashStub
 	uint64		reserved[4];
 } PmhashStub;
 
-/* ---- why an index is invalid; stands in stubs, so never renumber ---- */
-
-typedef enum PmhashReason
-{
-	PMHASH_REASON_NONE = 0,
-	PMHASH_REASON_NO_STUB = 1,
-	PMHASH_REASON_MISSING = 2,
-	PMHASH_REASON_DAMAGED = 3,
-	PMHASH_REASON_UNREADABLE = 4,
-	PMHASH_REASON_VERSION = 5,
-	PMHASH_REASON_OTHER_CLUSTER = 6,
-	PMHASH_REASON_OTHER_DATABASE = 7,
-	PMHASH_REASON_OTHER_INDEX = 8,
-	PMHASH_REASON_APART = 9,
-	PMHASH_REASON_POWER = 10,
-	PMHASH_REASON_DISABLED = 11
-} PmhashReason;
-
 /* ---- shared memory ---- */
 
 #define PMHASH_MAX_NUDGES		32
@@ -237,6 +219,7 @@ extern bool pmhash_parse_database_name(const char *name, Oid *database);
 /* ---- startup.c ---- */
 extern void pmhash_pool_ready(void);
 extern void pmhash_require_pool_in_place(void);
+extern void pmhash_disable(const char *reason);
 
 /* ---- undo_journal.c ---- */
 
@@ -294,6 +277,7 @@ extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
 extern PmhashReason pmhash_index_doubt(Relation index);
 extern bool pmhash_index_plannable(Relation index);
 extern void pmhash_files_aborted(void);
+extern void pmhash_index_examine(Relation index, const PmhashStub *stub);
 extern void pmhash_files_at_end_of_transaction(void);
 extern void pmhash_file_begin_replacement(Relation index);
 extern void pmhash_file_end_replacement(Relation index);

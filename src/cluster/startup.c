@@ -324,6 +324,32 @@ pmhash_pool_ready(void)
 }
 
 /*
+ * Do without pmhash for the rest of this run.  Index files are left alone;
+ * indexes that miss rows because of it are marked and rebuilt in the next run.
+ * Said once.
+ */
+void
+pmhash_disable(const char *reason)
+{
+	bool		said;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	said = !pmhash_shared->usable;
+	if (!said)
+	{
+		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+		pg_write_barrier();
+		pmhash_shared->usable = false;
+		pmhash_stub_changed();
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+	if (!said)
+		ereport(LOG,
+				(errmsg("pmhash is disabled: %s", reason),
+				 errdetail("Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.")));
+}
+
+/*
  * ERROR unless the pool directory is the one that this run has begun with.
  * For who is about to make a file in it.
  */
@@ -359,7 +385,7 @@ pmhash_require_service(Relation index)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
-				 errdetail("At server start: %s.", pmhash_shared->reason),
+				 errdetail("The reason is: %s.", pmhash_shared->reason),
 				 errhint("Repair this and restart the server.")));
 	if (unlikely(RecoveryInProgress()))
 		ereport(ERROR,

@@ -349,7 +349,10 @@ read_stub_if_possible(Relation index, PmhashStub *stub)
 	return state;
 }
 
-/* Note what the stub of an index says. */
+/*
+ * Note what the stub of an index says.  By the way, an index whose file has gone
+ * or is cut off is marked as invalid.
+ */
 static void
 note_owner(Relation index, Owners *owners)
 {
@@ -362,7 +365,10 @@ note_owner(Relation index, Owners *owners)
 			return;
 		case STUB_READ:
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
+			{
 				add_id(&owners->owned, stub.file_id);
+				pmhash_index_examine(index, &stub);
+			}
 			break;
 		case STUB_NONE:
 			break;
@@ -453,8 +459,8 @@ remove_orphans(const IdList *files, const Owners *owners)
 }
 
 /*
- * Remove the orphans of the database this worker is connected to.  Runs in a
- * transaction.
+ * Remove the orphans of the database this worker is connected to, and look
+ * after the files of its indexes.  Runs in a transaction.
  */
 void
 pmhash_sweep_database(void)
@@ -469,8 +475,6 @@ pmhash_sweep_database(void)
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
 	drop_protected(MyDatabaseId, &files);
-	if (files.n == 0)
-		return;
 	do
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -55,7 +55,7 @@ compare_records(const void *a, const void *b)
 /*
  * Read the valid records of a journal into undo->records.  A record that a
  * crash has torn is none: its entry was not made yet.  False if the file is
- * not there or not a journal of that run.
+ * not there, cannot be read, or is not a journal of that run.
  */
 static bool
 read_journal(const char *path, uint64 instance, Undo *undo)
@@ -65,6 +65,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	const PmhashJournalHeader *header;
 	const PmhashJournalRecord *record;
 	uint64		nslots;
+	bool		complete;
 
 	if (pm_open(&file, path, false, &error) != PMH_OK)
 		return false;
@@ -89,9 +90,10 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 		undo->records[undo->n++] = *record;
 		undo->flushed = Max(undo->flushed, record->flushed);
 	}
+	complete = !pm_is_lost(&file);
 	pm_close(&file);
 	qsort(undo->records, undo->n, sizeof(*undo->records), compare_records);
-	return true;
+	return complete;
 }
 
 /* A file that can't be put right: without it its index needs REINDEX. */

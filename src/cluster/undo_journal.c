@@ -87,7 +87,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 {
 	char		path[MAXPGPATH];
 	PmFile		file;
-	PmhError	error;
+	PmhError	error = {0};
 	PmhashJournalHeader *header;
 	uint64		nslots = pmhash_shared->journal_slots;
 
@@ -103,7 +103,44 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	pm_flush(&file, header, sizeof(*header));
 	pm_fence(&file);
 	*pmem = file.is_pmem;
+	if (pm_is_lost(&file))
+		error.code = pmh_fill_lost(&error, &file);
 	pm_close(&file);
+	if (error.code == PMH_ERR_LOST)
+		journal_error(path, &error);
+}
+
+/*
+ * The journal cannot be used any more, so no entry may be made: from now on
+ * this run does without indexes.  What has been noted so far must not be needed
+ * any more, in case that it is lost: all the WAL that it depends on is flushed.
+ * Who notes something now without meeting a fault can do so, since that is in
+ * the file; if the next start cannot read it, no index file is trusted.
+ */
+static void
+give_up_journal(const char *path, const PmhError *error)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	XLogFlush(pmhash_insert_end());
+	snprintf(reason, sizeof(reason), "undo journal \"%s\" was lost: %s", path,
+			 error->detail);
+	pmhash_disable(reason);
+}
+
+/* ERROR if a page of the journal has been lost to this process. */
+static void
+require_journal(void)
+{
+	char		path[MAXPGPATH];
+	PmhError	error;
+
+	if (likely(!pm_is_lost(&journal)))
+		return;
+	pmhash_journal_path(path, pmhash_shared->instance);
+	(void) pmh_fill_lost(&error, &journal);
+	give_up_journal(path, &error);
+	journal_error(path, &error);
 }
 
 /* Is what has been mapped the journal of this run? */
@@ -131,17 +168,18 @@ pmhash_journal_map(char *path, PmhError *error)
 	if (journal.base != NULL)
 		return PMH_OK;
 	result = pm_open(&journal, path, false, error);
-	if (result != PMH_OK)
-		return result;
-	if (!is_this_runs_journal())
+	if (result == PMH_OK && !is_this_runs_journal())
 	{
 		pm_close(&journal);
 		memset(error, 0, sizeof(*error));
-		error->code = PMH_ERR_FORMAT;
+		error->code = result = PMH_ERR_FORMAT;
 		strlcpy(error->detail, "It is not the undo journal of this server run.",
 				sizeof(error->detail));
-		return error->code;
 	}
+	if (result == PMH_ERR_FORMAT)
+		give_up_journal(path, error);
+	if (result != PMH_OK)
+		return result;
 	slots = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
 	return PMH_OK;
 }
@@ -219,6 +257,7 @@ pmhash_journal_note_flushed(XLogRecPtr lsn)
 	pm_raise64(&header->flushed, lsn);
 	pm_flush(&journal, &header->flushed, sizeof(uint64));
 	pm_fence(&journal);
+	require_journal();
 }
 
 /*
@@ -269,5 +308,6 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 		pg_write_barrier();
 		pg_atomic_write_u64(&pmhash_shared->journal_lsn[slot], lsn);
 	}
+	require_journal();
 	last_noted = lsn;
 }

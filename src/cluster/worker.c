@@ -269,6 +269,21 @@ run_sweeper(Oid database)
 }
 
 /*
+ * Databases that have had a directory in the pool in this run, so that one
+ * that has gone with all its files is missed.  Lives in TopMemoryContext.
+ */
+static List *known_databases = NIL;
+
+static void
+remember_databases(List *databases)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	known_databases = list_concat_unique_oid(known_databases, databases);
+	MemoryContextSwitchTo(old);
+}
+
+/*
  * One round: remove what databases that are gone have left, and have the
  * given databases swept, or all (if everything is set).  Not while something
  * else stands in the pool's place.
@@ -276,24 +291,26 @@ run_sweeper(Oid database)
 static void
 do_round(bool everything, List *wanted)
 {
-	List	   *in_pool;
 	List	   *existing;
 	List	   *connectable;
 	ListCell   *lc;
 
 	if (!pmhash_pool_in_place())
 		return;
-	in_pool = databases_in_pool();
-	if (in_pool == NIL)
+	remember_databases(databases_in_pool());
+	if (known_databases == NIL)
 		return;
 	connectable = databases_in_catalog(&existing);
-	foreach(lc, in_pool)
+	foreach(lc, known_databases)
 	{
 		Oid			database = lfirst_oid(lc);
 
 		launcher_interrupts();
 		if (!list_member_oid(existing, database))
+		{
 			pmhash_sweep_dropped(database);
+			known_databases = foreach_delete_current(known_databases, lc);
+		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)))
 			run_sweeper(database);

@@ -135,7 +135,6 @@ extern PmhResult pmh_map_all(PmhTable *t);
  * What a public function returns at its end: 'result', unless the file is
  * lost.  Ordered behind everything that the caller has read.
  */
-extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
 extern PmhResult pmh_fail_lost(PmhTable *t);
 
 static inline PmhResult

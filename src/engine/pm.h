@@ -68,6 +68,9 @@ extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
  */
 extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
 
+/* Fill in the PMH_ERR_LOST of a file that has lost a page; returns it. */
+extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
+
 /* Write everything back to the medium (msync, fsync). */
 extern PmhResult pm_sync(PmFile *f, PmhError *error);
 

@@ -106,6 +106,12 @@ free_handle(PmhTable *t)
 	free(t);
 }
 
+static uint32_t
+block_shift(const PmhFormat *format)
+{
+	return (uint32_t) __builtin_ctzll((uint64_t) format->segment_buckets * PMH_BUCKET_SIZE);
+}
+
 /* Take geometry over from the format header, and allocate what depends on it. */
 static PmhResult
 set_geometry(PmhTable *t, const PmhFormat *format)
@@ -114,7 +120,7 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	t->file_lock = pmh_file_lock(t->locks, t->file_id);
 	t->segment_buckets = format->segment_buckets;
 	t->unit_buckets = format->segment_buckets / PMH_UNITS_PER_BLOCK;
-	t->block_shift = (uint32_t) __builtin_ctzll((uint64_t) format->segment_buckets * PMH_BUCKET_SIZE);
+	t->block_shift = block_shift(format);
 	for (unsigned i = 0; i < 2; i++)
 	{
 		t->build[i] = pmh_build_alloc(t);
@@ -185,30 +191,102 @@ check_format(const PmhFormat *format, PmhError *error)
 	return PMH_OK;
 }
 
+/* Read len bytes at the start of the file at fd; PMH_OK if it has them. */
+static PmhResult
+read_start(int fd, void *data, size_t len, PmhError *error)
+{
+	ssize_t		got = pread(fd, data, len, 0);
+
+	if (got < 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was reading the header.");
+	if (got != (ssize_t) len)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file is too short to have a header.");
+	return PMH_OK;
+}
+
+static int
+open_for_reading(const char *path, PmhError *error)
+{
+	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		(void) pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
+							  errno, 0, "The operation that failed was opening the file.");
+	return fd;
+}
+
 PmhResult
 pmh_read_identity(const char *path, void *identity, PmhError *error)
 {
 	PmhFormat	format;
 	PmhResult	result;
-	ssize_t		got;
-	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+	int			fd = open_for_reading(path, error);
 
 	if (fd < 0)
-		return pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
-							  errno, 0, "The operation that failed was opening the file.");
-	got = pread(fd, &format, sizeof(format), PMH_FORMAT_OFFSET);
-	if (got < 0)
-		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-								"The operation that failed was reading the header.");
-	else if (got != sizeof(format))
-		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
-								"The file is too short to have a header.");
-	else
+		return error->code;
+	result = read_start(fd, &format, sizeof(format), error);
+	if (result == PMH_OK)
 		result = check_format(&format, error);
 	(void) close(fd);
 	if (result == PMH_OK)
 		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	return result;
+}
+
+/* Are the live words within a file of this size? */
+static PmhResult
+check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
+				 PmhError *error)
+{
+	uint64_t	blocks = live->blocks;
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	uint64_t	offset = pmh_dirword_offset(live->dirword);
+
+	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
+		size < blocks << block_shift)
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+							  "The file has %llu bytes, its header says %llu blocks of %llu.",
+							  (unsigned long long) size, (unsigned long long) blocks,
+							  1ULL << block_shift);
+	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
+		offset + (sizeof(uint64_t) << depth) > blocks << block_shift)
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+							  "The place of the directory is not within the file.");
+	return PMH_OK;
+}
+
+/*
+ * The file never becomes shorter, so its size is asked for behind the live
+ * words: whatever these say is in it by then.
+ */
+PmhResult
+pmh_examine(const char *path, void *identity, PmhError *error)
+{
+	char		head[PMH_HEADER_SIZE];
+	PmhFormat	format;
+	PmhLive		live;
+	struct stat st;
+	PmhResult	result;
+	int			fd = open_for_reading(path, error);
+
+	if (fd < 0)
+		return error->code;
+	result = read_start(fd, head, sizeof(head), error);
+	if (result == PMH_OK && fstat(fd, &st) != 0)
+		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+								"The operation that failed was asking for the size of the file.");
+	(void) close(fd);
+	if (result != PMH_OK)
+		return result;
+	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
+	memcpy(&live, head + PMH_LIVE_OFFSET, sizeof(live));
+	result = check_format(&format, error);
+	if (result != PMH_OK)
+		return result;
+	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
+	return check_live_words(&live, block_shift(&format), (uint64_t) st.st_size, error);
 }
 
 const void *
@@ -312,27 +390,22 @@ pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
 static PmhResult
 check_live(PmhTable *t)
 {
-	const PmhLive *live = pmh_live(t);
-	uint64_t	blocks = pm_load_acquire(&live->blocks);
-	uint64_t	dirword = pm_load_acquire(&live->dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	offset = pmh_dirword_offset(dirword);
+	PmhLive		live;
 	struct stat st;
+	PmhResult	result;
 
+	/* In this order: the file may be growing. */
+	memset(&live, 0, sizeof(live));
+	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	if (fstat(t->file.fd, &st) != 0)
 		return pmh_fail(t, PMH_ERR_IO, errno, 0,
 						"The operation that failed was asking for the size of the file.");
-	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
-		(uint64_t) st.st_size < blocks << t->block_shift)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The file has %llu bytes, its header says %llu blocks of %llu.",
-						(unsigned long long) st.st_size, (unsigned long long) blocks,
-						(unsigned long long) pmh_block_size(t));
-	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
-		offset + (sizeof(uint64_t) << depth) > blocks << t->block_shift)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The place of the directory is not within the file.");
-	return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+	result = check_live_words(&live, t->block_shift, (uint64_t) st.st_size,
+							  &t->error);
+	if (result != PMH_OK)
+		return result;
+	return pmh_map_all(t);
 }
 
 /* Recover if this is the first open of the file in this run of the system. */

@@ -153,6 +153,15 @@ extern const void *pmh_identity(const PmhTable *table);
 extern PmhResult pmh_read_identity(const char *path, void *identity,
 								   PmhError *error);
 
+/*
+ * Look at a file without mapping it: the header as pmh_read_identity, and
+ * whether the file is as long as it says and its directory within.  For who
+ * wants to know whether a file that others may be using is still there.
+ * Touches no lock.  Results as pmh_open.
+ */
+extern PmhResult pmh_examine(const char *path, void *identity,
+							 PmhError *error);
+
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);
 
