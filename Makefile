@@ -68,6 +68,7 @@ AM_OBJS = \
 	src/am/scan.o \
 	src/am/spool.o \
 	src/am/stats.o \
+	src/am/table_walk.o \
 	src/am/vacuum.o \
 	src/am/verdicts.o \
 	src/am/validate.o

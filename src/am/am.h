@@ -187,6 +187,15 @@ extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 								  const PmhEntry *entry);
 extern void pmhash_apply_inserts(void);
 
+/* ---- table_walk.c ---- */
+typedef struct PmhashTableWalk PmhashTableWalk;
+
+extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
+										  PmhashTableWalk *walk,
+										  MemoryContext context);
+extern int	pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values);
+extern void pmhash_table_walk_end(PmhashTableWalk *walk);
+
 /* ---- validate.c ---- */
 extern char *pmhash_opfamily_name(Oid family);
 

@@ -10,6 +10,8 @@
  *	many	 = ANY: the hashes, sorted, none twice, are looked up in groups
  *	all		 not every column is bound, or the arrays multiply to too many
  *			 hashes: sweep the whole table, every tuple to be rechecked
+ *	table	 the index has become invalid since the plan was made: every row of
+ *			 its table, to be rechecked (table_walk.c)
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
  * batch, in heap order, and gettuple and getbitmap hand them out.  No value
@@ -90,15 +92,16 @@ typedef enum ScanKind
 	SCAN_NOTHING,
 	SCAN_ONE,
 	SCAN_MANY,
-	SCAN_ALL
+	SCAN_ALL,
+	SCAN_TABLE
 } ScanKind;
 
 typedef struct PmhashScan
 {
 	MemoryContext context;		/* everything of this scan */
 	MemoryContextCallback cleanup;	/* frees what the engine has malloc'd */
-	PmhashFile *file;
-	PmhashKeys *keys;			/* NULL before the first use */
+	PmhashFile *file;			/* NULL before the first use, and as long as */
+	PmhashKeys *keys;			/* the index is invalid */
 	ScanKind	kind;
 	bool		recheck;
 
@@ -139,6 +142,9 @@ typedef struct PmhashScan
 	/* SCAN_ALL */
 	PmhSweep	sweep;
 	bool		sweeping;
+
+	/* SCAN_TABLE */
+	PmhashTableWalk *walk;		/* NULL until needed */
 
 	/* index-only scans */
 	uint64		key_hash;		/* whose key stands in xs_itup */
@@ -233,18 +239,24 @@ reserve_hashes(PmhashScan *so, size_t n)
 	so->hashes_capacity = n;
 }
 
-/* Open the file and prepare the key functions, once per scan. */
-static void
+/*
+ * Open the file and prepare the key functions, once per scan.  False if the
+ * index is invalid.
+ */
+static bool
 open_file(IndexScanDesc scan, PmhashScan *so)
 {
 	MemoryContext old;
 
-	if (so->keys != NULL)
-		return;
+	if (likely(so->keys != NULL))
+		return true;
+	so->file = pmhash_file_open_for_scan(scan->indexRelation);
+	if (so->file == NULL)
+		return false;
 	old = MemoryContextSwitchTo(so->context);
-	so->file = pmhash_file_open(scan->indexRelation);
 	so->keys = pmhash_keys_make(scan->indexRelation, so->file->seed);
 	MemoryContextSwitchTo(old);
+	return true;
 }
 
 /* ---- binding: from scan keys to hashes ---- */
@@ -459,6 +471,16 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	so->kind = SCAN_ALL;
 }
 
+/* Without the index: the executor finds out which rows match. */
+static void
+start_table(IndexScanDesc scan, PmhashScan *so)
+{
+	so->walk = pmhash_table_walk(scan, so->walk, so->context);
+	reserve_values(so, MaxHeapTuplesPerPage);
+	so->recheck = true;
+	so->kind = SCAN_TABLE;
+}
+
 /*
  * Decide what kind of scan this is and begin it.
  *
@@ -472,7 +494,11 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 	BoundColumns bound;
 
 	pmhash_apply_inserts();
-	open_file(scan, so);
+	if (unlikely(!open_file(scan, so)))
+	{
+		start_table(scan, so);
+		return;
+	}
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument)
@@ -638,6 +664,15 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	return set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 
+/* The roots of the next page of the table; false at its end. */
+static bool
+fill_from_table(PmhashScan *so)
+{
+	int			n = pmhash_table_walk_next(so->walk, so->values);
+
+	return n >= 0 && set_batch(so, so->values, n, 0, NULL);
+}
+
 /*
  * Get more values.  False if the scan is through; else there is a new batch,
  * which may be empty.
@@ -651,6 +686,8 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	else
 		PMH_STOP_POINT("scan_between_batches");
 
+	if (so->kind == SCAN_TABLE)
+		return fill_from_table(so);
 	so->epoch = pmhash_removal_epoch(so->file);
 	switch (so->kind)
 	{
@@ -662,6 +699,7 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 			return fill_from_sweep(scan, so);
 		case SCAN_UNBOUND:
 		case SCAN_NOTHING:
+		case SCAN_TABLE:
 			break;
 	}
 	return false;
@@ -933,6 +971,8 @@ pmhash_endscan(IndexScanDesc scan)
 		ReleaseBuffer(so->visibility_map);
 	if (so->slot != NULL)
 		ExecDropSingleTupleTableSlot(so->slot);
+	if (so->walk != NULL)
+		pmhash_table_walk_end(so->walk);
 	MemoryContextDelete(so->context);
 	scan->opaque = NULL;
 }

@@ -102,6 +102,16 @@ extern PmhashFile *pmhash_file_open(Relation index);
 extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 
 /*
+ * The same for a scan, which may have another way: NULL if the index is
+ * invalid.  It has then been marked as such, and plans that use it are made
+ * anew.
+ */
+extern PmhashFile *pmhash_file_open_for_scan(Relation index);
+
+/* The ERROR for such an index, if there is no other way. */
+extern void pmhash_invalid_error(Relation index) pg_attribute_noreturn();
+
+/*
  * Mark an index as invalid because its file is found to be damaged, unless it
  * has another file by now or is temporary.  This stays, and is flushed, even
  * if the transaction aborts.  pmhash_engine_error does it for errors that say

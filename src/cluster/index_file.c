@@ -815,19 +815,6 @@ open_file(Relation index, Trouble *trouble)
 	return open_by_stub(index, trouble);
 }
 
-PmhashFile *
-pmhash_file_open(Relation index)
-{
-	Trouble		trouble;
-	PmhashFile *file = open_file(index, &trouble);
-
-	if (likely(file != NULL))
-		return file;
-	if (trouble.reason == PMHASH_REASON_DISABLED)
-		pmhash_require_service(index);
-	raise_trouble(index, &trouble);
-}
-
 /*
  * Plans that use an index of the table are to be made anew, in all sessions and
  * at once, as stub_generation works at once: what CacheInvalidateRelcache does
@@ -864,6 +851,67 @@ invalidate_index(Relation index, uint64 file_id, PmhashReason reason)
 		TransferPredicateLocksToHeapRelation(index);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+/*
+ * Somebody who does not leave anything out has found an index to be invalid.
+ * Mark it, so that all others learn of it as well, unless the reason may go
+ * away again: then the file is still good.
+ */
+static void
+notice_invalid(Relation index, const Trouble *trouble)
+{
+	PmhashStub	stub;
+
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		trouble->reason == PMHASH_REASON_DISABLED)
+		return;
+	if (pmhash_pool_in_place() && pmhash_stub_read(index, true, &stub) &&
+		(stub.flags & PMHASH_STUB_INVALID) == 0 && stub.file_id != 0)
+		invalidate_index(index, stub.file_id, trouble->reason);
+	else
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+PmhashFile *
+pmhash_file_open_for_scan(Relation index)
+{
+	Trouble		trouble;
+	PmhashFile *file = open_file(index, &trouble);
+
+	if (likely(file != NULL))
+		return file;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		raise_trouble(index, &trouble);
+	notice_invalid(index, &trouble);
+	return NULL;
+}
+
+void
+pmhash_invalid_error(Relation index)
+{
+	Trouble		trouble;
+
+	if (open_file(index, &trouble) == NULL)
+	{
+		if (trouble.reason == PMHASH_REASON_DISABLED)
+			pmhash_require_service(index);
+		raise_trouble(index, &trouble);
+	}
+	/* It has just been rebuilt. */
+	memset(&trouble, 0, sizeof(trouble));
+	trouble.reason = PMHASH_REASON_MISSING;
+	raise_trouble(index, &trouble);
+}
+
+PmhashFile *
+pmhash_file_open(Relation index)
+{
+	PmhashFile *file = pmhash_file_open_for_scan(index);
+
+	if (unlikely(file == NULL))
+		pmhash_invalid_error(index);
+	return file;
 }
 
 void

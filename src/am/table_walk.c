@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_walk.c
+ *	  Scans of an index that has become invalid since their plan was made.
+ *
+ * The planner does not see an invalid index, and cached plans are made anew
+ * when one becomes invalid.  What is left is a statement that was planned
+ * before and is executed after that.  It gets the root of every HOT chain of
+ * the table, to be rechecked: slow, but exact, and no statement fails.
+ *
+ * Why it is exact: the snapshot was taken before the walk begins, so what it
+ * sees is in blocks that exist by then, and each such row is in one HOT chain,
+ * whose root is an ordinary tuple that is not heap-only, or a redirecting line
+ * pointer, as long as anyone can see the row.  A TID that is given to another
+ * row between our visit and the executor's leads to a row that the snapshot
+ * does not see.  The executor then evaluates the conditions of the index scan
+ * for each row (xs_recheck).
+ *
+ * That is not possible for
+ *	- partial indexes: the planner has left out the conditions that the
+ *	  predicate implies;
+ *	- index-only scans: there is no index tuple to be rechecked;
+ *	- snapshots other than MVCC: checks of exclusion constraints;
+ *	- tables that are no heaps;
+ *	- nested loops that would walk through a large table again and again.
+ * They get the error for invalid indexes, whose SQLSTATE says to try again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "am.h"
+
+/* Pages that the walks of one scan read, before it is refused another one. */
+#define MAX_PAGES	65536
+
+struct PmhashTableWalk
+{
+	Relation	heap;
+	BufferAccessStrategy strategy;
+	BlockNumber next;
+	BlockNumber end;
+	uint64		pages;			/* read by all walks of this scan */
+};
+
+/* May this scan be answered by a walk through the table? */
+static bool
+can_walk(IndexScanDesc scan, const PmhashTableWalk *walk)
+{
+	return !scan->xs_want_itup && IsMVCCSnapshot(scan->xs_snapshot) &&
+		RelationGetIndexPredicate(scan->indexRelation) == NIL &&
+		walk->heap->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		walk->pages <= MAX_PAGES;
+}
+
+/*
+ * pmhash_table_walk
+ *		Begin to walk through the table of a scan, whose index is invalid.
+ *
+ * walk is that of an earlier walk of the same scan, or NULL; context is the
+ * memory of the scan.  ERROR if such a scan needs the index.  Serializable
+ * transactions lock the whole table, as after a sequential scan.
+ */
+PmhashTableWalk *
+pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
+				  MemoryContext context)
+{
+	if (walk == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		walk = palloc0(sizeof(PmhashTableWalk));
+		walk->heap = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
+		walk->strategy = GetAccessStrategy(BAS_BULKREAD);
+		MemoryContextSwitchTo(old);
+	}
+	if (!can_walk(scan, walk))
+		pmhash_invalid_error(scan->indexRelation);
+	PredicateLockRelation(walk->heap, scan->xs_snapshot);
+	walk->next = 0;
+	walk->end = RelationGetNumberOfBlocks(walk->heap);
+	return walk;
+}
+
+/* The roots of HOT chains of a page as values, ascending; returns how many. */
+static int
+collect_roots(Page page, BlockNumber block, uint64 *values)
+{
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	ItemPointerData tid;
+	int			n = 0;
+
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
+	{
+		ItemId		lp = PageGetItemId(page, offset);
+
+		if (!ItemIdIsRedirected(lp) &&
+			(!ItemIdIsNormal(lp) ||
+			 HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp))))
+			continue;
+		ItemPointerSet(&tid, block, offset);
+		values[n++] = pmhash_tid_to_value(&tid);
+	}
+	return n;
+}
+
+/*
+ * The values of the next page into values[MaxHeapTuplesPerPage], ascending.
+ * Returns how many, or -1 at the end of the table.
+ */
+int
+pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
+{
+	Buffer		buffer;
+	int			n;
+
+	if (walk->next >= walk->end)
+		return -1;
+	buffer = ReadBufferExtended(walk->heap, MAIN_FORKNUM, walk->next, RBM_NORMAL,
+								walk->strategy);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	n = collect_roots(BufferGetPage(buffer), walk->next, values);
+	UnlockReleaseBuffer(buffer);
+	walk->next++;
+	walk->pages++;
+	return n;
+}
+
+/* The scan is over. */
+void
+pmhash_table_walk_end(PmhashTableWalk *walk)
+{
+	FreeAccessStrategy(walk->strategy);
+	table_close(walk->heap, NoLock);
+}
