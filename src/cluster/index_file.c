@@ -214,6 +214,8 @@ reason_of(const PmhError *error)
 			return PMHASH_REASON_UNREADABLE;
 		case PMH_ERR_LOST:
 			return PMHASH_REASON_UNREADABLE;
+		case PMH_ERR_OUTDATED:
+			return PMHASH_REASON_OUTDATED;
 		default:
 			return PMHASH_REASON_NONE;
 	}
@@ -424,6 +426,8 @@ pmhash_engine_env(void)
 	memset(&env, 0, sizeof(env));
 	env.locks = pmhash_shared->locks;
 	env.instance = pmhash_shared->instance;
+	env.shut = pmhash_shared->control.shut;
+	env.all_shut = pmhash_shared->control.all_shut != 0;
 	return env;
 }
 

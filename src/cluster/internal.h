@@ -70,7 +70,12 @@ typedef struct PmhashControl
 	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
 	uint64		lock_inode;		/* of the lock file in this run, and when it */
 	uint64		lock_birth;		/* was made, in ns; 0: not known */
-	uint64		reserved[5];
+	uint64		shut;			/* stamp of all files at the last clean
+								 * shutdown, or 0 */
+	uint32		all_shut;		/* that was the end of the last run */
+	uint32		undo_again;		/* a start has begun the undo and not saved the
+								 * end of replay: it may have had none */
+	uint64		reserved[3];
 } PmhashControl;
 
 /* ---- identity of an index file: the engine's opaque bytes ---- */
@@ -208,6 +213,7 @@ extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 extern void pmhash_pool_stop(uint64 instance);
 extern bool pmhash_pool_in_place(void);
 extern bool pmhash_pool_write_control(PmhashControl *control, char *reason);
+extern bool pmhash_pool_renew_nonce(PmhashControl *control, char *reason);
 extern void pmhash_pool_renew_eras(PmhashControl *control, bool dax);
 extern int64 pmhash_postmaster_opts_mtime(void);
 extern void pmhash_database_path(char *path, Oid database);
@@ -220,6 +226,7 @@ extern bool pmhash_parse_database_name(const char *name, Oid *database);
 extern void pmhash_pool_ready(void);
 extern void pmhash_require_pool_in_place(void);
 extern void pmhash_disable(const char *reason);
+extern void pmhash_renew_nonce(void);
 
 /* ---- undo_journal.c ---- */
 

@@ -53,6 +53,8 @@ pmhash_reason_text(PmhashReason reason)
 			return "the operating system went down before it was written back";
 		case PMHASH_REASON_DISABLED:
 			return "rows were written while pmhash was disabled";
+		case PMHASH_REASON_OUTDATED:
+			return "it is an older copy";
 	}
 	return "it is not to be used";
 }

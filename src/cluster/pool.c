@@ -10,7 +10,8 @@
  *		<pool>/<database>/<id>.pmh		index files
  *		<data directory>/pmhash.nonce	ties data directory and pool together
  *
- * The nonce is renewed at each start in both places.  A data directory or a
+ * The nonce is renewed in both places at each start, at clean shutdown, and now
+ * and then in between.  A data directory or a
  * pool that was put back from an older copy has another one, and then no file
  * is trusted.  It stands directly in the data directory: a foreign name in
  * base/ would make pg_basebackup with checksums fail.
@@ -724,6 +725,7 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 		control->undo_inherited = 0;
 		control->undo_doubt = 0;
 	}
+	control->all_shut = control->state == PMHASH_POOL_CLEAN;
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
 	control->start_checkpoint = server->control.checkPoint;
@@ -733,24 +735,49 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 	strlcpy(control->boot_id, boot_id, PMHASH_BOOT_ID_SIZE);
 }
 
-/*
- * Renew the nonce in both places.  While it is pending the old one counts as
- * well, so that a crash between the two writes is no time travel.
- */
-static bool
-renew_nonce(PmhashControl *control, const ServerState *server, char *reason)
+static void
+new_nonce(PmhashControl *control)
 {
-	memcpy(control->old_nonce, server->nonce, PMHASH_NONCE_SIZE);
 	for (int i = 0; i < PMHASH_NONCE_SIZE; i += sizeof(uint64))
 	{
 		uint64		id = random_id();
 
 		memcpy(control->nonce + i, &id, sizeof(id));
 	}
+}
+
+/*
+ * Renew the nonce in both places, at start.  While it is pending the old one
+ * counts as well, so that a crash between the two writes is no time travel.
+ */
+static bool
+renew_nonce_at_start(PmhashControl *control, const ServerState *server, char *reason)
+{
+	memcpy(control->old_nonce, server->nonce, PMHASH_NONCE_SIZE);
+	new_nonce(control);
 	control->nonce_pending = server->has_nonce;
 	return pmhash_pool_write_control(control, reason) &&
 		replace_durably(DataDir, NONCE_FILE, control->nonce, PMHASH_NONCE_SIZE,
 						reason);
+}
+
+/*
+ * The same in the run: now and then, and at its end.  So a pool or a data
+ * directory put back from an earlier moment of the run is noticed, too.  Under
+ * the pool lock, or alone.
+ */
+bool
+pmhash_pool_renew_nonce(PmhashControl *control, char *reason)
+{
+	memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
+	new_nonce(control);
+	control->nonce_pending = 1;
+	if (!pmhash_pool_write_control(control, reason) ||
+		!replace_durably(DataDir, NONCE_FILE, control->nonce, PMHASH_NONCE_SIZE,
+						 reason))
+		return false;
+	control->nonce_pending = 0;
+	return pmhash_pool_write_control(control, reason);
 }
 
 /*
@@ -772,7 +799,7 @@ enter_pool(PmhashControl *control, char *reason)
 					pool_path, control->system_identifier,
 					server.control.system_identifier);
 	decide(control, found, &server);
-	if (!renew_nonce(control, &server, reason))
+	if (!renew_nonce_at_start(control, &server, reason))
 		return false;
 	remove_old_journals(control->journal_instance);
 	return true;
@@ -800,22 +827,21 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 
 /* ---- stop ---- */
 
-/* fsync one file; O_RDONLY will do, also for what was written through mmap. */
+/* Stamp a file and write it back.  One that has just gone is none. */
 static bool
-sync_file(const char *path)
+shut_file(const char *path, const PmhEnv *env, uint64 stamp)
 {
-	int			fd = open(path, O_RDONLY | O_CLOEXEC);
-	bool		ok;
+	PmhError	error;
+	PmhResult	result = pmh_shut(path, env, stamp, &error);
 
-	if (fd < 0)
-		return errno == ENOENT;
-	ok = fsync(fd) == 0;
-	close(fd);
-	return ok;
+	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
+		return true;
+	errno = error.sys_errno;
+	return false;
 }
 
 static bool
-sync_directory_tree(const char *path, bool top)
+shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
@@ -828,9 +854,9 @@ sync_directory_tree(const char *path, bool top)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
-			ok = sync_directory_tree(child, false);
+			ok = shut_directory_tree(child, false, env, stamp);
 		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			ok = sync_file(child);
+			ok = shut_file(child, env, stamp);
 	}
 	if (dir != NULL)
 		closedir(dir);
@@ -850,13 +876,20 @@ pmhash_pool_stop(uint64 instance)
 	char		path[MAXPGPATH];
 	ControlFileData server;
 	PmhashControl control;
+	PmhEnv		env;
 
 	if (lock_fd < 0 || !pmhash_pool_in_place() ||
 		!read_pg_control(&server, reason) ||
 		server.state != DB_SHUTDOWNED ||
 		read_control(&control, reason) != CONTROL_VALID)
 		return;
-	if (!sync_directory_tree(pool_path, true))
+	memset(&env, 0, sizeof(env));
+	env.instance = instance;
+	env.shut = control.shut;
+	env.all_shut = control.all_shut != 0;
+	control.shut = random_id();
+	control.all_shut = 1;
+	if (!shut_directory_tree(pool_path, true, &env, control.shut))
 	{
 		ereport(LOG,
 				(errmsg("pmhash: could not write the files in \"%s\" back: %m",
@@ -869,7 +902,7 @@ pmhash_pool_stop(uint64 instance)
 		control.journal_instance = 0;
 	control.state = PMHASH_POOL_CLEAN;
 	control.clean_checkpoint = server.checkPoint;
-	if (!pmhash_pool_write_control(&control, reason))
+	if (!pmhash_pool_renew_nonce(&control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 		return;

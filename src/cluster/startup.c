@@ -324,6 +324,24 @@ pmhash_pool_ready(void)
 }
 
 /*
+ * Renew the nonce of pool and data directory in the run.  If that fails, it is
+ * tried again the next time; until then both the old and the new one count.
+ */
+void
+pmhash_renew_nonce(void)
+{
+	PmhashControl control;
+	char		reason[PMHASH_REASON_SIZE];
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	control = pmhash_shared->control;
+	if (!pmhash_pool_renew_nonce(&control, reason))
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+	pmhash_shared->control = control;
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
+
+/*
  * Do without pmhash for the rest of this run.  Index files are left alone;
  * indexes that miss rows because of it are marked and rebuilt in the next run.
  * Said once.

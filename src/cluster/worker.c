@@ -477,6 +477,26 @@ note_flushed(void)
 	seen = pmhash_insert_end();
 }
 
+/*
+ * Renew the nonce if something has been written since it was renewed, but not
+ * more often than files are swept.
+ */
+static void
+renew_nonce_now_and_then(void)
+{
+	static TimestampTz last = 0;
+	static XLogRecPtr last_end = InvalidXLogRecPtr;
+	TimestampTz now = GetCurrentTimestamp();
+	XLogRecPtr	end = pmhash_insert_end();
+
+	if (end == last_end || !pmhash_pool_in_place() ||
+		!TimestampDifferenceExceeds(last, now, pmhash_sweep_naptime * 1000))
+		return;
+	last = now;
+	last_end = end;
+	pmhash_renew_nonce();
+}
+
 /* ---- main functions ---- */
 
 /*
@@ -512,6 +532,7 @@ pmhash_launcher_main(Datum arg)
 		while (do_what_is_due(&last_full))
 			launcher_interrupts();
 		note_flushed();
+		renew_nonce_now_and_then();
 		timeout = see_to_rebuilds(first);
 		first = false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -204,7 +204,9 @@ typedef struct PmhRun
 	uint64_t	space_hint;		/* first block that may have free units */
 	uint64_t	unit_hint;		/* first partly used block for extensions */
 	uint64_t	free_units;		/* units free in the map */
-	uint64_t	pad0[3];
+	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
+								 * run has opened the file behind it; else 0 */
+	uint64_t	pad0[2];
 	uint64_t	free_list[PMH_CLASSES]; /* free value buffers: offset or 0 */
 	uint64_t	region_next;	/* bump allocation in the newest region */
 	uint64_t	region_end;

@@ -408,9 +408,21 @@ check_live(PmhTable *t)
 	return pmh_map_all(t);
 }
 
+/*
+ * Was a file with this stamp, which no one has opened in this run yet, there
+ * at the last clean shutdown, or has it been used since?
+ */
+static bool
+is_outdated(const PmhEnv *env, uint64_t shut)
+{
+	if (env->shut == 0 || shut == env->shut)
+		return false;
+	return shut != 0 || env->all_shut;
+}
+
 /* Recover if this is the first open of the file in this run of the system. */
 static PmhResult
-recover_once(PmhTable *t, bool *recovered)
+recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 {
 	PmhResult	result = PMH_OK;
 
@@ -419,7 +431,10 @@ recover_once(PmhTable *t, bool *recovered)
 	pmh_lock(&t->file_lock->grow);
 	if (pm_load_acquire(&pmh_run(t)->instance) != t->instance)
 	{
-		result = pmh_recover(t);
+		result = is_outdated(env, pm_load(&pmh_run(t)->shut)) ?
+			pmh_fail(t, PMH_ERR_OUTDATED, 0, 0,
+					 "The file is not the one that was there when the server was shut down.") :
+			pmh_recover(t);
 		*recovered = result == PMH_OK;
 	}
 	pmh_unlock(&t->file_lock->grow);
@@ -428,14 +443,14 @@ recover_once(PmhTable *t, bool *recovered)
 
 /* The file has a sound header: is the rest of it, and is it recovered? */
 static PmhResult
-open_formatted(PmhTable *t, bool *recovered)
+open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 {
 	PmhResult	result;
 
 	watch_for_faults(t);
 	result = check_live(t);
 	if (result == PMH_OK)
-		result = recover_once(t, recovered);
+		result = recover_once(t, env, recovered);
 	return pmh_conclude(t, result);
 }
 
@@ -465,7 +480,7 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 	if (result == PMH_OK)
 		result = set_geometry(t, &format);
 	if (result == PMH_OK)
-		result = open_formatted(t, &did_recover);
+		result = open_formatted(t, env, &did_recover);
 	if (result != PMH_OK)
 	{
 		*error = t->error;
@@ -476,6 +491,46 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 		*recovered = did_recover;
 	*table = t;
 	return PMH_OK;
+}
+
+/* Stamp an open file and write it back. */
+static PmhResult
+shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
+{
+	const off_t place = PMH_RUN_OFFSET + offsetof(PmhRun, shut);
+	struct stat st;
+	PmhRun		run;
+
+	if (fstat(fd, &st) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was asking for the size of the file.");
+	if (st.st_size < PMH_HEADER_SIZE)
+		return PMH_OK;
+	if (pread(fd, &run, sizeof(run), PMH_RUN_OFFSET) != (ssize_t) sizeof(run))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was reading the header.");
+	if ((run.instance == env->instance || !is_outdated(env, run.shut)) &&
+		pwrite(fd, &stamp, sizeof(stamp), place) != (ssize_t) sizeof(stamp))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was writing the header.");
+	if (fsync(fd) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was fsync.");
+	return PMH_OK;
+}
+
+PmhResult
+pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, PmhError *error)
+{
+	PmhResult	result;
+	int			fd = open(path, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
+							  errno, 0, "The operation that failed was opening the file.");
+	result = shut_file(fd, env, stamp, error);
+	(void) close(fd);
+	return result;
 }
 
 void

@@ -57,8 +57,9 @@ typedef enum PmhResult
 	PMH_ERR_FORMAT,				/* not a pmhash file, or of another version */
 	PMH_ERR_CORRUPT,			/* a checksum or an invariant does not hold */
 	PMH_ERR_TOO_LARGE,			/* a limit of the format has been reached */
-	PMH_ERR_LOST				/* part of the file can't be read or written:
+	PMH_ERR_LOST,				/* part of the file can't be read or written:
 								 * no handle on it will do any more */
+	PMH_ERR_OUTDATED			/* open: an older copy of the file */
 } PmhResult;
 
 /*
@@ -87,6 +88,11 @@ typedef struct PmhEntry
  * instance		non-zero number of this run of the system, the same for all
  *				handles; volatile parts of the file that were written under
  *				another instance are rebuilt at open (this is recovery)
+ * shut			the stamp that pmh_shut gave all files at the last clean
+ *				shutdown of the system, or 0: not known.  A file with another
+ *				one is an older copy and is refused
+ * all_shut		the last run was shut down cleanly: a file without a stamp is
+ *				refused as well (else it may be one which that run has used)
  * force_pmem	treat the file as persistent memory even if libpmem says it is
  *				not: flush and fence everything (benchmarks, tests)
  */
@@ -94,6 +100,8 @@ typedef struct PmhEnv
 {
 	PmhLocks   *locks;
 	uint64_t	instance;
+	uint64_t	shut;
+	bool		all_shut;
 	bool		force_pmem;
 } PmhEnv;
 
@@ -142,6 +150,16 @@ extern void pmh_close(PmhTable *table);
 
 /* Make the whole file durable (msync and fsync where it is not pmem). */
 extern PmhResult pmh_sync(PmhTable *table);
+
+/*
+ * The system is being shut down and nobody uses the file any more: stamp it, so
+ * that an older copy can be told from it, and write it back.  A file that this
+ * run has not used keeps what it has if pmh_open would refuse it.  env: as for
+ * pmh_open in this run.  stamp: not 0, another one at each shutdown.  Maps
+ * nothing.  PMH_OK also if the file is too short to be one of ours.
+ */
+extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
+						  PmhError *error);
 
 /* Tell the file's identity (PMH_IDENTITY_SIZE bytes inside the mapping). */
 extern const void *pmh_identity(const PmhTable *table);

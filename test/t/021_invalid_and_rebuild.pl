@@ -102,6 +102,80 @@ comes_back($node, 'cached plan');
 $cached->quit;
 $session->quit;
 
+# ---- a plan that is older than the index's invalidity ----
+# A cursor is planned when it is declared and begins to scan when it is fetched
+# from.  A writer keeps the rebuild waiting.
+$node->safe_psql('postgres', <<SQL);
+CREATE INDEX t_part ON t USING pmhash (k) WHERE v > 0;
+ANALYZE t;
+SQL
+my $planned = $node->background_psql('postgres', on_error_stop => 0);
+my $holder = $node->background_psql('postgres');
+my $expected = $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT sum(k::int8 * v), count(*) FROM t WHERE k IN (7, 8)');
+
+# Declare a cursor, let its index become invalid, fetch.
+sub fetch_late
+{
+	my ($settings, $query, $index, $rebuild) = @_;
+
+	rebuild_off($node);
+	$planned->query_safe("\\set VERBOSITY verbose\nSET enable_seqscan = off; $settings");
+	$planned->query_safe("BEGIN; DECLARE c CURSOR FOR $query");
+	unlink(index_file($node, $index)) or die;
+	$holder->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
+	$node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7 AND v > 0");
+	$node->poll_query_until('postgres',
+		"SELECT state LIKE 'invalid%' FROM pmhash_indexes WHERE index = '$index'")
+	  or die "$index is not invalid";
+	rebuild_on($node) if $rebuild;
+	$node->poll_query_until('postgres', "SELECT setting = 'on' FROM pg_settings WHERE name = 'pmhash.rebuild'")
+	  if $rebuild;
+	my $rows = $planned->query('FETCH ALL FROM c');
+	my $error = $planned->{stderr};
+	$planned->{stderr} = '';
+	$planned->query_safe('ROLLBACK; RESET ALL');
+	$holder->query_safe('COMMIT');
+	rebuild_on($node);
+	comes_back($node, "old plan, $query");
+	return ($rows, $error);
+}
+
+my $sum = 'SELECT sum(k::int8 * v), count(*) FROM t WHERE k = ANY (ARRAY[7, 8])';
+foreach my $case (
+	[ 'index scan', 'SET enable_bitmapscan = off' ],
+	[ 'bitmap scan', 'SET enable_indexscan = off' ])
+{
+	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS t_part');
+	my ($rows, $error) = fetch_late($case->[1], $sum, 't_k', 0);
+
+	is("$rows$error", $expected, "old plan, $case->[0]: exact answer");
+}
+{
+	my ($rows, $error) = fetch_late(
+		'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off',
+		'SELECT sum(t.k::int8 * v), count(*) FROM (VALUES (7), (8), (NULL)) AS key (k) JOIN t USING (k)',
+		't_k', 0);
+
+	is("$rows$error", $expected, 'old plan, nested loop: exact answer');
+}
+foreach my $rebuild (0, 1)
+{
+	my $state = $rebuild ? '40001' : '55000';
+	my (undef, $error) = fetch_late('SET enable_indexscan = on; SET enable_bitmapscan = off',
+		'SELECT k FROM t WHERE k = 7', 't_k', $rebuild);
+
+	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
+		"old plan, index-only scan: error $state");
+	$node->safe_psql('postgres', 'DROP INDEX t_k; CREATE INDEX t_part ON t USING pmhash (k) WHERE v > 0');
+	(undef, $error) = fetch_late('SET enable_bitmapscan = off',
+		'SELECT v FROM t WHERE k = 7 AND v > 0', 't_part', $rebuild);
+	like($error, qr/ERROR:  $state: pmhash index "t_part" has no usable file/,
+		"old plan, partial index: error $state");
+	$node->safe_psql('postgres', 'DROP INDEX t_part; CREATE INDEX t_k ON t USING pmhash (k)');
+}
+$planned->quit;
+$holder->quit;
+
 # ---- writers that hold the rebuild up, then are waited for ----
 rebuild_off($node);
 unlink(index_file($node, 't_k')) or die;

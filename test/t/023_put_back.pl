@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use File::Copy;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
@@ -13,6 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $apart = 'server and pool directory have not been together all the time since it was made';
 my $node = new_server('put_back');
@@ -87,6 +89,102 @@ change();
 crash($node);
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory after a crash');
+
+# ---- an older copy of the pool, taken while the server ran ----
+$node->stop;
+$node->start;
+copy_tree($pool, $save);
+change();
+$node->stop;
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
+
+# after a crash it is told by the nonce, which is renewed every sweep_naptime
+copy_tree($pool, $save);
+my $nonce = slurp_file("$data/pmhash.nonce");
+change();
+foreach (1 .. 600)
+{
+	last if slurp_file("$data/pmhash.nonce") ne $nonce;
+	usleep(100_000);
+}
+crash($node);
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');
+
+# ---- an older copy of one file ----
+my $older = 'it is an older copy';
+my $one = "$save.one";
+
+# Copy the file of t_k; put the copy in its place again.
+sub save_file
+{
+	copy(index_file($node, 't_k'), $one) or die;
+	return index_file($node, 't_k');
+}
+
+sub put_back
+{
+	my ($file) = @_;
+	copy($one, $file) or die;
+	return;
+}
+
+my $file = save_file();
+change();
+$node->stop;
+put_back($file);
+invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
+
+$file = index_file($node, 't_k');
+$node->stop;
+copy($file, $one) or die;
+$node->start;
+change();
+$node->stop;
+put_back($file);
+invalid_then_rebuilt($older, 'file of the last shutdown but one');
+
+$file = index_file($node, 't_k');
+$node->stop;
+copy($file, $one) or die;
+$node->start;
+$node->stop;
+$node->start;
+change();
+crash($node);
+put_back($file);
+invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
+
+# nobody looks at it in one run: the shutdown must not make it a good one
+$file = index_file($node, 't_k');
+$node->stop;
+copy($file, $one) or die;
+$node->start;
+change();
+$node->stop;
+put_back($file);
+rebuild_off($node);
+$node->start;
+$node->stop;
+invalid_then_rebuilt($older, 'older file that is not used in one run');
+
+# the same file: nothing is wrong
+$file = index_file($node, 't_k');
+$node->stop;
+copy($file, $one) or die;
+put_back($file);
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'the file of the last shutdown');
+crash($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'and after a crash');
+$node->stop('immediate');
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'and after two');
+rebuild_on($node);
+all_come_back($node, 'the file of the last shutdown');
 
 # event: both put back, copied from a server that was shut down
 # ---- both together: nothing is wrong ----
