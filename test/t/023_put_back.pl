@@ -112,6 +112,7 @@ crash($node);
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');
 
+# event: put back from an older copy
 # ---- an older copy of one file ----
 my $older = 'it is an older copy';
 my $one = "$save.one";

@@ -39,6 +39,7 @@ my %pid;
 foreach my $name (qw(reader writer other))
 {
 	$session{$name} = $node->background_psql('postgres', on_error_stop => 0);
+	$session{$name}->set_query_timer_restart;
 	$pid{$name} = $session{$name}->query_safe('SELECT pg_backend_pid()');
 	$session{$name}->query_safe(<<SQL);
 SET enable_seqscan = off;
@@ -107,6 +108,7 @@ sub everybody_lives
 
 rebuild_off($node);
 
+# event: cut off under a session that uses it, or its medium fails (`SIGBUS`)
 # ---- readers ----
 my @readers = (
 	[ 'look-up', 'EXECUTE one(7)' ],
@@ -215,6 +217,7 @@ foreach my $round (1 .. 5)
 is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'load: the server has not been restarted');
 unlike(slurp_file($node->logfile, $log), qr/terminated by signal|PANIC/, 'load: no process was killed');
 
+# event: the undo journal is cut off while the server runs, or its medium fails
 # ---- the undo journal ----
 my ($journal) = glob pool($node) . '/journal.*';
 my $user = $node->background_psql('postgres', on_error_stop => 0);

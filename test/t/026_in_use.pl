@@ -32,6 +32,7 @@ sub wait_for_rebuild
 		"$name: rebuilt though nobody uses it");
 }
 
+# event: removed, damaged or cut off while nobody uses it
 # ---- files that nobody uses ----
 foreach my $case (file_damage())
 {
