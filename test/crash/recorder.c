@@ -782,6 +782,7 @@ set_file(PmFile *f, unsigned file)
 	f->mapped = memories[recorder_level].length[file];
 	f->is_pmem = recorder_persist;
 	f->persist = recorder_persist;
+	f->lost = 0;
 }
 
 /* A file has been made so long: at level 0 for good. */

@@ -159,6 +159,13 @@ pmhash_engine_env(void)
 	return shim_env;
 }
 
+/* No page of the recorder's files is ever lost. */
+void
+pmhash_disable(const char *reason)
+{
+	shim_complaint = "the undo journal has been given up";
+}
+
 void
 pmhash_pool_renew_eras(PmhashControl *control, bool dax)
 {
