@@ -673,8 +673,11 @@ inherit_undo(PmhashControl *control, const ServerState *server)
 	if (control->undo_end == 0)
 	{
 		if (control->undo_inherited)
+		{
 			control->undo_doubt |=
 				server->control.checkPoint != control->start_checkpoint;
+			control->undo_again = 1;
+		}
 		else
 			control->undo_doubt |=
 				control->opts_mtime != pmhash_postmaster_opts_mtime();
@@ -724,6 +727,7 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 		control->undo_end = 0;
 		control->undo_inherited = 0;
 		control->undo_doubt = 0;
+		control->undo_again = 0;
 	}
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
 	control->state = PMHASH_POOL_RUNNING;

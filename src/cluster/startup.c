@@ -33,6 +33,12 @@
 
 #define TRANCHE_NAME	"pmhash"
 
+/*
+ * From an old checkpoint to behind what a start with nothing to replay writes:
+ * two checkpoint records of some 120 bytes, full_page_writes, page headers.
+ */
+#define SHORT_REPLAY	1024
+
 PmhashShared *pmhash_shared = NULL;
 ambuild_function pmhash_am_build = NULL;
 
@@ -180,6 +186,16 @@ save_end_of_replay(void)
 	if (control->journal_instance == 0 || control->undo_end != 0)
 		return;
 	control->undo_end = GetXLogReplayRecPtr(NULL);
+
+	/*
+	 * A start before this one has not saved the end.  If it had nothing to
+	 * replay, and died when its end-of-recovery checkpoint was in WAL but not in
+	 * pg_control yet, that is what we have replayed: a record or two behind the
+	 * old checkpoint, in place of WAL that the crash has lost.
+	 */
+	if (control->undo_again &&
+		control->undo_end - control->start_checkpoint < SHORT_REPLAY)
+		control->undo_doubt = 1;
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash is disabled: %s", reason)));
@@ -266,6 +282,7 @@ finish_last_run(PmhashControl *control)
 	control->undo_end = 0;
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
+	control->undo_again = 0;
 	keep_control(control);
 	unlink(path);
 }
