@@ -100,9 +100,9 @@ typedef struct PmhEnv
 {
 	PmhLocks   *locks;
 	uint64_t	instance;
-	uint64_t	shut;
-	bool		all_shut;
 	bool		force_pmem;
+	bool		all_shut;
+	uint64_t	shut;
 } PmhEnv;
 
 /*
