@@ -436,7 +436,7 @@ fresh_operations(Image *im)
 PmhEnv
 crash_env(unsigned level)
 {
-	PmhEnv		env = {crash.locks[level], crash.instance, true};
+	PmhEnv		env = {.locks = crash.locks[level], .instance = crash.instance, .force_pmem = true};
 
 	return env;
 }

@@ -90,7 +90,7 @@ must_be(PmhResult result, PmhResult wanted, const char *what)
 void
 op_create(void)
 {
-	PmhEnv		env = {crash.locks[0], ++crash.instance, true};
+	PmhEnv		env = {.locks = crash.locks[0], .instance = ++crash.instance, .force_pmem = true};
 	PmhError	error;
 
 	begin(OP_CREATE, crash_random());

@@ -51,7 +51,7 @@ fixture_locks(void)
 static inline PmhEnv
 fixture_env(uint64_t instance)
 {
-	PmhEnv		env = {fixture_locks(), instance, false};
+	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
 
 	return env;
 }

@@ -59,7 +59,7 @@ failed(const char *what, const PmhError *error)
 static PmhEnv
 environment(void)
 {
-	PmhEnv		env = {NULL, (uint64_t) getpid(), false};
+	PmhEnv		env = {.instance = (uint64_t) getpid()};
 	void	   *memory = mmap(NULL, pmh_locks_size(LOCK_STRIPES), PROT_READ | PROT_WRITE,
 							  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
