@@ -427,6 +427,7 @@ pmhash_engine_env(void)
 	env.locks = pmhash_shared->locks;
 	env.instance = pmhash_shared->instance;
 	env.shut = pmhash_shared->control.shut;
+	env.shut_begun = pmhash_shared->control.shut_begun;
 	env.all_shut = pmhash_shared->control.all_shut != 0;
 	return env;
 }

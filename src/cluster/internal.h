@@ -72,6 +72,8 @@ typedef struct PmhashControl
 	uint64		lock_birth;		/* was made, in ns; 0: not known */
 	uint64		shut;			/* stamp of all files at the last clean
 								 * shutdown, or 0 */
+	uint64		next_shut;		/* stamp of the coming one */
+	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last run */
 	uint32		undo_again;		/* a start has begun the undo and not saved the
 								 * end of replay: it may have had none */

@@ -729,7 +729,11 @@ decide(PmhashControl *control, ControlRead found, const ServerState *server)
 		control->undo_doubt = 0;
 		control->undo_again = 0;
 	}
+
+	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
+	control->shut_begun = control->all_shut ? 0 : control->next_shut;
+	control->next_shut = random_id();
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
 	control->start_checkpoint = server->control.checkPoint;
@@ -890,8 +894,9 @@ pmhash_pool_stop(uint64 instance)
 	memset(&env, 0, sizeof(env));
 	env.instance = instance;
 	env.shut = control.shut;
+	env.shut_begun = control.shut_begun;
 	env.all_shut = control.all_shut != 0;
-	control.shut = random_id();
+	control.shut = control.next_shut;
 	control.all_shut = 1;
 	if (!shut_directory_tree(pool_path, true, &env, control.shut))
 	{

@@ -415,7 +415,8 @@ check_live(PmhTable *t)
 static bool
 is_outdated(const PmhEnv *env, uint64_t shut)
 {
-	if (env->shut == 0 || shut == env->shut)
+	if (env->shut == 0 || shut == env->shut ||
+		(shut != 0 && shut == env->shut_begun))
 		return false;
 	return shut != 0 || env->all_shut;
 }

@@ -91,6 +91,7 @@ typedef struct PmhEntry
  * shut			the stamp that pmh_shut gave all files at the last clean
  *				shutdown of the system, or 0: not known.  A file with another
  *				one is an older copy and is refused
+ * shut_begun	the stamp of a shutdown that was not completed, or 0: as good
  * all_shut		the last run was shut down cleanly: a file without a stamp is
  *				refused as well (else it may be one which that run has used)
  * force_pmem	treat the file as persistent memory even if libpmem says it is
@@ -103,6 +104,7 @@ typedef struct PmhEnv
 	bool		force_pmem;
 	bool		all_shut;
 	uint64_t	shut;
+	uint64_t	shut_begun;
 } PmhEnv;
 
 /*
