@@ -77,7 +77,7 @@ typedef struct PmhashControl
 	uint32		all_shut;		/* that was the end of the last run */
 	uint32		undo_again;		/* a start has begun the undo and not saved the
 								 * end of replay: it may have had none */
-	uint64		reserved[3];
+	uint64		reserved[1];
 } PmhashControl;
 
 /* ---- identity of an index file: the engine's opaque bytes ---- */
