@@ -131,17 +131,23 @@ is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM
 rebuild_on($cache);
 all_come_back($cache, 'killed, a start without the library');
 
-# Two boots, the second start before anything was rebuilt.  The control file
-# knows the eras of one loss of power, so the reason is told in general terms.
+# Two boots, the second start before anything was rebuilt.  Whoever finds the
+# index invalid marks it with the reason.  The control file knows the eras of one
+# loss of power, so of an index that nobody has found the reason is told in
+# general terms.
 change($cache);
 crash($cache);
 pretend_reboot($pool);
 rebuild_off($cache);
 $cache->start;
+$cache->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1)');
 crash($cache);
 pretend_reboot($pool);
 $cache->start;
-stays_invalid($cache, $apart, 'cache, unclean twice');
+stays_invalid($cache, 'the operating system went down before it was written back', 'cache, unclean twice');
+like(index_state($cache, 'o_k'),
+	qr/^invalid: (\Q$apart\E|the operating system went down before it was written back)$/,
+	'cache, unclean twice, perhaps not found in between');
 rebuild_on($cache);
 all_come_back($cache, 'cache, unclean twice');
 $cache->stop;
