@@ -25,10 +25,13 @@ ENGINE_OBJS = \
 	src/engine/crc.o \
 	src/engine/cursor.o \
 	src/engine/directory.o \
+	src/engine/drain.o \
 	src/engine/lock.o \
 	src/engine/pm.o \
+	src/engine/reclaim.o \
 	src/engine/recover.o \
 	src/engine/segment.o \
+	src/engine/shrink.o \
 	src/engine/space.o \
 	src/engine/stats.o \
 	src/engine/sweep.o \

@@ -8,8 +8,9 @@
  * list is streamed buffer by buffer: as long as the version of the buffer we
  * stand in is the same, no value has been taken out of it and it is still part
  * of the list, so that reading may go on.  If the version has changed, but the
- * buffer is still found in the list, reading may go on as well: values never
- * move inside of a buffer.  Otherwise everything is read anew.
+ * buffer is still found in the list, and no list has been rewritten, reading may
+ * go on as well: values never move inside of a buffer.  Otherwise everything is
+ * read anew.
  *
  * What a long list has given is remembered, so that nothing is given twice: a
  * value may have been removed and added again, and a copy of the segment may
@@ -125,8 +126,10 @@ static PmhResult
 read_plain(PmhTable *t, PmhCursor *cursor)
 {
 	PmhProbe	probe;
-	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
+	PmhResult	result;
 
+	cursor->rewrites = pm_load_acquire(&pmh_run(t)->list_rewrites);
+	result = pmh_probe(t, cursor->hash, &probe);
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, &cursor->batch, probe.n);
 	if (result != PMH_OK)
@@ -179,7 +182,10 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 
 /*
  * The buffer we stand in has changed.  Go on there if it still is part of the
- * list, else from the start.
+ * list and no list was rewritten, else from the start.  (A list that is
+ * rewritten may come back to a buffer that it had before, with values there that
+ * we have not read.  The count is stepped before old buffers are freed, so who
+ * finds one that was used again finds another count.)
  */
 static PmhResult
 find_back(PmhTable *t, PmhCursor *cursor)
@@ -196,6 +202,9 @@ find_back(PmhTable *t, PmhCursor *cursor)
 	result = pmh_list_find(t, cursor->hash, cursor->chunk, &pos);
 	if (result == PMH_NEED)
 		return pmh_provide(t);
+	if (result == PMH_OK &&
+		pm_load_acquire(&pmh_run(t)->list_rewrites) != cursor->rewrites)
+		result = PMH_NOT_FOUND;
 	if (result == PMH_OK)
 		cursor->chunk_version = pos.version;
 	else if (result == PMH_NOT_FOUND)

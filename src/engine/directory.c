@@ -267,6 +267,14 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 	result = directory_lock(t, place, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
+	if (pmh_elem_depth(low) > pmh_dirword_depth(dirword))
+	{
+		/* The directory has been folded since the place was looked up. */
+		pmh_unlock(&t->file_lock->directory);
+		t->need.doubling = true;
+		t->need.doubling_depth = pmh_dirword_depth(dirword);
+		return PMH_NEED;
+	}
 
 	pm_store64(&log->first, first);
 	pm_store64(&log->low, low);
@@ -414,4 +422,117 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 		}
 		return result;
 	}
+}
+
+/* ---- smaller, and further down ---- */
+
+/* The greatest local depth in a directory. */
+static uint32_t
+deepest(const PmhTable *t, uint64_t dirword)
+{
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint32_t	most = 0;
+	uint64_t	count;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth; i += count)
+	{
+		uint32_t	local = pmh_elem_depth(pm_load(&dir[i]));
+
+		if (local >= depth)
+			return depth;
+		if (local > most)
+			most = local;
+		count = UINT64_C(1) << (depth - local);
+	}
+	return most;
+}
+
+/* Write every 2^shift-th element of the directory at 'from' to 'to': count. */
+static void
+copy_folded(PmhTable *t, uint64_t from, uint64_t to, uint64_t count, uint32_t shift)
+{
+	const uint64_t *old = pmh_at(t, from);
+	uint64_t   *copy = pmh_at(t, to);
+	uint64_t	chunk[COPY_ELEMENTS];
+
+	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
+	{
+		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
+
+		for (uint64_t i = 0; i < n; i++)
+			chunk[i] = pm_load(&old[(done + i) << shift]);
+		pm_copy(&t->file, &copy[done], chunk, n * sizeof(uint64_t));
+	}
+	pm_fence(&t->file);
+}
+
+/*
+ * Copy the directory, if it still is what 'dirword' says and no deeper than
+ * 'depth', to the space at 'to' (0: the place for a small one) with that depth.
+ * PMH_OK; PMH_RETRY: it is not.
+ */
+static PmhResult
+fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
+{
+	PmhLive    *live = pmh_live(t);
+	uint32_t	old_depth = pmh_dirword_depth(dirword);
+	uint64_t	from = pmh_dirword_offset(dirword);
+	PmhResult	result = PMH_RETRY;
+
+	pmh_lock(&t->file_lock->directory);
+	if (pm_load_acquire(&live->dirword) == dirword && deepest(t, dirword) <= depth)
+	{
+		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
+
+		if (to == 0)
+			to = pmh_small_directory(t);
+		copy_folded(t, from, to, UINT64_C(1) << depth, old_depth - depth);
+		PMH_STOP_POINT("fold_before_dirword");
+		pm_store64(&live->dirword,
+				   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT |
+				   generation << PMH_DIRWORD_GEN_SHIFT);
+		PMH_STOP_POINT("fold_after_dirword");
+		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
+		pm_fence(&t->file);
+		result = PMH_OK;
+	}
+	pmh_unlock(&t->file_lock->directory);
+	if (result == PMH_OK && old_depth > PMH_SMALL_DIR_DEPTH)
+		pmh_space_free_run(t, from, pmh_directory_blocks(t, old_depth));
+	return result;
+}
+
+PmhResult
+pmh_directory_fold(PmhTable *t, uint64_t limit)
+{
+	uint64_t	dirword;
+	uint32_t	depth;
+	uint64_t	nblocks;
+	uint64_t	end;
+	uint64_t	to = 0;
+	PmhResult	result;
+
+	result = pmh_map_all(t);
+	if (result != PMH_OK)
+		return result;
+	pmh_lock(&t->file_lock->directory);
+	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	end = pmh_dirword_offset(dirword) + directory_size(pmh_dirword_depth(dirword));
+	depth = pmh_dirword_depth(dirword);
+	if (end <= t->file.mapped)
+		depth = deepest(t, dirword);
+	pmh_unlock(&t->file_lock->directory);
+
+	nblocks = pmh_directory_blocks(t, depth);
+	if (end > t->file.mapped ||
+		(depth == pmh_dirword_depth(dirword) &&
+		 (nblocks == 0 || (end - 1) >> t->block_shift < limit)))
+		return PMH_OK;
+	if (nblocks > 0 && !pmh_space_try_run(t, nblocks, &to))
+		return PMH_OK;
+	result = fold_into(t, dirword, depth, to);
+	if (result == PMH_RETRY && nblocks > 0)
+		pmh_space_free_run(t, to, nblocks);
+	return result == PMH_RETRY ? PMH_OK : result;
 }

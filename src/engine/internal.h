@@ -42,6 +42,9 @@
 #define PMH_GROW_UNITS		4
 #define PMH_MAX_UNITS		7
 
+/* A segment is rebuilt with a smaller extension if it saves so many units. */
+#define PMH_REDUCE_UNITS	2
+
 /* Blocks a file may have: what an element's extension field can name. */
 #define PMH_MAX_BLOCKS		(UINT64_C(1) << (PMH_ELEM_EXT_BITS - 3))
 
@@ -71,6 +74,8 @@ struct PmhTable
 	PmhError	error;
 	struct PmhBuild *build[2];	/* segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
+	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties */
+	size_t		ndiscard;
 };
 
 /* ---- places in the file ---- */
@@ -367,11 +372,18 @@ extern uint64_t pmh_small_directory(const PmhTable *t);
 
 /*
  * Let all elements of the segment of 'place' (locked by the caller) say 'low'
- * in the first half of their range and 'high' in the second; logged.  PMH_OK
- * or PMH_NEED (nothing done).
+ * in the first half of their range and 'high' in the second; logged.  The range
+ * is that of the depth in place->elem.  PMH_OK or PMH_NEED (nothing done).
  */
 extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
 									   uint64_t low, uint64_t high);
+
+/*
+ * Let the directory be as small as the depth of the deepest segment allows, and
+ * lie below the block 'limit', if there is room just now.  PMH_OK or a real
+ * error.  No lock may be held.
+ */
+extern PmhResult pmh_directory_fold(PmhTable *t, uint64_t limit);
 
 extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 								uint64_t count, uint64_t low, uint64_t high);
@@ -413,6 +425,44 @@ extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
 									uint64_t hash, uint64_t value,
 									bool wait, bool fence);
 
+/*
+ * Replace two locked buddies by one segment, a locked segment by one with a
+ * smaller extension, or by a copy of it elsewhere.  Entries take no more than
+ * 'percent' of the slots of what is made.  PMH_OK: done, the places are void;
+ * PMH_NOT_FOUND: it does not fit, or does not pay; PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_segment_merge(PmhTable *t, const PmhPlace *left,
+								   const PmhPlace *right, uint32_t percent);
+extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
+									uint32_t percent);
+extern PmhResult pmh_segment_move(PmhTable *t, const PmhPlace *place);
+
+/*
+ * The buckets of a locked segment that may hold entries of a hash, home first;
+ * returns how many.
+ */
+extern unsigned pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place,
+									   uint64_t hash, uint32_t bucket[4]);
+
+/*
+ * Take n pairs of one hash, ascending by value, out in one pass along the key's
+ * list; absent ones are passed over.  PMH_OK or a real error.  (drain.c)
+ */
+extern PmhResult pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n,
+						   size_t *removed);
+
+/* Where the list of a key hangs in its locked segment. */
+typedef struct PmhListSlot
+{
+	uint32_t	bucket;
+	unsigned	slot;
+	uint64_t	payload;		/* of the pointer */
+} PmhListSlot;
+
+/* False if the key has no list. */
+extern bool pmh_segment_find_list(const PmhTable *t, const PmhPlace *place,
+								  uint64_t hash, PmhListSlot *at);
+
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);
 
@@ -449,6 +499,67 @@ extern PmhResult pmh_space_alloc_run(PmhTable *t, uint64_t nblocks,
 extern void pmh_space_free_block(PmhTable *t, uint64_t offset);
 extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
 extern void pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks);
+
+/*
+ * A run of blocks if there is one just now (below the limit of a shrink): asks
+ * for nothing, and lets no shrink be given up.
+ */
+extern bool pmh_space_try_run(PmhTable *t, uint64_t nblocks, uint64_t *offset);
+
+/*
+ * End the file behind its last block in use, though not before 'keep' blocks,
+ * durably, and give what is behind back to the file system; clears
+ * run.shrink_limit.  No lock may be held.
+ */
+extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
+
+/*
+ * Take a value region of which nothing is in use, and nothing in a free list,
+ * off their list, durably, and free its blocks.  No lock may be held.
+ */
+extern PmhResult pmh_region_return(PmhTable *t, uint64_t block);
+
+/* Where a value region is. */
+typedef struct PmhRegionSpan
+{
+	uint64_t	from;			/* offsets of its first and behind its last byte */
+	uint64_t	to;
+	uint64_t	live;			/* bytes of buffers in it that lists have */
+} PmhRegionSpan;
+
+/*
+ * All value regions, ascending, in an array to be freed by the caller.  PMH_OK
+ * or a real error.  No lock may be held.
+ */
+extern PmhResult pmh_regions(PmhTable *t, PmhRegionSpan **span, size_t *n);
+
+/* The one of n that an offset lies in, or NULL. */
+extern PmhRegionSpan *pmh_region_of(PmhRegionSpan *span, size_t n, uint64_t offset);
+
+/*
+ * From now on no space behind 'limit' blocks is given out (0: no limit), and
+ * new value regions have 'region_blocks' (0: no matter).  Whoever finds no
+ * other space lifts the limit.
+ */
+extern void pmh_space_set_limit(PmhTable *t, uint64_t limit,
+								uint64_t region_blocks);
+
+/* How full the table is, by a sample of segments. */
+typedef struct PmhFill
+{
+	double		segments;
+	double		slots;
+	double		used_slots;
+	double		lists;
+	double		list_entries;
+	double		list_bytes;
+} PmhFill;
+
+/* PMH_OK or a real error.  (stats.c) */
+extern PmhResult pmh_estimate_fill(PmhTable *t, PmhFill *fill);
+
+/* Do what live.region_unlink says (again, after a crash), and clear it. */
+extern void pmh_region_redo_unlink(PmhTable *t);
 
 /*
  * The byte of the space map for a block (bit i: unit i in use).  The block
@@ -521,10 +632,16 @@ pmh_make_pointer(uint64_t offset, uint32_t class)
 
 /*
  * Called by space.c under the space lock when run.sweep_mark is not 0, for
- * each buffer that is allocated or freed: it is accounted for, the sweep must
- * not free it.  (sweep.c)
+ * what is allocated or freed in value regions: it is accounted for, the sweep
+ * must not free it.  (reclaim.c)
  */
-extern void pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class);
+extern void pmh_sweep_account(PmhTable *t, uint64_t offset, uint64_t len);
+
+/*
+ * A buffer is freed, but not put into a free list: the sweep is to find it
+ * free.  If there is none, a later one will.  The space lock is held.
+ */
+extern void pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
  * May it be called, i.e. is there no such sweep, or is its mark map inside our

@@ -192,7 +192,8 @@ typedef struct PmhLive
 	PmhDirLog	dirlog;
 	uint64_t	blocks;			/* file length in blocks, all fallocated */
 	uint64_t	value_region;	/* newest value region (block number), or 0 */
-	uint64_t	pad1[6];
+	uint64_t	region_unlink;	/* log: a region being taken off their list */
+	uint64_t	pad1[5];
 } PmhLive;						/* 192 bytes */
 
 #define PMH_CLASSES		(PMH_MAX_CLASS + 1)
@@ -216,6 +217,15 @@ typedef struct PmhRun
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
+	uint64_t	merges;
+	uint64_t	list_rewrites;	/* stepped when values have moved to other
+								 * buffers, before the old ones are freed */
+	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
+								 * 0: none is at work */
+	uint64_t	region_blocks;	/* of the next value regions while a shrink is at
+								 * work; 0: let them grow */
+	uint64_t	values_lost;	/* buffers were freed that the sweep which is
+								 * finding out will not find */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
@@ -237,6 +247,16 @@ typedef struct PmhRun
  * [z * Z, (z + 1) * Z), Z = block size in bytes, stands in block z * Z, for
  * z = 0 in block 1.  Volatile, rebuilt by recovery from what is reachable.
  */
+
+/*
+ * ---- region log ----
+ *
+ * live.region_unlink names a value region that is being taken off the list
+ * behind another one: two stores, next and checksum of the latter, that
+ * recovery redoes.  bits 0-23 the region, bits 24-47 the one before it.
+ */
+#define PMH_UNLINK_BEFORE_SHIFT	24
+#define PMH_UNLINK_REGION_MASK	((UINT64_C(1) << PMH_UNLINK_BEFORE_SHIFT) - 1)
 
 /* ---- value region: a run of blocks for value buffers; first line ---- */
 typedef struct PmhRegion

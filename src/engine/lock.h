@@ -4,8 +4,10 @@
  *	  The lock table: write locks and versions, in shared memory that dies
  *	  with the system.  See src/README, "Locks".
  *
- * Order: segment stripe, then directory lock, then space lock.  Nobody holds
- * two of one kind.  The grow lock is taken with no other lock held.
+ * Order: segment stripe, then directory lock, then space lock.  Nobody waits
+ * for a lock while he holds one of the same kind (who merges two segments
+ * tries the second stripe and gives up if it is held).  The grow lock is taken
+ * with no other lock held.
  *
  * Versions only count up, atomically, because stripes are shared: by segments
  * whose blocks fall together, and by value buffers.
@@ -76,6 +78,16 @@ pmh_lock(uint64_t *lock)
 {
 	if (!pmh_trylock(lock))
 		pmh_lock_wait(lock);
+}
+
+/* Take a lock word if it is free; false if it is not. */
+static inline bool
+pmh_try_lock(uint64_t *lock)
+{
+	uint64_t	free = 0;
+
+	return __atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
+									   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
 #ifdef PMH_RECORD

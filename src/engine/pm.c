@@ -337,6 +337,32 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	return PMH_OK;
 }
 
+PmhResult
+pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
+{
+	int			rc;
+
+	do
+		rc = fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   (off_t) from, (off_t) (to - from));
+	while (rc != 0 && errno == EINTR);
+	if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+		return pm_error(error, errno, "giving space back to the file system");
+	return PMH_OK;
+}
+
+PmhResult
+pm_truncate(PmFile *f, size_t size, PmhError *error)
+{
+	struct stat st;
+
+	if (fstat(f->fd, &st) != 0)
+		return pm_error(error, errno, "asking for the size of the file");
+	if ((size_t) st.st_size > size && ftruncate(f->fd, (off_t) size) != 0)
+		return pm_error(error, errno, "cutting the file");
+	return PMH_OK;
+}
+
 /* mremap in place.  The lock keeps the handler from old addresses. */
 static bool
 grow_in_place(PmFile *f, size_t size)

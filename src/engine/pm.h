@@ -63,6 +63,20 @@ extern void pm_close(PmFile *f);
 extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 
 /*
+ * Give the space of [from, to) back to the file system; the file keeps its
+ * length, and what is mapped there reads as zeroes from then on.  (Cutting the
+ * file off would be SIGBUS for readers that are still there.)  PMH_OK also
+ * where the file system cannot do it.
+ */
+extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
+
+/*
+ * Cut the file to 'size' bytes.  Nobody, and this process neither, may touch
+ * what its mapping has beyond that.
+ */
+extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
+
+/*
  * Map up to 'size' bytes (another process has extended the file).  The base
  * may move; pointers into the mapping are void afterwards.
  */

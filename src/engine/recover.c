@@ -37,6 +37,37 @@ redo_log(PmhTable *t)
 }
 
 /*
+ * Redo the region log.  Only the checksum of the region in front may be wrong:
+ * its 'next' may have been stored already.
+ */
+static PmhResult
+redo_region_unlink(PmhTable *t)
+{
+	uint64_t	blocks = pmh_live(t)->blocks;
+	uint64_t	word = pmh_live(t)->region_unlink;
+	uint64_t	block = word & PMH_UNLINK_REGION_MASK;
+	uint64_t	before = word >> PMH_UNLINK_BEFORE_SHIFT;
+	const PmhRegion *header;
+
+	if (word == 0)
+		return PMH_OK;
+	if (pmh_region_check(t, block, blocks) == PMH_OK &&
+		before < blocks && !pmh_space_is_map_block(t, before))
+	{
+		header = pmh_at(t, before << t->block_shift);
+		if (header->magic == PMH_REGION_MAGIC &&
+			header->blocks != 0 && header->blocks <= blocks - before)
+		{
+			pmh_region_redo_unlink(t);
+			return PMH_OK;
+		}
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+					PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink),
+					"The log of value regions is damaged.");
+}
+
+/*
  * Check the directory and let all elements of a segment say what the lowest
  * of them says (a change of strategy may have come only so far).
  */
@@ -236,7 +267,15 @@ pmh_recover(PmhTable *t)
 	if (result == PMH_OK)
 		result = stride_directory(t);
 	if (result == PMH_OK)
+		result = redo_region_unlink(t);
+	if (result == PMH_OK)
 		result = rebuild_run(t);
+	if (result == PMH_OK)
+	{
+		/* What a shrink has left behind the end; if it stays, no harm. */
+		(void) pm_truncate(&t->file, pmh_live(t)->blocks << t->block_shift,
+						   &t->error);
+	}
 	if (result == PMH_OK)
 		pm_store64(&pmh_run(t)->instance, t->instance);
 	return result;

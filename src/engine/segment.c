@@ -94,6 +94,43 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	return result;
 }
 
+unsigned
+pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place, uint64_t hash,
+					   uint32_t bucket[4])
+{
+	Target		target;
+
+	set_target(t, place, hash, &target);
+	return buckets_of(place, &target, bucket);
+}
+
+bool
+pmh_segment_find_list(const PmhTable *t, const PmhPlace *place, uint64_t hash,
+					  PmhListSlot *at)
+{
+	Target		target;
+	uint32_t	list[4];
+	unsigned	n;
+
+	set_target(t, place, hash, &target);
+	n = buckets_of(place, &target, list);
+	for (unsigned i = 0; i < n; i++)
+	{
+		PmhBucket  *b = pmh_bucket(t, place, list[i]);
+		uint32_t	state;
+		int			pointer;
+
+		(void) pmh_bucket_find(b, hash, &state, &pointer);
+		if (pointer < 0)
+			continue;
+		at->bucket = list[i];
+		at->slot = (unsigned) pointer;
+		at->payload = pmh_word_payload(pmh_slot_load_word(b, at->slot));
+		return true;
+	}
+	return false;
+}
+
 /* Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none. */
 static PmhResult
 append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
@@ -247,7 +284,7 @@ has_lists(const PmhTable *t, const PmhPlace *place)
  * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
  * segments being built.
  * Entries with no room at home, or none where they would be seen, are kept in
- * t->overflow.
+ * t->overflow, behind noverflow[].
  */
 static void
 deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
@@ -256,7 +293,6 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
 	bool		lists = has_lists(t, place);
 
-	noverflow[0] = noverflow[1] = 0;
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
@@ -324,14 +360,20 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 		(void) pmh_build_settle(t->build[half]);
 }
 
-/* Build one segment of 'units' with all entries; false if they do not fit. */
+/*
+ * Build one segment of 'units' with all entries of one (right NULL) or of two
+ * buddies; false if they do not fit.
+ */
 static bool
-build_grown(PmhTable *t, const PmhPlace *place, uint32_t units)
+build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
+		  uint32_t units)
 {
-	size_t		noverflow[2];
+	size_t		noverflow[2] = {0, 0};
 
 	pmh_build_begin(t, t->build[0], units);
-	deal_out(t, place, 0, noverflow);
+	deal_out(t, left, 0, noverflow);
+	if (right != NULL)
+		deal_out(t, right, 0, noverflow);
 	return pmh_build_overflow(t->build[0], t->overflow[0], noverflow[0]);
 }
 
@@ -346,6 +388,7 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	{
 		bool		fits = true;
 
+		noverflow[0] = noverflow[1] = 0;
 		pmh_build_begin(t, t->build[0], units[0]);
 		pmh_build_begin(t, t->build[1], units[1]);
 		deal_out(t, place, 1, noverflow);
@@ -457,12 +500,12 @@ enlarge(PmhTable *t, const PmhPlace *place)
 	uint32_t	units = pmh_elem_units(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
 
-	if (units == 0 && build_grown(t, place, PMH_GROW_UNITS))
+	if (units == 0 && build_one(t, place, NULL, PMH_GROW_UNITS))
 		return replace_segment(t, place, 1);
 
 	if (depth == PMH_MAX_DEPTH)
 	{
-		if (units < PMH_MAX_UNITS && build_grown(t, place, PMH_MAX_UNITS))
+		if (units < PMH_MAX_UNITS && build_one(t, place, NULL, PMH_MAX_UNITS))
 			return replace_segment(t, place, 1);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
 						"A segment of the greatest depth is full.");
@@ -475,6 +518,134 @@ enlarge(PmhTable *t, const PmhPlace *place)
 	}
 	build_halves(t, place);
 	return replace_segment(t, place, 2);
+}
+
+/* ---- smaller segments ---- */
+
+/* Entries of a locked segment that count: what a copy of it would hold. */
+static uint32_t
+count_live(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < place->buckets; i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, i);
+
+		n += pmh_mask_count(pmh_bucket_live(b, pmh_bucket_state(b)));
+	}
+	return n;
+}
+
+/*
+ * Build a segment of one or two in which they take no more than 'percent' of
+ * the slots, in as few units as possible and fewer than 'below'.  False: there
+ * is none.
+ */
+static bool
+build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
+			   uint32_t percent, uint32_t below)
+{
+	uint64_t	n = count_live(t, left);
+
+	if (right != NULL)
+		n += count_live(t, right);
+	for (uint32_t units = 0; units < below; units++)
+	{
+		if (n * 100 <= (uint64_t) pmh_build_slots(t, units) * percent &&
+			build_one(t, left, right, units))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Publish t->build[0] instead of one segment or of two buddies.  PMH_OK,
+ * PMH_NEED (nothing done).
+ */
+static PmhResult
+replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
+{
+	PmhPlace	whole = *left;
+	uint64_t	elem;
+	PmhResult	result;
+
+	result = place_built(t, t->build[0],
+						 pmh_elem_depth(left->elem) - (right != NULL), &elem);
+	if (result != PMH_OK)
+		return result;
+	pm_fence(&t->file);
+	PMH_STOP_POINT("merge_before_publish");
+	whole.elem = elem;			/* its depth tells the range */
+	result = pmh_directory_publish(t, &whole, elem, elem);
+	if (result != PMH_OK)
+	{
+		pmh_segment_free(t, elem);
+		return result;
+	}
+	PMH_STOP_POINT("merge_before_retire");
+	pmh_segment_retire(t, left);
+	if (right != NULL)
+		pmh_segment_retire(t, right);
+	pmh_count(&pmh_run(t)->merges, 1);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
+				  uint32_t percent)
+{
+	if (!build_smallest(t, left, right, percent, PMH_GROW_UNITS + 1))
+		return PMH_NOT_FOUND;
+	return replace_by_one(t, left, right);
+}
+
+PmhResult
+pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
+{
+	uint32_t	units = pmh_elem_units(place->elem);
+
+	if (units < PMH_REDUCE_UNITS ||
+		!build_smallest(t, place, NULL, percent, units - PMH_REDUCE_UNITS + 1))
+		return PMH_NOT_FOUND;
+	return replace_by_one(t, place, NULL);
+}
+
+PmhResult
+pmh_segment_move(PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	units = pmh_elem_units(place->elem);
+	uint64_t	main_offset;
+	uint64_t	ext_offset = 0;
+	uint64_t	elem;
+	PmhResult	result = pmh_space_alloc_block(t, &main_offset);
+
+	if (result != PMH_OK)
+		return result;
+	if (units > 0)
+		result = pmh_space_alloc_units(t, units, &ext_offset);
+	if (result != PMH_OK)
+	{
+		pmh_space_free_block(t, main_offset);
+		return result;
+	}
+	pm_copy(&t->file, pmh_at(t, main_offset), pmh_at(t, place->main),
+			pmh_block_size(t));
+	if (units > 0)
+		pm_copy(&t->file, pmh_at(t, ext_offset), pmh_at(t, place->ext),
+				units * pmh_unit_size(t));
+	pm_fence(&t->file);
+	elem = pmh_make_elem(main_offset >> t->block_shift,
+						 ext_offset / pmh_unit_size(t), units,
+						 pmh_elem_depth(place->elem),
+						 pmh_elem_strategy(place->elem));
+	PMH_STOP_POINT("move_before_publish");
+	result = pmh_directory_publish(t, place, elem, elem);
+	if (result == PMH_OK)
+		pmh_segment_retire(t, place);
+	else
+		pmh_segment_free(t, elem);
+	return result;
 }
 
 /* ---- insert ---- */

@@ -11,6 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -67,6 +68,32 @@ usable_blocks(const PmhTable *t)
 	return blocks < mapped ? blocks : mapped;
 }
 
+/*
+ * Blocks that may be given out: not those that a shrink is emptying.  The space
+ * lock is held.
+ */
+static uint64_t
+allocatable_blocks(const PmhTable *t)
+{
+	uint64_t	blocks = usable_blocks(t);
+	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
+
+	return limit != 0 && limit < blocks ? limit : blocks;
+}
+
+/*
+ * There is no room below the limit of a shrink: those who need space now go
+ * before it.  False if there is no limit that matters.  The space lock is held.
+ */
+static bool
+give_up_shrink(PmhTable *t)
+{
+	if (allocatable_blocks(t) == usable_blocks(t))
+		return false;
+	pm_store64(&pmh_run(t)->shrink_limit, 0);
+	return true;
+}
+
 PmhResult
 pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 {
@@ -111,7 +138,7 @@ need_blocks(PmhTable *t, uint64_t nblocks)
 static uint64_t
 find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
 {
-	uint64_t	limit = usable_blocks(t);
+	uint64_t	limit = allocatable_blocks(t);
 	uint64_t	zone_mask = pmh_block_size(t) - 1;
 	uint64_t	run = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
@@ -154,28 +181,50 @@ find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
 	return 0;
 }
 
+/* Mark a run as used; the caller holds the space lock. */
+static void
+take_run(PmhTable *t, uint64_t block, uint64_t nblocks)
+{
+	PmhRun	   *run = pmh_run(t);
+
+	for (uint64_t i = 0; i < nblocks; i++)
+		pm_store8(pmh_space_map(t, block + i), BLOCK_USED);
+	if (nblocks == 1)
+		pm_store64(&run->space_hint, block + 1);
+	pm_store64(&run->free_units, pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
+}
+
 PmhResult
 pmh_space_alloc_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
-	PmhRun	   *run = pmh_run(t);
 	uint64_t	block;
 
 	space_lock(t);
-	block = find_run(t, pm_load(&run->space_hint), nblocks);
+	do
+		block = find_run(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	while (block == 0 && give_up_shrink(t));
 	if (block != 0)
-	{
-		for (uint64_t i = 0; i < nblocks; i++)
-			pm_store8(pmh_space_map(t, block + i), BLOCK_USED);
-		if (nblocks == 1)
-			pm_store64(&run->space_hint, block + 1);
-		pm_store64(&run->free_units, pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
-	}
+		take_run(t, block, nblocks);
 	space_unlock(t);
 
 	if (block == 0)
 		return need_blocks(t, nblocks);
 	*offset = block << t->block_shift;
 	return PMH_OK;
+}
+
+bool
+pmh_space_try_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
+{
+	uint64_t	block;
+
+	space_lock(t);
+	block = find_run(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	if (block != 0)
+		take_run(t, block, nblocks);
+	space_unlock(t);
+	*offset = block << t->block_shift;
+	return block != 0;
 }
 
 PmhResult
@@ -206,7 +255,7 @@ static uint64_t
 find_units(const PmhTable *t, uint32_t units, int *at)
 {
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
-	uint64_t	limit = usable_blocks(t);
+	uint64_t	limit = allocatable_blocks(t);
 
 	if (limit > hint + UNIT_SEARCH)
 		limit = hint + UNIT_SEARCH;
@@ -232,7 +281,9 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	int			at;
 
 	space_lock(t);
-	block = find_units(t, units, &at);
+	do
+		block = find_units(t, units, &at);
+	while (block == 0 && give_up_shrink(t));
 	if (block != 0)
 	{
 		uint8_t    *map = pmh_space_map(t, block);
@@ -521,7 +572,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	if (result == PMH_NOT_FOUND)
 		result = split_larger(t, class, offset);
 	if (result == PMH_OK && pm_load(&pmh_run(t)->sweep_mark) != 0)
-		pmh_sweep_account(t, *offset, class);
+		pmh_sweep_account(t, *offset, class_size(class));
 	space_unlock(t);
 
 	if (result == PMH_NOT_FOUND)
@@ -533,15 +584,30 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	return result;
 }
 
+/* Is a place in the part of the file that a shrink is emptying? */
+static bool
+beyond_limit(const PmhTable *t, uint64_t offset)
+{
+	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
+
+	return limit != 0 && offset >> t->block_shift >= limit;
+}
+
 void
 pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 {
 	pmh_buffer_bump(t, offset);
 	space_lock(t);
 	PMH_STOP_POINT("value_free_locked");
-	push_free(t, offset, class);
-	if (pm_load(&pmh_run(t)->sweep_mark) != 0)
-		pmh_sweep_account(t, offset, class);
+	if (beyond_limit(t, offset) ||
+		pmh_region_of(t->discard, t->ndiscard, offset) != NULL)
+		pmh_sweep_discard(t, offset, class_size(class));
+	else
+	{
+		push_free(t, offset, class);
+		if (pm_load(&pmh_run(t)->sweep_mark) != 0)
+			pmh_sweep_account(t, offset, class_size(class));
+	}
 	space_unlock(t);
 }
 
@@ -577,13 +643,14 @@ next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
 	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
 	PmhResult	result;
 
-	*nblocks = MIN_REGION_BLOCKS;
-	if (pm_load(&pmh_run(t)->region_end) == 0)
-		return PMH_OK;
-	result = pmh_region_check(t, newest, pm_load(&pmh_live(t)->blocks));
-	if (result != PMH_OK)
-		return result;
-	*nblocks = region->blocks + region->blocks / 2;
+	*nblocks = pm_load(&pmh_run(t)->region_blocks);
+	if (*nblocks == 0 && newest != 0 && pm_load(&pmh_run(t)->region_end) != 0)
+	{
+		result = pmh_region_check(t, newest, pm_load(&pmh_live(t)->blocks));
+		if (result != PMH_OK)
+			return result;
+		*nblocks = region->blocks + region->blocks / 2;
+	}
 	if (*nblocks < MIN_REGION_BLOCKS)
 		*nblocks = MIN_REGION_BLOCKS;
 	if (*nblocks > most)
@@ -664,6 +731,289 @@ provide_region(PmhTable *t, uint32_t class)
 		if (result == PMH_OK)
 			publish_region(t, offset, nblocks);
 	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+/* ---- giving back ---- */
+
+/*
+ * Find the region whose 'next' is 'block'; the grow lock is held.  PMH_OK,
+ * PMH_NEED, or PMH_ERR_CORRUPT.
+ */
+static PmhResult
+region_before(PmhTable *t, uint64_t block, uint64_t *before)
+{
+	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	uint64_t	next;
+
+	for (*before = pm_load(&pmh_live(t)->value_region);; *before = next)
+	{
+		PmhResult	result = pmh_check_span(t, *before << t->block_shift, PMH_LINE);
+
+		if (result != PMH_OK)
+			return result;
+		next = pm_load(&((PmhRegion *) pmh_at(t, *before << t->block_shift))->next);
+		if (next == block)
+			return PMH_OK;
+		if (next == 0 || left-- == 0)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+							"The value region at block %llu is not on the list of value regions.",
+							(unsigned long long) block);
+	}
+}
+
+void
+pmh_region_redo_unlink(PmhTable *t)
+{
+	PmhLive    *live = pmh_live(t);
+	uint64_t	word = pm_load(&live->region_unlink);
+	PmhRegion  *before = pmh_at(t, (word >> PMH_UNLINK_BEFORE_SHIFT) << t->block_shift);
+	const PmhRegion *region = pmh_at(t, (word & PMH_UNLINK_REGION_MASK) << t->block_shift);
+	PmhRegion	header = *before;
+
+	header.next = pm_load(&region->next);
+	header.crc = 0;
+	header.crc = pmh_crc32c(&header, sizeof(header));
+	pm_store64(&before->next, header.next);
+	PMH_STOP_POINT("unlink_region_before_crc");
+	pm_store64(&before->crc, header.crc);
+	pm_flush(&t->file, before, sizeof(*before));
+	pm_fence(&t->file);
+	PMH_STOP_POINT("unlink_region_before_log_clear");
+	pm_store64(&live->region_unlink, 0);
+	pm_flush(&t->file, &live->region_unlink, sizeof(uint64_t));
+	pm_fence(&t->file);
+}
+
+/* Take a region off the list; the grow lock is held.  As region_before. */
+static PmhResult
+unlink_region(PmhTable *t, uint64_t block)
+{
+	PmhLive    *live = pmh_live(t);
+	const PmhRegion *region = pmh_at(t, block << t->block_shift);
+	uint64_t	before;
+	PmhResult	result;
+
+	if (pm_load(&live->value_region) == block)
+	{
+		pm_store64(&live->value_region, region->next);
+		pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
+		pm_fence(&t->file);
+		return PMH_OK;
+	}
+	result = region_before(t, block, &before);
+	if (result != PMH_OK)
+		return result;
+	pm_store64(&live->region_unlink, before << PMH_UNLINK_BEFORE_SHIFT | block);
+	pm_flush(&t->file, &live->region_unlink, sizeof(uint64_t));
+	pm_fence(&t->file);
+	PMH_STOP_POINT("unlink_region_logged");
+	pmh_region_redo_unlink(t);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_region_return(PmhTable *t, uint64_t block)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	offset = block << t->block_shift;
+	PmhResult	result;
+
+	do
+	{
+		pmh_lock(&t->file_lock->grow);
+		result = unlink_region(t, block);
+		if (result == PMH_OK)
+		{
+			uint64_t	nblocks = ((const PmhRegion *) pmh_at(t, offset))->blocks;
+			uint64_t	end = offset + (nblocks << t->block_shift);
+
+			space_lock(t);
+			if (pm_load(&run->region_end) > offset && pm_load(&run->region_end) <= end)
+			{
+				/* It was the newest, all of it given away. */
+				pm_store64(&run->region_next, 0);
+				pm_store64(&run->region_end, 0);
+			}
+			space_unlock(t);
+			pmh_space_free_run(t, offset, nblocks);
+		}
+		pmh_unlock(&t->file_lock->grow);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	return result;
+}
+
+static int
+compare_spans(const void *a, const void *b)
+{
+	uint64_t	x = ((const PmhRegionSpan *) a)->from;
+	uint64_t	y = ((const PmhRegionSpan *) b)->from;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * Walk the list of regions; the grow lock is held.  The first 'room' of them go
+ * to span[]; *n tells how many there are.  As region_before.
+ */
+static PmhResult
+list_regions(PmhTable *t, PmhRegionSpan *span, size_t room, size_t *n)
+{
+	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	uint64_t	block = pm_load(&pmh_live(t)->value_region);
+
+	for (*n = 0; block != 0; (*n)++)
+	{
+		const PmhRegion *region;
+		PmhResult	result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
+
+		if (result != PMH_OK)
+			return result;
+		if (left-- == 0)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+							"The list of value regions runs in a circle.");
+		region = pmh_at(t, block << t->block_shift);
+		result = pmh_region_check(t, block, pm_load(&pmh_live(t)->blocks));
+		if (result != PMH_OK)
+			return result;
+		if (*n < room)
+			span[*n] = (PmhRegionSpan) {block << t->block_shift,
+			(block + region->blocks) << t->block_shift, 0};
+		block = pm_load(&region->next);
+	}
+	return PMH_OK;
+}
+
+PmhResult
+pmh_regions(PmhTable *t, PmhRegionSpan **span, size_t *n)
+{
+	size_t		room = 0;
+	PmhResult	result;
+
+	*span = NULL;
+	for (;;)
+	{
+		pmh_lock(&t->file_lock->grow);
+		result = list_regions(t, *span, room, n);
+		pmh_unlock(&t->file_lock->grow);
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		else if (result == PMH_OK && *n <= room)
+			break;
+		else if (result == PMH_OK)
+		{
+			room = 2 * *n;
+			free(*span);
+			*span = malloc(room * sizeof(PmhRegionSpan));
+			if (*span == NULL)
+				result = pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+								  "There is no memory for a list of value regions.");
+		}
+		if (result != PMH_OK)
+		{
+			free(*span);
+			*span = NULL;
+			return result;
+		}
+	}
+	if (*n > 1)
+		qsort(*span, *n, sizeof(PmhRegionSpan), compare_spans);
+	return PMH_OK;
+}
+
+PmhRegionSpan *
+pmh_region_of(PmhRegionSpan *span, size_t n, uint64_t offset)
+{
+	size_t		low = 0;
+	size_t		high = n;
+
+	while (low < high)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if (span[middle].to <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n && span[low].from <= offset ? &span[low] : NULL;
+}
+
+void
+pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
+{
+	space_lock(t);
+	pm_store64(&pmh_run(t)->shrink_limit, limit);
+	pm_store64(&pmh_run(t)->region_blocks, region_blocks);
+	space_unlock(t);
+}
+
+/* Behind the last block below 'blocks' that is not free; the space lock is held. */
+static uint64_t
+end_of_use(const PmhTable *t, uint64_t blocks)
+{
+	while (pmh_space_is_map_block(t, blocks - 1) ? blocks > 2 :
+		   *pmh_space_map(t, blocks - 1) == 0)
+		blocks--;
+	return blocks;
+}
+
+/* Forget the free units of [from, to), which is no part of the file any more. */
+static void
+forget_units(PmhTable *t, uint64_t from, uint64_t to)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	units = 0;
+
+	for (uint64_t block = from; block < to; block++)
+	{
+		if (!pmh_space_is_map_block(t, block))
+			units += PMH_UNITS_PER_BLOCK;
+	}
+	pm_store64(&run->free_units, pm_load(&run->free_units) - units);
+	if (pm_load(&run->space_hint) > from)
+		pm_store64(&run->space_hint, from);
+	if (pm_load(&run->unit_hint) > from)
+		pm_store64(&run->unit_hint, from);
+}
+
+PmhResult
+pmh_space_cut(PmhTable *t, uint64_t keep)
+{
+	PmhLive    *live = pmh_live(t);
+	uint64_t	blocks;
+	uint64_t	end;
+	PmhResult	result = pmh_map_all(t);
+
+	if (result != PMH_OK)
+		return result;
+	pmh_lock(&t->file_lock->grow);
+	blocks = pm_load_acquire(&live->blocks);
+	if (blocks << t->block_shift > t->file.mapped)
+	{
+		/* Another process needed more just now: so nothing is too much. */
+		pmh_unlock(&t->file_lock->grow);
+		return PMH_OK;
+	}
+	space_lock(t);
+	end = end_of_use(t, blocks);
+	if (end < keep)
+		end = keep;
+	if (end < blocks)
+	{
+		forget_units(t, end, blocks);
+		pm_store64(&live->blocks, end);
+		pm_flush(&t->file, &live->blocks, sizeof(uint64_t));
+		pm_fence(&t->file);
+	}
+	pm_store64(&pmh_run(t)->shrink_limit, 0);
+	pm_store64(&pmh_run(t)->region_blocks, 0);
+	space_unlock(t);
+	PMH_STOP_POINT("cut_before_punch");
+	if (end < blocks)
+		result = pm_punch(&t->file, end << t->block_shift,
+						  blocks << t->block_shift, &t->error);
 	pmh_unlock(&t->file_lock->grow);
 	return result;
 }

@@ -135,7 +135,8 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 
 /*
  * Entries with a hash below 'from' are left out: they have been counted, in the
- * first half of a split whose second half the directory does not name yet.
+ * first half of a split whose second half the directory does not name yet, or in
+ * a segment that has been merged with its buddy since.
  */
 static PmhResult
 count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
@@ -256,49 +257,27 @@ walk(PmhTable *t, CountList how, PmhStats *stats)
 	return result;
 }
 
-/* Sum of the lengths of the value regions. */
-static PmhResult
-value_region_bytes(PmhTable *t, uint64_t *bytes)
-{
-	uint64_t	left = pm_load(&pmh_live(t)->blocks);
-	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
-
-	*bytes = 0;
-	while (block != 0)
-	{
-		const PmhRegion *region;
-		PmhResult	result;
-
-		do
-			result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
-		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-		if (result == PMH_OK)
-			result = pmh_region_check(t, block, pm_load(&pmh_live(t)->blocks));
-		if (result != PMH_OK)
-			return result;
-		if (left-- == 0)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
-							"The list of value regions runs in a circle.");
-		region = pmh_at(t, block << t->block_shift);
-		*bytes += region->blocks << t->block_shift;
-		block = region->next;
-	}
-	return PMH_OK;
-}
-
 PmhResult
 pmh_stats(PmhTable *table, PmhStats *stats)
 {
 	const PmhRun *run;
+	PmhRegionSpan *region = NULL;
+	size_t		nregions;
 	PmhResult	result;
 
 	memset(stats, 0, sizeof(*stats));
 	result = walk(table, count_list, stats);
 	if (result == PMH_OK)
-		result = value_region_bytes(table, &stats->value_bytes);
+		result = pmh_regions(table, &region, &nregions);
 	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
+	{
+		free(region);
 		return result;
+	}
+	for (size_t i = 0; i < nregions; i++)
+		stats->value_bytes += region[i].to - region[i].from;
+	free(region);
 	run = pmh_run(table);
 	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
 	stats->used_bytes = stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
@@ -309,6 +288,7 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->doublings = pm_load(&run->doublings);
 	stats->compactions = pm_load(&run->compactions);
 	stats->strategy_changes = pm_load(&run->strategy_changes);
+	stats->merges = pm_load(&run->merges);
 	stats->value_space_known = pm_load(&run->value_space_known) != 0;
 	return PMH_OK;
 }
@@ -354,4 +334,54 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 	result = walk(table, guess_list, &stats);
 	*entries = stats.entries;
 	return pmh_conclude(table, result);
+}
+
+/* What the segments at equal distances have, and the segments they stand for. */
+static PmhResult
+sample_fill(PmhTable *t, PmhFill *fill)
+{
+	PmhBucket  *copy = segment_copy(t);
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+		double		weight;
+
+		result = count_segment(t, i << (64 - SAMPLE_BITS), 0, copy, count_list,
+							   &elem, &count);
+		if (result != PMH_OK)
+			break;
+		weight = (double) (UINT64_C(1) << pmh_elem_depth(elem)) / (1 << SAMPLE_BITS);
+		fill->segments += weight;
+		fill->slots += weight * (double) count.slots;
+		fill->used_slots += weight * (double) count.used_slots;
+		fill->lists += weight * (double) count.lists;
+		fill->list_entries += weight * (double) count.list_entries;
+		fill->list_bytes += weight * (double) count.list_bytes;
+	}
+	free(copy);
+	return result;
+}
+
+PmhResult
+pmh_estimate_fill(PmhTable *t, PmhFill *fill)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
+	PmhStats	stats;
+	PmhResult	result;
+
+	memset(fill, 0, sizeof(*fill));
+	if (depth > SAMPLE_BITS)
+		return sample_fill(t, fill);
+	memset(&stats, 0, sizeof(stats));
+	result = walk(t, count_list, &stats);
+	fill->segments = (double) stats.segments;
+	fill->slots = (double) stats.slots;
+	fill->used_slots = (double) stats.used_slots;
+	fill->lists = (double) stats.lists;
+	fill->list_entries = (double) stats.list_entries;
+	fill->list_bytes = (double) stats.list_bytes;
+	return result;
 }

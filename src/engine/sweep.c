@@ -9,7 +9,7 @@
  * there.
  *
  * A sweep that begins while the free map of the value space is unknown also
- * finds out what is free (reclaim, at the end of this file).
+ * finds out what is free (reclaim.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -23,19 +23,6 @@
  * so that a step stays a bounded piece of work under a lock.
  */
 #define STEP_ENTRIES	8192
-
-/* run.sweep_mark: map offset, "given up", and a number that tells sweeps apart */
-#define MARK_SERIAL		UINT64_C(0x0fff)
-#define MARK_GIVEN_UP	UINT64_C(0x1000)
-#define MARK_LOW_BITS	UINT64_C(0x1fff)
-
-/* A mark map: how much of the file it covers, and a bit per line of that. */
-typedef struct MarkMap
-{
-	uint64_t	covered;		/* bytes from the start of the file */
-	uint64_t	pad[7];
-	uint64_t	word[];
-} MarkMap;
 
 /* Where an entry of the step stands. */
 typedef struct Origin
@@ -71,16 +58,8 @@ struct PmhSweepPrivate
 	bool		cursor_busy;
 	PmhCursor	cursor;
 	uint16_t	place[PMH_STEP_MAX];
-	uint64_t	mark;			/* run.sweep_mark of our reclaim, or 0 */
-	uint64_t	mark_blocks;
-	uint64_t	covered;		/* bytes of the file that its map covers */
-	uint64_t	first_region;	/* newest region when it began */
+	PmhReclaim	reclaim;
 };
-
-static PmhResult reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p);
-static void reclaim_mark(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t payload);
-static PmhResult reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p);
-static void reclaim_abandon(PmhTable *t, struct PmhSweepPrivate *p);
 
 /* ---- collecting ---- */
 
@@ -177,7 +156,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 		result = reserve_entries(t, sweep, n);
 	if (result != PMH_OK)
 		return result;
-	reclaim_mark(t, p, origin.payload);
+	pmh_reclaim_mark(t, &p->reclaim, origin.payload);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		origin.place = place[i];
@@ -189,7 +168,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 /*
  * The entries of a bucket of the copy.  Those in front of the position have
  * been given: by the first half of a split whose second half the directory does
- * not name yet.
+ * not name yet, or by a buddy that has been merged with the segment behind it.
  */
 static PmhResult
 take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
@@ -271,7 +250,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 
 	p->streaming = false;
 	p->queued = p->queued_lists = p->queue_next = 0;
-	if (p->mark != 0)
+	if (p->reclaim.mark != 0)
 	{
 		/*
 		 * Whoever has allocated a buffer before our mark map was in place has
@@ -329,7 +308,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	if (result != PMH_OK)
 		return result;
 	if (payload != 0)
-		reclaim_mark(t, p, payload);
+		pmh_reclaim_mark(t, &p->reclaim, payload);
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
@@ -362,7 +341,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 
 	if (result != PMH_OK)
 		return result;
-	result = pmh_conclude(table, reclaim_begin(table, sweep->priv));
+	result = pmh_conclude(table, pmh_reclaim_begin(table, &sweep->priv->reclaim, false));
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;
@@ -384,7 +363,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 			result = open_list(table, p);
 		else if (p->last)
 		{
-			result = reclaim_finish(table, p);
+			result = pmh_reclaim_finish(table, &p->reclaim);
 			return result == PMH_OK ? PMH_DONE : result;
 		}
 		else
@@ -407,7 +386,7 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 	if (p != NULL)
 	{
 		if (table != NULL)
-			reclaim_abandon(table, p);
+			pmh_reclaim_abandon(table, &p->reclaim);
 		pmh_cursor_free(&p->cursor);
 		free(p->copy);
 		free(p->origin);
@@ -424,44 +403,16 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 typedef struct Target
 {
 	const PmhPlace *place;
-	uint32_t	bucket;			/* where the list's pointer is */
-	unsigned	slot;
-	uint64_t	head;			/* what it points to */
+	PmhListSlot at;				/* where the list hangs */
 	uint64_t	before;			/* the buffer that points to ours, or 0 */
 	uint64_t	payload;		/* ours */
 } Target;
 
 /*
- * The buffer holds nothing that is to stay: take it off its list.  False, and
- * nothing done, if the list behind it is not mapped here, or damaged.
- */
-static bool
-drop_buffer(PmhTable *t, const Target *target)
-{
-	uint64_t	next = 0;
-
-	if (target->before != 0)
-	{
-		pmh_list_unlink(t, target->before, target->payload);
-		return true;
-	}
-	if (pmh_class_has_header(pmh_pointer_class(target->payload)))
-		next = pm_load(&pmh_buffer_header(t, target->payload)->next);
-	if (pmh_list_check_next(t, target->payload, next) != PMH_OK)
-		return false;
-	if (next == 0)
-		pmh_bucket_unpoint(t, target->place, target->bucket, target->slot);
-	else
-		pmh_bucket_repoint(t, target->place, target->bucket, target->slot, next);
-	pmh_list_retire(t, target->head, next);
-	return true;
-}
-
-/*
  * Take the dead among entries[from .. to), all from the target buffer, out of
- * it: one commit store a line.  Those that are not where they were have been
- * taken out by somebody else.  Returns how many were taken out.  What cannot
- * be done here is marked in moved[].
+ * it: one commit store a line.  Those that are not where they were are marked
+ * in moved[] (the list may have been rewritten, in the same buffer in the end).
+ * Returns how many were taken out.
  */
 static size_t
 clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
@@ -480,9 +431,14 @@ clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
 		uint32_t	bit = pmh_place_mask(origin[i].place);
 		const PmhValueLine *l = pmh_buffer_line(t, target->payload, line);
 
-		if (!dead[i] || (pm_load(&l->state) & bit) == 0 ||
-			pmh_line_value(l, origin[i].place % 16) != sweep->entries[i].value)
+		if (!dead[i])
 			continue;
+		if ((pm_load(&l->state) & bit) == 0 ||
+			pmh_line_value(l, origin[i].place % 16) != sweep->entries[i].value)
+		{
+			moved[i] = 1;
+			continue;
+		}
 		mask[line] |= (uint16_t) bit;
 		removed++;
 	}
@@ -493,7 +449,8 @@ clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
 				 PMH_LINE_OCCUPIED & ~(uint32_t) mask[line]) == 0;
 	if (empty)
 	{
-		if (drop_buffer(t, target))
+		if (pmh_list_drop(t, target->place, &target->at, target->before,
+						  target->payload) == PMH_OK)
 			return removed;
 		memcpy(moved + from, dead + from, to - from);
 		return 0;
@@ -608,18 +565,19 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	}
 	for (size_t from = 0, to; from < sweep->n; from = to)
 	{
-		Target		target = {&place, origin[from].bucket, origin[from].slot,
-			origin[from].payload, 0, origin[from].payload};
+		uint64_t	payload = origin[from].payload;
+		Target		target = {&place, {origin[from].bucket, origin[from].slot, payload},
+		0, payload};
 		uint64_t	hash = sweep->entries[from].hash;
 
 		to = end_of_group(sweep, from);
 		if (!any_dead(dead, from, to))
 			continue;
 		PMH_STOP_POINT("sweep_remove_group");
-		if (target.payload == 0)
+		if (payload == 0)
 			*removed += clear_in_bucket(t, &place, sweep, dead, from, to, moved);
-		else if (slot_holds(t, &place, target.bucket, target.slot, hash,
-							pmh_make_word(hash, target.payload | PMH_WORD_POINTER)))
+		else if (slot_holds(t, &place, target.at.bucket, target.at.slot, hash,
+							pmh_make_word(hash, payload | PMH_WORD_POINTER)))
 			*removed += clear_in_buffer(t, &target, sweep, dead, from, to, moved);
 		else
 			memcpy(moved + from, dead + from, to - from);
@@ -627,32 +585,6 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	pm_fence(&t->file);
 	pmh_segment_unlock(&place);
 	return PMH_OK;
-}
-
-/* Where the list of a key hangs in its locked segment. */
-static bool
-find_pointer(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
-{
-	uint32_t	home = pmh_home_bucket(hash, place->hashing);
-	uint32_t	bucket[] = {home, pmh_alt_bucket(hash, place->hashing, home),
-	place->hashing, place->hashing + 1};
-
-	for (size_t i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++)
-	{
-		const PmhBucket *b = pmh_bucket(t, place, bucket[i]);
-		uint32_t	state;
-		int			pointer;
-
-		(void) pmh_bucket_find(b, hash, &state, &pointer);
-		if (pointer < 0)
-			continue;
-		target->place = place;
-		target->bucket = bucket[i];
-		target->slot = (unsigned) pointer;
-		target->head = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer));
-		return true;
-	}
-	return false;
 }
 
 /*
@@ -665,10 +597,11 @@ find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 	uint64_t	budget = pmh_list_budget(t);
 	uint64_t	payload;
 
-	if (!find_pointer(t, place, hash, target))
+	if (!pmh_segment_find_list(t, place, hash, &target->at))
 		return PMH_NOT_FOUND;
+	target->place = place;
 	target->before = 0;
-	for (payload = target->head; payload != 0;)
+	for (payload = target->at.payload; payload != 0;)
 	{
 		PmhResult	result = pmh_buffer_check_span(t, payload);
 
@@ -679,8 +612,7 @@ find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 		if (!pmh_list_pay(&budget, payload))
 			return pmh_list_circle(t, payload);
 		target->before = payload;
-		payload = pmh_class_has_header(pmh_pointer_class(payload)) ?
-			pm_load(&pmh_buffer_header(t, payload)->next) : 0;
+		payload = pmh_buffer_next(t, payload);
 	}
 	return PMH_NOT_FOUND;
 }
@@ -719,6 +651,32 @@ remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	return PMH_OK;
 }
 
+/*
+ * Delete the entries marked in moved[], which is in the order of the step, by
+ * what they are.
+ */
+static PmhResult
+remove_moved(PmhTable *t, const PmhSweep *sweep, const uint8_t *moved,
+			 size_t *removed)
+{
+	PmhEntry   *entries = malloc(sweep->n * sizeof(PmhEntry));
+	size_t		n = 0;
+	size_t		more;
+	PmhResult	result;
+
+	if (entries == NULL)
+		return no_memory(t);
+	for (size_t i = 0; i < sweep->n; i++)
+	{
+		if (moved[i])
+			entries[n++] = sweep->entries[i];
+	}
+	result = pmh_delete_group(t, entries, n, &more);
+	*removed += more;
+	free(entries);
+	return result;
+}
+
 PmhResult
 pmh_sweep_remove(PmhTable *table, PmhSweep *sweep, const uint8_t *dead,
 				 size_t *removed)
@@ -736,323 +694,8 @@ pmh_sweep_remove(PmhTable *table, PmhSweep *sweep, const uint8_t *dead,
 		result = remove_from_list(table, sweep, dead, moved, removed);
 	else
 		result = remove_from_segment(table, sweep, dead, moved, removed);
-	for (size_t i = 0; result == PMH_OK && i < sweep->n; i++)
-	{
-		if (!moved[i])
-			continue;
-		result = pmh_delete(table, sweep->entries[i].hash, sweep->entries[i].value);
-		if (result == PMH_OK)
-			(*removed)++;
-		else if (result == PMH_NOT_FOUND)
-			result = PMH_OK;
-	}
+	if (result == PMH_OK && any_dead(moved, 0, sweep->n))
+		result = remove_moved(table, sweep, moved, removed);
 	free(moved);
 	return pmh_conclude(table, result);
-}
-
-/* ---- reclaim: which value buffers does nothing point to? ---- */
-
-/*
- * After a crash all space of the value regions counts as used.  A sweep that
- * begins then marks in a map (a bit per line, in blocks of the file that it
- * returns at the end) each buffer it comes by.  Processes that allocate or
- * free a buffer meanwhile mark it as well (pmh_sweep_account): a new one may
- * be published where the sweep has been already, and a freed one is in a free
- * list.  What is not marked in the end is not in use by anything.
- *
- * run.sweep_mark, under the space lock, tells all where the map is.  A later
- * sweep takes over from one that was never ended.
- */
-
-static MarkMap *
-mark_map(const PmhTable *t, uint64_t mark)
-{
-	return (MarkMap *) pmh_at(t, mark & ~MARK_LOW_BITS);
-}
-
-static uint64_t
-mark_map_blocks(const PmhTable *t, uint64_t covered)
-{
-	uint64_t	bytes = sizeof(MarkMap) + covered / PMH_LINE / 8;
-
-	return (bytes + pmh_block_size(t) - 1) / pmh_block_size(t);
-}
-
-static void
-set_mark_bits(MarkMap *map, uint64_t offset, uint64_t len)
-{
-	uint64_t	line = offset / PMH_LINE;
-	uint64_t	end = (offset + len) / PMH_LINE;
-
-	if (offset + len > map->covered)
-		return;
-	while (line < end)
-	{
-		uint64_t	in_word = 64 - line % 64;
-		uint64_t	n = end - line < in_word ? end - line : in_word;
-		uint64_t	bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
-
-		pm_store64(&map->word[line / 64], pm_load(&map->word[line / 64]) | bits);
-		line += n;
-	}
-}
-
-/* Is there a map where 'mark' says, and all of it inside our mapping? */
-static bool
-map_is_mapped(const PmhTable *t, uint64_t mark)
-{
-	uint64_t	offset = mark & ~MARK_LOW_BITS;
-	uint64_t	mapped = t->file.mapped;
-
-	return offset % pmh_block_size(t) == 0 && offset < mapped &&
-		mapped - offset >= sizeof(MarkMap) &&
-		mark_map_blocks(t, mark_map(t, mark)->covered) <= (mapped - offset) >> t->block_shift;
-}
-
-bool
-pmh_sweep_account_ready(const PmhTable *t)
-{
-	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
-
-	return mark == 0 || (mark & MARK_GIVEN_UP) != 0 || map_is_mapped(t, mark);
-}
-
-void
-pmh_sweep_account(PmhTable *t, uint64_t offset, uint32_t class)
-{
-	uint64_t   *mark = &pmh_run(t)->sweep_mark;
-
-	if ((pm_load(mark) & MARK_GIVEN_UP) != 0)
-		return;
-	if (pmh_sweep_account_ready(t))
-		set_mark_bits(mark_map(t, pm_load(mark)), offset, pmh_class_bytes(class));
-	else
-		pm_store64(mark, pm_load(mark) | MARK_GIVEN_UP);
-}
-
-bool
-pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks)
-{
-	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
-
-	if (mark == 0)
-		return false;
-	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
-	*nblocks = 0;
-	if (map_is_mapped(t, mark))
-		*nblocks = mark_map_blocks(t, mark_map(t, mark)->covered);
-	return true;
-}
-
-static void
-clear_mark_map(PmhTable *t, uint64_t offset, uint64_t covered)
-{
-	MarkMap    *map = mark_map(t, offset);
-
-	for (uint64_t i = 0; i < (covered / PMH_LINE + 63) / 64; i++)
-		pm_store64(&map->word[i], 0);
-	pm_store64(&map->covered, covered);
-}
-
-/* Return the map of a sweep that was never ended. */
-static PmhResult
-free_old_map(PmhTable *t, uint64_t mark)
-{
-	PmhResult	result;
-
-	if (mark == 0)
-		return PMH_OK;
-	result = pmh_map_all(t);
-	if (result != PMH_OK)
-		return result;
-	if (!map_is_mapped(t, mark))
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
-						"The mark map of a sweep is in an impossible place.");
-	pmh_space_free_run(t, mark & ~MARK_LOW_BITS,
-					   mark_map_blocks(t, mark_map(t, mark)->covered));
-	return PMH_OK;
-}
-
-/* Allocate and clear a map for a file of this size. */
-static PmhResult
-make_mark_map(PmhTable *t, uint64_t covered, uint64_t *offset)
-{
-	PmhResult	result;
-
-	do
-		result = pmh_space_alloc_run(t, mark_map_blocks(t, covered), offset);
-	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	if (result == PMH_OK)
-		clear_mark_map(t, *offset, covered);
-	return result;
-}
-
-/*
- * Let the map at 'offset' be the one, unless the file has grown meanwhile.
- * The grow lock keeps new value regions away: of those that exist now, all
- * that is in no list of buffers is forgotten here, and found again.
- */
-static bool
-install_mark_map(PmhTable *t, struct PmhSweepPrivate *p, uint64_t offset,
-				 uint64_t covered, uint64_t *old_mark)
-{
-	bool		fits;
-
-	pmh_lock(&t->file_lock->grow);
-	fits = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == covered;
-	if (fits)
-	{
-		pmh_lock(&t->file_lock->space);
-		*old_mark = pm_load(&pmh_run(t)->sweep_mark);
-		p->mark = offset | ((*old_mark + 1) & MARK_SERIAL);
-		p->first_region = pm_load(&pmh_live(t)->value_region);
-		pm_store64(&pmh_run(t)->sweep_mark, p->mark);
-		pmh_unlock(&t->file_lock->space);
-		pmh_value_forget_free(t);
-	}
-	pmh_unlock(&t->file_lock->grow);
-	return fits;
-}
-
-static PmhResult
-reclaim_begin(PmhTable *t, struct PmhSweepPrivate *p)
-{
-	uint64_t	old_mark;
-
-	if (pm_load(&pmh_run(t)->value_space_known) != 0)
-		return PMH_OK;
-	for (;;)
-	{
-		uint64_t	covered = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
-		uint64_t	offset;
-		PmhResult	result = make_mark_map(t, covered, &offset);
-
-		if (result != PMH_OK)
-			return result;
-		p->covered = covered;
-		p->mark_blocks = mark_map_blocks(t, covered);
-		if (install_mark_map(t, p, offset, covered, &old_mark))
-			return free_old_map(t, old_mark);
-		pmh_space_free_run(t, offset, p->mark_blocks);
-	}
-}
-
-/* Is run.sweep_mark still ours?  The space lock is held. */
-static bool
-mark_is_ours(const PmhTable *t, const struct PmhSweepPrivate *p)
-{
-	return p->mark != 0 &&
-		(pm_load(&pmh_run(t)->sweep_mark) & ~MARK_GIVEN_UP) == p->mark;
-}
-
-static void
-reclaim_mark(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t payload)
-{
-	if (p->mark == 0)
-		return;
-	pmh_lock(&t->file_lock->space);
-	if (mark_is_ours(t, p))
-		set_mark_bits(mark_map(t, p->mark), pmh_pointer_offset(payload),
-					  pmh_class_bytes(pmh_pointer_class(payload)));
-	pmh_unlock(&t->file_lock->space);
-}
-
-/*
- * End our reclaim: nobody marks any more.  True if the map is complete; if it
- * is still ours at all, *map_is_ours.
- */
-static bool
-close_map(PmhTable *t, const struct PmhSweepPrivate *p, bool *map_is_ours)
-{
-	bool		complete;
-
-	pmh_lock(&t->file_lock->space);
-	*map_is_ours = mark_is_ours(t, p);
-	complete = *map_is_ours &&
-		(pm_load(&pmh_run(t)->sweep_mark) & MARK_GIVEN_UP) == 0;
-	if (*map_is_ours)
-		pm_store64(&pmh_run(t)->sweep_mark, 0);
-	pmh_unlock(&t->file_lock->space);
-	return complete;
-}
-
-static void
-reclaim_abandon(PmhTable *t, struct PmhSweepPrivate *p)
-{
-	bool		map_is_ours;
-
-	if (p->mark == 0)
-		return;
-	(void) close_map(t, p, &map_is_ours);
-	if (map_is_ours)
-		pmh_space_free_run(t, p->mark & ~MARK_LOW_BITS, p->mark_blocks);
-	p->mark = 0;
-}
-
-static bool
-is_marked(const MarkMap *map, uint64_t line)
-{
-	return (pm_load(&map->word[line / 64]) >> (line % 64) & 1) != 0;
-}
-
-/* Give what is not marked in a region to the free lists. */
-static void
-free_unmarked(PmhTable *t, const struct PmhSweepPrivate *p, uint64_t from, uint64_t to)
-{
-	uint64_t	line = from / PMH_LINE;
-
-	while (line < to / PMH_LINE)
-	{
-		const MarkMap *map = mark_map(t, p->mark);
-		uint64_t	start;
-
-		while (line < to / PMH_LINE && is_marked(map, line))
-			line++;
-		start = line;
-		while (line < to / PMH_LINE && !is_marked(map, line))
-			line++;
-		if (line > start)
-			pmh_value_free_span(t, start * PMH_LINE, (line - start) * PMH_LINE);
-	}
-}
-
-/* The sweep is complete: free what it has not found in use. */
-static PmhResult
-reclaim_finish(PmhTable *t, struct PmhSweepPrivate *p)
-{
-	uint64_t	left = pm_load(&pmh_live(t)->blocks);
-	bool		map_is_ours;
-	bool		complete;
-	PmhResult	result = PMH_OK;
-
-	if (p->mark == 0)
-		return PMH_OK;
-	complete = close_map(t, p, &map_is_ours);
-	if (complete)
-		result = pmh_map_all(t);
-	for (uint64_t block = p->first_region; complete && result == PMH_OK && block != 0;)
-	{
-		const PmhRegion *region;
-
-		result = left-- == 0 ?
-			pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
-					 "The list of value regions runs in a circle.") :
-			pmh_region_check(t, block, p->covered >> t->block_shift);
-		if (result != PMH_OK)
-			break;
-		region = pmh_at(t, block << t->block_shift);
-		free_unmarked(t, p, (block << t->block_shift) + PMH_LINE,
-					  (block + region->blocks) << t->block_shift);
-		block = region->next;
-	}
-	if (complete && result == PMH_OK)
-	{
-		pmh_lock(&t->file_lock->space);
-		pm_store64(&pmh_run(t)->value_space_known, 1);
-		pmh_unlock(&t->file_lock->space);
-	}
-	if (map_is_ours)
-		pmh_space_free_run(t, p->mark & ~MARK_LOW_BITS, p->mark_blocks);
-	p->mark = 0;
-	return result;
 }

@@ -36,6 +36,9 @@
 #define AHEAD					14
 #define RING					32	/* a power of two > 2 * AHEAD */
 
+/* So many pairs of one hash are deleted in one pass along its list. */
+#define DRAIN_MIN				4
+
 /* ---- errors ---- */
 
 static PmhResult __attribute__((format(printf, 5, 0)))
@@ -103,6 +106,7 @@ free_handle(PmhTable *t)
 		pmh_build_free(t->build[i]);
 		free(t->overflow[i]);
 	}
+	free(t->discard);
 	free(t);
 }
 
@@ -978,14 +982,58 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	return pmh_conclude(table, result);
 }
 
+static int
+compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* How many entries from the first on have its hash? */
+static size_t
+same_hash(const PmhEntry *entries, size_t n)
+{
+	size_t		same = 1;
+
+	while (same < n && entries[same].hash == entries[0].hash)
+		same++;
+	return same;
+}
+
+/*
+ * Take the first of n entries out, in order of (hash, value), and those that
+ * have the same hash with it if they are many.  *done: how many were seen to.
+ * Unless 'wait', pass over what is locked just now.
+ */
 static inline PmhResult
-delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
-			 size_t *removed)
+delete_first(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+			 size_t *done, size_t *removed)
+{
+	PmhResult	result;
+
+	*done = same_hash(entries, n);
+	if (wait && *done >= DRAIN_MIN)
+		return pmh_drain(t, entries, *done, removed);
+	*done = 1;
+	result = wait ? delete_one(t, entries->hash, entries->value, false) :
+		delete_one_nowait(t, entries->hash, entries->value);
+	*removed = result == PMH_OK;
+	return result == PMH_NOT_FOUND ? PMH_OK : result;
+}
+
+/* The same for all of them, through the pipeline. */
+static inline PmhResult
+delete_sorted(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+			  size_t *removed)
 {
 	uint64_t	bucket[RING];
+	size_t		through = 0;
 	PmhResult	result = PMH_OK;
 
-	*removed = 0;
 	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
 	{
 		size_t		second = i - AHEAD;
@@ -993,23 +1041,43 @@ delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 		size_t		last = i - 3 * AHEAD;
 
 		if (i < n)
-			prefetch_element(table, entries[i].hash);
+			prefetch_element(t, entries[i].hash);
 		if (second < n)
-			bucket[second % RING] = prefetch_bucket(table, entries[second].hash);
+			bucket[second % RING] = prefetch_bucket(t, entries[second].hash);
 		if (third < n)
-			prefetch_slot(table, entries[third].hash, bucket[third % RING]);
-		if (last < n)
+			prefetch_slot(t, entries[third].hash, bucket[third % RING]);
+		if (last < n && last >= through)
 		{
-			const PmhEntry *entry = &entries[last];
+			size_t		done;
+			size_t		out;
 
-			result = wait ? delete_one(table, entry->hash, entry->value, false) :
-				delete_one_nowait(table, entry->hash, entry->value);
-			*removed += result == PMH_OK;
-			if (result == PMH_NOT_FOUND)
-				result = PMH_OK;
+			result = delete_first(t, entries + last, n - last, wait, &done, &out);
+			*removed += out;
+			through = last + done;
 		}
 	}
-	pm_fence(&table->file);
+	pm_fence(&t->file);
+	return result;
+}
+
+static PmhResult
+delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
+			 size_t *removed)
+{
+	PmhEntry   *sorted;
+	PmhResult	result;
+
+	*removed = 0;
+	if (n == 0)
+		return PMH_OK;
+	sorted = malloc(n * sizeof(PmhEntry));
+	if (sorted == NULL)
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+						"There is no memory to sort %zu entries.", n);
+	memcpy(sorted, entries, n * sizeof(PmhEntry));
+	qsort(sorted, n, sizeof(PmhEntry), compare_entries);
+	result = delete_sorted(table, sorted, n, wait, removed);
+	free(sorted);
 	return pmh_conclude(table, result);
 }
 

@@ -267,6 +267,7 @@ typedef struct PmhCursor
 	PmhValues	seen;			/* all values handed out, if streaming: a hash table */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
+	uint64_t	rewrites;		/* of lists, when we began to read */
 	uint64_t	budget;			/* to notice a list that runs in a circle */
 	uint32_t	line;			/* next line in it */
 	int			state;
@@ -321,6 +322,35 @@ extern PmhResult pmh_sweep_remove(PmhTable *table, PmhSweep *sweep,
 								  const uint8_t *dead, size_t *removed);
 extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
 
+/* ---- shrink ---- */
+
+/*
+ * Give space back after mass deletes: buddies are merged, lists that have lost
+ * most of their values are rewritten, the last part of the file is emptied into
+ * free space further down, and what is free at the end goes back to the file
+ * system.  Readers and writers may be at work; nobody is held up for longer
+ * than by a split.
+ *
+ * pmh_shrink_begin looks at a sample, and says PMH_DONE if nothing would come
+ * of it.  fill_percent is the load the table was made for (PMH_MIN_FILL ..
+ * PMH_MAX_FILL): segments are not filled higher than that, nor emptier ones
+ * merged that it explains.  pmh_shrink_step does a bounded piece of work; no
+ * lock is held when it returns; PMH_DONE when all is done.  pmh_shrink_end may
+ * be called at any point; with table NULL as for pmh_sweep_end.
+ */
+typedef struct PmhShrink
+{
+	uint64_t	bytes_before;	/* length of the file in use */
+	uint64_t	bytes_after;
+	uint64_t	steps;
+	struct PmhShrinkPrivate *priv;
+} PmhShrink;
+
+extern PmhResult pmh_shrink_begin(PmhTable *table, int fill_percent,
+								  PmhShrink *shrink);
+extern PmhResult pmh_shrink_step(PmhTable *table, PmhShrink *shrink);
+extern void pmh_shrink_end(PmhTable *table, PmhShrink *shrink);
+
 /* ---- bulk load ---- */
 
 /*
@@ -373,6 +403,7 @@ typedef struct PmhStats
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
+	uint64_t	merges;
 	bool		value_space_known;	/* false: a crash left it to be swept */
 } PmhStats;
 

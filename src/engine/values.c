@@ -589,11 +589,11 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 		set_fill_hint(t, payload, line);
 }
 
-void
-pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
+/* Let 'before' be followed by the buffer 'next', durably. */
+static void
+relink(PmhTable *t, uint64_t before, uint64_t next)
 {
 	PmhBufferHeader *header = pmh_buffer_header(t, before);
-	uint64_t	next = pm_load(&pmh_buffer_header(t, payload)->next);
 
 	pmh_buffer_bump(t, pmh_pointer_offset(before));
 	PMH_STOP_POINT("unlink_before_next");
@@ -602,6 +602,12 @@ pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
 	pm_fence(&t->file);
 	PMH_STOP_POINT("unlink_after_next");
 	pmh_buffer_bump(t, pmh_pointer_offset(before));
+}
+
+void
+pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
+{
+	relink(t, before, pm_load(&pmh_buffer_header(t, payload)->next));
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
 
@@ -713,4 +719,173 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
 		old = next;
 	}
+}
+
+/* ---- fewer buffers, or other ones ---- */
+
+uint32_t
+pmh_buffer_count(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	n = 0;
+
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+		n += pmh_mask_count(pm_load(&pmh_buffer_line(t, payload, i)->state) &
+							PMH_LINE_OCCUPIED);
+	return n;
+}
+
+uint64_t
+pmh_buffer_next(const PmhTable *t, uint64_t payload)
+{
+	if (!pmh_class_has_header(pmh_pointer_class(payload)))
+		return 0;
+	return pm_load(&pmh_buffer_header(t, payload)->next);
+}
+
+PmhResult
+pmh_buffer_follow(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t *next)
+{
+	PmhResult	result;
+
+	*next = pmh_buffer_next(t, payload);
+	result = pmh_list_check_next(t, payload, *next);
+	return result == PMH_OK && *next != 0 ? check_buffer(t, hash, *next) : result;
+}
+
+/* The smallest class that holds n values and may stand where the run stands. */
+static uint32_t
+class_for_run(size_t n, const PmhListRun *run)
+{
+	uint32_t	class;
+
+	if (run->before == 0)
+		n += n / PMH_HEAD_ROOM;	/* the head is where values are added */
+	class = smallest_class_for(n);
+	if (pmh_class_bytes(class) > run->bytes)
+		class = smallest_class_for(run->values);
+	if ((run->before != 0 || run->behind != 0) && class < PMH_HEADER_CLASS)
+		class = PMH_HEADER_CLASS;
+	return class;
+}
+
+bool
+pmh_list_run_pays(const PmhListRun *run)
+{
+	uint64_t	bytes = pmh_class_bytes(class_for_run(run->values, run));
+
+	return bytes * 4 <= run->bytes * 3;
+}
+
+PmhResult
+pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
+				 uint64_t hash, const PmhListRun *run, uint64_t *new_payload)
+{
+	uint64_t	values[PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE];
+	uint32_t	class = class_for_run(run->values, run);
+	uint64_t	list_bytes = pmh_class_bytes(class);
+	uint64_t	offset;
+	size_t		n = 0;
+	PmhResult	result = pmh_value_alloc(t, class, &offset);
+
+	if (result != PMH_OK)
+		return result;
+	for (uint64_t p = run->first; p != run->behind; p = pmh_buffer_next(t, p))
+	{
+		uint32_t	old = pmh_pointer_class(p);
+		uint32_t	mask;
+
+		for (uint32_t i = pmh_class_first_line(old); i < pmh_class_lines(old); i++)
+			n += pmh_line_read(pmh_buffer_line(t, p, i), values + n, &mask);
+	}
+	if (run->behind != 0)
+		list_bytes += list_bytes_from(t, run->behind);
+	*new_payload = pmh_make_pointer(offset, class);
+	write_buffer(t, *new_payload, hash, run->behind, list_bytes, values, n);
+	pm_fence(&t->file);
+
+	PMH_STOP_POINT("rewrite_before_publish");
+	if (run->before == 0)
+		pmh_bucket_repoint(t, place, at->bucket, at->slot, *new_payload);
+	else
+		relink(t, run->before, *new_payload);
+	pmh_count(&pmh_run(t)->list_rewrites, 1);
+	PMH_STOP_POINT("rewrite_before_retire");
+	pmh_list_retire(t, run->first, *new_payload);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head, PmhListWalk *walk,
+				uint64_t *payload)
+{
+	uint64_t	budget = pmh_list_budget(t);
+	PmhResult	result;
+
+	if (walk->before != 0 &&
+		pmh_buffer_valid(t, pmh_pointer_offset(walk->before), walk->version))
+		return pmh_buffer_follow(t, hash, walk->before, payload);
+	result = check_buffer(t, hash, head);
+	for (*payload = head; result == PMH_OK && *payload != 0;)
+	{
+		uint64_t	p = *payload;
+
+		if (!pmh_list_pay(&budget, p))
+			return pmh_list_circle(t, head);
+		if (walk->before == 0)
+			return PMH_OK;
+		result = pmh_buffer_follow(t, hash, p, payload);
+		if (p == walk->before)
+			return result;
+	}
+	if (result == PMH_OK)
+	{
+		/* The buffer is not there any more. */
+		walk->before = 0;
+		*payload = head;
+	}
+	return result;
+}
+
+void
+pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
+{
+	if (walk->before != 0)
+		walk->version = pmh_buffer_version(t, pmh_pointer_offset(walk->before));
+}
+
+PmhResult
+pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
+			  uint64_t before, uint64_t payload)
+{
+	uint64_t	next = pmh_buffer_next(t, payload);
+	PmhResult	result;
+
+	if (before != 0)
+	{
+		pmh_list_unlink(t, before, payload);
+		return PMH_OK;
+	}
+	result = pmh_list_check_next(t, payload, next);
+	if (result != PMH_OK)
+		return result;
+	if (next == 0)
+		pmh_bucket_unpoint(t, place, at->bucket, at->slot);
+	else
+		pmh_bucket_repoint(t, place, at->bucket, at->slot, next);
+	pmh_list_retire(t, payload, next);
+	return PMH_OK;
+}
+
+void
+pmh_list_note_bytes(PmhTable *t, uint64_t head, uint64_t bytes)
+{
+	PmhBufferHeader *header = pmh_buffer_header(t, head);
+
+	if (!pmh_class_has_header(pmh_pointer_class(head)) ||
+		pm_load(&header->list_bytes) == bytes)
+		return;
+	pm_store64(&header->list_bytes, bytes);
+	pm_flush(&t->file, header, sizeof(*header));
+	pm_fence(&t->file);
 }

@@ -209,6 +209,75 @@ extern void pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload);
 extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
 						   uint32_t mask);
 
+/* How many values a buffer of a locked segment holds. */
+extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
+
+/*
+ * The buffer behind one in a locked segment, or 0.  Checked: PMH_OK, PMH_NEED,
+ * PMH_ERR_CORRUPT.
+ */
+extern uint64_t pmh_buffer_next(const PmhTable *t, uint64_t payload);
+extern PmhResult pmh_buffer_follow(PmhTable *t, uint64_t hash, uint64_t payload,
+								   uint64_t *next);
+
+/* Neighbours in a list, from 'first' up to, not including, 'behind'. */
+typedef struct PmhListRun
+{
+	uint64_t	before;			/* what points to the first: a buffer, or 0 */
+	uint64_t	first;
+	uint64_t	behind;			/* or 0: the end */
+	uint64_t	values;			/* in them: no more than the largest buffer holds */
+	uint64_t	bytes;			/* of their buffers */
+} PmhListRun;
+
+/* A head that is rewritten has room for a share of its values more. */
+#define PMH_HEAD_ROOM	4
+
+/* Would one buffer for all of them save a quarter of their bytes? */
+extern bool pmh_list_run_pays(const PmhListRun *run);
+
+/*
+ * Writer (segment locked): put all values of the run into one new buffer that
+ * fits, durably, and free theirs.  PMH_OK, PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_list_rewrite(PmhTable *t, const PmhPlace *place,
+								  const PmhListSlot *at, uint64_t hash,
+								  const PmhListRun *run, uint64_t *new_payload);
+
+/*
+ * Writer (segment locked): the buffer holds nothing that is to stay.  Take it
+ * off its list, durably, and free it; before: the buffer in front, or 0.
+ * PMH_OK, or (nothing done) PMH_NEED or PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_drop(PmhTable *t, const PmhPlace *place,
+							   const PmhListSlot *at, uint64_t before,
+							   uint64_t payload);
+
+/*
+ * Writer (segment locked): note in its first buffer how large a list is, which
+ * tells how large the next buffer should be.  (A hint.)
+ */
+extern void pmh_list_note_bytes(PmhTable *t, uint64_t head, uint64_t bytes);
+
+/*
+ * A walk along a list that lets go of the segment now and then.  All buffers
+ * up to 'before' have been seen; 0: none.  Zero-initialise.
+ */
+typedef struct PmhListWalk
+{
+	uint64_t	before;
+	uint64_t	version;		/* of 'before', when the segment was let go */
+} PmhListWalk;
+
+/*
+ * With the segment locked again: the buffer to go on with, 0 at the end.  If
+ * the last one seen is gone from the list, its head (walk->before is 0 then).
+ * PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.  And: before the segment is let go.
+ */
+extern PmhResult pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
+								 PmhListWalk *walk, uint64_t *payload);
+extern void pmh_list_pause(const PmhTable *t, PmhListWalk *walk);
+
 /* ---- cursors from near (cursor.c), for the sweep ---- */
 
 /* Have the cursor, just opened, leave this value out. */
@@ -228,6 +297,37 @@ extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
 extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
 								 uint16_t *place, uint64_t *payload);
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
+
+/* ---- finding out what nothing points to (reclaim.c) ---- */
+
+/*
+ * A walk over all lists that finds out which value buffers are in use.
+ * Zero-initialise but for the last two.
+ */
+typedef struct PmhReclaim
+{
+	uint64_t	mark;			/* run.sweep_mark of ours, or 0: none goes on */
+	uint64_t	mark_blocks;
+	uint64_t	covered;		/* bytes of the file that its map covers */
+	uint64_t	first_region;	/* newest region when it began */
+	uint64_t	limit;			/* for run.shrink_limit and ... */
+	uint64_t	region_blocks;	/* ... run.region_blocks */
+} PmhReclaim;
+
+/*
+ * Begin, if the free map of the value space is unknown or 'anyway'; r->mark
+ * tells.  No lock may be held.  Who walks then holds the stripe of each segment
+ * for a moment before he reads its pointers: buffers from before the map are
+ * published by then.
+ */
+extern PmhResult pmh_reclaim_begin(PmhTable *t, PmhReclaim *r, bool anyway);
+
+/* This buffer is in use.  May be called under a stripe. */
+extern void pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload);
+
+/* The walk is complete: free what it has not found.  Or forget about it. */
+extern PmhResult pmh_reclaim_finish(PmhTable *t, PmhReclaim *r);
+extern void pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r);
 
 /*
  * Where the mark map of a reclaim is; false: there is none.  *nblocks is 0 if

@@ -841,6 +841,29 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	return PMH_OK;
 }
 
+/*
+ * What is behind the end of the file may be anything: we leave it as it is, so
+ * that an image shows who still relies on it.
+ */
+PmhResult
+pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
+{
+	(void) f;
+	(void) from;
+	(void) to;
+	(void) error;
+	return PMH_OK;
+}
+
+PmhResult
+pm_truncate(PmFile *f, size_t size, PmhError *error)
+{
+	(void) f;
+	(void) size;
+	(void) error;
+	return PMH_OK;
+}
+
 PmhResult
 pm_remap(PmFile *f, size_t size, PmhError *error)
 {

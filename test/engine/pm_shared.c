@@ -173,6 +173,26 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 PmhResult
+pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
+{
+	if (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				  (off_t) from, (off_t) (to - from)) != 0)
+		return fail(error, errno);
+	return PMH_OK;
+}
+
+PmhResult
+pm_truncate(PmFile *f, size_t size, PmhError *error)
+{
+	struct stat st;
+
+	if (fstat(f->fd, &st) != 0 ||
+		((size_t) st.st_size > size && ftruncate(f->fd, (off_t) size) != 0))
+		return fail(error, errno);
+	return PMH_OK;
+}
+
+PmhResult
 pm_remap(PmFile *f, size_t size, PmhError *error)
 {
 	PmhResult	result = PMH_OK;

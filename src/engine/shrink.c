@@ -1,0 +1,750 @@
+/*-------------------------------------------------------------------------
+ *
+ * shrink.c
+ *	  Giving space back after mass deletes.
+ *
+ * See src/README, "Shrinking".  Three kinds of walk in hash order, each in
+ * steps of a segment or a piece of a list:
+ *
+ *	merging		buddies that fit in one segment become one; extensions that are
+ *				too large are replaced
+ *	listing		lists that have lost much are rewritten, and all are added up
+ *	emptying	what lies behind a limit goes to free space before it; at the
+ *				same time the value regions that nothing is left in are found
+ *
+ * and the file is cut behind what is then its last block in use.  Merging of
+ * buddies is the inverse of the split of extendible hashing (Fagin et al.,
+ * 1979); that all of it is published as splits are, and that emptying shares
+ * its walk with the reclaim of value buffers, is ours.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+/* No segment that we make is fuller than this, in percent of its slots. */
+#define MERGED_PERCENT		70
+
+/* Files of fewer blocks are left alone. */
+#define SMALL_FILE_BLOCKS	16
+
+/* Merging pays if the load is below this share of what it would come to. */
+#define LOW_LOAD			0.65
+
+/* Lists have lost much if they take so many times what they need. */
+#define LOOSE_LISTS			2.0
+#define FEW_LIST_BYTES		(64.0 * 1024)
+
+/* A value region is given up if less than this part of it is in use. */
+#define SPARSE_REGION		2
+#define LOW_REGION_FILL		0.4
+
+/* New regions hold this part of all lists. */
+#define REGION_PART			8
+#define MIN_REGION_BLOCKS	4
+
+/* Blocks that are left free, besides a share of the file. */
+#define SPARE_BLOCKS		4
+
+/*
+ * Free space pays if it is this share of the file, and more than what is left
+ * over when the file grows.
+ */
+#define MUCH_FREE			0.25
+#define GROWTH_REST			(4.0 * 1024 * 1024)
+
+/* Buffers of a list seen to, and put into one, under one hold of the stripe. */
+#define STEP_BUFFERS		32
+#define RUN_BUFFERS			16
+
+/* Walks that empty the file's end or find out about value regions, at most. */
+#define MAX_ROUNDS			3
+
+typedef enum Phase
+{
+	MERGING,
+	LISTING,
+	EMPTYING,
+	FINISHED
+} Phase;
+
+struct PmhShrinkPrivate
+{
+	Phase		phase;
+	uint32_t	percent;		/* how full segments may become */
+	unsigned	rounds;			/* of emptying, so far */
+	uint64_t	next;			/* where the next segment begins ... */
+	bool		through;		/* ... if there is one */
+	bool		no_space;		/* the file system is full: build nothing new */
+	bool		regions_settled;	/* sparse regions have been emptied */
+	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
+	uint64_t	list_bytes;		/* that lists occupy */
+	PmhRegionSpan *region;		/* value regions, and how full they are */
+	size_t		nregions;
+	PmhReclaim	reclaim;
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* of its lists */
+	size_t		nkeys;
+	size_t		key;			/* the one at hand */
+	PmhListWalk walk;			/* along its list */
+	uint64_t	walk_head;		/* where that has begun */
+	uint64_t	walk_bytes;		/* behind it */
+};
+
+/* ---- positions ---- */
+
+static uint64_t
+segment_start(uint64_t hash, uint32_t depth)
+{
+	return depth == 0 ? 0 : pmh_hash_prefix(hash, depth) << (64 - depth);
+}
+
+static void
+start_walk(struct PmhShrinkPrivate *p, Phase phase)
+{
+	p->phase = phase;
+	p->next = 0;
+	p->through = false;
+	p->nkeys = p->key = 0;
+}
+
+/* Go on behind the segment of p->next. */
+static void
+move_on(struct PmhShrinkPrivate *p, uint32_t depth)
+{
+	p->next = depth == 0 ? 0 :
+		(pmh_hash_prefix(p->next, depth) + 1) << (64 - depth);
+	p->through = p->next == 0;
+}
+
+/*
+ * Get what PMH_NEED asks for.  A full file system is no error: nothing new is
+ * built from then on.
+ */
+static PmhResult
+provide(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	PmhResult	result = pmh_provide(t);
+
+	if (result != PMH_ERR_NO_SPACE && result != PMH_ERR_TOO_LARGE)
+		return result;
+	p->no_space = true;
+	return PMH_OK;
+}
+
+/* ---- merging ---- */
+
+/*
+ * Merge a locked segment, the left one of its pair, with its buddy.  As
+ * pmh_segment_merge; also PMH_NOT_FOUND if the buddy is split further or busy.
+ */
+static PmhResult
+merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
+				 uint32_t percent)
+{
+	uint32_t	depth = pmh_elem_depth(left->elem);
+	PmhPlace	right;
+	PmhResult	result;
+	bool		same_stripe;
+
+	result = pmh_locate(t, start | UINT64_C(1) << (64 - depth), &right);
+	if (result != PMH_OK)
+		return result;
+	same_stripe = right.stripe == left->stripe;
+	if (pmh_elem_depth(right.elem) != depth ||
+		(!same_stripe && !pmh_try_lock(&right.stripe->lock)))
+		return PMH_NOT_FOUND;
+	result = PMH_NOT_FOUND;
+	if (pmh_place_current(t, &right))
+		result = pmh_segment_merge(t, left, &right, percent);
+	if (!same_stripe)
+		pmh_segment_unlock(&right);
+	return result;
+}
+
+/*
+ * A segment of 'depth' has come into being at p->next.  Look at it once more;
+ * if it is the right one of a pair, begin with the other.
+ */
+static PmhResult
+look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
+{
+	PmhPlace	buddy;
+	PmhResult	result;
+
+	p->next = segment_start(p->next, depth);
+	if (depth == 0 || (pmh_hash_prefix(p->next, depth) & 1) == 0)
+		return PMH_OK;
+	result = pmh_locate(t, p->next - (UINT64_C(1) << (64 - depth)), &buddy);
+	if (result == PMH_OK && pmh_elem_depth(buddy.elem) == depth)
+		p->next -= UINT64_C(1) << (64 - depth);
+	return result == PMH_NEED ? PMH_OK : result;
+}
+
+/* One segment: merge it, or give it a smaller extension, or pass it by. */
+static PmhResult
+merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	PmhPlace	place;
+	uint64_t	start;
+	uint32_t	depth;
+	bool		merged = false;
+	PmhResult	result = pmh_segment_lock(t, p->next, &place);
+
+	if (result != PMH_OK)
+		return result;
+	depth = pmh_elem_depth(place.elem);
+	start = segment_start(p->next, depth);
+	result = PMH_NOT_FOUND;
+	if (depth > 0 && (pmh_hash_prefix(start, depth) & 1) == 0)
+		result = merge_with_buddy(t, &place, start, p->percent);
+	if (result == PMH_OK)
+		merged = true;
+	else if (result == PMH_NOT_FOUND)
+		result = pmh_segment_reduce(t, &place, p->percent);
+	pmh_segment_unlock(&place);
+
+	if (result == PMH_NEED)
+	{
+		result = provide(t, p);
+		p->through = p->no_space;
+		return result;
+	}
+	if (result != PMH_OK && result != PMH_NOT_FOUND)
+		return result;
+	if (merged)
+		return look_back(t, p, depth - 1);
+	move_on(p, depth);
+	return PMH_OK;
+}
+
+/* ---- lists ---- */
+
+/* Is the file's end being emptied, and has nobody lifted the limit yet? */
+static bool
+is_emptying(const PmhTable *t, const struct PmhShrinkPrivate *p)
+{
+	return p->phase == EMPTYING && p->limit != 0 && !p->no_space &&
+		pm_load(&pmh_run(t)->shrink_limit) == p->limit;
+}
+
+/*
+ * The run of buffers from 'first' on that one buffer could hold the values of,
+ * and the same for that one alone.
+ */
+static PmhResult
+collect_runs(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
+			 uint64_t first, PmhListRun *alone, PmhListRun *run)
+{
+	PmhResult	result;
+
+	alone->before = p->walk.before;
+	alone->first = first;
+	alone->values = pmh_buffer_count(t, first);
+	alone->bytes = pmh_class_bytes(pmh_pointer_class(first));
+	result = pmh_buffer_follow(t, hash, first, &alone->behind);
+	*run = *alone;
+	for (unsigned i = 1; i < RUN_BUFFERS && result == PMH_OK && run->behind != 0; i++)
+	{
+		uint64_t	buffer = run->behind;
+		uint64_t	values = run->values + pmh_buffer_count(t, buffer);
+
+		if (values > pmh_class_capacity(PMH_MAX_CLASS))
+			break;
+		result = pmh_buffer_follow(t, hash, buffer, &run->behind);
+		run->values = values;
+		run->bytes += pmh_class_bytes(pmh_pointer_class(buffer));
+	}
+	return result;
+}
+
+/* Does a buffer lie where nothing is to be left? */
+static bool
+must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+
+	if (p->phase != EMPTYING)
+		return false;
+	return (is_emptying(t, p) && offset >> t->block_shift >= p->limit) ||
+		pmh_region_of(t->discard, t->ndiscard, offset) != NULL;
+}
+
+/* What of a list is to be rewritten, beginning with a buffer, or NULL. */
+static const PmhListRun *
+choose_run(const PmhTable *t, const struct PmhShrinkPrivate *p,
+		   const PmhListRun *alone, const PmhListRun *run)
+{
+	if (p->no_space)
+		return NULL;
+	if (pmh_list_run_pays(run))
+		return run;
+	if (pmh_list_run_pays(alone))
+		return alone;
+	return must_move(t, p, alone->first) ? alone : NULL;
+}
+
+/* Note where a buffer that stays lies. */
+static void
+note_live(struct PmhShrinkPrivate *p, uint64_t payload)
+{
+	PmhRegionSpan *region = pmh_region_of(p->region, p->nregions,
+										  pmh_pointer_offset(payload));
+
+	if (region != NULL)
+		region->live += pmh_class_bytes(pmh_pointer_class(payload));
+}
+
+/*
+ * See to the buffer 'payload' of a list, and perhaps some behind it; *payload is
+ * the one to go on with, 0 at the end.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
+ */
+static PmhResult
+tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
+			PmhListSlot *at, uint64_t *payload)
+{
+	uint64_t	hash = p->keys[p->key];
+	PmhListRun	alone;
+	PmhListRun	all;
+	const PmhListRun *run;
+	PmhResult	result = collect_runs(t, p, hash, *payload, &alone, &all);
+
+	if (result != PMH_OK)
+		return result;
+	run = choose_run(t, p, &alone, &all);
+	if (run == NULL)
+	{
+		run = &alone;
+		pmh_reclaim_mark(t, &p->reclaim, *payload);
+		p->walk.before = *payload;
+	}
+	else
+	{
+		uint64_t	made;
+
+		result = pmh_list_rewrite(t, place, at, hash, run, &made);
+		if (result != PMH_OK)
+			return result;
+		if (run->before == 0)
+			at->payload = p->walk_head = made;
+		p->walk.before = made;
+	}
+	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
+	note_live(p, p->walk.before);
+	*payload = run->behind;
+	return PMH_OK;
+}
+
+/* Some buffers of the list at hand, whose segment is locked; *done: the last. */
+static PmhResult
+tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
+		  bool *done)
+{
+	uint64_t	hash = p->keys[p->key];
+	PmhListSlot at;
+	uint64_t	payload;
+	PmhResult	result;
+
+	*done = !pmh_segment_find_list(t, place, hash, &at);
+	if (*done)
+		return PMH_OK;
+	result = pmh_list_resume(t, hash, at.payload, &p->walk, &payload);
+	if (result != PMH_OK)
+		return result;
+	if (p->walk.before == 0)
+	{
+		p->walk_head = at.payload;
+		p->walk_bytes = 0;
+	}
+	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0; i++)
+		result = tidy_buffer(t, p, place, &at, &payload);
+	pmh_list_pause(t, &p->walk);
+	*done = result == PMH_OK && payload == 0;
+	if (*done && at.payload == p->walk_head)
+		pmh_list_note_bytes(t, at.payload, p->walk_bytes);
+	return result;
+}
+
+static PmhResult
+list_step(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	PmhPlace	place;
+	bool		done;
+	PmhResult	result = pmh_segment_lock(t, p->keys[p->key], &place);
+
+	if (result != PMH_OK)
+		return result;
+	result = tidy_list(t, p, &place, &done);
+	pmh_segment_unlock(&place);
+	if (result == PMH_NEED)
+		return provide(t, p);
+	if (done)
+	{
+		p->list_bytes += p->walk_bytes;
+		p->key++;
+		memset(&p->walk, 0, sizeof(p->walk));
+		p->walk_bytes = 0;
+	}
+	return result;
+}
+
+/* Which keys have lists in the copy of a segment; not those before p->next. */
+static void
+collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
+{
+	p->nkeys = p->key = 0;
+	memset(&p->walk, 0, sizeof(p->walk));
+	p->walk_bytes = 0;
+	for (uint32_t b = 0; b < snap->place.buckets; b++)
+	{
+		uint32_t	plain;
+		uint32_t	pointers;
+
+		pmh_bucket_kinds(&p->copy[b], &plain, &pointers);
+		for (; pointers != 0; pointers &= pointers - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(pointers);
+			uint64_t	word = pmh_slot_load_word(&p->copy[b], slot);
+			uint64_t	hash = pmh_slot_load_hash(&p->copy[b], slot, word);
+
+			if (hash >= p->next)
+				p->keys[p->nkeys++] = hash;
+		}
+	}
+}
+
+/* Does a segment lie behind the limit, all or in part? */
+static bool
+is_beyond(const PmhTable *t, const struct PmhShrinkPrivate *p, const PmhPlace *place)
+{
+	uint64_t	end = p->limit << t->block_shift;
+	uint64_t	ext_bytes = pmh_elem_units(place->elem) * pmh_unit_size(t);
+
+	return place->main >= end || (place->ext != 0 && place->ext + ext_bytes > end);
+}
+
+/*
+ * Begin with the next segment: move it if it has to be, and see which lists it
+ * has.  The stripe is taken in any case (see pmh_reclaim_begin).
+ */
+static PmhResult
+segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	PmhPlace	place;
+	PmhSnapshot snap;
+	PmhResult	result = pmh_segment_lock(t, p->next, &place);
+
+	if (result != PMH_OK)
+		return result;
+	if (is_emptying(t, p) && is_beyond(t, p, &place))
+		result = pmh_segment_move(t, &place);
+	pmh_segment_unlock(&place);
+	if (result == PMH_NEED)
+		return provide(t, p);
+	if (result == PMH_OK)
+		result = pmh_segment_read(t, p->next, &snap, p->copy);
+	if (result != PMH_OK)
+		return result;
+	collect_keys(p, &snap);
+	move_on(p, pmh_elem_depth(snap.place.elem));
+	return PMH_OK;
+}
+
+/* ---- what is to be done ---- */
+
+static uint64_t
+blocks_in_use(const PmhTable *t)
+{
+	return pm_load(&pmh_live(t)->blocks) -
+		pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
+}
+
+/* Begin a walk along the lists. */
+static PmhResult
+begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, Phase phase)
+{
+	start_walk(p, phase);
+	free(p->region);
+	p->list_bytes = 0;
+	return pmh_regions(t, &p->region, &p->nregions);
+}
+
+/* How long new value regions should be. */
+static uint64_t
+region_blocks_for(const PmhTable *t, const struct PmhShrinkPrivate *p)
+{
+	uint64_t	blocks = (p->list_bytes >> t->block_shift) / REGION_PART;
+
+	return blocks < MIN_REGION_BLOCKS ? MIN_REGION_BLOCKS : blocks;
+}
+
+/*
+ * Begin a walk that empties the blocks from p->limit on, if that is not 0, and
+ * the regions of t->discard.
+ */
+static PmhResult
+begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	uint64_t	region_blocks = region_blocks_for(t, p);
+	PmhResult	result;
+
+	p->rounds++;
+	result = begin_lists(t, p, EMPTYING);
+	if (result != PMH_OK)
+		return result;
+	pmh_space_set_limit(t, p->limit, region_blocks);
+	if (p->limit != 0)
+		result = pmh_directory_fold(t, p->limit);
+	memset(&p->reclaim, 0, sizeof(p->reclaim));
+	p->reclaim.limit = p->limit;
+	p->reclaim.region_blocks = region_blocks;
+	if (result == PMH_OK && p->nregions > 0)
+		result = pmh_reclaim_begin(t, &p->reclaim, true);
+	return result;
+}
+
+/* Nothing is to be discarded any more. */
+static void
+forget_sparse_regions(PmhTable *t)
+{
+	free(t->discard);
+	t->discard = NULL;
+	t->ndiscard = 0;
+}
+
+/*
+ * Which value regions are sparse?  They go to t->discard, if they are worth a
+ * walk.
+ */
+static void
+find_sparse_regions(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	uint64_t	all = 0;
+	uint64_t	sparse = 0;
+	size_t		n = 0;
+
+	for (size_t i = 0; i < p->nregions; i++)
+	{
+		uint64_t	bytes = p->region[i].to - p->region[i].from;
+
+		all += bytes;
+		if (p->region[i].live * SPARSE_REGION >= bytes)
+			continue;
+		sparse += bytes;
+		p->region[n++] = p->region[i];
+	}
+	if (sparse < all / REGION_PART || sparse < MIN_REGION_BLOCKS * pmh_block_size(t))
+		return;
+	t->discard = p->region;
+	t->ndiscard = n;
+	p->region = NULL;
+	p->nregions = 0;
+}
+
+/*
+ * How many blocks the file needs, with something to spare, so that no value
+ * region reaches across.
+ */
+static PmhResult
+plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
+{
+	uint64_t	used = blocks_in_use(t);
+	PmhRegionSpan *across;
+	PmhResult	result;
+
+	free(p->region);
+	result = pmh_regions(t, &p->region, &p->nregions);
+	*limit = used + used / 32 + SPARE_BLOCKS;
+	if (p->nregions > 0)
+		*limit += region_blocks_for(t, p);
+	across = pmh_region_of(p->region, p->nregions, *limit << t->block_shift);
+	if (across != NULL && across->from < *limit << t->block_shift)
+		*limit = across->to >> t->block_shift;
+	return result;
+}
+
+/*
+ * Behind a walk along the lists: begin with another one, if that pays, or cut
+ * the file and be done.
+ */
+static PmhResult
+next_round(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	uint64_t	limit;
+	PmhResult	result;
+
+	if (!p->regions_settled && !p->no_space)
+	{
+		p->regions_settled = true;
+		find_sparse_regions(t, p);
+		if (t->ndiscard > 0)
+			return begin_emptying(t, p);
+	}
+	result = plan_limit(t, p, &limit);
+	if (result != PMH_OK)
+		return result;
+	if (p->rounds < MAX_ROUNDS && !p->no_space &&
+		limit + limit / 32 + SPARE_BLOCKS < pm_load(&pmh_live(t)->blocks))
+	{
+		p->limit = limit;
+		return begin_emptying(t, p);
+	}
+	start_walk(p, FINISHED);
+	return pmh_space_cut(t, limit);
+}
+
+/* A walk is through: what is next? */
+static PmhResult
+end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	PmhResult	result = PMH_OK;
+
+	if (p->phase == MERGING)
+	{
+		result = pmh_directory_fold(t, UINT64_MAX);
+		if (result == PMH_OK)
+			result = begin_lists(t, p, LISTING);
+		p->through = p->nregions == 0;
+		return result;
+	}
+	if (p->phase == EMPTYING)
+	{
+		result = pmh_reclaim_finish(t, &p->reclaim);
+		forget_sparse_regions(t);
+		if (result == PMH_OK && p->limit != 0)
+			result = pmh_space_cut(t, p->limit);
+	}
+	if (result == PMH_OK)
+		result = next_round(t, p);
+	return result;
+}
+
+/* ---- the public face ---- */
+
+/* Sum of the lengths of the value regions. */
+static PmhResult
+region_bytes(PmhTable *t, double *bytes)
+{
+	PmhRegionSpan *region;
+	size_t		n;
+	PmhResult	result = pmh_regions(t, &region, &n);
+
+	*bytes = 0;
+	for (size_t i = 0; result == PMH_OK && i < n; i++)
+		*bytes += (double) (region[i].to - region[i].from);
+	free(region);
+	return result;
+}
+
+/* Would a shrink come to anything? */
+static PmhResult
+look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
+{
+	double		blocks = (double) pm_load(&pmh_live(t)->blocks);
+	double		lists;
+	double		regions;
+	double		free_bytes = (blocks - (double) blocks_in_use(t)) * (double) pmh_block_size(t);
+	double		much = blocks * (double) pmh_block_size(t) * MUCH_FREE;
+	PmhFill		fill;
+	PmhResult	result;
+
+	*pays = false;
+	if (blocks <= SMALL_FILE_BLOCKS)
+		return PMH_OK;
+	result = pmh_estimate_fill(t, &fill);
+	if (result == PMH_OK)
+		result = region_bytes(t, &regions);
+	if (result != PMH_OK)
+		return result;
+	lists = fill.lists * PMH_LINE + fill.list_entries *
+		(1 + 1.0 / PMH_HEAD_ROOM) * PMH_LINE / PMH_VALUES_PER_LINE;
+	*pays = (fill.segments > 1 &&
+			 fill.used_slots < fill.slots * percent / 100 * LOW_LOAD) ||
+		(fill.list_bytes > FEW_LIST_BYTES &&
+		 fill.list_bytes > lists * LOOSE_LISTS) ||
+		(regions - fill.list_bytes > much &&
+		 fill.list_bytes < regions * LOW_REGION_FILL) ||
+		(free_bytes > much && free_bytes > GROWTH_REST);
+	return PMH_OK;
+}
+
+static uint64_t
+file_bytes(const PmhTable *t)
+{
+	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+}
+
+PmhResult
+pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
+{
+	uint32_t	percent = fill_percent < MERGED_PERCENT ? (uint32_t) fill_percent : MERGED_PERCENT;
+	struct PmhShrinkPrivate *p;
+	bool		pays;
+	PmhResult	result;
+
+	memset(shrink, 0, sizeof(*shrink));
+	forget_sparse_regions(table);	/* of a shrink that was never ended */
+	shrink->bytes_before = shrink->bytes_after = file_bytes(table);
+	result = look_whether_it_pays(table, percent, &pays);
+	if (result != PMH_OK || !pays)
+		return result == PMH_OK ? PMH_DONE : result;
+	shrink->priv = p = calloc(1, sizeof(*p));
+	if (p != NULL)
+	{
+		p->percent = percent;
+		p->copy = malloc(pmh_max_segment_size(table));
+		p->keys = malloc(pmh_max_segment_size(table) / PMH_BUCKET_SIZE *
+						 PMH_SLOTS * sizeof(uint64_t));
+	}
+	if (p == NULL || p->copy == NULL || p->keys == NULL)
+	{
+		pmh_shrink_end(NULL, shrink);
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for shrinking the file.");
+	}
+	return PMH_OK;
+}
+
+PmhResult
+pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
+{
+	struct PmhShrinkPrivate *p = shrink->priv;
+	PmhResult	result;
+
+	if (p->phase == FINISHED)
+		return PMH_DONE;
+	if (p->key < p->nkeys)
+		result = list_step(table, p);
+	else if (p->through)
+		result = end_walk(table, p);
+	else if (p->phase == MERGING)
+		result = merge_step(table, p);
+	else
+		result = segment_step(table, p);
+	shrink->steps++;
+	shrink->bytes_after = file_bytes(table);
+	return result;
+}
+
+void
+pmh_shrink_end(PmhTable *table, PmhShrink *shrink)
+{
+	struct PmhShrinkPrivate *p = shrink->priv;
+
+	if (p == NULL)
+		return;
+	if (table != NULL)
+	{
+		pmh_reclaim_abandon(table, &p->reclaim);
+		if (p->phase == EMPTYING)
+			pmh_space_set_limit(table, 0, 0);
+		forget_sparse_regions(table);
+	}
+	free(p->region);
+	free(p->copy);
+	free(p->keys);
+	free(p);
+	shrink->priv = NULL;
+}

@@ -1,0 +1,579 @@
+/*-------------------------------------------------------------------------
+ *
+ * shrink.c
+ *	  Shrinking with nobody else at work: what is there before is there
+ *	  afterwards, the structure is sound, and the file is shorter.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+
+#define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
+#define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))
+#define LIST_VALUES		300
+#define LONG_KEYS		3
+#define LONG_VALUES		((uint64_t) FIXTURE_SCALE(60000))
+
+/* What small tables leave is much compared with their size. */
+#define FULL_SIZE		(FIXTURE_SCALE(10) == 10)
+
+static const char *path;
+static uint64_t instance = 1;
+static bool force_pmem;
+
+static PmhTable *
+create(void)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhError	error;
+	PmhTable   *t;
+
+	env.force_pmem = force_pmem;
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	return t;
+}
+
+/* Open under another instance: recovery. */
+static PmhTable *
+reopen(PmhTable *t)
+{
+	PmhEnv		env = fixture_env(++instance);
+	PmhError	error;
+	bool		recovered;
+
+	env.force_pmem = force_pmem;
+	pmh_close(t);
+	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
+	CHECK(recovered);
+	return t;
+}
+
+static uint64_t
+file_bytes(PmhTable *t)
+{
+	PmhStats	stats;
+
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	return stats.file_bytes;
+}
+
+static uint64_t
+allocated_bytes(void)
+{
+	struct stat st;
+
+	REQUIRE(stat(path, &st) == 0);
+	return (uint64_t) st.st_blocks * 512;
+}
+
+static void
+check(PmhTable *t)
+{
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+}
+
+/* Shrink to the end; returns false if it does not pay. */
+static bool
+shrink_all(PmhTable *t, int fill_percent)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, fill_percent, &shrink);
+
+	if (result == PMH_DONE)
+		return false;
+	REQUIRE(result == PMH_OK);
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE);
+	CHECK(shrink.bytes_after == file_bytes(t));
+	pmh_shrink_end(t, &shrink);
+	return true;
+}
+
+/* Take every pair out whose value is not 0 modulo 'keep' (0: all). */
+static void
+sweep_out(PmhTable *t, uint64_t keep)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	uint8_t    *dead = NULL;
+	size_t		removed;
+
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		dead = realloc(dead, sweep.n);
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = keep == 0 || sweep.entries[i].value % keep != 0;
+		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+	}
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+	free(dead);
+}
+
+static void
+insert_unique(PmhTable *t, uint64_t from, uint64_t to)
+{
+	for (uint64_t key = from; key < to; key++)
+		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+}
+
+/* Of the keys below n just those divisible by 'keep' are there (0: none). */
+static void
+check_unique(PmhTable *t, uint64_t n, uint64_t keep)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t key = 0; key < n; key++)
+	{
+		bool		there = keep != 0 && key % keep == 0;
+
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		CHECK(values.n == (there ? 1 : 0) && (!there || values.value[0] == key));
+	}
+	pmh_values_free(&values);
+}
+
+static void
+test_unique(void)
+{
+	PmhTable   *t = create();
+	PmhStats	stats;
+	uint64_t	before;
+	uint64_t	allocated;
+
+	insert_unique(t, 0, UNIQUE_KEYS);
+	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
+	before = file_bytes(t);
+	allocated = allocated_bytes();
+	sweep_out(t, 10);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	check(t);
+	check_unique(t, UNIQUE_KEYS, 10);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.entries == UNIQUE_KEYS / 10);
+	CHECK(stats.load_factor > 0.5);
+	CHECK(stats.merges > 0);
+	CHECK(stats.global_depth == stats.max_depth);
+	CHECK(stats.file_bytes < before / (FULL_SIZE ? 5 : 2));
+	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 5 : 2));
+	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
+
+	/* It grows again into what was given away. */
+	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
+	{
+		if (key % 10 != 0)
+			REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+	}
+	check(t);
+	check_unique(t, UNIQUE_KEYS, 1);
+
+	/* Drain it slowly, with a shrink now and then. */
+	for (uint64_t keep = 2; keep <= 256; keep *= 2)
+	{
+		sweep_out(t, keep);
+		(void) shrink_all(t, PMH_DEFAULT_FILL);
+		check(t);
+		check_unique(t, UNIQUE_KEYS, keep);
+	}
+	sweep_out(t, 0);
+	(void) shrink_all(t, PMH_DEFAULT_FILL);
+	check(t);
+	CHECK(file_bytes(t) <= 1024 * 1024);
+	insert_unique(t, 0, UNIQUE_KEYS / 10);
+	check(t);
+	check_unique(t, UNIQUE_KEYS / 10, 1);
+	pmh_close(t);
+}
+
+/* Recovery cuts the file where it ends, and finds everything. */
+static void
+test_recovery(void)
+{
+	PmhTable   *t = create();
+	struct stat st;
+
+	insert_unique(t, 0, UNIQUE_KEYS);
+	sweep_out(t, 10);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	t = reopen(t);
+	check(t);
+	check_unique(t, UNIQUE_KEYS, 10);
+	REQUIRE(stat(path, &st) == 0);
+	CHECK((uint64_t) st.st_size == file_bytes(t));
+	insert_unique(t, UNIQUE_KEYS, 2 * UNIQUE_KEYS);
+	check(t);
+	pmh_close(t);
+}
+
+/* What a table is filled to by its maker's wish is no reason to shrink it. */
+static void
+test_fill(void)
+{
+	PmhTable   *t = create();
+	PmhBulk    *bulk;
+	PmhEntry   *entries = malloc(UNIQUE_KEYS * sizeof(PmhEntry));
+	uint32_t	depth;
+
+	REQUIRE(entries != NULL);
+	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
+		entries[key] = (PmhEntry) {fixture_hash(key), key};
+	REQUIRE(pmh_bulk_begin(t, UNIQUE_KEYS, 30, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, UNIQUE_KEYS) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entries);
+	CHECK(!shrink_all(t, 30));
+	check_unique(t, UNIQUE_KEYS, 1);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	check(t);
+	check_unique(t, UNIQUE_KEYS, 1);
+	pmh_close(t);
+}
+
+/* ---- lists ---- */
+
+static uint64_t
+values_of(uint64_t key)
+{
+	return key < LONG_KEYS ? LONG_VALUES : LIST_VALUES;
+}
+
+static void
+insert_lists(PmhTable *t)
+{
+	for (uint64_t key = 0; key < LIST_KEYS; key++)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+	}
+}
+
+static void
+check_lists(PmhTable *t, uint64_t keep)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t key = 0; key < LIST_KEYS; key++)
+	{
+		uint64_t	n = keep == 0 ? 0 : (values_of(key) + keep - 1) / keep;
+
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		CHECK(values.n == n);
+		for (uint64_t i = 0; i < n && i < values.n; i++)
+			CHECK(values.value[i] == i * keep);
+	}
+	pmh_values_free(&values);
+}
+
+static void
+test_lists(void)
+{
+	PmhTable   *t = create();
+	PmhStats	stats;
+	uint64_t	before;
+	uint64_t	allocated;
+
+	insert_lists(t);
+	before = file_bytes(t);
+	allocated = allocated_bytes();
+	sweep_out(t, 10);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	check(t);
+	check_lists(t, 10);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.value_space_known);
+	CHECK((double) stats.list_bytes < 20.0 * (double) stats.list_entries);
+	CHECK(stats.file_bytes < before / (FULL_SIZE ? 3 : 2));
+	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 3 : 2));
+	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
+
+	/* The lists grow again. */
+	for (uint64_t key = 0; key < LIST_KEYS; key++)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+		{
+			if (i % 10 != 0)
+				REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+		}
+	}
+	check(t);
+	check_lists(t, 1);
+
+	for (uint64_t keep = 3; keep < 100; keep *= 3)
+	{
+		sweep_out(t, keep);
+		(void) shrink_all(t, PMH_DEFAULT_FILL);
+		check(t);
+		check_lists(t, keep);
+	}
+	t = reopen(t);
+	check(t);
+	check_lists(t, 81);
+	sweep_out(t, 0);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL) || !FULL_SIZE);
+	check(t);
+	CHECK(file_bytes(t) <= 1024 * 1024);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.value_bytes <= 256 * 1024);
+	insert_lists(t);
+	check(t);
+	check_lists(t, 1);
+	pmh_close(t);
+}
+
+/* A shrink that is given up at any step leaves a sound table. */
+static void
+test_given_up(void)
+{
+	PmhTable   *t = create();
+
+	insert_lists(t);
+	insert_unique(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
+	sweep_out(t, 20);
+	for (unsigned steps = 1;; steps += 1 + steps / 2)
+	{
+		PmhShrink	shrink;
+		PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+
+		for (unsigned i = 0; i < steps && result == PMH_OK; i++)
+			result = pmh_shrink_step(t, &shrink);
+		pmh_shrink_end(t, &shrink);
+		if (result == PMH_DONE)
+			break;
+		REQUIRE(result == PMH_OK);
+		check(t);
+		check_lists(t, 20);
+	}
+	check(t);
+	check_lists(t, 20);
+	pmh_close(t);
+}
+
+/* As if the process that shrinks were gone, with its limit and map in force. */
+static void
+test_orphaned(void)
+{
+	PmhTable   *t = create();
+
+	insert_lists(t);
+	sweep_out(t, 20);
+	for (unsigned steps = 1;; steps += 1 + steps / 2)
+	{
+		PmhShrink	shrink;
+		PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+
+		for (unsigned i = 0; i < steps && result == PMH_OK; i++)
+			result = pmh_shrink_step(t, &shrink);
+		pmh_shrink_end(NULL, &shrink);
+		if (result == PMH_DONE)
+			break;
+		REQUIRE(result == PMH_OK);
+		check(t);
+		for (uint64_t i = 0; i < 50; i++)
+			REQUIRE(pmh_insert(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1,
+							   false) == PMH_OK);
+		for (uint64_t i = 0; i < 50; i++)
+			CHECK(pmh_delete(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1) == PMH_OK);
+		check(t);
+		check_lists(t, 20);
+	}
+	sweep_out(t, 20);
+	check(t);
+	check_lists(t, 20);
+	pmh_close(t);
+}
+
+/* A region is taken off the list in any order: first, middle, last. */
+static void
+test_regions(void)
+{
+	PmhTable   *t = create();
+	uint64_t	lists[4];
+	uint64_t	n = 3;
+
+	for (unsigned i = 0; i < 4; i++)
+	{
+		lists[i] = n;
+		n *= 4;
+	}
+	for (unsigned i = 0; i < 4; i++)
+	{
+		for (uint64_t key = 0; key < lists[i] * 10; key++)
+		{
+			for (uint64_t v = 0; v < 100; v++)
+				REQUIRE(pmh_insert(t, fixture_hash(i * 100000 + key), i, false) == PMH_OK ||
+						v == 0);
+		}
+	}
+	for (unsigned gone = 0; gone < 4; gone++)
+	{
+		PmhSweep	sweep;
+		uint8_t    *dead = NULL;
+		size_t		removed;
+
+		REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+		while (pmh_sweep_next(t, &sweep) == PMH_OK)
+		{
+			dead = realloc(dead, sweep.n);
+			REQUIRE(dead != NULL);
+			for (size_t i = 0; i < sweep.n; i++)
+				dead[i] = sweep.entries[i].value == (gone + 1) % 4;
+			REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		}
+		pmh_sweep_end(t, &sweep);
+		free(dead);
+		(void) shrink_all(t, PMH_DEFAULT_FILL);
+		check(t);
+		t = reopen(t);
+		check(t);
+	}
+	pmh_close(t);
+}
+
+/* A crash between the two stores that take a region off the list. */
+static void
+test_region_log(void)
+{
+	PmhTable   *t = create();
+	PmhLive    *live;
+	PmhRegion  *before;
+	PmhRegion  *region;
+	uint64_t	block;
+	uint64_t	next;
+
+	insert_lists(t);
+	live = pmh_live(t);
+	before = pmh_at(t, live->value_region << t->block_shift);
+	block = before->next;
+	REQUIRE(block != 0);
+	region = pmh_at(t, block << t->block_shift);
+	next = region->next;
+
+	/* Nothing points to it any more but its neighbour, and the log. */
+	sweep_out(t, 0);
+	live->region_unlink = live->value_region << PMH_UNLINK_BEFORE_SHIFT | block;
+	before->next = next;		/* and not its checksum */
+	t = reopen(t);
+	live = pmh_live(t);
+	before = pmh_at(t, live->value_region << t->block_shift);
+	CHECK(live->region_unlink == 0);
+	CHECK(before->next == next);
+	check(t);
+	sweep_out(t, 0);
+	check(t);
+	insert_lists(t);
+	check_lists(t, 1);
+	check(t);
+
+	/* A log that cannot be is damage. */
+	{
+		PmhEnv		env = fixture_env(++instance);
+		PmhError	error;
+
+		pmh_live(t)->region_unlink = UINT64_C(5) << PMH_UNLINK_BEFORE_SHIFT | 1;
+		pmh_close(t);
+		CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT);
+	}
+}
+
+/* ---- deleting in groups ---- */
+
+static void
+test_drain(void)
+{
+	PmhTable   *t = create();
+	PmhEntry   *entries = malloc(LONG_VALUES * sizeof(PmhEntry));
+	PmhValues	values = {0};
+	uint64_t	seed = 7;
+	size_t		removed;
+	size_t		n = 0;
+
+	REQUIRE(entries != NULL);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(1), i, false) == PMH_OK);
+
+	/* One value stands there twice, and only one of the two is to go. */
+	REQUIRE(pmh_insert(t, fixture_hash(1), 12, false) == PMH_OK);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+	{
+		if (i % 4 != 1)
+			entries[n++] = (PmhEntry) {fixture_hash(1), i};
+	}
+	for (size_t i = n; i-- > 1;)
+	{
+		size_t		j = fixture_random(&seed) % (i + 1);
+		PmhEntry	e = entries[i];
+
+		entries[i] = entries[j];
+		entries[j] = e;
+	}
+	/* In lots, with values among them that are not there (any more). */
+	for (size_t done = 0, lot; done < n; done += lot)
+	{
+		size_t		again = done > 100 ? 50 : 0;
+
+		lot = 1 + fixture_random(&seed) % 997;
+		if (lot > n - done)
+			lot = n - done;
+		REQUIRE(pmh_delete_group(t, entries + done - again, lot + again, &removed) == PMH_OK);
+		CHECK(removed >= lot && removed <= lot + 1);
+	}
+	REQUIRE(pmh_lookup_repeats(t, fixture_hash(1), &values) == PMH_OK);
+	CHECK(values.n <= LONG_VALUES / 4 + 1 && values.n >= LONG_VALUES / 4);
+	REQUIRE(pmh_lookup(t, fixture_hash(1), &values) == PMH_OK);
+	for (size_t i = 0; i < values.n; i++)
+		CHECK(values.value[i] % 4 == 1 || values.value[i] == 12);
+	check(t);
+
+	/* Plain entries, short lists and long ones in one call. */
+	n = 0;
+	for (uint64_t key = 10; key < 40; key++)
+	{
+		for (uint64_t i = 0; i < key - 9; i++)
+		{
+			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+			entries[n++] = (PmhEntry) {fixture_hash(key), i};
+		}
+	}
+	REQUIRE(pmh_delete_group(t, entries, n, &removed) == PMH_OK);
+	CHECK(removed == n);
+	for (uint64_t key = 10; key < 40; key++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		CHECK(values.n == 0);
+	}
+	check(t);
+	pmh_values_free(&values);
+	free(entries);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("shrink");
+	for (int round = 0; round < 2; round++)
+	{
+		force_pmem = round == 1;
+		test_unique();
+		test_recovery();
+		test_lists();
+		test_given_up();
+		test_orphaned();
+		test_regions();
+		test_region_log();
+		test_drain();
+	}
+	force_pmem = false;
+	test_fill();
+	unlink(path);
+	return unit_done("shrink");
+}
