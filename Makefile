@@ -107,7 +107,8 @@ REGRESS = \
 	index_only \
 	dead_entries \
 	group_insert \
-	parallel_build
+	parallel_build \
+	shrink
 ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

@@ -208,6 +208,55 @@ delete_dead(VacuumState *state, double tids)
 	pmhash_verdicts_free(state->verdicts);
 }
 
+/*
+ * Give space back, if much was deleted since the index was made or last shrunk.
+ * No engine lock is held between the steps, so that vacuum_cost_delay and
+ * cancels work as in sweeps.  A step costs what reading and writing two
+ * segments would.
+ */
+static void
+shrink_steps(Relation index, PmhashFile *file, PmhShrink *shrink)
+{
+	PmhResult	result;
+
+	for (;;)
+	{
+		pmhash_vacuum_delay_point();
+		result = pmh_shrink_step(file->table, shrink);
+		if (result == PMH_DONE)
+			break;
+		if (result != PMH_OK)
+			pmhash_engine_error(index, file, result);
+		if (VacuumCostActive)
+			VacuumCostBalance += 4 * VacuumCostPageDirty;
+	}
+}
+
+static void
+shrink_file(Relation index, PmhashFile *file)
+{
+	PmhShrink	shrink;
+	PmhResult	result;
+
+	result = pmh_shrink_begin(file->table, pmhash_fillfactor(index), &shrink);
+	if (result == PMH_DONE)
+		return;
+	if (result != PMH_OK)
+		pmhash_engine_error(index, file, result);
+
+	PG_TRY();
+	{
+		shrink_steps(index, file, &shrink);
+	}
+	PG_FINALLY();
+	{
+		pmh_shrink_end(file->table, &shrink);
+	}
+	PG_END_TRY();
+	elog(DEBUG1, "index \"%s\": " UINT64_FORMAT " of " UINT64_FORMAT " bytes are left",
+		 RelationGetRelationName(index), shrink.bytes_after, shrink.bytes_before);
+}
+
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */
 static BlockNumber
 size_in_pages(Relation index)
@@ -256,8 +305,9 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: nothing to clean up.  If there was no bulk delete, tell
- * the number of entries as the engine estimates it; NULL for an invalid index.
+ * amvacuumcleanup: shrink the file if that pays.  If there was no bulk delete,
+ * tell the number of entries as the engine estimates it; NULL for an invalid
+ * index.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
@@ -267,19 +317,21 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	uint64_t	entries;
 	uint64_t	bytes;
 
-	if (info->analyze_only || stats != NULL)
+	if (info->analyze_only)
 		return stats;
-
 	file = pmhash_file_open_or_skip(info->index, false);
 	if (file == NULL)
-		return NULL;
-	result = pmh_estimate(file->table, &entries, &bytes);
-	if (result != PMH_OK)
-		pmhash_engine_error(info->index, file, result);
-
-	stats = palloc0(sizeof(IndexBulkDeleteResult));
+		return stats;
+	shrink_file(info->index, file);
+	if (stats == NULL)
+	{
+		result = pmh_estimate(file->table, &entries, &bytes);
+		if (result != PMH_OK)
+			pmhash_engine_error(info->index, file, result);
+		stats = palloc0(sizeof(IndexBulkDeleteResult));
+		stats->estimated_count = true;
+		stats->num_index_tuples = entries;
+	}
 	stats->num_pages = size_in_pages(info->index);
-	stats->estimated_count = true;
-	stats->num_index_tuples = entries;
 	return stats;
 }

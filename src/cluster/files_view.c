@@ -67,7 +67,7 @@ describe(Relation index, Datum *values, bool *nulls)
 		}
 		if (!nulls[1] && stat(path, &st) == 0)
 		{
-			values[3] = Int64GetDatum((int64) st.st_size);
+			values[3] = Int64GetDatum(pmhash_stat_size(&st));
 			nulls[3] = false;
 		}
 		if (strcmp(state, "valid") == 0)

@@ -1036,6 +1036,16 @@ pmhash_index_path(Relation index, bool zero_on_error, char *path)
 	return true;
 }
 
+/*
+ * Bytes that a file occupies.  One that has shrunk keeps its length until the
+ * next start of the server, with nothing behind its end in use.
+ */
+int64
+pmhash_stat_size(const struct stat *st)
+{
+	return Min((int64) st->st_size, (int64) st->st_blocks * 512);
+}
+
 int64
 pmhash_file_size(Relation index)
 {
@@ -1044,5 +1054,5 @@ pmhash_file_size(Relation index)
 
 	if (!pmhash_index_path(index, false, path) || stat(path, &st) != 0)
 		return 0;
-	return (int64) st.st_size;
+	return pmhash_stat_size(&st);
 }

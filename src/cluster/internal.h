@@ -12,6 +12,8 @@
 #ifndef PMHASH_CLUSTER_INTERNAL_H
 #define PMHASH_CLUSTER_INTERNAL_H
 
+#include <sys/stat.h>
+
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
@@ -292,6 +294,7 @@ extern void pmhash_file_begin_replacement(Relation index);
 extern void pmhash_file_end_replacement(Relation index);
 extern void pmhash_file_cancel_replacement(Oid relid);
 extern bool pmhash_index_path(Relation index, bool zero_on_error, char *path);
+extern int64 pmhash_stat_size(const struct stat *st);
 
 /* ---- life_cycle.c ---- */
 extern void pmhash_life_cycle_init(void);
