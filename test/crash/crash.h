@@ -69,6 +69,7 @@ typedef enum OpKind
 	OP_INSERT_GROUP,
 	OP_DELETE_GROUP,
 	OP_SWEEP,
+	OP_SHRINK,
 	OP_BULK,
 	OP_KINDS
 } OpKind;
@@ -196,6 +197,9 @@ extern void op_delete_group(const PmhEntry *entries, size_t n);
 
 /* A complete sweep that takes out what dead() says (NULL: nothing). */
 extern void op_sweep(bool (*dead) (const PmhEntry *entry));
+
+/* Shrink the table, if that pays; a step is an operation of its own. */
+extern bool op_shrink(void);
 extern void op_bulk(PmhEntry *entries, size_t n, int fill);
 
 /* Close and open again as after a crash with nothing in flight. */

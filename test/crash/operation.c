@@ -16,7 +16,7 @@
 
 const char *const op_kind_name[OP_KINDS] = {
 	"create", "open", "insert", "delete", "group insert", "group delete",
-	"sweep", "bulk load"
+	"sweep", "shrink", "bulk load"
 };
 
 /* ---- begin and end ---- */
@@ -299,6 +299,30 @@ compare_hashes(const void *a, const void *b)
 	uint64_t	y = ((const PmhEntry *) b)->hash;
 
 	return (x > y) - (x < y);
+}
+
+bool
+op_shrink(void)
+{
+	PmhShrink	shrink;
+	PmhResult	result;
+
+	begin(OP_SHRINK, crash.focus);
+	result = pmh_shrink_begin(crash.table, PMH_DEFAULT_FILL, &shrink);
+	if (result == PMH_DONE)
+	{
+		end();
+		return false;
+	}
+	while (result == PMH_OK)
+	{
+		result = pmh_shrink_step(crash.table, &shrink);
+		end_step();
+	}
+	must_be(result, PMH_DONE, "pmh_shrink_step");
+	pmh_shrink_end(crash.table, &shrink);
+	end();
+	return true;
 }
 
 /* Bulk load into the empty table, in as many partitions as the engine says. */

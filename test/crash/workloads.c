@@ -433,6 +433,12 @@ dead_third(const PmhEntry *entry)
 }
 
 static bool
+dead_most(const PmhEntry *entry)
+{
+	return entry->value % 30 != 0;
+}
+
+static bool
 dead_all(const PmhEntry *entry)
 {
 	(void) entry;
@@ -597,6 +603,84 @@ run_value_regions(void)
 		region = pmh_live(crash.table)->value_region;
 		arm(false);
 	}
+}
+
+/* ---- shrinking ---- */
+
+static void
+must_shrink(void)
+{
+	if (!op_shrink())
+	{
+		fprintf(stderr, "%s: a shrink does not pay\n", crash.workload);
+		exit(1);
+	}
+}
+
+/* Take all but every n-th entry out again. */
+static void
+thin_out(Pairs *pairs, uint32_t n)
+{
+	size_t		kept = 0;
+
+	for (size_t i = 0; i < pairs->n; i++)
+	{
+		if (i % n == 0)
+			pairs->pair[kept++] = pairs->pair[i];
+		else
+			op_delete(pairs->pair[i].hash, pairs->pair[i].value);
+	}
+	pairs->n = kept;
+}
+
+/*
+ * Segments of several depths are merged, extensions become smaller, the
+ * directory is folded, what is left is moved, and the file is cut.
+ */
+static void
+run_merge(void)
+{
+	static Pairs pairs;
+
+	new_table();
+	pairs.n = 0;
+	deepen(4);
+	for (uint32_t i = 0; i < 4000; i++)
+		add(&pairs, crash_mix(i), false);
+	thin_out(&pairs, 40);
+	arm(true);
+	must_shrink();
+	add(&pairs, nth_key(0, 1, 1), true);
+	op_restart();
+	add(&pairs, nth_key(0, 1, 2), false);
+}
+
+/*
+ * Lists lose most of their values and are rewritten, regions are emptied and
+ * returned, whichever place on the list of regions they have.
+ */
+static void
+run_list_shrink(void)
+{
+	static const uint32_t values[] = {700, 40, 9, 3000, 12, 200};
+	uint32_t	n = 0;
+
+	new_table();
+	for (uint32_t round = 0; round < 12; round++)
+	{
+		for (uint32_t k = 0; k < 6; k++)
+		{
+			for (uint32_t i = 0; i < values[k]; i++, n++)
+				op_insert(nth_key(0, k % 3, 6 * round + k), 1 + n, false);
+		}
+	}
+	arm(false);
+	op_sweep(dead_most);
+	arm(true);
+	must_shrink();
+	op_insert(nth_key(0, 1, 1), 1 + n, true);
+	op_restart();
+	op_insert(nth_key(0, 1, 1), 2 + n, false);
 }
 
 /* ---- anything ---- */
@@ -794,6 +878,8 @@ const Workload workloads[] = {
 	{"split_depths", run_split_depths},
 	{"file_growth", run_file_growth},
 	{"split_wide", run_split_wide},
+	{"merge", run_merge},
+	{"list_shrink", run_list_shrink},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);
