@@ -74,8 +74,9 @@ struct PmhTable
 	PmhError	error;
 	struct PmhBuild *build[2];	/* segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
-	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties */
+	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
 	size_t		ndiscard;
+	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
 };
 
 /* ---- places in the file ---- */

@@ -217,6 +217,9 @@ typedef struct PmhRun
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
+	uint64_t	mark_serial;	/* tells those sweeps apart */
+	uint64_t	mark_shrinks;	/* that sweep is a shrink: it marks nothing that
+								 * might have been freed */
 	uint64_t	merges;
 	uint64_t	list_rewrites;	/* stepped when values have moved to other
 								 * buffers, before the old ones are freed */

@@ -20,11 +20,7 @@
  */
 #include "values.h"
 
-/*
- * run.sweep_mark: map offset, "the map is closed", "given up", and a number
- * that tells walks apart
- */
-#define MARK_SERIAL		UINT64_C(0x0fff)
+/* run.sweep_mark: map offset, "the map is closed", "given up" */
 #define MARK_GIVEN_UP	UINT64_C(0x1000)
 #define MARK_CLOSED		UINT64_C(0x2000)
 #define MARK_LOW_BITS	UINT64_C(0x3fff)
@@ -120,7 +116,8 @@ pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len)
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	mark = pm_load(&run->sweep_mark);
 
-	if (!is_idle(mark) && pmh_sweep_account_ready(t))
+	if (!is_idle(mark) && pm_load(&run->mark_shrinks) != 0 &&
+		pmh_sweep_account_ready(t))
 	{
 		set_mark_bits(mark_map(t, mark), offset, len, false);
 		return;
@@ -210,9 +207,12 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t offset, uint64_t covered,
 		result = (*old_mark & MARK_CLOSED) != 0 ? PMH_DONE : PMH_OK;
 		if (result == PMH_OK)
 		{
-			r->mark = offset | ((*old_mark + 1) & MARK_SERIAL);
+			r->mark = offset;
+			r->serial = pm_load(&run->mark_serial) + 1;
+			pm_store64(&run->mark_serial, r->serial);
 			r->first_region = pm_load(&pmh_live(t)->value_region);
 			pm_store64(&run->sweep_mark, r->mark);
+			pm_store64(&run->mark_shrinks, r->shrinks);
 			pm_store64(&run->value_space_known, 0);
 			pm_store64(&run->values_lost, 0);
 			pm_store64(&run->shrink_limit, r->limit);
@@ -227,11 +227,11 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t offset, uint64_t covered,
 }
 
 PmhResult
-pmh_reclaim_begin(PmhTable *t, PmhReclaim *r, bool anyway)
+pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 {
 	uint64_t	old_mark = 0;
 
-	if (!anyway && pm_load(&pmh_run(t)->value_space_known) != 0)
+	if (!r->shrinks && pm_load(&pmh_run(t)->value_space_known) != 0)
 		return PMH_OK;
 	for (;;)
 	{
@@ -254,12 +254,17 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r, bool anyway)
 
 /* ---- marking ---- */
 
-/* Is run.sweep_mark still ours?  The space lock is held. */
+/*
+ * Is run.sweep_mark still ours?  The space lock is held.  (The place of the map
+ * does not tell: a later walk may have got the same.)
+ */
 static bool
 mark_is_ours(const PmhTable *t, const PmhReclaim *r)
 {
-	return r->mark != 0 &&
-		(pm_load(&pmh_run(t)->sweep_mark) & ~(MARK_GIVEN_UP | MARK_CLOSED)) == r->mark;
+	const PmhRun *run = pmh_run(t);
+
+	return r->mark != 0 && pm_load(&run->sweep_mark) != 0 &&
+		pm_load(&run->mark_serial) == r->serial;
 }
 
 void
@@ -377,6 +382,12 @@ settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 		return pmh_region_return(t, block);
 	free_unmarked(t, r, from, to);
 	return PMH_OK;
+}
+
+bool
+pmh_reclaim_is_ours(const PmhTable *t, const PmhReclaim *r)
+{
+	return mark_is_ours(t, r) && !is_idle(pm_load(&pmh_run(t)->sweep_mark));
 }
 
 PmhResult

@@ -266,7 +266,7 @@ must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
 {
 	uint64_t	offset = pmh_pointer_offset(payload);
 
-	if (p->phase != EMPTYING)
+	if (p->phase != EMPTYING || !pmh_reclaim_is_ours(t, &p->reclaim))
 		return false;
 	return (is_emptying(t, p) && offset >> t->block_shift >= p->limit) ||
 		pmh_region_of(t->discard, t->ndiscard, offset) != NULL;
@@ -494,14 +494,17 @@ begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 	result = begin_lists(t, p, EMPTYING);
 	if (result != PMH_OK)
 		return result;
-	pmh_space_set_limit(t, p->limit, region_blocks);
-	if (p->limit != 0)
-		result = pmh_directory_fold(t, p->limit);
 	memset(&p->reclaim, 0, sizeof(p->reclaim));
+	p->reclaim.shrinks = true;
 	p->reclaim.limit = p->limit;
 	p->reclaim.region_blocks = region_blocks;
-	if (result == PMH_OK && p->nregions > 0)
-		result = pmh_reclaim_begin(t, &p->reclaim, true);
+	if (p->nregions == 0)
+		pmh_space_set_limit(t, p->limit, region_blocks);
+	else
+		result = pmh_reclaim_begin(t, &p->reclaim);
+	t->discard_serial = p->reclaim.serial;
+	if (result == PMH_OK && p->limit != 0)
+		result = pmh_directory_fold(t, p->limit);
 	return result;
 }
 
@@ -687,7 +690,7 @@ pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
 	memset(shrink, 0, sizeof(*shrink));
 	forget_sparse_regions(table);	/* of a shrink that was never ended */
 	shrink->bytes_before = shrink->bytes_after = file_bytes(table);
-	result = look_whether_it_pays(table, percent, &pays);
+	result = pmh_conclude(table, look_whether_it_pays(table, percent, &pays));
 	if (result != PMH_OK || !pays)
 		return result == PMH_OK ? PMH_DONE : result;
 	shrink->priv = p = calloc(1, sizeof(*p));
@@ -725,7 +728,7 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 		result = segment_step(table, p);
 	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
-	return result;
+	return pmh_conclude(table, result);
 }
 
 void

@@ -600,7 +600,8 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 	space_lock(t);
 	PMH_STOP_POINT("value_free_locked");
 	if (beyond_limit(t, offset) ||
-		pmh_region_of(t->discard, t->ndiscard, offset) != NULL)
+		(t->ndiscard > 0 && t->discard_serial == pm_load(&pmh_run(t)->mark_serial) &&
+		 pmh_region_of(t->discard, t->ndiscard, offset) != NULL))
 		pmh_sweep_discard(t, offset, class_size(class));
 	else
 	{

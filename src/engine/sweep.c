@@ -341,7 +341,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 
 	if (result != PMH_OK)
 		return result;
-	result = pmh_conclude(table, pmh_reclaim_begin(table, &sweep->priv->reclaim, false));
+	result = pmh_conclude(table, pmh_reclaim_begin(table, &sweep->priv->reclaim));
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;

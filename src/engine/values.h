@@ -302,25 +302,32 @@ extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
 /*
  * A walk over all lists that finds out which value buffers are in use.
- * Zero-initialise but for the last two.
+ * Zero-initialise but for the last three.
  */
 typedef struct PmhReclaim
 {
-	uint64_t	mark;			/* run.sweep_mark of ours, or 0: none goes on */
+	uint64_t	mark;			/* where our map is, or 0: none goes on */
+	uint64_t	serial;			/* run.mark_serial of ours */
 	uint64_t	mark_blocks;
 	uint64_t	covered;		/* bytes of the file that its map covers */
 	uint64_t	first_region;	/* newest region when it began */
+	bool		shrinks;		/* begin even if all is known; what is marked is
+								 * in a locked segment, so that marks can be taken
+								 * back */
 	uint64_t	limit;			/* for run.shrink_limit and ... */
 	uint64_t	region_blocks;	/* ... run.region_blocks */
 } PmhReclaim;
 
 /*
- * Begin, if the free map of the value space is unknown or 'anyway'; r->mark
- * tells.  No lock may be held.  Who walks then holds the stripe of each segment
+ * Begin, if the free map of the value space is unknown or for a shrink, and
+ * nobody is just freeing what he has found; r->mark tells.  No lock may be held.  Who walks then holds the stripe of each segment
  * for a moment before he reads its pointers: buffers from before the map are
  * published by then.
  */
-extern PmhResult pmh_reclaim_begin(PmhTable *t, PmhReclaim *r, bool anyway);
+extern PmhResult pmh_reclaim_begin(PmhTable *t, PmhReclaim *r);
+
+/* Is it still going on, i.e. has nobody else begun one since? */
+extern bool pmh_reclaim_is_ours(const PmhTable *t, const PmhReclaim *r);
 
 /* This buffer is in use.  May be called under a stripe. */
 extern void pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload);
