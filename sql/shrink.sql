@@ -1,4 +1,5 @@
 -- After mass deletes VACUUM gives space back, and the index stays right.
+SET pmhash.vacuum_shrink = on;
 CREATE TABLE shrink (id bigint, kind int, name text) WITH (autovacuum_enabled = false);
 INSERT INTO shrink SELECT i, i % 40, 'name ' || i FROM generate_series(1, 200000) i;
 CREATE INDEX shrink_id ON shrink USING pmhash (id);
@@ -12,6 +13,11 @@ VACUUM shrink;
 SELECT relname, pmhash_size(relname::regclass) <= bytes AS no_larger FROM sizes ORDER BY 1;
 
 DELETE FROM shrink WHERE id % 10 <> 0;
+-- not unless it is wanted
+SET pmhash.vacuum_shrink = off;
+VACUUM shrink;
+SELECT relname, pmhash_size(relname::regclass) < bytes AS smaller FROM sizes ORDER BY 1;
+SET pmhash.vacuum_shrink = on;
 VACUUM shrink;
 SELECT relname, pmhash_size(relname::regclass) < bytes / 4 AS much_smaller
   FROM sizes ORDER BY 1;

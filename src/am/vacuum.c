@@ -305,7 +305,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: shrink the file if that pays.  If there was no bulk delete,
+ * amvacuumcleanup: shrink the file if that is wanted and pays.  If there was no bulk delete,
  * tell the number of entries as the engine estimates it; NULL for an invalid
  * index.
  */
@@ -322,7 +322,8 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	file = pmhash_file_open_or_skip(info->index, false);
 	if (file == NULL)
 		return stats;
-	shrink_file(info->index, file);
+	if (pmhash_vacuum_shrink)
+		shrink_file(info->index, file);
 	if (stats == NULL)
 	{
 		result = pmh_estimate(file->table, &entries, &bytes);

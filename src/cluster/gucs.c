@@ -24,6 +24,7 @@ int			pmhash_journal_size = 1024;
 int			pmhash_sweep_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
+bool		pmhash_vacuum_shrink = false;
 
 /* The engine wants a power of two. */
 static bool
@@ -77,6 +78,12 @@ pmhash_define_gucs(void)
 							 "Insert index entries of long statements in groups.",
 							 NULL,
 							 &pmhash_group_insert, true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.vacuum_shrink",
+							 "Let VACUUM give space of pmhash index files back after mass deletes.",
+							 NULL,
+							 &pmhash_vacuum_shrink, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
