@@ -617,22 +617,6 @@ must_shrink(void)
 	}
 }
 
-/* Take all but every n-th entry out again. */
-static void
-thin_out(Pairs *pairs, uint32_t n)
-{
-	size_t		kept = 0;
-
-	for (size_t i = 0; i < pairs->n; i++)
-	{
-		if (i % n == 0)
-			pairs->pair[kept++] = pairs->pair[i];
-		else
-			op_delete(pairs->pair[i].hash, pairs->pair[i].value);
-	}
-	pairs->n = kept;
-}
-
 /*
  * Segments of several depths are merged, extensions become smaller, the
  * directory is folded, what is left is moved, and the file is cut.
@@ -640,19 +624,16 @@ thin_out(Pairs *pairs, uint32_t n)
 static void
 run_merge(void)
 {
-	static Pairs pairs;
-
 	new_table();
-	pairs.n = 0;
 	deepen(4);
-	for (uint32_t i = 0; i < 4000; i++)
-		add(&pairs, crash_mix(i), false);
-	thin_out(&pairs, 40);
+	for (uint32_t i = 0; i < 16000; i++)
+		op_insert(crash_mix(i), 1 + i, false);
+	op_sweep(dead_most);
 	arm(true);
 	must_shrink();
-	add(&pairs, nth_key(0, 1, 1), true);
+	op_insert(crash_mix(1), 20001, true);
 	op_restart();
-	add(&pairs, nth_key(0, 1, 2), false);
+	op_insert(crash_mix(2), 20002, false);
 }
 
 /*
