@@ -34,7 +34,7 @@ INSERT INTO shrink SELECT i, i % 40, 'name ' || i FROM generate_series(200001, 4
 SELECT count(*) FROM shrink WHERE id = ANY (ARRAY(SELECT generate_series(1, 400000)));
 SELECT relname, pmhash_check(relname::regclass) FROM sizes ORDER BY 1;
 
--- drained slowly
+-- most and then all of it taken out
 DO $$
 BEGIN
   FOR i IN 0..9 LOOP
