@@ -10,6 +10,7 @@
 #   make soak-faults              the latter alone
 #   make demo                     btree, hash and pmhash side by side
 #   make bench-engine             the engine's benchmark program
+#   make mutants MUTANT=name      faults put into the sources: do the tests catch them?
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
 #   make bench-recovery           recovery time by number of entries
@@ -155,7 +156,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
+.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -174,6 +175,9 @@ soak-faults:
 
 demo:
 	bash $(srcdir)/bench/demo.sh
+
+mutants:
+	bash $(srcdir)/test/mutants/mutants.sh $(MUTANT:%=--mutant=%) $(MUTANTS)
 
 fuzz:
 	$(MAKE) -C $(srcdir)/test/fuzz long

@@ -108,6 +108,11 @@ stage crash count_engine make -s --no-print-directory PG_CONFIG="$pg_config" -C 
 # ---- damaged files ----
 stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
 
+# ---- the tool that tests the tests ----
+as_account mkdir "$work/mutants"
+stage mutants count_engine env SOURCE_PG_CONFIG="$server" perl test/mutants/mutants.pl \
+	--set=smoke --no-baseline --work="$work/mutants"
+
 # ---- against a server ----
 stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
 	REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"

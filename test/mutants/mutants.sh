@@ -1,0 +1,30 @@
+#!/bin/bash
+#
+# mutants.sh [OPTION]...: mutants.pl with what it needs: packages, and an
+# account that is not root.  PMHASH_KEEP=1 keeps the scratch directory.
+
+set -eu
+export LC_ALL=C.UTF-8
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+. "$top/test/lib/packages.sh"
+. "$top/test/lib/count.sh"
+
+work=
+cleanup()
+{
+	if [ -n "$work" ] && [ -z "${PMHASH_KEEP:-}" ]; then
+		rm -rf "$work"
+	fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+cd /
+install_packages $PMHASH_TEST_PACKAGES
+work=$(account_directory mutants)
+as_account mkdir "$work/source" "$work/scratch"
+copy_sources "$top" "$work/source"
+export SOURCE_PG_CONFIG
+SOURCE_PG_CONFIG=$(pg_config_of_server)
+as_account perl "$work/source/test/mutants/mutants.pl" --work="$work/scratch" "$@"
