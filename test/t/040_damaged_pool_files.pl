@@ -50,10 +50,16 @@ sub journal
 	return $journals[0];
 }
 
-# Everybody is told apart by what is done to a file; random bytes have a fixed
-# seed.  The last one of each file is no damage that shows: length and
-# checksums are right.
-sub flip { my ($file, $at) = @_; my $byte = ord(substr(slurp_file($file), $at, 1)); patch_file($file, $at, chr($byte ^ 1 << int(rand(8)))); return; }
+sub flip
+{
+	my ($file, $at) = @_;
+	my $byte = ord(substr(slurp_file($file), $at, 1));
+
+	patch_file($file, $at, chr($byte ^ 1 << int(rand(8))));
+	return;
+}
+
+# File, what is done to it, how.
 
 my @damages = (
 	[ 'control', 'empty', sub { truncate($_[0], 0) } ],
@@ -113,7 +119,13 @@ SET enable_seqscan = off;
 INSERT INTO t SELECT 5000 + i, 5000 + i FROM generate_series(1, 450) i;
 SELECT count(*) FROM generate_series(-450, -1) g, LATERAL (SELECT FROM t WHERE k = g OFFSET 0) x;
 SQL
-	rmdir("$pool/control") if -d "$pool/control";
+	if (-d "$pool/control")
+	{
+		# not ours to touch: pmhash is disabled until somebody puts it right
+		$node->stop;
+		rmdir("$pool/control") or die;
+		$node->start;
+	}
 	comes_back($node, $name);
 	same_answers($node, 't', 'v', 't_v', $name);
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k > 4999');
