@@ -305,9 +305,9 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: shrink the file if that is wanted and pays.  If there was no bulk delete,
- * tell the number of entries as the engine estimates it; NULL for an invalid
- * index.
+ * amvacuumcleanup: shrink the file if that is wanted and pays.  If there was no
+ * bulk delete, tell the number of entries as the engine estimates it; NULL for
+ * an invalid index.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
