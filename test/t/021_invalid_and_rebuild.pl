@@ -12,6 +12,7 @@ use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $node = new_server('invalid', "wal_level = replica\n");
 my $pool = pool($node);
@@ -114,23 +115,36 @@ my $holder = $node->background_psql('postgres');
 $_->set_query_timer_restart foreach $planned, $holder;
 my $expected = $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT sum(k::int8 * v), count(*) FROM t WHERE k IN (7, 8)');
 
+# Wait until the session with the cursor has read the configuration file.
+sub wait_for_setting
+{
+	my ($value) = @_;
+
+	foreach (1 .. 1000)
+	{
+		return if $planned->query_safe('SHOW pmhash.rebuild') eq $value;
+		usleep(20_000);
+	}
+	die "pmhash.rebuild is not $value";
+}
+
 # Declare a cursor, let its index become invalid, fetch.
 sub fetch_late
 {
 	my ($settings, $query, $index, $rebuild) = @_;
 
 	rebuild_off($node);
+	wait_for_setting('off');
 	$planned->query_safe("\\set VERBOSITY verbose\nSET enable_seqscan = off; $settings");
 	$planned->query_safe("BEGIN; DECLARE c CURSOR FOR $query");
-	unlink(index_file($node, $index)) or die;
 	$holder->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
+	unlink(index_file($node, $index)) or die;
 	$node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7 AND v > 0");
 	$node->poll_query_until('postgres',
 		"SELECT state LIKE 'invalid%' FROM pmhash_indexes WHERE index = '$index'")
 	  or die "$index is not invalid";
 	rebuild_on($node) if $rebuild;
-	$node->poll_query_until('postgres', "SELECT setting = 'on' FROM pg_settings WHERE name = 'pmhash.rebuild'")
-	  if $rebuild;
+	wait_for_setting('on') if $rebuild;
 	my $rows = $planned->query('FETCH ALL FROM c');
 	my $error = $planned->{stderr};
 	$planned->{stderr} = '';

@@ -113,7 +113,8 @@ CONF
 $first->start;
 $first->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 40000'), '0', 'killed: none of the rows that were lost');
-like(index_state($first, 'o_k'), qr/^invalid: \Q$apart\E$/, 'killed, runs alone: file of an index whose stub is the same');
+# the sweeper of the other one may have marked its stub, which has come with the blocks
+like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
 stays_invalid($first, 'it does not exist', 'killed, runs alone');
 rebuild_on($first);
 all_come_back($first, 'killed, runs alone');
