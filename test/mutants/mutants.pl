@@ -60,7 +60,7 @@ my $source_pg_config = $ENV{SOURCE_PG_CONFIG} // 'pg_config';
 
 # the mutants of --set=smoke: does the tool itself work?
 my @smoke = qw(put_state_before_slot list_copied_with_new_class
-  retire_without_version flush_commit_word_1 equivalent_larger_values_array);
+  compaction_clears_first flush_commit_word_1 equivalent_larger_values_array);
 
 my (@only, $set, $jobs, $work, $list);
 my $baseline = 1;
