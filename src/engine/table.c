@@ -675,6 +675,7 @@ gather_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 	unsigned	n = 0;
 	bool		valid = true;
 
+	PMH_STOP_POINT("probe_before_elsewhere");
 	if ((home_state & pmh_filter_bit(hash)) != 0)
 		list[n++] = pmh_alt_bucket(hash, place->hashing, home);
 	if ((home_state & PMH_STATE_STASHED) != 0)
@@ -734,6 +735,7 @@ probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 	probe->n = 0;
 	probe->list = 0;
 	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
+	PMH_STOP_POINT("probe_before_slots");
 	if (mask != 0)
 		gather(probe, b, hash, mask);
 	if (probe->list != 0)

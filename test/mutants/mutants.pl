@@ -294,18 +294,20 @@ sub apply
 		my $text = slurp($path);
 		my $n = () = $text =~ /\Q$change->{old}\E/g;
 		die "mutant $mutant->{name}: its old text is in $change->{file} $n times\n" if $n != 1;
+		$tree->{saved}{$path} //= $text;
 		$text =~ s/\Q$change->{old}\E/$change->{new}/;
 		spew($path, $text);
 	}
 	return;
 }
 
+# The source as it was when the tree was made.
 sub revert
 {
-	my ($tree, $mutant) = @_;
-	my %files = map { $_->{file} => 1 } @{ $mutant->{changes} };
+	my ($tree) = @_;
 
-	spew("$tree->{tree}/$_", slurp("$top/$_")) foreach keys %files;
+	spew($_, $tree->{saved}{$_}) foreach keys %{ $tree->{saved} };
+	$tree->{saved} = {};
 	return;
 }
 
@@ -427,7 +429,7 @@ sub run_mutant
 		$caught = stage_fails($tree, $stage, $mutant->{suppress});
 		last if defined $caught;
 	}
-	revert($tree, $mutant);
+	revert($tree);
 	my $seconds = time - $start;
 	if (defined $caught)
 	{

@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_readers.c
+ *	  A reader that stands still in the middle of a look-up, while what it
+ *	  reads is taken away, given to others and written anew: it notices.
+ *
+ * The engine is compiled with PMH_STOP_POINTS here.  The reader is a child
+ * that stops itself (SIGSTOP); it goes on as soon as the space that it is
+ * about to read has another use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+
+#define TRIALS		15
+#define PATIENCE	60			/* seconds a reader gets */
+
+static const char *path;
+static const char *stop_at;		/* in the reader; NULL: nowhere */
+
+void
+pmh_stop_point(const char *name)
+{
+	if (stop_at != NULL && strcmp(stop_at, name) == 0)
+	{
+		stop_at = NULL;
+		raise(SIGSTOP);
+	}
+}
+
+static PmhTable *
+make_table(bool force_pmem)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+
+	unlink(path);
+	env.force_pmem = force_pmem;
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	return t;
+}
+
+static void
+put(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	REQUIRE(pmh_insert(t, hash, value, false) == PMH_OK);
+}
+
+/*
+ * Start a reader of hash that stops at a point.  It exits with 0 if it finds
+ * 'least' to 'most' values, none below 'first' and none beyond 'last'.
+ */
+static pid_t
+start_reader(const char *point, uint64_t hash, size_t least, size_t most,
+			 uint64_t first, uint64_t last)
+{
+	int			status;
+	pid_t		pid = fork();
+
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		PmhEnv		env = fixture_env(1);
+		PmhError	error;
+		PmhTable   *t;
+		PmhValues	values = {0};
+		bool		right;
+
+		(void) alarm(PATIENCE);
+		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+			_exit(2);
+		stop_at = point;
+		right = pmh_lookup(t, hash, &values) == PMH_OK && values.n >= least &&
+			values.n <= most && values.value[0] >= first && values.value[values.n - 1] <= last;
+		_exit(right ? 0 : 1);
+	}
+	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
+	REQUIRE(WIFSTOPPED(status));
+	return pid;
+}
+
+static bool
+reader_is_right(pid_t pid)
+{
+	int			status;
+
+	REQUIRE(kill(pid, SIGCONT) == 0);
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Keys that no test asks for. */
+static uint64_t
+other_hash(void)
+{
+	static uint64_t next = 1000000;
+
+	return fixture_hash(next++);
+}
+
+/* The segment is replaced, and its block becomes another segment's. */
+static void
+segment_given_away(void)
+{
+	PmhTable   *t = make_table(false);
+
+	for (unsigned i = 0; i < 4000; i++)
+		put(t, fixture_hash(i), i);
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial * 100);
+		uint64_t	block;
+		PmhPlace	place;
+		PmhPlace	now;
+		pid_t		reader;
+
+		REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+		block = place.main >> t->block_shift;
+		reader = start_reader("probe_before_reading", hash, 1, 1, trial * 100, trial * 100);
+		do
+		{
+			put(t, other_hash(), 7);
+			REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
+		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
+		CHECK(reader_is_right(reader));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* The list grows by copy, and its buffer becomes another list's. */
+static void
+buffer_given_away(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	last = 1000;
+
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial);
+		pid_t		reader;
+
+		for (uint64_t v = 0; v < 9; v++)
+			put(t, hash, v);
+		reader = start_reader("list_before_reading", hash, 9, 14, 0, last);
+		for (uint64_t v = 9; v < 14; v++)
+			put(t, hash, v);
+		for (unsigned list = 0; list < 4; list++)
+		{
+			uint64_t	other = other_hash();
+
+			for (uint64_t v = 1; v < 9; v++)
+				put(t, other, last + v);
+		}
+		CHECK(reader_is_right(reader));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* The entry is moved inside of its bucket, and its slot becomes another's. */
+static void
+slot_given_away(void)
+{
+	PmhTable   *t = make_table(true);
+	uint64_t	home_mask = UINT64_C(0xffff) << 8;
+
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial);
+		pid_t		reader;
+
+		put(t, hash, 5);
+		reader = start_reader("probe_before_slots", hash, 1, 1, 5, 5);
+		for (unsigned i = 0; i < 8; i++)
+			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 6);
+		CHECK(reader_is_right(reader));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* The entry is taken out, and its slot becomes that of another value. */
+static void
+slot_of_deleted_given_away(void)
+{
+	PmhTable   *t = make_table(false);
+
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial);
+		uint64_t	other = (other_hash() & ~UINT64_C(0xffff00)) | (hash & UINT64_C(0xffff00));
+		pid_t		reader;
+
+		put(t, hash, 8);
+		put(t, hash, 5);
+		reader = start_reader("probe_before_slots", hash, 1, 2, 5, 8);
+		REQUIRE(pmh_delete(t, hash, 8) == PMH_OK);
+		put(t, other, 9);
+		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
+		put(t, hash, 5);
+		CHECK(reader_is_right(reader));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* Would another value of this key go to its alternative bucket? */
+static bool
+goes_elsewhere(PmhTable *t, uint64_t hash)
+{
+	PmhPlace	place;
+	uint32_t	home;
+	uint32_t	state;
+	uint32_t	alt_state;
+	int			pointer;
+
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	home = pmh_home_bucket(hash, place.hashing);
+	if (pmh_bucket_find(pmh_bucket(t, &place, home), hash, &state, &pointer) == 0)
+		return false;
+	alt_state = pmh_bucket_state(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)));
+	return pmh_elem_strategy(place.elem) != PMH_SINGLE &&
+		(state & pmh_filter_bit(hash)) != 0 &&
+		pmh_state_count(state) > PMH_BALANCE_FROM &&
+		pmh_state_count(alt_state) + 1 < pmh_state_count(state);
+}
+
+/*
+ * The home bucket has been read.  The value found there is taken out, and then
+ * another one is put into the alternative bucket: there never were two.
+ */
+static void
+value_goes_elsewhere(void)
+{
+	PmhTable   *t = make_table(false);
+	unsigned	trials = 0;
+
+	for (uint64_t key = 0; trials < TRIALS && key < 20000; key++)
+	{
+		put(t, fixture_hash(key), 3);
+		for (uint64_t k = key < 400 ? 0 : key - 400; k < key && trials < TRIALS; k++)
+		{
+			uint64_t	hash = fixture_hash(k);
+			pid_t		reader;
+
+			if (!goes_elsewhere(t, hash))
+				continue;
+			reader = start_reader("probe_before_elsewhere", hash, 1, 1, 3, 4);
+			REQUIRE(pmh_delete(t, hash, 3) == PMH_OK);
+			put(t, hash, 4);
+			CHECK(reader_is_right(reader));
+			trials++;
+		}
+	}
+	CHECK(trials == TRIALS);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("stop_readers");
+	segment_given_away();
+	buffer_given_away();
+	slot_given_away();
+	slot_of_deleted_given_away();
+	value_goes_elsewhere();
+	unlink(path);
+	return unit_done("stop_readers");
+}
