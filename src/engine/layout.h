@@ -229,6 +229,7 @@ typedef struct PmhRun
 								 * work; 0: let them grow */
 	uint64_t	values_lost;	/* buffers were freed that the sweep which is
 								 * finding out will not find */
+	uint64_t	value_blocks;	/* of all value regions */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0

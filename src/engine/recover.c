@@ -228,6 +228,7 @@ mark_regions(PmhTable *t)
 			break;
 		region = pmh_at(t, block << t->block_shift);
 		result = mark_run(t, block, region->blocks);
+		pmh_run(t)->value_blocks += region->blocks;
 		block = region->next;
 	}
 	return result;

@@ -681,6 +681,7 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	pm_fence(&t->file);
 
 	space_lock(t);
+	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) + nblocks);
 	rest = pm_load(&run->region_next);
 	rest_end = pm_load(&run->region_end);
 	if (rest < rest_end)
@@ -831,6 +832,7 @@ pmh_region_return(PmhTable *t, uint64_t block)
 			uint64_t	end = offset + (nblocks << t->block_shift);
 
 			space_lock(t);
+			pm_store64(&run->value_blocks, pm_load(&run->value_blocks) - nblocks);
 			if (pm_load(&run->region_end) > offset && pm_load(&run->region_end) <= end)
 			{
 				/* It was the newest, all of it given away. */

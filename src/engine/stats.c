@@ -261,24 +261,14 @@ PmhResult
 pmh_stats(PmhTable *table, PmhStats *stats)
 {
 	const PmhRun *run;
-	PmhRegionSpan *region = NULL;
-	size_t		nregions;
 	PmhResult	result;
 
 	memset(stats, 0, sizeof(*stats));
-	result = walk(table, count_list, stats);
-	if (result == PMH_OK)
-		result = pmh_regions(table, &region, &nregions);
-	result = pmh_conclude(table, result);
+	result = pmh_conclude(table, walk(table, count_list, stats));
 	if (result != PMH_OK)
-	{
-		free(region);
 		return result;
-	}
-	for (size_t i = 0; i < nregions; i++)
-		stats->value_bytes += region[i].to - region[i].from;
-	free(region);
 	run = pmh_run(table);
+	stats->value_bytes = pm_load(&run->value_blocks) << table->block_shift;
 	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
 	stats->used_bytes = stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
 	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
