@@ -929,7 +929,7 @@ pmhash_index_invalidate(Relation index, const PmhashFile *file,
 
 /*
  * For the sweeper, which comes by all the time: mark an index if its file is
- * not to be used any more, though nobody has tried.  Nothing is mapped.  The
+ * not to be used any more, though nobody has tried, and have it rebuilt.  Nothing is mapped.  The
  * caller holds a lock on the index and has just read its stub.
  */
 void
@@ -937,9 +937,15 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 {
 	Trouble		trouble;
 
-	if ((stub->flags & (PMHASH_STUB_NEW_FILE | PMHASH_STUB_INVALID)) != 0 ||
+	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
 		!index->rd_index->indisready || !index->rd_index->indislive)
 		return;
+	if ((stub->flags & PMHASH_STUB_INVALID) != 0)
+	{
+		/* Whoever has marked it may have asked while rebuilds were off. */
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+		return;
+	}
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
 	if (!check_identity(stub, &trouble) &&

@@ -365,10 +365,8 @@ note_owner(Relation index, Owners *owners)
 			return;
 		case STUB_READ:
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
-			{
 				add_id(&owners->owned, stub.file_id);
-				pmhash_index_examine(index, &stub);
-			}
+			pmhash_index_examine(index, &stub);
 			break;
 		case STUB_NONE:
 			break;
