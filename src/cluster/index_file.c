@@ -929,8 +929,9 @@ pmhash_index_invalidate(Relation index, const PmhashFile *file,
 
 /*
  * For the sweeper, which comes by all the time: mark an index if its file is
- * not to be used any more, though nobody has tried, and have it rebuilt.  Nothing is mapped.  The
- * caller holds a lock on the index and has just read its stub.
+ * not to be used any more, though nobody has tried, and have it rebuilt.
+ * Nothing is mapped.  The caller holds a lock on the index and has just read
+ * its stub.
  */
 void
 pmhash_index_examine(Relation index, const PmhashStub *stub)
