@@ -92,8 +92,10 @@ pmh_buffer_line(const PmhTable *t, uint64_t payload, uint32_t line)
 static inline uint64_t
 pmh_line_value(const PmhValueLine *line, unsigned i)
 {
-	return (uint64_t) pm_load(&line->low[i]) |
-		(uint64_t) pm_load(&line->high[i]) << 32;
+	uint64_t	low = pm_load(&line->low[i]);
+
+	PMH_STOP_POINT("value_between_halves");
+	return low | (uint64_t) pm_load(&line->high[i]) << 32;
 }
 
 /* The state of a line after taking the values of 'mask' out. */

@@ -86,8 +86,9 @@ start_reader(const char *point, uint64_t hash, size_t least, size_t most,
 	return pid;
 }
 
+/* Let it go on; did it end well? */
 static bool
-reader_is_right(pid_t pid)
+goes_on_well(pid_t pid)
 {
 	int			status;
 
@@ -129,7 +130,7 @@ segment_given_away(void)
 			put(t, other_hash(), 7);
 			REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
 		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
-		CHECK(reader_is_right(reader));
+		CHECK(goes_on_well(reader));
 	}
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
@@ -159,7 +160,7 @@ buffer_given_away(void)
 			for (uint64_t v = 1; v < 9; v++)
 				put(t, other, last + v);
 		}
-		CHECK(reader_is_right(reader));
+		CHECK(goes_on_well(reader));
 	}
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
@@ -181,7 +182,7 @@ slot_given_away(void)
 		reader = start_reader("probe_before_slots", hash, 1, 1, 5, 5);
 		for (unsigned i = 0; i < 8; i++)
 			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 6);
-		CHECK(reader_is_right(reader));
+		CHECK(goes_on_well(reader));
 	}
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
@@ -206,7 +207,63 @@ slot_of_deleted_given_away(void)
 		put(t, other, 9);
 		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
 		put(t, hash, 5);
-		CHECK(reader_is_right(reader));
+		CHECK(goes_on_well(reader));
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* Start to delete a pair, and stop at a point. */
+static pid_t
+start_delete(const char *point, uint64_t hash, uint64_t value)
+{
+	int			status;
+	pid_t		pid = fork();
+
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		PmhEnv		env = fixture_env(1);
+		PmhError	error;
+		PmhTable   *t;
+
+		(void) alarm(PATIENCE);
+		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+			_exit(2);
+		stop_at = point;
+		_exit(pmh_delete(t, hash, value) == PMH_OK ? 0 : 1);
+	}
+	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
+	REQUIRE(WIFSTOPPED(status));
+	return pid;
+}
+
+/*
+ * A value of a list is taken out and its place given to another between the
+ * two halves of its reading, behind the version count of the deletion: nobody
+ * has ever put the one half and the other together.
+ */
+static void
+place_given_away(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	old_value = UINT64_C(1) << 32 | UINT32_MAX;
+	uint64_t	new_value = UINT64_C(4) << 32;
+
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial);
+		pid_t		deleter;
+		pid_t		reader;
+
+		put(t, hash, old_value);
+		for (uint64_t v = 1; v < 9; v++)
+			put(t, hash, (UINT64_C(3) << 32) + v);
+		deleter = start_delete("line_clear_before_state", hash, old_value);
+		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
+		CHECK(goes_on_well(deleter));
+		put(t, hash, new_value);
+		CHECK(goes_on_well(reader));
 	}
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
@@ -256,7 +313,7 @@ value_goes_elsewhere(void)
 			reader = start_reader("probe_before_elsewhere", hash, 1, 1, 3, 4);
 			REQUIRE(pmh_delete(t, hash, 3) == PMH_OK);
 			put(t, hash, 4);
-			CHECK(reader_is_right(reader));
+			CHECK(goes_on_well(reader));
 			trials++;
 		}
 	}
@@ -273,6 +330,7 @@ main(void)
 	buffer_given_away();
 	slot_given_away();
 	slot_of_deleted_given_away();
+	place_given_away();
 	value_goes_elsewhere();
 	unlink(path);
 	return unit_done("stop_readers");
