@@ -23,6 +23,8 @@ typedef struct Drain
 	size_t		n;
 	uint8_t    *gone;
 	size_t		left;
+	uint64_t	budget;			/* to notice a list that runs in a circle ... */
+	bool		given_up;		/* ... or changes all the time */
 } Drain;
 
 /* If the value is (still) wanted, note that it is gone. */
@@ -98,7 +100,10 @@ drain_buffer(PmhTable *t, const PmhPlace *place, PmhListSlot *at,
 	pm_fence(&t->file);
 }
 
-/* Some buffers of the list; *done: there are no more, or nothing is wanted. */
+/*
+ * Some buffers of the list; *done: there are no more, or nothing is wanted, or
+ * more has been read than a list can have.
+ */
 static PmhResult
 drain_list(PmhTable *t, const PmhPlace *place, PmhListWalk *walk, Drain *d,
 		   bool *done)
@@ -118,6 +123,11 @@ drain_list(PmhTable *t, const PmhPlace *place, PmhListWalk *walk, Drain *d,
 	{
 		uint64_t	next;
 
+		if (!pmh_list_pay(&d->budget, payload))
+		{
+			*done = d->given_up = true;
+			return PMH_OK;
+		}
 		result = pmh_buffer_follow(t, hash, payload, &next);
 		if (result == PMH_OK)
 			drain_buffer(t, place, &at, walk, payload, next, d);
@@ -160,10 +170,30 @@ drain_buckets(PmhTable *t, const PmhPlace *place, Drain *d)
 	}
 }
 
+/*
+ * Delete what is left by what it is.  The list has changed all the time, or it
+ * is damaged, which this will tell.
+ */
+static PmhResult
+drain_rest(PmhTable *t, Drain *d)
+{
+	PmhResult	result = PMH_OK;
+
+	for (size_t i = 0; i < d->n && (result == PMH_OK || result == PMH_NOT_FOUND); i++)
+	{
+		if (d->gone[i])
+			continue;
+		result = pmh_delete(t, d->entry[i].hash, d->entry[i].value);
+		if (result == PMH_OK)
+			d->left--;
+	}
+	return result == PMH_NOT_FOUND ? PMH_OK : result;
+}
+
 PmhResult
 pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
 {
-	Drain		d = {entries, n, calloc(n, 1), n};
+	Drain		d = {entries, n, calloc(n, 1), n, 4 * pmh_list_budget(t), false};
 	PmhListWalk walk = {0};
 	bool		first = true;
 	bool		done = false;
@@ -189,6 +219,8 @@ pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
 			result = pmh_provide(t);
 	}
 	pm_fence(&t->file);
+	if (result == PMH_OK && d.given_up)
+		result = drain_rest(t, &d);
 	*removed = n - d.left;
 	free(d.gone);
 	return result;

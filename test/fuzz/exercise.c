@@ -54,7 +54,8 @@ succeeded(PmhTable *t, PmhResult result, Seen *seen)
 		return false;
 	}
 	seen->errors++;
-	if (result != PMH_ERR_CORRUPT && seen->strange++ == 0)
+	/* LOST: the file is shorter than its header says */
+	if (result != PMH_ERR_CORRUPT && result != PMH_ERR_LOST && seen->strange++ == 0)
 		seen->first[0] = '\0';
 	seen_note(seen, "%s: result %d: %s", *exercise_step, (int) result, pmh_error(t)->detail);
 	return false;
