@@ -121,18 +121,33 @@ region_of(const Check *c, uint64_t offset, uint64_t len)
 	return &c->region[low];
 }
 
+/*
+ * The bits in c->lines of the lines from 'line' on, as far as they are in one
+ * word and in front of 'end'; *n: of how many.
+ */
+static uint64_t
+line_bits(uint64_t line, uint64_t end, uint64_t *n)
+{
+	uint64_t	in_word = 64 - line % 64;
+
+	*n = end - line < in_word ? end - line : in_word;
+	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (line % 64);
+}
+
 /* Claim the lines of a buffer; false if some of them are claimed already. */
 static bool
 claim_lines(Check *c, uint64_t offset, uint64_t len)
 {
+	uint64_t	end = (offset + len) / PMH_LINE;
 	bool		free = true;
+	uint64_t	n;
 
-	for (uint64_t line = offset / PMH_LINE; line < (offset + len) / PMH_LINE; line++)
+	for (uint64_t line = offset / PMH_LINE; line < end; line += n)
 	{
-		uint64_t	bit = UINT64_C(1) << (line % 64);
+		uint64_t	bits = line_bits(line, end, &n);
 
-		free = free && (c->lines[line / 64] & bit) == 0;
-		c->lines[line / 64] |= bit;
+		free = free && (c->lines[line / 64] & bits) == 0;
+		c->lines[line / 64] |= bits;
 	}
 	return free;
 }
@@ -625,18 +640,20 @@ check_lost_values(Check *c)
 
 	for (size_t i = 0; i < c->nregions; i++)
 	{
-		for (uint64_t o = c->region[i].from; o < c->region[i].to; o += PMH_LINE)
-		{
-			uint64_t	line = o / PMH_LINE;
+		uint64_t	end = c->region[i].to / PMH_LINE;
+		uint64_t	n;
 
-			if ((c->lines[line / 64] >> (line % 64) & 1) != 0)
-				continue;
-			if (lost++ == 0)
-				where = o;
+		for (uint64_t line = c->region[i].from / PMH_LINE; line < end; line += n)
+		{
+			uint64_t	left = line_bits(line, end, &n) & ~c->lines[line / 64];
+
+			if (left != 0 && lost == 0)
+				where = (line & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
+			lost += (uint64_t) __builtin_popcountll(left);
 		}
 	}
 	if (lost > 0)
-		finding(c, where, "%llu bytes of value regions are neither in use nor free.",
+		finding(c, where * PMH_LINE, "%llu bytes of value regions are neither in use nor free.",
 				(unsigned long long) (lost * PMH_LINE));
 }
 

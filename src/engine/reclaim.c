@@ -327,21 +327,26 @@ pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r)
 	r->mark = 0;
 }
 
-static bool
-is_marked(const MarkMap *map, uint64_t line)
-{
-	return (pm_load(&map->word[line / 64]) >> (line % 64) & 1) != 0;
-}
-
-/* The first marked line from 'line' on, or 'end'. */
+/* The first line from 'line' on that is marked (or is not), or 'end'. */
 static uint64_t
-next_marked(const PmhTable *t, const PmhReclaim *r, uint64_t line, uint64_t end)
+next_line(const PmhTable *t, const PmhReclaim *r, uint64_t line, uint64_t end,
+		  bool marked)
 {
 	const MarkMap *map = mark_map(t, r->mark);
 
-	while (line < end && !is_marked(map, line))
-		line++;
-	return line;
+	while (line < end)
+	{
+		uint64_t	word = pm_load(&map->word[line / 64]);
+		uint64_t	left = (marked ? word : ~word) >> (line % 64);
+
+		if (left != 0)
+		{
+			line += (uint64_t) __builtin_ctzll(left);
+			return line < end ? line : end;
+		}
+		line += 64 - line % 64;
+	}
+	return end;
 }
 
 /* Give what is not marked in a region to the free lists. */
@@ -355,11 +360,10 @@ free_unmarked(PmhTable *t, const PmhReclaim *r, uint64_t from, uint64_t to)
 	{
 		uint64_t	start = line;
 
-		line = next_marked(t, r, line, end);
+		line = next_line(t, r, line, end, true);
 		if (line > start)
 			pmh_value_free_span(t, start * PMH_LINE, (line - start) * PMH_LINE);
-		while (line < end && is_marked(mark_map(t, r->mark), line))
-			line++;
+		line = next_line(t, r, line, end, false);
 	}
 }
 
@@ -378,7 +382,7 @@ settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 	*next = region->next;
 	from = (block << t->block_shift) + PMH_LINE;
 	to = (block + region->blocks) << t->block_shift;
-	if (next_marked(t, r, from / PMH_LINE, to / PMH_LINE) == to / PMH_LINE)
+	if (next_line(t, r, from / PMH_LINE, to / PMH_LINE, true) == to / PMH_LINE)
 		return pmh_region_return(t, block);
 	free_unmarked(t, r, from, to);
 	return PMH_OK;

@@ -812,15 +812,30 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 
 /* ---- consistent copies ---- */
 
-/* Copy a bucket by racing loads. */
+/* Copy a line of a bucket by racing loads. */
+static inline void
+copy_line(PmhBucket *to, const PmhBucket *from, unsigned line)
+{
+	const uint64_t *src = (const uint64_t *) (from->bytes + line * PMH_LINE);
+	uint64_t   *dst = (uint64_t *) (to->bytes + line * PMH_LINE);
+
+	for (unsigned i = 0; i < PMH_LINE / sizeof(uint64_t); i++)
+		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
+}
+
+/* Copy a bucket; of lines without an occupied slot nobody reads the copy. */
 static void
 copy_bucket(PmhBucket *to, const PmhBucket *from)
 {
-	const uint64_t *src = (const uint64_t *) from->bytes;
-	uint64_t   *dst = (uint64_t *) to->bytes;
+	uint32_t	occupied;
 
-	for (unsigned i = 0; i < PMH_BUCKET_SIZE / sizeof(uint64_t); i++)
-		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
+	copy_line(to, from, 0);
+	occupied = (pmh_bucket_state(to) & PMH_STATE_OCCUPIED) >> PMH_LINE0_SLOTS;
+	for (unsigned line = 1; occupied != 0; line++, occupied >>= PMH_LINE_SLOTS)
+	{
+		if ((occupied & ((1u << PMH_LINE_SLOTS) - 1)) != 0)
+			copy_line(to, from, line);
+	}
 }
 
 PmhResult

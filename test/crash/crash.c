@@ -10,7 +10,9 @@
 #define _GNU_SOURCE
 #endif
 #include <getopt.h>
+#include <inttypes.h>
 #include <malloc.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,6 +42,8 @@
 
 Crash		crash;
 Shared	   *shared;
+
+static void add_figures(Figures *to, const Figures *from);
 
 static Figures *figures;		/* by workload */
 static bool chosen[MAX_WORKLOADS];
@@ -216,8 +220,6 @@ killed_hook(const PmSite *site)
 	enumerate(0, site);
 }
 
-static void add_figures(Figures *to, const Figures *from);
-
 /* A random task is complete: its figures are not lost any more. */
 static void
 finish_random(Figures *task)
@@ -287,66 +289,113 @@ share(size_t bytes)
 
 /* ---- long runs ---- */
 
+/* What a state file has of 'finished', in this order. */
+static uint64_t *
+state_figure(Figures *f, unsigned i)
+{
+	uint64_t   *const figure[] = {
+		&f->images, &f->recovery_images, &f->known, &f->operations,
+		&f->fresh_operations, &f->crash_points, &f->exhaustive, &f->sampled,
+		&f->adopted, &f->nanoseconds
+	};
+
+	return i < sizeof(figure) / sizeof(figure[0]) ? figure[i] : NULL;
+}
+
+static bool
+read_state(FILE *file)
+{
+	uint64_t   *figure;
+
+	if (fscanf(file, "%" SCNu64, &first_seed) != 1)
+		return false;
+	for (unsigned i = 0; (figure = state_figure(&shared->finished, i)) != NULL; i++)
+	{
+		if (fscanf(file, "%" SCNu64, figure) != 1)
+			return false;
+	}
+	return getc(file) == '\n' &&
+		fread(shared->distinct, sizeof(shared->distinct), 1, file) == 1;
+}
+
 /* Take over what earlier runs have done: seeds go on behind theirs. */
 static void
 load_state(void)
 {
-	Figures    *f = &shared->finished;
 	FILE	   *file = fopen(state_file, "r");
-	unsigned long long n[9];
 
 	if (file == NULL)
 		return;
-	if (fscanf(file, "%llu %llu %llu %llu %llu %llu %llu %llu %llu", &n[0], &n[1], &n[2],
-			   &n[3], &n[4], &n[5], &n[6], &n[7], &n[8]) != 9)
+	if (!read_state(file))
 	{
 		fprintf(stderr, "file \"%s\" is not the state of a run\n", state_file);
 		exit(2);
 	}
 	fclose(file);
-	first_seed = n[0];
-	f->images = n[1];
-	f->recovery_images = n[2];
-	f->operations = n[3];
-	f->fresh_operations = n[4];
-	f->crash_points = n[5];
-	f->exhaustive = n[6];
-	f->sampled = n[7];
-	f->adopted = n[8];
-	f->done = true;
+	shared->finished.done = true;
+}
+
+static bool
+write_state(FILE *file)
+{
+	uint64_t	tasks = shared->next_task > nworkloads ? shared->next_task - nworkloads : 0;
+	uint64_t   *figure;
+	Figures		f;
+
+	pmh_lock(&shared->lock);
+	f = shared->finished;
+	pmh_unlock(&shared->lock);
+	fprintf(file, "%" PRIu64, first_seed + tasks);
+	for (unsigned i = 0; (figure = state_figure(&f, i)) != NULL; i++)
+		fprintf(file, " %" PRIu64, *figure);
+	putc('\n', file);
+	fwrite(shared->distinct, sizeof(shared->distinct), 1, file);
+	return !ferror(file);
 }
 
 /* Save it, whole or not at all. */
 static void
 save_state(void)
 {
-	Figures		f;
 	char		name[4096];
 	FILE	   *file;
-	uint64_t	tasks = shared->next_task > nworkloads ? shared->next_task - nworkloads : 0;
 
-	pmh_lock(&shared->lock);
-	f = shared->finished;
-	pmh_unlock(&shared->lock);
 	snprintf(name, sizeof(name), "%s.new", state_file);
 	file = fopen(name, "w");
-	if (file == NULL ||
-		fprintf(file, "%llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
-				(unsigned long long) (first_seed + tasks), (unsigned long long) f.images,
-				(unsigned long long) f.recovery_images, (unsigned long long) f.operations,
-				(unsigned long long) f.fresh_operations, (unsigned long long) f.crash_points,
-				(unsigned long long) f.exhaustive, (unsigned long long) f.sampled,
-				(unsigned long long) f.adopted) < 0 ||
-		fclose(file) != 0 || rename(name, state_file) != 0)
+	if (file == NULL || !write_state(file) || fclose(file) != 0 ||
+		rename(name, state_file) != 0)
 		perror(state_file);
+}
+
+/* How many different images there were; the estimate is off by .4 %. */
+static double
+distinct_images(void)
+{
+	const double m = (double) sizeof(shared->distinct);
+	double		sum = 0;
+	unsigned	empty = 0;
+	double		estimate;
+
+	for (size_t i = 0; i < sizeof(shared->distinct); i++)
+	{
+		sum += ldexp(1, -shared->distinct[i]);
+		empty += shared->distinct[i] == 0;
+	}
+	estimate = 0.7213 / (1 + 1.079 / m) * m * m / sum;
+	return estimate < 2.5 * m && empty > 0 ? m * log(m / empty) : estimate;
 }
 
 static void
 print_progress(void)
 {
-	fprintf(stderr, "%.0f s: %.1f million images, %.2f million of them inside recovery, %llu failures\n",
-			seconds_since_start(), (double) all_images() * 1e-6,
-			(double) shared->finished.recovery_images * 1e-6,
+	Figures		total = shared->finished;
+
+	for (unsigned i = 0; i < nworkloads; i++)
+		add_figures(&total, &figures[i]);
+	fprintf(stderr, "%.0f s: %.1f million images, %.1f million of them different, "
+			"%.2f million crashes inside recovery, %llu operations, %llu failures\n",
+			seconds_since_start(), (double) total.images * 1e-6, distinct_images() * 1e-6,
+			(double) total.recovery_images * 1e-6, (unsigned long long) total.operations,
 			(unsigned long long) shared->failures);
 }
 
@@ -425,6 +474,7 @@ add_figures(Figures *to, const Figures *from)
 {
 	to->images += from->images;
 	to->recovery_images += from->recovery_images;
+	to->known += from->known;
 	to->operations += from->operations;
 	to->fresh_operations += from->fresh_operations;
 	to->crash_points += from->crash_points;
@@ -442,8 +492,9 @@ add_figures(Figures *to, const Figures *from)
 static void
 print_figures(const char *name, const Figures *f)
 {
-	printf("%-16s %10llu %9llu %7llu %8llu %8llu %7llu %8llu %8.1f %7.1f\n", name,
-		   (unsigned long long) f->images, (unsigned long long) f->recovery_images,
+	printf("%-16s %10llu %10llu %9llu %7llu %8llu %8llu %7llu %8llu %8.1f %7.1f\n", name,
+		   (unsigned long long) f->images, (unsigned long long) (f->images - f->known),
+		   (unsigned long long) f->recovery_images,
 		   (unsigned long long) f->operations, (unsigned long long) f->crash_points,
 		   (unsigned long long) f->exhaustive, (unsigned long long) f->sampled,
 		   (unsigned long long) f->largest, (double) f->nanoseconds * 1e-9,
@@ -497,8 +548,8 @@ print_all(void)
 	Figures		random = {0};
 	Figures		total = {0};
 
-	printf("%-16s %10s %9s %7s %8s %8s %7s %8s %8s %7s\n", "workload", "images",
-		   "in recov.", "ops", "points", "all", "sampled", "largest", "seconds", "us each");
+	printf("%-16s %10s %10s %9s %7s %8s %8s %7s %8s %8s %7s\n", "workload", "images",
+		   "checked", "in recov.", "ops", "points", "all", "sampled", "largest", "seconds", "us each");
 	for (unsigned i = 0; i < nworkloads; i++)
 	{
 		if (!chosen[i])
@@ -511,12 +562,18 @@ print_all(void)
 		print_figures(random_name, &random);
 	add_figures(&total, &random);
 	print_figures("total", &total);
-	printf("\n%llu images, %llu of them crashes inside recovery, %llu operations crashed, "
-		   "%llu in recovered images,\n%llu images gone on from, %llu different recovery paths,\n%.0f s, %.0f s of processor time\n",
-		   (unsigned long long) total.images, (unsigned long long) total.recovery_images,
+	printf("\n%llu images, all recovered, %.0f of them different (.4 %% more or less),\n"
+		   "%llu checked and used (the others, once recovered, equal such a one),\n"
+		   "%llu crashes inside recovery, %llu operations crashed, %llu in recovered images,\n"
+		   "%llu images gone on from, %llu different recovery paths,\n"
+		   "%.0f s, %.0f s of processor time in this run, %.0f images a second and processor\n",
+		   (unsigned long long) total.images, distinct_images(),
+		   (unsigned long long) (total.images - total.known),
+		   (unsigned long long) total.recovery_images,
 		   (unsigned long long) total.operations, (unsigned long long) total.fresh_operations,
 		   (unsigned long long) total.adopted, (unsigned long long) shared->paths,
-		   seconds_since_start(), processor_seconds());
+		   seconds_since_start(), processor_seconds(),
+		   (double) total.images / ((double) total.nanoseconds * 1e-9));
 	print_costs();
 	printf("\n");
 	if (with_random)
@@ -696,11 +753,12 @@ main(int argc, char **argv)
 	crash.sample = 300;
 	crash.limit2 = 256;
 	crash.sample2 = 32;
-	wanted_images = 5000000;
+	wanted_images = 20000000;
 
 	/* Handles come and go with every image: keep their memory. */
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
+	mallopt(M_MXFAST, 0);
 
 	sites_init();
 	read_options(argc, argv);

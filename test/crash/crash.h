@@ -48,6 +48,7 @@ typedef struct Model
 	uint32_t   *head;			/* hash table of chains */
 	uint32_t	nheads;			/* a power of two */
 	bool		all_or_nothing; /* those in flight come together or not at all */
+	uint64_t	sum;			/* of a hash of each entry */
 } Model;
 
 #define NO_ENTRY	UINT32_MAX
@@ -57,6 +58,7 @@ extern uint32_t model_find(const Model *m, uint64_t hash, uint64_t value);
 extern uint32_t model_add(Model *m, uint64_t hash, uint64_t value);
 extern void model_remove(Model *m, uint32_t i);
 extern void model_set_maybe(Model *m, uint32_t i, bool maybe);
+extern void model_set_lsn(Model *m, uint32_t i, uint64_t lsn);
 
 /* ---- state of a worker ---- */
 
@@ -81,6 +83,8 @@ typedef struct Figures
 {
 	uint64_t	images;
 	uint64_t	recovery_images;	/* of these, crashes inside recovery */
+	uint64_t	known;			/* those that were equal, once recovered, to one
+								 * found right before, and not checked again */
 	uint64_t	operations;
 	uint64_t	fresh_operations;	/* in recovered images */
 	uint64_t	crash_points;
@@ -95,6 +99,7 @@ typedef struct Figures
 } Figures;
 
 #define PATHS_ROOM		(1u << 18)
+#define DISTINCT_BITS	16
 
 typedef struct Shared
 {
@@ -104,6 +109,7 @@ typedef struct Shared
 	Costs		costs[OP_KINDS];
 	uint64_t	paths;			/* different recovery paths */
 	uint64_t	path[PATHS_ROOM];	/* their hash table */
+	uint8_t		distinct[1 << DISTINCT_BITS];	/* see note_distinct */
 	uint64_t	next_task;
 	uint64_t	failures;
 } Shared;

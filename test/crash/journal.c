@@ -64,8 +64,9 @@ static void
 note_entries(const PmhEntry *entries, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		crash.model.entry[model_find(&crash.model, entries[i].hash, entries[i].value)].lsn =
-			shim_wal_inserted;
+		model_set_lsn(&crash.model,
+					  model_find(&crash.model, entries[i].hash, entries[i].value),
+					  shim_wal_inserted);
 	shim_note(entries, n, shim_wal_inserted);
 }
 

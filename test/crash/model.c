@@ -18,6 +18,13 @@ chain_of(const Model *m, uint64_t hash, uint64_t value)
 	return (uint32_t) (x >> 32) & (m->nheads - 1);
 }
 
+/* Of all that an entry means to a check. */
+static uint64_t
+entry_hash(const ModelEntry *e)
+{
+	return crash_mix(crash_mix(e->pair.hash ^ crash_mix(e->pair.value + e->maybe)) + e->lsn);
+}
+
 static void *
 grow(void *array, size_t n, size_t size)
 {
@@ -51,6 +58,7 @@ model_clear(Model *m)
 {
 	m->n = 0;
 	m->nmaybe = 0;
+	m->sum = 0;
 	m->all_or_nothing = false;
 	if (m->nheads == 0)
 	{
@@ -84,6 +92,7 @@ model_add(Model *m, uint64_t hash, uint64_t value)
 	memset(&m->entry[i], 0, sizeof(ModelEntry));
 	m->entry[i].pair.hash = hash;
 	m->entry[i].pair.value = value;
+	m->sum += entry_hash(&m->entry[i]);
 	if (m->n <= 2 * m->nheads)
 		link_entry(m, i);
 	else
@@ -103,6 +112,7 @@ model_remove(Model *m, uint32_t i)
 	uint32_t	last = m->n - 1;
 
 	model_set_maybe(m, i, false);
+	m->sum -= entry_hash(&m->entry[i]);
 	unlink_entry(m, i);
 	if (i != last)
 	{
@@ -117,5 +127,15 @@ void
 model_set_maybe(Model *m, uint32_t i, bool maybe)
 {
 	m->nmaybe = m->nmaybe + maybe - m->entry[i].maybe;
+	m->sum -= entry_hash(&m->entry[i]);
 	m->entry[i].maybe = maybe;
+	m->sum += entry_hash(&m->entry[i]);
+}
+
+void
+model_set_lsn(Model *m, uint32_t i, uint64_t lsn)
+{
+	m->sum -= entry_hash(&m->entry[i]);
+	m->entry[i].lsn = lsn;
+	m->sum += entry_hash(&m->entry[i]);
 }

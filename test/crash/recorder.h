@@ -131,11 +131,18 @@ typedef struct Mark
 {
 	size_t		nsaved;
 	size_t		length[FILES];
+	uint64_t	sum;
 } Mark;
 
 extern Mark memory_mark(unsigned level);
 extern void memory_return(unsigned level, const Mark *mark);
 extern void memory_restore(unsigned level);
+
+/*
+ * A hash of all that memory 1 or 2 holds: equal memories, also of different
+ * levels, have equal ones.  The word run.instance counts as 0.
+ */
+extern uint64_t memory_hash(unsigned level);
 
 /* ---- what is pending ---- */
 
