@@ -77,6 +77,7 @@ pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
 	{
+		PMH_STOP_POINT("put_before_announcing");
 		pmh_bucket_set_state(home, pmh_bucket_state(home) | announce);
 		pm_flush(&t->file, home, PMH_LINE);
 		ordered = true;

@@ -418,16 +418,27 @@ check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
 
 /* ---- buckets ---- */
 
+/*
+ * Does the home bucket have the bits that announce an entry?  They are set
+ * before the entry is, and stay as long as the segment.  So if it is only the
+ * copy that lacks them, it was made while the entry was put in; and if the
+ * bucket has changed since, nothing is known.
+ */
 static bool
-has_bits(const PmhBucket *b, uint32_t bits)
+announced(const Check *c, const PmhSnapshot *snap, uint32_t home, uint32_t bits)
 {
-	return (pmh_bucket_state(b) & bits) != 0;
+	if ((pmh_bucket_state(&c->copy[home]) & bits) != 0 ||
+		(pmh_bucket_state(pmh_bucket(c->t, &snap->place, home)) & bits) != 0)
+		return true;
+	pmh_read_fence();
+	return !pmh_snapshot_current(c->t, snap, home);
 }
 
 /* Why an entry may not stand in this bucket, or NULL. */
 static const char *
-misplaced(const Check *c, const PmhPlace *place, uint32_t bucket, uint64_t hash)
+misplaced(const Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash)
 {
+	const PmhPlace *place = &snap->place;
 	uint32_t	depth = pmh_elem_depth(place->elem);
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
@@ -441,14 +452,14 @@ misplaced(const Check *c, const PmhPlace *place, uint32_t bucket, uint64_t hash)
 	{
 		if (strategy != PMH_STASH)
 			return "in a stash that is not in use";
-		return has_bits(&c->copy[home], PMH_STATE_STASHED) ? NULL :
+		return announced(c, snap, home, PMH_STATE_STASHED) ? NULL :
 			"in the stash without its home telling so";
 	}
 	if (bucket != pmh_alt_bucket(hash, place->hashing, home))
 		return "in a bucket that is not its own";
 	if (strategy == PMH_SINGLE)
 		return "in its second bucket while there is one choice";
-	return has_bits(&c->copy[home], pmh_filter_bit(hash)) ? NULL :
+	return announced(c, snap, home, pmh_filter_bit(hash)) ? NULL :
 		"in its second bucket without its home telling so";
 }
 
@@ -472,14 +483,14 @@ check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	uint64_t	word = pmh_slot_load_word(b, slot);
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 	uint64_t	offset = pmh_bucket_offset(c->t, &snap->place, bucket);
-	const char *wrong = misplaced(c, &snap->place, bucket, hash);
+	const char *wrong = misplaced(c, snap, bucket, hash);
 
 	if (wrong != NULL)
 		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
 				slot, (unsigned long long) offset, wrong);
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
-	if (!has_bits(b, PMH_STATE_POINTERS))
+	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
 		finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
 				(unsigned long long) offset);
 	if (!note_pointer(c, hash))

@@ -331,9 +331,12 @@ pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket
 }
 
 /*
- * Reader: copy a whole segment out, all of one state: snap->place.buckets
- * buckets in the order of their numbers into 'copy' (room for
- * pmh_max_segment_size bytes).  The snapshot's versions are those of the copy.
+ * Reader: copy a whole segment out: snap->place.buckets buckets in the order
+ * of their numbers into 'copy' (room for pmh_max_segment_size bytes).  The
+ * snapshot's versions are those of the copy.  It is all of one state, but for
+ * the last operation to count a version up before the copy began: of a put
+ * that was under way then, the entry may be in the copy of its bucket and the
+ * announcement not in that of its home.
  */
 extern PmhResult pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap,
 								  PmhBucket *copy);

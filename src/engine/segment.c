@@ -222,9 +222,13 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		uint64_t	h = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
 		uint32_t	state;
 		int			pointer;
-		uint32_t	mask = pmh_bucket_find(b, h, &state, &pointer);
+		uint32_t	mask;
 
-		rest &= ~mask;
+		PMH_STOP_POINT("group_before_find");
+		mask = pmh_bucket_find(b, h, &state, &pointer);
+
+		/* Its own slot in any case: the page may just have been lost. */
+		rest &= ~(mask | UINT32_C(1) << slot);
 		if (pointer < 0 &&
 			pmh_mask_count(mask) >= PMH_COMPACT_MIN &&
 			pmh_mask_count(mask) > pmh_mask_count(best) &&
@@ -849,7 +853,10 @@ pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
 		if (result != PMH_OK)
 			return result;
 		for (uint32_t i = 0; i < snap->place.buckets; i++)
+		{
 			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));
+			PMH_STOP_POINT("segment_between_buckets");
+		}
 		PMH_STOP_POINT("segment_before_validation");
 		for (uint32_t i = 0; i < PMH_VERSIONS; i++)
 			same = same && pmh_snapshot_valid(snap, i);

@@ -23,11 +23,12 @@
 
 static const char *path;
 static const char *stop_at;		/* in the reader; NULL: nowhere */
+static uint64_t stop_countdown = 1;
 
 void
 pmh_stop_point(const char *name)
 {
-	if (stop_at != NULL && strcmp(stop_at, name) == 0)
+	if (stop_at != NULL && strcmp(stop_at, name) == 0 && --stop_countdown == 0)
 	{
 		stop_at = NULL;
 		raise(SIGSTOP);
@@ -213,9 +214,26 @@ slot_of_deleted_given_away(void)
 	pmh_close(t);
 }
 
-/* Start to delete a pair, and stop at a point. */
+typedef PmhResult (*Change) (PmhTable *t, uint64_t hash, uint64_t value);
+
+static PmhResult
+insert_pair(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	return pmh_insert(t, hash, value, false);
+}
+
+static PmhResult
+check_all(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	(void) hash;
+	(void) value;
+	return pmh_check(t, false, fixture_report, NULL);
+}
+
+/* Start what is to be done with a pair, and stop the n-th time at a point. */
 static pid_t
-start_delete(const char *point, uint64_t hash, uint64_t value)
+start_change(Change change, const char *point, uint64_t n, uint64_t hash,
+			 uint64_t value)
 {
 	int			status;
 	pid_t		pid = fork();
@@ -231,7 +249,8 @@ start_delete(const char *point, uint64_t hash, uint64_t value)
 		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
 			_exit(2);
 		stop_at = point;
-		_exit(pmh_delete(t, hash, value) == PMH_OK ? 0 : 1);
+		stop_countdown = n;
+		_exit(change(t, hash, value) == PMH_OK ? 0 : 1);
 	}
 	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
 	REQUIRE(WIFSTOPPED(status));
@@ -259,12 +278,83 @@ place_given_away(void)
 		put(t, hash, old_value);
 		for (uint64_t v = 1; v < 9; v++)
 			put(t, hash, (UINT64_C(3) << 32) + v);
-		deleter = start_delete("line_clear_before_state", hash, old_value);
+		deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
 		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
 		CHECK(goes_on_well(deleter));
 		put(t, hash, new_value);
 		CHECK(goes_on_well(reader));
 	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/*
+ * Would a new key be put into its alternative bucket, a later one than its
+ * home, which has not told of such an entry yet?  Gives how many buckets a walk
+ * has read when it has read the home.
+ */
+static bool
+is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
+{
+	PmhPlace	place;
+	PmhPlace	walk;
+	uint64_t	next = 0;
+	uint32_t	home;
+	uint32_t	alt;
+	uint32_t	state;
+	uint32_t	alt_state;
+
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	home = pmh_home_bucket(hash, place.hashing);
+	alt = pmh_alt_bucket(hash, place.hashing, home);
+	state = pmh_bucket_state(pmh_bucket(t, &place, home));
+	alt_state = pmh_bucket_state(pmh_bucket(t, &place, alt));
+	if (pmh_elem_strategy(place.elem) == PMH_SINGLE || alt < home ||
+		(state & pmh_filter_bit(hash)) != 0 || !pmh_state_full(state) ||
+		pmh_state_full(alt_state))
+		return false;
+	*read = home + 1;
+	REQUIRE(pmh_locate(t, 0, &walk) == PMH_OK);
+	while (walk.main != place.main)
+	{
+		uint32_t	depth = pmh_elem_depth(walk.elem);
+
+		*read += walk.buckets;
+		next = (pmh_hash_prefix(next, depth) + 1) << (64 - depth);
+		REQUIRE(pmh_locate(t, next, &walk) == PMH_OK);
+	}
+	return true;
+}
+
+/*
+ * A put has counted its version up and not yet told the home of the entry; a
+ * check copies the home; the put goes on; the check copies the other bucket.
+ */
+static void
+announced_meanwhile(void)
+{
+	PmhTable   *t = make_table(false);
+	unsigned	trials = 0;
+
+	for (uint64_t key = 0; trials < TRIALS && key < 200000; key++)
+	{
+		uint64_t	hash = fixture_hash(key);
+		uint64_t	read;
+		pid_t		writer;
+		pid_t		checker;
+
+		if (!is_to_be_announced(t, hash, &read))
+		{
+			put(t, hash, 3);
+			continue;
+		}
+		writer = start_change(insert_pair, "put_before_announcing", 1, hash, 3);
+		checker = start_change(check_all, "segment_between_buckets", read, 0, 0);
+		CHECK(goes_on_well(writer));
+		CHECK(goes_on_well(checker));
+		trials++;
+	}
+	CHECK(trials == TRIALS);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }
@@ -331,6 +421,7 @@ main(void)
 	slot_given_away();
 	slot_of_deleted_given_away();
 	place_given_away();
+	announced_meanwhile();
 	value_goes_elsewhere();
 	unlink(path);
 	return unit_done("stop_readers");
