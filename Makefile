@@ -9,6 +9,8 @@
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
 #   make demo                     btree, hash and pmhash side by side
+#   make bench                    all figures, as Markdown and charts (bench/results)
+#   make bench-quick              the same on small tables, in a few minutes
 #   make bench-engine             the engine's benchmark program
 #   make mutants MUTANT=name      faults put into the sources: do the tests catch them?
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
@@ -156,7 +158,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
+.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench bench-quick bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -181,6 +183,12 @@ mutants:
 
 fuzz:
 	$(MAKE) -C $(srcdir)/test/fuzz long
+
+bench:
+	bash $(srcdir)/bench/run.sh
+
+bench-quick:
+	bash $(srcdir)/bench/run.sh --quick
 
 bench-engine:
 	$(MAKE) -C bench/engine

@@ -29,6 +29,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/lib/packages.sh"
 . "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/pgbench.sh"
 
 rows=5000000
 methods="btree hash pmhash"
@@ -71,44 +72,23 @@ keys_lost=1000000000000
 clients=$(nproc)
 read -r load_before _ </proc/loadavg
 
-# A psql script of bench/lib; what it prints is not wanted.
-run_lib()					# file psql-argument...
-{
-	local file=$1
-
-	shift
-	run_sql "lib/$file" "$@" >/dev/null
-}
-
-# The tables of pgbench, without its primary keys.
-load_pgbench()
-{
-	as_account "$cluster_bindir/pgbench" -i -q -I dtg -s "$scale" >/dev/null 2>&1 ||
-		die "pgbench cannot make its tables"
-	sql -c 'VACUUM (FREEZE, ANALYZE)' -c "SELECT pg_prewarm('pgbench_accounts')" >/dev/null
-}
-
 # Transactions a second of pgbench's point selects through a method.
 measure_pgbench()				# method
 {
 	local tps
 
-	sql -c "CREATE INDEX accounts_index ON pgbench_accounts USING $1 (aid)" \
-		-c "SELECT pg_prewarm('accounts_index')" >/dev/null
+	index_accounts "$1"
 	run_lib accounts.sql -v method="$1" -v indexed=true -v accounts="$accounts"
-	tps=$(PGOPTIONS='-c enable_seqscan=off' as_account "$cluster_bindir/pgbench" \
-		-n -S -M prepared -c "$clients" -j "$clients" -T "$pgbench_seconds" \
-		-s "$scale" 2>/dev/null | awk '/^tps/ { print $3 }')
-	sql -c "SELECT bench.record('$1', 'select', ${tps:?pgbench failed})" \
-		-c "DROP INDEX accounts_index" >/dev/null
+	tps=$(select_tps "$clients" "$pgbench_seconds" "$scale")
+	sql -c "SELECT bench.record('$1', 'select', $tps)" -c "DROP INDEX accounts_index" >/dev/null
 }
 
 measure()					# method indexed
 {
 	progress "measuring $1"
+	run_lib item.sql -v item_file="$work/cluster/item.copy"
 	run_lib method.sql -v method="$1" -v indexed="$2" -v rows="$rows" \
-		-v item_file="$work/cluster/item.copy" -v runs="$runs" -v probes="$probes" \
-		-v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
+		-v runs="$runs" -v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
 		-v text_rows="$text_rows" -v text_probes="$text_probes"
 	if $2; then
 		measure_pgbench "$1"
@@ -217,9 +197,9 @@ sql -c "CREATE EXTENSION pg_prewarm"
 run_lib measure.sql
 run_lib metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
 run_lib load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
-	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint" \
-	-v text_rows="$text_rows" -v text_probes="$text_probes"
-load_pgbench
+	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint"
+run_lib load_text.sql -v runs="$runs" -v text_rows="$text_rows" -v text_probes="$text_probes"
+load_pgbench "$scale"
 
 position=0
 for method in none $methods; do

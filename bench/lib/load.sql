@@ -3,7 +3,7 @@
 --
 -- Variables: rows (of the table measured), item_file (where the server keeps
 -- them), runs, probes and keys (of a run), fresh (rows inserted in a run),
--- after_checkpoint (rows inserted after a checkpoint), text_rows, text_probes.
+-- after_checkpoint (rows inserted after a checkpoint).
 --
 -- Stream 1 holds the keys of the table, stream 2 keys that are not in it,
 -- stream 3 chooses what is probed for.
@@ -36,19 +36,5 @@ SELECT format('CREATE TABLE bench.fresh_%s AS
 	run, :rows, 1 + run * :fresh, CASE run WHEN 0 THEN :after_checkpoint
 		ELSE (run + 1) * :fresh END)
 FROM generate_series(0, :runs) AS run \gexec
-
-CREATE FUNCTION bench.url(n bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-$$
-	SELECT 'https://shop.example.org/i/' || md5(n::text) || '.html';
-$$;
-
-CREATE TABLE bench.page AS
-	SELECT bench.url(n) AS url, n FROM generate_series(1::bigint, :text_rows) AS n;
-
-SELECT format('CREATE TABLE bench.url_probe_%s AS
-	SELECT bench.url(bench.pick(n, 3, %s)) AS hit
-	FROM generate_series(%s::bigint, %s) AS n',
-	run, :text_rows, 1 + (run - 1) * :text_probes, run * :text_probes)
-FROM generate_series(1, :runs) AS run \gexec
 
 VACUUM (ANALYZE, FREEZE);

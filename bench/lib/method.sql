@@ -1,21 +1,13 @@
 --
--- method.sql: all figures of one method but pgbench's, on tables made afresh
+-- method.sql: all figures of one method but pgbench's, on the table of item.sql
 --
--- Variables: method, indexed (false for "none"), rows, item_file, runs, probes,
--- keys, fresh, after_checkpoint, text_rows, text_probes: as for load.sql.
+-- Variables: method, indexed (false for "none"), rows, runs, probes, keys, fresh,
+-- after_checkpoint: as for load.sql; text_rows, text_probes: as for load_text.sql.
 -- Leaves bench.item, half of it deleted, and its index behind.
 --
 -- The answers of "none", which is asked first, come from sequential scans and
 -- hash joins; those of all others are compared with them.
 --
-DROP TABLE IF EXISTS bench.item;
-BEGIN;
-CREATE TABLE bench.item (k bigint, v text);
-COPY bench.item FROM :'item_file' (FORMAT binary, FREEZE);
-COMMIT;
-ANALYZE bench.item;
-SELECT pg_prewarm('bench.item');
-CHECKPOINT;
 
 --
 -- Build

@@ -84,3 +84,12 @@ run_sql()					# file-in-bench psql-argument...
 	shift
 	sql "$@" -f - <"$tree/bench/$file"
 }
+
+# A psql script of bench/lib; what it prints is not wanted.
+run_lib()					# file psql-argument...
+{
+	local file=$1
+
+	shift
+	run_sql "lib/$file" "$@" >/dev/null
+}
