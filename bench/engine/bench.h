@@ -34,8 +34,53 @@ typedef struct Options
 	uint32_t	group;			/* keys handed over together */
 	const char *file;
 	const char *csv;
+	const char *figures;		/* file that figures are appended to, or NULL */
+	const char *label;			/* put in front of them */
 	double		theta[NTHETAS];
 } Options;
+
+/* ---- pmh_bench.c ---- */
+
+extern Options opt;
+
+/* Tell of an error and end the program. */
+extern void fail(const char *what, PmhResult result, const PmhError *error);
+extern void must(PmhTable *t, PmhResult result, const char *what);
+
+/* The table of opt.file: made anew, and opened. */
+extern void renew_table(void);
+extern PmhTable *open_table(void);
+
+/* Have every page of the mapping in our page table, writable. */
+extern void prefault(PmhTable *t);
+
+/* Tell of the space of a table behind an operation; check it, if asked for. */
+extern void print_space(PmhTable *t, const char *op);
+extern void check_table(PmhTable *t);
+
+/* ---- growth.c: what happens while a table grows ---- */
+
+extern void op_grow(void);
+extern void op_grow_zipf(void);
+extern void op_timeline(void);
+extern void op_mixed(void);
+
+/* Slots of all segments, and segments by PmhStrategy; from the directory alone. */
+extern uint64_t segments_by_strategy(PmhTable *t, uint64_t segments[3]);
+
+/* ---- filter.c: a filter in DRAM ---- */
+
+extern void op_filter(void);
+
+/* ---- count.c: stores, flushes and fences, in pmh_count ---- */
+
+#ifdef PMH_RECORD
+extern void count_begin(void);
+extern void count_end(const char *op, uint64_t ops);
+#else
+#define count_begin()		((void) 0)
+#define count_end(op, ops)	((void) 0)
+#endif
 
 /* ---- measure.c: time, latencies, the machine ---- */
 
@@ -59,7 +104,10 @@ typedef struct Histogram
 extern void histogram_add(Histogram *h, uint64_t ns);
 extern void histogram_merge(Histogram *into, const Histogram *from);
 extern uint64_t histogram_percentile(const Histogram *h, double percent);
-extern void histogram_print(const Histogram *h);
+extern void histogram_print(const Histogram *h, const char *op);
+
+/* Append a figure of an operation to the file that was asked for, if any. */
+extern void figure(const char *op, const char *name, double value);
 
 /* Cost of a dependent load from memory, and of making a line persistent. */
 extern void measure_machine(PmhTable *t);

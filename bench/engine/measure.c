@@ -119,15 +119,39 @@ histogram_percentile(const Histogram *h, double percent)
 }
 
 void
-histogram_print(const Histogram *h)
+histogram_print(const Histogram *h, const char *op)
 {
 	static const double percent[] = {50, 99, 99.9, 99.99, 99.999};
+	char		name[16];
 
 	printf("    latency ns:");
 	for (unsigned i = 0; i < sizeof(percent) / sizeof(percent[0]); i++)
-		printf(" p%g %llu", percent[i],
-			   (unsigned long long) histogram_percentile(h, percent[i]));
+	{
+		uint64_t	ns = histogram_percentile(h, percent[i]);
+
+		printf(" p%g %llu", percent[i], (unsigned long long) ns);
+		snprintf(name, sizeof(name), "p%g", percent[i]);
+		figure(op, name, (double) ns);
+	}
 	printf(" max %llu\n", (unsigned long long) h->max);
+	figure(op, "max", (double) h->max);
+}
+
+void
+figure(const char *op, const char *name, double value)
+{
+	FILE	   *file;
+
+	if (opt.figures == NULL)
+		return;
+	file = fopen(opt.figures, "a");
+	if (file == NULL ||
+		fprintf(file, "%s,%s,%d,%s,%.9g\n", opt.label, op, opt.workers, name, value) < 0 ||
+		fclose(file) != 0)
+	{
+		perror(opt.figures);
+		exit(1);
+	}
 }
 
 /* ---- the machine ---- */
@@ -198,12 +222,18 @@ measure_machine(PmhTable *t)
 {
 	uint64_t	begin = clock_ns();
 	double		clock_cost;
+	double		line;
+	double		persist;
 
 	for (int i = 0; i < 1000000; i++)
 		(void) clock_ns();
 	clock_cost = (double) (clock_ns() - begin) / 1000000;
+	line = chase_ns();
+	persist = persist_ns(t);
 	printf("machine: dependent line %.0f ns, store + flush + fence %.0f ns, clock %.0f ns, "
-		   "file is %s\n",
-		   chase_ns(), persist_ns(t), clock_cost,
+		   "file is %s\n", line, persist, clock_cost,
 		   pmh_is_pmem(t) ? "persistent memory" : "not persistent memory");
+	figure("machine", "line_ns", line);
+	figure("machine", "persist_ns", persist);
+	figure("machine", "clock_ns", clock_cost);
 }

@@ -24,8 +24,6 @@
 
 #define STRIPES			65536
 #define MAX_GROUP		1024
-#define GROW_FROM		500000	/* "grow" looks at space from here on */
-#define ENTRY_BYTES		16		/* of user data, as the papers count */
 
 typedef struct WorkerResult
 {
@@ -43,7 +41,8 @@ typedef struct Shared
 	WorkerResult worker[MAX_WORKERS];
 } Shared;
 
-static Options opt;
+Options		opt;
+
 static Shared *shared;
 static PmhEnv env;
 static Zipf zipf;
@@ -52,7 +51,7 @@ static Zipf zipf;
 static uint32_t *zipf_key;
 static uint32_t *zipf_count;
 
-static void
+void
 fail(const char *what, PmhResult result, const PmhError *error)
 {
 	fprintf(stderr, "pmh_bench: %s: result %d: %s%s%s\n", what, (int) result,
@@ -90,7 +89,7 @@ create_table(void)
 	pmh_close(t);
 }
 
-static PmhTable *
+PmhTable *
 open_table(void)
 {
 	PmhError	error;
@@ -102,7 +101,7 @@ open_table(void)
 	return t;
 }
 
-static void
+void
 must(PmhTable *t, PmhResult result, const char *what)
 {
 	if (result != PMH_OK)
@@ -110,7 +109,7 @@ must(PmhTable *t, PmhResult result, const char *what)
 }
 
 /* Have every page of the mapping in our page table, writable. */
-static void
+void
 prefault(PmhTable *t)
 {
 	long		page = sysconf(_SC_PAGESIZE);
@@ -119,8 +118,8 @@ prefault(PmhTable *t)
 		(void) __atomic_fetch_or((uint8_t *) t->file.base + at, 0, __ATOMIC_RELAXED);
 }
 
-static void
-print_space(PmhTable *t)
+void
+print_space(PmhTable *t, const char *op)
 {
 	PmhStats	s;
 
@@ -142,6 +141,10 @@ print_space(PmhTable *t)
 		   (unsigned long long) s.grows, (unsigned long long) s.splits,
 		   (unsigned long long) s.doublings, (unsigned long long) s.compactions,
 		   (unsigned long long) s.strategy_changes);
+	figure(op, "entries", (double) s.entries);
+	figure(op, "bytes_per_entry", s.entries ? (double) s.used_bytes / (double) s.entries : 0);
+	figure(op, "load_factor", s.load_factor);
+	figure(op, "list_share", s.entries ? (double) s.list_entries / (double) s.entries : 0);
 }
 
 static void
@@ -151,7 +154,7 @@ report_finding(void *arg, uint64_t offset, const char *finding)
 	fprintf(stderr, "pmh_bench: check: offset %llu: %s\n", (unsigned long long) offset, finding);
 }
 
-static void
+void
 check_table(PmhTable *t)
 {
 	if (opt.check)
@@ -418,6 +421,7 @@ work(void *arg)
 		prefault(s.t);
 	memset(result, 0, sizeof(*result));
 	wait_at_barrier();
+	count_begin();
 	result->begin = clock_ns();
 	start->operation(&s);
 	result->end = clock_ns();
@@ -532,8 +536,10 @@ run(const char *name, Operation operation, uint64_t keys)
 		   (opt.workers == 1 ? "thread" : "threads"),
 		   (unsigned long long) ops, (double) (end - begin) / 1e9,
 		   (double) ops * 1e3 / (double) (end - begin));
+	figure(name, "mops", (double) ops * 1e3 / (double) (end - begin));
 	if (all.n > 0)
-		histogram_print(&all);
+		histogram_print(&all, name);
+	count_end(name, ops);
 	if (wrong > 0)
 	{
 		fprintf(stderr, "pmh_bench: %s: %llu answers were wrong\n", name,
@@ -549,14 +555,14 @@ run_and_show(const char *name, Operation operation, uint64_t keys)
 
 	run(name, operation, keys);
 	t = open_table();
-	print_space(t);
+	print_space(t, name);
 	check_table(t);
 	pmh_close(t);
 }
 
 /* ---- operations that are not shared out ---- */
 
-static void
+void
 renew_table(void)
 {
 	if (unlink(opt.file) != 0 && errno != ENOENT)
@@ -565,102 +571,6 @@ renew_table(void)
 		exit(1);
 	}
 	create_table();
-}
-
-/* Slots of all segments, from the directory alone. */
-static uint64_t
-count_slots(PmhTable *t)
-{
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
-	uint64_t	slots = 0;
-
-	for (uint64_t i = 0; i < UINT64_C(1) << depth;)
-	{
-		uint64_t	elem = pm_load_acquire(&dir[i]);
-
-		slots += (t->segment_buckets + pmh_elem_units(elem) * t->unit_buckets) * PMH_SLOTS;
-		i += UINT64_C(1) << (depth - pmh_elem_depth(elem));
-	}
-	return slots;
-}
-
-static uint64_t
-used_bytes(PmhTable *t)
-{
-	return (pm_load(&pmh_live(t)->blocks) << t->block_shift) -
-		pm_load(&pmh_run(t)->free_units) * pmh_unit_size(t);
-}
-
-/*
- * Insert one by one and look at space a hundred times a doubling: bytes per
- * entry, load factor, and average utility as in Pea Hash, section 2.2.2: the
- * sum over time of the bytes of entries over that of the bytes in use.
- */
-static void
-op_grow(void)
-{
-	FILE	   *csv = opt.csv != NULL ? fopen(opt.csv, "w") : NULL;
-	PmhTable   *t;
-	uint64_t	next = 1000;
-	uint64_t	samples = 0;
-	double		entry_sum = 0;
-	double		used_sum = 0;
-	double		load_sum = 0;
-	double		load_min = 1;
-	double		each_sum = 0;
-	double		each_max = 0;
-
-	if (opt.csv != NULL && csv == NULL)
-	{
-		perror(opt.csv);
-		exit(1);
-	}
-	if (csv != NULL)
-		fprintf(csv, "entries,used_bytes,file_bytes,bytes_per_entry,load_factor\n");
-	renew_table();
-	t = open_table();
-	for (uint64_t n = 1, last = 0; n <= opt.keys; n++)
-	{
-		double		used;
-		double		load;
-		double		each;
-
-		must(t, pmh_insert(t, key_hash(n - 1), n - 1, false), "insert");
-		if (n < next && n < opt.keys)
-			continue;
-		used = (double) used_bytes(t);
-		load = (double) n / (double) count_slots(t);
-		each = used / (double) n;
-		if (csv != NULL)
-			fprintf(csv, "%llu,%.0f,%llu,%.3f,%.4f\n", (unsigned long long) n, used,
-					(unsigned long long) (pm_load(&pmh_live(t)->blocks) << t->block_shift),
-					each, load);
-		entry_sum += (double) (n - last) * (double) n * ENTRY_BYTES;
-		used_sum += (double) (n - last) * used;
-		last = n;
-		next = n + n / 100;
-		if (n < GROW_FROM)
-			continue;
-		samples++;
-		load_sum += load;
-		load_min = load < load_min ? load : load_min;
-		each_sum += each;
-		each_max = each > each_max ? each : each_max;
-	}
-	printf("grow           average utility %.3f (16-byte entries over bytes in use)\n",
-		   entry_sum / used_sum);
-	if (samples > 0)
-		printf("    from %d entries on: bytes per entry %.2f on average, %.2f at worst;"
-			   " load factor %.3f on average, %.3f at worst\n",
-			   GROW_FROM, each_sum / (double) samples, each_max,
-			   load_sum / (double) samples, load_min);
-	print_space(t);
-	check_table(t);
-	pmh_close(t);
-	if (csv != NULL)
-		fclose(csv);
 }
 
 /* The first open in another run of the system. */
@@ -682,6 +592,7 @@ op_recover(void)
 		fail("recovery", result, &error);
 	printf("recover        open with recovery in %.3f ms%s\n", (double) ns / 1e6,
 		   recovered ? "" : " (nothing was done)");
+	figure("recover", "ms", (double) ns / 1e6);
 	check_table(t);
 	pmh_close(t);
 }
@@ -719,10 +630,14 @@ op_zipf(void)
 	for (int i = 0; i < NTHETAS; i++)
 	{
 		uint64_t	keys = draw_zipf(opt.theta[i]);
+		char		insert[40];
+		char		search[40];
 
 		renew_table();
-		run_and_show("zipf insert", op_zipf_insert, opt.keys);
-		run("zipf search", op_zipf_search, keys);
+		snprintf(insert, sizeof(insert), "zipf_insert_%g", opt.theta[i]);
+		snprintf(search, sizeof(search), "zipf_search_%g", opt.theta[i]);
+		run_and_show(insert, op_zipf_insert, opt.keys);
+		run(search, op_zipf_search, keys);
 	}
 }
 
@@ -816,6 +731,10 @@ do_op(const char *name)
 	}			others[] = {
 		{"machine", op_machine},
 		{"grow", op_grow},
+		{"grow-zipf", op_grow_zipf},
+		{"timeline", op_timeline},
+		{"mixed", op_mixed},
+		{"filter", op_filter},
 		{"recover", op_recover},
 		{"zipf", op_zipf},
 		{"sweep", op_sweep},
@@ -864,6 +783,13 @@ help(void)
 		   "                         recover       time of the first open after a crash\n"
 		   "                         sweep, vacuum walk everything; and take half of it out\n"
 		   "                         grow          new table: space while it grows (one worker)\n"
+		   "                         grow-zipf     the same, keys drawn as for zipf\n"
+		   "                         timeline      new table: latency of each insert, by what\n"
+		   "                                       it set off, and over time (one worker)\n"
+		   "                         mixed         new table: look-ups of one thread at rest,\n"
+		   "                                       beside another reader, while the table grows\n"
+		   "                         filter        new table: a filter in DRAM in front of\n"
+		   "                                       look-ups, by load and strategy\n"
 		   "                         zipf          new table for each theta: N values of N/10\n"
 		   "                                       keys, insert and search-all; every value of\n"
 		   "                                       every key is verified\n"
@@ -881,7 +807,9 @@ help(void)
 		   "  --group N            keys handed over together (default 64, at most %d)\n"
 		   "  --latency            take the time of each operation (of each group)\n"
 		   "  --theta A,B          skew of zipf (default 0.5,0.8)\n"
-		   "  --csv PATH           load factor over time, written by grow\n"
+		   "  --csv PATH           course of time, written by grow, timeline, filter\n"
+		   "  --figures PATH       append every figure: label,operation,workers,figure,value\n"
+		   "  --label TEXT         what stands in front of them\n"
 		   "  --check              check the structure after changes\n"
 		   "  --help               this text\n"
 		   "\n"
@@ -948,6 +876,8 @@ parse_options(int argc, char **argv)
 		{"latency", no_argument, NULL, 'l'},
 		{"theta", required_argument, NULL, 'z'},
 		{"csv", required_argument, NULL, 'c'},
+		{"figures", required_argument, NULL, 'G'},
+		{"label", required_argument, NULL, 'L'},
 		{"check", no_argument, NULL, 'C'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0}
@@ -996,6 +926,12 @@ parse_options(int argc, char **argv)
 			case 'c':
 				opt.csv = optarg;
 				break;
+			case 'G':
+				opt.figures = optarg;
+				break;
+			case 'L':
+				opt.label = optarg;
+				break;
 			case 'C':
 				opt.check = true;
 				break;
@@ -1028,7 +964,8 @@ main(int argc, char **argv)
 {
 	static char default_ops[] = "machine,insert,hit,miss,group,delete";
 
-	opt = (Options) {.keys = 10000000, .workers = 1, .group = 64, .theta = {0.5, 0.8}};
+	opt = (Options) {.keys = 10000000, .workers = 1, .group = 64, .theta = {0.5, 0.8},
+		.label = ""};
 	split_ops(default_ops);
 	parse_options(argc, argv);
 	if (opt.file == NULL)

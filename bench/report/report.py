@@ -9,6 +9,7 @@ and engine*.csv; the report goes there too.
 import os
 import sys
 
+import engine
 import postgresql
 from common import read_pairs
 
@@ -20,6 +21,8 @@ def main():
     machine = read_pairs(os.path.join(directory, "machine.csv"))
     if os.path.exists(os.path.join(directory, "postgresql.csv")):
         postgresql.report(directory, machine)
+    if os.path.exists(os.path.join(directory, "engine.csv")):
+        engine.report(directory, machine)
 
 
 main()

@@ -1,0 +1,79 @@
+#!/bin/bash
+#
+# series.sh: the engine by itself: everything that the report tells of it
+#
+#   series.sh [--quick] [--keys N] --results DIR
+#
+# Builds pmh_bench and pmh_count, and runs them on a tmpfs (/dev/shm) with
+# flushes and fences as for persistent memory.  Writes into DIR engine.csv (all
+# figures, "label,operation,workers,figure,value") and courses of time:
+# engine_growth.csv, engine_latency.csv, engine_filter.csv.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/../.." && pwd)
+keys=20000000
+repeats=3
+results=
+while [ $# -gt 0 ]; do
+	case $1 in
+		--quick) keys=2000000 ;;
+		--keys) keys=${2?--keys needs a number}; shift ;;
+		--results) results=${2?--results needs a directory}; shift ;;
+		*) echo "usage: $0 [--quick] [--keys N] --results DIR" >&2; exit 2 ;;
+	esac
+	shift
+done
+case $keys in
+	*[!0-9]*) echo "${0##*/}: --keys needs a number" >&2; exit 2 ;;
+esac
+[ "$keys" -ge 2000000 ] || { echo "${0##*/}: --keys: at least 2000000" >&2; exit 2; }
+[ -d "$results" ] || { echo "${0##*/}: --results: no such directory" >&2; exit 2; }
+results=$(cd "$results" && pwd)
+
+work=$(mktemp -d)
+file=$(mktemp -u /dev/shm/pmh_bench.XXXXXX)
+trap 'rm -rf "$work" "$file"' EXIT
+trap 'exit 130' INT TERM HUP
+
+# From a copy of the sources: the tree is left as it is.
+cp -r --parents "$tree/src/engine" "$tree/bench/engine" "$work"
+make -s -C "$work$tree/bench/engine" clean
+make -s -j2 -C "$work$tree/bench/engine" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+programs=$work$tree/bench/engine
+
+run()						# label program argument...
+{
+	local label=$1 program=$2
+
+	shift 2
+	printf '[%4ds] engine: %s %s\n' "$SECONDS" "$label" "$*"
+	"$programs/$program" --file "$file" --force-pmem --prefault --label "$label" \
+		--figures "$results/engine.csv" "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+}
+
+echo "label,operation,workers,figure,value" >"$results/engine.csv"
+rm -f "$results"/engine_*.csv
+for ((i = 1; i <= repeats; i++)); do
+	run "single" pmh_bench --keys "$keys" \
+		--op machine,insert,hit,miss,group,group-miss,recover,delete,machine
+	run "group" pmh_bench --keys "$keys" --op group-insert,group-delete
+	run "two" pmh_bench --keys "$keys" --threads 2 --op insert,hit,miss,group,delete
+	run "timeline" pmh_bench --keys "$keys" --op timeline --csv "$results/engine_latency.csv"
+	run "mixed" pmh_bench --keys "$keys" --op mixed
+	run "zipf" pmh_bench --keys $((keys / 2)) --op zipf
+done
+run "growth" pmh_bench --keys "$keys" --op grow --csv "$results/engine_growth.csv"
+for buckets in 64 128 256 512 1024 2048; do
+	run "segment_$buckets" pmh_bench --keys $((keys / 2)) --segment-buckets "$buckets" \
+		--op timeline,grow
+done
+for thetas in 0,0.2 0.4,0.5 0.6,0.8 0.9,0.99; do
+	run "skew" pmh_bench --keys $((keys / 2)) --theta "$thetas" --op grow-zipf
+done
+for size in $((keys / 20)) $((keys / 10)) $((keys / 4)) $((keys / 2)) "$keys" $((keys * 2)); do
+	run "recovery_$size" pmh_bench --keys "$size" --op group-insert,recover,recover,recover
+done
+run "filter" pmh_bench --keys "$keys" --op filter --csv "$results/engine_filter.csv"
+run "count" pmh_count --keys $((keys / 10)) --op insert,hit,miss,delete
+run "count" pmh_count --keys $((keys / 10)) --op group-insert,group-delete
