@@ -113,13 +113,15 @@ last_in_log()					# text
 }
 
 # Kill and start the server some times; prints a line each: milliseconds.  With
-# pmhash also: entries that its undo has taken out.
+# pmhash also: entries that its undo has taken out.  Before crash recovery the
+# server fsyncs all of its files: what the disk takes for that is not measured.
 measure()					# query answer-wanted with-pmhash
 {
 	local i ms answer undone
 
 	for ((i = 0; i < kills; i++)); do
 		kill_under_load
+		sync -f "$work"
 		read -r ms answer < <(start_and_ask "$1")
 		[ "$answer" = "$2" ] || die "the answer is \"$answer\", it should be \"$2\""
 		undone=
