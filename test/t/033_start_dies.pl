@@ -1,0 +1,98 @@
+# A crash loses WAL, and so much that there is nothing to replay; the next start
+# dies when its end-of-recovery checkpoint is in WAL, and pg_control does or does
+# not know of it.  The start after that replays or skips WAL that stands where
+# lost WAL had been: the end of replay tells nothing of what was lost.
+
+use strict;
+use warnings;
+
+use File::Copy;
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use IPC::Run;
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.sweep_naptime = 600\n");
+my $pg_control = $node->data_dir . '/global/pg_control';
+
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', invalid_fixture());
+
+# The first record behind the checkpoint of a clean shutdown is that of a row
+# in an empty table, and nobody flushes it.
+sub lose_one_row
+{
+	my ($table) = @_;
+
+	$node->safe_psql('postgres', "CREATE TABLE $table (k int4); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
+	$node->stop;
+	$node->start;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	$session->query_safe("BEGIN; INSERT INTO $table VALUES (77777)");
+	crash($node);
+	eval { $session->quit };
+	return;
+}
+
+# Start without a launcher, so that nobody needs the pool, and die.
+sub start_and_die
+{
+	my $output = '';
+	my $input = '';
+	my $timer = IPC::Run::timer(60);
+	my $start = IPC::Run::start(
+		[ 'postgres', '--single', '-D', $node->data_dir, 'postgres' ],
+		'<', \$input, '>&', \$output, $timer);
+
+	unlink($node->data_dir . '/postmaster.pid');
+	$start->pump until $output =~ /backend>/ || $timer->is_expired;
+	$start->signal('KILL');
+	eval { $start->finish };
+	like($output, qr/redo is not required/, 'there is nothing to replay');
+	unlink($node->data_dir . '/postmaster.pid');
+	return;
+}
+
+# The lost row's place is given to another one.
+sub nothing_comes_back
+{
+	my ($table, $name) = @_;
+
+	$node->safe_psql('postgres', "INSERT INTO $table VALUES (5)");
+	is($node->safe_psql('postgres', "SELECT ctid FROM $table"), '(0,1)', "$name: the place is used again");
+	is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 77777"), '0',
+		"$name: no lost row");
+	rebuild_on($node);
+	all_come_back($node, $name);
+	is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 5"), '1',
+		"$name: the new row");
+	rebuild_off($node);
+	return;
+}
+
+rebuild_off($node);
+# event: a crash loses all WAL since the last checkpoint, and the next start is killed behind its end-of-recovery checkpoint
+foreach my $known (1, 0)
+{
+	my $table = "lost$known";
+	my $name = $known ? 'the checkpoint is known' : 'the checkpoint is only in WAL';
+	my $from;
+
+	lose_one_row($table);
+	copy($pg_control, "$pg_control.before") or die $!;
+	start_and_die();
+	copy("$pg_control.before", $pg_control) or die $! if !$known;
+	unlink("$pg_control.before");
+	$from = -s $node->logfile;
+	$node->start;
+	$known
+	  ? unlike(slurp_file($node->logfile, $from), qr/redo starts/, "$name: skipped")
+	  : like(slurp_file($node->logfile, $from), qr/redo starts/, "$name: replayed");
+	nothing_comes_back($table, $name);
+}
+
+done_testing();
