@@ -660,7 +660,10 @@ pmhash_file_create(Relation index)
 	 */
 	old = find_entry(index);
 	if (old != NULL && old->relid == RelationGetRelid(index))
+	{
 		pmhash_unlink(old->file->path);
+		invalidate((Datum) 0, old->relid);	/* closed also if we fail */
+	}
 	if (index->rd_createSubid == InvalidSubTransactionId)
 		pmhash_nudge_at_commit();
 
