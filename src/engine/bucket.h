@@ -248,7 +248,8 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 			uint32_t	same = pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
 											   &now, &pointer);
 
-			live &= ~same | UINT32_C(1) << pointer;
+			if (pointer >= 0)	/* unless the page has just been lost */
+				live &= ~same | UINT32_C(1) << pointer;
 		}
 	}
 	return live;

@@ -228,8 +228,9 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 }
 
 /*
- * Lock the directory and tell where the elements of a place are in it.
- * PMH_NEED (not locked) if a doubling has put it beyond our mapping.
+ * Lock the directory and tell where the elements of a place, whose segment is
+ * locked, are in it: it may have been doubled or folded meanwhile.
+ * PMH_NEED (not locked) if that has put it beyond our mapping.
  */
 static PmhResult
 directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
@@ -239,12 +240,12 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
 
 	pmh_lock(&t->file_lock->directory);
 	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	if (pmh_dirword_depth(*dirword) < pmh_dirword_depth(place->dirword))
+	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(place->elem))
 	{
-		/* It never becomes smaller, unless the page has been lost. */
+		/* It is not folded so far, so the page has been lost. */
 		pmh_unlock(&t->file_lock->directory);
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The directory has become smaller.");
+						"The directory is smaller than a segment of it needs.");
 	}
 	*first = element_range(place, *dirword, count);
 	result = pmh_check_span(t, pmh_dirword_offset(*dirword),

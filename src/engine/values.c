@@ -790,7 +790,8 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 
 	if (result != PMH_OK)
 		return result;
-	for (uint64_t p = run->first; p != run->behind; p = pmh_buffer_next(t, p))
+	/* Among zeroes, in the place of a lost page, the list ends early. */
+	for (uint64_t p = run->first; p != 0 && p != run->behind; p = pmh_buffer_next(t, p))
 	{
 		uint32_t	old = pmh_pointer_class(p);
 		uint32_t	mask;

@@ -852,7 +852,6 @@ const Workload workloads[] = {
 	{"value_regions", run_value_regions},
 	{"list_chain", run_list_chain},
 	{"strategies", run_strategies},
-	{"redo", run_redo},
 	{"split_deep", run_split_deep},
 	{"group_insert", run_group_insert},
 	{"killed", run_killed},
@@ -861,6 +860,7 @@ const Workload workloads[] = {
 	{"split_wide", run_split_wide},
 	{"merge", run_merge},
 	{"list_shrink", run_list_shrink},
+	{"redo", run_redo},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);

@@ -5,7 +5,8 @@
 #
 #   perl test/mutants/mutants.pl [OPTION]...
 #     --mutant=NAME     only this one (may be repeated)
-#     --set=SET         table, generated, all (default), or smoke
+#     --set=SET         table, generated, all (default), or smoke; engine: all
+#                       that need no server, server: the others
 #     --jobs=N          at a time (default 2)
 #     --work=DIR        scratch directory (default: a new one in TMPDIR)
 #     --reuse           take what is built in the source tree along
@@ -54,7 +55,7 @@ my %cpu_seconds = (
 	crash => 240, random => 240, journal => 120, fuzz => 120);
 my $real_seconds = 2400;
 my $fuzz_cases = 1500;
-my $random_images = 400_000;
+my $random_images = 3_000_000;
 my $journal_images = 20_000;
 my $source_pg_config = $ENV{SOURCE_PG_CONFIG} // 'pg_config';
 
@@ -319,6 +320,12 @@ sub needs_server
 	return $stage =~ /^(tap|regress|isolation):/;
 }
 
+sub wants_server
+{
+	my ($mutant) = @_;
+	return scalar grep { needs_server($_) } @{ $mutant->{stages} };
+}
+
 # What builds and what runs a stage in a tree: two commands with directories.
 sub stage_commands
 {
@@ -491,6 +498,8 @@ sub choose
 	}
 	return grep { $wanted{ $_->{name} } } @mutants if %wanted;
 	return @mutants if $set eq 'all';
+	return grep { !wants_server($_) } @mutants if $set eq 'engine';
+	return grep { wants_server($_) } @mutants if $set eq 'server';
 	return grep { $_->{kind} eq $set } @mutants;
 }
 
@@ -530,7 +539,7 @@ foreach my $mutant (@mutants)
 	$stages{$_} = 1 foreach @{ $mutant->{stages} };
 }
 # those against a server last: they take longest, and wait most
-@mutants = sort { (grep { needs_server($_) } @{ $a->{stages} }) <=> (grep { needs_server($_) } @{ $b->{stages} }) } @mutants;
+@mutants = sort { wants_server($a) <=> wants_server($b) } @mutants;
 build_stages($first, sort keys %stages);
 my @trees = map { worker_tree($first, $_) } 1 .. $jobs;
 
