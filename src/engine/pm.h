@@ -197,8 +197,16 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 
 #endif							/* PMH_RECORD */
 
+#ifndef PMH_STOP_LOADS
 #define pm_load(addr)			__atomic_load_n(addr, __ATOMIC_RELAXED)
 #define pm_load_acquire(addr)	__atomic_load_n(addr, __ATOMIC_ACQUIRE)
+#else							/* test/engine/stop_lost.c */
+#include "stop_point.h"
+#define pm_load(addr) \
+	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_RELAXED); })
+#define pm_load_acquire(addr) \
+	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
+#endif
 
 /* Has this mapping lost a page?  Ask behind the accesses that count. */
 static inline bool

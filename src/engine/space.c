@@ -956,8 +956,8 @@ pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
 static uint64_t
 end_of_use(const PmhTable *t, uint64_t blocks)
 {
-	while (pmh_space_is_map_block(t, blocks - 1) ? blocks > 2 :
-		   *pmh_space_map(t, blocks - 1) == 0)
+	while (blocks > 2 && (pmh_space_is_map_block(t, blocks - 1) ||
+						  *pmh_space_map(t, blocks - 1) == 0))
 		blocks--;
 	return blocks;
 }

@@ -19,4 +19,9 @@ extern void pmh_stop_point(const char *name);
 #define PMH_STOP_POINT(name)	((void) 0)
 #endif
 
+/* With PMH_STOP_LOADS each pm_load is such a place; it has no name of its own. */
+#ifdef PMH_STOP_LOADS
+extern void pmh_stop_load(const char *function, const void *addr);
+#endif
+
 #endif							/* PMH_STOP_POINT_H */

@@ -1,0 +1,261 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_lost.c
+ *	  Pages are lost in the middle of an operation, also while it holds locks:
+ *	  what it has read once is zeroes when it reads it again.  It ends, with no
+ *	  lock held.
+ *
+ * faults.c loses pages before an operation begins.  Here it is at a stop point,
+ * and the engine is compiled so that each load is one: the file is cut off, or
+ * a page of the mapping replaced by one that cannot be read, which more often
+ * than not is the page that is about to be read.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define main faults_main
+#include "faults.c"
+#undef main
+
+#define TRIALS			400		/* of each operation; or: stop_lost TRIALS SEED */
+#define POINTS			512
+#define LOOSE_KEY		UINT64_C(11)	/* its list is to be rewritten */
+#define LOOSE_VALUES	UINT64_C(30000)
+
+/* How often each stop point is reached in an operation: loads by function. */
+typedef struct Reached
+{
+	const char *name;
+	uint64_t	times;
+} Reached;
+
+static Reached reached[POINTS];
+static unsigned nreached;
+static bool counting;
+
+/* Where to lose what; NULL: nowhere. */
+static const char *lose_at;
+static uint64_t lose_time;
+static uint64_t lose_page;
+static bool lose_this;			/* rather the page that is about to be read */
+static bool lose_rest;			/* all from that page on */
+static PmhTable *lose_from;
+
+static void
+count_point(const char *name)
+{
+	unsigned	i = 0;
+
+	while (i < nreached && reached[i].name != name)
+		i++;
+	REQUIRE(i < POINTS);
+	if (i == nreached)
+		reached[nreached++] = (Reached) {name, 0};
+	reached[i].times++;
+}
+
+void
+pmh_stop_load(const char *function, const void *addr)
+{
+	if (counting)
+		count_point(function);
+	if (lose_at != function || --lose_time > 0)
+		return;
+	lose_at = NULL;
+	if (lose_this && (const char *) addr >= lose_from->file.base &&
+		(const char *) addr < lose_from->file.base + lose_from->file.mapped)
+		lose_page = (uint64_t) ((const char *) addr - lose_from->file.base) / PAGE;
+	if (lose_rest)
+		REQUIRE(truncate(path, (off_t) (lose_page * PAGE)) == 0);
+	else
+		break_page(lose_from, lose_page);
+}
+
+void
+pmh_stop_point(const char *name)
+{
+	pmh_stop_load(name, NULL);
+}
+
+/* All steps of shrinking. */
+static PmhResult
+do_shrink(PmhTable *t, uint64_t *seed)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, 90, &shrink);
+
+	(void) seed;
+	if (result != PMH_OK)
+		return result == PMH_DONE ? PMH_OK : result;
+	while (result == PMH_OK)
+		result = pmh_shrink_step(t, &shrink);
+	pmh_shrink_end(t, &shrink);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+/* Buckets that are full of groups of three: the largest becomes a list. */
+static PmhResult
+do_compact(PmhTable *t, uint64_t *seed)
+{
+	PmhResult	result = PMH_OK;
+
+	(void) seed;
+	for (uint64_t i = 0; i < 6 * 40 && result == PMH_OK; i++)
+	{
+		uint64_t	home = i / 40;
+		uint64_t	hash = UINT64_C(0xabcd) << 48 | home << 20 | i % 40 / 3;
+
+		result = pmh_insert(t, hash, i, false);
+	}
+	return result;
+}
+
+/* Many values of one key at once, and all buffers of its list but the last. */
+static PmhResult
+do_drain(PmhTable *t, uint64_t *seed)
+{
+	static PmhEntry entry[LONG_VALUES];
+	size_t		removed;
+
+	(void) seed;
+	for (uint64_t v = 0; v < LONG_VALUES; v++)
+		entry[v] = (PmhEntry) {fixture_hash(LONG_KEY), v << 20 | LONG_KEY};
+	return pmh_delete_group(t, entry, LONG_VALUES - 5, &removed);
+}
+
+static bool
+is_loose(const PmhEntry *entry, uint64_t *seed)
+{
+	return entry->hash == fixture_hash(LOOSE_KEY) && fixture_random(seed) % 20 != 0;
+}
+
+/* Leave few values in the list of LOOSE_KEY. */
+static void
+loosen(PmhTable *t)
+{
+	PmhSweep	sweep;
+	uint64_t	seed = 3;
+	PmhResult	result = pmh_sweep_begin(t, &sweep);
+
+	while (result == PMH_OK && (result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		uint8_t    *dead = calloc(sweep.n, 1);
+		size_t		removed;
+
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = is_loose(&sweep.entries[i], &seed);
+		result = pmh_sweep_remove(t, &sweep, dead, &removed);
+		free(dead);
+	}
+	REQUIRE(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+}
+
+static void
+write_image(const void *image, size_t size)
+{
+	FILE	   *file = fopen(path, "w");
+
+	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+}
+
+/* Where an operation comes by, when nothing is lost. */
+static void
+count_points(const void *image, size_t size, Operation op)
+{
+	uint64_t	seed = 1;
+	PmhTable   *t;
+
+	write_image(image, size);
+	t = open_table(path);
+	nreached = 0;
+	counting = true;
+	CHECK(op(t, &seed) == PMH_OK);
+	counting = false;
+	pmh_close(t);
+}
+
+/* Lose a page, or all from one on, at a random moment; was it noticed? */
+static bool
+lose_and_see(const void *image, size_t size, Operation op, uint64_t *random)
+{
+	const Reached *point = &reached[fixture_random(random) % nreached];
+	uint64_t	seed = 1;
+	const char *name = point->name;
+	uint64_t	time = 1 + fixture_random(random) % point->times;
+	PmhTable   *t;
+	PmhResult	result;
+
+	write_image(image, size);
+	t = open_table(path);
+	lose_page = fixture_random(random) % (size / PAGE);
+	lose_this = fixture_random(random) % 4 != 0;
+	lose_rest = fixture_random(random) % 2 == 0;
+	lose_from = t;
+	lose_time = time;
+	lose_at = name;
+	(void) alarm(20);
+	result = op(t, &seed);
+	(void) alarm(0);
+	lose_at = NULL;
+	if (!CHECK(result == PMH_OK || result == PMH_ERR_LOST ||
+			   (lose_rest && result == PMH_ERR_CORRUPT) ||
+			   (!lose_rest && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT)))
+		fprintf(stderr, "result %d at %s\n", (int) result, name);
+	if (!CHECK(no_lock_held()))
+		fprintf(stderr, "a lock is held, after %s\n", name);
+	pmh_close(t);
+	return result == PMH_ERR_LOST;
+}
+
+static void
+no_end(int signal_number)
+{
+	static const char text[] = "stop_lost: an operation does not end\n";
+
+	(void) signal_number;
+	(void) !write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(1);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const Operation more[] = {do_shrink, do_drain, do_compact};
+	unsigned	trials = argc > 1 ? (unsigned) atoi(argv[1]) : TRIALS;
+	PmhTable   *t;
+	char	   *image;
+	size_t		size;
+	FILE	   *file;
+	uint64_t	random = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
+
+	signal(SIGALRM, no_end);
+	path = strdup(fixture_path("stop_lost"));
+	hole_path = strdup(fixture_path("stop_lost_hole"));
+	REQUIRE(path != NULL && hole_path != NULL);
+	t = make_table(path);
+	for (uint64_t v = 0; v < LOOSE_VALUES; v++)
+		REQUIRE(pmh_insert(t, fixture_hash(LOOSE_KEY), v << 20 | LOOSE_KEY, false) == PMH_OK);
+	loosen(t);
+	pmh_close(t);
+	size = size_of(path);
+	image = malloc(size);
+	file = fopen(path, "r");
+	REQUIRE(image != NULL && file != NULL && fread(image, 1, size, file) == size);
+	fclose(file);
+	for (size_t i = 0; i < OPERATIONS + sizeof(more) / sizeof(more[0]); i++)
+	{
+		Operation	op = i < OPERATIONS ? operation[i] : more[i - OPERATIONS];
+		unsigned	noticed = 0;
+
+		count_points(image, size, op);
+		for (unsigned trial = 0; nreached > 0 && trial < trials; trial++)
+			noticed += lose_and_see(image, size, op, &random);
+		CHECK(nreached == 0 || noticed > 0);
+	}
+	free(image);
+	unlink(path);
+	pmh_values_free(&values);
+	return unit_done("stop_lost");
+}
