@@ -37,6 +37,10 @@
 /* Recovered images that are known to be right: as many as there is room for. */
 #define KNOWN_ROOM		(1u << 20)
 
+/* In one of so many images all values of a key, if they are few, are deleted. */
+#define EMPTY_A_KEY		3
+#define FEW_VALUES		40
+
 #define MAX_FRESH		64
 
 /* One recovered image. */
@@ -435,6 +439,41 @@ delete_known(Image *im, uint32_t i)
 	return look_up(im, e->pair.hash, e->pair.value, false);
 }
 
+/*
+ * Delete all values of the key in question, or of one of the youngest entries.
+ * Nothing has been added to it: what a crash has left of its list, and beside
+ * it, is as recovery has found it.
+ */
+static const char *
+empty_key(Image *im, uint64_t r)
+{
+	const Model *m = &crash.model;
+	uint64_t	hash = crash.focus;
+	uint64_t	value[FEW_VALUES];
+	size_t		n;
+	const char *bad = NULL;
+
+	if ((r & 1) != 0 && m->n > 0)
+		hash = m->entry[m->n - 1 - (r >> 1) % (m->n < 24 ? m->n : 24)].pair.hash;
+	if (pmh_lookup(im->table, hash, &found[im->level]) != PMH_OK)
+		return say("pmh_lookup: %s", pmh_error(im->table)->detail);
+	n = found[im->level].n;
+	if (n > FEW_VALUES)
+		return NULL;
+	memcpy(value, found[im->level].value, n * sizeof(uint64_t));
+	for (size_t i = 0; i < n && bad == NULL; i++)
+	{
+		uint32_t	entry = model_find(m, hash, value[i]);
+
+		if (entry == NO_ENTRY)
+			bad = say("a look-up of %016llx finds %llx", (unsigned long long) hash,
+					  (unsigned long long) value[i]);
+		else
+			bad = delete_known(im, entry);
+	}
+	return bad;
+}
+
 /* Another key of the same buckets (and of the same segment, as a rule). */
 static uint64_t
 neighbour(uint64_t hash, uint64_t n)
@@ -451,8 +490,12 @@ fresh_operations(Image *im)
 {
 	uint64_t	r = crash_random();
 	uint32_t	more = r % ADD_MANY == 0 ? 40 : 0;
-	const char *bad = insert_fresh(im, crash.focus);
+	const char *bad = NULL;
 
+	if ((r >> 40) % EMPTY_A_KEY == 0)
+		bad = empty_key(im, r >> 48);
+	if (bad == NULL)
+		bad = insert_fresh(im, crash.focus);
 	if (bad == NULL)
 		bad = insert_fresh(im, neighbour(crash.focus, 1 + (r >> 8) % 255));
 	if (bad == NULL)

@@ -664,6 +664,92 @@ run_list_shrink(void)
 	op_insert(nth_key(0, 1, 1), 2 + n, false);
 }
 
+/* Of the first values all but every thirtieth. */
+static bool
+dead_early(const PmhEntry *entry)
+{
+	return entry->value <= 30000 && entry->value % 30 != 0;
+}
+
+/* Two segments at the end of a directory of this depth that cannot be merged. */
+static void
+deepest_pair(uint32_t depth, uint32_t *n)
+{
+	for (uint32_t i = 0; i < 2 * 60; i++)
+		op_insert(make_hash((uint64_t) (i & 1) << (24 - depth), 5, 9, i >> 1), 30001 + (*n)++, false);
+}
+
+/*
+ * What lies in front in the file goes, and what cannot be made smaller comes
+ * from behind: segments with and without extension, a large directory, value
+ * buffers.  One list lost a buffer from its middle before, so that its length
+ * has to be noted anew.
+ */
+static void
+run_relocate(void)
+{
+	static const uint32_t depths[] = {2, PMH_SMALL_DIR_DEPTH + 1};
+	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+
+	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
+	{
+		uint64_t	chained = nth_key(0, 4, 3);
+		uint32_t	n = 0;
+
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		for (uint32_t i = 0; i < 30000; i++)
+			op_insert(nth_key(0, 4, i % 3), 1 + i, false);
+		deepen(depths[d]);
+		deepest_pair(depths[d], &n);
+		for (uint32_t i = 0; i < 1150; i++)
+			op_insert(crash_mix(i) | UINT64_C(1) << 63, 30001 + n++, false);
+		for (uint32_t i = 0; i < 3 * full - 5; i++)
+			op_insert(chained, 100001 + i, false);
+		for (uint32_t i = full; i < 2 * full; i++)
+			op_delete(chained, 100001 + i);
+		op_sweep(dead_early);
+		arm(true);
+		must_shrink();
+		op_insert(chained, 200001, true);
+		op_restart();
+		op_insert(nth_key(0, 4, 1), 200002, false);
+		arm(false);
+		pmh_close(crash.table);
+		crash.table = NULL;
+	}
+}
+
+/* Many values of a key at once: parts of buffers, whole ones, the whole list. */
+static void
+run_list_drain(void)
+{
+	static PmhEntry entry[4096];
+	uint64_t	hash = nth_key(0, 4, 1);
+	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+	uint32_t	n = 3 * full - 5;
+
+	new_table();
+	for (uint32_t i = 0; i < n; i++)
+		op_insert(hash, 1 + i, false);
+	arm(true);
+	for (uint32_t part = 0; part < 3; part++)
+	{
+		/* Every seventh, then the middle buffer, then what is left. */
+		size_t		some = 0;
+
+		for (uint32_t i = 0; i < n; i++)
+		{
+			if (model_find(&crash.model, hash, 1 + i) != NO_ENTRY &&
+				(part == 0 ? i % 7 == 0 : part == 2 || (i >= full && i < 2 * full)))
+				entry[some++] = (PmhEntry) {hash, 1 + i};
+		}
+		op_delete_group(entry, some);
+		op_insert(hash, 10001 + part, part & 1);
+	}
+}
+
 /* ---- anything ---- */
 
 static Pairs random_pairs;
@@ -859,7 +945,9 @@ const Workload workloads[] = {
 	{"file_growth", run_file_growth},
 	{"split_wide", run_split_wide},
 	{"merge", run_merge},
+	{"list_drain", run_list_drain},
 	{"list_shrink", run_list_shrink},
+	{"relocate", run_relocate},
 	{"redo", run_redo},
 };
 

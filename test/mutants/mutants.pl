@@ -22,7 +22,7 @@
 #               test/mutants/needless names those that may be left out, and why.
 #
 # A mutant runs against its stages in their order, until one of them fails:
-#   engine:NAME  asan:NAME  tsan:NAME  stop:NAME   test/engine/NAME.c
+#   engine:NAME  asan:NAME  tsan:NAME  stop:NAME  loads:NAME   test/engine/NAME.c
 #   unit:NAME                                      test/unit/NAME.c
 #   crash  crash:WORKLOAD[,WORKLOAD]  random       test/crash, the engine
 #   journal                                        test/crash, the undo journal
@@ -51,7 +51,7 @@ my $here = "$top/test/mutants";
 # Seconds of processor time of a stage that runs alone; whoever needs more hangs.
 # Those against a server get real time.  All get REAL_SECONDS at the most.
 my %cpu_seconds = (
-	engine => 120, asan => 240, tsan => 240, stop => 120, unit => 60,
+	engine => 120, asan => 240, tsan => 240, stop => 120, loads => 120, unit => 60,
 	crash => 240, random => 240, journal => 120, fuzz => 120);
 my $real_seconds = 2400;
 my $fuzz_cases = 1500;
@@ -334,7 +334,7 @@ sub stage_commands
 	my $root = $tree->{tree};
 	my @make = ('make', '-s', '--no-print-directory');
 
-	if ($kind =~ /^(engine|asan|tsan|stop)$/)
+	if ($kind =~ /^(engine|asan|tsan|stop|loads)$/)
 	{
 		my $built = '../build/engine/' . ($kind eq 'engine' ? 'plain' : $kind) . "/$what";
 		return ("$root/test/engine", [ @make, $built ], [$built]);
@@ -470,11 +470,9 @@ sub in_parallel
 		{
 			while ((my $n = next_task("$work/next")) < @$tasks)
 			{
-				if (!eval { $do->($tree, $tasks->[$n]); 1 })
-				{
-					report("BROKEN   " . (ref $tasks->[$n] ? $tasks->[$n]{name} : $tasks->[$n]) . ": $@");
-					POSIX::_exit(1);
-				}
+				next if eval { $do->($tree, $tasks->[$n]); 1 };
+				report("BROKEN   " . (ref $tasks->[$n] ? $tasks->[$n]{name} : $tasks->[$n]) . ": $@");
+				revert($tree);
 			}
 			POSIX::_exit(0);
 		}
