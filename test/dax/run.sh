@@ -215,14 +215,15 @@ note_files()
 	files[$1]=$(tr -d '\r' <"$work/$this_boot.console" | grep "^@file $1 ")
 }
 
-# acknowledged CUT: from the clients' line, parameters for the boot after
+# acknowledged CUT: from the clients' line, parameters for the boot after.  Only
+# clients 0 and 1 are at work on the server that is asked for prepared ones.
 acknowledged()
 {
 	local acks waited gid kept=
 
 	acks=$(lines acks)
 	waited=$(printf '%s\n' "$acks" | grep -c '^a 0 ')
-	for gid in $(printf '%s\n' "$acks" | sed -n 's/^k //p'); do
+	for gid in $(printf '%s\n' "$acks" | sed -n 's/^k \(keep-[01]-\)/\1/p'); do
 		if ! printf '%s\n' "$acks" | grep -qx "r $gid"; then
 			kept=$kept,$gid
 		fi
