@@ -240,7 +240,7 @@ measure_postgresql()
 		>>"$results/machine.csv"
 }
 
-install_packages $PMHASH_BUILD_PACKAGES python3-matplotlib || die "the packages could not be installed"
+install_packages $PMHASH_BUILD_PACKAGES python3-matplotlib valgrind || die "the packages could not be installed"
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 describe_machine

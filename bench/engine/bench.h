@@ -30,6 +30,7 @@ typedef struct Options
 	bool		latency;
 	bool		check;
 	bool		keep;
+	bool		existing;		/* the table is there already */
 	uint32_t	segment_buckets;
 	uint32_t	group;			/* keys handed over together */
 	const char *file;
@@ -37,6 +38,7 @@ typedef struct Options
 	const char *figures;		/* file that figures are appended to, or NULL */
 	const char *label;			/* put in front of them */
 	double		theta[NTHETAS];
+	uint64_t	values_each;	/* of a key, on average, with zipf */
 } Options;
 
 /* ---- pmh_bench.c ---- */
@@ -58,6 +60,9 @@ extern void prefault(PmhTable *t);
 extern void print_space(PmhTable *t, const char *op);
 extern void check_table(PmhTable *t);
 
+/* How many keys zipf draws from. */
+extern uint64_t zipf_keys(void);
+
 /* ---- growth.c: what happens while a table grows ---- */
 
 extern void op_grow(void);
@@ -67,6 +72,10 @@ extern void op_mixed(void);
 
 /* Slots of all segments, and segments by PmhStrategy; from the directory alone. */
 extern uint64_t segments_by_strategy(PmhTable *t, uint64_t segments[3]);
+
+/* ---- trace.c: operations between marks ---- */
+
+extern void op_trace(void);
 
 /* ---- filter.c: a filter in DRAM ---- */
 

@@ -173,7 +173,7 @@ op_grow_zipf(void)
 		char		name[40];
 		Zipf		zipf;
 
-		zipf_init(&zipf, opt.keys / 10 > 0 ? opt.keys / 10 : 1, opt.theta[i]);
+		zipf_init(&zipf, zipf_keys(), opt.theta[i]);
 		snprintf(name, sizeof(name), "grow_zipf_%g", opt.theta[i]);
 		grow(name, &zipf);
 	}

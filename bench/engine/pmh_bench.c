@@ -597,11 +597,17 @@ op_recover(void)
 	pmh_close(t);
 }
 
+uint64_t
+zipf_keys(void)
+{
+	return opt.keys >= opt.values_each ? opt.keys / opt.values_each : 1;
+}
+
 /* Draw the keys of all values beforehand: generating them is not measured. */
 static uint64_t
 draw_zipf(double theta)
 {
-	uint64_t	keys = opt.keys / 10 > 0 ? opt.keys / 10 : 1;
+	uint64_t	keys = zipf_keys();
 	uint64_t	seed = 1;
 	uint64_t	most = 0;
 
@@ -735,6 +741,7 @@ do_op(const char *name)
 		{"timeline", op_timeline},
 		{"mixed", op_mixed},
 		{"filter", op_filter},
+		{"trace", op_trace},
 		{"recover", op_recover},
 		{"zipf", op_zipf},
 		{"sweep", op_sweep},
@@ -790,9 +797,11 @@ help(void)
 		   "                                       beside another reader, while the table grows\n"
 		   "                         filter        new table: a filter in DRAM in front of\n"
 		   "                                       look-ups, by load and strategy\n"
-		   "                         zipf          new table for each theta: N values of N/10\n"
-		   "                                       keys, insert and search-all; every value of\n"
-		   "                                       every key is verified\n"
+		   "                         zipf          new table for each theta: N values, insert\n"
+		   "                                       and search-all; every value of every key is\n"
+		   "                                       verified\n"
+		   "                         trace         single operations between marks, for a tracer\n"
+		   "                                       of memory (trace_lines.py)\n"
 		   "                       hit, group and the deletes need the keys of an insert before;\n"
 		   "                       a wrong answer ends the program with status 1\n"
 		   "  --keys N             number of keys (default 10000000)\n"
@@ -801,12 +810,14 @@ help(void)
 		   "  --file PATH          the table; must not exist, is removed in the end\n"
 		   "                       (default pmh_bench.PID in $TMPDIR or /tmp)\n"
 		   "  --keep               do not remove it\n"
+		   "  --existing           it is there already, with the keys of an insert\n"
 		   "  --force-pmem         flush and fence even if the file is not persistent memory\n"
 		   "  --segment-buckets M  buckets in the main part of a segment, 64 .. 2048\n"
 		   "  --prefault           workers touch all pages before they begin\n"
 		   "  --group N            keys handed over together (default 64, at most %d)\n"
 		   "  --latency            take the time of each operation (of each group)\n"
 		   "  --theta A,B          skew of zipf (default 0.5,0.8)\n"
+		   "  --values-each N      values of a key on average, with zipf (default 10)\n"
 		   "  --csv PATH           course of time, written by grow, timeline, filter\n"
 		   "  --figures PATH       append every figure: label,operation,workers,figure,value\n"
 		   "  --label TEXT         what stands in front of them\n"
@@ -869,12 +880,14 @@ parse_options(int argc, char **argv)
 		{"procs", required_argument, NULL, 'p'},
 		{"file", required_argument, NULL, 'f'},
 		{"keep", no_argument, NULL, 'k'},
+		{"existing", no_argument, NULL, 'e'},
 		{"force-pmem", no_argument, NULL, 'P'},
 		{"segment-buckets", required_argument, NULL, 'm'},
 		{"prefault", no_argument, NULL, 'F'},
 		{"group", required_argument, NULL, 'g'},
 		{"latency", no_argument, NULL, 'l'},
 		{"theta", required_argument, NULL, 'z'},
+		{"values-each", required_argument, NULL, 'V'},
 		{"csv", required_argument, NULL, 'c'},
 		{"figures", required_argument, NULL, 'G'},
 		{"label", required_argument, NULL, 'L'},
@@ -905,6 +918,9 @@ parse_options(int argc, char **argv)
 			case 'k':
 				opt.keep = true;
 				break;
+			case 'e':
+				opt.existing = true;
+				break;
 			case 'P':
 				opt.force_pmem = true;
 				break;
@@ -922,6 +938,9 @@ parse_options(int argc, char **argv)
 				break;
 			case 'z':
 				parse_theta(optarg);
+				break;
+			case 'V':
+				opt.values_each = number(optarg, 1, 1000000);
 				break;
 			case 'c':
 				opt.csv = optarg;
@@ -964,7 +983,7 @@ main(int argc, char **argv)
 {
 	static char default_ops[] = "machine,insert,hit,miss,group,delete";
 
-	opt = (Options) {.keys = 10000000, .workers = 1, .group = 64, .theta = {0.5, 0.8},
+	opt = (Options) {.keys = 10000000, .workers = 1, .group = 64, .theta = {0.5, 0.8}, .values_each = 10,
 		.label = ""};
 	split_ops(default_ops);
 	parse_options(argc, argv);
@@ -976,7 +995,8 @@ main(int argc, char **argv)
 	env.instance = 1;
 	env.force_pmem = opt.force_pmem;
 
-	create_table();
+	if (!opt.existing)
+		create_table();
 	for (int i = 0; i < opt.nops; i++)
 		do_op(opt.op[i]);
 	if (!opt.keep)

@@ -28,6 +28,7 @@ case $keys in
 	*[!0-9]*) echo "${0##*/}: --keys needs a number" >&2; exit 2 ;;
 esac
 [ "$keys" -ge 2000000 ] || { echo "${0##*/}: --keys: at least 2000000" >&2; exit 2; }
+command -v valgrind >/dev/null || { echo "${0##*/}: valgrind is needed" >&2; exit 1; }
 [ -d "$results" ] || { echo "${0##*/}: --results: no such directory" >&2; exit 2; }
 results=$(cd "$results" && pwd)
 
@@ -52,6 +53,17 @@ run()						# label program argument...
 		--figures "$results/engine.csv" "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 }
 
+# Every access to memory of a few thousand operations, to count lines.
+trace_lines()				# keys
+{
+	run "lines" pmh_bench --keys "$1" --keep --op group-insert
+	printf '[%4ds] engine: lines of single operations, by valgrind\n' "$SECONDS"
+	valgrind --tool=lackey --trace-mem=yes --log-fd=1 "$programs/pmh_bench" --file "$file" \
+		--existing --force-pmem --keys "$1" --op trace 2>"$work/log" |
+		/usr/bin/python3 -B "$programs/trace_lines.py" "$results/engine.csv" ||
+		{ cat "$work/log" >&2; exit 1; }
+}
+
 echo "label,operation,workers,figure,value" >"$results/engine.csv"
 rm -f "$results"/engine_*.csv
 for ((i = 1; i <= repeats; i++)); do
@@ -62,6 +74,7 @@ for ((i = 1; i <= repeats; i++)); do
 	run "timeline" pmh_bench --keys "$keys" --op timeline --csv "$results/engine_latency.csv"
 	run "mixed" pmh_bench --keys "$keys" --op mixed
 	run "zipf" pmh_bench --keys $((keys / 2)) --op zipf
+	run "zipf_1" pmh_bench --keys $((keys / 2)) --values-each 1 --op zipf
 done
 run "growth" pmh_bench --keys "$keys" --op grow --csv "$results/engine_growth.csv"
 for buckets in 64 128 256 512 1024 2048; do
@@ -77,3 +90,4 @@ done
 run "filter" pmh_bench --keys "$keys" --op filter --csv "$results/engine_filter.csv"
 run "count" pmh_count --keys $((keys / 10)) --op insert,hit,miss,delete
 run "count" pmh_count --keys $((keys / 10)) --op group-insert,group-delete
+trace_lines $((keys / 10))
