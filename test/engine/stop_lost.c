@@ -16,7 +16,7 @@
 #include "faults.c"
 #undef main
 
-#define TRIALS			400		/* of each operation; or: stop_lost TRIALS SEED */
+#define TRIALS			200		/* of each operation; or: stop_lost TRIALS SEED */
 #define POINTS			512
 #define LOOSE_KEY		UINT64_C(11)	/* its list is to be rewritten */
 #define LOOSE_VALUES	UINT64_C(30000)
