@@ -97,7 +97,6 @@ drain_buffer(PmhTable *t, const PmhPlace *place, PmhListSlot *at,
 		if (mask[i] != 0)
 			pmh_line_clear(t, payload, i, mask[i]);
 	}
-	pm_fence(&t->file);
 }
 
 /*
@@ -218,7 +217,6 @@ pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
 		if (result == PMH_NEED)
 			result = pmh_provide(t);
 	}
-	pm_fence(&t->file);
 	if (result == PMH_OK && d.given_up)
 		result = drain_rest(t, &d);
 	*removed = n - d.left;

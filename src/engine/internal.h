@@ -450,7 +450,8 @@ extern unsigned pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place,
 
 /*
  * Take n pairs of one hash, ascending by value, out in one pass along the key's
- * list; absent ones are passed over.  PMH_OK or a real error.  (drain.c)
+ * list; absent ones are passed over.  Durable after the next pm_fence.  PMH_OK
+ * or a real error.  (drain.c)
  */
 extern PmhResult pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n,
 						   size_t *removed);
@@ -766,7 +767,8 @@ extern void pmh_values_finish(PmhValues *values);
 
 /*
  * Make the volatile parts true again; the caller holds the grow lock and has
- * seen that run.instance is not the current one.  Idempotent.
+ * seen that run.instance is not the current one.  Idempotent.  Whatever was
+ * flushed before is durable behind it.
  */
 extern PmhResult pmh_recover(PmhTable *t);
 

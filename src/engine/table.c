@@ -340,12 +340,11 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	pm_store64(&live->blocks, INITIAL_BLOCKS);
 	pm_flush(&t->file, dir, sizeof(uint64_t));
 	pm_flush(&t->file, live, sizeof(*live));
-	pm_fence(&t->file);
-	result = pmh_recover(t);
+	result = pmh_recover(t);	/* fences in any case */
 	if (result != PMH_OK)
 		return result;
 	pm_store64(&to->magic, format->magic);
-	pm_flush(&t->file, to, sizeof(*to));
+	pm_flush(&t->file, &to->magic, sizeof(to->magic));
 	pm_fence(&t->file);
 	return PMH_OK;
 }

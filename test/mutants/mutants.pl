@@ -135,6 +135,23 @@ sub read_table
 	return @mutants;
 }
 
+# Does the table follow the sources?
+sub check_table
+{
+	my @stale;
+
+	foreach my $mutant (@_)
+	{
+		foreach my $change (@{ $mutant->{changes} })
+		{
+			my $n = () = slurp("$top/$change->{file}") =~ /\Q$change->{old}\E/g;
+			push @stale, "$mutant->{name} ($change->{file}: $n times)" if $n != 1;
+		}
+	}
+	die "old text that does not stand once in its file: @stale\n" if @stale;
+	return;
+}
+
 # ---- generated mutants ----
 
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
@@ -512,8 +529,9 @@ my $first = first_tree();
 build_stages($first, 'crash', 'journal');
 my @mutants = (
 	read_table("$here/table"),
-	sites($first->{tree}, 'engine', 'crash', 'crash', 'random'),
+	sites($first->{tree}, 'engine', 'crash', 'crash', 'journal', 'random'),
 	sites($first->{tree}, 'cluster', 'journal', 'journal'));
+check_table(@mutants);
 foreach my $mutant (@mutants)
 {
 	my $reason = delete $needless{ $mutant->{name} } // next;
