@@ -558,14 +558,17 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 	PmhResult	result;
 
 	free(p->region);
+	p->region = NULL;
 	result = pmh_regions(t, &p->region, &p->nregions);
+	if (result != PMH_OK)
+		return result;
 	*limit = used + used / 32 + SPARE_BLOCKS;
 	if (p->nregions > 0)
 		*limit += region_blocks_for(t, p);
 	across = pmh_region_of(p->region, p->nregions, *limit << t->block_shift);
 	if (across != NULL && across->from < *limit << t->block_shift)
 		*limit = across->to >> t->block_shift;
-	return result;
+	return PMH_OK;
 }
 
 /*

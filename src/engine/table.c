@@ -262,13 +262,38 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 }
 
 /*
- * The file never becomes shorter, so its size is asked for behind the live
- * words: whatever these say is in it by then.
+ * Read the header of the file at fd, and ask for its size.  The directory may
+ * move while the length in blocks is changed: this one is from between two times
+ * that the directory was in the same place.  While anybody has it open the file
+ * never becomes shorter, so its size is asked for last.
  */
+static PmhResult
+read_header(int fd, char *head, struct stat *st, PmhError *error)
+{
+	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
+	uint64_t	dirword;
+	uint64_t	blocks;
+	PmhResult	result = read_start(fd, head, PMH_HEADER_SIZE, error);
+
+	do
+	{
+		if (result != PMH_OK)
+			return result;
+		dirword = live->dirword;
+		blocks = live->blocks;
+		result = read_start(fd, head, PMH_HEADER_SIZE, error);
+	} while (live->dirword != dirword);
+	live->blocks = blocks;
+	if (result == PMH_OK && fstat(fd, st) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was asking for the size of the file.");
+	return result;
+}
+
 PmhResult
 pmh_examine(const char *path, void *identity, PmhError *error)
 {
-	char		head[PMH_HEADER_SIZE];
+	_Alignas(PmhLive) char head[PMH_HEADER_SIZE];
 	PmhFormat	format;
 	PmhLive		live;
 	struct stat st;
@@ -277,10 +302,7 @@ pmh_examine(const char *path, void *identity, PmhError *error)
 
 	if (fd < 0)
 		return error->code;
-	result = read_start(fd, head, sizeof(head), error);
-	if (result == PMH_OK && fstat(fd, &st) != 0)
-		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-								"The operation that failed was asking for the size of the file.");
+	result = read_header(fd, head, &st, error);
 	(void) close(fd);
 	if (result != PMH_OK)
 		return result;
@@ -389,7 +411,12 @@ pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
 
 /* ---- open ---- */
 
-/* Are the live words within the file?  Whatever they name is checked later. */
+/*
+ * Are the live words within the file?  Whatever they name is checked later.  The
+ * file may be growing or shrinking: its length in blocks is that of a moment
+ * when the directory was where it is said to be, and its size is asked for
+ * behind that.
+ */
 static PmhResult
 check_live(PmhTable *t)
 {
@@ -397,10 +424,12 @@ check_live(PmhTable *t)
 	struct stat st;
 	PmhResult	result;
 
-	/* In this order: the file may be growing. */
 	memset(&live, 0, sizeof(live));
-	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	do
+	{
+		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
+		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
 	if (fstat(t->file.fd, &st) != 0)
 		return pmh_fail(t, PMH_ERR_IO, errno, 0,
 						"The operation that failed was asking for the size of the file.");

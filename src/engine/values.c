@@ -826,6 +826,8 @@ pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head, PmhListWalk *walk,
 	if (walk->before != 0 &&
 		pmh_buffer_valid(t, pmh_pointer_offset(walk->before), walk->version))
 		return pmh_buffer_follow(t, hash, walk->before, payload);
+	if (pm_load(&pmh_run(t)->list_rewrites) != walk->rewrites)
+		walk->before = 0;
 	result = check_buffer(t, hash, head);
 	for (*payload = head; result == PMH_OK && *payload != 0;)
 	{
@@ -853,6 +855,7 @@ pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 {
 	if (walk->before != 0)
 		walk->version = pmh_buffer_version(t, pmh_pointer_offset(walk->before));
+	walk->rewrites = pm_load(&pmh_run(t)->list_rewrites);
 }
 
 PmhResult

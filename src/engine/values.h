@@ -268,12 +268,15 @@ extern void pmh_list_note_bytes(PmhTable *t, uint64_t head, uint64_t bytes);
 typedef struct PmhListWalk
 {
 	uint64_t	before;
-	uint64_t	version;		/* of 'before', when the segment was let go */
+	uint64_t	version;		/* of 'before', and ... */
+	uint64_t	rewrites;		/* ... run.list_rewrites, when the segment was let
+								 * go */
 } PmhListWalk;
 
 /*
  * With the segment locked again: the buffer to go on with, 0 at the end.  If
- * the last one seen is gone from the list, its head (walk->before is 0 then).
+ * the last one seen is gone from the list, or may be another one in the same
+ * place since a list was rewritten, its head (walk->before is 0 then).
  * PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.  And: before the segment is let go.
  */
 extern PmhResult pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,

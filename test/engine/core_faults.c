@@ -56,6 +56,8 @@ WRAP(void *, aligned_alloc, (size_t a, size_t n), (a, n), NULL, ENOMEM)
 WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m), -1, EIO)
 WRAP(int, fstat, (int fd, struct stat *s), (fd, s), -1, EIO)
 WRAP(int, posix_fallocate, (int fd, off_t o, off_t n), (fd, o, n), ENOSPC, 0)
+WRAP(int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n), -1, EIO)
+WRAP(int, ftruncate, (int fd, off_t n), (fd, n), -1, EIO)
 WRAP(int, fsync, (int fd), (fd), -1, EIO)
 WRAP(ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o), -1, EIO)
 WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p, f, fd, o), MAP_FAILED, ENOMEM)
@@ -276,6 +278,36 @@ sweep_twice(void)
 	return result;
 }
 
+/* Nine in ten are taken out before; then there is much to give back. */
+static PmhResult
+shrink(void)
+{
+	PmhShrink	s;
+	PmhResult	result;
+
+	armed = false;
+	REQUIRE(grow() == PMH_OK && grow_list() == PMH_OK);
+	for (uint64_t k = KEYS; k < KEYS + MORE; k++)
+	{
+		if (k % 10 == 0)
+			continue;
+		REQUIRE(pmh_delete(table, fixture_hash(k), k) == PMH_OK);
+		present[k] = false;
+	}
+	for (; hot > HOT_VALUES / 10; hot--)
+		REQUIRE(pmh_delete(table, HOT, hot - 1) == PMH_OK);
+	armed = true;
+	result = pmh_shrink_begin(table, PMH_DEFAULT_FILL, &s);
+	if (result != PMH_OK)
+		return result;
+	while ((result = pmh_shrink_step(table, &s)) == PMH_OK)
+		;
+	pmh_shrink_end(table, &s);
+	armed = false;
+	CHECK(result != PMH_DONE || s.bytes_after < s.bytes_before / 2);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 static PmhResult
 reopen(uint64_t as)
 {
@@ -435,6 +467,7 @@ main(void)
 	test_operation("map further", follow);
 	test_operation("cursor", read_list);
 	test_operation("sweep", sweep_twice);
+	test_operation("shrink", shrink);
 	test_operation("bulk load", load);
 	test_operation("statistics", stats);
 	test_operation("check", check);

@@ -659,6 +659,110 @@ test_sweep_and_rewrite(void)
 	pmh_close(t);
 }
 
+/* The first buffer of the list of a key. */
+static uint64_t
+list_head(PmhTable *t, uint64_t hash)
+{
+	PmhListSlot at;
+	PmhPlace	place;
+
+	REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
+	pmh_segment_unlock(&place);
+	return at.payload;
+}
+
+/* A buffer further on than the next one, full and as large as 'payload', or 0. */
+static uint64_t
+twin_behind(PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	p = pmh_buffer_next(t, payload);
+
+	if (p != 0)
+		p = pmh_buffer_next(t, p);
+	while (p != 0 && (pmh_pointer_class(p) != class ||
+					  pmh_buffer_count(t, p) < pmh_class_capacity(class)))
+		p = pmh_buffer_next(t, p);
+	return p;
+}
+
+/*
+ * Somebody goes along a list, and has let go of the segment behind a buffer.
+ * This is rewritten into another one, and a later part of the list into its old
+ * place: what lies in between has not been seen.
+ */
+static void
+test_walk_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	PmhListWalk walk = {0};
+	uint64_t	head;
+	uint64_t	payload;
+	uint64_t	twin;
+
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+	head = list_head(t, hash);
+	walk.before = pmh_buffer_next(t, head);
+	while (walk.before != 0 && twin_behind(t, walk.before) == 0)
+		walk.before = pmh_buffer_next(t, walk.before);
+	REQUIRE(walk.before != 0);
+	pmh_list_pause(t, &walk);
+	REQUIRE(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_OK);
+	CHECK(payload == pmh_buffer_next(t, walk.before));
+
+	/* What others do to the buffer does not matter as long as it stays there. */
+	pmh_buffer_bump(t, pmh_pointer_offset(walk.before));
+	REQUIRE(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_OK);
+	CHECK(payload == pmh_buffer_next(t, walk.before));
+
+	pmh_list_pause(t, &walk);
+	twin = twin_behind(t, walk.before);
+	CHECK(rewrite_buffer(t, hash, walk.before) != walk.before);
+	REQUIRE(rewrite_buffer(t, hash, twin) == walk.before);
+	REQUIRE(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_OK);
+	CHECK(walk.before == 0 && payload == head);
+	check(t);
+	pmh_close(t);
+}
+
+/*
+ * The directory is folded while a writer has a segment that he has found in the
+ * larger one: he can go on, and asks for a doubling if he needs one.
+ */
+static void
+test_fold_under_writer(void)
+{
+	PmhTable   *t = create();
+	PmhPlace	place;
+	uint64_t	deeper;
+	uint32_t	depth;
+
+	insert_unique(t, 0, UNIQUE_KEYS / 10);
+	depth = pmh_dirword_depth(pmh_live(t)->dirword);
+	REQUIRE(pmh_directory_double(t, depth) == PMH_OK);
+	REQUIRE(pmh_directory_double(t, depth + 1) == PMH_OK);
+
+	REQUIRE(pmh_segment_lock(t, fixture_hash(5), &place) == PMH_OK);
+	REQUIRE(pmh_directory_fold(t, UINT64_MAX) == PMH_OK);
+	CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
+	CHECK(pmh_directory_strategy(t, &place, PMH_STASH) == PMH_OK);
+	deeper = (place.elem & ~(UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT)) |
+		(uint64_t) (depth + 1) << PMH_ELEM_DEPTH_SHIFT;
+	CHECK(pmh_directory_publish(t, &place, deeper, deeper) == PMH_NEED);
+	CHECK(t->need.doubling && t->need.doubling_depth == depth);
+	REQUIRE(pmh_segment_move(t, &place) == PMH_OK);
+	pmh_segment_unlock(&place);
+
+	CHECK(pmh_provide(t) == PMH_OK);
+	CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth + 1);
+	check(t);
+	check_unique(t, UNIQUE_KEYS / 10, 1);
+	pmh_close(t);
+}
+
 /* ---- deleting in groups ---- */
 
 static void
@@ -764,6 +868,8 @@ main(void)
 		test_sweep_and_merge();
 		test_cursor_and_rewrite();
 		test_sweep_and_rewrite();
+		test_walk_and_rewrite();
+		test_fold_under_writer();
 		test_drain();
 	}
 	force_pmem = false;
