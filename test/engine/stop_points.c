@@ -37,6 +37,9 @@
 #define NEW_KEYS		4000	/* not there in the beginning */
 #define GROWING_KEYS	4		/* not there either: values one by one */
 #define GROWING_VALUES	1200
+#define BULK_KEYS		16000	/* for shrinks only: one value each */
+#define HUGE_KEYS		1		/* likewise, with a list of many buffers */
+#define HUGE_VALUES		8000
 
 #define FIRST_CROWDED	COLD_KEYS
 #define FIRST_LIST		(FIRST_CROWDED + CROWDED_KEYS)
@@ -44,7 +47,9 @@
 #define FIRST_SPARE		(FIRST_CHAIN + CHAIN_KEYS)
 #define FIRST_NEW		(FIRST_SPARE + SPARE_KEYS)
 #define FIRST_GROWING	(FIRST_NEW + NEW_KEYS)
-#define KEYS			(FIRST_GROWING + GROWING_KEYS)
+#define FIRST_BULK		(FIRST_GROWING + GROWING_KEYS)
+#define FIRST_HUGE		(FIRST_BULK + BULK_KEYS)
+#define KEYS			(FIRST_HUGE + HUGE_KEYS)
 
 #define PATIENCE		20		/* seconds: a reader that takes longer waits */
 #define MAX_POINTS		64
@@ -73,7 +78,8 @@ typedef enum Kind
 {
 	INSERT,
 	DELETE,
-	SWEEP						/* take all pairs of sweep_dead[] out */
+	SWEEP,						/* take all pairs of sweep_dead[] out */
+	SHRINK						/* give space back: no pair changes */
 } Kind;
 
 typedef struct Operation
@@ -107,6 +113,7 @@ static const char *stop_at;
 static uint32_t stop_countdown;
 
 static uint64_t taken_out_values;	/* in all cases */
+static uint64_t changed_beside_shrinks; /* keys, likewise */
 static const char *now_testing = "nothing";
 static pid_t writer;
 
@@ -168,7 +175,11 @@ values_of(uint32_t key)
 		return CHAIN_VALUES;
 	if (key < FIRST_NEW)
 		return SPARE_VALUES;
-	return key < FIRST_GROWING ? 1 : GROWING_VALUES;
+	if (key < FIRST_GROWING)
+		return 1;
+	if (key < FIRST_BULK)
+		return GROWING_VALUES;
+	return key < FIRST_HUGE ? 1 : HUGE_VALUES;
 }
 
 static void
@@ -193,10 +204,16 @@ make_pairs(void)
 	}
 }
 
+static bool
+changes_one(const Operation *op)
+{
+	return op->kind == INSERT || op->kind == DELETE;
+}
+
 static void
 apply_to_model(const Operation *op)
 {
-	if (op->kind != SWEEP)
+	if (changes_one(op))
 		model[op->pair] = op->kind == INSERT ? PRESENT : ABSENT;
 	for (uint32_t pair = 0; op->kind == SWEEP && pair < npairs; pair++)
 	{
@@ -215,7 +232,7 @@ set_model(uint32_t current)
 		apply_to_model(&operation[i]);
 	if (current >= noperations)
 		return;
-	if (operation[current].kind != SWEEP)
+	if (changes_one(&operation[current]))
 		model[operation[current].pair] = EITHER;
 	for (uint32_t pair = 0; operation[current].kind == SWEEP && pair < npairs; pair++)
 	{
@@ -246,7 +263,7 @@ plan_growing_lists(void)
 {
 	for (uint32_t i = 0; i < GROWING_VALUES; i++)
 	{
-		for (uint32_t key = FIRST_GROWING; key < KEYS; key++)
+		for (uint32_t key = FIRST_GROWING; key < FIRST_BULK; key++)
 			add_operation(INSERT, first_pair[key] + i);
 	}
 }
@@ -302,6 +319,42 @@ plan_growth_and_sweep(void)
 	plan_sweep();
 }
 
+/* Does a shrink find this pair, or has it been taken out before? */
+static bool
+left_for_shrink(uint32_t pair)
+{
+	uint32_t	key = key_of[pair];
+	uint32_t	i = pair - first_pair[key];
+
+	if (key < FIRST_CROWDED)
+		return pair % 2 == 0;
+	if (key < FIRST_LIST || (key >= FIRST_NEW && key < FIRST_GROWING))
+		return pair % 10 == 0;
+	if (key >= FIRST_SPARE && key < FIRST_NEW)
+		return true;
+	if (key >= FIRST_BULK && key < FIRST_HUGE)
+		return pair % 20 == 0;
+	return i % 300 < 20 || (key >= FIRST_HUGE && i > HUGE_VALUES - 2500);
+}
+
+/*
+ * The table grows to several times its size, and most of it is taken out again;
+ * of lists something is left in each buffer, of a long one all of the newest.
+ * Then it is shrunk.
+ */
+static void
+plan_shrink(void)
+{
+	plan_new_keys();
+	plan_growing_lists();
+	for (uint32_t pair = first_pair[FIRST_BULK]; pair < npairs; pair++)
+		add_operation(INSERT, pair);
+	for (uint32_t pair = 0; pair < npairs; pair++)
+		sweep_dead[pair] = !left_for_shrink(pair);
+	add_operation(SWEEP, 0);
+	add_operation(SHRINK, 0);
+}
+
 /* Each kind of work, and the points it must come by. */
 typedef struct Work
 {
@@ -340,6 +393,18 @@ static const Work work[] = {
 		"compact_before_word repoint_before_word value_free_locked "
 		"sweep_remove_group sweep_next_locked line_clear_before_state "
 		"unlink_after_next"},
+	{"shrink", false, plan_shrink,
+		"merge_before_publish merge_before_retire "
+		"elements_before_first elements_between publish_before_log_clear "
+		"retire_before_versions retire_before_free retire_after_free "
+		"fold_before_dirword fold_after_dirword rewrite_before_publish "
+		"rewrite_before_retire unlink_before_next unlink_after_next "
+		"repoint_before_word repoint_after_word list_before_free "
+		"value_free_locked unlink_region_logged unlink_region_before_crc "
+		"unlink_region_before_log_clear cut_before_punch"},
+	{"shrink after a crash", true, plan_shrink,
+		"merge_before_publish move_before_publish fold_before_dirword "
+		"rewrite_before_publish cut_before_punch"},
 };
 
 /* ---- tables ---- */
@@ -415,6 +480,23 @@ take_out_dead(PmhTable *t, const uint8_t *is_dead)
 	pmh_sweep_end(t, &sweep);
 }
 
+/* Shrink as VACUUM does; false if that does not pay. */
+static bool
+shrink_table(PmhTable *t)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+
+	if (result == PMH_DONE)
+		return false;
+	while (result == PMH_OK)
+		result = pmh_shrink_step(t, &shrink);
+	REQUIRE(result == PMH_DONE);
+	REQUIRE(shrink.bytes_after < shrink.bytes_before);
+	pmh_shrink_end(t, &shrink);
+	return true;
+}
+
 /* An operation; if it may be in already ('again'), whatever there is to do. */
 static void
 do_operation(PmhTable *t, const Operation *op, bool again)
@@ -423,6 +505,8 @@ do_operation(PmhTable *t, const Operation *op, bool again)
 
 	if (op->kind == SWEEP)
 		take_out_dead(t, sweep_dead);
+	else if (op->kind == SHRINK)
+		REQUIRE(shrink_table(t) || again);
 	else if (op->kind == DELETE)
 	{
 		PmhResult	result = pmh_delete(t, hash, op->pair);
@@ -695,11 +779,11 @@ is_locked(PmhTable *t, uint32_t key)
 
 /*
  * Delete and insert again what stands in segments that nobody has locked; most
- * are.  Each finds room where it was: nothing is asked for that the one who
- * sleeps may hold besides.
+ * are, unless the last two of a small table are being merged.  Each finds room
+ * where it was: nothing is asked for that the one who sleeps may hold besides.
  */
 static void
-write_elsewhere(PmhTable *t)
+write_elsewhere(PmhTable *t, bool shrinking)
 {
 	uint32_t	n = 0;
 
@@ -713,7 +797,9 @@ write_elsewhere(PmhTable *t)
 		REQUIRE(pmh_insert(t, hash_of(key), pair, false) == PMH_OK);
 		n++;
 	}
-	if (!CHECK(n > COLD_KEYS / 3))
+	if (shrinking)
+		changed_beside_shrinks += n;
+	else if (!CHECK(n > COLD_KEYS / 3))
 		fprintf(stderr, "  %s: only %u keys could be changed\n", now_testing, n);
 }
 
@@ -783,7 +869,7 @@ test_stop(const Work *w, const char *name, uint32_t n, bool crash)
 	read_all(fresh);
 	read_all(old);				/* this one has to map further */
 	take_out_spare(fresh);
-	write_elsewhere(fresh);
+	write_elsewhere(fresh, operation[current].kind == SHRINK);
 	read_all(old);
 	alarm(0);
 
@@ -867,7 +953,7 @@ main(int argc, char **argv)
 	stop_at = "none";			/* here nobody stops, or counts */
 	for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
 		test_work(&work[i], times);
-	CHECK(taken_out_values > 0);
+	CHECK(taken_out_values > 0 && changed_beside_shrinks > 0);
 	unlink(path);
 	return unit_done("stop_points");
 }
