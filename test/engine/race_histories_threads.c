@@ -2,8 +2,8 @@
  *
  * race_histories_threads.c
  *	  Linearizability: several writers and readers at a few hot keys, while
- *	  cold ones make the segments grow and split; then their histories are
- *	  checked.
+ *	  cold ones make the segments grow and split, others are taken out, and the
+ *	  table is shrunk; then their histories are checked.
  *
  * Every operation is recorded with the time before and after it, from one
  * clock.  A pair (hash, value) is a register with two states.  Its history is
@@ -29,6 +29,7 @@
 #include <time.h>
 
 #include "fixture.h"
+#include "internal.h"
 #include "unit.h"
 #include "workers.h"
 
@@ -43,18 +44,32 @@
 
 #define HOT_KEYS		8
 #define MAX_HOT_VALUES	8		/* of one key */
-#define PERMANENT		10000	/* values from here on are never taken out */
+#define PERMANENT		10000	/* values from here on are never taken out ... */
+#define FILLER			20000	/* ... and those from here on are, but not noted */
 
 /*
- * Hot keys: their pairs that come and go, and values that always are there.
- * The first have so few that they never become lists.
+ * What the table loses in a round: keys of each worker, and values of the last
+ * hot key, all over its list; so many at a time.
+ */
+#define BULK_KEYS		6000
+#define FILLERS			6000
+#define LOST_FILLERS	5600
+#define SPREAD			2657	/* has no divisor in common with FILLERS */
+#define BULK_LOT		10
+
+/*
+ * Hot keys: their pairs that come and go, values that always are there, and
+ * fillers, most of which go one after the other.  The first have so few that
+ * they never become lists.
  */
 static const struct
 {
 	unsigned	hot;
 	unsigned	permanent;
+	unsigned	filler;
 }			hot_key[HOT_KEYS] = {
-	{2, 0}, {2, 0}, {1, 1}, {2, 0}, {6, 0}, {8, 3}, {8, 60}, {8, 1500}
+	{2, 0, 0}, {2, 0, 0}, {1, 1, 0}, {2, 0, 0}, {6, 0, 0}, {8, 3, 0}, {8, 60, 0},
+	{8, 1500, FILLERS}
 };
 
 #define SMALL_KEYS		4		/* these */
@@ -92,6 +107,7 @@ static Shared *shared;
 static const char *path;
 static uint64_t hot_hash[HOT_KEYS];
 static unsigned round_number;
+static uint64_t list_rewrites;	/* in all rounds */
 
 /*
  * Times must not be moved over the operations they stand around; but a clock
@@ -133,6 +149,8 @@ typedef struct Self
 	PmhCursor	cursor;
 	uint32_t	cold;			/* has put in cold keys 0 .. cold - 1 ... */
 	uint8_t    *gone;			/* ... and taken some out again */
+	uint64_t	bulk;			/* has taken out so many of its bulk keys ... */
+	uint64_t	filler;			/* ... and of its fillers */
 } Self;
 
 static unsigned
@@ -272,6 +290,8 @@ typedef struct Found
 static void
 found_value(Found *found, unsigned key, uint64_t value)
 {
+	if (value >= FILLER && value < FILLER + hot_key[key].filler)
+		return;
 	if (value >= PERMANENT && value < PERMANENT + hot_key[key].permanent)
 		found->permanent++;
 	else if (value >= hot_key[key].hot || (found->mask >> value & 1) != 0)
@@ -448,6 +468,53 @@ cold_delete(Self *self, uint32_t i)
 	self->gone[i] = 1;
 }
 
+/* ---- less and less ---- */
+
+static uint64_t
+bulk_hash(uint64_t i)
+{
+	return fixture_hash(((uint64_t) round_number << 40 | UINT64_C(1) << 39) + i);
+}
+
+/* The next of our bulk keys and fillers go; the last of them stay. */
+static void
+lose_some(Self *self)
+{
+	PmhEntry	entry[2 * BULK_LOT];
+	size_t		n = 0;
+	size_t		removed;
+
+	for (unsigned i = 0; i < BULK_LOT && self->bulk < BULK_KEYS - BULK_KEYS / 20; i++)
+	{
+		uint64_t	key = self->bulk++ * WORKERS + (uint64_t) self->number;
+
+		entry[n++] = (PmhEntry) {bulk_hash(key), key};
+	}
+	for (unsigned i = 0; i < BULK_LOT && self->filler < LOST_FILLERS / WORKERS; i++)
+	{
+		uint64_t	value = self->filler++ * WORKERS + (uint64_t) self->number;
+
+		entry[n++] = (PmhEntry) {hot_hash[HOT_KEYS - 1], FILLER + value * SPREAD % FILLERS};
+	}
+	REQUIRE(pmh_delete_group(self->t, entry, n, &removed) == PMH_OK);
+	CHECK(removed == n);
+}
+
+static void
+shrink(Self *self)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(self->t, PMH_DEFAULT_FILL, &shrink);
+
+	if (result == PMH_DONE)
+		return;
+	while (result == PMH_OK)
+		result = pmh_shrink_step(self->t, &shrink);
+	if (!CHECK(result == PMH_DONE))
+		fprintf(stderr, "%s\n", pmh_error(self->t)->detail);
+	pmh_shrink_end(self->t, &shrink);
+}
+
 static void
 step(Self *self)
 {
@@ -481,6 +548,10 @@ step(Self *self)
 		sweep_reading(self);
 	if (choose(self, 500) == 0)
 		sweep_removing(self);
+	if (choose(self, 2) == 0)
+		lose_some(self);
+	if (choose(self, 200) == 0)
+		shrink(self);
 }
 
 static PmhTable *
@@ -782,6 +853,13 @@ make_table(void)
 			shared->present[key] |= (uint8_t) (1u << i);
 		}
 	}
+	for (uint64_t i = 0; i < WORKERS * BULK_KEYS; i++)
+		REQUIRE(pmh_insert(t, bulk_hash(i), i, false) == PMH_OK);
+	for (unsigned key = 0; key < HOT_KEYS; key++)
+	{
+		for (unsigned i = 0; i < hot_key[key].filler; i++)
+			REQUIRE(pmh_insert(t, hot_hash[key], FILLER + i, false) == PMH_OK);
+	}
 	for (uint64_t i = 0; i < CROWD; i++)
 		REQUIRE(pmh_insert(t, crowded_hash(100 + i), PERMANENT, false) == PMH_OK);
 	for (uint64_t i = 0; i < CROWD; i += 4)
@@ -804,6 +882,8 @@ check_table(PmhStats *sum)
 	sum->compactions += stats.compactions;
 	sum->strategy_changes += stats.strategy_changes;
 	sum->entries_stash += stats.entries_stash;
+	sum->merges += stats.merges;
+	list_rewrites += pm_load(&pmh_run(t)->list_rewrites);
 	pmh_close(t);
 }
 
@@ -840,7 +920,8 @@ main(int argc, char **argv)
 		check_table(&sum);
 	}
 	CHECK(sum.splits > 0 && sum.grows > 0 && sum.doublings > 0 && sum.compactions > 0 &&
-		  sum.strategy_changes > 0 && sum.entries_stash > 0);
+		  sum.strategy_changes > 0 && sum.entries_stash > 0 && sum.merges > 0 &&
+		  list_rewrites > 0);
 	unlink(path);
 	return unit_done(PROGRAM);
 }
