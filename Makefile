@@ -112,7 +112,7 @@ REGRESS = \
 	group_insert \
 	parallel_build \
 	shrink
-ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan
+ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 

@@ -49,7 +49,6 @@ sql >/dev/null <<-SQL
 	CREATE INDEX thing_kind ON thing USING pmhash (kind);
 	CREATE INDEX thing_name ON thing USING pmhash (name);
 	ALTER SYSTEM SET enable_seqscan = off;
-	ALTER SYSTEM SET pmhash.vacuum_shrink = on;
 	SELECT pg_reload_conf();
 	VACUUM ANALYZE thing;
 SQL

@@ -1,5 +1,4 @@
 -- After mass deletes VACUUM gives space back, and the index stays right.
-SET pmhash.vacuum_shrink = on;
 CREATE TABLE shrink (id bigint, kind int, name text) WITH (autovacuum_enabled = false);
 INSERT INTO shrink SELECT i, i % 40, 'name ' || i FROM generate_series(1, 200000) i;
 CREATE INDEX shrink_id ON shrink USING pmhash (id);
@@ -17,7 +16,7 @@ DELETE FROM shrink WHERE id % 10 <> 0;
 SET pmhash.vacuum_shrink = off;
 VACUUM shrink;
 SELECT relname, pmhash_size(relname::regclass) < bytes AS smaller FROM sizes ORDER BY 1;
-SET pmhash.vacuum_shrink = on;
+RESET pmhash.vacuum_shrink;
 VACUUM shrink;
 SELECT relname, pmhash_size(relname::regclass) < bytes / 4 AS much_smaller
   FROM sizes ORDER BY 1;

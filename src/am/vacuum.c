@@ -243,6 +243,8 @@ shrink_file(Relation index, PmhashFile *file)
 		return;
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);
+	elog(DEBUG1, "shrinking index \"%s\" from " UINT64_FORMAT " bytes",
+		 RelationGetRelationName(index), shrink.bytes_before);
 
 	PG_TRY();
 	{
@@ -253,8 +255,8 @@ shrink_file(Relation index, PmhashFile *file)
 		pmh_shrink_end(file->table, &shrink);
 	}
 	PG_END_TRY();
-	elog(DEBUG1, "index \"%s\": " UINT64_FORMAT " of " UINT64_FORMAT " bytes are left",
-		 RelationGetRelationName(index), shrink.bytes_after, shrink.bytes_before);
+	elog(DEBUG1, "index \"%s\" has been shrunk from " UINT64_FORMAT " to " UINT64_FORMAT " bytes",
+		 RelationGetRelationName(index), shrink.bytes_before, shrink.bytes_after);
 }
 
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */

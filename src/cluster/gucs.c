@@ -3,8 +3,8 @@
  * gucs.c
  *	  Configuration variables.
  *
- * Most of them size or place shared things, so all are defined only while shared_preload_libraries is being loaded: later the
- * server would refuse them (DefineCustomStringVariable and its sisters raise
+ * Most of them size or place shared things, so all are defined only while
+ * shared_preload_libraries is being loaded: later the server would refuse them (DefineCustomStringVariable and its sisters raise
  * an ERROR for PGC_POSTMASTER variables after start; guc.c,
  * init_custom_variable).
  *
@@ -24,7 +24,7 @@ int			pmhash_journal_size = 1024;
 int			pmhash_sweep_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
-bool		pmhash_vacuum_shrink = false;
+bool		pmhash_vacuum_shrink = true;
 
 /* The engine wants a power of two. */
 static bool
@@ -83,7 +83,7 @@ pmhash_define_gucs(void)
 	DefineCustomBoolVariable("pmhash.vacuum_shrink",
 							 "Let VACUUM give space of pmhash index files back after mass deletes.",
 							 NULL,
-							 &pmhash_vacuum_shrink, false,
+							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");

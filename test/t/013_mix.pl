@@ -133,7 +133,14 @@ INSERT INTO m VALUES (:l, 5, 'serializable');
 DELETE FROM m WHERE k = :k;
 COMMIT;
 SQL
-	vacuum => [ 1, "VACUUM m;\nVACUUM e;\n\\sleep 100 ms\n" ],
+	vacuum => [ 1, <<'SQL' ],
+VACUUM m;
+VACUUM e;
+INSERT INTO m SELECT 100000 + i, i % 1000, 'soon gone ' || i FROM generate_series(1, 30000) i;
+DELETE FROM m WHERE k > 100000;
+\sleep 100 ms
+VACUUM m;
+SQL
 	build => [ 1, <<'SQL' ]);
 REINDEX INDEX CONCURRENTLY m_k;
 CREATE INDEX CONCURRENTLY IF NOT EXISTS m_new ON m USING pmhash (k, t);
@@ -161,6 +168,7 @@ sub start_all
 	foreach my $name (sort keys %work)
 	{
 		$output{$name} = '';
+		local $ENV{PGOPTIONS} = $name eq 'vacuum' ? '-c log_min_messages=debug1' : '';
 		$run{$name} = start_pgbench($node, \$output{$name}, '--max-tries=0',
 			'-c', $work{$name}[0], '-T', $duration, '-f', $node->basedir . "/$name.sql");
 	}
@@ -199,6 +207,9 @@ foreach my $name (sort keys %work)
 	like($output->{$name}, qr/transactions actually processed: [1-9]/, "$name: something was done");
 }
 all_is_well('at the end');
+my $shrinks = () = slurp_file($node->logfile) =~ /index "m_\w+" has been shrunk/g;
+cmp_ok($shrinks, '>', 0, 'VACUUM has shrunk indexes meanwhile');
+diag("$shrinks shrinks");
 
 my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 ($run, $output) = start_all(600);

@@ -142,11 +142,16 @@ CREATE UNLOGGED TABLE un (k int4);
 CREATE INDEX un_k ON un USING pmhash (k);
 CREATE TABLE side (k int4);
 CREATE INDEX side_k ON side USING pmhash (k);
+CREATE TABLE gone (k int8, d int4);
+CREATE INDEX gone_k ON gone USING pmhash (k);
+CREATE INDEX gone_d ON gone USING pmhash (d);
+INSERT INTO gone SELECT i, i % 20 FROM generate_series(1, 40000) i;
 
 INSERT INTO soak_indexes VALUES
 	('load', '{k}', 'load_k', true), ('load', '{d}', 'load_d', true), ('load', '{t}', 'load_t', false),
 	('load', '{a,b}', 'load_ab', false), ('ack', '{id}', 'ack_id', true), ('pre', '{k}', 'pre_k', true),
-	('ex', '{k}', 'ex_k', true), ('un', '{k}', 'un_k', true), ('side', '{k}', 'side_k', true);
+	('ex', '{k}', 'ex_k', true), ('un', '{k}', 'un_k', true), ('side', '{k}', 'side_k', true),
+	('gone', '{k}', 'gone_k', true), ('gone', '{d}', 'gone_d', true);
 
 CREATE FUNCTION soak_all_findings() RETURNS SETOF text
 LANGUAGE sql AS $$
@@ -262,6 +267,18 @@ VACUUM (TRUNCATE OFF) load;
 \sleep 50 ms
 SQL
 
+# Nearly all rows of a table go, and VACUUM shrinks its indexes, so slowly that
+# a crash is likely to come in the middle.  Only rows go that every transaction
+# sees as dead, hence the pause.
+my $shrink = <<'SQL';
+\set n random(1, 1000)
+DELETE FROM gone WHERE (k + :n) % 20 <> 0;
+\sleep 100 ms
+VACUUM gone;
+INSERT INTO gone SELECT :n + i, i % 20 FROM generate_series(1, 40000) i;
+SQL
+my $shrinking = '-c log_min_messages=debug1 -c vacuum_cost_delay=4ms -c vacuum_cost_limit=70';
+
 my $ddl = <<'SQL';
 BEGIN;
 TRUNCATE side;
@@ -282,7 +299,8 @@ SQL
 sub write_scripts
 {
 	my ($directory) = @_;
-	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum, ddl => $ddl);
+	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum,
+		shrink => $shrink, ddl => $ddl);
 
 	mkpath($directory);
 	append_to_file("$directory/copied.data",
@@ -336,6 +354,7 @@ sub start_load
 		start_clients($node, 'prepared', '', '-c', '1', '-D', "run=$run", '-D', 'n=0',
 			'-l', '--log-prefix', "$directory/log/prepared", '-f', "$directory/prepared.sql"),
 		start_clients($node, 'vacuum', '', '-c', '1', '-f', "$directory/vacuum.sql"),
+		start_clients($node, 'shrink', $shrinking, '-c', '1', '-f', "$directory/shrink.sql"),
 		start_clients($node, 'ddl', '', '-c', '1', '-f', "$directory/ddl.sql"));
 }
 
@@ -581,11 +600,25 @@ sub finish_prepared
 
 # ---- a cycle ----
 
-my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0, differences => 0);
+my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0,
+	shrinks => 0, shrinks_cut_off => 0, differences => 0);
 
 # What the log since a place must not have: indexes given up or rebuilt would
 # hide what is missing from them.
 my $giving_up = qr/pmhash: index .* has been rebuilt|could not rebuild|removed index file|are not trusted|PANIC:|pmhash is disabled/;
+
+# Shrinks that the log of a cycle tells of, and those among them that the crash
+# has cut off.
+sub count_shrinks
+{
+	my ($log) = @_;
+	my $begun = () = $log =~ /shrinking index "gone_/g;
+	my $ended = () = $log =~ /index "gone_\w" has been shrunk/g;
+
+	$sum{shrinks} += $begun;
+	$sum{shrinks_cut_off} += $begun - $ended;
+	return;
+}
 
 sub soak_cycle
 {
@@ -611,6 +644,7 @@ sub soak_cycle
 	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/;
 	$undone = 0;
 	$undone += $_ foreach $log =~ /(\d+) entries taken out/g;
+	count_shrinks($log);
 	my ($lost, $n) = check_acknowledged($node, $run);
 	$acknowledged = $n;
 	$findings .= $lost;
@@ -636,6 +670,7 @@ sub soak_summary
 {
 	return "kill cycles: $sum{cycles} cycles, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
+	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, "
 	  . "$sum{differences} differences";
 }
 
@@ -657,6 +692,12 @@ sub note_progress
 sub undone
 {
 	return $sum{undone};
+}
+
+# Shrinks that crashes have come in the middle of.
+sub shrinks_cut_off
+{
+	return $sum{shrinks_cut_off};
 }
 
 1;
