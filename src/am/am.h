@@ -208,7 +208,7 @@ extern void pmhash_vacuum_delay_point(void);
 /* ---- verdicts.c ---- */
 typedef struct PmhashVerdicts PmhashVerdicts;
 
-extern PmhashVerdicts *pmhash_verdicts_make(Relation index, double tids,
+extern PmhashVerdicts *pmhash_verdicts_make(Relation index,
 											IndexBulkDeleteCallback callback,
 											void *callback_state);
 extern void pmhash_verdicts_collect(PmhashVerdicts *verdicts,

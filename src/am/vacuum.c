@@ -193,9 +193,9 @@ sweep_table(VacuumState *state, StepAction action)
 
 /* Judge all entries and remove the dead ones. */
 static void
-delete_dead(VacuumState *state, double tids)
+delete_dead(VacuumState *state)
 {
-	state->verdicts = pmhash_verdicts_make(state->index, tids, state->callback,
+	state->verdicts = pmhash_verdicts_make(state->index, state->callback,
 										   state->callback_state);
 	if (state->verdicts == NULL)
 	{
@@ -291,7 +291,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	}
 	state.callback = callback;
 	state.callback_state = callback_state;
-	delete_dead(&state, info->num_heap_tuples);
+	delete_dead(&state);
 	PMH_STOP_POINT("vacuum_before_epoch");
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)

@@ -6,9 +6,9 @@
  * VACUUM's callback searches a sorted array of dead TIDs (vacuum.c,
  * vac_tid_reaped).  Asked in the order of hashes it misses the cache at every
  * step of every search, and that is most of what a bulk delete costs.  So the
- * TIDs of the whole index are collected first, in lots; each lot is dealt out
- * to ranges of blocks before its TIDs are judged, and the verdicts are kept in
- * a bitmap of all TIDs of the table.  Removal then needs only the bitmap.
+ * TIDs of the whole index are collected first, in a bitmap of all TIDs of the
+ * table; then each of them is judged, in the order of the bitmap, and only the
+ * dead keep their bits.  Removal then needs only the bitmap.
  *
  * Each TID is judged exactly once, which validate_index relies on.  A TID
  * judged dead stays so until VACUUM gives it away, which it does after bulk
@@ -25,6 +25,7 @@
 #include "catalog/pg_am.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 
@@ -32,11 +33,6 @@
 
 /* Bytes of the bitmap for one heap block; offsets start at 1. */
 #define BLOCK_BYTES		((MaxHeapTuplesPerPage + 8) / 8)
-
-/* TIDs of a lot, and ranges of blocks it is dealt out to. */
-#define LOT_TIDS		(1 << 20)
-#define RANGE_BITS		10
-#define RANGES			(1 << RANGE_BITS)
 
 /* TIDs judged between two looks at vacuum_cost_delay and interrupts */
 #define JUDGED_AT_ONCE	8192
@@ -46,13 +42,9 @@ struct PmhashVerdicts
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	BlockNumber nblocks;		/* of the table when bulk delete began */
-	int			range_shift;	/* block number to range */
-	uint8	   *dead;			/* BLOCK_BYTES for each block */
+	uint8	   *tids;			/* BLOCK_BYTES for each block: what is in the
+								 * index, and when complete: what is dead */
 	uint64		ndead;
-	uint64	   *lot;			/* values not judged yet */
-	uint64	   *dealt;			/* room for them in the order of ranges */
-	uint32		n;				/* values in lot */
-	uint32		capacity;		/* of both */
 };
 
 /*
@@ -76,128 +68,126 @@ heap_blocks(Relation index)
  * pmhash_verdicts_make
  *		Get ready to judge all TIDs of index by callback.
  *
- * tids is about how many there are.  Returns NULL if verdicts cannot be kept:
- * the table is not a heap, or they would take more than half of
- * maintenance_work_mem.  Memory comes from the current context.
+ * Returns NULL if verdicts cannot be kept: the table is not a heap, or they
+ * would take more than half of maintenance_work_mem.  Memory comes from the
+ * current context.
  */
 PmhashVerdicts *
-pmhash_verdicts_make(Relation index, double tids,
-					 IndexBulkDeleteCallback callback, void *callback_state)
+pmhash_verdicts_make(Relation index, IndexBulkDeleteCallback callback,
+					 void *callback_state)
 {
 	PmhashVerdicts *v;
 	BlockNumber nblocks = heap_blocks(index);
 	Size		bitmap = (Size) nblocks * BLOCK_BYTES;
 
 	if (nblocks == InvalidBlockNumber ||
-		bitmap + 2 * LOT_TIDS * sizeof(uint64) > (Size) maintenance_work_mem * 1024 / 2)
+		bitmap > (Size) maintenance_work_mem * 1024 / 2)
 		return NULL;
 
 	v = palloc0(sizeof(PmhashVerdicts));
 	v->callback = callback;
 	v->callback_state = callback_state;
 	v->nblocks = nblocks;
-	while ((nblocks >> v->range_shift) >= RANGES)
-		v->range_shift++;
-	v->dead = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
+	v->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
 										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	v->capacity = (uint32) Min(Max(tids, RANGES), LOT_TIDS);
-	v->lot = palloc(v->capacity * sizeof(uint64));
-	v->dealt = palloc(v->capacity * sizeof(uint64));
 	return v;
 }
 
 void
 pmhash_verdicts_free(PmhashVerdicts *v)
 {
-	pfree(v->lot);
-	pfree(v->dealt);
-	pfree(v->dead);
+	pfree(v->tids);
 	pfree(v);
 }
 
-/* Range of blocks that a value belongs to; new blocks count to the last. */
-static inline uint32
-range_of(const PmhashVerdicts *v, uint64 value)
+/* Does the bitmap have a place for a TID? */
+static inline bool
+has_place(const PmhashVerdicts *v, BlockNumber block, OffsetNumber offset)
 {
-	BlockNumber block = pmhash_value_to_block(value);
-
-	return block < v->nblocks ? (uint32) (block >> v->range_shift) : RANGES - 1;
+	return block < v->nblocks && offset <= MaxHeapTuplesPerPage;
 }
 
-/* Bring the lot into the order of ranges: a counting sort. */
+/* Judge a TID that the bitmap has no place for: the table did not have it. */
 static void
-deal_lot(PmhashVerdicts *v)
+judge_new(const PmhashVerdicts *v, uint64 value)
 {
-	uint32		next[RANGES + 1] = {0};
-
-	for (uint32 i = 0; i < v->n; i++)
-		next[range_of(v, v->lot[i]) + 1]++;
-	for (uint32 r = 1; r < RANGES; r++)
-		next[r] += next[r - 1];
-	for (uint32 i = 0; i < v->n; i++)
-		v->dealt[next[range_of(v, v->lot[i])]++] = v->lot[i];
-}
-
-static void
-judge(PmhashVerdicts *v, uint64 value)
-{
-	BlockNumber block = pmhash_value_to_block(value);
 	ItemPointerData tid;
-	OffsetNumber offset;
 
 	pmhash_value_to_tid(value, &tid);
-	if (!v->callback(&tid, v->callback_state))
-		return;
-
-	offset = ItemPointerGetOffsetNumber(&tid);
-	if (block >= v->nblocks || offset > MaxHeapTuplesPerPage)
+	if (v->callback(&tid, v->callback_state))
 		elog(ERROR, "bulk delete was told that TID (%u,%u) is dead, which the table did not have",
-			 block, offset);
-	v->dead[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
-	v->ndead++;
+			 ItemPointerGetBlockNumber(&tid), ItemPointerGetOffsetNumber(&tid));
 }
 
-/* Judge what has been collected. */
-static void
-judge_lot(PmhashVerdicts *v)
-{
-	deal_lot(v);
-	for (uint32 i = 0; i < v->n; i++)
-	{
-		if (i % JUDGED_AT_ONCE == 0)
-			pmhash_vacuum_delay_point();
-		judge(v, v->dealt[i]);
-	}
-	v->n = 0;
-}
-
-/* Have the values of n entries judged, now or with later ones. */
+/* Have the values of n entries judged, now or when all are known. */
 void
 pmhash_verdicts_collect(PmhashVerdicts *v, const PmhEntry *entries, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 	{
-		if (v->n == v->capacity)
-			judge_lot(v);
-		v->lot[v->n++] = entries[i].value;
+		uint64		value = entries[i].value;
+		BlockNumber block = pmhash_value_to_block(value);
+		OffsetNumber offset = value & PMHASH_OFFSET_MASK;
+
+		if (has_place(v, block, offset))
+			v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
+		else
+			judge_new(v, value);
 	}
 }
 
-/* Judge the rest.  Returns how many TIDs are dead. */
+/* Judge the TIDs that a byte of the bitmap has.  Returns those that are dead. */
+static uint8
+judge_byte(const PmhashVerdicts *v, BlockNumber block, int byte, uint8 tids)
+{
+	uint8		dead = 0;
+
+	for (; tids != 0; tids &= tids - 1)
+	{
+		int			bit = pg_rightmost_one_pos32(tids);
+		ItemPointerData tid;
+
+		ItemPointerSet(&tid, block, (OffsetNumber) (byte * 8 + bit));
+		if (v->callback(&tid, v->callback_state))
+			dead |= 1 << bit;
+	}
+	return dead;
+}
+
+/* Judge all that has been collected.  Returns how many TIDs are dead. */
 uint64
 pmhash_verdicts_complete(PmhashVerdicts *v)
 {
-	judge_lot(v);
+	int			judged = JUDGED_AT_ONCE;
+
+	for (BlockNumber block = 0; block < v->nblocks; block++)
+	{
+		uint8	   *tids = v->tids + (Size) block * BLOCK_BYTES;
+
+		if (judged >= JUDGED_AT_ONCE)
+		{
+			pmhash_vacuum_delay_point();
+			judged = 0;
+		}
+		for (int byte = 0; byte < BLOCK_BYTES; byte++)
+		{
+			if (tids[byte] == 0)
+				continue;
+			judged += 8;
+			tids[byte] = judge_byte(v, block, byte, tids[byte]);
+			v->ndead += pg_number_of_ones[tids[byte]];
+		}
+	}
 	return v->ndead;
 }
 
-/* The verdict on a value: is it dead? */
+/* The verdict on a value, when all are complete: is it dead? */
 bool
 pmhash_verdict(const PmhashVerdicts *v, uint64 value)
 {
 	BlockNumber block = pmhash_value_to_block(value);
 	OffsetNumber offset = value & PMHASH_OFFSET_MASK;
 
-	return block < v->nblocks && offset <= MaxHeapTuplesPerPage &&
-		(v->dead[(Size) block * BLOCK_BYTES + offset / 8] & (1 << (offset % 8))) != 0;
+	return has_place(v, block, offset) &&
+		(v->tids[(Size) block * BLOCK_BYTES + offset / 8] & (1 << (offset % 8))) != 0;
 }
