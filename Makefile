@@ -111,7 +111,8 @@ REGRESS = \
 	dead_entries \
 	group_insert \
 	parallel_build \
-	shrink
+	shrink \
+	vacuum
 ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
