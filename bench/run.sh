@@ -60,6 +60,12 @@ else
 	rows=${rows:-10000000} pgbench_seconds=4
 	results=${results:-$tree/bench/results}
 fi
+for part in $parts; do
+	case $part in
+		postgresql|engine) ;;
+		*) die "no such part: $part" ;;
+	esac
+done
 case $rows$rounds in
 	*[!0-9]*) die "--rows and --rounds need numbers" ;;
 esac
@@ -77,8 +83,8 @@ low_rows=$((rows / 5)) low_fresh=$((rows / 50))
 [ "$low_rows" -le 500000 ] || low_rows=500000 low_fresh=50000
 read -r load_before _ </proc/loadavg
 
-# "name,value" for the head of the report.
-describe_machine()
+# "name,value" for the head of a part's report.
+describe_machine()				# part
 {
 	local cpu
 
@@ -94,7 +100,7 @@ describe_machine()
 		printf 'load average before,%s\n' "$load_before"
 		printf 'rows,%s\nrounds,%s\nprobes,%s\nkeys,%s\nfresh,%s\n' "$rows" "$rounds" "$probes" "$keys" "$fresh"
 		printf 'scale,%s\nwork rows,%s\nlow rows,%s\n' "$scale" "$work_rows" "$low_rows"
-	} >"$results/machine.csv"
+	} >"$results/machine_$1.csv"
 }
 
 # The other session of a VACUUM tells what it spends in the index.
@@ -237,18 +243,17 @@ measure_postgresql()
 				FROM bench.probe_count JOIN bench.answer
 					ON question = 'which rows do the hits of workload ' || substr(probe_set, 5) || ' find'
 				WHERE probe_set LIKE 'hit%') TO STDOUT (FORMAT csv)" \
-		>>"$results/machine.csv"
+		>>"$results/machine_postgresql.csv"
 }
 
 install_packages $PMHASH_BUILD_PACKAGES python3-matplotlib valgrind || die "the packages could not be installed"
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
-describe_machine
 for part in $parts; do
+	describe_machine "$part"
 	case $part in
 		postgresql) measure_postgresql ;;
 		engine) bash "$tree/bench/engine/series.sh" $($quick && echo --quick) --results "$results" ;;
-		*) die "no such part: $part" ;;
 	esac
 done
 progress "tables and charts"

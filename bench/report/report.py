@@ -2,8 +2,8 @@
 
 usage: report.py DIRECTORY
 
-DIRECTORY holds machine.csv and, of the parts that were measured, postgresql.csv
-and engine*.csv; the report goes there too.
+DIRECTORY holds, of the parts that were measured, machine_postgresql.csv and
+postgresql.csv, machine_engine.csv and engine*.csv; the report goes there too.
 """
 
 import os
@@ -18,11 +18,9 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     directory = sys.argv[1]
-    machine = read_pairs(os.path.join(directory, "machine.csv"))
-    if os.path.exists(os.path.join(directory, "postgresql.csv")):
-        postgresql.report(directory, machine)
-    if os.path.exists(os.path.join(directory, "engine.csv")):
-        engine.report(directory, machine)
+    for name, part in (("postgresql", postgresql), ("engine", engine)):
+        if os.path.exists(os.path.join(directory, name + ".csv")):
+            part.report(directory, read_pairs(os.path.join(directory, f"machine_{name}.csv")))
 
 
 main()
