@@ -211,6 +211,16 @@ step_acknowledged()
 		"$(sql a -c "SELECT count(*) FROM done WHERE n - $(base "$(parameter dax_cut)" 0) BETWEEN 1 AND $n")"
 }
 
+# end_prepared SERVER: nothing stays prepared
+end_prepared()
+{
+	local gid
+
+	for gid in $(sql "$1" -c "SELECT gid FROM pg_prepared_xacts"); do
+		sql "$1" -c "ROLLBACK PREPARED '$gid'"
+	done
+}
+
 # Transactions that were left prepared are still prepared, with their rows
 # invisible; then one half is committed and the other rolled back.
 step_prepared()
@@ -231,9 +241,7 @@ step_prepared()
 			"$(sql a -c "SET enable_seqscan = off; SELECT count(*) FROM kept WHERE id = $n")"
 		commit=$((1 - commit))
 	done
-	for gid in $(sql a -c "SELECT gid FROM pg_prepared_xacts"); do
-		sql a -c "ROLLBACK PREPARED '$gid'"
-	done
+	end_prepared a
 }
 
 # Class cache after a power cut: known to be unfit, answers are right all the
@@ -259,6 +267,7 @@ invalid()
 	is "queries are answered without them" "$(sql "$1" -c "SELECT count(*) FROM t WHERE d + 0 = 7")" \
 		"$(sql "$1" -c "SELECT count(*) FROM t WHERE d = 7")"
 	sql "$1" -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
+	end_prepared "$1"			# a rebuild waits for who has written to the table
 	stop "$1"
 	start "$1"
 	all_valid "$1"
