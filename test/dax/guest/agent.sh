@@ -377,7 +377,13 @@ step_faults()
 
 	map t_id
 	info "madvise: $(/dax/pm_probe poison "$file" 2>&1 | tr '\n' ' ')"
-	lost t_id "a poisoned page"
+	info "kernel: $(dmesg | grep -i 'memory failure' | tail -n 1)"
+	# a kernel that maps the page again for whoever comes next hides nothing
+	if [ "$(/dax/pm_probe read "$file" 2>&1)" = read ]; then
+		info "a poisoned page: this kernel lets everybody read it"
+	else
+		lost t_id "a poisoned page"
+	fi
 
 	fallocate -l "$(df --output=avail -B1 /pmem | tail -n 1)" /pmem/fill
 	ask "INSERT INTO t SELECT -300000 - i, i, 'full ' || i, '' FROM generate_series(1, 40000) i;"

@@ -10,6 +10,7 @@
  *		  pm_probe grown FILE KEYS		what is left after that
  *		  pm_probe poison FILE			have the kernel take its first page for
  *										damaged memory
+ *		  pm_probe read FILE			load from its first page
  *
  * Linked with -Wl,--wrap=pmem_drain: "grow" stops in the very fence that makes
  * the new size durable, before anything is stored in the new part.
@@ -204,9 +205,26 @@ poison(const char *path)
 	return 0;
 }
 
+/* Ends by SIGBUS if the page cannot be read. */
+static int
+read_page(const char *path)
+{
+	int			fd = open(path, O_RDONLY);
+	volatile const char *page = mmap(NULL, (size_t) sysconf(_SC_PAGESIZE), PROT_READ,
+									 MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return perror(path), 1;
+	(void) *page;
+	puts("read");
+	return 0;
+}
+
 int
 main(int argc, char **argv)
 {
+	if (argc == 3 && strcmp(argv[1], "read") == 0)
+		return read_page(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "domain") == 0)
 		return domain(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "class") == 0)
