@@ -154,6 +154,18 @@ sub check_table
 
 # ---- generated mutants ----
 
+# Workloads that are likely to catch what is left out in a file, tried first.
+my %likely = (
+	'bulkload.c' => 'bulk',
+	'directory.c' => 'strategies,split_deep,merge',
+	'drain.c' => 'list_drain',
+	'recover.c' => 'recovery,redo',
+	'segment.c' => 'strategies,merge,relocate',
+	'space.c' => 'value_regions,list_shrink,file_growth',
+	'sweep.c' => 'sweep,sweep_list',
+	'table.c' => 'create,group_insert,group_delete',
+	'values.c' => 'compaction,list_growth,list_chain,list_drain,list_shrink,relocate');
+
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
 sub read_needless
 {
@@ -208,7 +220,7 @@ sub sites
 		push @mutants,
 		  { name => name_site(\%numbers, $kind, $function), kind => 'generated',
 			changes => [], suppress => "--suppress-$kind=$where",
-			stages => [@stages] };
+			stages => [ ($program eq 'crash' && $likely{$file} ? "crash:$likely{$file}" : ()), @stages ] };
 	}
 	foreach my $kind ('flush', 'fence', 'copy')
 	{
