@@ -892,6 +892,41 @@ random_operations(uint64_t noperations, double adopt)
 	arm(false);
 }
 
+/*
+ * A table that has lost most of its entries is shrunk; the workload goes on from
+ * some of the crashes, perhaps with another shrink.
+ */
+static void
+random_shrink(void)
+{
+	jmp_buf		adopted;
+	volatile unsigned round = 0;
+
+	new_table();
+	deepen((uint32_t) (crash_random() % 5));
+	for (uint64_t i = 1500 + crash_random() % 2500; i > 0; i--)
+		op_insert(crash_random() % 3 == 0 ? random_key() : crash_random(), new_value(), false);
+	op_sweep(crash_random() % 4 == 0 ? dead_third : dead_most);
+	pairs_from_model(&random_pairs);
+	arm(true);
+	crash.adopt = 0.003;
+	if (setjmp(adopted) != 0)
+	{
+		crash.adopted = NULL;
+		op_after_adoption();
+		pairs_from_model(&random_pairs);
+	}
+	crash.adopted = &adopted;
+	while (round++ < 4)
+	{
+		(void) op_shrink();
+		for (unsigned i = 0; i < 20; i++)
+			random_operation(&random_pairs, round % 2 == 0);
+	}
+	crash.adopted = NULL;
+	arm(false);
+}
+
 const char	random_name[] = "random";
 
 void
@@ -905,6 +940,9 @@ run_random(uint64_t seed)
 			break;
 		case 1:
 			random_structure("pmh_directory_store", 0.01);
+			break;
+		case 2:
+			random_shrink();
 			break;
 		default:
 			random_operations(400, 0.0005);
