@@ -605,6 +605,57 @@ run_value_regions(void)
 	}
 }
 
+static uint64_t last_kept;
+
+static bool
+dead_late(const PmhEntry *entry)
+{
+	return entry->value > last_kept;
+}
+
+/*
+ * After a restart a sweep finds the newest region, or an older one, without a
+ * buffer in use; segments get its blocks.
+ */
+static void
+run_region_return(void)
+{
+	for (unsigned newest = 0; newest < 2; newest++)
+	{
+		uint64_t	first = 0;
+		uint64_t	n = 0;
+
+		recorder_reset();
+		model_clear(&crash.model);
+		new_table();
+		while (first == 0 || pmh_live(crash.table)->value_region == first)
+		{
+			op_insert(nth_key(0, 4, (uint32_t) n / 900), n + 1, false);
+			n++;
+			if (first == 0)
+				first = pmh_live(crash.table)->value_region;
+		}
+		/* What came last is in the newest region; or let only that be kept. */
+		last_kept = newest ? n - n % 900 - 900 : n;
+		for (uint64_t i = 0; !newest && i < 900; i++)
+			op_insert(nth_key(0, 5, 1), ++n, false);
+		if (newest)
+			op_sweep(dead_late);
+		else
+		{
+			for (uint64_t i = 1; i <= last_kept; i++)
+				op_delete(nth_key(0, 4, (uint32_t) (i - 1) / 900), i);
+		}
+		arm(true);
+		op_restart();
+		op_sweep(NULL);
+		deepen(3);
+		pmh_close(crash.table);
+		crash.table = NULL;
+		arm(false);
+	}
+}
+
 /* ---- shrinking ---- */
 
 static void
@@ -974,6 +1025,7 @@ const Workload workloads[] = {
 	{"bulk", run_bulk},
 	{"chain_delete", run_chain_delete},
 	{"value_regions", run_value_regions},
+	{"region_return", run_region_return},
 	{"list_chain", run_list_chain},
 	{"strategies", run_strategies},
 	{"split_deep", run_split_deep},
