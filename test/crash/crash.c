@@ -54,6 +54,7 @@ static uint64_t first_seed = 1;
 static bool with_random = true;
 static bool random_chosen;
 static const char *state_file;	/* where a long run goes on from */
+static uint64_t earlier_images; /* of the runs before */
 static struct timespec start_time;
 
 /* ---- random numbers ---- */
@@ -333,6 +334,7 @@ load_state(void)
 	}
 	fclose(file);
 	shared->finished.done = true;
+	earlier_images = shared->finished.images;
 }
 
 static bool
@@ -566,14 +568,14 @@ print_all(void)
 		   "%llu checked and used (the others, once recovered, equal such a one),\n"
 		   "%llu crashes inside recovery, %llu operations crashed, %llu in recovered images,\n"
 		   "%llu images gone on from, %llu different recovery paths,\n"
-		   "%.0f s, %.0f s of processor time in this run, %.0f images a second and processor\n",
+		   "%.0f s, %.0f s of processor time in this run, %.0f images a second of that\n",
 		   (unsigned long long) total.images, distinct_images(),
 		   (unsigned long long) (total.images - total.known),
 		   (unsigned long long) total.recovery_images,
 		   (unsigned long long) total.operations, (unsigned long long) total.fresh_operations,
 		   (unsigned long long) total.adopted, (unsigned long long) shared->paths,
 		   seconds_since_start(), processor_seconds(),
-		   (double) total.images / ((double) total.nanoseconds * 1e-9));
+		   (double) (total.images - earlier_images) / processor_seconds());
 	print_costs();
 	printf("\n");
 	if (with_random)
