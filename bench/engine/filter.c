@@ -15,6 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "bench.h"
 #include "internal.h"
 
@@ -83,14 +87,27 @@ filter_has(const Filter *f, uint64_t hash)
 	return all != 0;
 }
 
+/* What comes behind does not begin before everything in front is done. */
+static inline void
+wait_for_loads(void)
+{
+#if defined(__x86_64__)
+	_mm_lfence();
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 /*
  * Mops/s of n look-ups of keys base + random number below 'range', each of
- * which has 'expected' values; with a filter, or without (NULL).  *passed
- * counts those that the filter lets through.
+ * which has 'expected' values; with a filter, or without (NULL).  If 'alone',
+ * the processor may not begin one before the last is done, as it cannot where
+ * an executor has a thousand instructions between them.  *passed counts those
+ * that the filter lets through.
  */
 static double
 lookups(PmhTable *t, const Filter *f, uint64_t base, uint64_t range, uint64_t n,
-		uint64_t expected, uint64_t *passed)
+		uint64_t expected, bool alone, uint64_t *passed)
 {
 	PmhValues	values = {0};
 	uint64_t	seed = base + n;
@@ -103,6 +120,8 @@ lookups(PmhTable *t, const Filter *f, uint64_t base, uint64_t range, uint64_t n,
 	{
 		uint64_t	hash = key_hash(base + next_random(&seed) % range);
 
+		if (alone)
+			wait_for_loads();
 		if (f != NULL && !filter_has(f, hash))
 		{
 			wrong += expected != 0;
@@ -139,11 +158,16 @@ middle(double *value)
 	return value[REPEATS / 2];
 }
 
-/* What is measured at one size. */
+/* Kinds of look-ups that are measured. */
+enum
+{
+	MISS, MISS_ALONE, HIT, HIT_ALONE, NLOOKUPS
+};
+
+/* What is measured at one size: Mops/s without the filter and with it. */
 typedef struct Step
 {
-	double		miss[2];		/* Mops/s without and with the filter */
-	double		hit[2];
+	double		lookup[NLOOKUPS][2];
 	double		insert[2];
 	double		false_positive;
 } Step;
@@ -152,24 +176,30 @@ static void
 measure_lookups(PmhTable *t, const Filter *f, uint64_t keys, Step *step)
 {
 	uint64_t	n = keys < MAX_LOOKUPS ? keys : MAX_LOOKUPS;
-	double		miss[2][REPEATS];
-	double		hit[2][REPEATS];
-	uint64_t	passed;
+	double		mops[NLOOKUPS][2][REPEATS];
 
 	for (int i = 0; i < REPEATS; i++)
 	{
-		for (int with = 0; with < 2; with++)
+		for (int kind = 0; kind < NLOOKUPS; kind++)
 		{
-			hit[with][i] = lookups(t, with ? f : NULL, 0, keys, n, 1, &passed);
-			miss[with][i] = lookups(t, with ? f : NULL, opt.keys, keys, n, 0, &passed);
+			bool		hit = kind >= HIT;
+			uint64_t	base = hit ? 0 : opt.keys;
+
+			for (int with = 0; with < 2; with++)
+			{
+				uint64_t	passed;
+
+				mops[kind][with][i] = lookups(t, with ? f : NULL, base, keys, n, hit,
+											  kind == MISS_ALONE || kind == HIT_ALONE,
+											  &passed);
+				if (with && !hit)
+					step->false_positive = (double) passed / (double) n;
+			}
 		}
 	}
-	step->false_positive = (double) passed / (double) n;
-	for (int with = 0; with < 2; with++)
-	{
-		step->hit[with] = middle(hit[with]);
-		step->miss[with] = middle(miss[with]);
-	}
+	for (int kind = 0; kind < NLOOKUPS; kind++)
+		for (int with = 0; with < 2; with++)
+			step->lookup[kind][with] = middle(mops[kind][with]);
 }
 
 /* Mops/s of inserting a range of keys, into the filter too or afterwards. */
@@ -220,21 +250,25 @@ rebuild_ns(PmhTable *t, uint64_t keys)
 static void
 print_step(const Step *s, PmhTable *t, uint64_t keys, FILE *csv)
 {
+	static const char *const name[NLOOKUPS] = {"miss", "miss alone", "hit", "hit alone"};
 	uint64_t	segments[3];
 	double		load = (double) keys / (double) segments_by_strategy(t, segments);
 	double		all = (double) (segments[0] + segments[1] + segments[2]);
 
-	printf("    %9llu keys, load %.3f, single %3.0f %%, two choice %3.0f %%, stash %3.0f %%:"
-		   " miss %.2f -> %.2f, hit %.2f -> %.2f, insert %.2f -> %.2f Mops/s\n",
+	printf("    %9llu keys, load %.3f, single %3.0f %%, two choice %3.0f %%, stash %3.0f %%:",
 		   (unsigned long long) keys, load, 100 * (double) segments[PMH_SINGLE] / all,
-		   100 * (double) segments[PMH_TWO_CHOICE] / all, 100 * (double) segments[PMH_STASH] / all,
-		   s->miss[0], s->miss[1], s->hit[0], s->hit[1], s->insert[0], s->insert[1]);
-	if (csv != NULL)
-		fprintf(csv, "%llu,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%.6f\n",
-				(unsigned long long) keys, load, (double) segments[PMH_SINGLE] / all,
-				(double) segments[PMH_TWO_CHOICE] / all, (double) segments[PMH_STASH] / all,
-				s->miss[0], s->miss[1], s->hit[0], s->hit[1], s->insert[0], s->insert[1],
-				s->false_positive);
+		   100 * (double) segments[PMH_TWO_CHOICE] / all, 100 * (double) segments[PMH_STASH] / all);
+	for (int kind = 0; kind < NLOOKUPS; kind++)
+		printf(" %s %.2f -> %.2f,", name[kind], s->lookup[kind][0], s->lookup[kind][1]);
+	printf(" insert %.2f -> %.2f Mops/s\n", s->insert[0], s->insert[1]);
+	if (csv == NULL)
+		return;
+	fprintf(csv, "%llu,%.4f,%.4f,%.4f,%.4f", (unsigned long long) keys, load,
+			(double) segments[PMH_SINGLE] / all, (double) segments[PMH_TWO_CHOICE] / all,
+			(double) segments[PMH_STASH] / all);
+	for (int kind = 0; kind < NLOOKUPS; kind++)
+		fprintf(csv, ",%.4f,%.4f", s->lookup[kind][0], s->lookup[kind][1]);
+	fprintf(csv, ",%.4f,%.4f,%.6f\n", s->insert[0], s->insert[1], s->false_positive);
 }
 
 /*
@@ -256,7 +290,8 @@ op_filter(void)
 		exit(1);
 	}
 	if (csv != NULL)
-		fprintf(csv, "keys,load_factor,single,two_choice,stash,miss,miss_filter,hit,hit_filter,"
+		fprintf(csv, "keys,load_factor,single,two_choice,stash,miss,miss_filter,"
+				"miss_alone,miss_alone_filter,hit,hit_filter,hit_alone,hit_alone_filter,"
 				"insert,insert_filter,false_positive\n");
 	renew_table();
 	t = open_table();
@@ -268,7 +303,7 @@ op_filter(void)
 	{
 		uint64_t	to = opt.keys / 2 + (opt.keys - opt.keys / 2) * i / STEPS;
 		uint64_t	between = from + (to - from) / 2;
-		Step		step;
+		Step		step = {0};
 
 		step.insert[i & 1] = insert_keys(t, &f, from, between, (i & 1) != 0);
 		step.insert[!(i & 1)] = insert_keys(t, &f, between, to, (i & 1) == 0);
