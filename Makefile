@@ -15,6 +15,7 @@
 #   make mutants MUTANT=name      faults put into the sources: do the tests catch them?
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
+#   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 
 MODULE_big = pmhash
@@ -159,7 +160,7 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench bench-quick bench-engine bench-tpcc bench-recovery clean-subdirs soak soak-faults
+.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery clean-subdirs soak soak-faults
 
 test:
 	bash $(srcdir)/test/run.sh
@@ -196,6 +197,9 @@ bench-engine:
 
 bench-tpcc:
 	bash $(srcdir)/bench/tpcc/run.sh
+
+bench-exclusion:
+	bash $(srcdir)/bench/exclusion.sh
 
 bench-recovery:
 	bash $(srcdir)/bench/recovery.sh

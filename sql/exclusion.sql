@@ -37,6 +37,33 @@ SELECT * FROM every_key('ex', 'url', 'ex_url');
 INSERT INTO ex VALUES (6000, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i));
 INSERT INTO ex SELECT 6001, url FROM ex WHERE id = 6000 ON CONFLICT DO NOTHING;
 SELECT count(*), max(length(url)) FROM ex WHERE id IN (6000, 6001);
+CREATE TABLE ex_long (url text, CONSTRAINT ex_long_url EXCLUDE USING pmhash (url WITH =));
+-- from below btree's limit of 2704 bytes to far above; not to be compressed
+INSERT INTO ex_long SELECT (SELECT string_agg(md5(i || ' ' || n), '') FROM generate_series(1, n) i)
+	FROM generate_series(80, 300, 20) n;
+SELECT count(*), min(length(url)), max(length(url)) FROM ex_long;
+INSERT INTO ex_long SELECT url FROM ex_long ON CONFLICT DO NOTHING;
+INSERT INTO ex_long SELECT left(url, -1) || '.' FROM ex_long ON CONFLICT DO NOTHING;
+SELECT count(*), count(DISTINCT url) FROM ex_long;
+DO $$
+DECLARE
+	long text;
+BEGIN
+	FOR long IN SELECT url FROM ex_long WHERE length(url) > 2704 ORDER BY length(url), url LOOP
+		BEGIN
+			INSERT INTO ex_long VALUES (long);
+			RAISE 'accepted twice: % bytes', length(long);
+		EXCEPTION WHEN exclusion_violation THEN NULL;
+		END;
+		BEGIN
+			UPDATE ex_long SET url = long WHERE url <> long;
+			RAISE 'made equal: % bytes', length(long);
+		EXCEPTION WHEN exclusion_violation THEN NULL;
+		END;
+	END LOOP;
+END $$;
+SELECT * FROM every_key('ex_long', 'url', 'ex_long_url');
+DROP TABLE ex_long;
 
 -- added to a table that breaks it
 ALTER TABLE ex DROP CONSTRAINT ex_id;
@@ -65,6 +92,35 @@ SELECT count(*) FROM ex_defer WHERE id = 6;
 UPDATE ex_defer SET id = id + 1;
 SELECT count(*), min(id), max(id) FROM ex_defer;
 DROP TABLE ex_defer;
+
+-- an arbiter has to be checked at once
+CREATE TABLE ex_late (url text, CONSTRAINT ex_late_url EXCLUDE USING pmhash (url WITH =) DEFERRABLE INITIALLY DEFERRED);
+INSERT INTO ex_late SELECT repeat('long ', 1000) || i FROM generate_series(1, 5) i;
+INSERT INTO ex_late VALUES ('x') ON CONFLICT ON CONSTRAINT ex_late_url DO NOTHING;
+INSERT INTO ex_late VALUES ('x') ON CONFLICT DO NOTHING;
+-- equal until the end of the transaction, which fails, or does not
+\set VERBOSITY terse
+BEGIN;
+INSERT INTO ex_late SELECT url FROM ex_late;
+SELECT count(*), count(DISTINCT url) FROM ex_late;
+COMMIT;
+\set VERBOSITY default
+BEGIN;
+INSERT INTO ex_late SELECT url FROM ex_late;
+DELETE FROM ex_late WHERE ctid IN (SELECT min(ctid) FROM ex_late GROUP BY url);
+COMMIT;
+SELECT count(*), count(DISTINCT url) FROM ex_late;
+BEGIN;
+INSERT INTO ex_late SELECT repeat('long ', 1000) || 1;
+SET CONSTRAINTS ex_late_url DEFERRED;
+SAVEPOINT s;
+\set VERBOSITY terse
+SET CONSTRAINTS ex_late_url IMMEDIATE;
+\set VERBOSITY default
+ROLLBACK;
+SELECT count(*), count(DISTINCT url) FROM ex_late;
+SELECT * FROM every_key('ex_late', 'url', 'ex_late_url');
+DROP TABLE ex_late;
 
 -- partial, several columns, expressions
 CREATE TABLE ex_more (a int4, b text, active bool,
