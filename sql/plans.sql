@@ -125,3 +125,37 @@ RESET ALL;
 
 DROP FUNCTION plans_sum;
 DROP TABLE plans, plans_outer;
+
+-- Lists in several columns whose product is larger than work_mem: looked up in
+-- parts, and only if the table is small is it read through instead.
+CREATE TABLE product (a int, b text, c int8);
+INSERT INTO product SELECT i % 300, 'b' || i / 300, i % 7 FROM generate_series(1, 90000) i;
+INSERT INTO product SELECT * FROM product WHERE a % 50 = 3;
+INSERT INTO product SELECT 4, 'b4', 4 FROM generate_series(1, 30000);
+INSERT INTO product VALUES (NULL, 'b1', 1), (1, NULL, 1);
+CREATE INDEX product_ab ON product USING pmhash (a, b);
+CREATE INDEX product_abc ON product USING pmhash (a, c, b);
+CREATE TABLE product_small AS SELECT * FROM product LIMIT 1000;
+CREATE INDEX product_small_ab ON product_small USING pmhash (a, b);
+ANALYZE product, product_small;
+CREATE FUNCTION some_a(n int) RETURNS int[] LANGUAGE sql IMMUTABLE AS
+	'SELECT array_agg(i % 250 ORDER BY i % 7) || NULL::int FROM generate_series(1, n) i';
+CREATE FUNCTION some_b(n int) RETURNS text[] LANGUAGE sql IMMUTABLE AS
+	'SELECT array_agg(''b'' || i % 260 ORDER BY i % 11) || NULL::text FROM generate_series(-20, n) i';
+SET work_mem = '64kB';
+SET client_min_messages = debug1;
+SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230))', 'product_ab');
+SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(1000)) AND b = ANY (some_b(900))', 'product_ab');
+DROP INDEX product_ab;
+SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(100)) AND b = ANY (some_b(100)) AND c = ANY (''{1,3,5,NULL,3}''::int8[])', 'product_abc');
+SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230)) AND c = 4', 'product_abc');
+-- parts that begin anew: a rescan in the middle of one
+SELECT g, (SELECT count(*) FROM (SELECT FROM product WHERE a = ANY (some_a(100 + g)) AND b = ANY (some_b(150)) AND c = ANY ('{1,2,3}'::int8[]) LIMIT g * 1000 OFFSET 0) s)
+	FROM generate_series(1, 3) g;
+-- with nothing to multiply
+SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230)) AND c = ANY (''{NULL}''::int8[])', 'product_abc');
+SELECT * FROM answers('SELECT * FROM product_small WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230))', 'product_small_ab');
+RESET client_min_messages;
+RESET work_mem;
+DROP TABLE product, product_small;
+DROP FUNCTION some_a, some_b;

@@ -137,6 +137,11 @@ extern bool pmhash_keys_hash(PmhashKeys *keys, const Datum *values,
 extern uint64 pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
 									const Oid *subtype);
 
+/* The same in two steps: a word per column, and the hash of the words. */
+extern uint64 pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value,
+							   Oid subtype);
+extern uint64 pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words);
+
 /* The key of a one-column index that can_return, back from its hash. */
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 

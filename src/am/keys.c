@@ -633,13 +633,29 @@ pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
 	uint64		words[INDEX_MAX_KEYS];
 
 	for (int i = 0; i < keys->ncolumns; i++)
-	{
-		PmhashKeyColumn *column = &keys->column[i];
+		words[i] = pmhash_keys_word(keys, i, values[i], subtype[i]);
+	return hash_words(keys, words);
+}
 
-		words[i] = column_word(keys, column,
-							   operand_for(keys, column, subtype[i]),
-							   values[i]);
-	}
+/*
+ * pmhash_keys_word, pmhash_keys_hash_words
+ *		The same in two steps, for arguments that are used in many hashes: what
+ *		a column's argument is hashed to, and the hash of such words, one per
+ *		key column.
+ *
+ * Arguments that are equal have the same word.
+ */
+uint64
+pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
+{
+	PmhashKeyColumn *column = &keys->column[column_no];
+
+	return column_word(keys, column, operand_for(keys, column, subtype), value);
+}
+
+uint64
+pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words)
+{
 	return hash_words(keys, words);
 }
 

@@ -7,9 +7,11 @@
  *
  *	nothing	 some argument is NULL
  *	one		 one hash: a cursor streams its values in growing batches
- *	many	 = ANY: the hashes, sorted, none twice, are looked up in groups
- *	all		 not every column is bound, or the arrays multiply to too many
- *			 hashes: sweep the whole table, every tuple to be rechecked
+ *	many	 = ANY: the hashes, sorted, none twice, are looked up in groups;
+ *			 if several arrays multiply to more hashes than work_mem holds, one
+ *			 range of hashes after the other
+ *	all		 not every column is bound, or there are so many hashes that it is
+ *			 quicker to sweep the whole table, every tuple to be rechecked
  *	table	 the index has become invalid since the plan was made: every row of
  *			 its table, to be rechecked (table_walk.c)
  *
@@ -30,6 +32,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/itup.h"
 #include "access/relscan.h"
@@ -96,6 +100,28 @@ typedef enum ScanKind
 	SCAN_TABLE
 } ScanKind;
 
+/*
+ * What it takes to look a hash up, to compute one, and to visit a row of the
+ * table and recheck it, all in nanoseconds and roughly.
+ */
+#define PROBE_TIME		50.0
+#define HASH_TIME		5.0
+#define ROW_TIME		500.0
+
+/*
+ * The combinations of the arguments of all columns, as words of keys.c.  Their
+ * hashes are computed one range of hashes after the other, so that equal ones
+ * come together, whatever combinations they are of, and no TID comes twice.
+ */
+typedef struct Product
+{
+	uint64	   *word[INDEX_MAX_KEYS];
+	int			n[INDEX_MAX_KEYS];
+	double		count;
+	uint64		ranges;
+	uint64		next_range;
+} Product;
+
 typedef struct PmhashScan
 {
 	MemoryContext context;		/* everything of this scan */
@@ -122,6 +148,8 @@ typedef struct PmhashScan
 	bool		streaming;
 
 	/* SCAN_MANY */
+	Product		product;
+	MemoryContext product_context;	/* of its words; NULL until needed */
 	uint64	   *hashes;
 	size_t		nhashes;
 	size_t		hashes_capacity;
@@ -239,6 +267,14 @@ reserve_hashes(PmhashScan *so, size_t n)
 	so->hashes_capacity = n;
 }
 
+/* Make room for more hashes; what is in it stays. */
+static void
+extend_hashes(PmhashScan *so)
+{
+	so->hashes_capacity += so->hashes_capacity / 2 + 1024;
+	so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
+}
+
 /*
  * Open the file and prepare the key functions, once per scan.  False if the
  * index is invalid.
@@ -343,95 +379,158 @@ take_apart(ScanKey key, ColumnArgs *args)
 	}
 }
 
-/*
- * Number of combinations of all columns' arguments, or -1 if their hashes
- * would take more than work_mem.  One array alone is never too many: its
- * hashes are about as large as itself.
- */
-static int64
-count_combinations(const ColumnArgs *args, int ncolumns, int arrays)
-{
-	int64		limit = (int64) work_mem * 1024 / (int64) sizeof(uint64);
-	int64		count = 1;
-
-	for (int i = 0; i < ncolumns; i++)
-	{
-		count *= args[i].n;
-		if (count == 0)
-			return 0;
-		if (arrays > 1 && count > limit)
-			return -1;
-	}
-	return count;
-}
-
-/* Hash all combinations of arguments into so->hashes, counting like a clock. */
-static void
-hash_combinations(PmhashScan *so, const BoundColumns *bound,
-				  const ColumnArgs *args, int64 count)
-{
-	int			ncolumns = so->keys->ncolumns;
-	int			at[INDEX_MAX_KEYS] = {0};
-	Datum		value[INDEX_MAX_KEYS];
-	Oid			subtype[INDEX_MAX_KEYS];
-
-	for (int i = 0; i < ncolumns; i++)
-		subtype[i] = bound->key[i]->sk_subtype;
-
-	reserve_hashes(so, count);
-	for (int64 k = 0; k < count; k++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < ncolumns; i++)
-			value[i] = args[i].value[at[i]];
-		so->hashes[k] = pmhash_keys_hash_args(so->keys, value, subtype);
-
-		for (int i = ncolumns - 1; i >= 0 && ++at[i] == args[i].n; i--)
-			at[i] = 0;
-	}
-	so->nhashes = count;
-}
-
-/* Sort so->hashes and drop repeats. */
-static void
-sort_hashes(PmhashScan *so)
+/* Sort numbers and drop repeats; returns how many are left. */
+static size_t
+sort_unique(uint64 *number, size_t n)
 {
 	size_t		kept = 0;
 
-	sort_numbers(so->hashes, so->nhashes);
-	for (size_t i = 0; i < so->nhashes; i++)
+	sort_numbers(number, n);
+	for (size_t i = 0; i < n; i++)
 	{
-		if (kept == 0 || so->hashes[i] != so->hashes[kept - 1])
-			so->hashes[kept++] = so->hashes[i];
+		if (kept == 0 || number[i] != number[kept - 1])
+			number[kept++] = number[i];
 	}
-	so->nhashes = kept;
+	return kept;
 }
 
 /*
- * Turn array arguments into so->hashes.  False if there are too many: the
- * caller sweeps the table instead.
+ * The words of one column's arguments.  'unique': no word twice, which is worth
+ * its while where they are multiplied.  Leaks into the current context.
+ */
+static void
+make_words(PmhashScan *so, int column, const ScanKey key, const ColumnArgs *args,
+		   bool unique)
+{
+	Product    *product = &so->product;
+	uint64	   *word = MemoryContextAllocHuge(so->product_context,
+											  args->n * sizeof(uint64));
+
+	for (int i = 0; i < args->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		word[i] = pmhash_keys_word(so->keys, column, args->value[i], key->sk_subtype);
+	}
+	product->word[column] = word;
+	product->n[column] = unique ? (int) sort_unique(word, args->n) : args->n;
+}
+
+/* Go on to the next combination; false behind the last. */
+static bool
+next_combination(const Product *product, int ncolumns, int *at, uint64 *words)
+{
+	for (int i = ncolumns - 1; i >= 0; i--)
+	{
+		if (++at[i] == product->n[i])
+			at[i] = 0;
+		words[i] = product->word[i][at[i]];
+		if (at[i] > 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Compute the hashes of the next range, sorted, none twice, into so->hashes.
+ * False if there is none left.
  */
 static bool
-hash_arrays(PmhashScan *so, const BoundColumns *bound)
+hash_next_range(PmhashScan *so)
 {
+	Product    *product = &so->product;
+	int			ncolumns = so->keys->ncolumns;
+	int			at[INDEX_MAX_KEYS] = {0};
+	uint64		words[INDEX_MAX_KEYS];
+	size_t		n = 0;
+
+	if (product->next_range == product->ranges)
+		return false;
+	for (int i = 0; i < ncolumns; i++)
+		words[i] = product->word[i][0];
+	do
+	{
+		uint64		hash = pmhash_keys_hash_words(so->keys, words);
+
+		CHECK_FOR_INTERRUPTS();
+		if (((hash >> 32) * product->ranges) >> 32 != product->next_range)
+			continue;
+		if (n == so->hashes_capacity)
+			extend_hashes(so);
+		so->hashes[n++] = hash;
+	} while (next_combination(product, ncolumns, at, words));
+	so->nhashes = sort_unique(so->hashes, n);
+	so->next_hash = 0;
+	product->next_range++;
+	return true;
+}
+
+/*
+ * Into how many ranges is the product to be divided so that the hashes of each
+ * fit in work_mem?  One array alone is never too many: its hashes are about as
+ * large as itself.  0 if to read all of the index takes less time.
+ */
+static uint64
+count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
+{
+	double		count = so->product.count;
+	double		fit = work_mem * 1024.0 / sizeof(uint64) * 7 / 8;	/* they vary */
+	double		ranges = ceil(count / fit);
+	uint64_t	entries;
+	uint64_t	bytes;
+	PmhResult	result;
+
+	if (arrays <= 1 || ranges <= 1)
+		return 1;
+	result = pmh_estimate(so->file->table, &entries, &bytes);
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	if (count * (PROBE_TIME + ranges * HASH_TIME) > entries * ROW_TIME)
+		ranges = 0;
+	elog(DEBUG1, "index \"%s\": %.0f combinations of keys, ranges of hashes: %.0f",
+		 RelationGetRelationName(scan->indexRelation), count, ranges);
+	return (uint64) ranges;
+}
+
+/*
+ * Turn array arguments into so->product, and its first hashes into so->hashes.
+ * False if there are too many: the caller sweeps the table instead.
+ */
+static bool
+hash_arrays(IndexScanDesc scan, PmhashScan *so, const BoundColumns *bound)
+{
+	Product    *product = &so->product;
+	int			ncolumns = so->keys->ncolumns;
 	MemoryContext scratch = AllocSetContextCreate(so->context,
 												  "pmhash scan arrays",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(scratch);
-	ColumnArgs	args[INDEX_MAX_KEYS];
-	int64		count;
+	ColumnArgs	args;
 
-	for (int i = 0; i < so->keys->ncolumns; i++)
-		take_apart(bound->key[i], &args[i]);
-	count = count_combinations(args, so->keys->ncolumns, bound->arrays);
-	if (count >= 0)
+	if (so->product_context == NULL)
+		so->product_context = AllocSetContextCreate(so->context,
+													"pmhash scan product",
+													ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(so->product_context);
+	product->count = 1;
+	for (int i = 0; i < ncolumns; i++)
 	{
-		hash_combinations(so, bound, args, count);
-		sort_hashes(so);
+		take_apart(bound->key[i], &args);
+		make_words(so, i, bound->key[i], &args, bound->arrays > 1);
+		product->count *= product->n[i];
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);
-	return count >= 0;
+
+	so->nhashes = so->next_hash = 0;
+	product->next_range = product->ranges = 0;
+	if (product->count == 0)
+		return true;
+	product->ranges = count_ranges(scan, so, bound->arrays);
+	if (product->ranges == 0)
+		return false;
+	reserve_hashes(so, (size_t) Min(product->count,
+									Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges)));
+	return hash_next_range(so);
 }
 
 /* ---- starting ---- */
@@ -451,7 +550,6 @@ static void
 start_many(PmhashScan *so)
 {
 	so->nbig = so->next_big = 0;
-	so->next_hash = 0;
 	so->group = FIRST_GROUP;
 	so->streaming = false;
 	so->kind = SCAN_MANY;
@@ -521,7 +619,7 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 		start_all(scan, so);
 	else if (bound.arrays == 0)
 		start_one(scan, so, hash_of_bound(so, &bound));
-	else if (hash_arrays(so, &bound))
+	else if (hash_arrays(scan, so, &bound))
 		start_many(so);
 	else
 		start_all(scan, so);
@@ -592,12 +690,18 @@ collect_value(void *arg, size_t key, uint64_t value)
 static bool
 fill_from_group(IndexScanDesc scan, PmhashScan *so)
 {
-	size_t		n = Min(so->group, so->nhashes - so->next_hash);
-	const uint64 *hashes = so->hashes + so->next_hash;
+	size_t		n;
+	const uint64 *hashes;
 	PmhResult	result;
 
-	if (n == 0)
-		return false;
+	/* nothing of the batch before is needed any more */
+	while (so->next_hash == so->nhashes)
+	{
+		if (!hash_next_range(so))
+			return false;
+	}
+	n = Min(so->group, so->nhashes - so->next_hash);
+	hashes = so->hashes + so->next_hash;
 	for (size_t i = 0; i < n; i++)
 		PredicateLockPage(scan->indexRelation,
 						  pmhash_predicate_block(hashes[i]),
