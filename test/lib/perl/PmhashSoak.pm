@@ -607,13 +607,37 @@ my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 
 # hide what is missing from them.
 my $giving_up = qr/pmhash: index .* has been rebuilt|could not rebuild|removed index file|are not trusted|PANIC:|pmhash is disabled/;
 
-# Shrinks that the log of a cycle tells of, and those among them that the crash
-# has cut off.
-sub count_shrinks
+# What the log since a place tells of shrinks: how many have begun and ended.
+sub shrinks_in_log
 {
-	my ($log) = @_;
+	my ($node, $from) = @_;
+	my $log = substr(slurp_file($node->logfile), $from);
 	my $begun = () = $log =~ /shrinking index "gone_/g;
 	my $ended = () = $log =~ /index "gone_\w" has been shrunk/g;
+
+	return ($begun, $ended);
+}
+
+# Wait until VACUUM is shrinking an index, though not for ever.
+sub wait_for_shrink
+{
+	my ($node, $from) = @_;
+	my $deadline = time + 10;
+	my ($begun, $ended) = shrinks_in_log($node, $from);
+
+	while ($begun == $ended && time < $deadline)
+	{
+		usleep(10_000);
+		($begun, $ended) = shrinks_in_log($node, $from);
+	}
+	return;
+}
+
+# Count them; those that have not ended the crash has cut off.
+sub count_shrinks
+{
+	my ($node, $from) = @_;
+	my ($begun, $ended) = shrinks_in_log($node, $from);
 
 	$sum{shrinks} += $begun;
 	$sum{shrinks_cut_off} += $begun - $ended;
@@ -631,6 +655,7 @@ sub soak_cycle
 	my ($log, $undone, $findings, $wrong, $acknowledged, $open);
 
 	usleep(400_000 + rand(1_000_000));
+	wait_for_shrink($node, $from) if $cycle % 4 == 0;
 	$crash{$kind}->($node);
 	$_->{process}->finish foreach @load;
 
@@ -644,7 +669,7 @@ sub soak_cycle
 	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/;
 	$undone = 0;
 	$undone += $_ foreach $log =~ /(\d+) entries taken out/g;
-	count_shrinks($log);
+	count_shrinks($node, $from);
 	my ($lost, $n) = check_acknowledged($node, $run);
 	$acknowledged = $n;
 	$findings .= $lost;
