@@ -63,7 +63,7 @@ struct PmhLocks
  */
 extern void pmh_lock_wait(uint64_t *lock);
 
-/* Take the lock if it is free. */
+/* Take the lock if it is free; false if it is not. */
 static inline bool
 pmh_trylock(uint64_t *lock)
 {
@@ -78,16 +78,6 @@ pmh_lock(uint64_t *lock)
 {
 	if (!pmh_trylock(lock))
 		pmh_lock_wait(lock);
-}
-
-/* Take a lock word if it is free; false if it is not. */
-static inline bool
-pmh_try_lock(uint64_t *lock)
-{
-	uint64_t	free = 0;
-
-	return __atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
-									   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
 #ifdef PMH_RECORD

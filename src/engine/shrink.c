@@ -154,7 +154,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 		return result;
 	same_stripe = right.stripe == left->stripe;
 	if (pmh_elem_depth(right.elem) != depth ||
-		(!same_stripe && !pmh_try_lock(&right.stripe->lock)))
+		(!same_stripe && !pmh_trylock(&right.stripe->lock)))
 		return PMH_NOT_FOUND;
 	result = PMH_NOT_FOUND;
 	if (pmh_place_current(t, &right))
