@@ -20,23 +20,14 @@ set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/lib/packages.sh"
 . "$tree/bench/lib/cluster.sh"
+. "$tree/bench/lib/scratch.sh"
 
 [ $# -ge 1 ] && [ -x "$1/postgres" ] ||
 	die "usage: $0 BINDIR [SECONDS]"
 bindir=$1
 seconds=${2:-5}
 
-work=$(account_directory ssi)
-clean_up()
-{
-	cluster_stop
-	rm -rf "$work"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-cd "$work"
-as_account mkdir cluster
+make_work_directory ssi 1000000 cluster
 cluster_create "$work/cluster" "$bindir" pmhash
 cluster_start
 sql -c 'CREATE EXTENSION pmhash'

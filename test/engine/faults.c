@@ -77,26 +77,6 @@ make_table(const char *name)
 	return t;
 }
 
-/* Is every lock of the table free? */
-static bool
-no_lock_held(void)
-{
-	const PmhLocks *locks = fixture_locks();
-
-	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
-	{
-		if (locks->file[i].directory != 0 || locks->file[i].space != 0 ||
-			locks->file[i].grow != 0)
-			return false;
-	}
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-	{
-		if (locks->stripe[i].lock != 0)
-			return false;
-	}
-	return true;
-}
-
 /* ---- operations: PMH_OK means that the answer was right ---- */
 
 /* Plain keys that no operation here changes. */
@@ -380,7 +360,7 @@ everybody_knows(PmhTable *t, PmhTable *other)
 	CHECK(pmh_error(other)->code == PMH_ERR_LOST);
 	CHECK(strstr(pmh_error(other)->detail, "bus error") != NULL);
 	CHECK(pmh_open(path, &env, &late, NULL, &error) != PMH_OK);
-	CHECK(no_lock_held());
+	CHECK(fixture_no_lock_held());
 }
 
 /*
@@ -414,7 +394,7 @@ try_fault(const void *image, size_t size, Operation op, uint64_t page, bool cut)
 	CHECK(result == PMH_OK || result == PMH_ERR_LOST ||
 		  (cut && result == PMH_ERR_CORRUPT) ||
 		  (!cut && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT));
-	CHECK(no_lock_held());
+	CHECK(fixture_no_lock_held());
 	if (result == PMH_ERR_LOST)
 	{
 		CHECK(pmh_error(t)->offset < t->file.mapped);
@@ -476,7 +456,7 @@ test_no_growth(void)
 		result = pmh_insert(t, fixture_hash(KEYS + k), k, false);
 	CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT);
 	CHECK(size_of(path) == size - PAGE);
-	CHECK(no_lock_held());
+	CHECK(fixture_no_lock_held());
 	pmh_close(t);
 }
 
@@ -536,7 +516,7 @@ test_at_work(void)
 		REQUIRE(truncate(path, (off_t) (fixture_random(&seed) % 8 * PAGE)) == 0);
 		pmh_unlock(&t->file_lock->grow);
 		workers_stop(worker, 3, stage);
-		CHECK(no_lock_held());
+		CHECK(fixture_no_lock_held());
 		CHECK(do_check(t, &seed) == PMH_ERR_LOST);
 		pmh_close(t);
 	}

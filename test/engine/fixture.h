@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lock.h"
 #include "table.h"
 
 #define FIXTURE_STRIPES	1024
@@ -92,6 +93,26 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 {
 	(void) arg;
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
+}
+
+/* Is every lock of the fixture's tables free? */
+static inline bool
+fixture_no_lock_held(void)
+{
+	const PmhLocks *locks = fixture_locks();
+
+	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
+	{
+		if (locks->file[i].directory != 0 || locks->file[i].space != 0 ||
+			locks->file[i].grow != 0)
+			return false;
+	}
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+	{
+		if (locks->stripe[i].lock != 0)
+			return false;
+	}
+	return true;
 }
 
 #endif							/* PMH_FIXTURE_H */

@@ -94,26 +94,6 @@ sound(PmhTable *t)
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 }
 
-/* No lock is held by anyone. */
-static bool
-locks_are_free(void)
-{
-	const PmhLocks *locks = fixture_locks();
-
-	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
-	{
-		if (locks->file[i].directory != 0 || locks->file[i].space != 0 ||
-			locks->file[i].grow != 0)
-			return false;
-	}
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-	{
-		if (locks->stripe[i].lock != 0)
-			return false;
-	}
-	return true;
-}
-
 static uint32_t
 stash_entries(PmhTable *t)
 {
@@ -282,7 +262,7 @@ pea_hash_split_fails_midway(void)
 		REQUIRE(setrlimit(RLIMIT_FSIZE, &saved) == 0);
 		CHECK(result == PMH_ERR_NO_SPACE);
 		CHECK(has_values(t, n, 0, 0));
-		CHECK(locks_are_free());
+		CHECK(fixture_no_lock_held());
 		sound(t);
 		failures++;
 		put(t, n, n);
@@ -341,7 +321,7 @@ pea_hash_many_handles(void)
 	for (unsigned i = 0; i < HANDLES; i++)
 		pmh_close(handle[i]);
 	CHECK(has_keys(t, 8 * HANDLES));
-	CHECK(locks_are_free());
+	CHECK(fixture_no_lock_held());
 	sound(t);
 	pmh_close(t);
 }
@@ -389,7 +369,7 @@ cceh_hashes_that_cannot_be_parted(void)
 		CHECK(pmh_lookup(t, UINT64_C(0x1234567890abcd00) + i, &values) == PMH_OK &&
 			  values.n == 1 && values.value[0] == i);
 	CHECK(has_keys(t, 500));
-	CHECK(locks_are_free());
+	CHECK(fixture_no_lock_held());
 	sound(t);
 	pmh_values_free(&values);
 	pmh_close(t);
@@ -432,7 +412,7 @@ clht_keys_missed_in_growth(void)
 		if (key % 1000 == 999)
 			CHECK(has_keys(reader, key + 1));
 	}
-	CHECK(locks_are_free());
+	CHECK(fixture_no_lock_held());
 	pmh_close(reader);
 	sound(t);
 	pmh_close(t);
@@ -543,7 +523,7 @@ pattern_recovery_not_idempotent(void)
 	env = fixture_env(++instance);
 	for (unsigned i = 0; i < 3; i++)
 		CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT);
-	CHECK(locks_are_free());
+	CHECK(fixture_no_lock_held());
 
 	/* Put right, it is recovered under the same instance. */
 	{

@@ -329,6 +329,23 @@ test_lists(void)
 	pmh_close(t);
 }
 
+/*
+ * A shrink that goes no further than some steps.  'ends': it tells the table so.
+ * False if it was through before.
+ */
+static bool
+shrink_some_steps(PmhTable *t, unsigned steps, bool ends)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+
+	for (unsigned i = 0; i < steps && result == PMH_OK; i++)
+		result = pmh_shrink_step(t, &shrink);
+	pmh_shrink_end(ends ? t : NULL, &shrink);
+	REQUIRE(result == PMH_OK || result == PMH_DONE);
+	return result == PMH_OK;
+}
+
 /* A shrink that is given up at any step leaves a sound table. */
 static void
 test_given_up(void)
@@ -338,17 +355,8 @@ test_given_up(void)
 	insert_lists(t);
 	insert_unique(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
 	sweep_out(t, 20);
-	for (unsigned steps = 1;; steps += 1 + steps / 2)
+	for (unsigned steps = 1; shrink_some_steps(t, steps, true); steps += 1 + steps / 2)
 	{
-		PmhShrink	shrink;
-		PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-		for (unsigned i = 0; i < steps && result == PMH_OK; i++)
-			result = pmh_shrink_step(t, &shrink);
-		pmh_shrink_end(t, &shrink);
-		if (result == PMH_DONE)
-			break;
-		REQUIRE(result == PMH_OK);
 		check(t);
 		check_lists(t, 20);
 	}
@@ -365,17 +373,8 @@ test_orphaned(void)
 
 	insert_lists(t);
 	sweep_out(t, 20);
-	for (unsigned steps = 1;; steps += 1 + steps / 2)
+	for (unsigned steps = 1; shrink_some_steps(t, steps, false); steps += 1 + steps / 2)
 	{
-		PmhShrink	shrink;
-		PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-		for (unsigned i = 0; i < steps && result == PMH_OK; i++)
-			result = pmh_shrink_step(t, &shrink);
-		pmh_shrink_end(NULL, &shrink);
-		if (result == PMH_DONE)
-			break;
-		REQUIRE(result == PMH_OK);
 		check(t);
 		for (uint64_t i = 0; i < 50; i++)
 			REQUIRE(pmh_insert(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1,

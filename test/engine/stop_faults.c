@@ -74,7 +74,7 @@ run_once(const void *image, size_t size, Operation op, const char *at,
 	counting = true;
 	result = op(t, &seed);
 	counting = false;
-	CHECK(no_lock_held());
+	CHECK(fixture_no_lock_held());
 	if (at != NULL && to < ALWAYS_USED)
 		CHECK(do_check(t, &seed) == PMH_ERR_LOST);
 	pmh_close(t);

@@ -203,7 +203,7 @@ lose_and_see(const void *image, size_t size, Operation op, uint64_t *random)
 			   (lose_rest && result == PMH_ERR_CORRUPT) ||
 			   (!lose_rest && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT)))
 		fprintf(stderr, "result %d at %s\n", (int) result, name);
-	if (!CHECK(no_lock_held()))
+	if (!CHECK(fixture_no_lock_held()))
 		fprintf(stderr, "a lock is held, after %s\n", name);
 	pmh_close(t);
 	return result == PMH_ERR_LOST;

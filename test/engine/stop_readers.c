@@ -49,6 +49,13 @@ make_table(bool force_pmem)
 }
 
 static void
+close_sound(PmhTable *t)
+{
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+static void
 put(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	REQUIRE(pmh_insert(t, hash, value, false) == PMH_OK);
@@ -133,8 +140,7 @@ segment_given_away(void)
 		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
 		CHECK(goes_on_well(reader));
 	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 /* The list grows by copy, and its buffer becomes another list's. */
@@ -163,8 +169,7 @@ buffer_given_away(void)
 		}
 		CHECK(goes_on_well(reader));
 	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 /* The entry is moved inside of its bucket, and its slot becomes another's. */
@@ -185,8 +190,7 @@ slot_given_away(void)
 			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 6);
 		CHECK(goes_on_well(reader));
 	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 /* The entry is taken out, and its slot becomes that of another value. */
@@ -210,8 +214,7 @@ slot_of_deleted_given_away(void)
 		put(t, hash, 5);
 		CHECK(goes_on_well(reader));
 	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 typedef PmhResult (*Change) (PmhTable *t, uint64_t hash, uint64_t value);
@@ -284,8 +287,7 @@ place_given_away(void)
 		put(t, hash, new_value);
 		CHECK(goes_on_well(reader));
 	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 /*
@@ -355,8 +357,7 @@ announced_meanwhile(void)
 		trials++;
 	}
 	CHECK(trials == TRIALS);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 /* Would another value of this key go to its alternative bucket? */
@@ -408,8 +409,7 @@ value_goes_elsewhere(void)
 		}
 	}
 	CHECK(trials == TRIALS);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
+	close_sound(t);
 }
 
 int
