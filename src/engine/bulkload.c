@@ -291,17 +291,6 @@ has_duplicates(PmhBulk *bulk, const Range *range)
 	return false;
 }
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	const PmhEntry *x = a;
-	const PmhEntry *y = b;
-
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->value > y->value) - (x->value < y->value);
-}
-
 /* Make a list of the values of n entries of one hash. */
 static PmhResult
 make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
@@ -330,7 +319,7 @@ make_lists(PmhBulk *bulk, Range *range)
 	size_t		kept = 0;
 	size_t		n;
 
-	qsort(entry, range->n, sizeof(PmhEntry), compare_entries);
+	qsort(entry, range->n, sizeof(PmhEntry), pmh_compare_entries);
 	for (size_t i = 0; i < range->n; i += n)
 	{
 		for (n = 1; i + n < range->n && entry[i + n].hash == entry[i].hash; n++)

@@ -448,6 +448,18 @@ extern PmhResult pmh_segment_move(PmhTable *t, const PmhPlace *place);
 extern unsigned pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place,
 									   uint64_t hash, uint32_t bucket[4]);
 
+/* For qsort: pairs by hash, then by value. */
+static inline int
+pmh_compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
 /*
  * Take n pairs of one hash, ascending by value, out in one pass along the key's
  * list; absent ones are passed over.  Durable after the next pm_fence.  PMH_OK

@@ -156,31 +156,6 @@ append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
 	return PMH_NOT_FOUND;
 }
 
-/* Has the key a pointer slot in a bucket other than this one? */
-static bool
-has_list_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
-				   uint32_t bucket)
-{
-	Target		target;
-	uint32_t	list[4];
-	unsigned	n;
-
-	set_target(t, place, hash, &target);
-	n = buckets_of(place, &target, list);
-	for (unsigned i = 0; i < n; i++)
-	{
-		uint32_t	state;
-		int			pointer;
-
-		if (list[i] == bucket)
-			continue;
-		(void) pmh_bucket_find(pmh_bucket(t, place, list[i]), hash, &state, &pointer);
-		if (pointer >= 0)
-			return true;
-	}
-	return false;
-}
-
 /* ---- compaction ---- */
 
 /* Quick and mostly right: do three entries of the bucket share a fingerprint? */
@@ -223,6 +198,7 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		uint32_t	state;
 		int			pointer;
 		uint32_t	mask;
+		PmhListSlot at;
 
 		PMH_STOP_POINT("group_before_find");
 		mask = pmh_bucket_find(b, h, &state, &pointer);
@@ -232,7 +208,7 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		if (pointer < 0 &&
 			pmh_mask_count(mask) >= PMH_COMPACT_MIN &&
 			pmh_mask_count(mask) > pmh_mask_count(best) &&
-			!has_list_elsewhere(t, place, h, bucket))
+			!pmh_segment_find_list(t, place, h, &at))
 		{
 			best = mask;
 			*hash = h;
@@ -310,11 +286,13 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 			unsigned	half = (unsigned) (hash >> shift) & split;
 			uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
+			PmhListSlot at;
 
 			if ((live & (UINT32_C(1) << slot)) == 0)
 				continue;
+			/* Its own bucket has no pointer of this hash: it is not shadowed. */
 			if (unlikely(lists) && !pmh_word_is_pointer(word) &&
-				has_list_elsewhere(t, place, hash, i))
+				pmh_segment_find_list(t, place, hash, &at))
 				payload |= PMH_ITEM_BESIDE_LIST;
 			if ((payload & PMH_ITEM_BESIDE_LIST) != 0 ||
 				!pmh_build_home(t->build[half], hash, payload))

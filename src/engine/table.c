@@ -1012,17 +1012,6 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	return pmh_conclude(table, result);
 }
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	const PmhEntry *x = a;
-	const PmhEntry *y = b;
-
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->value > y->value) - (x->value < y->value);
-}
-
 /* How many entries from the first on have its hash? */
 static size_t
 same_hash(const PmhEntry *entries, size_t n)
@@ -1035,9 +1024,9 @@ same_hash(const PmhEntry *entries, size_t n)
 }
 
 /*
- * Take the first of n entries out, in order of (hash, value), and those that
- * have the same hash with it if they are many.  *done: how many were seen to.
- * Unless 'wait', pass over what is locked just now.
+ * Take the first of n entries out.  If 'wait', they are in order of (hash,
+ * value), and those that have the same hash go with it if they are many; else
+ * pass over what is locked just now.  *done: how many were seen to.
  */
 static inline PmhResult
 delete_first(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
@@ -1045,8 +1034,8 @@ delete_first(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 {
 	PmhResult	result;
 
-	*done = same_hash(entries, n);
-	if (wait && *done >= DRAIN_MIN)
+	*done = wait ? same_hash(entries, n) : 1;
+	if (*done >= DRAIN_MIN)
 		return pmh_drain(t, entries, *done, removed);
 	*done = 1;
 	result = wait ? delete_one(t, entries->hash, entries->value, false) :
@@ -1057,13 +1046,14 @@ delete_first(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 
 /* The same for all of them, through the pipeline. */
 static inline PmhResult
-delete_sorted(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-			  size_t *removed)
+delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+		   size_t *removed)
 {
 	uint64_t	bucket[RING];
 	size_t		through = 0;
 	PmhResult	result = PMH_OK;
 
+	*removed = 0;
 	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
 	{
 		size_t		second = i - AHEAD;
@@ -1090,9 +1080,9 @@ delete_sorted(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 	return result;
 }
 
-static PmhResult
-delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
-			 size_t *removed)
+PmhResult
+pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 size_t *removed)
 {
 	PmhEntry   *sorted;
 	PmhResult	result;
@@ -1105,22 +1095,15 @@ delete_group(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
 						"There is no memory to sort %zu entries.", n);
 	memcpy(sorted, entries, n * sizeof(PmhEntry));
-	qsort(sorted, n, sizeof(PmhEntry), compare_entries);
-	result = delete_sorted(table, sorted, n, wait, removed);
+	qsort(sorted, n, sizeof(PmhEntry), pmh_compare_entries);
+	result = delete_all(table, sorted, n, true, removed);
 	free(sorted);
 	return pmh_conclude(table, result);
-}
-
-PmhResult
-pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
-				 size_t *removed)
-{
-	return delete_group(table, entries, n, true, removed);
 }
 
 PmhResult
 pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
 						size_t *removed)
 {
-	return delete_group(table, entries, n, false, removed);
+	return pmh_conclude(table, delete_all(table, entries, n, false, removed));
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "internal.h"
 #include "unit.h"
 
 /* The i-th of n entries of a kind of data; 0 <= i < n. */
@@ -52,17 +53,6 @@ skewed(uint64_t i, uint64_t n)
 
 	(void) n;
 	return e;
-}
-
-static int
-compare_entries(const void *a, const void *b)
-{
-	const PmhEntry *x = a;
-	const PmhEntry *y = b;
-
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->value > y->value) - (x->value < y->value);
 }
 
 /* Hand the sorted entries over, but leave empty partitions out. */
@@ -146,7 +136,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = generate(i, n);
-	qsort(entry, n, sizeof(PmhEntry), compare_entries);
+	qsort(entry, n, sizeof(PmhEntry), pmh_compare_entries);
 	REQUIRE(pmh_create(path, &geometry, NULL, &env, &t, &error) == PMH_OK);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
@@ -175,7 +165,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	}
 	for (uint64_t i = 0; i < more; i++)
 		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
-	qsort(entry + more, n, sizeof(PmhEntry), compare_entries);
+	qsort(entry + more, n, sizeof(PmhEntry), pmh_compare_entries);
 	check_found(t, entry + more, n);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
