@@ -31,6 +31,8 @@
 #define OWN_PAIRS		5000
 #define LOT				200
 
+#include "standing.h"			/* odd values come and go */
+
 static const char *path;
 
 /*
@@ -57,17 +59,6 @@ typedef struct Tally
 
 static Tally *tally;
 
-/* Pairs that stay are (key, 2 * id); odd values come and go. */
-static uint64_t
-values_of_key(uint64_t key)
-{
-	if (key < LONG_KEYS)
-		return LONG_VALUES;
-	if (key % 50 == 0)
-		return 5 + key % 700;
-	return key % 5 == 0 ? 3 : 1;
-}
-
 static PmhTable *
 open_table(void)
 {
@@ -77,19 +68,6 @@ open_table(void)
 
 	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
 	return t;
-}
-
-static uint64_t
-fill(PmhTable *t)
-{
-	uint64_t	id = 0;
-
-	for (uint64_t key = 0; key < KEYS; key++)
-	{
-		for (uint64_t i = 0; i < values_of_key(key); i++)
-			REQUIRE(pmh_insert(t, fixture_hash(key), 2 * id++, false) == PMH_OK);
-	}
-	return id;
 }
 
 /* One pair of a wave: new keys, and more values for long keys and others. */

@@ -19,21 +19,9 @@
 #define LONG_VALUES		((uint64_t) FIXTURE_SCALE(40000))
 #define OWN_PAIRS		20000	/* pairs a worker has in the table at a time */
 
-static const char *path;
+#include "standing.h"			/* pairs of workers: odd values */
 
-/*
- * Pairs that stay are (key, 2 * id), those of worker w come and go with the
- * values 2 * id + 1.
- */
-static uint64_t
-values_of_key(uint64_t key)
-{
-	if (key < LONG_KEYS)
-		return LONG_VALUES;
-	if (key % 50 == 0)
-		return 5 + key % 700;
-	return key % 5 == 0 ? 3 : 1;
-}
+static const char *path;
 
 static PmhTable *
 open_table(uint64_t instance)
@@ -44,20 +32,6 @@ open_table(uint64_t instance)
 
 	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
 	return t;
-}
-
-/* Fill the table; returns how many ids there are. */
-static uint64_t
-fill(PmhTable *t)
-{
-	uint64_t	id = 0;
-
-	for (uint64_t key = 0; key < KEYS; key++)
-	{
-		for (uint64_t i = 0; i < values_of_key(key); i++)
-			REQUIRE(pmh_insert(t, fixture_hash(key), 2 * id++, false) == PMH_OK);
-	}
-	return id;
 }
 
 /*
