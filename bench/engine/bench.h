@@ -32,6 +32,7 @@ typedef struct Options
 	bool		keep;
 	bool		existing;		/* the table is there already */
 	uint32_t	segment_buckets;
+	uint64_t	reserve;		/* bytes of free space in a new file */
 	uint32_t	group;			/* keys handed over together */
 	const char *file;
 	const char *csv;

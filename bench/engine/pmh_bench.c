@@ -86,6 +86,7 @@ create_table(void)
 
 	if (result != PMH_OK)
 		fail(opt.file, result, &error);
+	must(t, pmh_reserve(t, opt.reserve), "reserving space");
 	pmh_close(t);
 }
 
@@ -813,6 +814,7 @@ help(void)
 		   "  --existing           it is there already, with the keys of an insert\n"
 		   "  --force-pmem         flush and fence even if the file is not persistent memory\n"
 		   "  --segment-buckets M  buckets in the main part of a segment, 64 .. 2048\n"
+		   "  --reserve BYTES      free space that a new file begins with\n"
 		   "  --prefault           workers touch all pages before they begin\n"
 		   "  --group N            keys handed over together (default 64, at most %d)\n"
 		   "  --latency            take the time of each operation (of each group)\n"
@@ -883,6 +885,7 @@ parse_options(int argc, char **argv)
 		{"existing", no_argument, NULL, 'e'},
 		{"force-pmem", no_argument, NULL, 'P'},
 		{"segment-buckets", required_argument, NULL, 'm'},
+		{"reserve", required_argument, NULL, 'R'},
 		{"prefault", no_argument, NULL, 'F'},
 		{"group", required_argument, NULL, 'g'},
 		{"latency", no_argument, NULL, 'l'},
@@ -926,6 +929,9 @@ parse_options(int argc, char **argv)
 				break;
 			case 'm':
 				opt.segment_buckets = (uint32_t) number(optarg, 64, 2048);
+				break;
+			case 'R':
+				opt.reserve = number(optarg, 0, UINT64_MAX);
 				break;
 			case 'F':
 				opt.prefault = true;

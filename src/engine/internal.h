@@ -625,7 +625,7 @@ pmh_buffer_valid(const PmhTable *t, uint64_t offset, uint64_t before)
 static inline void
 pmh_buffer_bump(const PmhTable *t, uint64_t offset)
 {
-	pmh_version_bump(pmh_buffer_version_word(t->locks, t->file_id, offset));
+	pmh_version_bump_shared(pmh_buffer_version_word(t->locks, t->file_id, offset));
 }
 
 /* Pointer payloads. */

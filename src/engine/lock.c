@@ -20,7 +20,7 @@
 size_t
 pmh_locks_size(uint32_t nstripes)
 {
-	return sizeof(PmhLocks) + (size_t) nstripes * sizeof(PmhStripe);
+	return sizeof(PmhLocks) + (size_t) nstripes * (sizeof(PmhStripe) + sizeof(uint64_t));
 }
 
 PmhLocks *

@@ -9,8 +9,9 @@
  * tries the second stripe and gives up if it is held).  The grow lock is taken
  * with no other lock held.
  *
- * Versions only count up, atomically, because stripes are shared: by segments
- * whose blocks fall together, and by value buffers.
+ * Versions only count up.  Those of a stripe are counted up by whoever holds its
+ * lock, so a plain store does; those of value buffers by anybody, so they stand
+ * in an array of their own and are counted atomically.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +54,8 @@ struct PmhLocks
 	uint64_t	nstripes;		/* a power of two */
 	uint64_t	pad[7];
 	PmhFileLock file[PMH_FILE_LOCKS];
-	PmhStripe	stripe[];
+	PmhStripe	stripe[];		/* nstripes of them, and behind them as many
+								 * versions of value buffers */
 };
 
 /*
@@ -106,9 +108,9 @@ static inline uint64_t *
 pmh_buffer_version_word(PmhLocks *locks, uint64_t file_id, uint64_t offset)
 {
 	uint64_t	x = (file_id ^ (offset / 64)) * UINT64_C(0x9e3779b97f4a7c15);
-	PmhStripe  *stripe = &locks->stripe[(x >> 32) & (locks->nstripes - 1)];
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
 
-	return &stripe->version[((x & 0xffff) * PMH_VERSIONS) >> 16];
+	return &version[(x >> 32) & (locks->nstripes - 1)];
 }
 
 static inline PmhFileLock *
@@ -149,11 +151,21 @@ pmh_lost_post(uint64_t *board, uint64_t file_id)
 }
 
 /*
- * Count a version up.  Everything stored afterwards (release stores) is seen
- * only by readers that can also see the new version.
+ * Count up a version of a stripe that the caller has locked.  Everything stored
+ * afterwards (release stores) is seen only by readers that can also see the new
+ * version.  Not a locked instruction: it would wait for all stores and flushes
+ * before it.
  */
 static inline void
 pmh_version_bump(uint64_t *version)
+{
+	__atomic_store_n(version, __atomic_load_n(version, __ATOMIC_RELAXED) + 1,
+					 __ATOMIC_RELEASE);
+}
+
+/* The same for a version that others may count up at the same time. */
+static inline void
+pmh_version_bump_shared(uint64_t *version)
 {
 	(void) __atomic_fetch_add(version, UINT64_C(1), __ATOMIC_ACQ_REL);
 }
