@@ -30,6 +30,7 @@ ENGINE_OBJS = \
 	src/engine/cursor.o \
 	src/engine/directory.o \
 	src/engine/drain.o \
+	src/engine/group.o \
 	src/engine/lock.o \
 	src/engine/pm.o \
 	src/engine/reclaim.o \

@@ -56,22 +56,43 @@ move_from_line0(PmhBucket *b, uint32_t state, uint32_t free_slots)
 	return change;
 }
 
+/* The slot a new entry goes to if every line costs the same: the lowest. */
+static uint32_t
+fill_lowest(PmhBucket *b, uint64_t hash, uint64_t word, uint32_t free_slots)
+{
+	unsigned	slot = (unsigned) __builtin_ctz(free_slots);
+
+	pmh_slot_store(b, slot, hash, word);
+	return UINT32_C(1) << slot;
+}
+
 /*
- * Put an entry into a bucket that has room.  home is the bucket whose filter
- * announces it ('announce' bits) if that is another one, else NULL.  The
- * entry is durable on return if 'fence', else after the next pm_fence;
- * fence_first as for pmh_insert.
+ * The entry goes to a line behind line 0, and entries of line 0 with it.  Flushed,
+ * to be fenced before the state.
  */
-void
-pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-			   uint64_t hash, uint64_t word, PmhBucket *home,
-			   uint32_t announce, bool fence_first, bool fence)
+static uint32_t
+fill_other_line(PmhTable *t, PmhBucket *b, uint64_t hash, uint64_t word,
+				uint32_t state, uint32_t free_slots)
+{
+	unsigned	line = emptiest_line(free_slots);
+	uint32_t	room = free_slots & line_mask[line];
+	uint32_t	change = fill_lowest(b, hash, word, room);
+
+	change ^= move_from_line0(b, state, room & ~change);
+	pm_flush(&t->file, b->bytes + line * PMH_LINE, PMH_LINE);
+	return change;
+}
+
+uint32_t
+pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+				   uint64_t hash, uint64_t word, PmhBucket *home,
+				   uint32_t announce, bool *ordered)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state = pmh_bucket_state(b);
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
-	uint32_t	new_state = state;
-	bool		ordered = fence_first;
+	uint32_t	line0 = free_slots & PMH_LINE0_MASK;
+	uint32_t	change;
 
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 
@@ -80,47 +101,50 @@ pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		PMH_STOP_POINT("put_before_announcing");
 		pmh_bucket_set_state(home, pmh_bucket_state(home) | announce);
 		pm_flush(&t->file, home, PMH_LINE);
-		ordered = true;
+		*ordered = true;
 	}
 
-	if ((free_slots & PMH_LINE0_MASK) != 0)
+	/*
+	 * Line 0 is kept for those who need no fence before their commit.  Where
+	 * nothing is flushed it is filled first: its entries are read fastest.
+	 */
+	if (t->file.persist && (line0 == 0 || (*ordered && line0 != free_slots)))
 	{
-		unsigned	slot = (unsigned) __builtin_ctz(free_slots);
-
-		pmh_slot_store(b, slot, hash, word);
-		new_state |= UINT32_C(1) << slot;
-	}
-	else if (t->file.persist)
-	{
-		unsigned	line = emptiest_line(free_slots);
-		unsigned	slot = (unsigned) __builtin_ctz(free_slots & line_mask[line]);
-		uint32_t	bit = UINT32_C(1) << slot;
-
-		pmh_slot_store(b, slot, hash, word);
-		new_state |= bit;
-		new_state ^= move_from_line0(b, state, free_slots & line_mask[line] & ~bit);
-		pm_flush(&t->file, b->bytes + line * PMH_LINE, PMH_LINE);
-		ordered = true;
+		change = fill_other_line(t, b, hash, word, state, free_slots);
+		*ordered = true;
 	}
 	else
-	{
-		/* No flushes to save: keep line 0 full, its entries are read fastest. */
-		unsigned	slot = (unsigned) __builtin_ctz(free_slots);
+		change = fill_lowest(b, hash, word, free_slots);
+	return change | (pmh_word_is_pointer(word) ? PMH_STATE_POINTERS & ~state : 0);
+}
 
-		pmh_slot_store(b, slot, hash, word);
-		new_state |= UINT32_C(1) << slot;
-	}
-
-	if (pmh_word_is_pointer(word))
-		new_state |= PMH_STATE_POINTERS;
-	if (ordered)
-		pm_fence(&t->file);
+void
+pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
+{
 	PMH_STOP_POINT("put_before_commit");
-	pmh_bucket_set_state(b, new_state);
+	pmh_bucket_set_state(b, pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
 	pm_flush(&t->file, b, PMH_LINE);
-	if (fence)
+}
+
+/*
+ * Put an entry into a bucket that has room.  home is the bucket whose filter
+ * announces it ('announce' bits) if that is another one, else NULL.  Durable on
+ * return; fence_first as for pmh_insert.
+ */
+void
+pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+			   uint64_t hash, uint64_t word, PmhBucket *home,
+			   uint32_t announce, bool fence_first)
+{
+	bool		ordered = fence_first;
+	uint32_t	change = pmh_bucket_prepare(t, place, bucket, hash, word, home,
+											announce, &ordered);
+
+	if (ordered)
 		pm_fence(&t->file);
+	pmh_bucket_commit(t, pmh_bucket(t, place, bucket), change);
+	pm_fence(&t->file);
 }
 
 /* All entries that are shadowed by the pointer slots among 'mask'. */

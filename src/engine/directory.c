@@ -152,7 +152,7 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 	for (;;)
 	{
 		result = pmh_locate(t, hash, place);
-		if (result == PMH_NEED)
+		if (result == PMH_NEED && wait)
 		{
 			result = pmh_provide(t);
 			if (result == PMH_OK)

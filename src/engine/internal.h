@@ -350,7 +350,7 @@ pmh_max_segment_size(const PmhTable *t)
 /*
  * Writer: lock the segment of hash; the place is current until it is
  * unlocked.  PMH_OK (locked) or a real error (not locked).  pmh_segment_trylock
- * gives PMH_RETRY if somebody else has locked it.
+ * gives PMH_RETRY if it is locked, or PMH_NEED; the caller may hold others.
  */
 extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
 extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
@@ -419,15 +419,40 @@ extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
- * been replaced, unlock and start again; PMH_NEED; or a real error.  'fence':
- * durable on return, else after the next pm_fence.  'wait' as for
- * pmh_list_remove; who passes false calls pmh_space_release afterwards.
+ * been replaced, unlock and start again; PMH_NEED; or a real error.  Inserts are
+ * durable on return, deletes if 'fence', else after the next pm_fence.  'wait' as
+ * for pmh_list_remove; who passes false calls pmh_space_release afterwards.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
-									uint64_t value, bool fence_first, bool fence);
+									uint64_t value, bool fence_first);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
 									uint64_t hash, uint64_t value,
 									bool wait, bool fence);
+
+/* Entries that a group works on together, each in a locked segment. */
+#define PMH_GROUP_MAX	16
+
+/*
+ * Entries of a group that stand in their slots and wait for the commit stores of
+ * their buckets, which no two of them share.
+ */
+typedef struct PmhPending
+{
+	unsigned	n;
+	bool		ordered;		/* a fence has to come first */
+	PmhBucket  *bucket[PMH_GROUP_MAX];
+	uint32_t	change[PMH_GROUP_MAX];
+} PmhPending;
+
+/*
+ * Insert into a locked segment as far as that is one commit store.  PMH_OK: added
+ * to 'pending', or in the key's list (durable after the next pm_fence);
+ * PMH_RETRY: the bucket is pending, commit first; PMH_NOT_FOUND: it takes
+ * pmh_segment_insert; PMH_NEED; or a real error.
+ */
+extern PmhResult pmh_segment_prepare(PmhTable *t, const PmhPlace *place,
+									 uint64_t hash, uint64_t value,
+									 PmhPending *pending);
 
 /*
  * Replace two locked buddies by one segment, a locked segment by one with a
@@ -667,6 +692,12 @@ extern void pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len);
  */
 extern bool pmh_sweep_account_ready(const PmhTable *t);
 
+/* ---- writing one entry (table.c) ---- */
+
+/* Insert, delete: as pmh_insert and pmh_delete.  No lock may be held. */
+extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
+								bool fence_first);
+
 /* ---- reading one key (table.c) ---- */
 
 #define PMH_PROBE_MAX	(4 * PMH_SLOTS)
@@ -688,7 +719,22 @@ extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
 
 extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 						   uint64_t hash, uint64_t word, PmhBucket *home,
-						   uint32_t announce, bool fence_first, bool fence);
+						   uint32_t announce, bool fence_first);
+
+/*
+ * The two halves of it.  The first one fills a slot and flushes what has to be
+ * durable before the second one, if anything has: then *ordered is set (if the
+ * caller has set it, it is going to fence anyway).  It returns what is to change
+ * in the state of the bucket.  Until that has been committed nothing else may
+ * change the bucket, but for the filter bits of its state.  The second one is
+ * the commit store; durable after the next pm_fence.
+ */
+extern uint32_t pmh_bucket_prepare(PmhTable *t, const PmhPlace *place,
+								   uint32_t bucket, uint64_t hash, uint64_t word,
+								   PmhBucket *home, uint32_t announce,
+								   bool *ordered);
+extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
+
 extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
 									uint32_t bucket, uint64_t hash,
 									uint32_t mask, const uint64_t *extra);
@@ -729,15 +775,15 @@ extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 
 /*
  * Add a value to the list at payload; the segment is locked.  If there is room
- * it is in and durable (fence_first as for pmh_insert, between value and line
- * state) and *new_payload == payload.  Else *new_payload is a list that has
+ * it is in, durable if 'fence', else after the next pm_fence (fence_first as for
+ * pmh_insert, between value and line state), and *new_payload == payload.  Else *new_payload is a list that has
  * the value too (a larger copy, or a new buffer chained in front), durable;
  * the caller publishes it with pmh_bucket_repoint and then calls
  * pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED (nothing done), or
  * PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, bool fence_first,
+								 uint64_t value, bool fence_first, bool fence,
 								 uint64_t *new_payload);
 
 /*

@@ -78,7 +78,7 @@ follow_list(PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot,
 static PmhResult
 append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
-			   bool fence_first)
+			   bool fence_first, bool fence)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
@@ -88,7 +88,7 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	if (shadowed != 0)
 		pmh_bucket_clear(t, place, bucket, shadowed, false);
-	result = pmh_list_append(t, hash, payload, value, fence_first, &new_payload);
+	result = pmh_list_append(t, hash, payload, value, fence_first, fence, &new_payload);
 	if (result == PMH_OK)
 		follow_list(t, place, bucket, slot, payload, new_payload);
 	return result;
@@ -131,10 +131,25 @@ pmh_segment_find_list(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 	return false;
 }
 
-/* Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none. */
+/* Is a commit of this bucket pending? */
+static bool
+is_pending(const PmhPending *pending, const PmhBucket *b)
+{
+	for (unsigned i = 0; i < pending->n; i++)
+	{
+		if (pending->bucket[i] == b)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none.  With
+ * 'pending' the caller fences behind it; PMH_RETRY: that bucket is pending.
+ */
 static PmhResult
 append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
-			   uint64_t value, bool fence_first)
+			   uint64_t value, bool fence_first, const PmhPending *pending)
 {
 	uint32_t	list[4];
 	unsigned	n = buckets_of(place, target, list);
@@ -149,9 +164,12 @@ append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
 		if ((state & PMH_STATE_POINTERS) == 0)
 			continue;
 		mask = pmh_bucket_find(b, target->hash, &state, &pointer);
-		if (pointer >= 0)
-			return append_to_list(t, place, list[i], mask, (unsigned) pointer,
-								  target->hash, value, fence_first);
+		if (pointer < 0)
+			continue;
+		if (pending != NULL && is_pending(pending, b))
+			return PMH_RETRY;
+		return append_to_list(t, place, list[i], mask, (unsigned) pointer,
+							  target->hash, value, fence_first, pending == NULL);
 	}
 	return PMH_NOT_FOUND;
 }
@@ -663,28 +681,45 @@ choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 	return -1;
 }
 
-/* Insert into a bucket with room.  PMH_OK, PMH_NEED. */
-static PmhResult
-insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
-			uint32_t bucket, uint64_t value, bool fence_first, bool fence)
+/* What the home of an entry has to tell of it if it goes to this bucket. */
+static uint32_t
+announcement(const PmhPlace *place, const Target *target, uint32_t bucket)
+{
+	if (bucket >= place->hashing)
+		return PMH_STATE_STASHED;
+	return bucket != target->home ? pmh_filter_bit(target->hash) : 0;
+}
+
+/*
+ * Entries of its key that a bucket has, as a mask; 0 unless they are so many that
+ * the next one makes them a list.
+ */
+static uint32_t
+enough_for_list(const PmhTable *t, const PmhPlace *place, const Target *target,
+				uint32_t bucket)
 {
 	uint32_t	state;
 	int			pointer;
-	uint32_t	mask;
-	uint32_t	announce = 0;
+	uint32_t	mask = pmh_bucket_find(pmh_bucket(t, place, bucket), target->hash,
+									   &state, &pointer);
 
-	mask = pmh_bucket_find(pmh_bucket(t, place, bucket), target->hash, &state, &pointer);
-	if (pmh_mask_count(mask) >= PMH_INLINE_MAX)
+	return pmh_mask_count(mask) >= PMH_INLINE_MAX ? mask : 0;
+}
+
+/* Insert into a bucket with room.  PMH_OK, PMH_NEED. */
+static PmhResult
+insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
+			uint32_t bucket, uint64_t value, bool fence_first)
+{
+	uint32_t	mask = enough_for_list(t, place, target, bucket);
+	uint32_t	announce = announcement(place, target, bucket);
+
+	if (mask != 0)
 		return pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
-
-	if (bucket >= place->hashing)
-		announce = PMH_STATE_STASHED;
-	else if (bucket != target->home)
-		announce = pmh_filter_bit(target->hash);
 	pmh_bucket_put(t, place, bucket, target->hash,
 				   pmh_make_word(target->hash, value),
 				   announce != 0 ? target->home_bucket : NULL, announce,
-				   fence_first, fence);
+				   fence_first);
 	return PMH_OK;
 }
 
@@ -712,14 +747,14 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 
 PmhResult
 pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
-				   bool fence_first, bool fence)
+				   bool fence_first)
 {
 	Target		target;
 	bool		inserted = false;
 	PmhResult	result;
 
 	set_target(t, place, hash, &target);
-	result = append_if_list(t, place, &target, value, fence_first);
+	result = append_if_list(t, place, &target, value, fence_first, NULL);
 	if (result != PMH_NOT_FOUND)
 		return result;
 
@@ -729,10 +764,45 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
 
 		if (bucket >= 0)
 			return insert_into(t, place, &target, (uint32_t) bucket, value,
-							   fence_first, fence);
+							   fence_first);
 		result = make_room(t, place, &target, value, &inserted);
 	} while (result == PMH_OK && !inserted);
 	return result;
+}
+
+PmhResult
+pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
+					uint64_t value, PmhPending *pending)
+{
+	Target		target;
+	int64_t		bucket;
+	uint32_t	announce;
+	bool		ordered = false;
+	PmhResult	result;
+
+	set_target(t, place, hash, &target);
+	result = append_if_list(t, place, &target, value, false, pending);
+	if (result != PMH_NOT_FOUND)
+		return result;
+
+	bucket = choose_bucket(t, place, &target);
+	if (bucket < 0)
+		return PMH_NOT_FOUND;
+	if (is_pending(pending, pmh_bucket(t, place, (uint32_t) bucket)))
+		return PMH_RETRY;
+	if (enough_for_list(t, place, &target, (uint32_t) bucket) != 0)
+		return PMH_NOT_FOUND;
+
+	announce = announcement(place, &target, (uint32_t) bucket);
+	pending->bucket[pending->n] = pmh_bucket(t, place, (uint32_t) bucket);
+	pending->change[pending->n] =
+		pmh_bucket_prepare(t, place, (uint32_t) bucket, hash,
+						   pmh_make_word(hash, value),
+						   announce != 0 ? target.home_bucket : NULL, announce,
+						   &ordered);
+	pending->ordered |= ordered;
+	pending->n++;
+	return PMH_OK;
 }
 
 /* ---- delete ---- */

@@ -36,9 +36,6 @@
 #define AHEAD					14
 #define RING					32	/* a power of two > 2 * AHEAD */
 
-/* So many pairs of one hash are deleted in one pass along its list. */
-#define DRAIN_MIN				4
-
 /* ---- errors ---- */
 
 static PmhResult __attribute__((format(printf, 5, 0)))
@@ -587,8 +584,8 @@ pmh_is_pmem(const PmhTable *table)
 
 /* ---- insert and delete ---- */
 
-static PmhResult
-insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first, bool fence)
+PmhResult
+pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
 	for (;;)
 	{
@@ -597,7 +594,7 @@ insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first, bool fe
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_insert(t, &place, hash, value, fence_first, fence);
+		result = pmh_segment_insert(t, &place, hash, value, fence_first);
 		pmh_segment_unlock(&place);
 		if (result == PMH_NEED)
 			result = pmh_provide(t);
@@ -609,7 +606,7 @@ insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first, bool fe
 }
 
 static PmhResult
-delete_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence)
+delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	for (;;)
 	{
@@ -618,31 +615,7 @@ delete_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence)
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_delete(t, &place, hash, value, true, fence);
-		pmh_segment_unlock(&place);
-		if (result != PMH_NEED)
-			return result;
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			return result;
-	}
-}
-
-/* The same unless somebody would have to be waited for; not fenced. */
-static PmhResult
-delete_one_nowait(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	for (;;)
-	{
-		PmhPlace	place;
-		PmhResult	result = pmh_segment_trylock(t, hash, &place);
-
-		if (result == PMH_RETRY)
-			return PMH_NOT_FOUND;
-		if (result != PMH_OK)
-			return result;
-		result = pmh_segment_delete(t, &place, hash, value, false, false);
-		pmh_space_release(t);
+		result = pmh_segment_delete(t, &place, hash, value, true, true);
 		pmh_segment_unlock(&place);
 		if (result != PMH_NEED)
 			return result;
@@ -655,13 +628,13 @@ delete_one_nowait(PmhTable *t, uint64_t hash, uint64_t value)
 PmhResult
 pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 {
-	return pmh_conclude(table, insert_one(table, hash, value, fence_first, true));
+	return pmh_conclude(table, pmh_insert_one(table, hash, value, fence_first));
 }
 
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return pmh_conclude(table, delete_one(table, hash, value, true));
+	return pmh_conclude(table, delete_one(table, hash, value));
 }
 
 /* ---- look-up ---- */
@@ -897,30 +870,6 @@ prefetch_bucket(const PmhTable *t, uint64_t hash)
 	return offset;
 }
 
-/*
- * Third stage of an insert: the line the entry is likely to go to, or the
- * alternative bucket if the home is so full that it will be asked.
- */
-static inline void
-prefetch_target(const PmhTable *t, uint64_t hash)
-{
-	PmhPlace	place;
-	uint32_t	home;
-	const PmhBucket *b;
-	uint32_t	state;
-
-	if (unlikely(!peek_place(t, hash, &place)))
-		return;
-	home = pmh_home_bucket(hash, place.hashing);
-	b = pmh_bucket(t, &place, home);
-	state = pmh_bucket_state(b);
-	if (pmh_state_count(state) >= PMH_BALANCE_FROM)
-		__builtin_prefetch(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)), 1);
-	if (!pmh_state_full(state))
-		__builtin_prefetch(b->bytes + PMH_LINE *
-						   pmh_slot_line((unsigned) __builtin_ctz(~state)), 1);
-}
-
 /* Third stage: the line of a slot with the right fingerprint. */
 static inline void
 prefetch_slot(const PmhTable *t, uint64_t hash, uint64_t offset)
@@ -979,131 +928,4 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 	}
 	pmh_values_free(&values);
 	return pmh_conclude(table, result);
-}
-
-PmhResult
-pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
-				 bool fence_first, size_t *done)
-{
-	PmhResult	result = PMH_OK;
-
-	*done = 0;
-	if (fence_first)
-		pm_fence(&table->file);
-	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
-	{
-		size_t		second = i - AHEAD;
-		size_t		third = i - 2 * AHEAD;
-		size_t		last = i - 3 * AHEAD;
-
-		if (i < n)
-			prefetch_element(table, entries[i].hash);
-		if (second < n)
-			(void) prefetch_bucket(table, entries[second].hash);
-		if (third < n)
-			prefetch_target(table, entries[third].hash);
-		if (last < n)
-		{
-			result = insert_one(table, entries[last].hash, entries[last].value, false, false);
-			*done += result == PMH_OK;
-		}
-	}
-	pm_fence(&table->file);
-	return pmh_conclude(table, result);
-}
-
-/* How many entries from the first on have its hash? */
-static size_t
-same_hash(const PmhEntry *entries, size_t n)
-{
-	size_t		same = 1;
-
-	while (same < n && entries[same].hash == entries[0].hash)
-		same++;
-	return same;
-}
-
-/*
- * Take the first of n entries out.  If 'wait', they are in order of (hash,
- * value), and those that have the same hash go with it if they are many; else
- * pass over what is locked just now.  *done: how many were seen to.
- */
-static inline PmhResult
-delete_first(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-			 size_t *done, size_t *removed)
-{
-	PmhResult	result;
-
-	*done = wait ? same_hash(entries, n) : 1;
-	if (*done >= DRAIN_MIN)
-		return pmh_drain(t, entries, *done, removed);
-	*done = 1;
-	result = wait ? delete_one(t, entries->hash, entries->value, false) :
-		delete_one_nowait(t, entries->hash, entries->value);
-	*removed = result == PMH_OK;
-	return result == PMH_NOT_FOUND ? PMH_OK : result;
-}
-
-/* The same for all of them, through the pipeline. */
-static inline PmhResult
-delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-		   size_t *removed)
-{
-	uint64_t	bucket[RING];
-	size_t		through = 0;
-	PmhResult	result = PMH_OK;
-
-	*removed = 0;
-	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
-	{
-		size_t		second = i - AHEAD;
-		size_t		third = i - 2 * AHEAD;
-		size_t		last = i - 3 * AHEAD;
-
-		if (i < n)
-			prefetch_element(t, entries[i].hash);
-		if (second < n)
-			bucket[second % RING] = prefetch_bucket(t, entries[second].hash);
-		if (third < n)
-			prefetch_slot(t, entries[third].hash, bucket[third % RING]);
-		if (last < n && last >= through)
-		{
-			size_t		done;
-			size_t		out;
-
-			result = delete_first(t, entries + last, n - last, wait, &done, &out);
-			*removed += out;
-			through = last + done;
-		}
-	}
-	pm_fence(&t->file);
-	return result;
-}
-
-PmhResult
-pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
-				 size_t *removed)
-{
-	PmhEntry   *sorted;
-	PmhResult	result;
-
-	*removed = 0;
-	if (n == 0)
-		return PMH_OK;
-	sorted = malloc(n * sizeof(PmhEntry));
-	if (sorted == NULL)
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
-						"There is no memory to sort %zu entries.", n);
-	memcpy(sorted, entries, n * sizeof(PmhEntry));
-	qsort(sorted, n, sizeof(PmhEntry), pmh_compare_entries);
-	result = delete_all(table, sorted, n, true, removed);
-	free(sorted);
-	return pmh_conclude(table, result);
-}
-
-PmhResult
-pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
-						size_t *removed)
-{
-	return pmh_conclude(table, delete_all(table, entries, n, false, removed));
 }

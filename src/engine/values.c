@@ -465,7 +465,7 @@ set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
 /* Value, then line state, all in one line. */
 static void
 append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
-				bool fence_first)
+				bool fence_first, bool fence)
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 	uint32_t	state = pm_load(&l->state);
@@ -479,7 +479,8 @@ append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 	pm_store32(&l->state, state | UINT32_C(1) << i);
 	PMH_STOP_POINT("append_after_state");
 	pm_flush(&t->file, l, sizeof(*l));
-	pm_fence(&t->file);
+	if (fence)
+		pm_fence(&t->file);
 }
 
 /* The list with 'value' in a copy of its first buffer, a class larger. */
@@ -552,7 +553,7 @@ check_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
 
 PmhResult
 pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				bool fence_first, uint64_t *new_payload)
+				bool fence_first, bool fence, uint64_t *new_payload)
 {
 	PmhResult	result = check_buffer(t, hash, payload);
 	uint32_t	line;
@@ -562,7 +563,7 @@ pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	line = find_room(t, payload);
 	if (line < pmh_class_lines(pmh_pointer_class(payload)))
 	{
-		append_in_place(t, payload, line, value, fence_first);
+		append_in_place(t, payload, line, value, fence_first, fence);
 		set_fill_hint(t, payload, line);
 		*new_payload = payload;
 		return PMH_OK;

@@ -51,6 +51,7 @@
 #define FIRST_HUGE		(FIRST_BULK + BULK_KEYS)
 #define KEYS			(FIRST_HUGE + HUGE_KEYS)
 
+#define GROUP_PAIRS		24		/* of a group operation */
 #define PATIENCE		20		/* seconds: a reader that takes longer waits */
 #define MAX_POINTS		64
 #define NO_OPERATION	UINT32_MAX
@@ -78,6 +79,8 @@ typedef enum Kind
 {
 	INSERT,
 	DELETE,
+	INSERT_GROUP,				/* GROUP_PAIRS from 'pair' on */
+	DELETE_GROUP,
 	SWEEP,						/* take all pairs of sweep_dead[] out */
 	SHRINK						/* give space back: no pair changes */
 } Kind;
@@ -114,6 +117,7 @@ static uint32_t stop_countdown;
 
 static uint64_t taken_out_values;	/* in all cases */
 static uint64_t changed_beside_shrinks; /* keys, likewise */
+static uint64_t changed_beside_groups;
 static const char *now_testing = "nothing";
 static pid_t writer;
 
@@ -204,17 +208,26 @@ make_pairs(void)
 	}
 }
 
-static bool
-changes_one(const Operation *op)
+/* How many pairs an operation names, from op->pair on. */
+static uint32_t
+pairs_named(const Operation *op)
 {
-	return op->kind == INSERT || op->kind == DELETE;
+	if (op->kind == INSERT || op->kind == DELETE)
+		return 1;
+	return op->kind == INSERT_GROUP || op->kind == DELETE_GROUP ? GROUP_PAIRS : 0;
+}
+
+static bool
+is_insert(const Operation *op)
+{
+	return op->kind == INSERT || op->kind == INSERT_GROUP;
 }
 
 static void
 apply_to_model(const Operation *op)
 {
-	if (changes_one(op))
-		model[op->pair] = op->kind == INSERT ? PRESENT : ABSENT;
+	for (uint32_t i = 0; i < pairs_named(op); i++)
+		model[op->pair + i] = is_insert(op) ? PRESENT : ABSENT;
 	for (uint32_t pair = 0; op->kind == SWEEP && pair < npairs; pair++)
 	{
 		if (sweep_dead[pair])
@@ -232,8 +245,8 @@ set_model(uint32_t current)
 		apply_to_model(&operation[i]);
 	if (current >= noperations)
 		return;
-	if (changes_one(&operation[current]))
-		model[operation[current].pair] = EITHER;
+	for (uint32_t i = 0; i < pairs_named(&operation[current]); i++)
+		model[operation[current].pair + i] = EITHER;
 	for (uint32_t pair = 0; operation[current].kind == SWEEP && pair < npairs; pair++)
 	{
 		if (sweep_dead[pair])
@@ -255,6 +268,17 @@ plan_new_keys(void)
 {
 	for (uint32_t pair = first_pair[FIRST_NEW]; pair < first_pair[FIRST_GROWING]; pair++)
 		add_operation(INSERT, pair);
+}
+
+/* The same in groups, and then the first of the old keys go in groups. */
+static void
+plan_groups(void)
+{
+	for (uint32_t pair = first_pair[FIRST_NEW]; pair + GROUP_PAIRS <= first_pair[FIRST_GROWING];
+		 pair += GROUP_PAIRS)
+		add_operation(INSERT_GROUP, pair);
+	for (uint32_t pair = 0; pair + GROUP_PAIRS <= first_pair[FIRST_LIST]; pair += 5 * GROUP_PAIRS)
+		add_operation(DELETE_GROUP, pair);
 }
 
 /* Keys get many values, in turns: lists are made, copied, and chained. */
@@ -371,6 +395,9 @@ static const Work work[] = {
 		"publish_before_log_clear retire_before_versions retire_before_free "
 		"retire_after_free double_before_dirword double_after_dirword "
 		"grow_before_blocks"},
+	{"groups", false, plan_groups,
+		"put_before_announcing put_before_commit put_after_commit "
+		"replace_before_publish clear_before_commit clear_after_commit"},
 	{"growing lists", false, plan_growing_lists,
 		"put_before_commit put_after_commit compact_before_word compact_after_word "
 		"append_before_state append_after_state repoint_before_word "
@@ -497,6 +524,26 @@ shrink_table(PmhTable *t)
 	return true;
 }
 
+/* Insert or delete several pairs; if some may be done already, the others. */
+static void
+do_group(PmhTable *t, const Operation *op, bool again)
+{
+	PmhEntry	entry[GROUP_PAIRS];
+	size_t		n = 0;
+	size_t		done;
+
+	for (uint32_t pair = op->pair; pair < op->pair + GROUP_PAIRS; pair++)
+	{
+		if (!again || model[pair] != (is_insert(op) ? PRESENT : ABSENT))
+			entry[n++] = (PmhEntry) {hash_of(key_of[pair]), pair};
+	}
+	if (is_insert(op))
+		REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK);
+	else
+		REQUIRE(pmh_delete_group(t, entry, n, &done) == PMH_OK);
+	REQUIRE(done == n);
+}
+
 /* An operation; if it may be in already ('again'), whatever there is to do. */
 static void
 do_operation(PmhTable *t, const Operation *op, bool again)
@@ -507,6 +554,8 @@ do_operation(PmhTable *t, const Operation *op, bool again)
 		take_out_dead(t, sweep_dead);
 	else if (op->kind == SHRINK)
 		REQUIRE(shrink_table(t) || again);
+	else if (pairs_named(op) > 1)
+		do_group(t, op, again);
 	else if (op->kind == DELETE)
 	{
 		PmhResult	result = pmh_delete(t, hash, op->pair);
@@ -779,11 +828,12 @@ is_locked(PmhTable *t, uint32_t key)
 
 /*
  * Delete and insert again what stands in segments that nobody has locked; most
- * are, unless the last two of a small table are being merged.  Each finds room
- * where it was: nothing is asked for that the one who sleeps may hold besides.
+ * are, unless the last two of a small table are being merged, or a group has
+ * locked one for each of its entries.  Each finds room where it was: nothing is
+ * asked for that the one who sleeps may hold besides.
  */
 static void
-write_elsewhere(PmhTable *t, bool shrinking)
+write_elsewhere(PmhTable *t, Kind kind)
 {
 	uint32_t	n = 0;
 
@@ -797,8 +847,10 @@ write_elsewhere(PmhTable *t, bool shrinking)
 		REQUIRE(pmh_insert(t, hash_of(key), pair, false) == PMH_OK);
 		n++;
 	}
-	if (shrinking)
+	if (kind == SHRINK)
 		changed_beside_shrinks += n;
+	else if (kind == INSERT_GROUP || kind == DELETE_GROUP)
+		changed_beside_groups += n;
 	else if (!CHECK(n > COLD_KEYS / 3))
 		fprintf(stderr, "  %s: only %u keys could be changed\n", now_testing, n);
 }
@@ -869,7 +921,7 @@ test_stop(const Work *w, const char *name, uint32_t n, bool crash)
 	read_all(fresh);
 	read_all(old);				/* this one has to map further */
 	take_out_spare(fresh);
-	write_elsewhere(fresh, operation[current].kind == SHRINK);
+	write_elsewhere(fresh, operation[current].kind);
 	read_all(old);
 	alarm(0);
 
@@ -953,7 +1005,7 @@ main(int argc, char **argv)
 	stop_at = "none";			/* here nobody stops, or counts */
 	for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
 		test_work(&work[i], times);
-	CHECK(taken_out_values > 0 && changed_beside_shrinks > 0);
+	CHECK(taken_out_values > 0 && changed_beside_shrinks > 0 && changed_beside_groups > 0);
 	unlink(path);
 	return unit_done("stop_points");
 }

@@ -138,7 +138,7 @@ slow_writer(Stage *stage, int number)
 	__atomic_store_n(&stage->stop, 1, __ATOMIC_RELEASE);
 	usleep(200000);
 	pmh_bucket_put(t, &place, pmh_home_bucket(hash, place.hashing), hash,
-				   pmh_make_word(hash, payload | PMH_WORD_POINTER), NULL, 0, false, true);
+				   pmh_make_word(hash, payload | PMH_WORD_POINTER), NULL, 0, false);
 	pmh_segment_unlock(&place);
 	pmh_close(t);
 }

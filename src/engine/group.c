@@ -1,0 +1,415 @@
+/*-------------------------------------------------------------------------
+ *
+ * group.c
+ *	  Inserting and deleting many entries at a time.
+ *
+ * A processor waits for its flushes at every fence, and at every locked
+ * instruction as well, which is what taking a lock takes.  So a group locks the
+ * segments of several entries first, does all its stores and flushes, fences
+ * once before the commit stores and once behind them, and then unlocks.  No one
+ * else sees an entry that is not durable yet.  Cache lines are asked for well
+ * before.  See src/README, "Locks" and "Order of stores".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* So many pairs of one hash are deleted in one pass along its list. */
+#define DRAIN_MIN	4
+
+/* The entries at work: each in a segment that is locked. */
+typedef struct Group
+{
+	unsigned	n;
+	unsigned	nlocked;
+	PmhPlace	locked[PMH_GROUP_MAX];	/* their segments */
+	uint8_t		place[PMH_GROUP_MAX];	/* which of these an entry is in */
+} Group;
+
+/* ---- asking for cache lines ---- */
+
+/* How far each stage has come; of entries, counted from the first. */
+typedef struct Ahead
+{
+	size_t		element;
+	size_t		bucket;
+	size_t		line;
+} Ahead;
+
+typedef void (*PrefetchLine) (const PmhTable *t, const PmhPlace *place, uint64_t hash);
+
+static inline void
+prefetch_element(const PmhTable *t, uint64_t hash)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+
+	__builtin_prefetch(&dir[pmh_hash_prefix(hash, pmh_dirword_depth(dirword))]);
+}
+
+/* The place of a hash as it looks now; false if it is not mapped here. */
+static inline bool
+peek_place(const PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	uint64_t	dir = pmh_dirword_offset(dirword);
+	uint32_t	depth = pmh_dirword_depth(dirword);
+
+	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
+		return false;
+	place->elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
+	return pmh_place_decode(t, place);
+}
+
+/* The lock stripe and line 0 of the home bucket. */
+static inline void
+prefetch_bucket(const PmhTable *t, uint64_t hash)
+{
+	PmhPlace	place;
+
+	if (unlikely(!peek_place(t, hash, &place)))
+		return;
+	__builtin_prefetch(place.stripe, 1);
+	__builtin_prefetch(pmh_bucket(t, &place, pmh_home_bucket(hash, place.hashing)), 1);
+}
+
+/*
+ * The line an insert is likely to write, or the alternative bucket if the home is
+ * so full that it will be asked.
+ */
+static inline void
+prefetch_free_line(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+{
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	const PmhBucket *b = pmh_bucket(t, place, home);
+	uint32_t	state = pmh_bucket_state(b);
+
+	if (pmh_state_count(state) >= PMH_BALANCE_FROM)
+		__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
+	if (!pmh_state_full(state))
+		__builtin_prefetch(b->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(~state)), 1);
+}
+
+/* The line of a slot with the right fingerprint. */
+static inline void
+prefetch_slot_line(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+{
+	const PmhBucket *b = pmh_bucket(t, place, pmh_home_bucket(hash, place->hashing));
+	uint32_t	state;
+	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) & ~PMH_LINE0_MASK;
+
+	if (mask != 0)
+		__builtin_prefetch(b->bytes + pmh_slot_line((unsigned) __builtin_ctz(mask)) * PMH_LINE);
+}
+
+/*
+ * The entries from 'at' on are next: ask for what those behind them need, each
+ * stage for the lines that the next one reads.
+ */
+static inline void
+prefetch(const PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
+		 Ahead *ahead, PrefetchLine line)
+{
+	for (; ahead->element < n && ahead->element < at + 4 * PMH_GROUP_MAX; ahead->element++)
+		prefetch_element(t, entries[ahead->element].hash);
+	for (; ahead->bucket < n && ahead->bucket < at + 3 * PMH_GROUP_MAX; ahead->bucket++)
+		prefetch_bucket(t, entries[ahead->bucket].hash);
+	for (; ahead->line < n && ahead->line < at + 2 * PMH_GROUP_MAX; ahead->line++)
+	{
+		PmhPlace	place;
+
+		if (likely(peek_place(t, entries[ahead->line].hash, &place)))
+			line(t, &place, entries[ahead->line].hash);
+	}
+}
+
+/* ---- locking ---- */
+
+/* The segment of a hash among those that are locked, or nlocked. */
+static inline unsigned
+find_locked(const Group *g, uint64_t hash)
+{
+	for (unsigned i = g->nlocked; i-- > 0;)
+	{
+		const PmhPlace *p = &g->locked[i];
+		uint32_t	depth = pmh_elem_depth(p->elem);
+
+		if (pmh_hash_prefix(hash, depth) ==
+			p->index >> (pmh_dirword_depth(p->dirword) - depth))
+			return i;
+	}
+	return g->nlocked;
+}
+
+/*
+ * Begin with the first of n entries and those behind it, as far as their
+ * segments can be locked at once; nobody is waited for by who holds a lock.  If
+ * not 'wait', not by others either: PMH_RETRY if the first one's is locked.
+ * PMH_OK, PMH_NEED (nothing locked), or a real error.
+ */
+static PmhResult
+lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
+{
+	g->nlocked = 0;
+	for (g->n = 0; g->n < n && g->n < PMH_GROUP_MAX; g->n++)
+	{
+		uint64_t	hash = entries[g->n].hash;
+		unsigned	place = find_locked(g, hash);
+
+		if (place == g->nlocked)
+		{
+			PmhResult	result = wait && place == 0 ?
+				pmh_segment_lock(t, hash, &g->locked[place]) :
+				pmh_segment_trylock(t, hash, &g->locked[place]);
+
+			/* What keeps a later one away is seen to when it is the first. */
+			if (result != PMH_OK)
+				return place == 0 ? result : PMH_OK;
+			g->nlocked++;
+		}
+		g->place[g->n] = (uint8_t) place;
+	}
+	return PMH_OK;
+}
+
+/* What the group has done becomes durable before others go on from it. */
+static void
+unlock_group(PmhTable *t, const Group *g)
+{
+	pm_fence(&t->file);
+	for (unsigned i = 0; i < g->nlocked; i++)
+		pmh_segment_unlock(&g->locked[i]);
+}
+
+/* ---- insert ---- */
+
+static void
+commit_pending(PmhTable *t, PmhPending *pending)
+{
+	if (pending->ordered)
+		pm_fence(&t->file);
+	for (unsigned i = 0; i < pending->n; i++)
+		pmh_bucket_commit(t, pending->bucket[i], pending->change[i]);
+	pending->n = 0;
+	pending->ordered = false;
+}
+
+/*
+ * Insert the entries of a locked group, as far as that takes nothing but free
+ * slots and lists; unlocks it.  *done: how many are in.  PMH_OK; or what
+ * pmh_segment_prepare says of the first that is not.
+ */
+static PmhResult
+insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *done)
+{
+	PmhPending	pending;
+	PmhResult	result = PMH_OK;
+
+	pending.n = 0;
+	pending.ordered = false;
+	for (*done = 0; *done < g->n; (*done)++)
+	{
+		const PmhEntry *e = &entries[*done];
+		const PmhPlace *place = &g->locked[g->place[*done]];
+
+		result = pmh_segment_prepare(t, place, e->hash, e->value, &pending);
+		if (result == PMH_RETRY)
+		{
+			commit_pending(t, &pending);
+			result = pmh_segment_prepare(t, place, e->hash, e->value, &pending);
+		}
+		if (result != PMH_OK)
+			break;
+	}
+	commit_pending(t, &pending);
+	unlock_group(t, g);
+	return result;
+}
+
+/* Insert some entries, the first of n at least.  *done: how many are in. */
+static PmhResult
+insert_some(PmhTable *t, const PmhEntry *entries, size_t n, unsigned *done)
+{
+	Group		g;
+	PmhResult	result;
+
+	*done = 0;
+	result = lock_group(t, &g, entries, n, true);
+	if (result != PMH_OK)
+		return result;
+	result = insert_locked(t, &g, entries, done);
+	if (result == PMH_NEED)
+		return pmh_provide(t);
+	if (result == PMH_NOT_FOUND)
+	{
+		result = pmh_insert_one(t, entries[*done].hash, entries[*done].value, false);
+		*done += result == PMH_OK;
+	}
+	return result;
+}
+
+PmhResult
+pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 bool fence_first, size_t *done)
+{
+	Ahead		ahead = {0};
+	PmhResult	result = PMH_OK;
+
+	*done = 0;
+	if (fence_first)
+		pm_fence(&table->file);
+	while (*done < n && result == PMH_OK)
+	{
+		unsigned	some;
+
+		prefetch(table, entries, n, *done, &ahead, prefetch_free_line);
+		result = insert_some(table, entries + *done, n - *done, &some);
+		*done += some;
+	}
+	return pmh_conclude(table, result);
+}
+
+/* ---- delete ---- */
+
+/* How many entries from the first on have its hash? */
+static size_t
+same_hash(const PmhEntry *entries, size_t n)
+{
+	size_t		same = 1;
+
+	while (same < n && entries[same].hash == entries[0].hash)
+		same++;
+	return same;
+}
+
+/* The entries up to the next run of one hash that pmh_drain is for. */
+static size_t
+up_to_run(const PmhEntry *entries, size_t n)
+{
+	size_t		up_to = 0;
+
+	while (up_to < n && up_to < PMH_GROUP_MAX)
+	{
+		size_t		same = same_hash(entries + up_to, n - up_to);
+
+		if (same >= DRAIN_MIN)
+			break;
+		up_to += same;
+	}
+	return up_to;
+}
+
+/*
+ * Take the entries of a locked group out; unlocks it.  *done: how many have been
+ * seen to.  PMH_OK, PMH_NEED, or a real error.
+ */
+static PmhResult
+delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
+			  unsigned *done, size_t *removed)
+{
+	PmhResult	result = PMH_OK;
+
+	for (*done = 0; *done < g->n; (*done)++)
+	{
+		result = pmh_segment_delete(t, &g->locked[g->place[*done]], entries[*done].hash,
+									entries[*done].value, wait, false);
+		if (!wait)
+			pmh_space_release(t);
+		*removed += result == PMH_OK;
+		if (result != PMH_OK && result != PMH_NOT_FOUND)
+			break;
+		result = PMH_OK;
+	}
+	unlock_group(t, g);
+	return result;
+}
+
+/*
+ * Take some entries out, the first of n at least.  If 'wait', they are in order
+ * of (hash, value), and those that have the same hash go together if they are
+ * many; else pass over what is locked just now.  *done: how many were seen to.
+ */
+static PmhResult
+delete_some(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+			unsigned *done, size_t *removed)
+{
+	Group		g;
+	PmhResult	result = lock_group(t, &g, entries, n, wait);
+
+	*done = 0;
+	if (result == PMH_RETRY)
+	{
+		*done = 1;
+		return PMH_OK;
+	}
+	if (result == PMH_OK)
+		result = delete_locked(t, &g, entries, wait, done, removed);
+	return result == PMH_NEED ? pmh_provide(t) : result;
+}
+
+static PmhResult
+delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+		   size_t *removed)
+{
+	Ahead		ahead = {0};
+	size_t		at = 0;
+	PmhResult	result = PMH_OK;
+
+	*removed = 0;
+	while (at < n && result == PMH_OK)
+	{
+		size_t		some = wait ? up_to_run(entries + at, n - at) : n - at;
+		unsigned	done;
+
+		prefetch(t, entries, n, at, &ahead, prefetch_slot_line);
+		if (some > 0)
+		{
+			result = delete_some(t, entries + at, some, wait, &done, removed);
+			at += done;
+		}
+		else
+		{
+			size_t		out = 0;
+
+			some = same_hash(entries + at, n - at);
+			result = pmh_drain(t, entries + at, some, &out);
+			*removed += out;
+			at += some;
+		}
+	}
+	pm_fence(&t->file);
+	return pmh_conclude(t, result);
+}
+
+PmhResult
+pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 size_t *removed)
+{
+	PmhEntry   *sorted;
+	PmhResult	result;
+
+	*removed = 0;
+	if (n == 0)
+		return PMH_OK;
+	sorted = malloc(n * sizeof(PmhEntry));
+	if (sorted == NULL)
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+						"There is no memory to sort %zu entries.", n);
+	memcpy(sorted, entries, n * sizeof(PmhEntry));
+	qsort(sorted, n, sizeof(PmhEntry), pmh_compare_entries);
+	result = delete_all(table, sorted, n, true, removed);
+	free(sorted);
+	return result;
+}
+
+PmhResult
+pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
+						size_t *removed)
+{
+	return delete_all(table, entries, n, false, removed);
+}
