@@ -69,6 +69,7 @@ extern uint64_t zipf_keys(void);
 extern void op_grow(void);
 extern void op_grow_zipf(void);
 extern void op_timeline(void);
+extern void op_pauses(void);
 extern void op_mixed(void);
 
 /* Slots of all segments, and segments by PmhStrategy; from the directory alone. */

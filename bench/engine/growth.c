@@ -19,6 +19,7 @@
 #define ENTRY_BYTES		16		/* of user data, as the papers count */
 #define INTERVALS		1000	/* of a time line */
 #define REST_SECONDS	1		/* how long look-ups are watched at rest */
+#define PAUSE_WORK		250		/* additions to one word in memory */
 
 static FILE *
 open_csv(const char *head)
@@ -285,6 +286,8 @@ op_timeline(void)
 	memset(by_kind, 0, sizeof(by_kind));
 	renew_table();
 	t = open_table();
+	if (opt.prefault)
+		prefault(t);
 	before = read_counters(t);
 	started = clock_ns();
 	for (uint64_t n = 0; n < opt.keys; n++)
@@ -328,6 +331,30 @@ op_timeline(void)
 	pmh_close(t);
 	if (csv != NULL)
 		fclose(csv);
+}
+
+/*
+ * What the machine itself takes away: as many pieces of work as there are keys,
+ * each on one cache line, of about half a microsecond.
+ */
+void
+op_pauses(void)
+{
+	static Histogram pauses;
+	volatile uint64_t sink = 0;
+
+	memset(&pauses, 0, sizeof(pauses));
+	for (uint64_t n = 0; n < opt.keys; n++)
+	{
+		uint64_t	begin = clock_ns();
+
+		for (int i = 0; i < PAUSE_WORK; i++)
+			sink += (uint64_t) i;
+		histogram_add(&pauses, clock_ns() - begin);
+	}
+	printf("pauses         %llu pieces of work on one cache line\n",
+		   (unsigned long long) opt.keys);
+	histogram_print(&pauses, "pauses");
 }
 
 /* ---- look-ups while the table grows ---- */

@@ -740,6 +740,7 @@ do_op(const char *name)
 		{"grow", op_grow},
 		{"grow-zipf", op_grow_zipf},
 		{"timeline", op_timeline},
+		{"pauses", op_pauses},
 		{"mixed", op_mixed},
 		{"filter", op_filter},
 		{"trace", op_trace},
@@ -794,6 +795,8 @@ help(void)
 		   "                         grow-zipf     the same, keys drawn as for zipf\n"
 		   "                         timeline      new table: latency of each insert, by what\n"
 		   "                                       it set off, and over time (one worker)\n"
+		   "                         pauses        latency of as many pieces of work on one\n"
+		   "                                       cache line: what the machine takes away\n"
 		   "                         mixed         new table: look-ups of one thread at rest,\n"
 		   "                                       beside another reader, while the table grows\n"
 		   "                         filter        new table: a filter in DRAM in front of\n"

@@ -62,6 +62,8 @@ def goals(f):
         value = f.get("single", name, "mops")
         yield f"{name}, one thread", "Mops/s", value, published(value, factor, theirs, anchor, here)
     yield "load factor of these look-ups", "", f.get("single", "insert", "load_factor"), None
+    yield ("insert, one thread, while the file grows", "Mops/s",
+           f.get("unreserved", "insert", "mops"), None)
     for name in ("insert", "hit", "miss", "delete"):
         two = f.get("two", name, "mops", 2)
         yield (f"{name}, two threads", "Mops/s", two,
@@ -84,6 +86,12 @@ def goals(f):
         value = ratio(f.get("timeline", "timeline", name), 1000)
         yield (f"latency of an insert, {name}", "us", value,
                Goal("<= 40", value, 40, True) if name == "p99.999" else None)
+    for name in ("p99.99", "p99.999", "max"):
+        yield (f"latency of an insert while the file grows, {name}", "us",
+               ratio(f.get("unreserved", "timeline", name), 1000), None)
+    for name in ("p99.99", "p99.999", "max"):
+        yield (f"machine: work on one cache line, {name}", "us",
+               ratio(f.get("timeline", "pauses", name), 1000), None)
     growing, alone = f.get("mixed", "mixed", "growing"), f.get("mixed", "mixed", "alone")
     yield "look-ups, at rest", "Mops/s", alone, None
     yield "look-ups, beside another reader", "Mops/s", f.get("mixed", "mixed", "beside"), None

@@ -139,7 +139,8 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 
 	__builtin_prefetch(place->stripe, 1);
-	__builtin_prefetch(pmh_bucket(t, place, home), 1);
+	for (unsigned line = 0; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+		__builtin_prefetch(pmh_bucket(t, place, home)->bytes + line * PMH_LINE, 1);
 	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
 }
 
