@@ -64,6 +64,7 @@ CLUSTER_OBJS = \
 
 AM_OBJS = \
 	src/am/build.o \
+	src/am/build_pages.o \
 	src/am/build_scan.o \
 	src/am/check.o \
 	src/am/cost.o \
@@ -113,6 +114,7 @@ REGRESS = \
 	dead_entries \
 	group_insert \
 	parallel_build \
+	build_pages \
 	shrink \
 	vacuum
 ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan

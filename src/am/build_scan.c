@@ -58,6 +58,8 @@ typedef struct Shared
 	bool		concurrent;
 	uint64		seed;
 	size_t		memory;			/* bytes of entries for each participant */
+	bool		by_page;		/* the blocks of range, not the table scan */
+	PmhashBlockRange range;
 	SharedFileSet files;
 	WorkerResult worker[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
@@ -110,8 +112,30 @@ double
 pmhash_build_scan(Relation heap, Relation index, IndexInfo *indexInfo,
 				  PmhashBuildScan *scan)
 {
-	return table_index_build_scan(heap, index, indexInfo, true, true,
-								  spool_row, scan, NULL);
+	PmhashBlockRange range;
+
+	if (!pmhash_can_scan_pages(heap, indexInfo))
+		return table_index_build_scan(heap, index, indexInfo, true, true,
+									  spool_row, scan, NULL);
+	pmhash_block_range_init(&range, heap);
+	return pmhash_scan_pages(heap, index, indexInfo, &range, true, spool_row,
+							 scan);
+}
+
+/*
+ * Take part in a scan that is shared, page by page or by the server's parallel
+ * scan.  Returns the number of the rows that were this process's share.
+ */
+static double
+scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
+		  ParallelTableScanDesc table_scan, bool leader, PmhashBuildScan *scan)
+{
+	if (shared->by_page)
+		return pmhash_scan_pages(heap, index, indexInfo, &shared->range, leader,
+								 spool_row, scan);
+	return table_index_build_scan(heap, index, indexInfo, true, leader,
+								  spool_row, scan,
+								  table_beginscan_parallel(heap, table_scan));
 }
 
 static void
@@ -138,9 +162,8 @@ scan_as_worker(Relation heap, Relation index, Shared *shared,
 											 shared->memory, 0,
 											 PMHASH_SPOOL_BITS,
 											 &shared->files.fs, name));
-	result->rows = table_index_build_scan(heap, index, indexInfo, true, false,
-										  spool_row, &scan,
-										  table_beginscan_parallel(heap, table_scan));
+	result->rows = scan_part(heap, index, indexInfo, shared, table_scan, false,
+							 &scan);
 	pmhash_spool_export(scan.spool, &result->spool);
 	pmhash_spool_free(scan.spool);
 	result->entries = scan.entries;
@@ -231,6 +254,8 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->concurrent = indexInfo->ii_Concurrent;
 	shared->seed = seed;
 	shared->memory = memory / (workers + 1);
+	shared->by_page = pmhash_can_scan_pages(heap, indexInfo);
+	pmhash_block_range_init(&shared->range, heap);
 	SharedFileSetInit(&shared->files, context->seg);
 	parallel->shared = shared;
 	parallel->table_scan = share(context, KEY_TABLE_SCAN,
@@ -331,9 +356,8 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 	Shared	   *shared = parallel->shared;
 	double		rows;
 
-	rows = table_index_build_scan(heap, index, indexInfo, true, true,
-								  spool_row, scan,
-								  table_beginscan_parallel(heap, parallel->table_scan));
+	rows = scan_part(heap, index, indexInfo, shared, parallel->table_scan, true,
+					 scan);
 	/* a worker that could not start must be an error, not a wait for ever */
 	WaitForParallelWorkersToAttach(parallel->context);
 	WaitForParallelWorkersToFinish(parallel->context);

@@ -11,7 +11,9 @@
 #ifndef PMHASH_SPOOL_H
 #define PMHASH_SPOOL_H
 
+#include "access/tableam.h"
 #include "lib/hyperloglog.h"
+#include "port/atomics.h"
 #include "storage/fileset.h"
 
 #include "am.h"
@@ -54,6 +56,22 @@ extern void pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *told);
 extern void pmhash_spool_import(PmhashSpool *spool, FileSet *files,
 								const char *name,
 								const PmhashSpoolExport *told);
+
+/* ---- build_pages.c ---- */
+
+/* Blocks of a table, given out a piece at a time to all who scan it. */
+typedef struct PmhashBlockRange
+{
+	BlockNumber nblocks;
+	pg_atomic_uint64 next;		/* not given out yet */
+} PmhashBlockRange;
+
+extern bool pmhash_can_scan_pages(Relation heap, struct IndexInfo *indexInfo);
+extern void pmhash_block_range_init(PmhashBlockRange *range, Relation heap);
+extern double pmhash_scan_pages(Relation heap, Relation index,
+								struct IndexInfo *indexInfo,
+								PmhashBlockRange *range, bool progress,
+								IndexBuildCallback callback, void *state);
 
 /* ---- build_scan.c ---- */
 
