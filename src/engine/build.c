@@ -222,3 +222,19 @@ pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
 		pm_copy(&t->file, pmh_at(t, ext_offset), &build->bucket[build->in_main],
 				build->units * pmh_unit_size(t));
 }
+
+void
+pmh_build_store_fresh(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
+					  uint64_t ext_offset)
+{
+	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
+
+	pm_copy_fresh(&t->file, pmh_at(t, main_offset), build->bucket, in_main);
+	pm_copy_fresh(&t->file, pmh_at(t, main_offset + in_main),
+				  &build->bucket[build->hashing],
+				  PMH_STASH_BUCKETS * PMH_BUCKET_SIZE);
+	if (build->units > 0)
+		pm_copy_fresh(&t->file, pmh_at(t, ext_offset),
+					  &build->bucket[build->in_main],
+					  build->units * pmh_unit_size(t));
+}

@@ -95,6 +95,10 @@ extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
 							uint64_t main_offset, uint64_t ext_offset);
 
+/* The same, into space that has probably never been used. */
+extern void pmh_build_store_fresh(PmhTable *t, const PmhBuild *build,
+								  uint64_t main_offset, uint64_t ext_offset);
+
 static inline uint32_t
 pmh_build_slots(const PmhTable *t, uint32_t units)
 {

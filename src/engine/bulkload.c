@@ -176,7 +176,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 		}
 	}
 
-	pmh_build_store(t, build, main_offset, ext_unit * pmh_unit_size(t));
+	pmh_build_store_fresh(t, build, main_offset, ext_unit * pmh_unit_size(t));
 	segment = &bulk->segment[bulk->nsegments++];
 	segment->prefix = prefix;
 	segment->elem = pmh_make_elem(main_offset >> t->block_shift, ext_unit,

@@ -501,3 +501,42 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 	else
 		memcpy(dst, src, len);
 }
+
+/*
+ * Write with a system call: a page that is written as a whole is not zeroed
+ * first, and not mapped either until somebody reads it.  Not behind the end of
+ * the file: who has cut it off must be noticed, and not be given zeroes that
+ * look like data (as in pm_extend).  Returns how much has been written.
+ */
+static size_t
+write_through(const PmFile *f, size_t at, const char *src, size_t len)
+{
+	struct stat st;
+	size_t		done = 0;
+
+	if (fstat(f->fd, &st) != 0 || (size_t) st.st_size < at + len)
+		return 0;
+	while (done < len)
+	{
+		ssize_t		n = pwrite(f->fd, src + done, len - done, (off_t) (at + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		done += (size_t) n / sizeof(uint64_t) * sizeof(uint64_t);
+	}
+	return done;
+}
+
+/* What cannot be written faults in the mapping, and the handler sees to it. */
+void
+pm_copy_fresh(const PmFile *f, void *dst, const void *src, size_t len)
+{
+	size_t		done = 0;
+
+	if (!f->persist && !pm_is_lost(f))
+		done = write_through(f, (size_t) ((char *) dst - f->base), src, len);
+	if (done < len)
+		pm_copy(f, (char *) dst + done, (const char *) src + done, len - done);
+}

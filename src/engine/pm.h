@@ -101,6 +101,12 @@ extern void pm_fence(const PmFile *f);
 extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
 
 /*
+ * The same, for a part of the file that has probably not been touched before.
+ * Where files are cached, the kernel then has no page to zero and to map first.
+ */
+extern void pm_copy_fresh(const PmFile *f, void *dst, const void *src, size_t len);
+
+/*
  * Stores are release stores: what was stored before is visible (and, within
  * one cache line, durable) no later.  Loads meant to race with stores are
  * relaxed; order comes from pm_load_acquire and the version locks (lock.h).
@@ -178,6 +184,7 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 #define pm_flush(f, addr, len)		pm_record_flush(f, addr, len, PM_SITE("flush"))
 #define pm_fence(f)					pm_record_fence(f, PM_SITE("fence"))
 #define pm_copy(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
+#define pm_copy_fresh(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
 
 #define PM_RECORDED(type, addr, v) \
 	({ \

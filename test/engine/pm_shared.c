@@ -241,3 +241,9 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 }
+
+void
+pm_copy_fresh(const PmFile *f, void *dst, const void *src, size_t len)
+{
+	pm_copy(f, dst, src, len);
+}
