@@ -216,6 +216,10 @@ typedef struct PmhashVerdicts PmhashVerdicts;
 extern PmhashVerdicts *pmhash_verdicts_make(Relation index,
 											IndexBulkDeleteCallback callback,
 											void *callback_state);
+extern bool pmhash_verdicts_is_question(IndexBulkDeleteCallback callback,
+										void *callback_state);
+extern bool pmhash_verdicts_of_vacuum(PmhashVerdicts *verdicts,
+									  const IndexVacuumInfo *info);
 extern void pmhash_verdicts_collect(PmhashVerdicts *verdicts,
 									const PmhEntry *entries, size_t n);
 extern uint64 pmhash_verdicts_complete(PmhashVerdicts *verdicts);

@@ -4,10 +4,11 @@
  *	  Bulk delete and vacuum cleanup.
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine and looked at here with no lock held.  A first sweep collects
- * the TIDs, which are judged in the order of the heap (verdicts.c); a second
- * one, if any are dead, takes the dead entries of each step out together.
- * Where verdicts cannot be kept, one sweep judges and removes.  Every entry
+ * by the engine and looked at here with no lock held, and its dead entries are
+ * taken out together.  VACUUM's verdicts are known beforehand (verdicts.c).  If
+ * somebody else calls, a first sweep collects the TIDs, which are judged in the
+ * order of the heap; a second one, if any are dead, removes.  Where verdicts
+ * cannot be kept, one sweep judges and removes.  Every entry
  * that was there when the (first) sweep began is judged exactly once (CREATE
  * INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.  When
  * all is done, the removal epoch advances: from then on VACUUM may give the
@@ -193,19 +194,21 @@ sweep_table(VacuumState *state, StepAction action)
 
 /* Judge all entries and remove the dead ones. */
 static void
-delete_dead(VacuumState *state)
+delete_dead(VacuumState *state, const IndexVacuumInfo *info)
 {
 	state->verdicts = pmhash_verdicts_make(state->index, state->callback,
 										   state->callback_state);
-	if (state->verdicts == NULL)
-	{
+	if (state->verdicts == NULL ||
+		pmhash_verdicts_of_vacuum(state->verdicts, info))
 		sweep_table(state, count_and_remove_step);
-		return;
+	else
+	{
+		sweep_table(state, collect_step);
+		if (pmhash_verdicts_complete(state->verdicts) > 0)
+			sweep_table(state, remove_step);
 	}
-	sweep_table(state, collect_step);
-	if (pmhash_verdicts_complete(state->verdicts) > 0)
-		sweep_table(state, remove_step);
-	pmhash_verdicts_free(state->verdicts);
+	if (state->verdicts != NULL)
+		pmhash_verdicts_free(state->verdicts);
 }
 
 /*
@@ -282,6 +285,8 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	VacuumState state = {0};
 
+	if (pmhash_verdicts_is_question(callback, callback_state))
+		return stats;
 	state.index = info->index;
 	state.file = pmhash_file_open_or_skip(info->index, false);
 	if (state.file == NULL)
@@ -291,7 +296,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	}
 	state.callback = callback;
 	state.callback_state = callback_state;
-	delete_dead(&state);
+	delete_dead(&state, info);
 	PMH_STOP_POINT("vacuum_before_epoch");
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)

@@ -10,7 +10,11 @@
  * table; then each of them is judged, in the order of the bitmap, and only the
  * dead keep their bits.  Removal then needs only the bitmap.
  *
- * Each TID is judged exactly once, which validate_index relies on.  A TID
+ * VACUUM itself need not be asked at all: what its callback searches is an array
+ * that we can read.  Only it has to be VACUUM who calls, and not validate_index,
+ * which lists all TIDs by a callback of its own (pmhash_verdicts_of_vacuum).
+ *
+ * Otherwise each TID is judged exactly once, which validate_index relies on.  A TID
  * judged dead stays so until VACUUM gives it away, which it does after bulk
  * delete only; and TIDs that come into the index after having been collected
  * are not dead.
@@ -135,6 +139,90 @@ pmhash_verdicts_collect(PmhashVerdicts *v, const PmhEntry *entries, size_t n)
 			judge_new(v, value);
 	}
 }
+
+/* ---- VACUUM's verdicts ---- */
+
+#if PG_VERSION_NUM < 170000
+
+/* The state that we ask for VACUUM's callback with. */
+static VacDeadItems nothing_dead;
+static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
+
+/*
+ * pmhash_verdicts_is_question
+ *		Is this call of bulk delete only our own question, answered now?
+ */
+bool
+pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_state)
+{
+	if (callback_state != &nothing_dead)
+		return false;
+	vacuum_callback = callback;
+	return true;
+}
+
+/*
+ * What is VACUUM's callback?  It has no name outside of vacuum.c; but
+ * vac_bulkdel_one_index, by which VACUUM calls bulk delete, can be called by
+ * everybody, and calls us back with it.
+ */
+static void
+ask_for_callback(const IndexVacuumInfo *info)
+{
+	IndexVacuumInfo question = *info;
+
+	question.message_level = DEBUG5;
+	(void) vac_bulkdel_one_index(&question, NULL, &nothing_dead);
+	Assert(vacuum_callback != NULL);
+}
+
+/*
+ * pmhash_verdicts_of_vacuum
+ *		If it is VACUUM who wants entries deleted, take over its dead TIDs:
+ *		verdicts are complete then.  Else false.
+ */
+bool
+pmhash_verdicts_of_vacuum(PmhashVerdicts *v, const IndexVacuumInfo *info)
+{
+	const VacDeadItems *dead = v->callback_state;
+
+	if (vacuum_callback == NULL)
+		ask_for_callback(info);
+	if (v->callback != vacuum_callback)
+		return false;
+	for (int i = 0; i < dead->num_items; i++)
+	{
+		BlockNumber block = ItemPointerGetBlockNumber(&dead->items[i]);
+		OffsetNumber offset = ItemPointerGetOffsetNumber(&dead->items[i]);
+
+		if (i % JUDGED_AT_ONCE == 0)
+			pmhash_vacuum_delay_point();
+		if (!has_place(v, block, offset))
+			elog(ERROR, "VACUUM has found TID (%u,%u) dead, which the table did not have",
+				 block, offset);
+		v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
+	}
+	v->ndead = dead->num_items;
+	return true;
+}
+
+#else							/* its dead TIDs are in a TidStore */
+
+bool
+pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_state)
+{
+	return false;
+}
+
+bool
+pmhash_verdicts_of_vacuum(PmhashVerdicts *v, const IndexVacuumInfo *info)
+{
+	return false;
+}
+
+#endif
+
+/* ---- asking ---- */
 
 /* Judge the TIDs that a byte of the bitmap has.  Returns those that are dead. */
 static uint8
