@@ -76,6 +76,14 @@ share_memory(size_t size)
 
 /* ---- table ---- */
 
+/* Let the file grow to have a run of opt.reserve bytes. */
+static void
+reserve_space(PmhTable *t)
+{
+	t->need.blocks = opt.reserve >> t->block_shift;
+	must(t, pmh_provide(t), "reserving space");
+}
+
 static void
 create_table(void)
 {
@@ -86,7 +94,7 @@ create_table(void)
 
 	if (result != PMH_OK)
 		fail(opt.file, result, &error);
-	must(t, pmh_reserve(t, opt.reserve), "reserving space");
+	reserve_space(t);
 	pmh_close(t);
 }
 

@@ -5,7 +5,8 @@
 #   series.sh [--quick] [--keys N] --results DIR
 #
 # Builds pmh_bench and pmh_count, and runs them on a tmpfs (/dev/shm) with
-# flushes and fences as for persistent memory.  Writes into DIR engine.csv (all
+# flushes and fences as for persistent memory; as root once more on one with
+# pages of 2 MB.  Writes into DIR engine.csv (all
 # figures, "label,operation,workers,figure,value") and courses of time:
 # engine_growth.csv, engine_latency.csv, engine_filter.csv.
 
@@ -34,7 +35,7 @@ results=$(cd "$results" && pwd)
 
 work=$(mktemp -d)
 file=$(mktemp -u /dev/shm/pmh_bench.XXXXXX)
-trap 'rm -rf "$work" "$file"' EXIT
+trap 'umount "$work/large" 2>/dev/null; rm -rf "$work" "$file"' EXIT
 trap 'exit 130' INT TERM HUP
 
 # From a copy of the sources: the tree is left as it is.
@@ -79,6 +80,19 @@ for ((i = 1; i <= repeats; i++)); do
 	run "zipf" pmh_bench --keys $((keys / 2)) --op zipf
 	run "zipf_1" pmh_bench --keys $((keys / 2)) --values-each 1 --op zipf
 done
+# Pages of 2 MB, as file systems on persistent memory map them.
+small=$file
+if mkdir "$work/large" && mount -t tmpfs -o huge=always,size=$((keys * 48)) none "$work/large"; then
+	file=$work/large/pmh_bench
+	for ((i = 1; i <= repeats; i++)); do
+		run "large" pmh_bench --keys "$keys" --op insert,hit,miss,group,group-miss,delete
+		run "large" pmh_bench --keys "$keys" --op group-insert,group-delete
+	done
+	file=$small
+	umount "$work/large"
+else
+	echo "${0##*/}: no tmpfs with large pages can be mounted: no figures with them" >&2
+fi
 # From here on the file grows with what is put into it.
 reserve=0
 for ((i = 1; i <= repeats; i++)); do

@@ -76,6 +76,11 @@ def goals(f):
         wanted = Goal(f">= 4 x single {single}", ratio(value, f.get("single", single, "mops")), 4,
                       unit=" x") if single != "delete" else None
         yield f"{single} in groups of 64", "Mops/s", value, wanted
+    for what, name in (("insert", "insert"), ("hit", "hit"), ("miss", "miss"),
+                       ("delete", "delete"), ("insert in groups of 64", "group-insert"),
+                       ("delete in groups of 64", "group-delete"),
+                       ("hit in groups of 64", "group"), ("miss in groups of 64", "group-miss")):
+        yield f"{what}, pages of 2 MB", "Mops/s", f.get("large", name, "mops"), None
     yield ("greatest load factor while growing", "", f.get("growth", "grow", "load_most"),
            Goal(">= 0.92", f.get("growth", "grow", "load_most"), 0.92))
     each = f.get("growth", "grow", "bytes_average")

@@ -458,23 +458,6 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	return result;
 }
 
-PmhResult
-pmh_reserve(PmhTable *table, uint64_t bytes)
-{
-	uint64_t	wanted = bytes >> table->block_shift;
-	PmhResult	result = PMH_OK;
-
-	while (result == PMH_OK && !pm_is_lost(&table->file))
-	{
-		uint64_t	free_blocks = pm_load(&pmh_run(table)->free_units) / PMH_UNITS_PER_BLOCK;
-
-		if (free_blocks >= wanted)
-			break;
-		result = grow_file(table, wanted - free_blocks);
-	}
-	return pmh_conclude(table, result);
-}
-
 /* ---- value buffers ---- */
 
 static inline uint64_t

@@ -154,13 +154,6 @@ extern void pmh_close(PmhTable *table);
 extern PmhResult pmh_sync(PmhTable *table);
 
 /*
- * Let the file have at least 'bytes' of free space, and map it, so that what is
- * put into it later need not wait for the file to grow.  Takes the grow lock.
- * PMH_OK; PMH_ERR_NO_SPACE and other errors of growing.
- */
-extern PmhResult pmh_reserve(PmhTable *table, uint64_t bytes);
-
-/*
  * The system is being shut down and nobody uses the file any more: stamp it, so
  * that an older copy can be told from it, and write it back.  A file that this
  * run has not used keeps what it has if pmh_open would refuse it.  env: as for
