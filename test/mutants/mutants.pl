@@ -159,11 +159,12 @@ my %likely = (
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'strategies,split_deep,merge',
 	'drain.c' => 'list_drain',
+	'group.c' => 'group_insert,group_delete',
 	'recover.c' => 'recovery,redo',
 	'segment.c' => 'strategies,merge,relocate',
 	'space.c' => 'value_regions,region_return,list_shrink,file_growth',
 	'sweep.c' => 'sweep,sweep_list',
-	'table.c' => 'create,group_insert,group_delete',
+	'table.c' => 'create',
 	'values.c' => 'compaction,list_growth,list_chain,list_drain,list_shrink,relocate');
 
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
