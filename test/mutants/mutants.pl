@@ -226,6 +226,7 @@ sub sites
 	foreach my $kind ('flush', 'fence', 'copy')
 	{
 		my $calls = count_calls($directory, "pm_$kind");
+		$calls += count_calls($directory, 'pm_copy_fresh') if $kind eq 'copy';
 		die "src/$directory has $calls calls of pm_$kind, the recorder knows " . ($count{$kind} // 0) . "\n"
 		  if $calls != ($count{$kind} // 0);
 	}
