@@ -20,7 +20,7 @@
 
 char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
-int			pmhash_journal_size = 1024;
+int			pmhash_journal_size = 2048;
 int			pmhash_sweep_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
@@ -59,7 +59,7 @@ pmhash_define_gucs(void)
 	DefineCustomIntVariable("pmhash.journal_size",
 							"Size of the undo journal of entries whose WAL is not flushed yet.",
 							NULL,
-							&pmhash_journal_size, 1024, 64, 1024 * 1024,
+							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.sweep_naptime",

@@ -36,6 +36,10 @@ static PmhashJournalRecord *slots;
 static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
 static XLogRecPtr last_noted;	/* LSN of our last record */
 static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
+static XLogRecPtr hastened_lsn; /* up to which the WAL writer was told to flush */
+
+/* WAL that our transactions write between two words to the WAL writer */
+#define HASTEN_BYTES	(256 * 1024)
 
 /*
  * The exact end of the last WAL record reserved so far.  GetXLogInsertRecPtr
@@ -210,13 +214,22 @@ ensure_flushed(XLogRecPtr lsn)
 	}
 }
 
-/* Take a slot whose record is not needed any more and mark it busy. */
+/* Draw n places, one behind the other; returns the first. */
 static uint64
-reserve_slot(void)
+draw_places(int n)
 {
-	for (;;)
+	return pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, n);
+}
+
+/*
+ * Take a slot whose record is not needed any more and mark it busy: that of the
+ * place, or, if somebody is at work there, of one drawn instead.
+ */
+static uint64
+reserve_slot(uint64 place)
+{
+	for (;; place = draw_places(1))
 	{
-		uint64		place = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, 1);
 		uint64		slot = place % pmhash_shared->journal_slots;
 		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[slot];
 		uint64		old = pg_atomic_read_u64(state);
@@ -229,6 +242,21 @@ reserve_slot(void)
 		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_SLOT_BUSY))
 			return slot;
 	}
+}
+
+/*
+ * Slots are wanted again when the ring has come round, and then WAL must have
+ * been flushed.  In a long statement nobody does that until then; so have the
+ * WAL writer do it meanwhile.
+ */
+static void
+hasten_flush(XLogRecPtr lsn)
+{
+	if (lsn < hastened_lsn + HASTEN_BYTES)
+		return;
+	hastened_lsn = lsn;
+	if (lsn > flushed_lsn)
+		XLogSetAsyncXactLSN(lsn);
 }
 
 /* Store a record, the checksum last, and start writing the line back. */
@@ -283,6 +311,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 {
 	PmhashJournalRecord record;
 	XLogRecPtr	lsn;
+	uint64		place;
 
 	if (!file->journaled)
 		return;
@@ -296,9 +325,10 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	record.database = MyDatabaseId;
 	record.instance = pmhash_shared->instance;
 	record.lsn = lsn;
+	place = draw_places(n);
 	for (int i = 0; i < n; i++)
 	{
-		uint64		slot = reserve_slot();
+		uint64		slot = reserve_slot(place + i);
 
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;
@@ -310,4 +340,5 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	}
 	require_journal();
 	last_noted = lsn;
+	hasten_flush(lsn);
 }

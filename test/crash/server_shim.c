@@ -54,6 +54,12 @@ GetFlushRecPtr(TimeLineID *tli)
 	return shim_wal_flushed;
 }
 
+/* The WAL writer never comes to it. */
+void
+XLogSetAsyncXactLSN(XLogRecPtr lsn)
+{
+}
+
 void
 XLogFlush(XLogRecPtr lsn)
 {
