@@ -37,6 +37,7 @@ ENGINE_OBJS = \
 	src/engine/recover.o \
 	src/engine/segment.o \
 	src/engine/shrink.o \
+	src/engine/sort.o \
 	src/engine/space.o \
 	src/engine/stats.o \
 	src/engine/sweep.o \
@@ -146,6 +147,7 @@ ENGINE_HEADERS = \
 	src/engine/layout.h \
 	src/engine/lock.h \
 	src/engine/pm.h \
+	src/engine/sort.h \
 	src/engine/stop_point.h \
 	src/engine/table.h \
 	src/engine/values.h

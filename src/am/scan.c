@@ -54,13 +54,7 @@
 #include "utils/snapmgr.h"
 
 #include "am.h"
-
-#define ST_SORT sort_numbers
-#define ST_ELEMENT_TYPE uint64
-#define ST_COMPARE(a, b) (*(a) < *(b) ? -1 : *(a) > *(b))
-#define ST_SCOPE static
-#define ST_DEFINE
-#include "lib/sort_template.h"
+#include "engine/sort.h"
 
 /* Values asked of a cursor at first, and at most after doubling. */
 #define FIRST_WANT		32
@@ -385,7 +379,7 @@ sort_unique(uint64 *number, size_t n)
 {
 	size_t		kept = 0;
 
-	sort_numbers(number, n);
+	pmh_sort_numbers(number, n);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (kept == 0 || number[i] != number[kept - 1])
@@ -723,7 +717,7 @@ fill_from_group(IndexScanDesc scan, PmhashScan *so)
 	so->group = so->nbig > 0 ? Max(so->group / 2, 1) :
 		Min(so->group * 2, LAST_GROUP);
 
-	sort_numbers(so->values, so->values_n);
+	pmh_sort_numbers(so->values, so->values_n);
 	return set_batch(so, so->values, so->values_n, GROUP_BITS, hashes);
 }
 
@@ -764,7 +758,7 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	reserve_values(so, so->sweep.n);
 	for (size_t i = 0; i < so->sweep.n; i++)
 		so->values[i] = so->sweep.entries[i].value;
-	sort_numbers(so->values, so->sweep.n);
+	pmh_sort_numbers(so->values, so->sweep.n);
 	return set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 

@@ -30,19 +30,26 @@ enum
 	CURSOR_AT_END
 };
 
-#define SEEN_MIN_CAPACITY	4096
+/* ---- the values seen ---- */
 
-/* ---- the values seen: open addressing, value + 1, 0 is free ---- */
+/*
+ * Values are remembered as bits of groups of 64 neighbours: the values of one key
+ * often are neighbours (rows of one page), and come one after the other.  Groups
+ * are kept by open addressing, two words each: number + 1 (0 is free), and the
+ * bits.  seen->n counts groups, seen->capacity places for them.
+ */
+#define SEEN_GROUP_BITS		6
+#define SEEN_MIN_CAPACITY	1024
 
-static size_t
-seen_place(const PmhValues *seen, uint64_t value)
+static uint64_t *
+seen_group(const PmhValues *seen, uint64_t group)
 {
 	size_t		mask = seen->capacity - 1;
-	size_t		i = (size_t) ((value * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask;
+	size_t		i = (size_t) ((group * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask;
 
-	while (seen->value[i] != 0 && seen->value[i] != value + 1)
+	while (seen->value[2 * i] != 0 && seen->value[2 * i] != group + 1)
 		i = (i + 1) & mask;
-	return i;
+	return &seen->value[2 * i];
 }
 
 static PmhResult
@@ -50,15 +57,20 @@ seen_grow(PmhTable *t, PmhValues *seen)
 {
 	PmhValues	larger = {NULL, seen->n, seen->capacity ? 4 * seen->capacity : SEEN_MIN_CAPACITY};
 
-	larger.value = calloc(larger.capacity, sizeof(uint64_t));
+	larger.value = calloc(2 * larger.capacity, sizeof(uint64_t));
 	if (larger.value == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory to remember %zu values of one key.",
+						"There is no memory to remember the values of one key in %zu groups.",
 						seen->n);
-	for (size_t i = 0; i < seen->capacity; i++)
+	for (size_t i = 0; i < 2 * seen->capacity; i += 2)
 	{
 		if (seen->value[i] != 0)
-			larger.value[seen_place(&larger, seen->value[i] - 1)] = seen->value[i];
+		{
+			uint64_t   *to = seen_group(&larger, seen->value[i] - 1);
+
+			to[0] = seen->value[i];
+			to[1] = seen->value[i + 1];
+		}
 	}
 	free(seen->value);
 	*seen = larger;
@@ -69,7 +81,9 @@ seen_grow(PmhTable *t, PmhValues *seen)
 static PmhResult
 remember(PmhTable *t, PmhValues *seen, uint64_t value, bool *fresh)
 {
-	size_t		i;
+	uint64_t	number = (value >> SEEN_GROUP_BITS) + 1;
+	uint64_t	bit = UINT64_C(1) << (value & ((1 << SEEN_GROUP_BITS) - 1));
+	uint64_t   *group;
 
 	if (seen->n * 2 >= seen->capacity)
 	{
@@ -78,13 +92,14 @@ remember(PmhTable *t, PmhValues *seen, uint64_t value, bool *fresh)
 		if (result != PMH_OK)
 			return result;
 	}
-	i = seen_place(seen, value);
-	*fresh = seen->value[i] == 0;
-	if (*fresh)
+	group = seen_group(seen, number - 1);
+	if (group[0] == 0)
 	{
-		seen->value[i] = value + 1;
+		group[0] = number;
 		seen->n++;
 	}
+	*fresh = (group[1] & bit) == 0;
+	group[1] |= bit;
 	return PMH_OK;
 }
 
@@ -332,7 +347,7 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	cursor->state = CURSOR_FRESH;
 	if (cursor->seen.n > 0)
 	{
-		memset(cursor->seen.value, 0, cursor->seen.capacity * sizeof(uint64_t));
+		memset(cursor->seen.value, 0, 2 * cursor->seen.capacity * sizeof(uint64_t));
 		cursor->seen.n = 0;
 	}
 }

@@ -264,7 +264,7 @@ typedef struct PmhCursor
 	uint64_t	hash;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave */
 	/* private to cursor.c */
-	PmhValues	seen;			/* all values handed out, if streaming: a hash table */
+	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
 	uint64_t	rewrites;		/* of lists, when we began to read */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sort.h"
 #include "values.h"
 
 /* Buffers are written in pieces of this size, put together on the stack. */
@@ -59,40 +60,6 @@ pmh_values_free(PmhValues *values)
 	memset(values, 0, sizeof(*values));
 }
 
-static int
-compare_values(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return (x > y) - (x < y);
-}
-
-static void
-sort_few(uint64_t *value, size_t n)
-{
-	for (size_t i = 1; i < n; i++)
-	{
-		uint64_t	v = value[i];
-		size_t		j = i;
-
-		for (; j > 0 && value[j - 1] > v; j--)
-			value[j] = value[j - 1];
-		value[j] = v;
-	}
-}
-
-static bool
-is_sorted(const uint64_t *value, size_t n)
-{
-	for (size_t i = 1; i < n; i++)
-	{
-		if (value[i - 1] > value[i])
-			return false;
-	}
-	return true;
-}
-
 void
 pmh_values_finish(PmhValues *values)
 {
@@ -100,10 +67,7 @@ pmh_values_finish(PmhValues *values)
 
 	if (values->n < 2)
 		return;
-	if (values->n <= 16)
-		sort_few(values->value, values->n);
-	else if (!is_sorted(values->value, values->n))
-		qsort(values->value, values->n, sizeof(uint64_t), compare_values);
+	pmh_sort_numbers(values->value, values->n);
 	for (size_t i = 1; i < values->n; i++)
 	{
 		if (values->value[i] != values->value[n])

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * sort.c
+ *	  Sorting numbers: values of a key, TIDs, hashes.
+ *
+ * In place, by the highest bits in which the numbers differ, eight at a time
+ * (P. M. McIlroy, K. Bostic, M. D. McIlroy, Engineering Radix Sort, Computing
+ * Systems 6(1), 1993, "American flag sort").  Numbers that are spread evenly
+ * take two or three passes; a comparison sort takes as many as their number
+ * has bits, each with a branch that cannot be predicted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sort.h"
+
+/* So many and fewer are sorted by insertion. */
+#define FEW			24
+
+#define DIGIT_BITS	8
+#define DIGITS		(1 << DIGIT_BITS)
+
+static void
+sort_few(uint64_t *number, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		uint64_t	v = number[i];
+		size_t		j = i;
+
+		for (; j > 0 && number[j - 1] > v; j--)
+			number[j] = number[j - 1];
+		number[j] = v;
+	}
+}
+
+/*
+ * Where does the highest digit in which the numbers differ begin?  -1 if they
+ * are in order already.
+ */
+static int
+digit_shift(const uint64_t *number, size_t n)
+{
+	uint64_t	differing = 0;
+	bool		in_order = true;
+	int			top;
+
+	for (size_t i = 1; i < n; i++)
+	{
+		differing |= number[i] ^ number[0];
+		in_order &= number[i - 1] <= number[i];
+	}
+	if (in_order)
+		return -1;
+	top = 64 - __builtin_clzll(differing);
+	return top > DIGIT_BITS ? top - DIGIT_BITS : 0;
+}
+
+/* Bring the numbers into the order of a digit; those of d end at end[d]. */
+static void
+permute(uint64_t *number, size_t n, int shift, size_t *end)
+{
+	size_t		next[DIGITS] = {0};
+	size_t		at = 0;
+
+	for (size_t i = 0; i < n; i++)
+		next[number[i] >> shift & (DIGITS - 1)]++;
+	for (unsigned d = 0; d < DIGITS; d++)
+	{
+		size_t		count = next[d];
+
+		next[d] = at;
+		at += count;
+		end[d] = at;
+	}
+	for (unsigned d = 0; d < DIGITS; d++)
+	{
+		while (next[d] < end[d])
+		{
+			uint64_t	v = number[next[d]];
+			unsigned	to = v >> shift & (DIGITS - 1);
+
+			while (to != d)
+			{
+				uint64_t	other = number[next[to]];
+
+				number[next[to]++] = v;
+				v = other;
+				to = v >> shift & (DIGITS - 1);
+			}
+			number[next[d]++] = v;
+		}
+	}
+}
+
+void
+pmh_sort_numbers(uint64_t *number, size_t n)
+{
+	size_t		end[DIGITS];
+	size_t		start = 0;
+	int			shift;
+
+	if (n <= FEW)
+	{
+		sort_few(number, n);
+		return;
+	}
+	shift = digit_shift(number, n);
+	if (shift < 0)
+		return;
+	permute(number, n, shift, end);
+	if (shift == 0)
+		return;
+	for (unsigned d = 0; d < DIGITS; start = end[d++])
+	{
+		if (end[d] - start > 1)
+			pmh_sort_numbers(number + start, end[d] - start);
+	}
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * sort.h
+ *	  Sorting numbers (sort.c).  Plain C11.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_SORT_H
+#define PMH_SORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Sort n numbers, in place and without memory of its own.  No errors, no locks.
+ * Numbers that are in order already cost one look at each.
+ */
+extern void pmh_sort_numbers(uint64_t *number, size_t n);
+
+#endif							/* PMH_SORT_H */

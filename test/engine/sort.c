@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * sort.c
+ *	  pmh_sort_numbers against qsort, on what is hard for a sort by digits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sort.h"
+#include "unit.h"
+
+#define MOST	70000
+
+static uint64_t number[MOST];
+static uint64_t wanted[MOST];
+static uint64_t state = 88172645463325252u;
+
+static uint64_t
+random_number(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* ---- what is sorted ---- */
+
+static uint64_t
+any(uint64_t i)
+{
+	(void) i;
+	return random_number();
+}
+
+static uint64_t
+few_values(uint64_t i)
+{
+	(void) i;
+	return random_number() % 3;
+}
+
+/* a TID and a position */
+static uint64_t
+tid(uint64_t i)
+{
+	return (random_number() % 5000) << 31 | (1 + random_number() % 150) << 16 | (i & 0xffff);
+}
+
+static uint64_t
+all_equal(uint64_t i)
+{
+	(void) i;
+	return 77;
+}
+
+static uint64_t
+ascending(uint64_t i)
+{
+	return i * 3;
+}
+
+static uint64_t
+descending(uint64_t i)
+{
+	return UINT64_MAX - i;
+}
+
+/* In order but for the first and the last; they differ in one bit only. */
+static uint64_t
+one_bit(uint64_t i)
+{
+	return i == 0 ? UINT64_C(1) << 63 : 0;
+}
+
+/* Each digit has one number that differs: a level for each. */
+static uint64_t
+deep(uint64_t i)
+{
+	return i % 2 == 0 ? i / 2 : UINT64_MAX >> (i % 64);
+}
+
+static uint64_t
+last_is_least(uint64_t i)
+{
+	return (MOST - i) / 2 * 2 + (i < MOST / 2);
+}
+
+typedef uint64_t (*Maker) (uint64_t i);
+
+static const Maker maker[] = {
+	any, few_values, tid, all_equal, ascending, descending, one_bit, deep, last_is_least
+};
+
+static void
+test_sort(Maker make, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		wanted[i] = number[i] = make(i);
+	qsort(wanted, n, sizeof(uint64_t), compare);
+	pmh_sort_numbers(number, n);
+	if (n > 0)
+		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
+}
+
+int
+main(void)
+{
+	for (size_t m = 0; m < sizeof(maker) / sizeof(maker[0]); m++)
+	{
+		for (size_t n = 0; n < 300; n++)
+			test_sort(maker[m], n);
+		for (size_t n = 300; n <= MOST; n = n * 3 + 1)
+			test_sort(maker[m], n);
+		test_sort(maker[m], MOST);
+	}
+	return unit_done("sort");
+}
