@@ -26,7 +26,9 @@ typedef struct Group
 {
 	unsigned	n;
 	unsigned	nlocked;
-	PmhPlace	locked[PMH_GROUP_MAX];	/* their segments */
+	PmhPlace	locked[PMH_GROUP_MAX];	/* their segments ... */
+	uint64_t	prefix[PMH_GROUP_MAX];	/* ... and the first of the hash bits ... */
+	uint64_t	mask[PMH_GROUP_MAX];	/* ... that tell their entries */
 	uint8_t		place[PMH_GROUP_MAX];	/* which of these an entry is in */
 } Group;
 
@@ -136,14 +138,22 @@ find_locked(const Group *g, uint64_t hash)
 {
 	for (unsigned i = g->nlocked; i-- > 0;)
 	{
-		const PmhPlace *p = &g->locked[i];
-		uint32_t	depth = pmh_elem_depth(p->elem);
-
-		if (pmh_hash_prefix(hash, depth) ==
-			p->index >> (pmh_dirword_depth(p->dirword) - depth))
+		if ((hash & g->mask[i]) == g->prefix[i])
 			return i;
 	}
 	return g->nlocked;
+}
+
+/* The segment of a hash, just locked, is the next one of the group. */
+static inline void
+add_locked(Group *g, uint64_t hash)
+{
+	uint32_t	depth = pmh_elem_depth(g->locked[g->nlocked].elem);
+	uint64_t	mask = depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
+
+	g->mask[g->nlocked] = mask;
+	g->prefix[g->nlocked] = hash & mask;
+	g->nlocked++;
 }
 
 /*
@@ -170,7 +180,7 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 			/* What keeps a later one away is seen to when it is the first. */
 			if (result != PMH_OK)
 				return place == 0 ? result : PMH_OK;
-			g->nlocked++;
+			add_locked(g, hash);
 		}
 		g->place[g->n] = (uint8_t) place;
 	}
@@ -231,7 +241,10 @@ insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *do
 	return result;
 }
 
-/* Insert some entries, the first of n at least.  *done: how many are in. */
+/*
+ * Insert some entries, the first of n at least.  *done: how many are in.  Where
+ * fences cost nothing, one by one is quicker.
+ */
 static PmhResult
 insert_some(PmhTable *t, const PmhEntry *entries, size_t n, unsigned *done)
 {
@@ -239,6 +252,12 @@ insert_some(PmhTable *t, const PmhEntry *entries, size_t n, unsigned *done)
 	PmhResult	result;
 
 	*done = 0;
+	if (!t->file.persist)
+	{
+		result = pmh_insert_one(t, entries->hash, entries->value, false);
+		*done = result == PMH_OK;
+		return result;
+	}
 	result = lock_group(t, &g, entries, n, true);
 	if (result != PMH_OK)
 		return result;
