@@ -772,6 +772,74 @@ run_relocate(void)
 	}
 }
 
+static uint32_t
+units_of(uint64_t hash)
+{
+	PmhPlace	place;
+
+	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
+		return PMH_MAX_UNITS;
+	return pmh_elem_units(place.elem);
+}
+
+/*
+ * Let the segment of a prefix get an extension, and leave few entries in it.
+ * The homes are one bucket without the extension and two with it, and so are
+ * the alternatives.
+ */
+static void
+grow_and_leave(uint64_t prefix, uint32_t *n)
+{
+	Pairs		pairs = {0};
+
+	while (units_of(prefix << 40) == 0)
+	{
+		bool		odd = *n % 2 != 0;
+
+		add(&pairs, make_hash(prefix, odd ? 1000 : 1, odd ? 39600 : 39000, (*n)++), false);
+	}
+	while (pairs.n > 10)
+		drop(&pairs, pairs.n - 1);
+}
+
+/*
+ * Extensions become smaller, and nothing else can be done: each segment's buddy
+ * is split further, down to two that hold too much of one bucket.  The first
+ * one still needs a smaller extension, the others need none.
+ */
+static void
+run_reduce(void)
+{
+	const uint32_t depth = 9;
+	const uint64_t first = UINT64_C(1) << 63;
+	uint64_t	merges;
+	uint32_t	n = 0;
+	uint32_t	i = 0;
+
+	new_table();
+	deepen(depth);
+	deepest_pair(depth, &n);
+	for (uint32_t d = 2; d < depth; d++)
+		grow_and_leave(UINT64_C(1) << (24 - d), &n);
+	for (; units_of(first) == 0; i++)
+		op_insert(crash_mix(i) | first, 50000 + i, false);
+	while (i-- > 900)
+		op_delete(crash_mix(i) | first, 50000 + i);
+	merges = pmh_run(crash.table)->merges;
+	arm(true);
+	must_shrink();
+	if (pmh_run(crash.table)->merges != merges + depth - 1 ||
+		pmh_dirword_depth(pmh_live(crash.table)->dirword) != depth ||
+		units_of(first) == 0 || units_of(first) > PMH_GROW_UNITS - PMH_REDUCE_UNITS)
+	{
+		fprintf(stderr, "%s: other than the extensions has changed\n", crash.workload);
+		exit(1);
+	}
+	op_insert(crash_mix(900) | first, 50900, true);
+	op_restart();
+	op_insert(crash_mix(901) | first, 50901, false);
+}
+
 /* Many values of a key at once: parts of buffers, whole ones, the whole list. */
 static void
 run_list_drain(void)
@@ -1035,6 +1103,7 @@ const Workload workloads[] = {
 	{"file_growth", run_file_growth},
 	{"split_wide", run_split_wide},
 	{"merge", run_merge},
+	{"reduce", run_reduce},
 	{"list_drain", run_list_drain},
 	{"list_shrink", run_list_shrink},
 	{"relocate", run_relocate},
