@@ -31,7 +31,7 @@
 #define OWN_PAIRS		5000
 #define LOT				200
 
-#include "standing.h"			/* odd values come and go */
+#include "standing.h"
 
 static const char *path;
 
@@ -74,7 +74,7 @@ open_table(void)
 static PmhEntry
 wave_entry(uint64_t round, uint64_t i, bool to_lists)
 {
-	uint64_t	value = 2 * (i * 16 + 1) + 1;
+	uint64_t	value = own_value(i, 0);
 
 	if (!to_lists)
 		return (PmhEntry) {fixture_hash(KEYS + round * WAVE + i), value};
@@ -118,7 +118,7 @@ waves(Stage *stage)
 
 /* Insert and delete pairs of its own, on keys that stay and new ones. */
 static void
-churn(Stage *stage)
+churn(Stage *stage, int number)
 {
 	PmhTable   *t = open_table();
 	PmhEntry   *own = calloc(OWN_PAIRS, sizeof(PmhEntry));
@@ -128,31 +128,11 @@ churn(Stage *stage)
 	REQUIRE(own != NULL);
 	while (!stage_stopped(stage))
 	{
-		PmhEntry   *e = &own[fixture_random(&seed) % OWN_PAIRS];
-
-		if (e->value != 0)
-			CHECK(pmh_delete(t, e->hash, e->value) == PMH_OK);
-		switch (fixture_random(&seed) % 4)
-		{
-			case 0:
-				e->hash = fixture_hash(fixture_random(&seed) % LONG_KEYS);
-				break;
-			case 1:
-				e->hash = fixture_hash(fixture_random(&seed) % KEYS);
-				break;
-			default:
-				e->hash = fixture_hash(~fixture_random(&seed) >> 1 | UINT64_C(1) << 63);
-				break;
-		}
 		pace(counter);
-		e->value = 2 * (counter++ * 16 + 2) + 1;
-		REQUIRE(pmh_insert(t, e->hash, e->value, false) == PMH_OK);
+		replace_own(t, &own[fixture_random(&seed) % OWN_PAIRS],
+					own_value(counter++, number), &seed);
 	}
-	for (size_t i = 0; i < OWN_PAIRS; i++)
-	{
-		if (own[i].value != 0)
-			CHECK(pmh_delete(t, own[i].hash, own[i].value) == PMH_OK);
-	}
+	take_out_own(t, own, OWN_PAIRS);
 	free(own);
 	pmh_close(t);
 }
@@ -194,7 +174,7 @@ work(Stage *stage, int number)
 	if (number == 0)
 		waves(stage);
 	else if (number == 1)
-		churn(stage);
+		churn(stage, number);
 	else
 		shrink_on(stage, number);
 }

@@ -19,7 +19,7 @@
 #define LONG_VALUES		((uint64_t) FIXTURE_SCALE(40000))
 #define OWN_PAIRS		20000	/* pairs a worker has in the table at a time */
 
-#include "standing.h"			/* pairs of workers: odd values */
+#include "standing.h"
 
 static const char *path;
 
@@ -42,11 +42,9 @@ static void
 burst(PmhTable *t, int number, uint64_t key)
 {
 	for (uint64_t i = 0; i < BURST; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(key),
-						   2 * (i * WORKERS + (uint64_t) number) + 1, false) == PMH_OK);
+		REQUIRE(pmh_insert(t, fixture_hash(key), own_value(i, number), false) == PMH_OK);
 	for (uint64_t i = BURST; i-- > 0;)
-		CHECK(pmh_delete(t, fixture_hash(key),
-						 2 * (i * WORKERS + (uint64_t) number) + 1) == PMH_OK);
+		CHECK(pmh_delete(t, fixture_hash(key), own_value(i, number)) == PMH_OK);
 }
 
 static void
@@ -70,31 +68,9 @@ churn(Stage *stage, int number)
 
 	REQUIRE(own != NULL);
 	while (!stage_stopped(stage))
-	{
-		PmhEntry   *e = &own[fixture_random(&seed) % OWN_PAIRS];
-
-		if (e->value != 0)
-			CHECK(pmh_delete(t, e->hash, e->value) == PMH_OK);
-		switch (fixture_random(&seed) % 4)
-		{
-			case 0:
-				e->hash = fixture_hash(fixture_random(&seed) % LONG_KEYS);
-				break;
-			case 1:
-				e->hash = fixture_hash(fixture_random(&seed) % KEYS);
-				break;
-			default:
-				e->hash = fixture_hash(KEYS + fixture_random(&seed));
-				break;
-		}
-		e->value = 2 * (counter++ * WORKERS + (uint64_t) number) + 1;
-		REQUIRE(pmh_insert(t, e->hash, e->value, false) == PMH_OK);
-	}
-	for (size_t i = 0; i < OWN_PAIRS; i++)
-	{
-		if (own[i].value != 0)
-			CHECK(pmh_delete(t, own[i].hash, own[i].value) == PMH_OK);
-	}
+		replace_own(t, &own[fixture_random(&seed) % OWN_PAIRS],
+					own_value(counter++, number), &seed);
+	take_out_own(t, own, OWN_PAIRS);
 	free(own);
 	pmh_close(t);
 }
