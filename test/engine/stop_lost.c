@@ -5,10 +5,11 @@
  *	  what it has read once is zeroes when it reads it again.  It ends, with no
  *	  lock held.
  *
- * faults.c loses pages before an operation begins.  Here it is at a stop point,
- * and the engine is compiled so that each load is one: the file is cut off, or
- * a page of the mapping replaced by one that cannot be read, which more often
- * than not is the page that is about to be read.
+ * faults.c loses pages before an operation begins.  Here the file is cut off at
+ * every stop point that an operation comes by.  Then, as the engine is compiled
+ * so that each load is a stop point, the file is cut off before any load, or a
+ * page of the mapping replaced by one that cannot be read, which more often than
+ * not is the page that is about to be read.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,32 +17,40 @@
 #include "faults.c"
 #undef main
 
-#define TRIALS			200		/* of each operation; or: stop_lost TRIALS SEED */
+#define CUTS			3		/* of each operation at each stop point */
+#define ALWAYS_USED		8		/* pages in front that every walk comes by */
+#define TRIALS			200		/* of each operation at loads; or: stop_lost TRIALS SEED */
 #define POINTS			512
 #define LOOSE_KEY		UINT64_C(11)	/* its list is to be rewritten */
 #define LOOSE_VALUES	UINT64_C(30000)
 
-/* How often each stop point is reached in an operation: loads by function. */
+/* How often an operation comes by a stop point, or by loads of a function. */
 typedef struct Reached
 {
 	const char *name;
 	uint64_t	times;
+	bool		is_load;
 } Reached;
 
 static Reached reached[POINTS];
 static unsigned nreached;
 static bool counting;
 
-/* Where to lose what; NULL: nowhere. */
-static const char *lose_at;
-static uint64_t lose_time;
-static uint64_t lose_page;
-static bool lose_this;			/* rather the page that is about to be read */
-static bool lose_rest;			/* all from that page on */
+/* Where to lose what. */
+typedef struct Loss
+{
+	const char *at;				/* NULL: nowhere */
+	uint64_t	time;			/* the how many-th time */
+	uint64_t	page;
+	bool		this;			/* rather the page that is about to be read */
+	bool		rest;			/* all from that page on */
+} Loss;
+
+static Loss loss;
 static PmhTable *lose_from;
 
 static void
-count_point(const char *name)
+count_point(const char *name, bool is_load)
 {
 	unsigned	i = 0;
 
@@ -49,31 +58,41 @@ count_point(const char *name)
 		i++;
 	REQUIRE(i < POINTS);
 	if (i == nreached)
-		reached[nreached++] = (Reached) {name, 0};
+		reached[nreached++] = (Reached) {name, 0, is_load};
 	reached[i].times++;
+}
+
+/* At a stop point or before a load of 'addr'. */
+static void
+come_by(const char *name, const void *addr)
+{
+	uint64_t	offset = (uint64_t) ((const char *) addr - lose_from->file.base);
+
+	if (counting)
+		count_point(name, addr != NULL);
+	if (loss.at != name || --loss.time > 0)
+		return;
+	loss.at = NULL;
+	if (loss.this && addr != NULL && offset < lose_from->file.mapped)
+		loss.page = offset / PAGE;
+	if (loss.rest)
+		REQUIRE(truncate(path, (off_t) (loss.page * PAGE)) == 0);
+	else
+		break_page(lose_from, loss.page);
 }
 
 void
 pmh_stop_load(const char *function, const void *addr)
 {
-	if (counting)
-		count_point(function);
-	if (lose_at != function || --lose_time > 0)
-		return;
-	lose_at = NULL;
-	if (lose_this && (const char *) addr >= lose_from->file.base &&
-		(const char *) addr < lose_from->file.base + lose_from->file.mapped)
-		lose_page = (uint64_t) ((const char *) addr - lose_from->file.base) / PAGE;
-	if (lose_rest)
-		REQUIRE(truncate(path, (off_t) (lose_page * PAGE)) == 0);
-	else
-		break_page(lose_from, lose_page);
+	if (counting || loss.at != NULL)
+		come_by(function, addr);
 }
 
 void
 pmh_stop_point(const char *name)
 {
-	pmh_stop_load(name, NULL);
+	if (counting || loss.at != NULL)
+		come_by(name, NULL);
 }
 
 /* All steps of shrinking. */
@@ -168,45 +187,80 @@ count_points(const void *image, size_t size, Operation op)
 	PmhTable   *t;
 
 	write_image(image, size);
-	t = open_table(path);
+	lose_from = t = open_table(path);
 	nreached = 0;
 	counting = true;
 	CHECK(op(t, &seed) == PMH_OK);
 	counting = false;
+	CHECK(fixture_no_lock_held());
 	pmh_close(t);
 }
 
-/* Lose a page, or all from one on, at a random moment; was it noticed? */
+/* An operation that loses something ends as it should; was it noticed? */
 static bool
-lose_and_see(const void *image, size_t size, Operation op, uint64_t *random)
+lose_and_see(const void *image, size_t size, Operation op, Loss what)
 {
-	const Reached *point = &reached[fixture_random(random) % nreached];
 	uint64_t	seed = 1;
-	const char *name = point->name;
-	uint64_t	time = 1 + fixture_random(random) % point->times;
 	PmhTable   *t;
 	PmhResult	result;
 
 	write_image(image, size);
-	t = open_table(path);
-	lose_page = fixture_random(random) % (size / PAGE);
-	lose_this = fixture_random(random) % 4 != 0;
-	lose_rest = fixture_random(random) % 2 == 0;
-	lose_from = t;
-	lose_time = time;
-	lose_at = name;
+	lose_from = t = open_table(path);
+	loss = what;
 	(void) alarm(20);
 	result = op(t, &seed);
 	(void) alarm(0);
-	lose_at = NULL;
+	REQUIRE(loss.at == NULL);
 	if (!CHECK(result == PMH_OK || result == PMH_ERR_LOST ||
-			   (lose_rest && result == PMH_ERR_CORRUPT) ||
-			   (!lose_rest && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT)))
-		fprintf(stderr, "result %d at %s\n", (int) result, name);
+			   (what.rest && result == PMH_ERR_CORRUPT) ||
+			   (!what.rest && result == PMH_ERR_IO && pmh_error(t)->sys_errno == EFAULT)))
+		fprintf(stderr, "result %d at %s\n", (int) result, what.at);
 	if (!CHECK(fixture_no_lock_held()))
-		fprintf(stderr, "a lock is held, after %s\n", name);
+		fprintf(stderr, "a lock is held, after %s\n", what.at);
+	if (loss.rest && loss.page < ALWAYS_USED)
+		CHECK(do_check(t, &seed) == PMH_ERR_LOST);
 	pmh_close(t);
 	return result == PMH_ERR_LOST;
+}
+
+/* Cut the file off at each stop point. */
+static void
+cut_at_points(const void *image, size_t size, Operation op, uint64_t *random,
+			  unsigned *cuts, unsigned *noticed)
+{
+	for (unsigned i = 0; i < nreached * CUTS; i++)
+	{
+		const Reached *point = &reached[i / CUTS];
+		Loss		cut = {.at = point->name, .rest = true};
+
+		if (point->is_load)
+			continue;
+		cut.time = 1 + fixture_random(random) % point->times;
+		cut.page = fixture_random(random) % (i % CUTS == 0 ? size / PAGE : ALWAYS_USED);
+		*noticed += lose_and_see(image, size, op, cut);
+		(*cuts)++;
+	}
+}
+
+/* Lose a page, or all from one on, at random moments. */
+static void
+lose_anywhere(const void *image, size_t size, Operation op, uint64_t *random,
+			  unsigned trials)
+{
+	unsigned	noticed = 0;
+
+	for (unsigned trial = 0; nreached > 0 && trial < trials; trial++)
+	{
+		const Reached *point = &reached[fixture_random(random) % nreached];
+		Loss		some = {.at = point->name};
+
+		some.time = 1 + fixture_random(random) % point->times;
+		some.page = fixture_random(random) % (size / PAGE);
+		some.this = fixture_random(random) % 4 != 0;
+		some.rest = fixture_random(random) % 2 == 0;
+		noticed += lose_and_see(image, size, op, some);
+	}
+	CHECK(nreached == 0 || noticed > 0);
 }
 
 static void
@@ -229,6 +283,8 @@ main(int argc, char **argv)
 	size_t		size;
 	FILE	   *file;
 	uint64_t	random = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
+	unsigned	cuts = 0;
+	unsigned	noticed = 0;
 
 	signal(SIGALRM, no_end);
 	path = strdup(fixture_path("stop_lost"));
@@ -247,13 +303,12 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < OPERATIONS + sizeof(more) / sizeof(more[0]); i++)
 	{
 		Operation	op = i < OPERATIONS ? operation[i] : more[i - OPERATIONS];
-		unsigned	noticed = 0;
 
 		count_points(image, size, op);
-		for (unsigned trial = 0; nreached > 0 && trial < trials; trial++)
-			noticed += lose_and_see(image, size, op, &random);
-		CHECK(nreached == 0 || noticed > 0);
+		cut_at_points(image, size, op, &random, &cuts, &noticed);
+		lose_anywhere(image, size, op, &random, trials);
 	}
+	CHECK(noticed > cuts / 2);
 	free(image);
 	unlink(path);
 	pmh_values_free(&values);
