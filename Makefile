@@ -154,6 +154,7 @@ ENGINE_HEADERS = \
 CLUSTER_HEADERS = \
 	src/cluster/cluster.h \
 	src/cluster/internal.h \
+	src/cluster/versions.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
 	src/am/am.h \

@@ -58,7 +58,8 @@ bytea *
 pmhash_options(Datum reloptions, bool validate)
 {
 	static const relopt_parse_elt parameters[] = {
-		{"fillfactor", RELOPT_TYPE_INT, offsetof(PmhashOptions, fillfactor)}
+		{.optname = "fillfactor", .opttype = RELOPT_TYPE_INT,
+		.offset = offsetof(PmhashOptions, fillfactor)}
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate, options_kind(),

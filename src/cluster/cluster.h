@@ -14,6 +14,7 @@
 #include "access/amapi.h"
 #include "utils/rel.h"
 
+#include "cluster/versions.h"
 #include "engine/stop_point.h"
 #include "engine/table.h"
 
@@ -111,7 +112,7 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 extern PmhashFile *pmhash_file_open_for_scan(Relation index);
 
 /* The ERROR for such an index, if there is no other way. */
-extern void pmhash_invalid_error(Relation index) pg_attribute_noreturn();
+pg_noreturn extern void pmhash_invalid_error(Relation index);
 
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
@@ -136,8 +137,8 @@ extern PmhashFile *pmhash_file_create(Relation index);
 extern void pmhash_file_create_init(Relation index);
 
 /* Raise the ERROR for a failed engine call on file. */
-extern void pmhash_engine_error(Relation index, PmhashFile *file,
-								PmhResult result) pg_attribute_noreturn();
+pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
+											PmhResult result);
 
 /* Bytes of the index file, without opening it in the engine; 0 if none. */
 extern int64 pmhash_file_size(Relation index);

@@ -4,8 +4,8 @@
  *	  Index files: making them, finding the one that belongs to an index,
  *	  keeping them mapped.
  *
- * A backend keeps the files it has used mapped, in a table by RelFileNode.
- * The stub of a RelFileNode can change only together with a relcache
+ * A backend keeps the files it has used mapped, in a table by PmhashNode.
+ * The stub of a PmhashNode can change only together with a relcache
  * invalidation of its index, or with a step of the stub generation in shared
  * memory (invalid.c).  Both make the entry suspect: the next open reads the
  * stub again.  An entry that stays suspect belongs to an index that
@@ -36,7 +36,7 @@
 /* A file in the table of this backend. */
 typedef struct FileEntry
 {
-	RelFileNode key;
+	PmhashNode	key;
 	Oid			relid;
 	bool		suspect;		/* invalidated since the stub was read */
 	PmhashFile *file;
@@ -103,7 +103,7 @@ hint_for(Relation index, const PmhError *error)
 	}
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 report(Relation index, const char *path, const char *what, const PmhError *error)
 {
 	const char *hint = hint_for(index, error);
@@ -164,7 +164,7 @@ enforces_constraint(Relation index)
  * help: a constraint can be checked when the index has been rebuilt, and a
  * plan that is older than the index's invalidity is made anew.
  */
-static void pg_attribute_noreturn()
+pg_noreturn static void
 raise_invalid(Relation index, const Trouble *trouble)
 {
 	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
@@ -188,7 +188,7 @@ raise_invalid(Relation index, const Trouble *trouble)
 			 errhint("%s", pmhash_rebuild_hint(index))));
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 raise_trouble(Relation index, const Trouble *trouble)
 {
 	if (trouble->reason == PMHASH_REASON_NONE)
@@ -283,7 +283,7 @@ find_entry(Relation index)
 		HASHCTL		ctl;
 
 		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = sizeof(RelFileNode);
+		ctl.keysize = sizeof(PmhashNode);
 		ctl.entrysize = sizeof(FileEntry);
 		entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
 	}
@@ -292,7 +292,7 @@ find_entry(Relation index)
 		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
 		registered = true;
 	}
-	return hash_search(entries, &index->rd_node, HASH_FIND, NULL);
+	return hash_search(entries, &pmhash_node(index), HASH_FIND, NULL);
 }
 
 static void
@@ -340,7 +340,7 @@ enter_handle(Relation index, PmhashFile *file)
 	FileEntry  *entry;
 	bool		found;
 
-	entry = hash_search(entries, &index->rd_node, HASH_ENTER, &found);
+	entry = hash_search(entries, &pmhash_node(index), HASH_ENTER, &found);
 	if (found)
 	{
 		close_later(entry->file);
@@ -498,9 +498,9 @@ make_identity(Relation index, const PmhashStub *stub, bool transactional,
 	id->created_at = GetCurrentTimestamp();
 	id->created_lsn = GetXLogInsertRecPtr();
 	id->database = MyDatabaseId;
-	id->tablespace = index->rd_node.spcNode;
+	id->tablespace = pmhash_node_tablespace(&pmhash_node(index));
 	id->index_oid = RelationGetRelid(index);
-	id->relfilenode = index->rd_node.relNode;
+	id->relfilenode = pmhash_node_number(&pmhash_node(index));
 	id->owner_pid = MyProcPid;
 	id->timeline = control->timeline;
 	id->owner_start = MyStartTimestamp;
@@ -589,7 +589,7 @@ static bool
 storage_is_new(Relation index)
 {
 	return index->rd_createSubid != InvalidSubTransactionId ||
-		index->rd_firstRelfilenodeSubid != InvalidSubTransactionId;
+		pmhash_node_subid(index) != InvalidSubTransactionId;
 }
 
 /* The index whose file is being replaced behind its stub, and the new file. */

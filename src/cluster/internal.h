@@ -12,6 +12,7 @@
 #ifndef PMHASH_CLUSTER_INTERNAL_H
 #define PMHASH_CLUSTER_INTERNAL_H
 
+#include <inttypes.h>
 #include <sys/stat.h>
 
 #include "access/xlogdefs.h"
@@ -24,7 +25,7 @@
 #include "cluster/cluster.h"
 
 /* how 64-bit ids look in file names and messages */
-#define PMHASH_ID_FORMAT	"%016" INT64_MODIFIER "x"
+#define PMHASH_ID_FORMAT	"%016" PRIx64
 
 /* ---- control file: <pool>/control, rewritten whole by durable rename ---- */
 

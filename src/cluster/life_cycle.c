@@ -52,7 +52,7 @@ typedef struct Pending
 	bool		drop;			/* else: created */
 	bool		not_yet;		/* drop: the index is still there */
 	Oid			relid;			/* drop: of the index */
-	RelFileNode node;			/* drop: its main fork */
+	PmhashNode	node;			/* drop: its main fork */
 	char	   *path;
 } Pending;
 
@@ -177,7 +177,7 @@ note_drop(Oid relid)
 		Pending    *p = add_pending(path, true);
 
 		p->relid = relid;
-		p->node = index->rd_node;
+		p->node = pmhash_node(index);
 	}
 	relation_close(index, NoLock);
 }
@@ -223,21 +223,21 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 
 /* Which index has this main fork now?  As RelidByRelfilenode, temporary too. */
 static Oid
-owner_of_node(const RelFileNode *node)
+owner_of_node(const PmhashNode *node)
 {
 	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
 	ScanKeyData key[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	Oid			owner = InvalidOid;
-	Oid			tablespace = node->spcNode;
+	Oid			tablespace = pmhash_node_tablespace(node);
 
 	if (tablespace == MyDatabaseTableSpace)
 		tablespace = InvalidOid;
 	ScanKeyInit(&key[0], Anum_pg_class_reltablespace, BTEqualStrategyNumber,
 				F_OIDEQ, ObjectIdGetDatum(tablespace));
 	ScanKeyInit(&key[1], Anum_pg_class_relfilenode, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(node->relNode));
+				F_OIDEQ, ObjectIdGetDatum(pmhash_node_number(node)));
 	scan = systable_beginscan(pg_class, ClassTblspcRelfilenodeIndexId, true,
 							  NULL, 2, key);
 	tuple = systable_getnext(scan);

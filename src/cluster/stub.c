@@ -195,6 +195,6 @@ pmhash_stub_create_init(Relation index)
 	fill_page(page, PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
 	PageSetChecksumInplace(page, 0);
 	smgrextend(smgr, INIT_FORKNUM, 0, (char *) page, true);
-	log_newpage(&smgr->smgr_rnode.node, INIT_FORKNUM, 0, page, true);
+	log_newpage(&pmhash_node_of_smgr(smgr), INIT_FORKNUM, 0, page, true);
 	smgrimmedsync(smgr, INIT_FORKNUM);
 }
