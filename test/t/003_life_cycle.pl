@@ -11,7 +11,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $node = new_server('life');
+# no sweep hides at first what transactions leave behind
+my $node = new_server('life', "pmhash.sweep_naptime = 600\n");
 my $pool = pool($node);
 $node->start;
 install_extension($node);
@@ -26,6 +27,15 @@ sub run
 	return wait_for_files($pool, $files, $name);
 }
 
+# Files that go with a transaction are gone when it has ended.
+sub at_once
+{
+	my ($sql, $files, $name) = @_;
+
+	$node->safe_psql('postgres', $sql);
+	return is(scalar(index_files($pool)), $files, $name);
+}
+
 # ---- modes ----
 run('CREATE INDEX t_k ON t USING pmhash (k)', 1, 'CREATE INDEX');
 my $mode = sub { sprintf('%04o', (stat($_[0]))[2] & 07777) };
@@ -37,9 +47,9 @@ is($mode->("$pool/control"), '0600', 'mode of the control file');
 
 # event: rolled back or failed `CREATE INDEX`, `DROP INDEX`, `DROP DATABASE`
 # ---- transactions ----
-run('DROP INDEX t_k', 0, 'DROP INDEX');
-run('BEGIN; CREATE INDEX t_k ON t USING pmhash (k); ROLLBACK', 0, 'rolled back CREATE INDEX');
-run(<<SQL, 1, 'CREATE INDEX rolled back in part');
+at_once('DROP INDEX t_k', 0, 'DROP INDEX');
+at_once('BEGIN; CREATE INDEX t_k ON t USING pmhash (k); ROLLBACK', 0, 'rolled back CREATE INDEX');
+at_once(<<SQL, 1, 'CREATE INDEX rolled back in part');
 BEGIN;
 CREATE INDEX t_k ON t USING pmhash (k);
 SAVEPOINT a;
@@ -47,18 +57,20 @@ CREATE INDEX t_k2 ON t USING pmhash (k);
 ROLLBACK TO a;
 COMMIT;
 SQL
-run(<<SQL, 1, 'subtransaction that aborts with its parent');
+at_once(<<SQL, 1, 'subtransaction that aborts with its parent');
 BEGIN;
 SAVEPOINT a;
 CREATE INDEX t_k2 ON t USING pmhash (k);
 RELEASE a;
 ROLLBACK;
 SQL
-run('BEGIN; DROP INDEX t_k; ROLLBACK', 1, 'rolled back DROP INDEX');
+at_once('BEGIN; DROP INDEX t_k; ROLLBACK', 1, 'rolled back DROP INDEX');
 same_answers($node, 't', 'k', 't_k', 'rolled back DROP INDEX');
-my ($status) = $node->psql('postgres', 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))');
-isnt($status, 0, 'CREATE INDEX that fails');
-wait_for_files($pool, 1, 'CREATE INDEX that fails');
+fails_like($node, 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))', qr/division by zero/,
+	'CREATE INDEX that fails');
+is(scalar(index_files($pool)), 1, 'CREATE INDEX that fails, files');
+$node->append_conf('postgresql.conf', 'pmhash.sweep_naptime = 1');
+$node->reload;
 
 # event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
 # ---- new files for old ----

@@ -254,4 +254,71 @@ crash($node);
 $node->start;
 all_come_back($node, 'crash in a rebuild');
 $node->stop;
+
+# ---- two nonces count: only checkpoints tell the moments ----
+# The old nonce counts until the new one is in both places, and it is renewed
+# every sweep_naptime.
+$node->append_conf('postgresql.conf', 'pmhash.sweep_naptime = 600');
+
+sub copy_running
+{
+	copy_tree($data, $save);
+	unlink("$save/postmaster.pid");
+	return;
+}
+
+# the new one cannot be written at shutdown
+foreach my $put_back (0, 1)
+{
+	my $from = -s $node->logfile;
+
+	$node->start;
+	copy_running();
+	change();
+	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	$node->stop;
+	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	like(slurp_file($node->logfile, $from), qr/could not write file ".*pmhash\.nonce"/,
+		'nonce not written at shutdown');
+	if ($put_back)
+	{
+		copy_tree($save, $data);
+		invalid_then_rebuilt($apart, 'nonce not written at shutdown, older data directory');
+	}
+	else
+	{
+		rebuild_off($node);
+		$node->start;
+		is(index_state($node, 't_k'), 'valid', 'nonce not written at shutdown');
+		same_answers($node, 't', 'k', 't_k', 'nonce not written at shutdown');
+		rebuild_on($node);
+	}
+	$node->stop;
+}
+
+# a start dies between end of replay and first use of the pool
+foreach my $put_back (0, 1)
+{
+	$node->start;
+	copy_running();
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	change();
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	crash($node);
+	die_in_start($node);
+	if ($put_back)
+	{
+		copy_tree($save, $data);
+		invalid_then_rebuilt($apart, 'start died, older data directory');
+	}
+	else
+	{
+		rebuild_off($node);
+		$node->start;
+		is(index_state($node, 't_k'), 'valid', 'start died');
+		same_answers($node, 't', 'k', 't_k', 'start died');
+		rebuild_on($node);
+	}
+	$node->stop;
+}
 done_testing();

@@ -9,7 +9,6 @@ use warnings;
 use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
-use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -35,25 +34,6 @@ sub lose_one_row
 	$session->query_safe("BEGIN; INSERT INTO $table VALUES (77777)");
 	crash($node);
 	eval { $session->quit };
-	return;
-}
-
-# Start without a launcher, so that nobody needs the pool, and die.
-sub start_and_die
-{
-	my $output = '';
-	my $input = '';
-	my $timer = IPC::Run::timer(60);
-	my $start = IPC::Run::start(
-		[ 'postgres', '--single', '-D', $node->data_dir, 'postgres' ],
-		'<', \$input, '>&', \$output, $timer);
-
-	unlink($node->data_dir . '/postmaster.pid');
-	$start->pump until $output =~ /backend>/ || $timer->is_expired;
-	$start->signal('KILL');
-	eval { $start->finish };
-	like($output, qr/redo is not required/, 'there is nothing to replay');
-	unlink($node->data_dir . '/postmaster.pid');
 	return;
 }
 
@@ -84,7 +64,7 @@ foreach my $known (1, 0)
 
 	lose_one_row($table);
 	copy($pg_control, "$pg_control.before") or die $!;
-	start_and_die();
+	like(die_in_start($node), qr/redo is not required/, "$name: there is nothing to replay");
 	copy("$pg_control.before", $pg_control) or die $! if !$known;
 	unlink("$pg_control.before");
 	$from = -s $node->logfile;

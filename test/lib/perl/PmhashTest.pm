@@ -9,6 +9,7 @@ use warnings;
 use Exporter 'import';
 use File::Find;
 use FindBin;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -22,6 +23,7 @@ our @EXPORT = qw(
   database_files
   wait_for_files
   crash
+  die_in_start
   start_pgbench
   same_answers
   fails_like
@@ -154,6 +156,25 @@ sub crash
 	}
 	unlink($node->data_dir . '/postmaster.pid') if kill(0, $postmaster);
 	return;
+}
+
+# Start a server that has crashed, without a launcher, so that nobody needs the
+# pool, and kill it behind the end of replay.  Returns what it has said.
+sub die_in_start
+{
+	my ($node) = @_;
+	my $input = '';
+	my $output = '';
+	my $timer = IPC::Run::timer(60);
+	my $start = IPC::Run::start([ 'postgres', '--single', '-D', $node->data_dir, 'postgres' ],
+		'<', \$input, '>&', \$output, $timer);
+
+	unlink($node->data_dir . '/postmaster.pid');
+	$start->pump until $output =~ /backend>/ || $timer->is_expired;
+	$start->signal('KILL');
+	eval { $start->finish };
+	unlink($node->data_dir . '/postmaster.pid');
+	return $output;
 }
 
 # pgbench in the background: a handle for IPC::Run.  Options are added to the
