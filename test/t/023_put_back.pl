@@ -303,7 +303,6 @@ foreach my $put_back (0, 1)
 	copy_running();
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	change();
-	$node->safe_psql('postgres', 'CHECKPOINT');
 	crash($node);
 	die_in_start($node);
 	if ($put_back)
