@@ -43,7 +43,7 @@
 #define PIECE			256
 
 /* Tuples ahead of the one at hand that are asked for. */
-#define PREFETCH		4
+#define PREFETCH		12
 
 /* What does not change from page to page. */
 typedef struct PageScan

@@ -54,8 +54,14 @@ typedef struct ToldExtent
 	uint64		n;
 } ToldExtent;
 
+/*
+ * The newest chunk's n is brought up to date when somebody looks at the chunk
+ * (close_chunk): entries are added with no other line of it touched.
+ */
 typedef struct Partition
 {
+	PmhEntry   *next;			/* where in the newest chunk to add */
+	PmhEntry   *end;			/* and where it ends */
 	Chunk	   *chunk;			/* newest, or NULL */
 	Extent	   *extent;			/* newest, or NULL */
 } Partition;
@@ -112,6 +118,15 @@ add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ToldExtent *told)
 	partition->extent = extent;
 }
 
+/* Add no more to the newest chunk. */
+static void
+close_chunk(Partition *partition)
+{
+	if (partition->next != NULL)
+		partition->chunk->n = (uint32) (partition->next - partition->chunk->entry);
+	partition->next = partition->end = NULL;
+}
+
 /* Append a partition's chunks to the file as an extent, and free them. */
 static void
 write_partition(PmhashSpoolPrivate *priv, uint32 i)
@@ -121,6 +136,7 @@ write_partition(PmhashSpoolPrivate *priv, uint32 i)
 
 	if (chunk == NULL)
 		return;
+	close_chunk(&priv->partition[i]);
 	BufFileTell(priv->file, &told.fileno, &told.offset);
 	while (chunk != NULL)
 	{
@@ -180,6 +196,7 @@ add_chunk(PmhashSpool *spool, Partition *partition)
 
 	if (priv->bytes >= priv->memory)
 		pmhash_spool_write(spool);
+	close_chunk(partition);
 	if (partition->chunk != NULL)
 		size = Min(LAST_CHUNK, 2 * (offsetof(Chunk, entry) +
 									partition->chunk->capacity * sizeof(PmhEntry)));
@@ -189,6 +206,8 @@ add_chunk(PmhashSpool *spool, Partition *partition)
 	chunk->n = 0;
 	chunk->capacity = (size - offsetof(Chunk, entry)) / sizeof(PmhEntry);
 	partition->chunk = chunk;
+	partition->next = chunk->entry;
+	partition->end = chunk->entry + chunk->capacity;
 	priv->bytes += size;
 }
 
@@ -198,14 +217,11 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 {
 	int			i = (hash << spool->bits) >> (64 - spool->partition_bits);
 	Partition  *partition = &spool->priv->partition[i];
-	PmhEntry   *entry;
-
-	if (partition->chunk == NULL ||
-		partition->chunk->n == partition->chunk->capacity)
+	if (partition->next == partition->end)
 		add_chunk(spool, partition);
-	entry = &partition->chunk->entry[partition->chunk->n++];
-	entry->hash = hash;
-	entry->value = value;
+	partition->next->hash = hash;
+	partition->next->value = value;
+	partition->next++;
 	spool->partition_n[i]++;
 }
 
@@ -280,6 +296,7 @@ pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
 	Partition  *partition = &spool->priv->partition[i];
 
 	Assert(n <= spool->partition_n[i]);
+	close_chunk(partition);
 	spool->partition_n[i] -= n;
 	while (n > 0)
 	{

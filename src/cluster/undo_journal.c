@@ -36,10 +36,9 @@ static PmhashJournalRecord *slots;
 static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
 static XLogRecPtr last_noted;	/* LSN of our last record */
 static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
-static XLogRecPtr hastened_lsn; /* up to which the WAL writer was told to flush */
 
-/* WAL that our transactions write between two words to the WAL writer */
-#define HASTEN_BYTES	(256 * 1024)
+/* How often the WAL writer is told to flush while the ring comes round once. */
+#define HASTENINGS		8
 
 /*
  * The exact end of the last WAL record reserved so far.  GetXLogInsertRecPtr
@@ -247,15 +246,15 @@ reserve_slot(uint64 place)
 /*
  * Slots are wanted again when the ring has come round, and then WAL must have
  * been flushed.  In a long statement nobody does that until then; so have the
- * WAL writer do it meanwhile.
+ * WAL writer do it meanwhile, each time another piece of the ring is full.
+ * n records were written, the first of them at 'place'.
  */
 static void
-hasten_flush(XLogRecPtr lsn)
+hasten_flush(uint64 place, int n, XLogRecPtr lsn)
 {
-	if (lsn < hastened_lsn + HASTEN_BYTES)
-		return;
-	hastened_lsn = lsn;
-	if (lsn > flushed_lsn)
+	uint64		piece = Max(pmhash_shared->journal_slots / HASTENINGS, 1);
+
+	if (place / piece != (place + n) / piece && lsn > flushed_lsn)
 		XLogSetAsyncXactLSN(lsn);
 }
 
@@ -340,5 +339,5 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	}
 	require_journal();
 	last_noted = lsn;
-	hasten_flush(lsn);
+	hasten_flush(place, n, lsn);
 }
