@@ -203,9 +203,9 @@ equality_is_known(Oid family, const KnownKey *known)
 	return OidIsValid(operator) && get_opcode(operator) == known->equal;
 }
 
-/* The shape of a column of an index; attno from 1. */
+/* The shape of a column of an index, looked up in the catalogs; attno from 1. */
 static PmhashShape
-column_shape(Relation index, int attno)
+find_column_shape(Relation index, int attno)
 {
 	const KnownKey *known;
 
@@ -214,6 +214,28 @@ column_shape(Relation index, int attno)
 	if (known && !equality_is_known(index->rd_opfamily[attno - 1], known))
 		known = NULL;
 	return shape_of(known, index->rd_indcollation[attno - 1]);
+}
+
+/*
+ * The shape of a column of an index; attno from 1.  It can't change while there
+ * is an index (see above), and to look it up takes as long as all the rest that
+ * a look-up in the index does; so the relation cache keeps it.
+ */
+static PmhashShape
+column_shape(Relation index, int attno)
+{
+	PmhashShape shapes[INDEX_MAX_KEYS];
+	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
+
+	if (index->rd_amcache == NULL)
+	{
+		for (int i = 0; i < ncolumns; i++)
+			shapes[i] = find_column_shape(index, i + 1);
+		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt,
+											   ncolumns * sizeof(PmhashShape));
+		memcpy(index->rd_amcache, shapes, ncolumns * sizeof(PmhashShape));
+	}
+	return ((PmhashShape *) index->rd_amcache)[attno - 1];
 }
 
 /* Fill in an operand that is hashed by calling proc, if it is. */
