@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "table.h"
 
 #define MAX_WORKERS		64
@@ -126,7 +129,11 @@ extern void measure_machine(PmhTable *t);
 /* ---- workload.c: keys and distributions ---- */
 
 /* Hash of a key, as the access method makes it for an 8-byte key. */
-extern uint64_t key_hash(uint64_t key);
+static inline uint64_t
+key_hash(uint64_t key)
+{
+	return XXH3_64bits(&key, sizeof(key));
+}
 
 extern uint64_t next_random(uint64_t *state);
 

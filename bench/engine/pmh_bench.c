@@ -47,9 +47,13 @@ static Shared *shared;
 static PmhEnv env;
 static Zipf zipf;
 
-/* "zipf": the key of each value, and how many values each key has. */
+/*
+ * "zipf": the key of each value; and how many values each key has, and their
+ * sum.
+ */
 static uint32_t *zipf_key;
 static uint32_t *zipf_count;
+static uint64_t *zipf_sum;
 
 void
 fail(const char *what, PmhResult result, const PmhError *error)
@@ -182,11 +186,33 @@ typedef struct Share
 
 typedef void (*Operation) (Share *share);
 
-/* Visit the share's keys in an order that has nothing to do with insertion. */
-static inline uint64_t
-shuffled(const Share *s, uint64_t i)
+/*
+ * Visit the share's keys in an order that has nothing to do with insertion: the
+ * next one behind 'key' (any of them to begin with).  No division, so that the
+ * order costs no more than going through them one by one.
+ */
+typedef struct Order
 {
-	return s->first + (i * UINT64_C(2654435761) + 12345) % s->n;
+	uint64_t	first;
+	uint64_t	n;
+	uint64_t	step;
+	uint64_t	at;
+} Order;
+
+static inline Order
+shuffle(const Share *s)
+{
+	return (Order) {s->first, s->n, UINT64_C(2654435761) % s->n, 12345 % s->n};
+}
+
+static inline uint64_t
+next_key(Order *order)
+{
+	uint64_t	key = order->first + order->at;
+	uint64_t	next = order->at + order->step;
+
+	order->at = next >= order->n ? next - order->n : next;
+	return key;
 }
 
 static inline uint64_t
@@ -215,36 +241,71 @@ op_insert(Share *s)
 	}
 }
 
+/*
+ * Look-ups of keys that are there, or not.  What is not the look-up itself is
+ * kept short: the processor works ahead over a few hundred instructions only.
+ */
+static inline void
+look_up_keys(Share *s, uint64_t base, bool there)
+{
+	PmhTable   *t = s->t;
+	PmhValues	values = {0};
+	Order		order = shuffle(s);
+	uint64_t	wrong = 0;
+
+	for (uint64_t left = s->n; left > 0; left--)
+	{
+		uint64_t	key = base + next_key(&order);
+		uint64_t	begin = begin_op();
+
+		must(t, pmh_lookup(t, key_hash(key), &values), "look-up");
+		end_op(s, begin);
+		wrong += there ? values.n != 1 || values.value[0] != key : values.n != 0;
+	}
+	s->result->wrong += wrong;
+	pmh_values_free(&values);
+}
+
 static void
 op_hit(Share *s)
 {
-	PmhValues	values = {0};
-
-	for (uint64_t i = 0; i < s->n; i++)
-	{
-		uint64_t	key = shuffled(s, i);
-		uint64_t	begin = begin_op();
-
-		must(s->t, pmh_lookup(s->t, key_hash(key), &values), "look-up");
-		end_op(s, begin);
-		s->result->wrong += values.n != 1 || values.value[0] != key;
-	}
-	pmh_values_free(&values);
+	look_up_keys(s, 0, true);
 }
 
 static void
 op_miss(Share *s)
 {
+	look_up_keys(s, opt.keys, false);
+}
+
+/*
+ * What hits cannot do without: to find the home bucket, and to load its version,
+ * its line 0, and the line of a slot, which line 0 tells.  Nothing is compared.
+ */
+static void
+op_floor(Share *s)
+{
+	PmhTable   *t = s->t;
 	PmhValues	values = {0};
+	Order		order = shuffle(s);
+	uint64_t	sum = 0;
 
-	for (uint64_t i = 0; i < s->n; i++)
+	must(t, pmh_lookup(t, key_hash(0), &values), "look-up");	/* notes the directory */
+	for (uint64_t left = s->n; left > 0; left--)
 	{
-		uint64_t	begin = begin_op();
+		uint64_t	hash = key_hash(next_key(&order));
+		PmhHome		home;
+		uint32_t	state;
 
-		must(s->t, pmh_lookup(s->t, key_hash(opt.keys + s->first + i), &values), "look-up");
-		end_op(s, begin);
-		s->result->wrong += values.n != 0;
+		if (!pmh_home_find(t, hash, &home))
+			abort();
+		for (unsigned line = 1; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+			__builtin_prefetch(home.bucket->bytes + line * PMH_LINE);
+		state = pmh_bucket_state(home.bucket);
+		sum += pmh_version_load(home.version) +
+			pmh_slot_load_word(home.bucket, PMH_LINE0_SLOTS + (state & 7));
 	}
+	s->result->wrong += sum == 0;
 	pmh_values_free(&values);
 }
 
@@ -270,6 +331,7 @@ look_up_groups(Share *s, uint64_t base, uint64_t values_each)
 {
 	GroupKeys	g;
 	uint64_t	hash[MAX_GROUP];
+	Order		order = shuffle(s);
 
 	for (uint64_t done = 0; done < s->n;)
 	{
@@ -278,7 +340,7 @@ look_up_groups(Share *s, uint64_t base, uint64_t values_each)
 
 		for (uint64_t i = 0; i < n; i++)
 		{
-			g.key[i] = base + shuffled(s, done + i);
+			g.key[i] = base + next_key(&order);
 			hash[i] = key_hash(g.key[i]);
 		}
 		g.found = g.wrong = 0;
@@ -353,9 +415,11 @@ op_group_delete(Share *s)
 static void
 op_delete(Share *s)
 {
+	Order		order = shuffle(s);
+
 	for (uint64_t i = 0; i < s->n; i++)
 	{
-		uint64_t	key = shuffled(s, i);
+		uint64_t	key = next_key(&order);
 		uint64_t	begin = begin_op();
 		PmhResult	result = pmh_delete(s->t, key_hash(key), key);
 
@@ -379,22 +443,46 @@ op_zipf_insert(Share *s)
 	}
 }
 
-/* All keys once; every value of each is verified. */
+/*
+ * All keys once: the number and the sum of the values of each are looked at,
+ * which takes no more than to go through them.
+ */
 static void
 op_zipf_search(Share *s)
+{
+	PmhTable   *t = s->t;
+	PmhValues	values = {0};
+	uint64_t	wrong = 0;
+
+	for (uint64_t key = s->first; key < s->first + s->n; key++)
+	{
+		uint64_t	begin = begin_op();
+		uint64_t	sum = 0;
+
+		must(t, pmh_lookup(t, key_hash(key), &values), "look-up");
+		end_op(s, begin);
+		for (size_t i = 0; i < values.n; i++)
+			sum += values.value[i];
+		wrong += values.n != zipf_count[key] || sum != zipf_sum[key];
+	}
+	s->result->wrong += wrong;
+	pmh_values_free(&values);
+}
+
+/* The same, and every value is looked at by itself. */
+static void
+op_zipf_verify(Share *s)
 {
 	PmhValues	values = {0};
 
 	for (uint64_t key = s->first; key < s->first + s->n; key++)
 	{
-		uint64_t	begin = begin_op();
-
 		must(s->t, pmh_lookup(s->t, key_hash(key), &values), "look-up");
-		end_op(s, begin);
 		s->result->wrong += values.n != zipf_count[key];
 		for (size_t i = 0; i < values.n; i++)
 			s->result->wrong += values.value[i] >= opt.keys ||
-				zipf_key[values.value[i]] != key;
+				zipf_key[values.value[i]] != key ||
+				(i > 0 && values.value[i] <= values.value[i - 1]);
 	}
 	pmh_values_free(&values);
 }
@@ -622,9 +710,11 @@ draw_zipf(double theta)
 
 	zipf_init(&zipf, keys, theta);
 	memset(zipf_count, 0, opt.keys * sizeof(uint32_t));
+	memset(zipf_sum, 0, opt.keys * sizeof(uint64_t));
 	for (uint64_t i = 0; i < opt.keys; i++)
 	{
 		zipf_key[i] = (uint32_t) zipf_next(&zipf, &seed);
+		zipf_sum[zipf_key[i]] += i;
 		if (++zipf_count[zipf_key[i]] > most)
 			most = zipf_count[zipf_key[i]];
 	}
@@ -641,18 +731,22 @@ op_zipf(void)
 	{
 		zipf_key = share_memory(opt.keys * sizeof(uint32_t));
 		zipf_count = share_memory(opt.keys * sizeof(uint32_t));
+		zipf_sum = share_memory(opt.keys * sizeof(uint64_t));
 	}
 	for (int i = 0; i < NTHETAS; i++)
 	{
 		uint64_t	keys = draw_zipf(opt.theta[i]);
 		char		insert[40];
 		char		search[40];
+		char		verify[40];
 
 		renew_table();
 		snprintf(insert, sizeof(insert), "zipf_insert_%g", opt.theta[i]);
 		snprintf(search, sizeof(search), "zipf_search_%g", opt.theta[i]);
 		run_and_show(insert, op_zipf_insert, opt.keys);
+		snprintf(verify, sizeof(verify), "zipf_verify_%g", opt.theta[i]);
 		run(search, op_zipf_search, keys);
+		run(verify, op_zipf_verify, keys);
 	}
 }
 
@@ -733,6 +827,7 @@ do_op(const char *name)
 		{"insert", op_insert, true},
 		{"hit", op_hit, false},
 		{"miss", op_miss, false},
+		{"floor", op_floor, false},
 		{"group", op_group, false},
 		{"group-miss", op_group_miss, false},
 		{"delete", op_delete, true},
@@ -794,6 +889,7 @@ help(void)
 		   "                         machine       memory and persist latency\n"
 		   "                         insert        keys 0 .. N-1, one by one\n"
 		   "                         hit, miss     look-ups of keys that are there, or not\n"
+		   "                         floor         the loads that a hit cannot do without\n"
 		   "                         group, group-miss, group-insert, group-delete\n"
 		   "                                       the same in groups, with prefetch\n"
 		   "                         delete        all keys, in another order\n"

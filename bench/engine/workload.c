@@ -7,16 +7,7 @@
  */
 #include <math.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "bench.h"
-
-uint64_t
-key_hash(uint64_t key)
-{
-	return XXH3_64bits(&key, sizeof(key));
-}
 
 /* SplitMix64. */
 uint64_t

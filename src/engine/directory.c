@@ -44,6 +44,18 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 	return result == PMH_OK ? PMH_RETRY : result;
 }
 
+/*
+ * A directory lies within our mapping, which never becomes shorter: look-ups
+ * that meet it again need not check that.
+ */
+static inline void
+note_directory(PmhTable *t, uint64_t dirword)
+{
+	t->seen_dirword = dirword;
+	t->seen_offset = pmh_dirword_offset(dirword);
+	t->seen_elements = UINT64_C(1) << pmh_dirword_depth(dirword);
+}
+
 PmhResult
 pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 {
@@ -61,6 +73,7 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 			if (result != PMH_OK)
 				return result;
 		}
+		note_directory(t, dirword);
 		p->dirword = dirword;
 		p->index = pmh_hash_prefix(hash, depth);
 		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);

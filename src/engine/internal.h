@@ -69,6 +69,14 @@ struct PmhTable
 	uint32_t	segment_buckets;	/* M */
 	uint32_t	unit_buckets;	/* M / 8 */
 	uint32_t	block_shift;	/* log2 of the bytes of a block */
+	uint64_t	seen_dirword;	/* a directory seen to lie in our mapping, ... */
+	uint64_t	seen_offset;	/* ... where, ... */
+	uint64_t	seen_elements;	/* ... and of how many elements */
+	uint64_t	block_size;
+	uint64_t	unit_size;
+	uint32_t	in_main;		/* hashing buckets of a main part */
+	uint64_t	in_main_size;	/* bytes of these */
+	uint64_t	stripe_mask;	/* number of stripes - 1 */
 	PmhNeed		need;
 	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
@@ -108,13 +116,13 @@ pmh_run(const PmhTable *t)
 static inline uint64_t
 pmh_block_size(const PmhTable *t)
 {
-	return UINT64_C(1) << t->block_shift;
+	return t->block_size;
 }
 
 static inline uint64_t
 pmh_unit_size(const PmhTable *t)
 {
-	return UINT64_C(1) << (t->block_shift - 3);
+	return t->unit_size;
 }
 
 static inline void
@@ -147,8 +155,9 @@ static inline PmhResult
 pmh_conclude(PmhTable *t, PmhResult result)
 {
 	pmh_read_fence();
-	if (unlikely(pm_is_lost(&t->file) ||
-				 pmh_lost_posted(t->file_lock->lost, t->file_id)))
+	/* Whoever loses a page posts it, so mostly the board says it all. */
+	if (unlikely(pmh_lost_count(t->file_lock->lost) != 0) &&
+		(pm_is_lost(&t->file) || pmh_lost_posted(t->file_lock->lost, t->file_id)))
 		return pmh_fail_lost(t);
 	return result;
 }
@@ -246,10 +255,22 @@ pmh_bucket(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 	return (PmhBucket *) pmh_at(t, pmh_bucket_offset(t, p, bucket));
 }
 
+/*
+ * Which of a stripe's versions: the remainder, computed with fewer instructions
+ * than a compiler does that has to be right above 2 * MAX_SEGMENT_BUCKETS too.
+ */
+static inline uint32_t
+pmh_version_of(uint32_t bucket)
+{
+	uint32_t	quotient = bucket * (65536 / PMH_VERSIONS + 1) >> 16;
+
+	return bucket - quotient * PMH_VERSIONS;
+}
+
 static inline uint64_t *
 pmh_bucket_version(const PmhPlace *p, uint32_t bucket)
 {
-	return &p->stripe->version[bucket % PMH_VERSIONS];
+	return &p->stripe->version[pmh_version_of(bucket)];
 }
 
 static inline uint32_t
@@ -292,6 +313,72 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
  * PMH_ERR_CORRUPT.  Nothing is locked: the place may be outdated already.
  */
 extern PmhResult pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place);
+
+/*
+ * The home bucket of a hash as a look-up finds it: the little of a PmhPlace that
+ * nearly all of them need.  The pointers are good as long as the mapping stays
+ * where it is.
+ */
+typedef struct PmhHome
+{
+	const char *base;			/* of the mapping */
+	uint64_t	dirword;
+	const uint64_t *at;			/* the element, and ... */
+	uint64_t	elem;			/* ... what it was */
+	const PmhBucket *bucket;
+	const uint64_t *version;	/* of the bucket */
+} PmhHome;
+
+/*
+ * Find the home bucket of hash in the directory that was seen last.  False if
+ * the bucket does not lie within our mapping, or the element cannot be one
+ * (pmh_locate finds out why).  As there, nothing is locked.  Whether the
+ * directory is the right one is left to pmh_home_current, which has to look at
+ * dirword anyway: an element of one that is not any more leads to nothing that
+ * would be believed.
+ *
+ * Every look-up goes through here, and the next one's can begin only as far
+ * behind as the processor has registers for what lies between: so it is
+ * written for few instructions.  Shifts by what the file's geometry tells are
+ * multiplications, and whether a bucket is in the extension, which nobody can
+ * foresee, takes no branch.
+ */
+static inline bool
+pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
+{
+	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
+	uint64_t	elem;
+	uint64_t	block;
+	uint32_t	number;
+	uint64_t	offset;
+	uint64_t	in_main;		/* all bits or none */
+
+	h->base = t->file.base;
+	h->dirword = t->seen_dirword;
+	h->at = (const uint64_t *) (h->base + t->seen_offset) + index;
+	elem = h->elem = pm_load_acquire(h->at);
+	block = pmh_elem_main_block(elem);
+	number = pmh_home_bucket(hash, t->in_main + pmh_elem_units(elem) * t->unit_buckets);
+	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) - t->in_main_size;
+	in_main = -(uint64_t) (number < t->in_main);
+	offset += (block * pmh_block_size(t) - offset) & in_main;
+	offset += (uint64_t) number * PMH_BUCKET_SIZE;
+	h->bucket = (const PmhBucket *) (h->base + offset);
+	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
+		.version[pmh_version_of(number)];
+	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.mapped;
+}
+
+/* Is it what the directory says?  To be asked behind a load of the version. */
+static inline bool
+pmh_home_current(const PmhHome *h)
+{
+	const PmhLive *live = (const PmhLive *) (const void *) (h->base + PMH_LIVE_OFFSET);
+
+	pmh_read_fence();
+	return pm_load_acquire(h->at) == h->elem &&
+		pm_load_acquire(&live->dirword) == h->dirword;
+}
 
 /* Is the place still what the directory says? */
 static inline bool

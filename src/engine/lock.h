@@ -119,11 +119,18 @@ pmh_file_lock(PmhLocks *locks, uint64_t file_id)
 	return &locks->file[file_id % PMH_FILE_LOCKS];
 }
 
+/* How many losses have been posted on a board? */
+static inline uint64_t
+pmh_lost_count(const uint64_t *board)
+{
+	return __atomic_load_n(&board[0], __ATOMIC_ACQUIRE);
+}
+
 /* Is the file posted as lost? */
 static inline bool
 pmh_lost_posted(const uint64_t *board, uint64_t file_id)
 {
-	if (__builtin_expect(__atomic_load_n(&board[0], __ATOMIC_ACQUIRE) == 0, 1))
+	if (__builtin_expect(pmh_lost_count(board) == 0, 1))
 		return false;
 	for (unsigned i = 1; i <= PMH_LOST_IDS; i++)
 	{

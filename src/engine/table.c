@@ -29,12 +29,11 @@
 #define INITIAL_BLOCKS			4
 #define FIRST_SEGMENT_BLOCK		2
 
-/*
- * Groups go through a pipeline: directory element, bucket, slot, work.  Each
- * stage asks for a cache line that the next one needs so many keys later.
- */
-#define AHEAD					14
-#define RING					32	/* a power of two > 2 * AHEAD */
+/* So many keys of a group go through a stage of their look-up together. */
+#define BATCH					32
+
+/* So many lines of a list are asked for as soon as it is found. */
+#define LIST_AHEAD				8
 
 /* ---- errors ---- */
 
@@ -122,6 +121,11 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	t->segment_buckets = format->segment_buckets;
 	t->unit_buckets = format->segment_buckets / PMH_UNITS_PER_BLOCK;
 	t->block_shift = block_shift(format);
+	t->block_size = UINT64_C(1) << t->block_shift;
+	t->unit_size = t->block_size / PMH_UNITS_PER_BLOCK;
+	t->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
+	t->in_main_size = (uint64_t) t->in_main * PMH_BUCKET_SIZE;
+	t->stripe_mask = t->locks->nstripes - 1;
 	for (unsigned i = 0; i < 2; i++)
 	{
 		t->build[i] = pmh_build_alloc(t);
@@ -639,6 +643,18 @@ pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 
 /* ---- look-up ---- */
 
+/*
+ * Nobody has asked for the bucket, and any line of it may be needed: all at
+ * once.  (Has to be inline, as everything that only prefetches: a compiler may
+ * leave the call of a function out that does nothing else.)
+ */
+static inline void __attribute__((always_inline))
+prefetch_all(const PmhBucket *b)
+{
+	for (unsigned line = 0; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+		__builtin_prefetch(b->bytes + line * PMH_LINE);
+}
+
 /* What one bucket knows of a key goes to the probe. */
 static inline void
 gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
@@ -652,7 +668,7 @@ gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
 
 		if (!pmh_slot_has_hash(b, slot, word, hash))
 			continue;
-		if (pmh_word_is_pointer(word))
+		if (unlikely(pmh_word_is_pointer(word)))
 		{
 			/* The plain entries beside it are shadowed. */
 			probe->n = first;
@@ -664,105 +680,192 @@ gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
 }
 
 /*
+ * The home of a hash was not found, or not any more: there is another directory
+ * than the one that was seen last, another segment, or something outside of our
+ * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate.
+ */
+static PmhResult __attribute__((noinline))
+probe_again(PmhTable *t, uint64_t hash)
+{
+	PmhPlace	place;
+	PmhResult	result = pmh_locate(t, hash, &place);
+
+	return result == PMH_OK ? PMH_RETRY : result;
+}
+
+/*
+ * If the buckets so far have a pointer to a list: the version of its first
+ * buffer, whose lines, or the first of many, are going to be read.
+ */
+static inline void
+note_list(const PmhTable *t, PmhProbe *probe)
+{
+	uint64_t	offset = pmh_pointer_offset(probe->list);
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(probe->list));
+
+	if (likely(probe->list == 0))
+		return;
+	for (uint32_t i = 0; i < lines && i < LIST_AHEAD; i++)
+		__builtin_prefetch((const char *) pmh_at(t, offset) + i * PMH_LINE);
+	probe->list_version = pmh_buffer_version(t, offset);
+}
+
+/*
  * The buckets besides the home that its filters tell of.  Their versions are
  * loaded, and the place is seen to be current, before they are read.
  */
-static bool
-gather_elsewhere(const PmhTable *t, const PmhPlace *place, uint64_t hash,
-				 uint32_t home, uint32_t home_state, PmhProbe *probe)
+static PmhResult __attribute__((noinline))
+gather_elsewhere(PmhTable *t, const PmhHome *h, uint64_t hash,
+				 uint32_t home_state, PmhProbe *probe)
 {
+	PmhPlace	place;
 	uint32_t	list[3];
 	uint64_t	version[3];
 	unsigned	n = 0;
 	bool		valid = true;
 
 	PMH_STOP_POINT("probe_before_elsewhere");
+	place.elem = h->elem;
+	if (unlikely(!pmh_place_decode(t, &place)))
+		return probe_again(t, hash);
 	if ((home_state & pmh_filter_bit(hash)) != 0)
-		list[n++] = pmh_alt_bucket(hash, place->hashing, home);
+		list[n++] = pmh_alt_bucket(hash, place.hashing,
+								   pmh_home_bucket(hash, place.hashing));
 	if ((home_state & PMH_STATE_STASHED) != 0)
 	{
-		list[n++] = place->hashing;
-		list[n++] = place->hashing + 1;
+		list[n++] = place.hashing;
+		list[n++] = place.hashing + 1;
 	}
 	for (unsigned i = 0; i < n; i++)
-		version[i] = pmh_version_load(pmh_bucket_version(place, list[i]));
-	if (!pmh_place_current(t, place))
-		return false;
+		prefetch_all(pmh_bucket(t, &place, list[i]));
+	for (unsigned i = 0; i < n; i++)
+		version[i] = pmh_version_load(pmh_bucket_version(&place, list[i]));
+	if (!pmh_home_current(h))
+		return PMH_RETRY;
 	for (unsigned i = 0; i < n; i++)
 	{
-		const PmhBucket *b = pmh_bucket(t, place, list[i]);
+		const PmhBucket *b = pmh_bucket(t, &place, list[i]);
 		uint32_t	state;
 		uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
 
 		gather(probe, b, hash, mask);
 		PMH_STOP_POINT("probe_between_buckets");
 	}
-	if (probe->list != 0)
-		probe->list_version = pmh_buffer_version(t, pmh_pointer_offset(probe->list));
+	note_list(t, probe);
 	for (unsigned i = 0; i < n; i++)
-		valid = valid && pmh_version_same(pmh_bucket_version(place, list[i]), version[i]);
-	return valid;
+		valid = valid && pmh_version_same(pmh_bucket_version(&place, list[i]), version[i]);
+	return valid ? PMH_OK : PMH_RETRY;
+}
+
+/* What a reader knows of a home bucket behind a look at its line 0. */
+typedef struct Sight
+{
+	uint64_t	version;		/* from before that look */
+	uint32_t	state;
+	uint32_t	mask;			/* slots with the right fingerprint */
+} Sight;
+
+/* False if the home has been moved meanwhile. */
+static inline bool
+look_at_home(uint64_t hash, const PmhHome *h, Sight *sight)
+{
+	sight->version = pmh_version_load(h->version);
+	if (unlikely(!pmh_home_current(h)))
+		return false;
+	PMH_STOP_POINT("probe_before_reading");
+	sight->mask = pmh_bucket_match(h->bucket, pmh_hash_fingerprint(hash), &sight->state);
+	PMH_STOP_POINT("probe_before_slots");
+	return true;
+}
+
+/* Does the state of a home tell that the hash may be in another bucket? */
+static inline bool
+is_elsewhere(uint64_t hash, uint32_t home_state)
+{
+	if ((home_state & PMH_STATE_STASHED) != 0)
+		return true;
+	return (home_state >> pmh_filter_shift(hash) & 1) != 0;
 }
 
 /*
- * One attempt: PMH_OK, PMH_RETRY, or what pmh_locate gives.  'cold': nobody has
- * prefetched the bucket, so ask for all of it at once.
+ * What nearly all look-ups come to: the home bucket alone answers, with one
+ * plain entry or none.  Returns how many; -1: there is more to it.
  */
-static inline PmhResult
-probe_once(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
+static inline int
+probe_simple(uint64_t hash, const PmhHome *h, const Sight *sight,
+			 uint64_t *value)
 {
-	PmhPlace	place;
-	uint32_t	home;
-	uint32_t	state;
-	uint32_t	mask;
-	uint64_t   *version_word;
-	uint64_t	version;
-	const PmhBucket *b;
-	PmhResult	result;
+	uint32_t	mask = sight->mask;
+	int			n = 0;
 
-	result = pmh_locate(t, hash, &place);
-	if (unlikely(result != PMH_OK))
-		return result;
-	home = pmh_home_bucket(hash, place.hashing);
-	b = pmh_bucket(t, &place, home);
-	for (unsigned line = 1; cold && line < PMH_BUCKET_SIZE / PMH_LINE; line++)
-		__builtin_prefetch(b->bytes + line * PMH_LINE);
-	version_word = pmh_bucket_version(&place, home);
-	version = pmh_version_load(version_word);
-	if (unlikely(!pmh_place_current(t, &place)))
-		return PMH_RETRY;
+	if (unlikely(is_elsewhere(hash, sight->state)))
+		return -1;
+	if (mask != 0)
+	{
+		unsigned	slot = (unsigned) __builtin_ctzll(mask);
+		uint64_t	word = pmh_slot_load_word(h->bucket, slot);
 
-	PMH_STOP_POINT("probe_before_reading");
+		if (unlikely((mask & (mask - 1)) != 0 || pmh_word_is_pointer(word)))
+			return -1;
+		if (likely(pmh_slot_has_hash(h->bucket, slot, word, hash)))
+			n = 1;
+		*value = pmh_word_payload(word);
+	}
+	PMH_STOP_POINT("probe_before_validation");
+	return likely(pmh_version_same(h->version, sight->version)) ? n : -1;
+}
+
+/* The rest of an attempt, which the same look at the home has begun. */
+static PmhResult
+probe_slots(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
+			PmhProbe *probe)
+{
 	probe->n = 0;
 	probe->list = 0;
-	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
-	PMH_STOP_POINT("probe_before_slots");
-	if (mask != 0)
-		gather(probe, b, hash, mask);
-	if (probe->list != 0)
-		probe->list_version = pmh_buffer_version(t, pmh_pointer_offset(probe->list));
-	if ((state & (pmh_filter_bit(hash) | PMH_STATE_STASHED)) != 0 &&
-		!gather_elsewhere(t, &place, hash, home, state, probe))
-		return PMH_RETRY;
+	gather(probe, h->bucket, hash, sight->mask);
+	note_list(t, probe);
+	if (unlikely(is_elsewhere(hash, sight->state)))
+	{
+		PmhResult	result = gather_elsewhere(t, h, hash, sight->state, probe);
+
+		if (unlikely(result != PMH_OK))
+			return result;
+	}
 	PMH_STOP_POINT("probe_before_validation");
-	if (unlikely(!pmh_version_same(version_word, version)))
+	if (unlikely(!pmh_version_same(h->version, sight->version)))
 		return PMH_RETRY;
 	if (unlikely(probe->list != 0))
 	{
-		if (!pmh_place_current(t, &place))
+		if (!pmh_home_current(h))
 			return PMH_RETRY;
 		return pmh_buffer_check_span(t, probe->list);
 	}
 	return PMH_OK;
 }
 
-static inline PmhResult
-probe_until_valid(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
+/* How an attempt begins.  False: not so; probe_again tells what to do. */
+static inline bool
+find_and_look(const PmhTable *t, uint64_t hash, PmhHome *h, Sight *sight)
+{
+	if (unlikely(!pmh_home_find(t, hash, h)))
+		return false;
+	prefetch_all(h->bucket);
+	return look_at_home(hash, h, sight);
+}
+
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 {
 	for (;;)
 	{
-		PmhResult	result = probe_once(t, hash, probe, cold);
+		PmhHome		home;
+		Sight		sight;
+		PmhResult	result;
 
+		if (likely(find_and_look(t, hash, &home, &sight)))
+			result = probe_slots(t, hash, &home, &sight, probe);
+		else
+			result = probe_again(t, hash);
 		if (likely(result == PMH_OK))
 			return PMH_OK;
 		if (result == PMH_NEED)
@@ -770,12 +873,6 @@ probe_until_valid(PmhTable *t, uint64_t hash, PmhProbe *probe, bool cold)
 		if (result != PMH_OK && result != PMH_RETRY)
 			return result;
 	}
-}
-
-PmhResult
-pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
-{
-	return probe_until_valid(t, hash, probe, true);
 }
 
 /* Complete a look-up: plain values and list into *values.  PMH_RETRY too. */
@@ -811,19 +908,54 @@ collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 	return PMH_OK;
 }
 
-PmhResult
-pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
+/* A look-up from the start. */
+static PmhResult __attribute__((noinline))
+look_up(PmhTable *t, uint64_t hash, PmhValues *values)
 {
 	PmhProbe	probe;
 	PmhResult	result;
 
 	do
 	{
-		result = pmh_probe(table, hash, &probe);
+		result = pmh_probe(t, hash, &probe);
 		if (result == PMH_OK)
-			result = collect(table, hash, &probe, values);
+			result = collect(t, hash, &probe, values);
 	} while (result == PMH_RETRY);
-	return pmh_conclude(table, result);
+	return pmh_conclude(t, result);
+}
+
+/* One that has found its home and looked at it. */
+static PmhResult __attribute__((noinline))
+look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
+			 PmhValues *values)
+{
+	PmhProbe	probe;
+	PmhResult	result = probe_slots(t, hash, h, sight, &probe);
+
+	if (likely(result == PMH_OK))
+		result = collect(t, hash, &probe, values);
+	if (unlikely(result == PMH_RETRY || result == PMH_NEED))
+		return look_up(t, hash, values);
+	return pmh_conclude(t, result);
+}
+
+PmhResult
+pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
+{
+	PmhHome		home;
+	Sight		sight;
+	uint64_t	value;
+	int			n;
+
+	if (unlikely(!find_and_look(table, hash, &home, &sight)))
+		return look_up(table, hash, values);
+	n = probe_simple(hash, &home, &sight, &value);
+	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
+		return look_up(table, hash, values);
+	if (n > 0)
+		values->value[0] = value;
+	values->n = (size_t) n;
+	return pmh_conclude(table, PMH_OK);
 }
 
 /* ---- groups ---- */
@@ -832,99 +964,119 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 static inline void
 prefetch_element(const PmhTable *t, uint64_t hash)
 {
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	const uint64_t *dir = pmh_at(t, t->seen_offset);
 
-	__builtin_prefetch(&dir[pmh_hash_prefix(hash, pmh_dirword_depth(dirword))]);
+	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
 }
 
-/* The place of a hash as it looks now; false if it is not mapped here. */
-static inline bool
-peek_place(const PmhTable *t, uint64_t hash, PmhPlace *place)
+/* All of the alternative bucket, if it is mapped. */
+static inline void __attribute__((always_inline))
+prefetch_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 {
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	uint64_t	dir = pmh_dirword_offset(dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
+	PmhPlace	place;
 
-	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
-		return false;
-	place->elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
-	return pmh_place_decode(t, place);
+	place.elem = h->elem;
+	if (likely(pmh_place_decode(t, &place)))
+		prefetch_all(pmh_bucket(t, &place,
+								pmh_alt_bucket(hash, place.hashing,
+											   pmh_home_bucket(hash, place.hashing))));
+}
+
+/* A key of a group on its way through the pipeline. */
+typedef struct Probing
+{
+	PmhHome		home;
+	Sight		sight;
+	bool		seen;			/* both are filled in */
+} Probing;
+
+/* Second stage: the lock stripe and line 0 of the home bucket. */
+static inline void
+begin_probing(const PmhTable *t, uint64_t hash, Probing *p)
+{
+	p->seen = pmh_home_find(t, hash, &p->home);
+	if (unlikely(!p->seen))
+		return;
+	__builtin_prefetch(p->home.version);
+	__builtin_prefetch(p->home.bucket);
 }
 
 /*
- * Second stage: the lock stripe and line 0 of the home bucket.  Returns the
- * offset of that bucket (mapped here, though perhaps outdated), or 0.
+ * Third stage: the line of a slot with the right fingerprint, and what the home
+ * tells of another bucket.
  */
-static inline uint64_t
-prefetch_bucket(const PmhTable *t, uint64_t hash)
-{
-	PmhPlace	place;
-	uint64_t	offset;
-
-	if (unlikely(!peek_place(t, hash, &place)))
-		return 0;
-	offset = pmh_bucket_offset(t, &place, pmh_home_bucket(hash, place.hashing));
-	__builtin_prefetch(place.stripe, 1);
-	__builtin_prefetch(pmh_at(t, offset));
-	return offset;
-}
-
-/* Third stage: the line of a slot with the right fingerprint. */
 static inline void
-prefetch_slot(const PmhTable *t, uint64_t hash, uint64_t offset)
+continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 {
-	const PmhBucket *b = pmh_at(t, offset);
-	uint32_t	state;
-	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) & ~PMH_LINE0_MASK;
-
-	if (offset != 0 && mask != 0)
-		__builtin_prefetch(b->bytes + pmh_slot_line((unsigned) __builtin_ctz(mask)) * PMH_LINE);
+	if (unlikely(!p->seen || p->home.base != t->file.base))
+	{
+		p->seen = false;
+		return;
+	}
+	p->seen = look_at_home(hash, &p->home, &p->sight);
+	if (unlikely(!p->seen))
+		return;
+	if (p->sight.mask != 0)
+		__builtin_prefetch(p->home.bucket->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(p->sight.mask)));
+	if (unlikely((p->sight.state & pmh_filter_bit(hash)) != 0))
+		prefetch_alternative(t, hash, &p->home);
 }
 
-/* Look one key of a group up and hand its values out. */
+/* Last stage: hand the values of a key out. */
 static inline PmhResult
-lookup_prefetched(PmhTable *t, uint64_t hash, size_t key, PmhValues *values,
-				  PmhFound found, void *arg)
+finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
+			   PmhValues *values, PmhFound found, void *arg)
 {
-	PmhProbe	probe;
-	PmhResult	result = probe_until_valid(t, hash, &probe, false);
+	bool		seen = p->seen && likely(p->home.base == t->file.base);
+	uint64_t	value;
+	int			n = likely(seen) ? probe_simple(hash, &p->home, &p->sight, &value) : -1;
+	PmhResult	result;
 
-	if (likely(result == PMH_OK && probe.n <= 1 && probe.list == 0))
+	if (likely(n >= 0))
 	{
-		if (probe.n == 1)
-			found(arg, key, probe.value[0]);
+		if (n > 0)
+			found(arg, key, value);
 		return PMH_OK;
 	}
-	if (result == PMH_OK)
-		result = pmh_lookup(t, hash, values);
+	result = seen ? look_further(t, hash, &p->home, &p->sight, values) :
+		look_up(t, hash, values);
 	for (size_t i = 0; result == PMH_OK && i < values->n; i++)
 		found(arg, key, values->value[i]);
 	return result;
 }
 
+/*
+ * In batches, and each stage for a whole batch at once: a prefetch whose address
+ * has to be translated first holds back all that comes behind it, so there
+ * should be little between it and the next one.  While the lines of a batch are
+ * on their way the one before it is finished.
+ */
 PmhResult
 pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 				 PmhFound found, void *arg)
 {
 	PmhValues	values = {0};
-	uint64_t	bucket[RING];
+	Probing		probing[2 * BATCH];
 	PmhResult	result = PMH_OK;
 
-	for (size_t i = 0; i < n + 3 * AHEAD && result == PMH_OK; i++)
+	for (size_t i = 0; i < n && i < BATCH; i++)
+		prefetch_element(table, hashes[i]);
+	for (size_t from = 0; from < n + BATCH && result == PMH_OK; from += BATCH)
 	{
-		size_t		second = i - AHEAD; /* huge before the first key gets there */
-		size_t		third = i - 2 * AHEAD;
-		size_t		last = i - 3 * AHEAD;
+		size_t		end = from + BATCH < n ? from + BATCH : n;
+		size_t		next = end + BATCH < n ? end + BATCH : n;
+		size_t		last = from < n ? from : n;
 
-		if (i < n)
+		for (size_t i = from; i < end; i++)
+			begin_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
+		for (size_t i = end; i < next; i++)
 			prefetch_element(table, hashes[i]);
-		if (second < n)
-			bucket[second % RING] = prefetch_bucket(table, hashes[second]);
-		if (third < n)
-			prefetch_slot(table, hashes[third], bucket[third % RING]);
-		if (last < n)
-			result = lookup_prefetched(table, hashes[last], last, &values, found, arg);
+		for (size_t i = from - BATCH; i < last && result == PMH_OK; i++)
+			result = finish_probing(table, hashes[i], &probing[i % (2 * BATCH)], i,
+									&values, found, arg);
+		for (size_t i = from; i < end; i++)
+			continue_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
 	}
 	pmh_values_free(&values);
 	return pmh_conclude(table, result);

@@ -23,6 +23,9 @@
 /* A new buffer in front of a chain has an eighth of the list's size. */
 #define CHAIN_SHIFT		3
 
+/* Moves that sorting a few values by insertion may take; and two a value. */
+#define LEAST_MOVES		256
+
 /*
  * Cutting a list into buffers, one that is larger than needed is taken if it
  * does not exceed 8 bytes a value, or is so small that a second buffer would
@@ -60,20 +63,45 @@ pmh_values_free(PmhValues *values)
 	memset(values, 0, sizeof(*values));
 }
 
+/*
+ * Sort by insertion, as long as that takes no more than so many moves; false: it
+ * would.  Values of a key mostly come in ascending order but for a few, since
+ * they were put into its list one behind the other.
+ */
+static bool
+sort_nearly_sorted(uint64_t *value, size_t n, size_t moves)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		uint64_t	v = value[i];
+		size_t		j = i;
+
+		for (; j > 0 && value[j - 1] > v; j--)
+			value[j] = value[j - 1];
+		value[j] = v;
+		if (i - j > moves)
+			return false;
+		moves -= i - j;
+	}
+	return true;
+}
+
 void
 pmh_values_finish(PmhValues *values)
 {
-	size_t		n = 0;
+	uint64_t   *value = values->value;
+	size_t		last = 0;
 
 	if (values->n < 2)
 		return;
-	pmh_sort_numbers(values->value, values->n);
+	if (!sort_nearly_sorted(value, values->n, LEAST_MOVES + 2 * values->n))
+		pmh_sort_numbers(value, values->n);
 	for (size_t i = 1; i < values->n; i++)
 	{
-		if (values->value[i] != values->value[n])
-			values->value[++n] = values->value[i];
+		last += value[i] != value[last];
+		value[last] = value[i];
 	}
-	values->n = n + 1;
+	values->n = last + 1;
 }
 
 /* ---- reading ---- */
@@ -129,6 +157,12 @@ pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
 		uint32_t	n = 0;
 
 		*mask = left;
+		if (left == PMH_LINE_OCCUPIED)
+		{
+			for (; n < PMH_VALUES_PER_LINE; n++)
+				value[n] = pmh_line_value(line, n) & PMH_VALUE_MAX;
+			left = 0;
+		}
 		for (; left != 0; left &= left - 1)
 			value[n++] = pmh_line_value(line, (unsigned) __builtin_ctz(left)) &
 				PMH_VALUE_MAX;
