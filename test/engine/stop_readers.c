@@ -84,6 +84,9 @@ start_reader(const char *point, uint64_t hash, size_t least, size_t most,
 		(void) alarm(PATIENCE);
 		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
 			_exit(2);
+		/* The first look-up finds the directory out; the next ones know it. */
+		if (pmh_lookup(t, hash, &values) != PMH_OK)
+			_exit(2);
 		stop_at = point;
 		right = pmh_lookup(t, hash, &values) == PMH_OK && values.n >= least &&
 			values.n <= most && values.value[0] >= first && values.value[values.n - 1] <= last;
