@@ -34,99 +34,84 @@ typedef struct Group
 
 /* ---- asking for cache lines ---- */
 
-/* How far each stage has come; of entries, counted from the first. */
+#define RING	(4 * PMH_GROUP_MAX) /* homes kept: of more than are ahead */
+
+/*
+ * How far each stage has come, in entries counted from the first, and the homes
+ * that the second has found.
+ */
 typedef struct Ahead
 {
 	size_t		element;
 	size_t		bucket;
 	size_t		line;
+	PmhHome		home[RING];
 } Ahead;
 
-typedef void (*PrefetchLine) (const PmhTable *t, const PmhPlace *place, uint64_t hash);
+/* Inline all of it: a compiler may leave out the call of what only prefetches. */
+typedef void (*PrefetchLine) (const PmhTable *t, const PmhHome *h, uint64_t hash);
 
-static inline void
-prefetch_element(const PmhTable *t, uint64_t hash)
+/* The lock stripe and line 0 of the home bucket, if that is mapped here. */
+static inline void __attribute__((always_inline))
+prefetch_home(const PmhTable *t, uint64_t hash, PmhHome *h)
 {
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
-
-	__builtin_prefetch(&dir[pmh_hash_prefix(hash, pmh_dirword_depth(dirword))]);
-}
-
-/* The place of a hash as it looks now; false if it is not mapped here. */
-static inline bool
-peek_place(const PmhTable *t, uint64_t hash, PmhPlace *place)
-{
-	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	uint64_t	dir = pmh_dirword_offset(dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
-
-	if (unlikely(dir + (sizeof(uint64_t) << depth) > t->file.mapped))
-		return false;
-	place->elem = pm_load_acquire((uint64_t *) pmh_at(t, dir) + pmh_hash_prefix(hash, depth));
-	return pmh_place_decode(t, place);
-}
-
-/* The lock stripe and line 0 of the home bucket. */
-static inline void
-prefetch_bucket(const PmhTable *t, uint64_t hash)
-{
-	PmhPlace	place;
-
-	if (unlikely(!peek_place(t, hash, &place)))
+	if (unlikely(!pmh_home_find(t, hash, h)))
+	{
+		h->base = NULL;
 		return;
-	__builtin_prefetch(place.stripe, 1);
-	__builtin_prefetch(pmh_bucket(t, &place, pmh_home_bucket(hash, place.hashing)), 1);
+	}
+	__builtin_prefetch(h->version, 1);
+	__builtin_prefetch(h->bucket, 1);
 }
 
 /*
  * The line an insert is likely to write, or the alternative bucket if the home is
  * so full that it will be asked.
  */
-static inline void
-prefetch_free_line(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+static inline void __attribute__((always_inline))
+prefetch_free_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
 {
-	uint32_t	home = pmh_home_bucket(hash, place->hashing);
-	const PmhBucket *b = pmh_bucket(t, place, home);
-	uint32_t	state = pmh_bucket_state(b);
+	uint32_t	state = pmh_bucket_state(h->bucket);
 
-	if (pmh_state_count(state) >= PMH_BALANCE_FROM)
-		__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
+	if (unlikely(pmh_state_count(state) >= PMH_BALANCE_FROM))
+		__builtin_prefetch(pmh_home_alternative(t, hash, h), 1);
 	if (!pmh_state_full(state))
-		__builtin_prefetch(b->bytes + PMH_LINE *
+		__builtin_prefetch(h->bucket->bytes + PMH_LINE *
 						   pmh_slot_line((unsigned) __builtin_ctz(~state)), 1);
 }
 
 /* The line of a slot with the right fingerprint. */
-static inline void
-prefetch_slot_line(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+static inline void __attribute__((always_inline))
+prefetch_slot_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
 {
-	const PmhBucket *b = pmh_bucket(t, place, pmh_home_bucket(hash, place->hashing));
 	uint32_t	state;
-	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) & ~PMH_LINE0_MASK;
+	uint32_t	mask = pmh_bucket_match(h->bucket, pmh_hash_fingerprint(hash), &state) &
+		~PMH_LINE0_MASK;
 
+	(void) t;
 	if (mask != 0)
-		__builtin_prefetch(b->bytes + pmh_slot_line((unsigned) __builtin_ctz(mask)) * PMH_LINE);
+		__builtin_prefetch(h->bucket->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(mask)), 1);
 }
 
 /*
  * The entries from 'at' on are next: ask for what those behind them need, each
  * stage for the lines that the next one reads.
  */
-static inline void
+static inline void __attribute__((always_inline))
 prefetch(const PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
 		 Ahead *ahead, PrefetchLine line)
 {
 	for (; ahead->element < n && ahead->element < at + 4 * PMH_GROUP_MAX; ahead->element++)
-		prefetch_element(t, entries[ahead->element].hash);
+		pmh_prefetch_element(t, entries[ahead->element].hash);
 	for (; ahead->bucket < n && ahead->bucket < at + 3 * PMH_GROUP_MAX; ahead->bucket++)
-		prefetch_bucket(t, entries[ahead->bucket].hash);
+		prefetch_home(t, entries[ahead->bucket].hash, &ahead->home[ahead->bucket % RING]);
 	for (; ahead->line < n && ahead->line < at + 2 * PMH_GROUP_MAX; ahead->line++)
 	{
-		PmhPlace	place;
+		const PmhHome *h = &ahead->home[ahead->line % RING];
 
-		if (likely(peek_place(t, entries[ahead->line].hash, &place)))
-			line(t, &place, entries[ahead->line].hash);
+		if (likely(h->base == t->file.base))
+			line(t, h, entries[ahead->line].hash);
 	}
 }
 
@@ -276,10 +261,11 @@ PmhResult
 pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 				 bool fence_first, size_t *done)
 {
-	Ahead		ahead = {0};
+	Ahead		ahead;
 	PmhResult	result = PMH_OK;
 
 	*done = 0;
+	ahead.element = ahead.bucket = ahead.line = 0;
 	if (fence_first)
 		pm_fence(&table->file);
 	while (*done < n && result == PMH_OK)
@@ -375,11 +361,12 @@ static PmhResult
 delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 		   size_t *removed)
 {
-	Ahead		ahead = {0};
+	Ahead		ahead;
 	size_t		at = 0;
 	PmhResult	result = PMH_OK;
 
 	*removed = 0;
+	ahead.element = ahead.bucket = ahead.line = 0;
 	while (at < n && result == PMH_OK)
 	{
 		size_t		some = wait ? up_to_run(entries + at, n - at) : n - at;

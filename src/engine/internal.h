@@ -369,6 +369,28 @@ pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
 	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.mapped;
 }
 
+/* The alternative bucket beside a home that was found; it may not be mapped. */
+static inline const PmhBucket *
+pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
+{
+	PmhPlace	place;
+
+	place.elem = h->elem;
+	(void) pmh_place_decode(t, &place);
+	return pmh_bucket(t, &place,
+					  pmh_alt_bucket(hash, place.hashing,
+									 pmh_home_bucket(hash, place.hashing)));
+}
+
+/* Ask for the directory element of a hash. */
+static inline void __attribute__((always_inline))
+pmh_prefetch_element(const PmhTable *t, uint64_t hash)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset);
+
+	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
+}
+
 /* Is it what the directory says?  To be asked behind a load of the version. */
 static inline bool
 pmh_home_current(const PmhHome *h)

@@ -960,28 +960,6 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 
 /* ---- groups ---- */
 
-/* First stage: the directory element. */
-static inline void
-prefetch_element(const PmhTable *t, uint64_t hash)
-{
-	const uint64_t *dir = pmh_at(t, t->seen_offset);
-
-	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
-}
-
-/* All of the alternative bucket, if it is mapped. */
-static inline void __attribute__((always_inline))
-prefetch_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
-{
-	PmhPlace	place;
-
-	place.elem = h->elem;
-	if (likely(pmh_place_decode(t, &place)))
-		prefetch_all(pmh_bucket(t, &place,
-								pmh_alt_bucket(hash, place.hashing,
-											   pmh_home_bucket(hash, place.hashing))));
-}
-
 /* A key of a group on its way through the pipeline. */
 typedef struct Probing
 {
@@ -1020,7 +998,7 @@ continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 		__builtin_prefetch(p->home.bucket->bytes + PMH_LINE *
 						   pmh_slot_line((unsigned) __builtin_ctz(p->sight.mask)));
 	if (unlikely((p->sight.state & pmh_filter_bit(hash)) != 0))
-		prefetch_alternative(t, hash, &p->home);
+		prefetch_all(pmh_home_alternative(t, hash, &p->home));
 }
 
 /* Last stage: hand the values of a key out. */
@@ -1061,7 +1039,7 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 	PmhResult	result = PMH_OK;
 
 	for (size_t i = 0; i < n && i < BATCH; i++)
-		prefetch_element(table, hashes[i]);
+		pmh_prefetch_element(table, hashes[i]);
 	for (size_t from = 0; from < n + BATCH && result == PMH_OK; from += BATCH)
 	{
 		size_t		end = from + BATCH < n ? from + BATCH : n;
@@ -1071,7 +1049,7 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 		for (size_t i = from; i < end; i++)
 			begin_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
 		for (size_t i = end; i < next; i++)
-			prefetch_element(table, hashes[i]);
+			pmh_prefetch_element(table, hashes[i]);
 		for (size_t i = from - BATCH; i < last && result == PMH_OK; i++)
 			result = finish_probing(table, hashes[i], &probing[i % (2 * BATCH)], i,
 									&values, found, arg);
