@@ -34,6 +34,14 @@
 /* Extensions are cut from runs of so many blocks. */
 #define EXTENSION_RUN	16
 
+/*
+ * A value region made while loading has so many blocks, and this part of those
+ * that there are already.  (Elsewhere each is half as large again as the one
+ * before; what the last one has left over is up to a third of them all then.)
+ */
+#define REGION_BLOCKS	16
+#define REGION_PART		32
+
 /* A pair with this flag has a list's pointer payload for its value. */
 #define IS_LIST			PMH_WORD_POINTER
 
@@ -545,7 +553,12 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
 {
 	Range		range = {entries, n, partition_bits, partition, false, false};
-	PmhResult	result = build_range(bulk, &range);
+	PmhRun	   *run = pmh_run(bulk->table);
+	PmhResult	result;
+
+	pm_store64(&run->region_blocks,
+			   REGION_BLOCKS + pm_load(&run->value_blocks) / REGION_PART);
+	result = build_range(bulk, &range);
 
 	if (result == PMH_OK && !range.placed)
 		result = place_range(bulk, &range);
@@ -656,6 +669,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 static void
 free_bulk(PmhBulk *bulk)
 {
+	pm_store64(&pmh_run(bulk->table)->region_blocks, 0);
 	free(bulk->segment);
 	free(bulk->values);
 	free(bulk->seen);

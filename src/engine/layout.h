@@ -225,8 +225,8 @@ typedef struct PmhRun
 								 * buffers, before the old ones are freed */
 	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
 								 * 0: none is at work */
-	uint64_t	region_blocks;	/* of the next value regions while a shrink is at
-								 * work; 0: let them grow */
+	uint64_t	region_blocks;	/* of the next value regions while a shrink or a
+								 * bulk load is at work; 0: let them grow */
 	uint64_t	values_lost;	/* buffers were freed that the sweep which is
 								 * finding out will not find */
 	uint64_t	value_blocks;	/* of all value regions */
