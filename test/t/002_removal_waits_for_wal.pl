@@ -34,7 +34,7 @@ SQL
 # event: rows deleted with `synchronous_commit = off` are back after a crash, though `VACUUM` was at work
 foreach my $round (1 .. 4)
 {
-	# in one session, so that little time passes
+	hold_wal_writer($node);
 	$node->safe_psql('postgres', <<SQL);
 DELETE FROM r WHERE k % 4 = $round - 1;
 VACUUM (TRUNCATE OFF) r;
@@ -90,8 +90,7 @@ foreach my $round (0 .. $#inside)
 	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', "round $round: no index was given up");
 }
 my $from = -s $node->logfile;
-# held: if the machine is slow it would flush the deletion all the same
-kill('STOP', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"));
+hold_wal_writer($node);
 crash_inside(3, 'panic', 20, 'off');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k % 5 = 3'), '4000', 'without the flush the rows are back');
 $node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
@@ -105,6 +104,7 @@ foreach my $round (1 .. 3)
 {
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
+	hold_wal_writer($node);
 	$session->query_safe('BEGIN');
 	$session->query_safe('INSERT INTO r SELECT -i, i % 10 FROM generate_series(1, 5000) i');
 	$session->query_safe('UPDATE r SET k = k + 100000 WHERE k BETWEEN 1 AND 3000');

@@ -46,9 +46,7 @@ foreach my $round (1 .. 4)
 	my ($low, $high) = ($round * 10, $round * 10 + 9);
 
 	# what is written, flushed or not, survives our kind of crash
-	kill('STOP',
-		$node->safe_psql('postgres',
-			"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"));
+	hold_wal_writer($node);
 
 	# Each page gets a later record than the commit of the deletion, so that
 	# the scans may call its rows dead; they do so several times over.

@@ -37,6 +37,7 @@ sub lose_rows
 	my ($node) = @_;
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
+	hold_wal_writer($node);
 	$session->query_safe('BEGIN; INSERT INTO t SELECT 77777, i FROM generate_series(1, 50) i');
 	crash($node);
 	eval { $session->quit };
@@ -49,7 +50,7 @@ sub classes
 	return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash_indexes');
 }
 
-# wal_writer_delay: nobody flushes the WAL of rows that are to be lost
+# nobody flushes the WAL of rows that are to be lost
 my $settings = "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.sweep_naptime = 600\n";
 
 # ---- class cache ----

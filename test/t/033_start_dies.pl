@@ -31,6 +31,7 @@ sub lose_one_row
 	$node->stop;
 	$node->start;
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	hold_wal_writer($node);
 	$session->query_safe("BEGIN; INSERT INTO $table VALUES (77777)");
 	crash($node);
 	eval { $session->quit };

@@ -93,6 +93,7 @@ sub lose_rows
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 	$node->safe_psql('postgres', 'CHECKPOINT');
+	hold_wal_writer($node);
 	$session->query_safe('BEGIN');
 	$session->query_safe('INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
 	crash($node);

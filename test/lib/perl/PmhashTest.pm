@@ -22,6 +22,7 @@ our @EXPORT = qw(
   index_files
   database_files
   wait_for_files
+  hold_wal_writer
   crash
   die_in_start
   start_pgbench
@@ -132,6 +133,17 @@ sub is_zombie
 	my $line = <$stat> // '';
 	close($stat);
 	return $line =~ /\) Z /;
+}
+
+# Until the next crash nobody writes WAL of his own accord, however long that
+# takes.
+sub hold_wal_writer
+{
+	my ($node) = @_;
+
+	kill('STOP',
+		$node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"));
+	return;
 }
 
 # kill -9 the whole server.  The postmaster is stopped first, so that it
