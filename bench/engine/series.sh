@@ -72,7 +72,7 @@ rm -f "$results"/engine_*.csv
 reserve=$((keys * 24))
 for ((i = 1; i <= repeats; i++)); do
 	run "single" pmh_bench --keys "$keys" \
-		--op machine,insert,hit,miss,group,group-miss,recover,delete,machine
+		--op machine,insert,hit,miss,floor,group,group-miss,recover,delete,machine
 	run "group" pmh_bench --keys "$keys" --op group-insert,group-delete
 	run "two" pmh_bench --keys "$keys" --threads 2 --op insert,hit,miss,group,delete
 	run "timeline" pmh_bench --keys "$keys" --op timeline,pauses --csv "$results/engine_latency.csv"
@@ -85,7 +85,7 @@ small=$file
 if mkdir "$work/large" && mount -t tmpfs -o huge=always,size=$((keys * 48)) none "$work/large"; then
 	file=$work/large/pmh_bench
 	for ((i = 1; i <= repeats; i++)); do
-		run "large" pmh_bench --keys "$keys" --op insert,hit,miss,group,group-miss,delete
+		run "large" pmh_bench --keys "$keys" --op insert,hit,miss,floor,group,group-miss,delete
 		run "large" pmh_bench --keys "$keys" --op group-insert,group-delete
 	done
 	file=$small
