@@ -145,8 +145,11 @@ pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
 	}
 }
 
-/* Have the buckets of a hash on their way while the lock is taken. */
-static inline void
+/*
+ * Have the buckets of a hash on their way while the lock is taken.  Has to be
+ * inline: a compiler may leave out the call of a function that only prefetches.
+ */
+static inline void __attribute__((always_inline))
 prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 {
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
