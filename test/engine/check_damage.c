@@ -332,6 +332,62 @@ read_damaged(PmhTable *t)
 	pmh_cursor_free(&cursor);
 }
 
+/*
+ * The first buffer of a chain cannot be taken off while the pointer behind it is
+ * damaged: its last value stays.
+ */
+static void
+delete_damaged(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_to_chain);
+	uint64_t	payload = pmh_word_payload(s.word);
+	PmhBufferHeader *header = pmh_buffer_header(t, payload);
+	uint64_t	next[] = {pmh_make_pointer(UINT64_C(1) << 40, 6), pmh_make_pointer(1 << 20, 31),
+	pmh_make_pointer(s.place.main, 0)};
+	uint64_t	saved = header->next;
+	uint64_t   *value = malloc(pmh_class_capacity(pmh_pointer_class(payload)) * sizeof(uint64_t));
+	uint32_t	n = 0;
+
+	REQUIRE(value != NULL && saved != 0);
+	for (uint32_t line = 1; line < pmh_class_lines(pmh_pointer_class(payload)); line++)
+	{
+		uint32_t	mask;
+
+		n += pmh_line_read(pmh_buffer_line(t, payload, line), value + n, &mask);
+	}
+	while (n > 1)
+		CHECK(pmh_delete(t, s.hash, value[--n]) == PMH_OK);
+	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++)
+	{
+		header->next = next[i];
+		CHECK(pmh_delete(t, s.hash, value[0]) == PMH_ERR_CORRUPT);
+		CHECK(pmh_slot_load_word(s.b, s.slot) == s.word);
+	}
+	header->next = saved;
+	CHECK(pmh_delete(t, s.hash, value[0]) == PMH_OK);
+	free(value);
+}
+
+/* Blocks that the header tells of and the file has not got are not mapped. */
+static void
+read_behind_end(PmhTable *t)
+{
+	PmhLive    *live = pmh_live(t);
+	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
+	uint64_t	blocks = live->blocks;
+	uint64_t	elem = dir[0];
+	PmhValues	values = {0};
+
+	live->blocks = 2 * blocks;
+	dir[0] = (elem & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | (blocks + blocks / 2);
+	CHECK(pmh_lookup(t, 1, &values) == PMH_ERR_CORRUPT);
+	CHECK(strstr(pmh_error(t)->detail, "its header tells of") != NULL);
+	live->blocks = blocks;
+	dir[0] = elem;
+	CHECK(pmh_lookup(t, 1, &values) == PMH_OK);
+	pmh_values_free(&values);
+}
+
 static void
 check_sound(PmhTable *t)
 {
@@ -370,6 +426,10 @@ main(void)
 	damage_space(t);
 	check_sound(t);
 	read_damaged(t);
+	check_sound(t);
+	delete_damaged(t);
+	check_sound(t);
+	read_behind_end(t);
 	check_sound(t);
 	pmh_close(t);
 	unlink(path);
