@@ -18,7 +18,7 @@ repeats=3
 results=
 while [ $# -gt 0 ]; do
 	case $1 in
-		--quick) keys=2000000 ;;
+		--quick) keys=2000000 repeats=1 ;;
 		--keys) keys=${2?--keys needs a number}; shift ;;
 		--results) results=${2?--results needs a directory}; shift ;;
 		*) echo "usage: $0 [--quick] [--keys N] --results DIR" >&2; exit 2 ;;
