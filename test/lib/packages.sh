@@ -1,10 +1,47 @@
 # Sourced by test/run.sh and bench/demo.sh: packages, and an account that is
 # not root.  Needs nothing but a shell and apt.
 
+# What a caller has set for work of his own must not get into ours: his locale, a
+# umask that hides from one account what another one has made, where he wants
+# to connect to, what make was called with.  (PG_... is for the tests.)
+export LC_ALL=C.UTF-8
+umask 022
+unset LANGUAGE MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES GNUMAKEFLAGS
+for variable in ${!PG@}; do
+	case $variable in
+		PG_*) ;;
+		*) unset "$variable" ;;
+	esac
+done
+unset variable
+
+packages_lib=$(CDPATH= cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+# Versions of PostgreSQL that pmhash is made for, newest first
+PMHASH_PG_MAJORS="18 17 16 15"
+
 # say MESSAGE...: progress, on standard error
 say()
 {
 	printf '== %s\n' "$*" >&2
+}
+
+# can_be_root: root, or sudo that does not ask, or that has somebody to ask.
+# Otherwise a message, at once: sudo without a terminal would fail later, or wait.
+can_be_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		return 0
+	elif ! command -v sudo >/dev/null 2>&1; then
+		echo "root's rights are needed, and there is no sudo" >&2
+	elif sudo -n true 2>/dev/null; then
+		return 0
+	elif ! { : </dev/tty; } 2>/dev/null; then
+		echo "root's rights are needed, and sudo asks for a password where there is no terminal" >&2
+	elif sudo -v; then
+		return 0
+	fi
+	return 1
 }
 
 # as_root COMMAND...: run with root's rights, by sudo if we are not root
@@ -12,12 +49,8 @@ as_root()
 {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
-	elif command -v sudo >/dev/null 2>&1; then
-		sudo "$@"
 	else
-		echo "root's rights are needed for: $*" >&2
-		echo "run this as root, or install sudo, or install the packages yourself" >&2
-		return 1
+		sudo "$@"
 	fi
 }
 
@@ -32,20 +65,65 @@ quietly()
 	return "$status"
 }
 
-# apt COMMAND...: apt-get, without questions, with patience for the network
-# and for another apt at work
-apt()
+# apt_install [PACKAGE...]: what apt_install.sh does
+apt_install()
 {
-	local try
+	as_root sh -c "$(cat "$packages_lib/apt_install.sh")" apt_install "$@"
+}
 
-	for try in 1 2 3; do
-		if quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
-			-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 \
-			-o Dpkg::Options::=--force-confold "$@"; then
+# is_installed PACKAGE
+is_installed()
+{
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# is_available PACKAGE: does apt know a version that could be installed?  (No
+# pipe into grep -q: with pipefail the reader's early end would be a failure.)
+is_available()
+{
+	[[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
+}
+
+# first_major TEST: the newest version whose server package passes a test
+first_major()
+{
+	local major
+
+	for major in $PMHASH_PG_MAJORS; do
+		if "$1" "postgresql-$major"; then
+			echo "$major"
 			return 0
 		fi
-		sleep $((try * 5))
 	done
+	return 1
+}
+
+# newest_major: of the server that is installed, or that apt has
+newest_major()
+{
+	first_major is_installed || first_major is_available
+}
+
+# choose_major: the major version to work with, into pg_major: that of
+# PMHASH_PG_MAJOR, or the newest server installed, or the newest there is
+choose_major()
+{
+	pg_major=${PMHASH_PG_MAJOR:-}
+	if [ -n "$pg_major" ]; then
+		case " $PMHASH_PG_MAJORS " in
+			*" $pg_major "*) return 0 ;;
+		esac
+		echo "PMHASH_PG_MAJOR is \"$pg_major\"; pmhash is for PostgreSQL $PMHASH_PG_MAJORS" >&2
+		return 1
+	fi
+	if pg_major=$(newest_major); then
+		return 0
+	fi
+	# a machine whose lists apt has not read yet
+	if can_be_root && apt_install update && pg_major=$(newest_major); then
+		return 0
+	fi
+	echo "apt has no postgresql-N for N of $PMHASH_PG_MAJORS; https://apt.postgresql.org has them for each Debian" >&2
 	return 1
 }
 
@@ -55,30 +133,50 @@ missing_packages()
 	local package
 
 	for package in "$@"; do
-		if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
-			echo "$package"
-		fi
+		is_installed "$package" || echo "$package"
 	done
 }
 
-# install_packages PACKAGE...: install what is missing.  Debian's PostgreSQL
-# packages create and start a server of their own; we want none.
+# install_packages PACKAGE...: install what is missing
 install_packages()
 {
-	local missing conf=/etc/postgresql-common/createcluster.d/pmhash-test.conf
-	local status=0
+	local missing left=/etc/postgresql-common/createcluster.d/pmhash-test.conf
 
 	missing=$(missing_packages "$@")
 	if [ -z "$missing" ]; then
+		# somebody was killed when he had installed them
+		if [ -f "$left" ] && can_be_root 2>/dev/null; then
+			apt_install
+		fi
 		return 0
 	fi
+	if ! can_be_root; then
+		echo "run this as root, or install the packages yourself:" >&2
+		echo "  apt-get install" $missing >&2
+		return 1
+	fi
 	say "installing" $missing
-	as_root mkdir -p "${conf%/*}"
-	echo "create_main_cluster = false" | as_root tee "$conf" >/dev/null
-	apt update && apt install --no-install-recommends $missing || status=$?
-	as_root rm -f "$conf"
-	as_root rmdir --ignore-fail-on-non-empty "${conf%/*}"
-	return "$status"
+	apt_install $missing
+}
+
+# install_server [PACKAGE...]: choose a version of PostgreSQL, install its server
+# and what building takes, and these packages.  Sets pg_major, and pg_config to
+# the path of that server's pg_config (the one in PATH may be of another version).
+# Without apt the packages have to be there, and the pg_config in PATH counts.
+install_server()
+{
+	if ! command -v apt-get >/dev/null 2>&1; then
+		pg_config=$(command -v pg_config) && [ -f "$("$pg_config" --pgxs)" ] && return 0
+		echo "there is no apt-get: install what README.md names yourself, with pg_config in PATH" >&2
+		return 1
+	fi
+	choose_major || return 1
+	install_packages gcc libc6-dev make "postgresql-$pg_major" "postgresql-server-dev-$pg_major" \
+		libpmem-dev libxxhash-dev "$@" || return 1
+	pg_config=/usr/lib/postgresql/$pg_major/bin/pg_config
+	[ -x "$pg_config" ] && [ -f "$("$pg_config" --pgxs)" ] && return 0
+	echo "\"$pg_config\" is not there, or not whole" >&2
+	return 1
 }
 
 # PostgreSQL refuses to run as root.  Root lends its work to the account that
@@ -102,13 +200,48 @@ as_account()
 	fi
 }
 
+# scratch_parent: the directory that scratch directories are made in, TMPDIR or
+# /tmp, as an absolute path; or a message why it will not do.  Sockets have to
+# fit in a path of 107 bytes, and programs are built there and run.
+scratch_parent()
+{
+	local parent=${TMPDIR:-/tmp} absolute try
+
+	if ! absolute=$(CDPATH= cd "$parent" 2>/dev/null && pwd); then
+		echo "TMPDIR is \"$parent\", which is no directory; set it to another one, or unset it" >&2
+		return 1
+	fi
+	if [ ${#absolute} -gt 60 ]; then
+		echo "TMPDIR is \"$absolute\", which is too long for sockets in it; set it to one of at most 60 bytes" >&2
+		return 1
+	fi
+	if ! try=$(mktemp "$absolute/pmhash-try.XXXXXX" 2>/dev/null); then
+		echo "no file can be made in \"$absolute\"; set TMPDIR to a directory where that is possible" >&2
+		return 1
+	fi
+	printf '#!/bin/sh\nexit 0\n' >"$try"
+	chmod 700 "$try"
+	if ! "$try" 2>/dev/null; then
+		rm -f "$try"
+		echo "no program can be run in \"$absolute\" (mounted noexec?); set TMPDIR to a directory where that is possible" >&2
+		return 1
+	fi
+	rm -f "$try"
+	echo "$absolute"
+}
+
 # account_directory NAME: make an empty directory that the account owns, in
 # TMPDIR, and print its path
 account_directory()
 {
-	local directory
+	local parent directory
 
-	directory=$(mktemp -d "${TMPDIR:-/tmp}/pmhash-$1.XXXXXX")
+	parent=$(scratch_parent) || return 1
+	if ! as_account test -w "$parent" -a -x "$parent"; then
+		echo "the user \"$(account)\" may not write in \"$parent\"; set TMPDIR to a directory where it may" >&2
+		return 1
+	fi
+	directory=$(mktemp -d "$parent/pmhash-$1.XXXXXX") || return 1
 	if [ "$(id -u)" -eq 0 ]; then
 		chown "$(account)" "$directory"
 	fi
@@ -125,25 +258,8 @@ copy_sources()
 		as_account tar -C "$2" --no-same-owner -xf -
 }
 
-# pg_config_of_server: path of the pg_config that belongs to the server
-# packages (the one in PATH may be of another version)
-pg_config_of_server()
-{
-	local path
-
-	for path in /usr/lib/postgresql/15/bin/pg_config "$(command -v pg_config)"; do
-		if [ -x "$path" ] && [ -f "$("$path" --pgxs)" ]; then
-			echo "$path"
-			return 0
-		fi
-	done
-	return 1
-}
-
-# packages for building and for the tests
-PMHASH_BUILD_PACKAGES="gcc libc6-dev make postgresql-15 postgresql-server-dev-15
-	libpmem-dev libxxhash-dev"
-PMHASH_TEST_PACKAGES="$PMHASH_BUILD_PACKAGES perl libipc-run-perl"
+# what test/run.sh needs besides the server
+PMHASH_TEST_PACKAGES="perl libipc-run-perl"
 
 # what test/dax/run.sh needs besides
 PMHASH_DAX_PACKAGES="qemu-system-x86 busybox-static kmod cpio ndctl e2fsprogs

@@ -1,0 +1,72 @@
+# Sourced by test/versions.sh: chroots of Debian's releases.  All of it needs root,
+# and sets up nothing outside of the directories that it is given.
+#
+# Releases and mirror come from the machine's own apt: no address is written here.
+
+# release_of MAJOR: the releases of Debian that have this version of PostgreSQL
+release_of()
+{
+	case $1 in
+		15) echo bookworm ;;
+		17) echo trixie ;;
+		18) echo forky sid ;;
+		*) return 1 ;;
+	esac
+}
+
+# machine_mirror: address of the archive that this machine's packages come from:
+# Debian's own, not that of security updates or of somebody else
+machine_mirror()
+{
+	apt-get indextargets --format '$(LABEL)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
+		sed -n 's/^Debian|main|[a-z]*|\(https*:.*\)$/\1/p' | head -n 1
+}
+
+# machine_proxy: what apt goes through, if anything
+machine_proxy()
+{
+	apt-config dump --format '%v%n' Acquire::http::Proxy
+}
+
+# alone COMMAND...: with mounts and processes of its own, gone when it is done
+alone()
+{
+	unshare --mount --pid --fork --kill-child bash -c '"$@"; exit $?' alone "$@"
+}
+
+# make_chroot DIRECTORY SUITE: the base system, nothing more
+make_chroot()
+{
+	local mirror proxy script=
+
+	mirror=$(machine_mirror)
+	[ -n "$mirror" ] || { echo "apt knows no http mirror of Debian" >&2; return 1; }
+	proxy=$(machine_proxy)
+	# a release younger than debootstrap is made as sid is
+	[ -e "/usr/share/debootstrap/scripts/$2" ] || script=sid
+	http_proxy=${proxy:-${http_proxy-}} quietly alone \
+		debootstrap --variant=minbase "$2" "$1" "$mirror" $script || return 1
+	# The machine's mirror may be a snapshot, whose lists say that they are too old.
+	# They are signed; and what is installed here is thrown away.
+	echo 'Acquire::Check-Valid-Until "false";' >"$1/etc/apt/apt.conf.d/90snapshot"
+	if [ -n "$proxy" ]; then
+		echo "Acquire::http::Proxy \"$proxy\";" >"$1/etc/apt/apt.conf.d/90proxy"
+	fi
+	printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
+	chmod 755 "$1/usr/sbin/policy-rc.d"
+}
+
+# in_chroot DIRECTORY COMMAND...: run it there as root, in a clean environment,
+# with /proc, /dev and a /dev/shm of its own.  Bash stays process 1 and reaps.
+in_chroot()
+{
+	local root=$1
+
+	shift
+	unshare --mount --pid --fork --kill-child bash -c '
+		root=$1; shift
+		mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" &&
+			mount -t tmpfs tmpfs "$root/dev/shm" || exit 1
+		chroot "$root" env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+		exit $?' in_chroot "$root" "$@"
+}

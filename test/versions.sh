@@ -1,0 +1,209 @@
+#!/bin/bash
+#
+# test/versions.sh - pmhash on each version of PostgreSQL that Debian has, in
+# chroots made for it.
+#
+#	versions.sh [OPTION...] [MAJOR...]
+#		MAJOR				15, 17, 18; none named: all of them
+#		--stages LIST		stages of test/run.sh (default: "engine first_steps
+#							regress isolation tap")
+#		--one				only the first of them whose chroot can be made; the
+#							others are no failures
+#		--within SECONDS	that long a chroot may take to be made; with --one all
+#							that are tried, together
+#		--no-first-steps	leave out what is tried before anything is installed,
+#							and the demo as a user with sudo
+#		--keep				leave the chroots
+#
+# Each chroot is Debian's base system and nothing more.  In it, in this order:
+# what a new user meets on an empty system (test/first_steps.sh --empty),
+# bench/demo.sh as a user with sudo who has set a umask of 077, and
+# test/run.sh as root.  The machine needs debootstrap (installed if it is missing), root or
+# sudo, namespaces (unshare), and a mirror of Debian in its apt configuration
+# that has those releases.  PostgreSQL 16 was in no release of Debian.
+#
+# Prints what the runners say, a line for each version, and at the end
+#	N passed, N failed
+# Exit status 0 if nothing failed.  Chroots are in TMPDIR, 1.5 GB each.
+
+set -u
+
+top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
+. "$top/test/lib/packages.sh"
+. "$top/test/lib/count.sh"
+. "$top/test/lib/chroot.sh"
+
+usage()
+{
+	sed -n '3,/^# sudo, name/s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+}
+
+stages="engine first_steps regress isolation tap"
+one=false
+within=1800
+first_steps=true
+keep=false
+majors=
+arguments=("$@")
+while [ $# -gt 0 ]; do
+	case $1 in
+		--stages|--within) [ $# -ge 2 ] || usage ;;&
+		--stages) stages=$2; shift ;;
+		--within) within=$2; shift ;;
+		--one) one=true ;;
+		--no-first-steps) first_steps=false ;;
+		--keep) keep=true ;;
+		15|17|18) majors="$majors $1" ;;
+		*) usage ;;
+	esac
+	shift
+done
+
+if [ "$(id -u)" -ne 0 ]; then
+	can_be_root || exit 1
+	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/versions.sh" "${arguments[@]}"
+fi
+
+work=
+cleanup()
+{
+	if [ -n "$work" ] && ! $keep; then
+		rm -rf --one-file-system "$work"
+	elif [ -n "$work" ]; then
+		say "chroots are in $work"
+	fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# prepare ROOT SUITE MAJOR: the chroot, the sources, the packages if nobody has to
+# do without them
+prepare()
+{
+	make_chroot "$1" "$2" || return 1
+	mkdir "$1/pmhash" "$1/pmhash/tree"
+	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
+		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
+		tar -C "$1/pmhash/tree" --no-same-owner -xf - || return 1
+	if ! $first_steps; then
+		quietly in_chroot "$1" env PMHASH_PG_MAJOR="$3" bash -c \
+			'. /pmhash/tree/test/lib/packages.sh && install_server $PMHASH_TEST_PACKAGES'
+	fi
+}
+
+# bounded SECONDS COMMAND...: in a process of its own, ended after that time
+bounded()
+{
+	local seconds=$1 child watch status
+
+	shift
+	set -m
+	"$@" &
+	child=$!
+	(sleep "$seconds"; kill -TERM -- "-$child") 2>/dev/null &
+	watch=$!
+	set +m
+	wait "$child"
+	status=$?
+	kill -- "-$watch" 2>/dev/null
+	return "$status"
+}
+
+# The chroot for a major version: into root; false if there is none.
+chroot_for()				# major
+{
+	local suite limit=$within
+
+	for suite in $(release_of "$1"); do
+		root=$work/$1-$suite
+		! $one || limit=$((within - SECONDS))
+		[ "$limit" -gt 0 ] || return 1
+		say "PostgreSQL $1: making a chroot of $suite"
+		if bounded "$limit" prepare "$root" "$suite" "$1"; then
+			return 0
+		fi
+		rm -rf --one-file-system "$root"
+	done
+	return 1
+}
+
+# before_anything ROOT: an empty system, then a user with sudo
+before_anything()
+{
+	local log=$work/log status
+
+	quietly in_chroot "$1" sh -c 'apt-get -q update && apt-get -q -y --no-install-recommends install make sudo' || return 1
+	in_chroot "$1" bash /pmhash/tree/test/first_steps.sh --empty 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	count_lines "$log"
+	add_counts "first steps on an empty system" "$status"
+	in_chroot "$1" sh -c 'useradd -m -s /bin/bash tester &&
+		echo "tester ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/tester &&
+		cp -r /pmhash/tree /home/tester/pmhash && chown -R tester: /home/tester/pmhash' || return 1
+	in_chroot "$1" runuser -u tester -- env HOME=/home/tester LC_ALL=de_DE.UTF-8 bash -c \
+		'umask 077; cd && pmhash/bench/demo.sh --quick --rows=100000' 2>&1 | tee "$log"
+	if [ "${PIPESTATUS[0]}" -eq 0 ] && grep -q 'answers were compared' "$log"; then
+		count_one "demo as a user with sudo"
+	else
+		stage_passed=0 stage_failed=1
+		add_counts "demo as a user with sudo" 1
+	fi
+}
+
+# run_suites ROOT MAJOR: test/run.sh there; its last line is its result
+run_suites()
+{
+	local log=$work/log line status
+
+	in_chroot "$1" env PMHASH_PG_MAJOR="$2" PMHASH_PROVE_TESTS="${PMHASH_PROVE_TESTS-}" \
+		bash /pmhash/tree/test/run.sh $stages 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	line=$(tail -n 1 "$log")
+	stage_passed=0
+	stage_failed=0
+	if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+		stage_passed=${BASH_REMATCH[1]}
+		stage_failed=${BASH_REMATCH[2]}
+	fi
+	add_counts "suites on $2" "$status"
+}
+
+# version MAJOR: everything; false if it has no chroot
+version()
+{
+	local root passed_before=$passed failed_before=$failed start=$SECONDS
+
+	chroot_for "$1" || return 1
+	if $first_steps && ! before_anything "$root"; then
+		stage_passed=0 stage_failed=1
+		add_counts "preparing $1" 1
+	fi
+	run_suites "$root" "$1"
+	say "PostgreSQL $1 ($(in_chroot "$root" sh -c '. /etc/os-release; echo $PRETTY_NAME')," \
+		"server $(in_chroot "$root" dpkg-query -W -f '${Version}' "postgresql-$1" 2>/dev/null)):" \
+		"$((passed - passed_before)) passed, $((failed - failed_before)) failed, $((SECONDS - start)) s"
+	$keep || rm -rf --one-file-system "$root"
+}
+
+cd /
+scratch_parent >/dev/null || exit 1
+install_packages debootstrap || exit 1
+work=$(mktemp -d "$(scratch_parent)/pmhash-versions.XXXXXX") || exit 1
+chmod 755 "$work"
+
+made=false
+for major in ${majors:-15 17 18}; do
+	if version "$major"; then
+		made=true
+		! $one || break
+	elif $one; then
+		say "PostgreSQL $major: NOT TRIED, no chroot could be made within $within s"
+	else
+		say "PostgreSQL $major: no chroot could be made"
+		stage_passed=0 stage_failed=1
+		add_counts "chroot for $major" 1
+	fi
+done
+$made || say "no version was tried"
+report_counts
