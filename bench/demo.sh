@@ -2,7 +2,8 @@
 #
 # demo.sh: btree, hash and pmhash side by side, on a machine with nothing
 #
-# Installs Debian's packages, builds pmhash, starts a throw-away cluster in a
+# Installs Debian's packages (of the newest PostgreSQL that is installed or that
+# apt has; PMHASH_PG_MAJOR names another one), builds pmhash, starts a throw-away cluster in a
 # temporary directory, takes the same figures with a btree, a hash and a pmhash
 # index on identical tables, kills the server hard and shows that pmhash came
 # back, prints one table and removes everything but the packages.  Every
@@ -25,20 +26,23 @@ usage()
 	USAGE
 }
 
-tree=$(cd "$(dirname "$0")/.." && pwd)
+tree=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/lib/packages.sh"
 . "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
 . "$tree/bench/lib/pgbench.sh"
 
-rows=5000000
+rows=default
 methods="btree hash pmhash"
 quick=false
 while [ $# -gt 0 ]; do
 	case $1 in
-		--rows) rows=${2?--rows needs a number}; shift ;;
+		--rows|--methods) [ $# -ge 2 ] || die "$1 needs a value" ;;&
+		--rows) rows=$2; shift ;;
+		--rows=*) rows=${1#*=} ;;
 		--quick) quick=true ;;
-		--methods) methods=${2?--methods needs a list}; shift ;;
+		--methods) methods=$2; shift ;;
+		--methods=*) methods=${1#*=} ;;
 		--keep) keep_cluster=true ;;
 		--help) usage; exit 0 ;;
 		*) usage >&2; exit 2 ;;
@@ -53,14 +57,11 @@ for method in $methods; do
 done
 
 if $quick; then
-	rows=200000 runs=2 scale=1 pgbench_seconds=1
+	rows=${rows/#default/200000} runs=2 scale=1 pgbench_seconds=1
 else
-	runs=3 scale=20 pgbench_seconds=4
+	rows=${rows/#default/5000000} runs=3 scale=20 pgbench_seconds=4
 fi
-case $rows in
-	''|*[!0-9]*) die "--rows needs a number" ;;
-esac
-[ "$rows" -ge 100000 ] || die "--rows: at least 100000"
+[[ $rows =~ ^[1-9][0-9]{5,8}$ ]] || die "--rows: a number from 100000 to 999999999"
 probes=$((rows / 25))
 keys=$((rows / 100))
 fresh=$((rows / 5 / runs))
@@ -116,7 +117,7 @@ show_choice()
 # Kill -9 of everything under load, then ask every index everything.
 crash()
 {
-	local killed ready first load writer
+	local killed ready first load writer deadline
 
 	progress "killing the server under load"
 	sql -c "CREATE INDEX accounts_index ON pgbench_accounts USING pmhash (aid)" \
@@ -139,9 +140,15 @@ crash()
 	wait "$load" "$writer" || true
 
 	killed=$(now)
+	deadline=$((SECONDS + 120))
 	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -l "$cluster_dir/log" -W start >/dev/null 2>&1
 	until sql -c "SELECT 1" >/dev/null 2>&1; do
-		[ -f "$cluster_dir/data/postmaster.pid" ] || cluster_start
+		# (no start of another one meanwhile: this one may not have its lock file yet)
+		[ "$SECONDS" -lt "$deadline" ] ||
+			{
+				tail -n 30 "$cluster_dir/log" >&2
+				die "the server does not start"
+			}
 		sleep 0.02
 	done
 	ready=$(now)
@@ -175,8 +182,9 @@ report()
 	! $quick || echo "--quick: the figures of so small a table say little."
 }
 
-install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+# what is wrong with it is better told now than when everything is installed
+scratch_parent >/dev/null || die "no scratch directory"
+install_server || die "no server, or not what it takes to build"
 bindir=${pg_config%/*}
 make_work_directory demo $((rows * 8 / 10 + scale * 50000 + 500000)) cluster
 preload=

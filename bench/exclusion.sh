@@ -47,8 +47,7 @@ done
 
 read -r load_before _ </proc/loadavg
 
-install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+install_server || die "no server, or not what it takes to build"
 make_work_directory exclusion $((rows * 8 + 2000000)) cluster
 build "$pg_config"
 progress "starting a cluster in $work"

@@ -211,8 +211,7 @@ report()
 		}' "$work/result"
 }
 
-install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+install_server || die "no server, or not what it takes to build"
 make_work_directory recovery $((largest / 1000 * 100 + 1500000)) cluster scripts
 build "$pg_config"
 as_account tee scripts/load.pgbench >/dev/null <<-SQL

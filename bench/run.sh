@@ -204,9 +204,8 @@ in_turn()					# function what
 
 measure_postgresql()
 {
-	local method round pg_config
+	local method round
 
-	pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
 	make_work_directory bench $((rows * 8 / 10 + scale * 20000 + 500000)) cluster
 	build "$pg_config"
 	progress "starting a cluster in $work"
@@ -246,7 +245,7 @@ measure_postgresql()
 		>>"$results/machine_postgresql.csv"
 }
 
-install_packages $PMHASH_BUILD_PACKAGES python3-matplotlib valgrind || die "the packages could not be installed"
+install_server python3-matplotlib valgrind || die "no server, or not what else it takes"
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 for part in $parts; do

@@ -43,7 +43,7 @@ cluster_create()				# cluster_dir bindir preload-libraries
 {
 	cluster_dir=$1
 	cluster_bindir=$2
-	[ ${#cluster_dir} -le 80 ] ||
+	[ ${#cluster_dir} -le 90 ] ||
 		die "\"$cluster_dir\" is too long for a socket directory; set TMPDIR to a shorter one"
 	export PGHOST=$cluster_dir PGPORT=5432 PGUSER=pmhash_demo PGDATABASE=postgres
 	as_account "$cluster_bindir/initdb" -D "$cluster_dir/data" -U "$PGUSER" \
@@ -102,11 +102,12 @@ cluster_kill_hard()
 	kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
 
 	# Where nobody reaps orphans the dead postmaster stays in the process
-	# table, and its lock file would be believed.
+	# table, and its lock files would be believed.
 	while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$postmaster/status" 2>/dev/null; do
 		sleep 0.02
 	done
-	[ ! -d "/proc/$postmaster" ] || as_account rm -f "$cluster_dir/data/postmaster.pid"
+	[ ! -d "/proc/$postmaster" ] ||
+		as_account rm -f "$cluster_dir/data/postmaster.pid" "$cluster_dir/.s.PGSQL.$PGPORT.lock"
 }
 
 # Run psql: quiet, bare output, and any error is the end.

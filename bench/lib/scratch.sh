@@ -49,7 +49,7 @@ make_work_directory()			# name kilobytes-needed directory...
 {
 	local free_kb need_kb=$2
 
-	work=$(account_directory "$1")
+	work=$(account_directory "$1") || die "no scratch directory"
 	free_kb=$(df -Pk "$work" | awk 'NR == 2 { print $4 }')
 	[ "$free_kb" -ge "$need_kb" ] ||
 		die "$((need_kb / 1024)) MB needed in ${work%/*}, $((free_kb / 1024)) MB free; set TMPDIR"

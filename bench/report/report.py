@@ -1,9 +1,10 @@
-"""Make tables (Markdown) and charts (PNG) of what bench/run.sh has measured.
+"""Make tables (Markdown) and charts (PNG) of what bench/run.sh and rebuild.sh have measured.
 
 usage: report.py DIRECTORY
 
 DIRECTORY holds, of the parts that were measured, machine_postgresql.csv and
-postgresql.csv, machine_engine.csv and engine*.csv; the report goes there too.
+postgresql.csv, machine_engine.csv and engine*.csv, machine_rebuild.csv and
+rebuild*.csv; the report goes there too.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 
 import engine
 import postgresql
+import rebuild
 from common import read_pairs
 
 
@@ -18,7 +20,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     directory = sys.argv[1]
-    for name, part in (("postgresql", postgresql), ("engine", engine)):
+    for name, part in (("postgresql", postgresql), ("engine", engine), ("rebuild", rebuild)):
         if os.path.exists(os.path.join(directory, name + ".csv")):
             part.report(directory, read_pairs(os.path.join(directory, f"machine_{name}.csv")))
 

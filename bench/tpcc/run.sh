@@ -178,8 +178,7 @@ report()
 	echo "This is no TPC-C result: see bench/README.md."
 }
 
-install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+install_server || die "no server, or not what it takes to build"
 make_work_directory tpcc $((warehouses * 600000 + 2000000)) cluster scripts
 build "$pg_config"
 for script in "$tree"/bench/tpcc/*.pgbench; do
