@@ -2,8 +2,10 @@
 #
 #   make                          the extension, for the pg_config in PATH
 #   make PG_CONFIG=/path/pg_config install
-#   make installcheck             against a running server that preloads pmhash
+#   make installcheck             against a running server that preloads pmhash;
+#                                 TAP_TESTS= leaves out servers of its own
 #   make test                     everything, from nothing (test/run.sh)
+#   make versions-test            the suites on each version of PostgreSQL, in chroots
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults
@@ -17,6 +19,14 @@
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
+#   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
+#                                 BINDIR=programs of a server with pmhash
+#   make bench-partitions         10,000 partitions with an index each, few descriptors
+
+# Where this file is.  PGXS tells as well (srcdir), but most of the targets below
+# do not need it and are there before any package is.
+top := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 
 MODULE_big = pmhash
 PGFILEDESC = "pmhash - equality index on persistent memory"
@@ -28,10 +38,13 @@ ENGINE_OBJS = \
 	src/engine/check.o \
 	src/engine/crc.o \
 	src/engine/cursor.o \
+	src/engine/descriptor.o \
 	src/engine/directory.o \
 	src/engine/drain.o \
 	src/engine/group.o \
 	src/engine/lock.o \
+	src/engine/map.o \
+	src/engine/overflow.o \
 	src/engine/pm.o \
 	src/engine/reclaim.o \
 	src/engine/recover.o \
@@ -46,19 +59,24 @@ ENGINE_OBJS = \
 
 CLUSTER_OBJS = \
 	src/cluster/dead_entries.o \
+	src/cluster/durable.o \
+	src/cluster/engine_hooks.o \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
 	src/cluster/index_file.o \
 	src/cluster/invalid.o \
 	src/cluster/life_cycle.o \
+	src/cluster/open_files.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
 	src/cluster/rebuild.o \
+	src/cluster/refill.o \
 	src/cluster/removal.o \
 	src/cluster/removal_epoch.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/sweep.o \
+	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/worker.o
@@ -72,10 +90,12 @@ AM_OBJS = \
 	src/am/handler.o \
 	src/am/insert.o \
 	src/am/insert_queue.o \
+	src/am/insert_source.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
 	src/am/options.o \
 	src/am/scan.o \
+	src/am/scan_history.o \
 	src/am/spool.o \
 	src/am/stats.o \
 	src/am/table_walk.o \
@@ -103,6 +123,8 @@ REGRESS = \
 	exclusion \
 	partition \
 	plans \
+	backward \
+	boolean \
 	two_phase \
 	stats \
 	types \
@@ -114,30 +136,68 @@ REGRESS = \
 	index_only \
 	dead_entries \
 	group_insert \
+	array_scan \
 	parallel_build \
 	build_pages \
 	shrink \
 	vacuum
-ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan
+ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
 TAP_TESTS = 1
+
+# All of them take half an hour: REGRESS= ISOLATION= asks for that.  Beside the
+# other suites there are some that take seconds.
+ifeq ($(REGRESS)$(ISOLATION),)
 PROVE_TESTS = test/t/*.pl
+else
+PROVE_TESTS = test/t/004_no_preload.pl test/t/007_restart_and_dump.pl \
+	test/t/024_template.pl
+endif
 
 # The server's headers are not ours to keep clean under -Wextra: -isystem.
-PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server)
-PG_CFLAGS = -Wextra -Wno-unused-parameter
-SHLIB_LINK = -lpmem
+# "override" since these are added to what the command line says.
+override PG_CPPFLAGS += -I$(srcdir)/src -isystem $(includedir_server)
+override PG_CFLAGS += -Wextra -Wno-unused-parameter
+override SHLIB_LINK += -lpmem
 
 # For tests only: processes can be held at named points (test/README.md).
 ifdef PMH_STOP_POINTS
 OBJS += test/lib/stop_points.o
-PG_CPPFLAGS += -DPMH_STOP_POINTS
+override PG_CPPFLAGS += -DPMH_STOP_POINTS
 endif
 
 EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 
+# Targets that need no PGXS
+WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
+	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
+	bench-partitions bench-rebuild bench-queue \
+	soak soak-faults
+
+.PHONY: $(WITHOUT_PGXS) clean-subdirs
+all:
+
 PG_CONFIG ?= pg_config
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
+else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
+define NO_PGXS_MESSAGE
+"$(PG_CONFIG)" is not there, or its server's files for building are not.
+Install them, on Debian by
+  apt-get install postgresql-server-dev-$(or $(shell bash -c '. $(top)/test/lib/packages.sh && newest_major'),N) libpmem-dev libxxhash-dev gcc
+or name the pg_config of another installation: make PG_CONFIG=/path/pg_config
+endef
+$(error $(NO_PGXS_MESSAGE))
+endif
+
+# In a directory other than that of the sources (VPATH) those of the objects are
+# to be made.  Absolute paths: others would be found in VPATH.
+ifneq ($(VPATH),)
+OBJECT_DIRS = $(addprefix $(CURDIR)/,$(sort $(dir $(OBJS))))
+$(OBJS) $(OBJS:.o=.bc): | $(OBJECT_DIRS)
+$(OBJECT_DIRS):
+	mkdir -p $@
+endif
 
 # PGXS tracks no header dependencies.
 ENGINE_HEADERS = \
@@ -146,12 +206,14 @@ ENGINE_HEADERS = \
 	src/engine/internal.h \
 	src/engine/layout.h \
 	src/engine/lock.h \
+	src/engine/map.h \
 	src/engine/pm.h \
 	src/engine/sort.h \
 	src/engine/stop_point.h \
 	src/engine/table.h \
 	src/engine/values.h
 CLUSTER_HEADERS = \
+	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/internal.h \
 	src/cluster/versions.h \
@@ -166,49 +228,62 @@ $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
 $(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
 
-.PHONY: test mutants crash-exhaustive dax-test fuzz demo bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery clean-subdirs soak soak-faults
-
 test:
-	bash $(srcdir)/test/run.sh
+	bash $(top)/test/run.sh
+
+versions-test:
+	bash $(top)/test/versions.sh
+
+# what a make in a directory of programs needs, and then that make
+WITH_PACKAGES = bash -c '. $(top)/test/lib/packages.sh && install_server && "$$@"' bash $(MAKE) -C $(top)
 
 crash-exhaustive:
-	$(MAKE) -C $(srcdir)/test/crash exhaustive
+	$(WITH_PACKAGES)/test/crash exhaustive
 
 dax-test:
-	bash $(srcdir)/test/dax/run.sh
+	bash $(top)/test/dax/run.sh
 
 soak:
-	bash $(srcdir)/test/soak/run.sh
+	bash $(top)/test/soak/run.sh
 
 soak-faults:
-	bash $(srcdir)/test/soak/run.sh faults
+	bash $(top)/test/soak/run.sh faults
 
 demo:
-	bash $(srcdir)/bench/demo.sh
+	bash $(top)/bench/demo.sh
 
 mutants:
-	bash $(srcdir)/test/mutants/mutants.sh $(MUTANT:%=--mutant=%) $(MUTANTS)
+	bash $(top)/test/mutants/mutants.sh $(MUTANT:%=--mutant=%) $(MUTANTS)
 
 fuzz:
-	$(MAKE) -C $(srcdir)/test/fuzz long
+	$(WITH_PACKAGES)/test/fuzz long $(CASES:%=CASES=%) $(FIRST:%=FIRST=%)
 
 bench:
-	bash $(srcdir)/bench/run.sh
+	bash $(top)/bench/run.sh
 
 bench-quick:
-	bash $(srcdir)/bench/run.sh --quick
+	bash $(top)/bench/run.sh --quick
 
 bench-engine:
-	$(MAKE) -C bench/engine
+	$(WITH_PACKAGES)/bench/engine
 
 bench-tpcc:
-	bash $(srcdir)/bench/tpcc/run.sh
+	bash $(top)/bench/tpcc/run.sh
 
 bench-exclusion:
-	bash $(srcdir)/bench/exclusion.sh
+	bash $(top)/bench/exclusion.sh
 
 bench-recovery:
-	bash $(srcdir)/bench/recovery.sh
+	bash $(top)/bench/recovery.sh
+
+bench-rebuild:
+	bash $(top)/bench/rebuild.sh
+
+bench-queue:
+	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)
+
+bench-partitions:
+	bash $(top)/bench/partitions.sh
 
 clean: clean-subdirs
 clean-subdirs:

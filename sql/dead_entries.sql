@@ -84,6 +84,32 @@ INSERT INTO dead_temp SELECT 1, i FROM generate_series(1, 1000) i;
 DELETE FROM dead_temp WHERE v > 10;
 SELECT entries_after_scans('dead_temp_k', 10, 'SELECT count(*) FROM dead_temp WHERE k = 1');
 
+-- many of one key: how many look-ups does it take?
+CREATE TABLE dead_queue (k int4, v int4);
+CREATE INDEX dead_queue_k ON dead_queue USING pmhash (k);
+INSERT INTO dead_queue SELECT 1, i FROM generate_series(1, 65100) i;
+DELETE FROM dead_queue WHERE v > 100;
+DO $$
+DECLARE
+	before int8;
+	entries int8 := 65100;
+	lookups int := 0;
+BEGIN
+	FOR i IN 1..1000 LOOP
+		before := entries;
+		PERFORM count(v) FROM dead_queue WHERE k = 1;
+		SELECT s.entries INTO entries FROM pmhash_stats('dead_queue_k') s;
+		-- (others' snapshots, or WAL, may keep them for a while)
+		lookups := lookups + (entries < before)::int;
+		EXIT WHEN entries = 100;
+		PERFORM pg_sleep(0.01) WHERE entries = before;
+	END LOOP;
+	IF entries <> 100 OR lookups NOT BETWEEN 16 AND 40 THEN
+		RAISE WARNING '% look-ups have left % entries', lookups, entries;
+	END IF;
+END $$;
+SELECT count(v) FROM dead_queue WHERE k = 1;
+
 RESET ALL;
 DROP FUNCTION entries_after_scans;
-DROP TABLE dead, dead_unlogged, dead_temp;
+DROP TABLE dead, dead_unlogged, dead_temp, dead_queue;

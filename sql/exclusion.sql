@@ -136,7 +136,23 @@ DROP TABLE ex_more;
 
 -- inherited by partitions when declared on each
 CREATE TABLE ex_part (id int4) PARTITION BY LIST (id);
-ALTER TABLE ex_part ADD EXCLUDE USING pmhash (id WITH =);
+-- (by the whole table since PostgreSQL 17)
+DO $$
+BEGIN
+	ALTER TABLE ex_part ADD CONSTRAINT ex_part_id EXCLUDE USING pmhash (id WITH =);
+	CREATE TABLE ex_part_9 PARTITION OF ex_part FOR VALUES IN (9);
+	INSERT INTO ex_part VALUES (9);
+	BEGIN
+		INSERT INTO ex_part VALUES (9);
+		RAISE 'no conflict in a partition';
+	EXCEPTION WHEN exclusion_violation THEN NULL;
+	END;
+	DROP TABLE ex_part_9;
+	ALTER TABLE ex_part DROP CONSTRAINT ex_part_id;
+	ASSERT current_setting('server_version_num')::int >= 170000;
+EXCEPTION WHEN feature_not_supported THEN
+	ASSERT current_setting('server_version_num')::int < 170000;
+END $$;
 CREATE TABLE ex_part_1 PARTITION OF ex_part FOR VALUES IN (1, 2);
 ALTER TABLE ex_part_1 ADD CONSTRAINT ex_part_1_id EXCLUDE USING pmhash (id WITH =);
 INSERT INTO ex_part VALUES (1), (2);

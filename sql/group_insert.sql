@@ -140,11 +140,16 @@ INSERT INTO gi_new SELECT generate_series(1, 100);
 DROP TABLE gi_new;
 COMMIT;
 
--- PREPARE
+-- PREPARE, or COMMIT if that is not possible here (max_prepared_transactions)
+SELECT current_setting('max_prepared_transactions')::int > 0 AS two_phase \gset
 BEGIN;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
+\if :two_phase
 PREPARE TRANSACTION 'gi';
 COMMIT PREPARED 'gi';
+\else
+COMMIT;
+\endif
 SELECT * FROM gi_both;
 
 -- an open cursor, a cursor opened later
@@ -205,4 +210,84 @@ INSERT INTO gi_unlogged SELECT generate_series(1, 100);
 SELECT entries FROM pmhash_stats('gi_unlogged_k');
 SELECT pmhash_check('gi_k'), pmhash_check('gi_t'), pmhash_check('gi_unlogged_k');
 
-DROP TABLE gi, gi_log, gi_keys, gi_x, gi_temp, gi_unlogged CASCADE;
+-- Which statements' rows wait: entries that are in the table when a statement of
+-- 500 rows is undone before anybody has applied a queue.  The first 16 are put
+-- there at once; all, if its rows may become dead while it runs (ON CONFLICT), or
+-- nobody knows what it does.
+CREATE FUNCTION gi_at_once(statement text, index regclass = 'gi_k') RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	before int8 := (SELECT entries FROM pmhash_stats(index));
+BEGIN
+	BEGIN
+		EXECUTE statement;
+		RAISE 'undo';
+	EXCEPTION WHEN raise_exception THEN
+		RETURN (SELECT entries - before FROM pmhash_stats(index));
+	END;
+END $$;
+TRUNCATE gi;
+ALTER TABLE gi ADD PRIMARY KEY (k);
+CREATE FUNCTION gi_block(k int8) RETURNS int8 LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM 1 / (k % 2);
+	RETURN k;
+EXCEPTION WHEN division_by_zero THEN
+	RETURN k;
+END $$;
+CREATE TABLE gi_parts (k int8, n int4) PARTITION BY LIST (n);
+CREATE TABLE gi_part0 PARTITION OF gi_parts FOR VALUES IN (0);
+CREATE TABLE gi_part1 PARTITION OF gi_parts FOR VALUES IN (1);
+CREATE INDEX ON gi_parts USING pmhash (k);
+CREATE TABLE gi_from AS SELECT i AS k, 'x' || i AS t FROM generate_series(1, 500) i;
+SELECT gi_at_once('INSERT INTO gi SELECT * FROM gi_from') AS plain,
+	gi_at_once('INSERT INTO gi SELECT gi_block(k), t FROM gi_from') AS subtransactions,
+	gi_at_once('WITH i AS (INSERT INTO gi SELECT * FROM gi_from RETURNING k) SELECT count(*) FROM i') AS "with",
+	gi_at_once('WITH i AS (INSERT INTO gi SELECT * FROM gi_from) SELECT 1') AS unread,
+	gi_at_once('COPY gi (k) FROM PROGRAM ''seq 1 500''') AS copy,
+	gi_at_once('INSERT INTO gi_parts SELECT k, 1 FROM gi_from', 'gi_part1_k_idx') AS partition,
+	gi_at_once('COPY gi_parts FROM PROGRAM ''seq -f "%.0f,1" 1 500'' (FORMAT csv)', 'gi_part1_k_idx') AS copy_partition;
+INSERT INTO gi SELECT * FROM gi_from;
+INSERT INTO gi_parts SELECT k, 0 FROM gi_from;
+-- a loop over gi_k would read it, and so have put in what is queued
+SET enable_nestloop = off;
+SELECT gi_at_once('UPDATE gi SET k = k + 1000') AS "update",
+	gi_at_once('UPDATE gi_parts SET n = 1', 'gi_part1_k_idx') AS other_partition,
+	gi_at_once('MERGE INTO gi USING gi_from f ON gi.k = f.k + 1000 WHEN NOT MATCHED THEN INSERT VALUES (f.k + 1000, f.t)') AS merge;
+RESET enable_nestloop;
+TRUNCATE gi;
+SELECT gi_at_once('INSERT INTO gi SELECT * FROM gi_from ON CONFLICT DO NOTHING') AS nothing,
+	gi_at_once('INSERT INTO gi SELECT * FROM gi_from ON CONFLICT (k) DO UPDATE SET t = ''y''') AS "update",
+	gi_at_once('WITH i AS (INSERT INTO gi SELECT * FROM gi_from ON CONFLICT DO NOTHING) SELECT 1') AS "with",
+	gi_at_once('WITH i AS (INSERT INTO gi_parts SELECT k, 1 FROM gi_from) INSERT INTO gi SELECT * FROM gi_from ON CONFLICT DO NOTHING') AS two;
+-- the rows that DO UPDATE changes are plain ones, but of such a statement
+INSERT INTO gi SELECT * FROM gi_from;
+SELECT gi_at_once('INSERT INTO gi SELECT * FROM gi_from ON CONFLICT (k) DO UPDATE SET k = gi.k + 1000') AS changed;
+SELECT * FROM gi_both;
+
+-- What waits takes no more memory than work_mem together, however many tables
+-- there are, and gives it back.
+CREATE TABLE gi_many (k int8, n int4) PARTITION BY LIST (n);
+SELECT format('CREATE TABLE gi_many%s PARTITION OF gi_many FOR VALUES IN (%s)', i, i) FROM generate_series(0, 63) i \gexec
+CREATE INDEX ON gi_many USING pmhash (k);
+CREATE VIEW gi_memory AS SELECT coalesce(sum(total_bytes), 0) AS bytes FROM pg_backend_memory_contexts WHERE name ~ '^pmhash (insert queues|queued entries)';
+SET work_mem = '1MB';
+BEGIN;
+INSERT INTO gi_many SELECT i, i % 64 FROM generate_series(1, 100000) i;
+SELECT bytes BETWEEN 100000 AND 1100000 AS capped FROM gi_memory;
+SAVEPOINT a;
+INSERT INTO gi_many SELECT i, i % 64 FROM generate_series(1, 100000) i;
+SELECT bytes BETWEEN 100000 AND 1100000 AS capped FROM gi_memory;
+RELEASE a;
+SELECT bytes < 1100000 AS capped FROM gi_memory;
+-- each partition is read, so none has anything left to wait
+SELECT sum(entries) FROM pg_inherits, pmhash_stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
+SELECT bytes < 50000 AS "given back" FROM gi_memory;
+INSERT INTO gi_many SELECT i, i % 64 FROM generate_series(1, 10000) i;
+COMMIT;
+SELECT bytes FROM gi_memory;
+RESET work_mem;
+SELECT sum(entries) AS entries, count(pmhash_check(inhrelid)) AS checked FROM pg_inherits, pmhash_stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
+
+DROP TABLE gi, gi_log, gi_keys, gi_x, gi_temp, gi_unlogged, gi_parts, gi_from, gi_many CASCADE;
+DROP VIEW gi_memory;
+DROP FUNCTION gi_block;

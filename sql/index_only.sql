@@ -201,8 +201,15 @@ DROP DOMAIN returned_domain;
 -- A plan as it was executed: how often the heap was visited.
 CREATE FUNCTION plan_heap_fetches(query text) RETURNS SETOF text
 LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
 BEGIN
-	RETURN QUERY EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query;
+	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) ' || query LOOP
+		line := explain_line(line);
+		IF line IS NOT NULL THEN
+			RETURN NEXT line;
+		END IF;
+	END LOOP;
 END $$;
 
 -- what else a plan needs

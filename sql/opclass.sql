@@ -28,7 +28,8 @@ WHERE NOT EXISTS (
 	WHERE pf.opfname = hf.opfname AND po.amopopr = ho.amopopr AND
 		  po.amoplefttype = ho.amoplefttype AND po.amoprighttype = ho.amoprighttype)
 	AND hf.opfnamespace = 'pg_catalog'::regnamespace;
--- and core's extended hash function of each type is ours
+-- and core's extended hash function of each type is ours, or, in PostgreSQL 18,
+-- the same under another name: no type borrows one of another type any more
 SELECT hf.opfname, hp.amproc::regprocedure
 FROM pg_amproc hp
 	 JOIN pg_opfamily hf ON hf.oid = hp.amprocfamily
@@ -39,6 +40,8 @@ WHERE hp.amprocnum = 2 AND NOT EXISTS (
 	JOIN pg_am pa ON pa.oid = pf.opfmethod AND pa.amname = 'pmhash'
 	WHERE pf.opfname = hf.opfname AND pp.amproc = hp.amproc AND pp.amprocnum = 1 AND
 		  pp.amproclefttype = hp.amproclefttype)
+	AND hp.amproc::text NOT IN ('hashdateextended', 'hashboolextended', 'hashxidextended',
+		'hashxid8extended', 'hashcidextended', 'hashbyteaextended', 'timestamptz_hash_extended')
 	AND hf.opfnamespace = 'pg_catalog'::regnamespace;
 -- what we have beyond that
 SELECT p.opcname, p.opcintype::regtype
@@ -52,10 +55,12 @@ WHERE amname = 'pmhash' AND NOT amvalidate(o.oid);
 --
 -- A type of one's own: hex strings, whatever their case, equal as numbers are.
 --
+SET client_min_messages = warning;
 CREATE TYPE hexnum;
 CREATE FUNCTION hexnum_in(cstring) RETURNS hexnum AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
 CREATE FUNCTION hexnum_out(hexnum) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
 CREATE TYPE hexnum (input = hexnum_in, output = hexnum_out, like = text);
+RESET client_min_messages;
 CREATE CAST (hexnum AS text) WITHOUT FUNCTION;
 CREATE FUNCTION hexnum_eq(hexnum, hexnum) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT
 	AS $$ BEGIN RETURN ltrim(lower($1::text), '0') = ltrim(lower($2::text), '0'); END $$;

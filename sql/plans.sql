@@ -143,6 +143,8 @@ CREATE FUNCTION some_a(n int) RETURNS int[] LANGUAGE sql IMMUTABLE AS
 CREATE FUNCTION some_b(n int) RETURNS text[] LANGUAGE sql IMMUTABLE AS
 	'SELECT array_agg(''b'' || i % 260 ORDER BY i % 11) || NULL::text FROM generate_series(-20, n) i';
 SET work_mem = '64kB';
+-- (some versions keep the rows of answers() in files when memory is that small)
+SET log_temp_files = -1;
 SET client_min_messages = debug1;
 SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230))', 'product_ab');
 SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(1000)) AND b = ANY (some_b(900))', 'product_ab');
@@ -156,6 +158,7 @@ SELECT g, (SELECT count(*) FROM (SELECT FROM product WHERE a = ANY (some_a(100 +
 SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230)) AND c = ANY (''{NULL}''::int8[])', 'product_abc');
 SELECT * FROM answers('SELECT * FROM product_small WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230))', 'product_small_ab');
 RESET client_min_messages;
+RESET log_temp_files;
 RESET work_mem;
 DROP TABLE product, product_small;
 DROP FUNCTION some_a, some_b;

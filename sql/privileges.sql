@@ -20,9 +20,14 @@ SELECT entries FROM pmhash_stats('private_k');
 SET ROLE regress_pmhash_stranger;
 SELECT entries FROM pmhash_stats('private_k');
 SELECT k FROM private WHERE k = 5;
--- size and state are for everybody, as pg_relation_size and pg_class are
+-- size and state are for everybody, as pg_relation_size and pg_class are; where the
+-- file is, for the owner and pg_monitor
 SELECT pmhash_size('private_k') > 0;
-SELECT index, state FROM pmhash_indexes WHERE "table" = 'private';
+SELECT index, state, file IS NULL AS hidden FROM pmhash_indexes WHERE "table" = 'private';
+SET ROLE regress_pmhash_owner;
+SELECT index, state, file IS NULL AS hidden FROM pmhash_indexes WHERE "table" = 'private';
+SET ROLE regress_pmhash_monitor;
+SELECT index, state, file IS NULL AS hidden FROM pmhash_indexes WHERE "table" = 'private';
 -- only superusers make operator classes
 RESET ROLE;
 GRANT CREATE ON SCHEMA public TO regress_pmhash_stranger;

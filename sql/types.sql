@@ -172,7 +172,9 @@ SELECT count(*) AS pairs, count(*) FILTER (WHERE found = wanted) AS right
 FROM (SELECT array_agg(a.id ORDER BY a.id) AS wanted,
 			 (SELECT array_agg(l.id ORDER BY l.id) FROM long_keys l WHERE l.k = a.k) AS found
 	  FROM long_keys a GROUP BY a.k) s;
+SET enable_bitmapscan = off;
 SELECT plan('SELECT id FROM long_keys WHERE k = (SELECT ''x'')');
+RESET enable_bitmapscan;
 SELECT id FROM long_keys WHERE k = repeat('U', 1 << 20) || 20 ORDER BY 1;
 SELECT id FROM long_keys WHERE k = repeat('U', 1 << 20) || 21;
 SELECT o.id, (SELECT array_agg(l.id) FROM long_keys l WHERE l.b = o.b)

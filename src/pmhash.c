@@ -20,7 +20,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
-	pmhash_cluster_init(pmhash_build);
+	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
 	if (process_shared_preload_libraries_in_progress)
 		pmhash_insert_queue_init();
 }

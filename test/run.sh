@@ -2,8 +2,14 @@
 #
 # test/run.sh - the whole test ladder, from nothing.
 #
-# Needs a Debian 12 with a shell, git and apt; root or sudo for packages that
-# are missing.  Builds and runs everything in a scratch directory under TMPDIR
+#	run.sh [STAGE...]
+#
+# Stages: engine crash fuzz mutants first_steps regress isolation tap fs_shutdown; none
+# named: all.
+#
+# Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
+# that are missing.  The server is the newest that is installed, or that apt has;
+# PMHASH_PG_MAJOR names the major version of another one.  Builds and runs everything in a scratch directory under TMPDIR
 # (default /tmp), as an account that is not root: PostgreSQL refuses root.
 # Nothing else of the machine is touched.  Prints what each test runner says
 # and at the end one line
@@ -13,14 +19,14 @@
 # PMHASH_KEEP=1 keeps the scratch directory.
 
 set -u
-export LC_ALL=C.UTF-8
 
-top=$(cd "$(dirname "$0")/.." && pwd)
+top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 . "$top/test/lib/packages.sh"
 . "$top/test/lib/count.sh"
 
 work=
 small_fs=
+runner=as_account				# who runs a stage
 
 cleanup()
 {
@@ -50,11 +56,20 @@ stage()
 
 	shift 2
 	say "$name"
-	(cd "$build" && as_account "$@") 2>&1 | tee "$log"
+	(cd "$build" && $runner "$@") 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	"$counter" "$log"
 	add_counts "$name" "$status"
 	say "$name: $stage_passed passed, $stage_failed failed, $((SECONDS - start)) s"
+}
+
+# wanted STAGE: is it to be run?
+wanted()
+{
+	case " $stages " in
+		*" $1 "*) return 0 ;;
+	esac
+	return 1
 }
 
 # show_diffs FILE: where regression tests differ from what is expected
@@ -65,9 +80,24 @@ show_diffs()
 	fi
 }
 
+all_stages="engine crash fuzz mutants first_steps regress isolation tap fs_shutdown"
+stages=${*:-$all_stages}
+for name in $stages; do
+	case " $all_stages " in
+		*" $name "*) ;;
+		*)
+			echo "usage: $0 [STAGE...], of: $all_stages" >&2
+			exit 2
+			;;
+	esac
+done
+
 cd /
-install_packages $PMHASH_TEST_PACKAGES || give_up "could not install packages"
-server=$(pg_config_of_server) || give_up "no PostgreSQL 15 server packages"
+# what is wrong with it is better told now than when everything is installed
+scratch_parent >/dev/null || give_up "no scratch directory"
+install_server $PMHASH_TEST_PACKAGES || give_up "could not install packages"
+server=$pg_config
+say "PostgreSQL $pg_major"
 
 work=$(account_directory test) || give_up "no scratch directory"
 build=$work/build
@@ -77,7 +107,7 @@ copy_sources "$top" "$build"
 # a small file system, for the test that fills it; needs root
 if [ "$(id -u)" -eq 0 ]; then
 	as_account mkdir "$work/small"
-	if mount -t tmpfs -o "size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$work/small" 2>/dev/null; then
+	if mount -t tmpfs -o "noexec,size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$work/small" 2>/dev/null; then
 		small_fs=$work/small
 	fi
 fi
@@ -97,33 +127,58 @@ count_one ok
 run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
 
 # ---- the engine alone ----
-for target in check check-asan check-tsan; do
-	stage "engine-$target" count_engine make -k -j"$(nproc)" --output-sync \
-		-s --no-print-directory -C test/engine "$target"
-done
+if wanted engine; then
+	for target in check check-asan check-tsan; do
+		stage "engine-$target" count_engine make -k -j"$(nproc)" --output-sync \
+			-s --no-print-directory -C test/engine "$target"
+	done
+fi
 
 # ---- crash states of the engine and of the undo journal ----
-stage crash count_engine make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
+if wanted crash; then
+	stage crash count_engine make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
+fi
 
 # ---- damaged files ----
-stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
+if wanted fuzz; then
+	stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
+fi
 
 # ---- the tool that tests the tests ----
-as_account mkdir "$work/mutants"
-stage mutants count_engine env SOURCE_PG_CONFIG="$server" perl test/mutants/mutants.pl \
-	--set=smoke --no-baseline --work="$work/mutants"
+if wanted mutants; then
+	as_account mkdir "$work/mutants"
+	stage mutants count_engine env SOURCE_PG_CONFIG="$server" perl test/mutants/mutants.pl \
+		--set=smoke --no-baseline --work="$work/mutants"
+fi
+
+# ---- what a new user meets ----
+if wanted first_steps; then
+	stage first_steps count_lines env PMHASH_SMALL_FS="$small_fs" PG_CONFIG="$pg_config" bash test/first_steps.sh
+fi
 
 # ---- against a server ----
-stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
-	REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"
-show_diffs "$build/regression.diffs"
-stage isolation count_pg_regress $run_make installcheck REGRESS= TAP_TESTS= \
-	ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
-show_diffs "$build/output_iso/regression.diffs"
-stage tap count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-	PROVE_FLAGS="-j$(nproc) --timer"
+if wanted regress; then
+	stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
+		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"
+	show_diffs "$build/regression.diffs"
+fi
+if wanted isolation; then
+	stage isolation count_pg_regress $run_make installcheck REGRESS= TAP_TESTS= \
+		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
+	show_diffs "$build/output_iso/regression.diffs"
+fi
+if wanted tap; then
+	failed_before=$failed
+	stage tap count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
+		${PMHASH_PROVE_TESTS:+PROVE_TESTS="$PMHASH_PROVE_TESTS"} PROVE_FLAGS="-j$(nproc) --timer"
+	if [ "$failed" -ne "$failed_before" ]; then
+		show_tap_failures "$build/tmp_check/log"
+	fi
+fi
 
-if [ "$failed" -ne 0 ]; then
-	show_tap_failures "$build/tmp_check/log"
+# ---- a file system that is lost and mounted again, where one can be mounted ----
+if wanted fs_shutdown && [ "$(id -u)" -eq 0 ] && losetup -f >/dev/null 2>&1; then
+	runner=
+	stage fs-shutdown count_engine bash test/lib/fs_shutdown.sh "$pg_config" "$(account)"
 fi
 report_counts

@@ -12,6 +12,7 @@
 
 #include "access/amapi.h"
 #include "access/genam.h"
+#include "storage/buf.h"
 #include "storage/itemptr.h"
 
 #include "cluster/cluster.h"
@@ -156,6 +157,9 @@ extern Oid	pmhash_keys_bitwise_group(Oid type, Oid proc);
 
 extern IndexBuildResult *pmhash_build(Relation heap, Relation index,
 									  struct IndexInfo *indexInfo);
+extern void pmhash_build_beside_writers(Relation heap, Relation index,
+										struct IndexInfo *indexInfo,
+										PmhashFile *file);
 extern void pmhash_buildempty(Relation index);
 extern char *pmhash_buildphasename(int64 phase);
 extern bool pmhash_insert(Relation index, Datum *values, bool *isnull,
@@ -186,14 +190,39 @@ extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 /* ---- insert_queue.c ---- */
 typedef struct PmhashInsertQueue PmhashInsertQueue;
 
+/* Another one whenever queues may have gone: see pmhash_insert_queue. */
+extern uint32 pmhash_queue_generation;
+
 extern void pmhash_insert_queue_init(void);
-extern PmhashInsertQueue *pmhash_insert_queue(Relation index, PmhashFile *file);
+extern bool pmhash_may_queue(Relation heap, Relation index,
+							 struct IndexInfo *indexInfo);
+extern PmhashInsertQueue *pmhash_insert_queue(Relation heap, PmhashFile *file);
 extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 								  const PmhEntry *entry);
-extern void pmhash_apply_inserts(void);
+extern void pmhash_apply_inserts(const PmhashFile *file);
+
+/* ---- insert_source.c ---- */
+struct QueryDesc;
+
+extern void pmhash_insert_source_init(void);
+extern void pmhash_statement_started(struct QueryDesc *queryDesc);
+extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);
+
+/* ---- scan_history.c ---- */
+typedef struct PmhashScanHistory PmhashScanHistory;
+
+extern bool pmhash_scan_may_turn_back(IndexScanDesc scan);
+extern PmhashScanHistory *pmhash_history_make(MemoryContext context);
+extern void pmhash_history_clear(PmhashScanHistory *history);
+extern uint64 pmhash_history_length(const PmhashScanHistory *history);
+extern void pmhash_history_add(PmhashScanHistory *history, PmhEntry entry);
+extern PmhEntry pmhash_history_get(PmhashScanHistory *history, uint64 at);
 
 /* ---- table_walk.c ---- */
 typedef struct PmhashTableWalk PmhashTableWalk;
+
+extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
+								  Buffer buffer);
 
 extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
 										  PmhashTableWalk *walk,
@@ -230,14 +259,12 @@ extern void pmhash_verdicts_free(PmhashVerdicts *verdicts);
 extern int	pmhash_fillfactor(Relation index);
 
 /*
- * ---- predicate locks: a pseudo-page per key hash, never block 0 ----
+ * ---- predicate locks (keys.c): a pseudo-page per key hash, never block 0 ----
  *
- * 31 bits, since pg_locks shows page numbers as signed integers.
+ * 31 bits, since pg_locks shows page numbers as signed integers.  Since it shows
+ * them to everybody, they are no bits of the hash, but of what a function makes
+ * of it whose key nobody sees.
  */
-static inline BlockNumber
-pmhash_predicate_block(uint64 hash)
-{
-	return 1 + (BlockNumber) ((hash >> 32) % 0x7fffffff);
-}
+extern BlockNumber pmhash_predicate_block(const PmhashFile *file, uint64 hash);
 
 #endif							/* PMHASH_AM_H */

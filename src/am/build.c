@@ -48,6 +48,7 @@ typedef struct BuildState
 	size_t		memory;			/* bytes that spooled entries may take */
 	PmhashBuildScan scan;
 	double		loaded;			/* entries already in the table */
+	bool		beside_writers; /* of others, into the same file */
 
 	/* while loading */
 	PmhBulk    *bulk;
@@ -341,6 +342,157 @@ pmhash_buildphasename(int64 phase)
 	}
 }
 
+/* ---- loading beside writers ---- */
+
+/* What others have put into one partition before it is loaded, sorted. */
+typedef struct Present
+{
+	PmhEntry   *entry;
+	size_t		n;
+} Present;
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *ea = a;
+	const PmhEntry *eb = b;
+
+	if (ea->hash != eb->hash)
+		return ea->hash < eb->hash ? -1 : 1;
+	if (ea->value != eb->value)
+		return ea->value < eb->value ? -1 : 1;
+	return 0;
+}
+
+/* Spool all that is in the file; ERROR if it can't be read. */
+static void
+spool_file(BuildState *build, PmhSweep *sweep, PmhashSpool *spool)
+{
+	PmhResult	result;
+
+	while ((result = pmh_sweep_next(build->file->table, sweep)) == PMH_OK)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (size_t i = 0; i < sweep->n; i++)
+			pmhash_spool_add(spool, sweep->entries[i].hash, sweep->entries[i].value);
+	}
+	if (result != PMH_DONE)
+		pmhash_engine_error(build->index, build->file, result);
+}
+
+/*
+ * Spool what is in the file already.  To be called after the scan: each entry
+ * of a row that the scan has seen is in by now if its inserter has made one,
+ * since an inserter makes it before it commits.
+ */
+static PmhashSpool *
+spool_present(BuildState *build)
+{
+	PmhashSpool *present = pmhash_spool_make(build->context, build->memory, 0,
+											 PMHASH_SPOOL_BITS, NULL, NULL);
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin_reading(build->file->table, &sweep);
+
+	if (result != PMH_OK)
+		pmhash_engine_error(build->index, build->file, result);
+	PG_TRY();
+	{
+		spool_file(build, &sweep, present);
+	}
+	PG_FINALLY();
+	{
+		pmh_sweep_end(build->file->table, &sweep);
+	}
+	PG_END_TRY();
+	return present;
+}
+
+/* Take a partition of what is present, all of it. */
+static void
+take_present(BuildState *build, PmhashSpool *spool, int i, Present *present)
+{
+	present->n = spool->partition_n[i];
+	if (present->n == 0)
+		return;
+	present->entry = MemoryContextAllocHuge(build->context,
+											present->n * sizeof(PmhEntry));
+	pmhash_spool_take(spool, i, present->entry, present->n);
+	qsort(present->entry, present->n, sizeof(PmhEntry), compare_entries);
+}
+
+/* Drop from load[0 .. n) what is present; returns how many are left. */
+static size_t
+drop_present(BuildState *build, const Present *present, size_t n)
+{
+	size_t		left = 0;
+
+	if (present->n == 0)
+		return n;
+	for (size_t i = 0; i < n; i++)
+	{
+		if (bsearch(&build->load[i], present->entry, present->n,
+					sizeof(PmhEntry), compare_entries) == NULL)
+			build->load[left++] = build->load[i];
+	}
+	return left;
+}
+
+/* Insert n entries of load[] in groups. */
+static void
+insert_load(BuildState *build, size_t n)
+{
+	for (size_t at = 0; at < n; at += REST_ENTRIES)
+	{
+		size_t		done;
+		PmhResult	result;
+
+		CHECK_FOR_INTERRUPTS();
+		result = pmh_insert_group(build->file->table, &build->load[at],
+								  Min(REST_ENTRIES, n - at), false, &done);
+		if (result != PMH_OK)
+			pmhash_engine_error(build->index, build->file, result);
+	}
+}
+
+/*
+ * Insert a partition of the spool.  In the order of the heap, not of the hash:
+ * so all segments of the partition fill evenly.
+ */
+static void
+insert_partition(BuildState *build, PmhashSpool *spool, int i,
+				 const Present *present)
+{
+	while (spool->partition_n[i] > 0)
+	{
+		uint64		n = Min(spool->partition_n[i], load_limit(build));
+
+		reserve_load(build, n);
+		pmhash_spool_take(spool, i, build->load, n);
+		insert_load(build, drop_present(build, present, n));
+		build->loaded += n;
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE,
+									 (int64) build->loaded);
+	}
+}
+
+/* Insert the spool but for what writers have inserted themselves. */
+static void
+insert_spool(BuildState *build)
+{
+	PmhashSpool *present = spool_present(build);
+
+	for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
+	{
+		Present		here = {NULL, 0};
+
+		take_present(build, present, i, &here);
+		insert_partition(build, build->scan.spool, i, &here);
+		if (here.entry != NULL)
+			pfree(here.entry);
+	}
+	pmhash_spool_free(present);
+}
+
 /* Load what the scan has spooled. */
 static void
 load_all(BuildState *build)
@@ -351,7 +503,9 @@ load_all(BuildState *build)
 	/* what is loaded next needs memory as well */
 	if (build->scan.entries > load_limit(build))
 		pmhash_spool_write(build->scan.spool);
-	if (build->scan.entries > 0)
+	if (build->scan.entries > 0 && build->beside_writers)
+		insert_spool(build);
+	else if (build->scan.entries > 0)
 		load_table(build);
 	pmhash_spool_free(build->scan.spool);
 	if (build->rest != NULL)
@@ -392,8 +546,9 @@ scan_and_load(BuildState *build, Relation heap, IndexInfo *indexInfo)
 	return rows;
 }
 
+/* file: NULL to make one. */
 static void
-init_build(BuildState *build, Relation index)
+init_build(BuildState *build, Relation index, PmhashFile *file)
 {
 	MemoryContext old;
 
@@ -403,7 +558,9 @@ init_build(BuildState *build, Relation index)
 										   "pmhash build",
 										   ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(build->context);
-	build->file = pmhash_file_create(index);
+	build->file = file != NULL ? file : pmhash_file_create(index);
+	build->beside_writers = file != NULL;
+	pmhash_removal_begins(build->file); /* rows pruned early are not put in */
 	MemoryContextSwitchTo(old);
 
 	/* half for the spool, half for the part of it that is being loaded */
@@ -425,12 +582,32 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	BuildState	build;
 	IndexBuildResult *result;
 
-	init_build(&build, index);
+	init_build(&build, index, NULL);
 	result = palloc(sizeof(IndexBuildResult));
 	result->heap_tuples = scan_and_load(&build, heap, indexInfo);
 	result->index_tuples = build.scan.entries;
+	pmhash_file_release(index, build.file);
 	MemoryContextDelete(build.context);
 	return result;
+}
+
+/*
+ * Fill the file of an index that is being rebuilt while others insert into it
+ * (rebuild.c): every row that a snapshot taken in here sees gets its entry,
+ * once.  The caller holds ShareUpdateExclusiveLock on the table and the index,
+ * and has waited until every transaction that may write to the table without
+ * inserting into this file is over.  ERROR leaves a file that is incomplete.
+ */
+void
+pmhash_build_beside_writers(Relation heap, Relation index,
+							struct IndexInfo *indexInfo, PmhashFile *file)
+{
+	BuildState	build;
+
+	init_build(&build, index, file);
+	indexInfo->ii_Concurrent = true;
+	(void) scan_and_load(&build, heap, indexInfo);
+	MemoryContextDelete(build.context);
 }
 
 /* ambuildempty: the init fork of an unlogged index. */

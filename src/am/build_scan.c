@@ -135,7 +135,7 @@ scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
 								 spool_row, scan);
 	return table_index_build_scan(heap, index, indexInfo, true, leader,
 								  spool_row, scan,
-								  table_beginscan_parallel(heap, table_scan));
+								  pmhash_beginscan_parallel(heap, table_scan));
 }
 
 static void

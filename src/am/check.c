@@ -821,7 +821,7 @@ check_structure(CheckState *state)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("file \"%s\" of index \"%s\" is damaged",
-						state->file->path,
+						pmhash_shown_path(state->index, state->file->path),
 						RelationGetRelationName(state->index)),
 				 errdetail("%s", list_findings(state)),
 				 errhint("%s", pmhash_rebuild_hint(state->index))));
@@ -894,10 +894,10 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	CheckState *state = palloc0(sizeof(CheckState));
 
-	pmhash_apply_inserts();
 	state->heap = heap;
 	state->index = index;
 	state->file = pmhash_file_open(index);
+	pmhash_apply_inserts(state->file);
 	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
 		 RelationGetRelationName(index));
 	check_structure(state);

@@ -52,15 +52,15 @@
 /*
  * Of a scan that has to walk the whole index: dearer than any plan that is
  * worth running, but less than what is disabled by enable_seqscan = off and
- * the like, so that it can be had for a test.
+ * the like, so that it can be had for a test.  That is so as well where
+ * disabled nodes are counted and compared before costs (PostgreSQL 18;
+ * pathnode.c, compare_path_costs_fuzzily).
+ *
+ * There a cost, however high, says no more than that: a path of any cost is
+ * preferred to one that is disabled.  So no scan that would fail is ever
+ * offered at a forbidding cost; planner_hook.c takes the index away.
  */
 #define FULL_WALK_COST		(0.5 * disable_cost)
-
-/*
- * Of a scan that would fail: dearer than anything that is disabled.  Not
- * infinity, which cost_index would make NaN of.
- */
-#define UNUSABLE_COST		(disable_cost * disable_cost)
 
 /*
  * Is every key column bound by some clause?  All operators of our families
@@ -156,12 +156,6 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*pages = 0;
 
 	*startup = index_other_operands_eval_cost(root, quals);
-	if (!pmhash_service_available())
-	{
-		*startup += UNUSABLE_COST;
-		*total = *startup;
-		return;
-	}
 	tuples = *selectivity * index->rel->tuples;
 	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
 	if (!all_columns_bound(path))

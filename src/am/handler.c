@@ -32,7 +32,7 @@ set_abilities(IndexAmRoutine *am)
 	am->amconsistentordering = false;
 #endif
 	am->amcanorderbyop = false;
-	am->amcanbackward = false;
+	am->amcanbackward = true;	/* see scan_history.c */
 	am->amcanunique = false;
 	am->amcanmulticol = true;
 	am->amoptionalkey = false;

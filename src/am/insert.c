@@ -7,7 +7,7 @@
  * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,
  * value) pair and nothing else.  The first entries of a statement are inserted
  * at once; from then on they are queued and inserted in groups, where that is
- * allowed (insert_queue.c).
+ * allowed (insert_queue.c, insert_source.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,9 @@ typedef struct PmhashInsertState
 	PmhashFile *file;			/* NULL: the index is invalid, skip it */
 	PmhashKeys *keys;
 	PmhashInsertQueue *queue;	/* NULL: insert at once */
+	uint32		generation;		/* the queue is good as long as it is this */
 	int			inserted;		/* entries, up to QUEUE_AFTER */
+	bool		may_queue;
 } PmhashInsertState;
 
 /* The state of this statement for index, made at its first row. */
@@ -50,15 +52,29 @@ insert_state(Relation index, IndexInfo *indexInfo)
 	return state;
 }
 
-/* Does the next entry of this statement go to the queue? */
-static inline bool
-is_queued(PmhashInsertState *state, Relation index)
+/*
+ * The queue for the next entry of this statement, or NULL: insert it at once.
+ * The statement may have begun subtransactions since its last row, and ended
+ * them.
+ */
+static inline PmhashInsertQueue *
+queue_for(PmhashInsertState *state, Relation index, Relation heap,
+		  IndexInfo *indexInfo)
 {
-	if (likely(state->queue != NULL))
-		return true;
-	if (state->inserted < QUEUE_AFTER && ++state->inserted == QUEUE_AFTER)
-		state->queue = pmhash_insert_queue(index, state->file);
-	return false;
+	if (unlikely(state->inserted < QUEUE_AFTER))
+	{
+		if (++state->inserted == QUEUE_AFTER)
+			state->may_queue = pmhash_may_queue(heap, index, indexInfo);
+		return NULL;
+	}
+	if (!state->may_queue)
+		return NULL;
+	if (unlikely(state->generation != pmhash_queue_generation))
+	{
+		state->queue = pmhash_insert_queue(heap, state->file);
+		state->generation = pmhash_queue_generation;
+	}
+	return state->queue;
 }
 
 /* Make an entry durable, after its undo record if the file is journalled. */
@@ -74,7 +90,7 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 	result = pmh_insert(file->table, entry->hash, entry->value,
 						file->journaled);
 	if (result != PMH_OK)
-		pmhash_engine_error(index, file, result);
+		pmhash_insert_failed(index, file, result);
 }
 
 /*
@@ -101,6 +117,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 			  bool indexUnchanged, struct IndexInfo *indexInfo)
 {
 	PmhashInsertState *state = insert_state(index, indexInfo);
+	PmhashInsertQueue *queue;
 	PmhEntry	entry;
 	uint64		hash;
 
@@ -115,14 +132,22 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 
 	entry.hash = hash;
 	entry.value = pmhash_tid_to_value(tid);
-	if (is_queued(state, index))
+	queue = queue_for(state, index, heap, indexInfo);
+	if (queue != NULL)
 	{
-		pmhash_enqueue_insert(state->queue, &entry);
+		pmhash_enqueue_insert(queue, &entry);
 		return false;
 	}
 	insert_entry(index, state->file, &entry);
 	PMH_STOP_POINT("insert_before_conflict_check");
 	CheckForSerializableConflictIn(index, NULL,
-								   pmhash_predicate_block(hash));
+								   pmhash_predicate_block(state->file, hash));
+
+	/*
+	 * The readers' locks may have been moved to the table since heap_insert has
+	 * looked at that one: this statement may have opened the file before the index
+	 * was marked.  In this order, as they are moved all at once.
+	 */
+	CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
 	return false;
 }

@@ -9,8 +9,8 @@
  * (pmh_insert_group), and its journal records share a fence.
  *
  * Nobody may notice.  An entry is wanted by
- *	  - scans of this backend: they apply the queues when they begin to read,
- *		as everything else does that reads the table (pmhash_apply_inserts);
+ *	  - scans of this backend: they apply the queues of their file when they
+ *		begin to read, as everything else does that reads the table;
  *	  - parallel workers of this backend: applied when a plan that uses some is
  *		started.  Rows inserted after that are invisible to its snapshot, and
  *		in parallel mode none are;
@@ -19,19 +19,34 @@
  *	  - other backends' checks of exclusion constraints and conflict checks of
  *		serializable transactions, at once: such entries are never queued;
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
- *		that are over: as commit.  A row of ours that VACUUM may remove belongs
- *		to an aborted subtransaction, and then it does not matter whether its
- *		entry is there.
- * A queue belongs to one nesting level of subtransactions, as the statement
- * does that fills it.  It is applied when its subtransaction is about to
- * commit (where an error is still allowed, which it is not at the start of the
- * next one), and dropped when that aborts.
+ *		that are over: as commit.
+ * And nobody may meet an entry whose TID belongs to another row by now: only
+ * rows that VACUUM cannot remove while they wait are queued (insert_source.c).
+ *
+ * Nothing that is queued is forgotten while a transaction that owns it can
+ * still commit.  A queue belongs to one nesting level of subtransactions, as
+ * the statement does that fills it.  It is dropped when its level aborts, since
+ * its rows are dead then; and in no other way but by being applied.  Applying
+ * may fail at any group, with any error, in a statement or subtransaction that
+ * is not the queue's own, and that error may be caught.  So 'first' is stepped
+ * after each group by what has gone in, and the rest waits for the next who
+ * applies: the commit of its level at the latest, which fails if it still does
+ * not go in.  A level applies its queues when it is about to commit, where an
+ * error is still allowed (SUBXACT_EVENT_PRE_COMMIT_SUB); what is left or new
+ * after that, because another callback has inserted something, goes to the
+ * parent, when the level cannot be aborted by itself any more
+ * (SUBXACT_EVENT_COMMIT_SUB; xact.c, CommitSubTransaction).
  *
  * A queue belongs to a file, too, not to an index: after REINDEX or TRUNCATE in the
- * same transaction it is applied to the file that goes away with the commit.
- * The handle is good until then (index_file.c closes none before the end of
- * the transaction).  Should somebody mark the file as invalid meanwhile, its
- * rebuild waits for our lock on the table, and finds our rows there.
+ * same transaction it is applied to the file that goes away with the commit, as
+ * a subtransaction's ROLLBACK may bring that back.  The handle is good until
+ * the end of the transaction (index_file.c).  An error of such a file is one
+ * only if some index of the table has it still.
+ *
+ * One statement may fill as many queues as a partitioned table has indexes, and
+ * a statement asks for its queue again after each subtransaction, a scan applies
+ * those of its file each time that it starts.  So queues are found by file in a
+ * hash table, and nothing that is done per row or per scan walks them all.
  *
  * The idea is that of design section 8; the engine's part follows the batched
  * look-ups of bucketed hash tables.
@@ -43,18 +58,21 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
 
 #include "am.h"
 
 /*
- * Entries of one queue, at first and at most.  Those of a full queue are put in
- * the order of RANGE_BITS top hash bits, so that in an index of millions several
- * neighbours go to one segment: its directory element, its lock and its pages'
- * translations are found in the caches.
+ * Entries of one queue, at first and when it is applied.  Those of a full queue
+ * are put in the order of RANGE_BITS top hash bits, so that in an index of
+ * millions several neighbours go to one segment: its directory element, its
+ * lock and its pages' translations are found in the caches.
  */
-#define FIRST_CAPACITY	1024
-#define LAST_CAPACITY	16384
+#define FIRST_CAPACITY	64
+#define FULL			16384
 #define RANGE_BITS		11
 
 /* Entries under one fence, and journalled together. */
@@ -63,184 +81,456 @@
 struct PmhashInsertQueue
 {
 	PmhashInsertQueue *next;
+	PmhashInsertQueue *next_in_chain;	/* of those found by the same hash */
 	int			level;			/* of nested transactions */
-	Oid			relid;			/* for messages */
+	Oid			heapid;			/* the table */
 	PmhashFile *file;
+	int			first;			/* entries before this one are in the table */
 	int			n;
 	int			capacity;
-	PmhEntry   *entry;
+	PmhEntry   *entry;			/* NULL if capacity is 0 */
 };
 
-static PmhashInsertQueue *queues = NULL;	/* in TopTransactionContext */
-static PmhashInsertQueue *spare = NULL; /* those of subtransactions that ended */
-static PmhEntry *ordered = NULL;	/* LAST_CAPACITY entries, or NULL */
+uint32		pmhash_queue_generation = 1;
+
+static MemoryContext context = NULL;	/* of this transaction's queues, or NULL */
+static MemoryContext entries_context;	/* below it, of their entries */
+static PmhashInsertQueue *queues = NULL;	/* innermost level first */
+static PmhashInsertQueue **chains = NULL;	/* the same by file_id, in context */
+static uint32 nchains = 0;		/* a power of two, or 0 */
+static uint32 nqueues = 0;
+static Size queued_bytes = 0;	/* of all entry arrays */
 static bool committing = false; /* our pre-commit callback has been called */
 static ExecutorStart_hook_type previous_executor_start = NULL;
 
-/* Raise the ERROR of a failed group, unless its index is gone anyhow. */
+/* ---- memory ---- */
+
+/*
+ * What the entries of all queues of a transaction may take together: as much as
+ * one sort, at least a full queue twice over (it is put in order by copying).
+ */
+static Size
+most_bytes(void)
+{
+	return Max((Size) work_mem * 1024, 2 * FULL * sizeof(PmhEntry));
+}
+
+/* The last one to be freed gives back what its context has kept, too. */
+static void
+free_entries(PmhashInsertQueue *queue)
+{
+	if (queue->entry == NULL)
+		return;
+	pfree(queue->entry);
+	queued_bytes -= queue->capacity * sizeof(PmhEntry);
+	queue->entry = NULL;
+	queue->capacity = queue->first = queue->n = 0;
+	if (queued_bytes == 0)
+		MemoryContextReset(entries_context);
+}
+
+/* Room for one more.  ERROR if memory is short; the queue is as it was. */
+static void
+make_room(PmhashInsertQueue *queue)
+{
+	int			capacity = queue->capacity == 0 ? FIRST_CAPACITY : 2 * queue->capacity;
+	PmhEntry   *entry = MemoryContextAllocHuge(entries_context, capacity * sizeof(PmhEntry));
+
+	queue->n -= queue->first;
+	if (queue->entry != NULL)
+	{
+		memcpy(entry, queue->entry + queue->first, queue->n * sizeof(PmhEntry));
+		pfree(queue->entry);
+	}
+	queue->first = 0;
+	queued_bytes += (capacity - queue->capacity) * sizeof(PmhEntry);
+	queue->entry = entry;
+	queue->capacity = capacity;
+}
+
+/* ---- finding ---- */
+
+#define FIRST_CHAINS	32
+
+/* Of all queues for a file, whatever their level and handle.  chains is there. */
+static inline PmhashInsertQueue **
+chain_of(uint64 file_id)
+{
+	return &chains[file_id & (nchains - 1)];	/* it is a random number */
+}
+
+static void
+put_into_chain(PmhashInsertQueue *queue)
+{
+	PmhashInsertQueue **chain = chain_of(queue->file->file_id);
+
+	queue->next_in_chain = *chain;
+	*chain = queue;
+}
+
+/*
+ * Double the chains.  Each is divided into two in the order that it has, so that
+ * the queue of the innermost level stays the first.
+ */
+static void
+divide_chains(PmhashInsertQueue **made)
+{
+	for (uint32 i = 0; i < nchains; i++)
+	{
+		PmhashInsertQueue **tail[2] = {&made[i], &made[i + nchains]};
+
+		for (PmhashInsertQueue *queue = chains[i]; queue != NULL; queue = queue->next_in_chain)
+		{
+			int			half = (queue->file->file_id & nchains) != 0;
+
+			*tail[half] = queue;
+			tail[half] = &queue->next_in_chain;
+		}
+		*tail[0] = *tail[1] = NULL;
+	}
+}
+
+/*
+ * Chains for one queue more.  ERROR if there is no memory for the first ones; if
+ * there is none for more they get longer.
+ */
+static void
+make_chains(void)
+{
+	uint32		n = nchains == 0 ? FIRST_CHAINS : 2 * nchains;
+	PmhashInsertQueue **made;
+
+	if (nqueues < nchains)
+		return;
+	made = MemoryContextAllocExtended(context, n * sizeof(PmhashInsertQueue *),
+									  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO |
+									  (nchains != 0 ? MCXT_ALLOC_NO_OOM : 0));
+	if (made == NULL)
+		return;
+	divide_chains(made);
+	if (chains != NULL)
+		pfree(chains);
+	chains = made;
+	nchains = n;
+}
+
+/* Its entries are dead, or in the table.  It is in no list but its chain. */
+static void
+free_queue(PmhashInsertQueue *queue)
+{
+	PmhashInsertQueue **link = chain_of(queue->file->file_id);
+
+	while (*link != queue)
+		link = &(*link)->next_in_chain;
+	*link = queue->next_in_chain;
+	nqueues--;
+	free_entries(queue);
+	pfree(queue);
+}
+
+/* ---- applying ---- */
+
+/*
+ * Put the entries of a full queue in the order of ranges of their hash, if there
+ * is memory for a copy.
+ */
+static void
+put_in_order(PmhashInsertQueue *queue)
+{
+	const int	shift = 64 - RANGE_BITS;
+	int			start[(1 << RANGE_BITS) + 1] = {0};
+	PmhEntry   *ordered = MemoryContextAllocExtended(entries_context,
+													 queue->capacity * sizeof(PmhEntry),
+													 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+
+	if (ordered == NULL)
+		return;
+	for (int i = queue->first; i < queue->n; i++)
+		start[(queue->entry[i].hash >> shift) + 1]++;
+	for (int range = 1; range < (1 << RANGE_BITS); range++)
+		start[range] += start[range - 1];
+	for (int i = queue->first; i < queue->n; i++)
+		ordered[start[queue->entry[i].hash >> shift]++] = queue->entry[i];
+	pfree(queue->entry);
+	queue->entry = ordered;
+	queue->n -= queue->first;
+	queue->first = 0;
+}
+
+/*
+ * The index that the queue's file belongs to as things stand in this
+ * transaction, locked until its end, or NULL.  It need not be the one that the
+ * entries were made for: ALTER TABLE may hand the file on to another index of
+ * the table, under another OID and another file number (tablecmds.c,
+ * TryReuseIndex; ALTER INDEX SET TABLESPACE).
+ */
+static Relation
+open_owner(const PmhashInsertQueue *queue)
+{
+	Relation	heap = try_relation_open(queue->heapid, AccessShareLock);
+	Relation	owner = NULL;
+	List	   *indexes;
+	ListCell   *lc;
+
+	if (heap == NULL)
+		return NULL;
+	indexes = RelationGetIndexList(heap);
+	foreach(lc, indexes)
+	{
+		Relation	index = relation_open(lfirst_oid(lc), AccessShareLock);
+
+		if (owner == NULL && index->rd_indam->aminsert == pmhash_insert &&
+			pmhash_may_have_file(index, queue->file))
+			owner = index;
+		else
+			relation_close(index, NoLock);
+	}
+	list_free(indexes);
+	relation_close(heap, NoLock);
+	return owner;
+}
+
+/*
+ * A group has failed.  That is an ERROR, unless nobody will miss the entries
+ * should this transaction commit: no index has their file any more, or the one
+ * that has it has been marked as invalid, for good, and its rebuild waits for
+ * our lock on the table.  A ROLLBACK to a savepoint may bring the file back in
+ * the first case, so they go on waiting.
+ */
 static void
 group_failed(PmhashInsertQueue *queue, PmhResult result)
 {
-	Relation	index = try_relation_open(queue->relid, NoLock);
+	Relation	index = open_owner(queue);
 
 	if (index == NULL)
 		return;
-	pmhash_engine_error(index, queue->file, result);
+	if (pmhash_file_open_or_skip(index, true) != NULL)
+		pmhash_insert_failed(index, queue->file, result);
+	queue->first = queue->n;
+	relation_close(index, NoLock);
 }
 
-/* Journal records for a group, then its entries. */
-static void
-insert_group(PmhashInsertQueue *queue, const PmhEntry *entries, int n)
+/*
+ * Journal records for the next group, then its entries.  'first' goes on by
+ * those that are in, whatever else happens.  False if not all are.
+ */
+static bool
+insert_group(PmhashInsertQueue *queue)
 {
 	PmhashFile *file = queue->file;
+	const PmhEntry *entries = &queue->entry[queue->first];
+	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
 	PmhResult	result;
 	size_t		done;
 
+	CHECK_FOR_INTERRUPTS();
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
 	result = pmh_insert_group(file->table, entries, n, file->journaled, &done);
-	if (result != PMH_OK)
-		group_failed(queue, result);
+	queue->first += (int) done;
+	if (result == PMH_OK)
+		return true;
+	group_failed(queue, result);
+	return false;
 }
 
-/* Copy the entries of a full queue into ordered[], by ranges of their hash. */
-static void
-put_in_order(const PmhEntry *entries)
-{
-	const int	shift = 64 - RANGE_BITS;
-	int			start[(1 << RANGE_BITS) + 1] = {0};
-
-	if (ordered == NULL)
-		ordered = MemoryContextAlloc(TopTransactionContext,
-									 LAST_CAPACITY * sizeof(PmhEntry));
-	for (int i = 0; i < LAST_CAPACITY; i++)
-		start[(entries[i].hash >> shift) + 1]++;
-	for (int range = 1; range < (1 << RANGE_BITS); range++)
-		start[range] += start[range - 1];
-	for (int i = 0; i < LAST_CAPACITY; i++)
-		ordered[start[entries[i].hash >> shift]++] = entries[i];
-}
-
+/*
+ * Put what a queue holds into its table.  On ERROR what is not in yet stays; so
+ * it does, without one, if nobody will miss it (group_failed).
+ */
 static void
 apply(PmhashInsertQueue *queue)
 {
-	const PmhEntry *entries = queue->entry;
-	int			n = queue->n;
-
-	if (n == LAST_CAPACITY)
-	{
-		put_in_order(entries);
-		entries = ordered;
-	}
-	/* If it fails the transaction does, and nothing is to be tried again. */
-	queue->n = 0;
-	for (int i = 0; i < n; i += GROUP_ENTRIES)
-		insert_group(queue, &entries[i], Min(GROUP_ENTRIES, n - i));
+	if (queue->n - queue->first >= FULL)
+		put_in_order(queue);
+	while (queue->first < queue->n && insert_group(queue))
+		;
+	if (queue->first == queue->n)
+		queue->first = queue->n = 0;
 }
 
-/*
- * Put everything queued in this transaction into its table.  Cheap if there is
- * nothing.  ERROR as pmhash_insert.
- */
-void
-pmhash_apply_inserts(void)
+/* The same, and give its memory back. */
+static void
+apply_and_free(PmhashInsertQueue *queue)
+{
+	apply(queue);
+	if (queue->n == 0)
+		free_entries(queue);
+}
+
+static void
+apply_all(void)
 {
 	for (PmhashInsertQueue *queue = queues; queue != NULL; queue = queue->next)
 	{
-		if (queue->n > 0)
-			apply(queue);
+		if (queue->capacity > 0)
+			apply_and_free(queue);
 	}
-}
-
-/* May entries of this index wait? */
-static bool
-may_queue(Relation index)
-{
-	return pmhash_group_insert && !committing && !IsolationIsSerializable() &&
-		!index->rd_index->indisexclusion && !index->rd_index->indisunique;
-}
-
-/* An empty queue, perhaps one used before. */
-static PmhashInsertQueue *
-new_queue(void)
-{
-	PmhashInsertQueue *queue = spare;
-
-	if (queue != NULL)
-		spare = queue->next;
-	else
-	{
-		queue = MemoryContextAlloc(TopTransactionContext,
-								   sizeof(PmhashInsertQueue));
-		queue->entry = MemoryContextAlloc(TopTransactionContext,
-										  FIRST_CAPACITY * sizeof(PmhEntry));
-		queue->capacity = FIRST_CAPACITY;
-	}
-	queue->n = 0;
-	return queue;
 }
 
 /*
- * The queue for entries of file, which is that of index, or NULL if they must
- * not wait.  Good until the end of the (sub)transaction.
+ * Put everything queued for a file (NULL: for any) in this transaction into its
+ * table.  Cheap if there is nothing.  ERROR as pmhash_insert, and if the query
+ * is cancelled; what is not in then stays queued.
+ */
+void
+pmhash_apply_inserts(const PmhashFile *file)
+{
+	PmhashInsertQueue *queue;
+
+	if (likely(queued_bytes == 0))
+		return;
+	if (file == NULL)
+	{
+		apply_all();
+		return;
+	}
+	for (queue = *chain_of(file->file_id); queue != NULL; queue = queue->next_in_chain)
+	{
+		if (queue->capacity > 0 && queue->file->file_id == file->file_id)
+			apply_and_free(queue);
+	}
+}
+
+/* ---- filling ---- */
+
+/*
+ * May entries of this statement wait?  Whether it has begun already to end
+ * this transaction is looked at in pmhash_insert_queue.
+ */
+bool
+pmhash_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
+{
+	return pmhash_group_insert && !IsolationIsSerializable() &&
+		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
+		pmhash_rows_stay(heap, indexInfo);
+}
+
+static void
+make_contexts(void)
+{
+	MemoryContext made = AllocSetContextCreate(TopTransactionContext,
+											   "pmhash insert queues",
+											   ALLOCSET_SMALL_SIZES);
+
+	entries_context = AllocSetContextCreate(made, "pmhash queued entries",
+											ALLOCSET_DEFAULT_SIZES);
+	context = made;
+}
+
+/*
+ * The queue of the current nesting level for entries of file, which is that of
+ * an index of the table heap; NULL if nothing can wait any more.  Good as long
+ * as pmhash_queue_generation is the same.  ERROR if memory is short.
  */
 PmhashInsertQueue *
-pmhash_insert_queue(Relation index, PmhashFile *file)
+pmhash_insert_queue(Relation heap, PmhashFile *file)
 {
 	int			level = GetCurrentTransactionNestLevel();
 	PmhashInsertQueue *queue;
 
-	if (!may_queue(index))
+	if (committing)
 		return NULL;
-	for (queue = queues; queue != NULL; queue = queue->next)
+	if (context == NULL)
+		make_contexts();
+	make_chains();
+	for (queue = *chain_of(file->file_id); queue != NULL; queue = queue->next_in_chain)
 	{
 		if (queue->file == file && queue->level == level)
 			return queue;
 	}
-	queue = new_queue();
+	Assert(queues == NULL || queues->level <= level);
+	queue = MemoryContextAllocZero(context, sizeof(PmhashInsertQueue));
 	queue->level = level;
-	queue->next = queues;
-	queue->relid = RelationGetRelid(index);
+	queue->heapid = RelationGetRelid(heap);
 	queue->file = file;
+	queue->next = queues;
 	queues = queue;
+	put_into_chain(queue);
+	nqueues++;
 	return queue;
 }
 
 /*
- * Add an entry.  ERROR as pmhash_insert if that makes the queue full and it is
- * applied; and if memory is short.
+ * Add an entry.  ERROR if memory is short; and as pmhash_apply_inserts if this
+ * queue is full, or if all of them take too much memory.  The entry is queued
+ * then or not: its row is of a statement that has failed.
  */
 void
 pmhash_enqueue_insert(PmhashInsertQueue *queue, const PmhEntry *entry)
 {
-	if (queue->n == queue->capacity)
+	if (unlikely(queue->n == queue->capacity))
 	{
-		queue->entry = repalloc(queue->entry,
-								2 * queue->capacity * sizeof(PmhEntry));
-		queue->capacity *= 2;
+		if (MemoryContextMemAllocated(entries_context, false) +
+			queue->capacity * sizeof(PmhEntry) > most_bytes())
+			pmhash_apply_inserts(NULL);
+		if (queue->n == queue->capacity)
+			make_room(queue);
 	}
 	queue->entry[queue->n++] = *entry;
-	if (queue->n == LAST_CAPACITY)
+	if (unlikely(queue->n - queue->first >= FULL))
 		apply(queue);
 }
 
+/* ---- ends of transactions ---- */
+
+/* Apply the queues of the innermost level. */
+static void
+apply_level(int level)
+{
+	for (PmhashInsertQueue *queue = queues;
+		 queue != NULL && queue->level >= level; queue = queue->next)
+		apply_and_free(queue);
+}
+
 /*
- * The current subtransaction ends.  Its queues are the first of the list: each
- * level puts its own in front, and has none when it ends.
+ * The level has become part of its parent: so do its queues.  Nothing may fail
+ * here, so a queue that the parent has for the same file stays as a second one.
  */
 static void
-release_queues(void)
+give_to_parent(int level)
 {
-	int			level = GetCurrentTransactionNestLevel();
+	PmhashInsertQueue **link = &queues;
+	PmhashInsertQueue *queue;
+
+	while ((queue = *link) != NULL && queue->level >= level)
+	{
+		queue->level = level - 1;
+		if (queue->n > queue->first)
+			link = &queue->next;
+		else
+		{
+			*link = queue->next;
+			free_queue(queue);
+		}
+	}
+}
+
+/* The level has been aborted, and the rows of its queues with it. */
+static void
+drop_level(int level)
+{
 	PmhashInsertQueue *queue;
 
 	while ((queue = queues) != NULL && queue->level >= level)
 	{
 		queues = queue->next;
-		queue->next = spare;
-		spare = queue;
+		free_queue(queue);
 	}
+}
+
+/* The memory goes with TopTransactionContext. */
+static void
+forget_everything(void)
+{
+	context = NULL;
+	queues = NULL;
+	chains = NULL;
+	nchains = nqueues = 0;
+	queued_bytes = 0;
+	committing = false;
+	pmhash_queue_generation++;
 }
 
 static void
@@ -250,8 +540,9 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			pmhash_apply_inserts();
+			pmhash_apply_inserts(NULL);
 			committing = true;
+			pmhash_queue_generation++;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			break;
@@ -260,10 +551,7 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
-			queues = NULL;
-			spare = NULL;
-			ordered = NULL;
-			committing = false;
+			forget_everything();
 			break;
 	}
 }
@@ -272,21 +560,35 @@ static void
 subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 						SubTransactionId parentSubid, void *arg)
 {
-	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
-		pmhash_apply_inserts();
-	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB || event == SUBXACT_EVENT_ABORT_SUB)
-		release_queues();
+	int			level = GetCurrentTransactionNestLevel();
+
+	pmhash_queue_generation++;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			apply_level(level);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			give_to_parent(level);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			drop_level(level);
+			break;
+	}
 }
 
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
-	if (queues != NULL && queryDesc->plannedstmt->parallelModeNeeded)
-		pmhash_apply_inserts();
+	if (queryDesc->plannedstmt->parallelModeNeeded)
+		pmhash_apply_inserts(NULL);
 	if (previous_executor_start)
 		previous_executor_start(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
+	pmhash_statement_started(queryDesc);
 }
 
 /* Install the callbacks.  Called once, while the library is preloaded. */
@@ -297,4 +599,5 @@ pmhash_insert_queue_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
+	pmhash_insert_source_init();
 }

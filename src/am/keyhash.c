@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keyhash.c
- *	  The inverse of XXH3_64bits_withSeed on 8 bytes.
+ *	  The inverse of XXH3_64bits_withSeed on 8 bytes, and a veil for hashes.
  *
  * Plain C11 without PostgreSQL, so that test/unit can try it alone.
  *
@@ -82,4 +82,55 @@ uint64_t
 pmhash_unhash_word(uint64_t hash, uint64_t flip)
 {
 	return rotate_left(unmix(hash) ^ flip, 32);
+}
+
+/*
+ * One round of SipHash (Aumasson, Bernstein: SipHash: a fast short-input PRF.
+ * INDOCRYPT 2012, figure 2.1).
+ */
+static inline void
+sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[1] = rotate_left(v[1], 13) ^ v[0];
+	v[0] = rotate_left(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate_left(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate_left(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate_left(v[1], 17) ^ v[2];
+	v[2] = rotate_left(v[2], 32);
+}
+
+/* Take one word of the message in: two rounds. */
+static inline void
+sip_take(uint64_t v[4], uint64_t word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= word;
+}
+
+/*
+ * pmhash_veil
+ *		SipHash-2-4 of a message of 8 bytes, 'hash'.
+ *
+ * XXH3 would not do: its seed can be computed from what it gives.
+ */
+uint64_t
+pmhash_veil(uint64_t hash, const uint64_t key[2])
+{
+	uint64_t	v[4] = {
+		key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
+		key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)
+	};
+
+	sip_take(v, hash);
+	sip_take(v, (uint64_t) sizeof(hash) << 56);
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

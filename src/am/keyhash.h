@@ -2,7 +2,7 @@
  *
  * keyhash.h
  *	  The hash functions of keys, free of PostgreSQL: XXH3 over a key's bytes,
- *	  and the way back for keys of 8 bytes.
+ *	  the way back for keys of 8 bytes, and a veil for hashes that others see.
  *
  * XXH3_64bits_withSeed, given exactly 8 bytes and a fixed seed, xors its
  * input with a constant that depends on the seed, and then mixes with steps
@@ -37,6 +37,12 @@ pmhash_hash_word(uint64_t word, uint64_t seed)
 
 	return XXH3_64bits_withSeed(&bytes, sizeof(bytes), seed);
 }
+
+/*
+ * A pseudorandom function of a hash under a secret key: tells nothing of the
+ * hash, nor of the seed it was made with, to who does not know the key.
+ */
+extern uint64_t pmhash_veil(uint64_t hash, const uint64_t key[2]);
 
 extern uint64_t pmhash_hash_flip(uint64_t seed);
 extern uint64_t pmhash_unhash_word(uint64_t hash, uint64_t flip);

@@ -3,7 +3,7 @@
  * scan.c
  *	  Plain, index-only and bitmap index scans.
  *
- * A scan is one of four kinds, found out when its first tuple is asked for:
+ * A scan is one of five kinds, found out when its first tuple is asked for:
  *
  *	nothing	 some argument is NULL
  *	one		 one hash: a cursor streams its values in growing batches
@@ -35,12 +35,15 @@
 
 #include <math.h>
 
+#include "access/heapam.h"
 #include "access/itup.h"
 #include "access/relscan.h"
 #include "access/skey.h"
 #include "access/tableam.h"
 #include "access/tupmacs.h"
 #include "access/visibilitymap.h"
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
@@ -78,11 +81,13 @@ StaticAssertDecl(PMH_VALUE_BITS + GROUP_BITS <= 64,
 				 "a value and a position fit in a word");
 
 /*
- * Room for the values of a group, per key and at least; keys that do not fit
- * are read by cursor.
+ * Room for the values of a batch of SCAN_MANY: at first, so that LIMIT and EXISTS
+ * are not kept waiting; after doubling at least; and per key of a group.  Values
+ * that do not fit are read by cursor into the next batches.
  */
-#define VALUES_PER_KEY	4
+#define FIRST_ROOM		64
 #define LEAST_VALUES	16384
+#define VALUES_PER_KEY	4
 
 typedef enum ScanKind
 {
@@ -148,9 +153,13 @@ typedef struct PmhashScan
 	size_t		nhashes;
 	size_t		hashes_capacity;
 	size_t		next_hash;
+	bool		no_hurry;		/* all is wanted: begin with large groups */
+	bool		overflowed;		/* a short list has not fit */
 	size_t		group;			/* hashes in the next group */
-	size_t	   *big;			/* keys of this group that did not fit */
-	size_t		big_capacity;
+	size_t		room;			/* values in the next batch, about */
+	const uint64 *group_hashes;
+	size_t	   *big;			/* keys of this group to be read by cursor: */
+	size_t		big_capacity;	/* long lists, and what did not fit */
 	size_t		nbig;
 	size_t		next_big;
 	size_t		collecting;		/* key that collect_value is at */
@@ -173,11 +182,24 @@ typedef struct PmhashScan
 	Buffer		visibility_map;
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
 
-	/* entries found dead, not handed over yet; NULL until needed */
+	/*
+	 * Entries found dead, not handed over yet; NULL until needed.  Those whose
+	 * heap pages need no flush of WAL are in front of the others.
+	 */
 	PmhEntry   *dead;
 	int			ndead;
+	int			nready;
+	int			dead_capacity;
 	uint64		dead_epoch;		/* before the first of them was read */
+	XLogRecPtr	flushed;		/* WAL, when the first of them was found */
+	XLogRecPtr	dead_lsn;		/* the latest of the others' heap pages */
 	bool		dead_enough;	/* since the last rescan */
+
+	/* scans that may turn back: the batches before the present one */
+	bool		may_turn_back;
+	PmhashScanHistory *history; /* NULL until needed */
+	bool		in_history;		/* the current element is there */
+	int64		history_at;		/* where; -1: the scan is before its first */
 } PmhashScan;
 
 /* The scan key that binds each column, or NULL. */
@@ -233,6 +255,16 @@ reserve_values(PmhashScan *so, size_t n)
 	so->values_capacity = 0;
 	so->values = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
 	so->values_capacity = n;
+}
+
+/* Make room in values[] for n more; what is in it stays. */
+static void
+extend_values(PmhashScan *so, size_t n)
+{
+	if (so->values_n + n <= so->values_capacity)
+		return;
+	so->values = repalloc_huge(so->values, (so->values_n + n) * sizeof(uint64));
+	so->values_capacity = so->values_n + n;
 }
 
 /* Make big[] large enough for n; what was in it is lost. */
@@ -529,11 +561,32 @@ hash_arrays(IndexScanDesc scan, PmhashScan *so, const BoundColumns *bound)
 
 /* ---- starting ---- */
 
+/*
+ * Called after locks for serializable transactions are taken, and before what
+ * they guard is read.  If the index has been marked as invalid by then, writers may
+ * have left rows out already, without having met our locks, and we would not find
+ * those rows in the file.  If it is marked later, our locks are moved to the table
+ * (index_file.c, invalidate_index).
+ */
+static void
+check_locked_in_time(IndexScanDesc scan, PmhashScan *so)
+{
+	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable) ||
+		pmhash_file_open_for_scan(scan->indexRelation) == so->file)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access because index \"%s\" has become invalid",
+					RelationGetRelationName(scan->indexRelation)),
+			 errhint("The transaction might succeed if retried.")));
+}
+
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
-	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(hash),
+	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(so->file, hash),
 					  scan->xs_snapshot);
+	check_locked_in_time(scan, so);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	so->want = FIRST_WANT;
 	so->streaming = true;
@@ -544,7 +597,8 @@ static void
 start_many(PmhashScan *so)
 {
 	so->nbig = so->next_big = 0;
-	so->group = FIRST_GROUP;
+	so->group = so->no_hurry ? LEAST_VALUES / VALUES_PER_KEY : FIRST_GROUP;
+	so->room = so->no_hurry ? LEAST_VALUES : FIRST_ROOM;
 	so->streaming = false;
 	so->kind = SCAN_MANY;
 }
@@ -555,6 +609,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
+	check_locked_in_time(scan, so);
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
@@ -585,18 +640,20 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 {
 	BoundColumns bound;
 
-	pmhash_apply_inserts();
+	so->may_turn_back = pmhash_scan_may_turn_back(scan);
 	if (unlikely(!open_file(scan, so)))
 	{
 		start_table(scan, so);
 		return;
 	}
+	pmhash_apply_inserts(so->file);
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument)
 		scan->instrument->nsearches++;
 #endif
 
+	pmhash_dead_entries_settle(scan->indexRelation, so->file);
 	so->recheck = !so->keys->exact || !IsMVCCSnapshot(scan->xs_snapshot);
 	if (!bind_columns(scan, so, &bound))
 	{
@@ -655,8 +712,8 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 
 /*
  * PmhFound for a group: put the value, and which key it belongs to, into
- * values[].  A key whose values do not all fit is taken out again and noted in
- * big[].
+ * values[].  A key that has a long list, or whose values do not all fit, is taken
+ * out again and noted in big[].
  */
 static void
 collect_value(void *arg, size_t key, uint64_t value)
@@ -671,21 +728,24 @@ collect_value(void *arg, size_t key, uint64_t value)
 	else if (so->nbig > 0 && so->big[so->nbig - 1] == key)
 		return;
 
-	if (so->values_n < so->values_capacity)
-		so->values[so->values_n++] = value << GROUP_BITS | key;
-	else
+	if (value != PMH_VALUE_MANY && so->values_n < so->room)
 	{
-		so->values_n = so->collecting_from;
-		so->big[so->nbig++] = key;
+		so->values[so->values_n++] = value << GROUP_BITS | key;
+		return;
 	}
+	so->overflowed |= value != PMH_VALUE_MANY;
+	so->values_n = so->collecting_from;
+	so->big[so->nbig++] = key;
 }
 
-/* Look the next group of hashes up.  False if there are none left. */
+/*
+ * Look the next group of hashes up, as far as their lists are short.  False if
+ * there are none left.
+ */
 static bool
-fill_from_group(IndexScanDesc scan, PmhashScan *so)
+look_group_up(IndexScanDesc scan, PmhashScan *so)
 {
 	size_t		n;
-	const uint64 *hashes;
 	PmhResult	result;
 
 	/* nothing of the batch before is needed any more */
@@ -695,47 +755,78 @@ fill_from_group(IndexScanDesc scan, PmhashScan *so)
 			return false;
 	}
 	n = Min(so->group, so->nhashes - so->next_hash);
-	hashes = so->hashes + so->next_hash;
+	so->group_hashes = so->hashes + so->next_hash;
 	for (size_t i = 0; i < n; i++)
 		PredicateLockPage(scan->indexRelation,
-						  pmhash_predicate_block(hashes[i]),
+						  pmhash_predicate_block(so->file, so->group_hashes[i]),
 						  scan->xs_snapshot);
+	check_locked_in_time(scan, so);
 
-	reserve_values(so, Max(n * VALUES_PER_KEY, LEAST_VALUES));
+	if (so->room >= LEAST_VALUES)
+		so->room = Max(n * VALUES_PER_KEY, LEAST_VALUES);
+	reserve_values(so, so->room);
 	reserve_big(so, n);
-	so->values_n = 0;
 	so->nbig = so->next_big = 0;
 	so->collecting = SIZE_MAX;
-	result = pmh_lookup_group(so->file->table, hashes, n, collect_value, so);
+	so->overflowed = false;
+	result = pmh_lookup_group_short(so->file->table, so->group_hashes, n,
+									collect_value, so);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
-
-	/* big[] holds positions in the group: make them positions in hashes[] */
-	for (size_t i = 0; i < so->nbig; i++)
-		so->big[i] += so->next_hash;
 	so->next_hash += n;
-	so->group = so->nbig > 0 ? Max(so->group / 2, 1) :
-		Min(so->group * 2, LAST_GROUP);
-
-	pmh_sort_numbers(so->values, so->values_n);
-	return set_batch(so, so->values, so->values_n, GROUP_BITS, hashes);
+	so->group = so->overflowed ? Max(so->group / 2, 1) : Min(so->group * 2, LAST_GROUP);
+	return true;
 }
 
-/* Next of the keys that were too big for their group, or the next group. */
+/*
+ * Values of the key being streamed, as many as there is room for, into values[].
+ * Bounded work, since nobody can cancel it meanwhile.
+ */
+static void
+collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
+{
+	uint64		key = so->big[so->next_big - 1];
+	size_t		want = Min(so->room - so->values_n, LAST_WANT);
+	PmhValues  *batch = &so->cursor.batch;
+	PmhResult	result = pmh_cursor_next(so->file->table, &so->cursor, want);
+
+	if (result == PMH_DONE)
+	{
+		so->streaming = false;
+		return;
+	}
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	extend_values(so, batch->n);
+	for (size_t i = 0; i < batch->n; i++)
+		so->values[so->values_n++] = batch->value[i] << GROUP_BITS | key;
+}
+
+/*
+ * The next batch of = ANY: what is left of the keys of this group, if there are
+ * any, or the next group, in TID order as far as there is room.  So the first
+ * rows come soon, and many rows in the order of the heap.
+ */
 static bool
 fill_from_many(IndexScanDesc scan, PmhashScan *so)
 {
-	if (so->streaming && fill_from_cursor(scan, so))
-		return true;
-	if (so->next_big < so->nbig)
+	so->values_n = 0;
+	if (!so->streaming && so->next_big == so->nbig && !look_group_up(scan, so))
+		return false;
+	while (so->values_n < so->room && (so->streaming || so->next_big < so->nbig))
 	{
-		pmh_cursor_open(so->file->table, &so->cursor,
-						so->hashes[so->big[so->next_big++]]);
-		so->want = LAST_WANT;
-		so->streaming = true;
-		return set_batch(so, NULL, 0, 0, NULL);
+		CHECK_FOR_INTERRUPTS();
+		if (!so->streaming)
+		{
+			pmh_cursor_open(so->file->table, &so->cursor,
+							so->group_hashes[so->big[so->next_big++]]);
+			so->streaming = true;
+		}
+		collect_from_cursor(scan, so);
 	}
-	return fill_from_group(scan, so);
+	so->room = Max(so->room, Min(so->room * 2, LEAST_VALUES));
+	pmh_sort_numbers(so->values, so->values_n);
+	return set_batch(so, so->values, so->values_n, GROUP_BITS, so->group_hashes);
 }
 
 /* The next step of a sweep; false at its end. */
@@ -771,12 +862,9 @@ fill_from_table(PmhashScan *so)
 	return n >= 0 && set_batch(so, so->values, n, 0, NULL);
 }
 
-/*
- * Get more values.  False if the scan is through; else there is a new batch,
- * which may be empty.
- */
+/* Get more values, or begin with it; see fill_batch. */
 static bool
-fill_batch(IndexScanDesc scan, PmhashScan *so)
+read_batch(IndexScanDesc scan, PmhashScan *so)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (so->kind == SCAN_UNBOUND)
@@ -803,21 +891,51 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	return false;
 }
 
+/*
+ * Get more values.  False if the scan is through; else there is a new batch,
+ * which may be empty.
+ */
+static bool
+fill_batch(IndexScanDesc scan, PmhashScan *so)
+{
+	bool		more = read_batch(scan, so);
+
+	if (so->kind != SCAN_TABLE)
+		pmhash_test_for_old_snapshot(scan->indexRelation, so->file,
+									 scan->xs_snapshot);
+	return more;
+}
+
 /* ---- the element being handed out ---- */
 
 static inline uint64
-current_value(const PmhashScan *so)
+value_in_batch(const PmhashScan *so, size_t at)
 {
-	return so->batch[so->batch_next - 1] >> so->batch_shift;
+	return so->batch[at] >> so->batch_shift;
 }
 
 /* Its hash; only if the batch knows its hashes. */
 static inline uint64
+hash_in_batch(const PmhashScan *so, size_t at)
+{
+	return so->batch_hashes[so->batch[at] & ((UINT64CONST(1) << so->batch_shift) - 1)];
+}
+
+static inline uint64
+current_value(const PmhashScan *so)
+{
+	if (unlikely(so->in_history))
+		return pmhash_history_get(so->history, so->history_at).value;
+	return value_in_batch(so, so->batch_next - 1);
+}
+
+/* Only if the batches know their hashes. */
+static inline uint64
 current_hash(const PmhashScan *so)
 {
-	uint64		element = so->batch[so->batch_next - 1];
-
-	return so->batch_hashes[element & ((UINT64CONST(1) << so->batch_shift) - 1)];
+	if (unlikely(so->in_history))
+		return pmhash_history_get(so->history, so->history_at).hash;
+	return hash_in_batch(so, so->batch_next - 1);
 }
 
 /* ---- entries found dead ---- */
@@ -826,37 +944,106 @@ current_hash(const PmhashScan *so)
 static void
 hand_over_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	int			n = so->ndead;
+	int			ready = so->nready;
+	int			others = so->ndead - ready;
 
-	so->ndead = 0;
-	if (n > 0)
+	so->ndead = so->nready = 0;
+	if (ready > 0)
 		pmhash_dead_entries(scan->indexRelation, so->file, so->dead_epoch,
-							so->dead, n);
+							so->flushed, so->dead, ready);
+	if (others > 0)
+		pmhash_dead_entries(scan->indexRelation, so->file, so->dead_epoch,
+							so->dead_lsn, so->dead + ready, others);
+}
+
+/* The heap page that was visited last, still pinned, or InvalidBuffer. */
+static Buffer
+visited_heap_page(IndexScanDesc scan)
+{
+	if (scan->xs_heapfetch == NULL ||
+		scan->heapRelation->rd_tableam != GetHeapamTableAmRoutine())
+		return InvalidBuffer;
+	return ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
+}
+
+/*
+ * The LSN of the heap page on which the current element's tuple has just been
+ * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
+ * locked: who changes it stores it in two halves.
+ */
+static XLogRecPtr
+judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
+{
+	Buffer		buffer = visited_heap_page(scan);
+	XLogRecPtr	lsn;
+
+	if (!BufferIsValid(buffer) ||
+		BufferGetBlockNumber(buffer) != pmhash_value_to_block(current_value(so)))
+		return InvalidXLogRecPtr;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	lsn = BufferGetLSNAtomic(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return lsn;
+}
+
+/* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
+static void
+reserve_dead(PmhashScan *so)
+{
+	if (so->ndead < so->dead_capacity)
+		return;
+	so->dead_capacity = Min(Max(so->dead_capacity * 2, 64), PMHASH_DEAD_MAX);
+	if (so->dead == NULL)
+		so->dead = MemoryContextAlloc(so->context,
+									  so->dead_capacity * sizeof(PmhEntry));
+	else
+		so->dead = repalloc(so->dead, so->dead_capacity * sizeof(PmhEntry));
+}
+
+/* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
+static void
+add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
+{
+	bool		unknown = lsn == InvalidXLogRecPtr;
+
+	if (so->ndead == 0)
+		so->flushed = GetFlushRecPtr(NULL);
+	if (!unknown && lsn <= so->flushed)
+	{
+		so->dead[so->ndead++] = so->dead[so->nready];
+		so->dead[so->nready++] = entry;
+		return;
+	}
+	if (so->ndead == so->nready)	/* the first of these */
+		so->dead_lsn = lsn;
+	else if (unknown || so->dead_lsn == InvalidXLogRecPtr)
+		so->dead_lsn = InvalidXLogRecPtr;
+	else
+		so->dead_lsn = Max(so->dead_lsn, lsn);
+	so->dead[so->ndead++] = entry;
 }
 
 /*
  * The current element's tuple is dead to everyone.  Collect entries until
  * there are enough, the epoch changes or the scan ends.
  *
- * One look-up hands over one lot at most.  Removal takes much longer than
- * passing over an entry; a key with many dead entries loses them in the course
- * of many look-ups.
+ * What is gone through again, backward, has been noted when it was read.
  */
 static void
 note_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	if (so->batch_hashes == NULL || so->dead_enough)
+	PmhEntry	entry;
+
+	if (so->batch_hashes == NULL || so->dead_enough || so->in_history)
 		return;
-	if (so->dead == NULL)
-		so->dead = MemoryContextAlloc(so->context,
-									  PMHASH_DEAD_LOT * sizeof(PmhEntry));
 	if (so->ndead > 0 && so->dead_epoch != so->epoch)
 		hand_over_dead(scan, so);
+	reserve_dead(so);
 	so->dead_epoch = so->epoch;
-	so->dead[so->ndead].hash = current_hash(so);
-	so->dead[so->ndead].value = current_value(so);
-	so->ndead++;
-	if (so->ndead == PMHASH_DEAD_LOT)
+	entry.hash = current_hash(so);
+	entry.value = current_value(so);
+	add_dead(so, entry, judged_page_lsn(scan, so));
+	if (so->ndead == PMHASH_DEAD_MAX)
 	{
 		hand_over_dead(scan, so);
 		so->dead_enough = true;
@@ -888,6 +1075,9 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
 									scan->xs_snapshot, so->slot,
 									&call_again, &all_dead);
 	ExecClearTuple(so->slot);
+	if (visited_heap_page(scan) != InvalidBuffer)
+		pmhash_test_heap_page(scan->xs_snapshot, scan->heapRelation,
+							  visited_heap_page(scan));
 	if (all_dead && !scan->xactStartedInRecovery)
 		note_dead(scan, so);
 	return found;
@@ -898,7 +1088,8 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
  * all-visible a moment later?  Its look at the visibility map comes after
  * VACUUM may have given the TID away, so we have to know it here: either the
  * page is all-visible and the TID was not given away until after we looked, or
- * the row itself is visible.
+ * the row itself is visible.  (Of elements gone through again the epoch is not
+ * known any more.)
  */
 static bool
 may_be_returned(IndexScanDesc scan, PmhashScan *so)
@@ -906,7 +1097,8 @@ may_be_returned(IndexScanDesc scan, PmhashScan *so)
 	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
 
 	PMH_STOP_POINT("scan_before_visibility");
-	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+	if (!so->in_history &&
+		VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
 		pmhash_removal_epoch(so->file) == so->epoch)
 		return true;
 	return row_is_visible(scan, so);
@@ -986,20 +1178,99 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->kind = SCAN_UNBOUND;
 	so->dead_enough = false;
 	so->batch_n = so->batch_next = 0;
+	so->in_history = false;
+	if (so->history != NULL)
+		pmhash_history_clear(so->history);
 }
 
-/* The next element, its TID into scan->xs_heaptid.  False if there is none. */
-static bool
-next_tid(IndexScanDesc scan, PmhashScan *so)
+/* The batch is about to be replaced: remember it if the scan may turn back. */
+static void
+leave_batch(PmhashScan *so)
 {
+	if (so->may_turn_back && so->batch_n > 0)
+	{
+		if (so->history == NULL)
+			so->history = pmhash_history_make(so->context);
+		for (size_t i = 0; i < so->batch_n; i++)
+		{
+			PmhEntry	entry;
+
+			entry.hash = so->batch_hashes != NULL ? hash_in_batch(so, i) : 0;
+			entry.value = value_in_batch(so, i);
+			pmhash_history_add(so->history, entry);
+		}
+	}
+	so->batch_n = so->batch_next = 0;
+}
+
+/* Go on to the next element.  False if there is none. */
+static bool
+go_forward(IndexScanDesc scan, PmhashScan *so)
+{
+	if (unlikely(so->in_history))
+	{
+		so->history_at++;
+		if (so->history != NULL &&
+			so->history_at < (int64) pmhash_history_length(so->history))
+			return true;
+		so->in_history = false;
+		so->batch_next = 0;
+	}
 	while (so->batch_next >= so->batch_n)
 	{
+		leave_batch(so);
 		if (!fill_batch(scan, so))
 			return false;
 	}
 	so->batch_next++;
-	pmhash_value_to_tid(current_value(so), &scan->xs_heaptid);
 	return true;
+}
+
+/*
+ * Go back to the element before.  False if there is none; the next one is the
+ * first again then.  A scan that has not begun is at its end, as in btree.
+ */
+static bool
+go_backward(IndexScanDesc scan, PmhashScan *so)
+{
+	if (so->kind == SCAN_UNBOUND)
+		while (go_forward(scan, so))
+			;
+	if (!so->may_turn_back)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("scan of index \"%s\" can only go forward",
+						RelationGetRelationName(scan->indexRelation)),
+				 errhint("Declare the cursor with SCROLL option.")));
+	if (!so->in_history)
+	{
+		if (so->batch_next > 1)
+		{
+			so->batch_next--;
+			return true;
+		}
+		so->in_history = true;
+		so->history_at = so->history == NULL ? 0 :
+			(int64) pmhash_history_length(so->history);
+	}
+	if (so->history_at >= 0)
+		so->history_at--;
+	return so->history_at >= 0;
+}
+
+/*
+ * The next element in a direction, its TID into scan->xs_heaptid.  False if
+ * there is none.
+ */
+static bool
+next_tid(IndexScanDesc scan, PmhashScan *so, ScanDirection dir)
+{
+	bool		found = likely(ScanDirectionIsForward(dir)) ? go_forward(scan, so) :
+		go_backward(scan, so);
+
+	if (found)
+		pmhash_value_to_tid(current_value(so), &scan->xs_heaptid);
+	return found;
 }
 
 /*
@@ -1010,13 +1281,13 @@ bool
 pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 {
 	PmhashScan *so = scan->opaque;
+	Buffer		visited = visited_heap_page(scan);
 
-	if (!ScanDirectionIsForward(dir))
-		elog(ERROR, "pmhash cannot scan backward");
-
+	if (BufferIsValid(visited))
+		pmhash_test_heap_page(scan->xs_snapshot, scan->heapRelation, visited);
 	if (scan->kill_prior_tuple)
 		note_dead(scan, so);
-	while (next_tid(scan, so))
+	while (next_tid(scan, so, dir))
 	{
 		scan->xs_recheck = so->recheck;
 		if (!scan->xs_want_itup)
@@ -1038,6 +1309,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
+	so->no_hurry = true;
 	while (fill_batch(scan, so))
 	{
 		while (so->batch_next < so->batch_n)
@@ -1071,6 +1343,8 @@ pmhash_endscan(IndexScanDesc scan)
 		ExecDropSingleTupleTableSlot(so->slot);
 	if (so->walk != NULL)
 		pmhash_table_walk_end(so->walk);
+	if (so->history != NULL)
+		pmhash_history_clear(so->history);
 	MemoryContextDelete(so->context);
 	scan->opaque = NULL;
 }

@@ -137,8 +137,8 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "unexpected result type of pmhash_stats");
 
 	check_stats_permission(index);
-	pmhash_apply_inserts();
 	file = pmhash_file_open(index);
+	pmhash_apply_inserts(file);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);

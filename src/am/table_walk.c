@@ -49,6 +49,7 @@
 struct PmhashTableWalk
 {
 	Relation	heap;
+	Snapshot	snapshot;
 	BufferAccessStrategy strategy;
 	BlockNumber next;
 	BlockNumber end;
@@ -89,6 +90,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
 	if (!can_walk(scan, walk))
 		pmhash_invalid_error(scan->indexRelation);
 	PredicateLockRelation(walk->heap, scan->xs_snapshot);
+	walk->snapshot = scan->xs_snapshot;
 	walk->next = 0;
 	walk->end = RelationGetNumberOfBlocks(walk->heap);
 	return walk;
@@ -117,6 +119,25 @@ collect_roots(Page page, BlockNumber block, uint64 *values)
 }
 
 /*
+ * Can rows that the snapshot sees have been pruned from a page of the table,
+ * which is pinned but not locked, as old_snapshot_threshold allows?  ERROR if
+ * so.  core tests the pages of sequential scans only (heapam.c): visiting one by
+ * an index is left to the test of the index page (heap_hot_search_buffer), which
+ * pruning does not touch.
+ */
+void
+pmhash_test_heap_page(Snapshot snapshot, Relation heap, Buffer buffer)
+{
+#if PG_VERSION_NUM < 170000
+	if (likely(old_snapshot_threshold < 0))
+		return;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);	/* else the LSN may be torn */
+	TestForOldSnapshot(snapshot, heap, BufferGetPage(buffer));
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+#endif
+}
+
+/*
  * The values of the next page into values[MaxHeapTuplesPerPage], ascending.
  * Returns how many, or -1 at the end of the table.
  */
@@ -132,7 +153,9 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 								walk->strategy);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	n = collect_roots(BufferGetPage(buffer), walk->next, values);
-	UnlockReleaseBuffer(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	pmhash_test_heap_page(walk->snapshot, walk->heap, buffer);
+	ReleaseBuffer(buffer);
 	walk->next++;
 	walk->pages++;
 	return n;

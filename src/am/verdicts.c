@@ -11,8 +11,9 @@
  * dead keep their bits.  Removal then needs only the bitmap.
  *
  * VACUUM itself need not be asked at all: what its callback searches is an array
- * that we can read.  Only it has to be VACUUM who calls, and not validate_index,
- * which lists all TIDs by a callback of its own (pmhash_verdicts_of_vacuum).
+ * of dead TIDs (PostgreSQL 15 and 16) or a TidStore (17 and later), which we can
+ * read.  Only it has to be VACUUM that calls, and not validate_index, which
+ * lists all TIDs by a callback of its own (pmhash_verdicts_of_vacuum).
  *
  * Otherwise each TID is judged exactly once, which validate_index relies on.  A TID
  * judged dead stays so until VACUUM gives it away, which it does after bulk
@@ -25,6 +26,9 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#if PG_VERSION_NUM >= 170000
+#include "access/tidstore.h"
+#endif
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "commands/vacuum.h"
@@ -142,10 +146,22 @@ pmhash_verdicts_collect(PmhashVerdicts *v, const PmhEntry *entries, size_t n)
 
 /* ---- VACUUM's verdicts ---- */
 
-#if PG_VERSION_NUM < 170000
+/*
+ * The state that we ask for VACUUM's callback with: no dead TIDs.  Its address
+ * tells our question from a call of VACUUM's.
+ */
+#if PG_VERSION_NUM >= 170000
+static VacDeadItemsInfo nothing_dead;
 
-/* The state that we ask for VACUUM's callback with. */
+#define bulkdel_of_vacuum(info) \
+	vac_bulkdel_one_index(info, NULL, (TidStore *) &nothing_dead, &nothing_dead)
+#else
 static VacDeadItems nothing_dead;
+
+#define bulkdel_of_vacuum(info) \
+	vac_bulkdel_one_index(info, NULL, &nothing_dead)
+#endif
+
 static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
 
 /*
@@ -164,7 +180,8 @@ pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_sta
 /*
  * What is VACUUM's callback?  It has no name outside of vacuum.c; but
  * vac_bulkdel_one_index, by which VACUUM calls bulk delete, can be called by
- * everybody, and calls us back with it.
+ * everybody, and calls us back with it.  Besides that it only makes a message
+ * of the number of dead TIDs (vacuum.c).
  */
 static void
 ask_for_callback(const IndexVacuumInfo *info)
@@ -172,55 +189,99 @@ ask_for_callback(const IndexVacuumInfo *info)
 	IndexVacuumInfo question = *info;
 
 	question.message_level = DEBUG5;
-	(void) vac_bulkdel_one_index(&question, NULL, &nothing_dead);
+	(void) bulkdel_of_vacuum(&question);
 	Assert(vacuum_callback != NULL);
 }
 
+/* Note that VACUUM has found a TID dead. */
+static inline void
+take_over_tid(PmhashVerdicts *v, BlockNumber block, OffsetNumber offset)
+{
+	if (!has_place(v, block, offset))
+		elog(ERROR, "VACUUM has found TID (%u,%u) dead, which the table did not have",
+			 block, offset);
+	v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
+	v->ndead++;
+}
+
+#if PG_VERSION_NUM >= 170000
+
+/* What a step of an iteration has found: how many TIDs of a block, and which. */
+static inline int
+offsets_of_block(TidStoreIterResult *found, OffsetNumber **offsets)
+{
+#if PG_VERSION_NUM >= 180000
+	return TidStoreGetBlockOffsets(found, *offsets, MaxOffsetNumber);
+#else
+	*offsets = found->offsets;
+	return found->num_offsets;
+#endif
+}
+
+/*
+ * Take over the dead TIDs of VACUUM.  The TidStore is not locked, here as in
+ * lazy_vacuum_heap_rel and vac_tid_reaped (vacuumlazy.c, vacuum.c): while indexes
+ * are vacuumed, by however many processes, nobody adds to it.
+ */
+static void
+take_over_dead(PmhashVerdicts *v)
+{
+	OffsetNumber buffer[MaxOffsetNumber];
+	TidStoreIter *iter = TidStoreBeginIterate(v->callback_state);
+	TidStoreIterResult *found;
+	uint64		next_pause = 0;
+
+	while ((found = TidStoreIterateNext(iter)) != NULL)
+	{
+		OffsetNumber *offsets = buffer;
+		int			n = offsets_of_block(found, &offsets);
+
+		if (v->ndead >= next_pause)
+		{
+			pmhash_vacuum_delay_point();
+			next_pause = v->ndead + JUDGED_AT_ONCE;
+		}
+		for (int i = 0; i < n; i++)
+			take_over_tid(v, found->blkno, offsets[i]);
+	}
+	TidStoreEndIterate(iter);
+}
+
+#else							/* its dead TIDs are in an array */
+
+static void
+take_over_dead(PmhashVerdicts *v)
+{
+	const VacDeadItems *dead = v->callback_state;
+
+	for (int i = 0; i < dead->num_items; i++)
+	{
+		if (i % JUDGED_AT_ONCE == 0)
+			pmhash_vacuum_delay_point();
+		take_over_tid(v, ItemPointerGetBlockNumber(&dead->items[i]),
+					  ItemPointerGetOffsetNumber(&dead->items[i]));
+	}
+}
+
+#endif
+
 /*
  * pmhash_verdicts_of_vacuum
- *		If it is VACUUM who wants entries deleted, take over its dead TIDs:
+ *		If it is VACUUM that wants entries deleted, take over its dead TIDs:
  *		verdicts are complete then.  Else false.
  */
 bool
 pmhash_verdicts_of_vacuum(PmhashVerdicts *v, const IndexVacuumInfo *info)
 {
-	const VacDeadItems *dead = v->callback_state;
-
 	if (vacuum_callback == NULL)
 		ask_for_callback(info);
 	if (v->callback != vacuum_callback)
 		return false;
-	for (int i = 0; i < dead->num_items; i++)
-	{
-		BlockNumber block = ItemPointerGetBlockNumber(&dead->items[i]);
-		OffsetNumber offset = ItemPointerGetOffsetNumber(&dead->items[i]);
-
-		if (i % JUDGED_AT_ONCE == 0)
-			pmhash_vacuum_delay_point();
-		if (!has_place(v, block, offset))
-			elog(ERROR, "VACUUM has found TID (%u,%u) dead, which the table did not have",
-				 block, offset);
-		v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
-	}
-	v->ndead = dead->num_items;
+	take_over_dead(v);
+	elog(DEBUG1, "index \"%s\": " UINT64_FORMAT " dead row pointers taken over from VACUUM",
+		 RelationGetRelationName(info->index), v->ndead);
 	return true;
 }
-
-#else							/* its dead TIDs are in a TidStore */
-
-bool
-pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_state)
-{
-	return false;
-}
-
-bool
-pmhash_verdicts_of_vacuum(PmhashVerdicts *v, const IndexVacuumInfo *info)
-{
-	return false;
-}
-
-#endif
 
 /* ---- asking ---- */
 

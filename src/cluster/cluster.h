@@ -13,6 +13,7 @@
 
 #include "access/amapi.h"
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 #include "cluster/versions.h"
 #include "engine/stop_point.h"
@@ -28,7 +29,10 @@ typedef struct PmhashFile
 	PmhTable   *table;			/* the engine's handle */
 	uint64		file_id;		/* identity, as in the stub */
 	uint64		seed;			/* of the key hash, per file */
+	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
 	bool		journaled;		/* false for unlogged and temporary indexes */
+	bool		filling;		/* was being filled when it was opened; see
+								 * pmhash_insert_failed */
 	char	   *path;			/* for messages */
 } PmhashFile;
 
@@ -48,17 +52,25 @@ typedef enum PmhashReason
 	PMHASH_REASON_APART = 9,
 	PMHASH_REASON_POWER = 10,
 	PMHASH_REASON_DISABLED = 11,
-	PMHASH_REASON_OUTDATED = 12
+	PMHASH_REASON_OUTDATED = 12,
+	PMHASH_REASON_FILLING = 13,
+	PMHASH_REASON_FILLED = 14
 } PmhashReason;
 
 /* ---- startup.c ---- */
 
+/* Fills the file of an index while others insert into it; see refill.c. */
+typedef void (*PmhashFillFunction) (Relation heap, Relation index,
+									struct IndexInfo *indexInfo,
+									PmhashFile *file);
+
 /*
  * Set everything up; called once from _PG_init.  build is the ambuild
- * callback of our access method: it tells our indexes from others.  Does
- * nothing but remember it unless shared_preload_libraries is being loaded.
+ * callback of our access method: it tells our indexes from others; fill is what
+ * rebuilds call.  Does nothing but remember them unless shared_preload_libraries
+ * is being loaded.
  */
-extern void pmhash_cluster_init(ambuild_function build);
+extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill);
 
 /* ---- gucs.c ---- */
 extern char *pmhash_directory;	/* as set; empty: the default */
@@ -88,7 +100,7 @@ extern bool pmhash_service_available(void);
  * The open file of an index.  Reads the stub, maps the file, checks that they
  * belong together (recovering it if this is the first open of this run).
  * ERROR if there is no usable file: the message names index and file, the
- * hint says REINDEX.
+ * hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
  */
 extern PmhashFile *pmhash_file_open(Relation index);
 
@@ -114,6 +126,12 @@ extern PmhashFile *pmhash_file_open_for_scan(Relation index);
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 
+/* May this user see where the index's file is, and what may tell of its rows? */
+extern bool pmhash_may_see_details(Relation index);
+
+/* The path of a file of the index as this user may see it, for messages. */
+extern const char *pmhash_shown_path(Relation index, const char *path);
+
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
  * has another file by now or is temporary.  This stays, and is flushed, even
@@ -133,12 +151,35 @@ extern const char *pmhash_rebuild_hint(Relation index);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
+/*
+ * Whoever was given this file does not use it any more, and nobody else in this
+ * transaction: it may be unmapped before the end of the transaction, which else
+ * keeps all that it has used.  For builds, of which a transaction can have many.
+ */
+extern void pmhash_file_release(Relation index, const PmhashFile *file);
+
 /* Write the stub of an unlogged index's init fork: "make a new file". */
 extern void pmhash_file_create_init(Relation index);
 
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
 											PmhResult result);
+
+/*
+ * The same for an insert, which must not fail because of a file that is only
+ * being filled, or has been removed: then it marks the index as invalid and
+ * returns, and what was to be inserted into this file needs not be.  (Constraints
+ * and temporary indexes get the ERROR.)
+ */
+extern void pmhash_insert_failed(Relation index, PmhashFile *file,
+								 PmhResult result);
+
+/*
+ * Does the index's stub name this file?  Whether it is valid is not looked at.
+ * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
+ * lock on the index; ERROR if the stub cannot be read.
+ */
+extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
 /* Bytes of the index file, without opening it in the engine; 0 if none. */
 extern int64 pmhash_file_size(Relation index);
@@ -157,9 +198,9 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
 /* ---- removal.c ---- */
 
 /*
- * Make sure that all WAL which made tuples dead so far is on disk: write a
- * WAL record of our own on the stub and flush up to it.  Call once per bulk
- * delete before the first removal (design rule: removal waits for WAL).
+ * Make sure that all WAL which made tuples dead so far is on disk: flush up to
+ * the end of what has been inserted.  Call once per bulk delete before the first
+ * removal (design rule: removal waits for WAL).
  */
 extern void pmhash_removal_barrier(Relation index);
 
@@ -178,15 +219,30 @@ extern void pmhash_removal_finished(const PmhashFile *file);
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);
 
+/* Entries are about to be removed: tell scans with older snapshots. */
+extern void pmhash_removal_begins(const PmhashFile *file);
+
+/*
+ * Has the snapshot become too old for what was read from the file before the
+ * call?  ERROR if so, as core's TestForOldSnapshot.
+ */
+extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
+										 Snapshot snapshot);
+
 /* ---- dead_entries.c ---- */
 
-#define PMHASH_DEAD_LOT		128 /* entries at most per call */
+#define PMHASH_DEAD_MAX		4096	/* entries at most per call */
 
 /*
  * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
- * everyone, once the WAL that made them so is on disk.
+ * everyone, once the WAL that made them so is on disk: as soon as it is flushed
+ * up to lsn, which no heap page of theirs was past when it was judged
+ * (InvalidXLogRecPtr: not known).
  */
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
-								const PmhEntry *entries, int n);
+								XLogRecPtr lsn, const PmhEntry *entries, int n);
+
+/* Remove those that have waited for that, if it is flushed by now. */
+extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 
 #endif							/* PMHASH_CLUSTER_H */

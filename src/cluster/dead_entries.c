@@ -12,157 +12,406 @@
  *	  not advanced since the entry was read, and we hold the removal lock, so
  *	  that it does not advance while we remove;
  *	- the WAL that made the tuple dead is on disk, or a crash would revive
- *	  a row that has lost its entry.  The heap may call a tuple dead whose
- *	  deleter's commit record is not flushed (heapam_visibility.c,
- *	  SetHintBits: a page that carries the LSN of a later record may have the
- *	  hint).  Everything that it can have relied upon has been inserted into
- *	  WAL before, so we wait until WAL is flushed up to the end of what had
- *	  been inserted when the entries were handed to us.
+ *	  a row that has lost its entry.
  *
- * We wait by remembering: each backend keeps a few lots of entries, one per
- * file, and looks again when a scan of the same index hands over more.  While
- * a lot waits, more entries of its file are turned away: they will be found
- * again.  So memory is bounded, no lot's wait grows longer, and no read waits
- * for a write; the WAL writer is asked to flush within its next round.  A lot that nobody asks for is replaced by another, and is
- * gone with the backend.
+ * How much WAL is that?  The heap calls a tuple dead only by what its page
+ * tells (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
+ * heap_hot_search_buffer: line pointers), and never tells more than survives
+ * a crash that keeps all WAL up to the page's LSN and all that was flushed by
+ * then.  src/README, "Dead entries", goes through every way in which a tuple
+ * becomes dead.  So with P, the LSN of the heap page, and F, how far WAL was
+ * flushed, both read after the judgement, nothing past max(P, F) matters:
+ * the entry may go as soon as WAL is flushed up to P.
+ *
+ * Before that something has to be noted in the journal: a record's end that
+ * has been flushed and is not before the commit that killed the tuple, so that
+ * a data directory put back from before that commit is noticed.  See
+ * flushed_far_enough.
+ *
+ * We wait by remembering: a backend keeps a few lots of entries, one per
+ * file, and looks again when the next scan of the same index begins, before
+ * that reads anything.  While a lot waits, what else is found dead in its file
+ * is turned away: it will be found again.  So memory is bounded, no lot's wait
+ * grows longer, and no read waits for a write: the launcher is asked to flush
+ * (pmhash_flush_for_scans), because the WAL writer takes its time with
+ * asynchronous commits, and all the while every look-up of the key would have
+ * to pass over the dead.  A lot that nobody asks for is replaced by another,
+ * and is gone with the backend, or when the file is unmapped.
+ *
+ * Nor does a read work long for others.  In a list of millions of values a
+ * removal may take many milliseconds, most of all if somebody else has taken out
+ * what was found, for then the list is walked to its end.  So a scan works for
+ * LONGEST_WORK at once, in steps between which the removal lock is free; the lot
+ * remembers where it is, and the next scan of the index goes on from there.  So a
+ * backend may have two lots for a file: one that waits, one that is being worked
+ * on.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "portability/instr_time.h"
 #include "utils/memutils.h"
 
+#include "cluster/clock.h"
 #include "cluster/internal.h"
 
 #define DEAD_LOTS	8
 
+/*
+ * For how long a scan works on removals at once, in microseconds; and how much
+ * it has the engine do in a step, during which it holds the removal lock: pieces
+ * as of pmh_removal_step, some 10 microseconds each.
+ */
+#define LONGEST_WORK		1000
+#define STEP_EFFORT			8
+
+/*
+ * Of the time in which scans wait, the launcher spends one part in so many
+ * flushing; and the pause in between is not shorter, in milliseconds, nor
+ * longer.
+ */
+#define FLUSH_SHARE			5
+#define SHORTEST_PAUSE		1
+#define LONGEST_PAUSE		100
+
 typedef struct DeadLot
 {
-	uint64		file_id;
+	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
-	XLogRecPtr	waits_for;		/* WAL to be flushed first */
-	int			n;				/* 0: the lot is free */
-	PmhEntry	entries[PMHASH_DEAD_LOT];
+	XLogRecPtr	waits_for;		/* the latest LSN of the entries' heap pages;
+								 * InvalidXLogRecPtr: it waits no longer */
+	XLogRecPtr	end;			/* of all WAL when they were handed over */
+	PmhRemoval	removal;
 } DeadLot;
 
-static DeadLot *lots[DEAD_LOTS];	/* NULL: not allocated yet */
+static DeadLot *lots[DEAD_LOTS];	/* NULL: free */
+static int	nlots;				/* that are not */
 static int	next_lot;			/* the one to be replaced next */
 
-/* The lot that waits for a file, or NULL. */
-static DeadLot *
-find_lot(uint64 file_id)
+static inline bool
+is_waiting(const DeadLot *lot)
+{
+	return lot->waits_for != InvalidXLogRecPtr;
+}
+
+/* The place of a file's lot that waits, or of the one that does not; or -1. */
+static int
+find_lot(const PmhashFile *file, bool waiting)
+{
+	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	{
+		if (lots[i] != NULL && lots[i]->file == file &&
+			is_waiting(lots[i]) == waiting)
+			return i;
+	}
+	return -1;
+}
+
+static void
+drop_lot(int i)
+{
+	DeadLot    *lot = lots[i];
+
+	if (lot == NULL)
+		return;
+	lots[i] = NULL;
+	nlots--;
+	pmh_removal_end(&lot->removal);
+	pfree(lot);
+}
+
+/* A place for another lot. */
+static int
+free_place(void)
 {
 	for (int i = 0; i < DEAD_LOTS; i++)
 	{
-		if (lots[i] != NULL && lots[i]->n > 0 && lots[i]->file_id == file_id)
-			return lots[i];
+		if (lots[i] == NULL)
+			return i;
 	}
-	return NULL;
-}
-
-/*
- * Keep entries until WAL is flushed up to lsn, and ask for that: what a reader
- * prunes is WAL that nobody else may be in a hurry to flush.
- */
-static void
-keep_lot(const PmhashFile *file, uint64 epoch, const PmhEntry *entries, int n,
-		 XLogRecPtr lsn)
-{
-	DeadLot    *lot = lots[next_lot];
-
-	if (lot == NULL)
-		lots[next_lot] = lot = MemoryContextAlloc(TopMemoryContext,
-												  sizeof(DeadLot));
 	next_lot = (next_lot + 1) % DEAD_LOTS;
-	lot->file_id = file->file_id;
-	lot->epoch = epoch;
-	lot->waits_for = lsn;
-	lot->n = n;
-	memcpy(lot->entries, entries, n * sizeof(PmhEntry));
-	XLogSetAsyncXactLSN(lsn);
+	drop_lot(next_lot);
+	return next_lot;
+}
+
+/* The file is about to be unmapped: its lots go with it.  Raises no error. */
+void
+pmhash_dead_entries_forget(const PmhashFile *file)
+{
+	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	{
+		if (lots[i] != NULL && lots[i]->file == file)
+			drop_lot(i);
+	}
+}
+
+/* ---- flushing ---- */
+
+/*
+ * Ask for WAL to be flushed up to lsn, the end of a record, soon.  What a
+ * reader waits for may be WAL that nobody else is in a hurry to flush: that of
+ * asynchronous commits, or of what the reader itself has pruned.
+ */
+static void
+ask_for_flush(XLogRecPtr lsn)
+{
+	uint64		asked = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
+
+	XLogSetAsyncXactLSN(lsn);	/* in case there is no launcher just now */
+	while (asked < lsn)
+	{
+		if (!pg_atomic_compare_exchange_u64(&pmhash_shared->flush_wanted,
+											&asked, lsn))
+			continue;
+		if (asked == InvalidXLogRecPtr)
+			pmhash_wake_launcher();
+		return;
+	}
 }
 
 /*
- * Take entries out, if their TIDs cannot have changed hands.  A scan must not
- * wait for anybody here: what is in the way of others stays for the next one,
- * or for VACUUM.
+ * pmhash_flush_for_scans
+ *		The launcher's part: flush what scans have asked for, but not all the
+ *		time.
+ *
+ * Returns after how many milliseconds it is to be called again at the latest,
+ * or -1 if nothing has been asked for.  What was asked for during the pause, and
+ * is not flushed by somebody else, is flushed at its end.
  */
-static void
-take_out(Relation index, PmhashFile *file, uint64 epoch,
+long
+pmhash_flush_for_scans(void)
+{
+	static int64 last = 0;		/* the end of the last flush */
+	static int64 pause = SHORTEST_PAUSE;
+	int64		now;
+	uint64		lsn;
+
+	if (pg_atomic_read_u64(&pmhash_shared->flush_wanted) == InvalidXLogRecPtr)
+		return -1;
+	now = pmhash_clock_ms();
+	if (now - last <= pause)
+		return (long) (last + pause + 1 - now);
+	lsn = pg_atomic_exchange_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
+	XLogFlush(lsn);
+	last = pmhash_clock_ms();
+	pause = Min(Max((last - now) * (FLUSH_SHARE - 1), SHORTEST_PAUSE), LONGEST_PAUSE);
+	return -1;
+}
+
+/*
+ * Is WAL flushed up to waits_for, and is a record's end known that has been
+ * flushed and is not before anything that made the entries' tuples dead?  If
+ * so it is noted in the journal.
+ *
+ * The commit that killed a tuple is not past max(P, F), see above.  Where
+ * WAL is flushed to is by now not before F, and if it is not before P either,
+ * it is just what we are looking for, if it is the end of a record.  It is
+ * unless it is the end of a page: XLogWrite (xlog.c) writes up to the end of a
+ * page or up to what is requested, and what is requested is the end of a
+ * record (XLogFlush, by WaitXLogInsertionsToFinish; XLogBackgroundFlush, by
+ * asyncXactLSN) or the end of a page.  Else the end of all WAL when the
+ * entries were handed over will do, once it is flushed.
+ */
+static bool
+flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
+{
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+
+	if (flushed >= end)
+		pmhash_journal_note_flushed(end);
+	else if (flushed >= waits_for && flushed % XLOG_BLCKSZ != 0)
+		pmhash_journal_note_flushed(flushed);
+	else
+		return false;
+	return true;
+}
+
+/* ---- lots ---- */
+
+/*
+ * Is it for us to keep a lot that waits for lsn?  One backend for each file is
+ * enough: many that look up the same key find the same entries, and each of them
+ * would search for all of them in the end.  If it goes, or does not come back,
+ * another one takes over when that LSN is flushed.
+ */
+static bool
+begin_to_wait(const PmhashFile *file, XLogRecPtr lsn)
+{
+	pg_atomic_uint64 *wait =
+		&pmhash_shared->dead_wait[file->file_id % PMHASH_REMOVAL_EPOCHS];
+	uint64		old = pg_atomic_read_u64(wait);
+
+	return old <= GetFlushRecPtr(NULL) &&
+		pg_atomic_compare_exchange_u64(wait, &old, lsn);
+}
+
+/* Make a lot of entries; its place.  ERROR if there is no memory. */
+static int
+make_lot(Relation index, PmhashFile *file, uint64 epoch,
 		 const PmhEntry *entries, int n)
 {
-	PmhResult	result = PMH_OK;
-	size_t		removed;
+	int			place = free_place();
+	DeadLot    *lot = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadLot));
+	PmhResult	result;
 
-	PMH_STOP_POINT("dead_before_removal");
-	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
-		return;
-	if (pmhash_removal_epoch(file) == epoch)
-		result = pmh_delete_group_nowait(file->table, entries, n, &removed);
-	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	lot->file = file;
+	lot->epoch = epoch;
+	result = pmh_removal_begin(file->table, entries, n, false, &lot->removal);
 	if (result != PMH_OK)
+	{
+		pfree(lot);
+		pmhash_engine_error(index, file, result);
+	}
+	lots[place] = lot;
+	nlots++;
+	return place;
+}
+
+/*
+ * A lot has been gone through.  What others were in the way of is tried again by
+ * the next scan, as long as that gets anywhere.  PMH_DONE: there is nothing of
+ * that kind.
+ */
+static PmhResult
+begin_anew(DeadLot *lot)
+{
+	PmhRemoval	old = lot->removal;
+	PmhEntry   *entries;
+	size_t		n;
+	PmhResult	result;
+
+	if (old.left == 0 || old.removed == 0)
+		return PMH_DONE;
+	entries = palloc(PMHASH_DEAD_MAX * sizeof(PmhEntry));
+	n = pmh_removal_undone(&old, entries);
+	result = pmh_removal_begin(lot->file->table, entries, n, false, &lot->removal);
+	pmh_removal_end(&old);
+	pfree(entries);
+	return result;
+}
+
+/*
+ * Take some entries of a lot out, if their TIDs cannot have changed hands.  *more
+ * is set if one can go on with it at once.  PMH_OK: some are left for later;
+ * PMH_DONE: nothing of the lot is left.
+ *
+ * A scan must not wait for anybody here: what is in the way of others stays for
+ * the next one, or for VACUUM.
+ */
+static PmhResult
+take_some_out(DeadLot *lot, bool *more)
+{
+	PmhResult	result = PMH_DONE;
+
+	*more = false;
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
+		return PMH_OK;
+	if (pmhash_removal_epoch(lot->file) != lot->epoch)
+	{
+		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+		return PMH_DONE;
+	}
+	pmhash_removal_begins(lot->file);
+	result = pmh_removal_step(lot->file->table, &lot->removal, STEP_EFFORT);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	*more = result == PMH_OK;
+	return result == PMH_DONE ? begin_anew(lot) : result;
+}
+
+/* Work on the lot at a place, which waits no longer, for LONGEST_WORK. */
+static void
+work_on(Relation index, int place)
+{
+	DeadLot    *lot = lots[place];
+	PmhashFile *file = lot->file;
+	PmhResult	result;
+	instr_time	begun;
+	instr_time	spent;
+	bool		more;
+
+	INSTR_TIME_SET_CURRENT(begun);
+	do
+	{
+		PMH_STOP_POINT("dead_before_removal");
+		result = take_some_out(lot, &more);
+		INSTR_TIME_SET_CURRENT(spent);
+		INSTR_TIME_SUBTRACT(spent, begun);
+	} while (more && INSTR_TIME_GET_MICROSEC(spent) < LONGEST_WORK);
+	if (result == PMH_OK)
+		return;
+	drop_lot(place);
+	if (result != PMH_DONE)
 		pmhash_engine_error(index, file, result);
 }
 
+/* Is the lot's WAL on disk?  It waits no longer then. */
 static bool
-is_flushed(XLogRecPtr lsn)
+may_go(DeadLot *lot)
 {
-	return GetFlushRecPtr(NULL) >= lsn;
+	if (!flushed_far_enough(lot->waits_for, lot->end))
+		return false;
+	lot->waits_for = InvalidXLogRecPtr;
+	return true;
 }
 
 /*
- * Take out the lot that waits for a file, if its time has come.  False if it
- * has to wait longer.
+ * pmhash_dead_entries_settle
+ *		Work on what was found dead in a file and is still there.
+ *
+ * Called at the beginning of each scan; costs next to nothing if there is no lot.
+ * Takes LONGEST_WORK at most, and a step.  Locks and errors as below.
  */
-static bool
-settle_lot(Relation index, PmhashFile *file)
+void
+pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
-	DeadLot    *lot = find_lot(file->file_id);
-	int			n;
+	int			place;
 
-	if (lot == NULL)
-		return true;
-	if (!is_flushed(lot->waits_for))
-		return false;
-	pmhash_journal_note_flushed(lot->waits_for);
-	n = lot->n;
-	lot->n = 0;
-	take_out(index, file, lot->epoch, lot->entries, n);
-	return true;
+	if (likely(nlots == 0))
+		return;
+	place = find_lot(file, false);
+	if (place < 0)
+	{
+		place = find_lot(file, true);
+		if (place < 0 || !may_go(lots[place]))
+			return;
+	}
+	work_on(index, place);
 }
 
 /*
  * pmhash_dead_entries
  *		Remove entries whose tuples are dead to everyone, now or later.
  *
- * n is at most PMHASH_DEAD_LOT.  epoch is the removal epoch that was there
- * before any of them was read.  The tuples must have been judged before the
- * call.  Entries that are not there (any more) do not matter.  The caller
- * holds a lock on the index.  ERROR if the file is damaged or the journal
- * cannot be used.  Not to be called during recovery.
+ * n is at most PMHASH_DEAD_MAX.  epoch is the removal epoch that was there
+ * before any of them was read.  lsn is the latest of the LSNs that the heap
+ * pages of their tuples had after the tuples were judged; InvalidXLogRecPtr if
+ * that is not known.  Entries that are not there (any more) do not matter.
+ * The caller holds a lock on the index.  Takes LONGEST_WORK at most, and a step.
+ * ERROR if the file is damaged, the journal cannot be used or there is no memory.
+ * Not to be called during recovery.
  */
 void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
-					const PmhEntry *entries, int n)
+					XLogRecPtr lsn, const PmhEntry *entries, int n)
 {
-	XLogRecPtr	lsn;
+	XLogRecPtr	end = pmhash_insert_end();
+	DeadLot    *lot;
 
-	Assert(n <= PMHASH_DEAD_LOT);
-	if (!file->journaled)
+	Assert(n <= PMHASH_DEAD_MAX);
+	if (lsn == InvalidXLogRecPtr || lsn > end)
+		lsn = end;
+	if (!file->journaled || flushed_far_enough(lsn, end))
 	{
-		take_out(index, file, epoch, entries, n);
-		return;
+		if (find_lot(file, false) < 0)
+			work_on(index, make_lot(index, file, epoch, entries, n));
 	}
-	if (!settle_lot(index, file))
-		return;
-
-	lsn = pmhash_insert_end();
-	if (!is_flushed(lsn))
+	else if (find_lot(file, true) < 0 && begin_to_wait(file, lsn))
 	{
-		keep_lot(file, epoch, entries, n, lsn);
-		return;
+		lot = lots[make_lot(index, file, epoch, entries, n)];
+		lot->waits_for = lsn;
+		lot->end = end;
+		ask_for_flush(lsn);
 	}
-	pmhash_journal_note_flushed(lsn);
-	take_out(index, file, epoch, entries, n);
 }

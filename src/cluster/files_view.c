@@ -12,6 +12,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -19,16 +20,53 @@
 #include "utils/builtins.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
+#include "cluster/clock.h"
 #include "cluster/internal.h"
 
 #define FILES_COLUMNS	5
 
 PG_FUNCTION_INFO_V1(pmhash_files);
 
+/* A rebuild that has failed, and when it is tried again by the wall clock. */
+static const char *
+failed_state(const PmhashRebuild *rebuild, bool details)
+{
+	int64		wait = Max(0, rebuild->next_try - pmhash_clock_ms());
+	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), wait);
+	const char *what = rebuild->failure;
+
+	if (!OidIsValid(rebuild->index))
+		return psprintf("invalid: too many rebuilds have failed; next try at %s",
+						timestamptz_to_str(next));
+	if (!details)
+		what = psprintf("SQLSTATE %s", unpack_sql_state(rebuild->sqlstate));
+	return psprintf("rebuild failed: %s; next try at %s", what,
+					timestamptz_to_str(next));
+}
+
+/* Why nothing is done about an invalid index, or nothing to say. */
+static const char *
+why_not_rebuilt(Relation index)
+{
+	bool		launcher;
+
+	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		return "";
+	SpinLockAcquire(&pmhash_shared->mutex);
+	launcher = pmhash_shared->launcher != NULL;
+	SpinLockRelease(&pmhash_shared->mutex);
+	if (!launcher)
+		return "; no pmhash launcher is running to rebuild it (see max_worker_processes)";
+	if (pg_atomic_read_u32(&pmhash_shared->no_worker) != 0)
+		return "; no slot is free for a worker to rebuild it (see max_worker_processes)";
+	return "";
+}
+
 /* "valid", or what is wrong with an index and what is done about it. */
 static const char *
-index_state(Relation index)
+index_state(Relation index, bool details)
 {
 	PmhashReason reason = pmhash_index_doubt(index);
 	PmhashRebuild rebuild;
@@ -36,14 +74,28 @@ index_state(Relation index)
 	if (reason == PMHASH_REASON_NONE)
 		return "valid";
 	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild))
-		return psprintf("invalid: %s", pmhash_reason_text(reason));
+		return psprintf("invalid: %s%s", pmhash_reason_text(reason),
+						why_not_rebuilt(index));
 	if (rebuild.running)
 		return "rebuilding";
-	return psprintf("rebuild failed: %s; next try at %s", rebuild.failure,
-					timestamptz_to_str(rebuild.next_try));
+	return failed_state(&rebuild, details);
 }
 
-/* Fill in the columns behind the first for an index we have locked. */
+/*
+ * "disabled", and why, for those that may know: it can name paths.  The reason is
+ * the one that errors give (startup.c).
+ */
+static const char *
+disabled_state(bool details)
+{
+	if (pmhash_shared == NULL)
+		return "disabled: pmhash is not preloaded";
+	if (!pmhash_shared->usable)
+		return details ? psprintf("disabled: %s", pmhash_shared->reason) : "disabled";
+	return "disabled: the server is in recovery";
+}
+
+/* Fill in the columns after the first for an index we have locked. */
 static void
 describe(Relation index, Datum *values, bool *nulls)
 {
@@ -51,30 +103,31 @@ describe(Relation index, Datum *values, bool *nulls)
 	PmhashStub	stub;
 	struct stat st;
 	const char *state;
+	bool		details = pmhash_may_see_details(index);
 
 	if (!pmhash_service_available())
-		state = "disabled";
+		state = disabled_state(details);
 	else if (pmhash_stub_read(index, true, &stub) &&
 			 (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		state = "empty";
 	else
 	{
-		state = index_state(index);
-		if (pmhash_index_path(index, true, path))
+		bool		named = pmhash_index_path(index, true, NULL, path);
+
+		state = index_state(index, details);
+		if (named && details)
 		{
 			values[1] = CStringGetTextDatum(path);
 			nulls[1] = false;
 		}
-		if (!nulls[1] && stat(path, &st) == 0)
+		if (named && stat(path, &st) == 0)
 		{
 			values[3] = Int64GetDatum(pmhash_stat_size(&st));
 			nulls[3] = false;
 		}
 		if (strcmp(state, "valid") == 0)
 		{
-			PmhashFile *file = pmhash_file_open(index);
-
-			values[2] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
+			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ? "dax" : "cache");
 			nulls[2] = false;
 		}
 	}
@@ -161,7 +214,8 @@ file_row(Oid relid, Datum *values, bool *nulls)
 /*
  * pmhash_files(out index regclass, out file text, out durability text, out
  * bytes bigint, out state text): the pmhash indexes of this database.  state
- * is "valid", or why the index can't be used.
+ * is "valid", or why the index can't be used.  file is for the index's owner and
+ * pg_monitor, and of the error of a failed rebuild others see the SQLSTATE.
  */
 Datum
 pmhash_files(PG_FUNCTION_ARGS)

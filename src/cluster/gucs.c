@@ -13,7 +13,9 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "cluster/internal.h"
@@ -36,6 +38,54 @@ check_lock_stripes(int *newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
+}
+
+/* Is path the directory, or below it?  Both without symbolic links. */
+static bool
+is_below(const char *path, const char *directory)
+{
+	size_t		length = strlen(directory);
+
+	return strncmp(path, directory, length) == 0 &&
+		(path[length] == '\0' || path[length] == '/');
+}
+
+/*
+ * pmhash_directory_allowed
+ *		May the pool be where pmhash.directory says, whatever is there?
+ *
+ * Not inside the data directory, by whatever symbolic links: index files would
+ * be in every base backup and be taken for the server's own by pg_rewind and
+ * pg_checksums, and a copy of the data directory would bring a pool along.
+ * What is not there yet is judged by its parent.  If neither is there false is
+ * not returned: then no pool can be made, and pool.c tells why.
+ *
+ * False with the reason in reason[PMHASH_REASON_SIZE].  Runs in the postmaster,
+ * raises no error, takes no lock.
+ */
+bool
+pmhash_directory_allowed(char *reason)
+{
+	char		data[PATH_MAX];
+	char		pool[PATH_MAX];
+	char		parent[MAXPGPATH];
+
+	if (pmhash_directory == NULL || pmhash_directory[0] == '\0')
+		return true;
+	strlcpy(parent, pmhash_directory, MAXPGPATH);
+	canonicalize_path(parent);
+	if (realpath(parent, pool) == NULL)
+	{
+		get_parent_directory(parent);
+		if (realpath(parent, pool) == NULL)
+			return true;
+	}
+	if (realpath(DataDir, data) == NULL || !is_below(pool, data))
+		return true;
+	snprintf(reason, PMHASH_REASON_SIZE,
+			 "\"pmhash.directory\" is inside the data directory: \"%s\"",
+			 pmhash_directory);
+	return false;
 }
 
 /*

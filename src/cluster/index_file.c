@@ -1,16 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * index_file.c
- *	  Index files: making them, finding the one that belongs to an index,
- *	  keeping them mapped.
+ *	  Index files: making them, and finding the one that belongs to an index.
  *
- * A backend keeps the files it has used mapped, in a table by PmhashNode.
- * The stub of a PmhashNode can change only together with a relcache
- * invalidation of its index, or with a step of the stub generation in shared
- * memory (invalid.c).  Both make the entry suspect: the next open reads the
- * stub again.  An entry that stays suspect belongs to an index that
- * is gone or was rebuilt; it is unmapped at the end of the first transaction
- * that finds the file removed, so that its space is given back.
+ * What this backend knows already, and what it has mapped, is in open_files.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,29 +15,17 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "storage/sinval.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
-#include "utils/memutils.h"
+#include "utils/acl.h"
 #include "utils/timestamp.h"
 
 #include "cluster/internal.h"
-
-/* A file in the table of this backend. */
-typedef struct FileEntry
-{
-	PmhashNode	key;
-	Oid			relid;
-	bool		suspect;		/* invalidated since the stub was read */
-	PmhashFile *file;
-} FileEntry;
-
-static HTAB *entries = NULL;
-static int	n_suspect = 0;		/* entries that are suspect */
-static List *replaced = NIL;	/* handles to close at end of transaction */
 
 /* ---- messages ---- */
 
@@ -57,6 +38,8 @@ sqlstate_of(const PmhError *error)
 			return ERRCODE_DISK_FULL;
 		case PMH_ERR_NO_MEMORY:
 			return ERRCODE_OUT_OF_MEMORY;
+		case PMH_ERR_NO_DESCRIPTOR:
+			return ERRCODE_INSUFFICIENT_RESOURCES;
 		case PMH_ERR_TOO_LARGE:
 			return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
 		case PMH_ERR_FORMAT:
@@ -98,27 +81,99 @@ hint_for(Relation index, const PmhError *error)
 			return pmhash_rebuild_hint(index);
 		case PMH_ERR_NO_SPACE:
 			return "Free space on the file system of the pmhash directory.";
+		case PMH_ERR_NO_MEMORY:
+			return "The system limits the mappings of a process (vm.max_map_count); a transaction needs one for each pmhash index that it uses.";
 		default:
 			return NULL;
 	}
+}
+
+/*
+ * The engine has given a wait up because a cancel or a termination has come
+ * (engine_hooks.c), which CHECK_FOR_INTERRUPTS raises.
+ */
+pg_noreturn static void
+raise_cancelled(Relation index)
+{
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
+					RelationGetRelationName(index))));
+}
+
+/*
+ * May this user see where the files are and why a rebuild has failed?  That may tell
+ * of rows, as an expression of the index that fails for one tells its value, and of
+ * the server's directories: for the owner of the index (NULL: nobody's) and for
+ * pg_monitor, which superusers are members of.
+ */
+bool
+pmhash_may_see_details(Relation index)
+{
+	if (!IsTransactionState() || has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		return true;
+	if (index == NULL)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, RelationGetRelid(index), GetUserId());
+#else
+	return pg_class_ownercheck(RelationGetRelid(index), GetUserId());
+#endif
+}
+
+/*
+ * A path in the pool as this user may see it: where the server's directories are
+ * is for the owner of the index and for pg_monitor, as in the view; for others it
+ * begins in the pool.
+ */
+const char *
+pmhash_shown_path(Relation index, const char *path)
+{
+	const char *pool = pmhash_pool_path();
+	size_t		length = strlen(pool);
+
+	if (strncmp(path, pool, length) != 0 || path[length] != '/' ||
+		pmhash_may_see_details(index))
+		return path;
+	return path + length + 1;
+}
+
+/*
+ * DETAIL of an error about a file, "" for none; if the path that the error names is
+ * not the whole one, the server's log has that in addition.  Returns 0, for ereport.
+ */
+static int
+detail_of_file(const char *detail, const char *path, const char *shown)
+{
+	if (detail[0] != '\0')
+		errdetail("%s", detail);
+	if (shown != path)
+		errdetail_log("%s%sThe path is \"%s\".", detail,
+					  detail[0] != '\0' ? "\n" : "", path);
+	return 0;
 }
 
 pg_noreturn static void
 report(Relation index, const char *path, const char *what, const PmhError *error)
 {
 	const char *hint = hint_for(index, error);
+	const char *shown;
+	const char *detail = error->detail;
 
+	if (error->code == PMH_CANCELLED)
+		raise_cancelled(index);
+	shown = pmhash_shown_path(index, path);
+	if (detail[0] != '\0' && error->offset != 0)
+		detail = psprintf("%s (offset %llu)", detail,
+						  (unsigned long long) error->offset);
 	ereport(ERROR,
 			(errcode(sqlstate_of(error)),
 			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
-					what, path, RelationGetRelationName(index),
+					what, shown, RelationGetRelationName(index),
 					error->sys_errno != 0 ? ": " : "",
 					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
-			 error->detail[0] != '\0' ?
-			 (error->offset != 0 ?
-			  errdetail("%s (offset %llu)", error->detail,
-						(unsigned long long) error->offset) :
-			  errdetail("%s", error->detail)) : 0,
+			 detail_of_file(detail, path, shown),
 			 hint ? errhint("%s", hint) : 0));
 }
 
@@ -136,6 +191,8 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
 	else if (result == PMH_ERR_LOST)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
+	else if (result == PMH_ERR_NO_FILE && pmhash_pool_in_place())
+		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
 	report(index, file->path, "use", &error);
 }
 
@@ -149,6 +206,8 @@ typedef struct Trouble
 {
 	PmhashReason reason;
 	PmhError	error;			/* of the engine, or code PMH_OK */
+	uint64		file_id;		/* that the stub named when it was read, or 0 */
+	bool		marked;			/* the stub said that it is invalid */
 	char		path[MAXPGPATH];	/* of the file, or empty */
 } Trouble;
 
@@ -160,32 +219,59 @@ enforces_constraint(Relation index)
 }
 
 /*
+ * What to do about an invalid index whose rebuild keeps failing.  Why it fails may
+ * tell of rows, which not everybody may see who meets this error: the SQLSTATE
+ * has to do.
+ */
+static char *
+failing_hint(const PmhashRebuild *rebuild)
+{
+	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
+
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash_indexes tell more). %s",
+					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
+					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
+}
+
+/* What is wrong with the file, which is named 'shown'. */
+static char *
+why_not_usable(const Trouble *trouble, const char *shown)
+{
+	const char *reason = pmhash_reason_text(trouble->reason);
+
+	if (shown[0] == '\0')
+		return psprintf("The index can't be used: %s.", reason);
+	if (trouble->error.detail[0] == '\0')
+		return psprintf("File \"%s\" can't be used: %s.", shown, reason);
+	return psprintf("File \"%s\" can't be used: %s (%s).", shown, reason,
+					trouble->error.detail);
+}
+
+/*
  * ERROR for an invalid index.  Its SQLSTATE tells to try again if that will
  * help: a constraint can be checked when the index has been rebuilt, and a
- * plan that is older than the index's invalidity is made anew.
+ * plan that is older than the index's invalidity is made anew.  It does not if the
+ * rebuild fails again and again.
  */
 pg_noreturn static void
 raise_invalid(Relation index, const Trouble *trouble)
 {
 	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	PmhashRebuild rebuild;
+	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
+	const char *shown = pmhash_shown_path(index, trouble->path);
 
-	if (rebuilds_itself(index))
+	if (rebuilds_itself(index) && !failing)
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	else if (trouble->reason == PMHASH_REASON_DAMAGED)
+	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
 		sqlstate = ERRCODE_INDEX_CORRUPTED;
 	ereport(ERROR,
 			(errcode(sqlstate),
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
-			 trouble->path[0] == '\0' ?
-			 errdetail("The index can't be used: %s.",
-					   pmhash_reason_text(trouble->reason)) :
-			 trouble->error.detail[0] == '\0' ?
-			 errdetail("File \"%s\" can't be used: %s.", trouble->path,
-					   pmhash_reason_text(trouble->reason)) :
-			 errdetail("File \"%s\" can't be used: %s (%s).", trouble->path,
-					   pmhash_reason_text(trouble->reason), trouble->error.detail),
-			 errhint("%s", pmhash_rebuild_hint(index))));
+			 detail_of_file(why_not_usable(trouble, shown), trouble->path, shown),
+			 errhint("%s", failing ? failing_hint(&rebuild) :
+					 pmhash_rebuild_hint(index))));
 }
 
 pg_noreturn static void
@@ -196,7 +282,10 @@ raise_trouble(Relation index, const Trouble *trouble)
 	raise_invalid(index, trouble);
 }
 
-/* What an error of the engine at opening a file says about the file. */
+/*
+ * What an error of the engine at opening a file says about the file.  Want of
+ * descriptors, of memory or of mappings says nothing.
+ */
 static PmhashReason
 reason_of(const PmhError *error)
 {
@@ -207,9 +296,11 @@ reason_of(const PmhError *error)
 		case PMH_ERR_FORMAT:
 		case PMH_ERR_CORRUPT:
 			return PMHASH_REASON_DAMAGED;
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_ERR_NO_MEMORY:
+			return PMHASH_REASON_NONE;
 		case PMH_ERR_IO:
-			if (error->sys_errno == EMFILE || error->sys_errno == ENFILE ||
-				error->sys_errno == EINTR || error->sys_errno == EAGAIN)
+			if (error->sys_errno == EINTR || error->sys_errno == EAGAIN)
 				return PMHASH_REASON_NONE;
 			return PMHASH_REASON_UNREADABLE;
 		case PMH_ERR_LOST:
@@ -218,200 +309,6 @@ reason_of(const PmhError *error)
 			return PMHASH_REASON_OUTDATED;
 		default:
 			return PMHASH_REASON_NONE;
-	}
-}
-
-/* ---- the table of open files ---- */
-
-/*
- * A relcache invalidation: the entries of that index must look at their stub
- * again.  InvalidOid stands for every relation.
- */
-static void
-invalidate(Datum arg, Oid relid)
-{
-	HASH_SEQ_STATUS status;
-	FileEntry  *entry;
-
-	if (entries == NULL)
-		return;
-	hash_seq_init(&status, entries);
-	while ((entry = hash_seq_search(&status)) != NULL)
-	{
-		if ((relid == InvalidOid || entry->relid == relid) && !entry->suspect)
-		{
-			entry->suspect = true;
-			n_suspect++;
-		}
-	}
-}
-
-/*
- * A transaction has been aborted that has made files: entries may name files
- * that no stub ever will.  Raises no error.
- */
-void
-pmhash_files_aborted(void)
-{
-	invalidate((Datum) 0, InvalidOid);
-}
-
-/*
- * Has a stub been changed in place since we looked last, by somebody who has
- * marked an index as invalid or rebuilt one?  Then read all stubs again.
- */
-static void
-notice_changed_stubs(void)
-{
-	static uint64 seen = 0;
-	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
-
-	if (likely(generation == seen))
-		return;
-	seen = generation;
-	pg_read_barrier();
-	invalidate((Datum) 0, InvalidOid);
-}
-
-static FileEntry *
-find_entry(Relation index)
-{
-	static bool registered = false;
-
-	if (entries == NULL)
-	{
-		HASHCTL		ctl;
-
-		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = sizeof(PmhashNode);
-		ctl.entrysize = sizeof(FileEntry);
-		entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
-	}
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-		registered = true;
-	}
-	return hash_search(entries, &pmhash_node(index), HASH_FIND, NULL);
-}
-
-static void
-close_file(PmhashFile *file)
-{
-	pmh_close(file->table);
-	pfree(file);
-}
-
-/* Close a handle once nothing in this transaction can still use it. */
-static void
-close_later(PmhashFile *file)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	replaced = lappend(replaced, file);
-	MemoryContextSwitchTo(old);
-}
-
-/* A handle, in one piece of memory with its path. */
-static PmhashFile *
-make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
-			const char *path)
-{
-	Size		length = strlen(path) + 1;
-	PmhashFile *file = MemoryContextAlloc(TopMemoryContext,
-										  sizeof(PmhashFile) + length);
-
-	file->table = table;
-	file->file_id = stub->file_id;
-	file->seed = stub->seed;
-	file->journaled = RelationIsPermanent(index);
-	file->path = (char *) (file + 1);
-	memcpy(file->path, path, length);
-	return file;
-}
-
-/*
- * Enter a handle for an index.  The one that was there is closed at the end of
- * the transaction.
- */
-static void
-enter_handle(Relation index, PmhashFile *file)
-{
-	FileEntry  *entry;
-	bool		found;
-
-	entry = hash_search(entries, &pmhash_node(index), HASH_ENTER, &found);
-	if (found)
-	{
-		close_later(entry->file);
-		n_suspect -= entry->suspect;
-	}
-	entry->relid = RelationGetRelid(index);
-	entry->suspect = false;
-	entry->file = file;
-}
-
-/*
- * Enter a file that has been opened for an index.  Want of memory is an ERROR
- * and closes it.
- */
-static PmhashFile *
-enter_file(Relation index, PmhTable *table, const PmhashStub *stub,
-		   const char *path)
-{
-	PmhashFile *volatile file = NULL;
-
-	PG_TRY();
-	{
-		file = make_handle(index, table, stub, path);
-		enter_handle(index, file);
-	}
-	PG_CATCH();
-	{
-		if (file != NULL)
-			pfree(file);
-		pmh_close(table);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return file;
-}
-
-/* Has somebody removed this file? */
-static bool
-is_gone(const PmhashFile *file)
-{
-	struct stat st;
-
-	return stat(file->path, &st) != 0 && errno == ENOENT;
-}
-
-/*
- * End of a top-level transaction: unmap what was replaced or removed.  Must
- * not raise an error.
- */
-void
-pmhash_files_at_end_of_transaction(void)
-{
-	HASH_SEQ_STATUS status;
-	FileEntry  *entry;
-	ListCell   *lc;
-
-	foreach(lc, replaced)
-		close_file(lfirst(lc));
-	list_free(replaced);
-	replaced = NIL;
-
-	if (n_suspect == 0)
-		return;
-	hash_seq_init(&status, entries);
-	while ((entry = hash_seq_search(&status)) != NULL)
-	{
-		if (!entry->suspect || !is_gone(entry->file))
-			continue;
-		close_file(entry->file);
-		n_suspect--;
-		hash_search(entries, &entry->key, HASH_REMOVE, NULL);
 	}
 }
 
@@ -454,13 +351,22 @@ pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
 	return PMHASH_REASON_NONE;
 }
 
-/* Is the file at trouble->path the one that the stub names? */
+/*
+ * Is the file at trouble->path the one that the stub names?  *recovered, if not
+ * NULL: has somebody opened it in this run already, and found it sound?  Nothing
+ * is mapped.
+ */
 static bool
-check_identity(const PmhashStub *stub, Trouble *trouble)
+check_identity(const PmhashStub *stub, bool *recovered, Trouble *trouble)
 {
 	PmhashIdentity id;
+	uint64_t	instance;
+	PmhResult	result;
 
-	if (pmh_examine(trouble->path, &id, &trouble->error) != PMH_OK)
+	result = pmh_examine(trouble->path, &id, &instance, &trouble->error);
+	if (recovered != NULL)
+		*recovered = result == PMH_OK && instance == pmhash_shared->instance;
+	if (result != PMH_OK)
 	{
 		trouble->reason = reason_of(&trouble->error);
 		return false;
@@ -490,6 +396,10 @@ make_identity(Relation index, const PmhashStub *stub, bool transactional,
 	id->system_identifier = control->system_identifier;
 	id->file_id = stub->file_id;
 	id->seed = stub->seed;
+	if (!pg_strong_random(id->predicate_key, sizeof(id->predicate_key)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random key")));
 	id->dax_era = control->dax_era;
 	id->cache_era = control->cache_era;
 	id->instance = pmhash_shared->instance;
@@ -529,19 +439,44 @@ static void
 sync_name(Relation index, const char *directory)
 {
 	PmhError	error;
-	int			fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int			fd;
 
 	memset(&error, 0, sizeof(error));
-	if (fd >= 0 && fsync(fd) == 0)
+	ReserveExternalFD();
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) != 0)
 	{
-		close(fd);
-		return;
+		error.code = PMH_ERR_IO;
+		error.sys_errno = errno;
 	}
-	error.code = PMH_ERR_IO;
-	error.sys_errno = errno;
 	if (fd >= 0)
 		close(fd);
-	report(index, directory, "create", &error);
+	ReleaseExternalFD();
+	if (error.code != PMH_OK)
+		report(index, directory, "create", &error);
+}
+
+/*
+ * pmh_create, under the create lock: the sweeper lists files under it, so that it
+ * never meets one whose header is still being written by somebody alive.  If the
+ * process has no room for another mapping, what it does not need is unmapped.
+ */
+static PmhResult
+create_file(const char *path, const PmhashIdentity *id, PmhTable **table,
+			PmhError *error)
+{
+	PmhEnv		env = pmhash_engine_env();
+	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	PmhResult	result;
+
+	if (!locked)
+		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+	do
+		result = pmh_create(path, NULL, id, &env, table, error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	if (!locked)
+		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	return result;
 }
 
 /*
@@ -554,11 +489,11 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	char		directory[MAXPGPATH];
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
-	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
 	PmhashFile *file;
 	PmhError	error;
 	PmhResult	result;
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
 	pmhash_require_pool_in_place();
 	if (pmhash_journal_map(path, &error) != PMH_OK)
@@ -566,15 +501,23 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	pmhash_database_path(directory, MyDatabaseId);
 	pmhash_file_path(path, MyDatabaseId, stub->file_id);
 	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+	{
+		int			sys_errno = errno;
+		const char *shown = pmhash_shown_path(index, directory);
+
+		errno = sys_errno;
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not create directory \"%s\": %m", directory)));
+				 errmsg("could not create directory \"%s\": %m", shown),
+				 detail_of_file("", directory, shown)));
+	}
 	make_identity(index, stub, transactional, &id);
-	pmhash_pending_create(path);
-	result = pmh_create(path, NULL, &id, &env, &table, &error);
+	pmhash_pending_create(path, index);
+	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		report(index, path, "create", &error);
-	file = enter_file(index, table, stub, path);
+	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, path,
+														 generation));
 	if (pmh_is_pmem(table))
 		sync_name(index, directory);
 	return file;
@@ -592,48 +535,71 @@ storage_is_new(Relation index)
 		pmhash_node_subid(index) != InvalidSubTransactionId;
 }
 
-/* The index whose file is being replaced behind its stub, and the new file. */
-static Oid	replacing = InvalidOid;
-static PmhashStub replacement;
-
 /*
- * ambuild is about to run for an invalid index, whose main fork stays as it is
- * until pmhash_file_end_replacement.  The caller holds ShareLock on the table
- * and ShareUpdateExclusiveLock on the index.
+ * Make the file of an index that is to be rebuilt beside writers, and let its stub
+ * name it: from here on inserts go there (refill.c).  It stays even if this
+ * transaction fails.  The caller holds ShareUpdateExclusiveLock on table and
+ * index.  Returns the file's id.  ERROR if it can't be made.
  */
-void
-pmhash_file_begin_replacement(Relation index)
+uint64
+pmhash_file_begin_filling(Relation index)
 {
-	replacing = RelationGetRelid(index);
-	new_stub(&replacement);
+	PmhashFile *file;
+	PmhashStub	stub;
+
+	pmhash_require_service(index);
+	new_stub(&stub);
+	stub.flags = PMHASH_STUB_FILLING;
+	file = make_file(index, &stub, true);
+	HOLD_INTERRUPTS();
+	pmhash_stub_fill(index, PMHASH_STUB_FILLING, stub.file_id, stub.seed);
+	pmhash_stub_changed();
+	pmhash_pending_keep(file->path);
+	RESUME_INTERRUPTS();
+	return stub.file_id;
 }
 
 /*
- * The new file is complete: let the stub name it.  From here on it stays, even
- * if this transaction should fail: everything that it depends on is in WAL
- * before the stub, and the lock on the table has kept writers out.
+ * The file of this index that its present main fork has had before, into
+ * path[MAXPGPATH]; false if there was none.  The main fork is empty by now, so
+ * it is what we have noted, or what this transaction has made.  (open_files.c
+ * keeps no entry that is neither mapped nor valid.)
  */
-void
-pmhash_file_end_replacement(Relation index)
+static bool
+file_before(Relation index, char *path)
+{
+	uint64		file_id = pmhash_entry_in_fork(index);
+
+	if (file_id == 0)
+		return pmhash_pending_created(index, path) || pmhash_temp_file_of(index, path);
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	return true;
+}
+
+/*
+ * ambuild runs for an index that may have a file already.
+ *
+ * It runs again on the same main fork when a table is truncated in the
+ * transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled
+ * back, and nobody else has seen that file: it goes now.  If the main fork is
+ * new, the old one and its file go at commit.  Of a temporary index
+ * that is emptied in place after SET TABLESPACE it may not be known which file it
+ * had: that is found out before the next commit.
+ */
+static void
+part_with_file_before(Relation index)
 {
 	char		path[MAXPGPATH];
 
-	pmhash_file_path(path, MyDatabaseId, replacement.file_id);
-	replacing = InvalidOid;
-	HOLD_INTERRUPTS();
-	pmhash_stub_fill(index, replacement.file_id, replacement.seed);
-	pmhash_stub_changed();
-	pmhash_pending_keep(path);
-	RESUME_INTERRUPTS();
-	pmhash_nudge_at_commit();
-}
-
-/* It has failed.  The table of this backend has the file; let it look again. */
-void
-pmhash_file_cancel_replacement(Oid relid)
-{
-	replacing = InvalidOid;
-	invalidate((Datum) 0, relid);
+	if (file_before(index, path))
+	{
+		pmhash_unlink(path);
+		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
+	}
+	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		pmhash_temp_file_replaced(index->rd_index->indrelid);
+	else if (pmhash_node_subid(index) != InvalidSubTransactionId)
+		pmhash_fork_replaced();
 }
 
 PmhashFile *
@@ -641,36 +607,15 @@ pmhash_file_create(Relation index)
 {
 	PmhashFile *file;
 	PmhashStub	stub;
-	FileEntry  *old;
 	bool		is_new = storage_is_new(index);
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 
 	pmhash_require_service(index);
-	if (replacing == RelationGetRelid(index))
-	{
-		(void) find_entry(index);
-		return make_file(index, &replacement, true);
-	}
-
-	/*
-	 * ambuild runs again on the same main fork when a table is truncated in
-	 * the transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can
-	 * be rolled back, and nobody else has seen that file.  (Same OID, lest a
-	 * file number that comes again by chance costs another index its file.)
-	 */
-	old = find_entry(index);
-	if (old != NULL && old->relid == RelationGetRelid(index))
-	{
-		pmhash_unlink(old->file->path);
-		invalidate((Datum) 0, old->relid);	/* closed also if we fail */
-	}
-	if (index->rd_createSubid == InvalidSubTransactionId)
-		pmhash_nudge_at_commit();
-
+	part_with_file_before(index);
 	new_stub(&stub);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
-		pmhash_temp_file_created(file->path);
+		pmhash_temp_file_created(file, index);
 	pmhash_stub_create(index, stub.file_id, stub.seed);
 	if (!is_new)
 		pmhash_pending_keep(file->path);
@@ -703,7 +648,7 @@ make_missing_file(Relation index)
 		new_stub(&stub);
 		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 		file = make_file(index, &stub, false);
-		pmhash_stub_fill(index, stub.file_id, stub.seed);
+		pmhash_stub_fill(index, 0, stub.file_id, stub.seed);
 		pmhash_pending_keep(file->path);
 		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	}
@@ -713,40 +658,63 @@ make_missing_file(Relation index)
 
 /* ---- opening ---- */
 
-/* Map the file that the stub names and enter it.  NULL: trouble. */
-static PmhashFile *
-open_existing(Relation index, const PmhashStub *stub, Trouble *trouble)
+/* Is an open file (still) trusted?  Its eras may have ended in this run. */
+static PmhashReason
+doubt_about(const PmhTable *table)
+{
+	PmhashIdentity id;
+
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	return pmhash_identity_doubt(&id, pmh_is_pmem(table));
+}
+
+/*
+ * Map a file.  If the process has no room for another mapping, what it does not
+ * need is unmapped.
+ */
+static PmhResult
+map_file(Trouble *trouble, PmhTable **table)
 {
 	PmhEnv		env = pmhash_engine_env();
 	char		journal[MAXPGPATH];
-	PmhTable   *table;
-	PmhashIdentity id;
 	PmhResult	result;
 
-	if (!check_identity(stub, trouble))
-		return NULL;
-	if (pmhash_journal_map(journal, &trouble->error) != PMH_OK)
+	result = pmhash_journal_map(journal, &trouble->error);
+	if (result != PMH_OK)
 	{
 		strlcpy(trouble->path, journal, sizeof(trouble->path));
-		trouble->reason = reason_of(&trouble->error);
-		return NULL;
+		return result;
 	}
-	result = pmh_open(trouble->path, &env, &table, NULL, &trouble->error);
-	if (result != PMH_OK)
+	do
+		result = pmh_open(trouble->path, &env, table, NULL, &trouble->error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	return result;
+}
+
+/*
+ * Map the file that the stub names, which check_identity has found to be the
+ * right one, and enter it.  NULL: trouble.
+ */
+static PmhashEntry *
+open_existing(Relation index, const PmhashStub *stub, uint64 generation,
+			  Trouble *trouble)
+{
+	PmhTable   *table;
+
+	if (map_file(trouble, &table) != PMH_OK)
 	{
 		trouble->reason = reason_of(&trouble->error);
 		return NULL;
 	}
 
 	/* Once more: this file may be of another class than the pool. */
-	memcpy(&id, pmh_identity(table), sizeof(id));
-	trouble->reason = pmhash_identity_doubt(&id, pmh_is_pmem(table));
+	trouble->reason = doubt_about(table);
 	if (trouble->reason != PMHASH_REASON_NONE)
 	{
 		pmh_close(table);
 		return NULL;
 	}
-	return enter_file(index, table, stub, trouble->path);
+	return pmhash_entry_enter(index, table, stub, trouble->path, generation);
 }
 
 /*
@@ -754,73 +722,128 @@ open_existing(Relation index, const PmhashStub *stub, Trouble *trouble)
  * can't be read is one that does not name a file.
  */
 static bool
-read_stub(Relation index, PmhashStub *stub, Trouble *trouble)
+read_stub(Relation index, PmhashUse use, PmhashStub *stub, Trouble *trouble)
 {
 	if (!pmhash_stub_read(index, true, stub))
 	{
 		trouble->reason = PMHASH_REASON_NO_STUB;
 		return false;
 	}
+	trouble->file_id = stub->file_id;
 	if (stub->file_id != 0)
 		pmhash_file_path(trouble->path, MyDatabaseId, stub->file_id);
 	if (stub->flags & PMHASH_STUB_INVALID)
 	{
+		trouble->marked = true;
 		trouble->reason = (PmhashReason) stub->reason;
+		return false;
+	}
+	if (!pmhash_stub_serves(stub->flags, use))
+	{
+		trouble->reason = (stub->flags & PMHASH_STUB_FILLED) ?
+			PMHASH_REASON_FILLED : PMHASH_REASON_FILLING;
 		return false;
 	}
 	return true;
 }
 
-static PmhashFile *
-open_by_stub(Relation index, Trouble *trouble)
+/* Read the stub; if it asks for a file, make one.  False: trouble. */
+static bool
+read_stub_with_file(Relation index, PmhashUse use, PmhashStub *stub,
+					Trouble *trouble)
 {
-	PmhashStub	stub;
-	PmhashFile *file;
-	FileEntry  *entry;
-
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!read_stub(index, &stub, trouble))
-			return NULL;
-		if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0)
-			break;
-		file = make_missing_file(index);
-		if (file != NULL)
-			return file;
+		if (!read_stub(index, use, stub, trouble))
+			return false;
+		if ((stub->flags & PMHASH_STUB_NEW_FILE) == 0)
+			return true;
+		(void) make_missing_file(index);
 	}
+}
 
-	/* Reading may have accepted invalidations, so look the entry up now. */
-	entry = find_entry(index);
-	if (entry != NULL && entry->file->file_id == stub.file_id)
+/*
+ * The entry of an index, as its stub says now.  With 'map' the file is mapped;
+ * without, only if nobody has opened it in this run, since opening it for the
+ * first time may show more than looking at it from outside.  NULL: trouble.
+ */
+static PmhashEntry *
+entry_by_stub(Relation index, PmhashUse use, bool map, Trouble *trouble)
+{
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+	PmhashStub	stub;
+	const PmhashFile *mapped;
+	bool		recovered;
+
+	pg_read_barrier();
+	if (!read_stub_with_file(index, use, &stub, trouble))
+		return NULL;
+	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
+	if (mapped != NULL)
 	{
-		n_suspect -= entry->suspect;
-		entry->suspect = false;
-		entry->relid = RelationGetRelid(index);
-		return entry->file;
+		trouble->reason = doubt_about(mapped->table);
+		return trouble->reason != PMHASH_REASON_NONE ? NULL :
+			pmhash_entry_confirm(index, &stub, generation);
 	}
-	return open_existing(index, &stub, trouble);
+	if (!check_identity(&stub, &recovered, trouble))
+		return NULL;
+	if (map || !recovered)
+		return open_existing(index, &stub, generation, trouble);
+	return pmhash_entry_confirm(index, &stub, generation);
+}
+
+/*
+ * The open file of an index whose file is not mapped, or whose stub has to be
+ * read again.
+ */
+static PmhashFile *
+open_by_stub(Relation index, PmhashUse use, Trouble *trouble)
+{
+	PmhashEntry *entry;
+
+	memset(trouble, 0, sizeof(*trouble));
+	entry = entry_by_stub(index, use, true, trouble);
+	return entry != NULL ? pmhash_entry_use(entry) : NULL;
+}
+
+/* Is pmhash disabled for this run?  Then this is the trouble. */
+static bool
+is_disabled(Trouble *trouble)
+{
+	if (likely(pmhash_shared == NULL || pmhash_shared->usable))
+		return false;
+	memset(trouble, 0, sizeof(*trouble));
+	trouble->reason = PMHASH_REASON_DISABLED;
+	return true;
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
 static PmhashFile *
-open_file(Relation index, Trouble *trouble)
+open_file(Relation index, PmhashUse use, Trouble *trouble)
 {
-	FileEntry  *entry;
+	PmhashEntry *entry;
 
-	if (unlikely(pmhash_shared != NULL && !pmhash_shared->usable))
-	{
-		memset(trouble, 0, sizeof(*trouble));
-		trouble->reason = PMHASH_REASON_DISABLED;
+	if (is_disabled(trouble))
 		return NULL;
-	}
 	pmhash_require_service(index);
-	notice_changed_stubs();
-	entry = find_entry(index);
-	if (likely(entry != NULL && !entry->suspect))
-		return entry->file;
+	entry = pmhash_entry_find(index, use);
+	if (likely(entry != NULL && entry->file != NULL))
+		return pmhash_entry_use(entry);
+	return open_by_stub(index, use, trouble);
+}
+
+/* Has the index a usable file?  If not, the trouble.  Maps as little as it can. */
+static bool
+file_is_usable(Relation index, Trouble *trouble)
+{
+	if (is_disabled(trouble))
+		return false;
+	pmhash_require_service(index);
+	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
+		return true;
 	memset(trouble, 0, sizeof(*trouble));
-	return open_by_stub(index, trouble);
+	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
 }
 
 /*
@@ -869,14 +892,14 @@ invalidate_index(Relation index, uint64 file_id, PmhashReason reason)
 static void
 notice_invalid(Relation index, const Trouble *trouble)
 {
-	PmhashStub	stub;
-
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		trouble->reason == PMHASH_REASON_DISABLED)
 		return;
-	if (pmhash_pool_in_place() && pmhash_stub_read(index, true, &stub) &&
-		(stub.flags & PMHASH_STUB_INVALID) == 0 && stub.file_id != 0)
-		invalidate_index(index, stub.file_id, trouble->reason);
+	if (trouble->reason == PMHASH_REASON_FILLING ||
+		trouble->reason == PMHASH_REASON_FILLED)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_in_place())
+		invalidate_index(index, trouble->file_id, trouble->reason);
 	else
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 }
@@ -885,7 +908,7 @@ PmhashFile *
 pmhash_file_open_for_scan(Relation index)
 {
 	Trouble		trouble;
-	PmhashFile *file = open_file(index, &trouble);
+	PmhashFile *file = open_file(index, PMHASH_READ, &trouble);
 
 	if (likely(file != NULL))
 		return file;
@@ -900,7 +923,7 @@ pmhash_invalid_error(Relation index)
 {
 	Trouble		trouble;
 
-	if (open_file(index, &trouble) == NULL)
+	if (open_file(index, PMHASH_READ, &trouble) == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
@@ -944,7 +967,7 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
 		!index->rd_index->indisready || !index->rd_index->indislive)
 		return;
-	if ((stub->flags & PMHASH_STUB_INVALID) != 0)
+	if (!pmhash_stub_serves(stub->flags, PMHASH_READ))
 	{
 		/* Whoever has marked it may have asked while rebuilds were off. */
 		pmhash_rebuild_wanted(RelationGetRelid(index));
@@ -952,7 +975,7 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 	}
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
-	if (!check_identity(stub, &trouble) &&
+	if (!check_identity(stub, NULL, &trouble) &&
 		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_in_place())
 		invalidate_index(index, stub->file_id, trouble.reason);
 }
@@ -961,7 +984,9 @@ PmhashFile *
 pmhash_file_open_or_skip(Relation index, bool inserting)
 {
 	Trouble		trouble;
-	PmhashFile *file = open_file(index, &trouble);
+	PmhashUse	use = !inserting ? PMHASH_REMOVE :
+		enforces_constraint(index) ? PMHASH_READ : PMHASH_INSERT;
+	PmhashFile *file = open_file(index, use, &trouble);
 
 	if (likely(file != NULL))
 		return file;
@@ -975,8 +1000,47 @@ pmhash_file_open_or_skip(Relation index, bool inserting)
 			pmhash_require_service(index);
 		raise_trouble(index, &trouble);
 	}
-	invalidate_index(index, 0, trouble.reason);
+
+	/*
+	 * Of the stub that we have read: if it names another file by now, that is
+	 * one that is being filled, and its rebuild waits for our lock on the table.
+	 */
+	if (trouble.marked)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else
+		invalidate_index(index, trouble.file_id, trouble.reason);
 	return NULL;
+}
+
+/*
+ * The file that the builder is to fill: the one that the stub names, unless the
+ * stub has been marked since.  ERROR if it can't be had.
+ */
+PmhashFile *
+pmhash_file_open_filling(Relation index, uint64 file_id)
+{
+	Trouble		trouble;
+	PmhashFile *file = open_file(index, PMHASH_INSERT, &trouble);
+
+	if (file == NULL)
+		raise_trouble(index, &trouble);
+	if (file->file_id != file_id)
+		elog(ERROR, "index \"%s\" has another file than the one to be filled",
+			 RelationGetRelationName(index));
+	return file;
+}
+
+void
+pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
+{
+	bool		passes = result == PMH_CANCELLED ||
+		(result != PMH_ERR_NO_FILE && !file->filling);
+
+	if (passes || enforces_constraint(index) ||
+		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		pmhash_engine_error(index, file, result);
+	invalidate_index(index, file->file_id,
+					 file->filling ? PMHASH_REASON_FILLING : PMHASH_REASON_MISSING);
 }
 
 /*
@@ -989,61 +1053,89 @@ pmhash_index_doubt(Relation index)
 {
 	Trouble		trouble;
 	PmhashStub	stub;
-	PmhashFile *file;
 
 	if (pmhash_stub_read(index, true, &stub) &&
 		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		return PMHASH_REASON_NONE;
-	file = open_file(index, &trouble);
-	if (file == NULL && trouble.reason == PMHASH_REASON_NONE)
+	if (file_is_usable(index, &trouble))
+		return PMHASH_REASON_NONE;
+	if (trouble.reason == PMHASH_REASON_NONE)
 		raise_trouble(index, &trouble);
-	return file != NULL ? PMHASH_REASON_NONE : trouble.reason;
+	return trouble.reason;
 }
 
 /*
- * May plans use this index?  Opens its file, as such a plan would; raises no
- * error for what it finds.  A file that an unlogged index does not have yet is
- * left to who uses it.
+ * Is the file of a valid index persistent memory?  It has to be mapped for that,
+ * but not to stay so.  ERROR if it can't be.
+ */
+bool
+pmhash_index_is_pmem(Relation index)
+{
+	Trouble		trouble;
+	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
+
+	memset(&trouble, 0, sizeof(trouble));
+	if (entry == NULL || entry->file == NULL)
+		entry = entry_by_stub(index, PMHASH_READ, true, &trouble);
+	if (entry == NULL)
+		raise_trouble(index, &trouble);
+	return pmh_is_pmem(entry->file->table);
+}
+
+/*
+ * May plans use this index?  Raises no error for what it finds.  Trouble that may
+ * pass, as want of descriptors or memory, is no reason to take another plan in
+ * silence: who runs the plan will be told if it is still there.  A file that an
+ * unlogged index does not have yet is left to who uses it.
  */
 bool
 pmhash_index_plannable(Relation index)
 {
 	Trouble		trouble;
 	PmhashStub	stub;
-	FileEntry  *entry;
 
 	if (!pmhash_service_available() ||
 		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
 		return false;
 	pmhash_pool_ready();
-	notice_changed_stubs();
-	entry = find_entry(index);
-	if (likely(entry != NULL && !entry->suspect))
+	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
 		return true;
 	memset(&trouble, 0, sizeof(trouble));
-	if (read_stub(index, &stub, &trouble) &&
+	if (read_stub(index, PMHASH_READ, &stub, &trouble) &&
 		((stub.flags & PMHASH_STUB_NEW_FILE) != 0 ||
-		 open_by_stub(index, &trouble) != NULL))
+		 entry_by_stub(index, PMHASH_READ, false, &trouble) != NULL))
 		return true;
-	if (trouble.reason != PMHASH_REASON_NONE)
-		pmhash_rebuild_wanted(RelationGetRelid(index));
+	if (trouble.reason == PMHASH_REASON_NONE)
+		return true;
+	pmhash_rebuild_wanted(RelationGetRelid(index));
 	return false;
 }
 
 /*
- * Path of the file that an index's stub names, into path[MAXPGPATH]; whether
- * it is there or usable is not looked at.  False if there is no such stub.
+ * The file that an index's stub names: its id, if wanted, and its path into
+ * path[MAXPGPATH]; whether it is there or usable is not looked at.  False if there
+ * is no such stub.
  */
 bool
-pmhash_index_path(Relation index, bool zero_on_error, char *path)
+pmhash_index_path(Relation index, bool zero_on_error, uint64 *file_id, char *path)
 {
 	PmhashStub	stub;
 
 	if (pmhash_shared == NULL || !pmhash_shared->usable ||
 		!pmhash_stub_read(index, zero_on_error, &stub) || stub.file_id == 0)
 		return false;
+	if (file_id != NULL)
+		*file_id = stub.file_id;
 	pmhash_file_path(path, MyDatabaseId, stub.file_id);
 	return true;
+}
+
+bool
+pmhash_may_have_file(Relation index, const PmhashFile *file)
+{
+	char		path[MAXPGPATH];
+
+	return !pmhash_index_path(index, false, NULL, path) || strcmp(path, file->path) == 0;
 }
 
 /*
@@ -1062,7 +1154,7 @@ pmhash_file_size(Relation index)
 	char		path[MAXPGPATH];
 	struct stat st;
 
-	if (!pmhash_index_path(index, false, path) || stat(path, &st) != 0)
+	if (!pmhash_index_path(index, false, NULL, path) || stat(path, &st) != 0)
 		return 0;
 	return pmhash_stat_size(&st);
 }

@@ -50,11 +50,15 @@ pmhash_reason_text(PmhashReason reason)
 		case PMHASH_REASON_APART:
 			return "server and pool directory have not been together all the time since it was made";
 		case PMHASH_REASON_POWER:
-			return "the operating system went down before it was written back";
+			return "it was not written back, and what was in the page cache may be lost";
 		case PMHASH_REASON_DISABLED:
 			return "rows were written while pmhash was disabled";
 		case PMHASH_REASON_OUTDATED:
 			return "it is an older copy";
+		case PMHASH_REASON_FILLING:
+			return "it has not been filled completely";
+		case PMHASH_REASON_FILLED:
+			return "transactions that are older than it are still running";
 	}
 	return "it is not to be used";
 }

@@ -6,21 +6,27 @@
  * Made		on a list with the nesting level of its (sub)transaction; an abort
  *			of that level removes the file.  COMMIT and PREPARE keep it.
  * Dropped	the object access hook notes the file of every pmhash index that
- *			is deleted; it is removed behind the commit record.  That is
+ *			is deleted; it is removed after the commit record.  That is
  *			flushed by then: a transaction that drops relation files never
  *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
  *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED
  *			leaves is found by the sweeper.
  * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
- *			a new main fork with a new stub; the old file is found by the
- *			sweeper, which is woken at commit.  So it is by DROP DATABASE and
- *			by COMMIT PREPARED and ROLLBACK PREPARED.
+ *			a new main fork with a new stub.  Before commit the stubs of the main
+ *			forks that are about to be deleted are read (storage.c tells which
+ *			these are, smgrGetPendingDeletes), and the files that they name go
+ *			as those of dropped indexes do.
  *
- * A DROP that is not one: ALTER TABLE ... TYPE may drop an index and create
- * another one on the same main fork (tablecmds.c, TryReuseIndex); and DROP
- * INDEX CONCURRENTLY calls the hook, then commits twice before the index goes
- * (index.c, index_drop).  So before commit pg_class is asked who has the main
- * fork now.
+ * Neither means that nobody has the file any more: SET TABLESPACE copies the main
+ * fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and create
+ * another one on the same main fork (tablecmds.c, TryReuseIndex); both may be done
+ * in one transaction; and DROP INDEX CONCURRENTLY calls the hook, then commits
+ * twice before the index goes (index.c, index_drop).  So the rule is: a file goes
+ * with a transaction only if no stub of an index on the same table names it when
+ * the transaction is about to commit.  (All these leave the file with an index of
+ * the same table.)  Where that can't be found out, because an index of the table
+ * is locked by somebody else or the table is not known, nothing is removed and
+ * the sweeper is woken.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,20 +34,20 @@
 
 #include <unistd.h>
 
-#include "access/genam.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/xact.h"
-#include "catalog/indexing.h"
+#include "catalog/index.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "cluster/internal.h"
 
@@ -51,13 +57,29 @@ typedef struct Pending
 	int			level;			/* nesting level of the transaction */
 	bool		drop;			/* else: created */
 	bool		not_yet;		/* drop: the index is still there */
-	Oid			relid;			/* drop: of the index */
-	PmhashNode	node;			/* drop: its main fork */
+	Oid			relid;			/* of the index */
+	PmhashFork	fork;			/* created: for its main fork */
+	Oid			heap;			/* drop: its table, or InvalidOid if nobody else
+								 * can have the file */
+	uint64		file_id;		/* drop, with a table */
 	char	   *path;
 } Pending;
 
+/* A file of a temporary index of this backend. */
+typedef struct TempFile
+{
+	Oid			heap;			/* table of the index */
+	PmhashFork	fork;			/* that it was made for */
+	uint64		file_id;
+	bool		doubtful;		/* the index, or another one on that table, has got
+								 * another main fork in this transaction */
+	char	   *path;
+} TempFile;
+
 static List *pending = NIL;
-static List *temp_files = NIL;	/* paths of this backend's temporary files */
+static List *temp_files = NIL;	/* TempFile */
+static bool forks_replaced = false; /* has this transaction deleted some? */
+static bool temp_forks_replaced = false;	/* of temporary indexes */
 static Oid	nudge_wanted = InvalidOid;	/* database to sweep after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -73,9 +95,12 @@ forget_temp_file(const char *path)
 
 	foreach(lc, temp_files)
 	{
-		if (strcmp(lfirst(lc), path) == 0)
+		TempFile   *temp = lfirst(lc);
+
+		if (strcmp(temp->path, path) == 0)
 		{
-			pfree(lfirst(lc));
+			pfree(temp->path);
+			pfree(temp);
 			temp_files = foreach_delete_current(temp_files, lc);
 			return;
 		}
@@ -84,29 +109,35 @@ forget_temp_file(const char *path)
 
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is
- * called behind commit and in aborts: what can't be removed is logged, and
+ * called after commit and in aborts: what can't be removed is logged, and
  * tried again by the sweeper.
  */
 void
 pmhash_unlink(const char *path)
 {
+	const char *name = last_dir_separator(path);
+	uint64		file_id;
+
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not remove file \"%s\": %m", path)));
 	forget_temp_file(path);
+	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
+		pmhash_entries_file_removed(file_id);
 }
 
 /* ---- the list ---- */
 
 static Pending *
-add_pending(const char *path, bool drop)
+add_pending(const char *path, Oid relid, bool drop)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	Pending    *p = palloc0(sizeof(Pending));
 
 	p->level = GetCurrentTransactionNestLevel();
 	p->drop = drop;
+	p->relid = relid;
 	p->path = pstrdup(path);
 	pending = lappend(pending, p);
 	MemoryContextSwitchTo(old);
@@ -122,9 +153,38 @@ free_pending(Pending *p)
 
 /* The file at path is about to be made: an abort from here on removes it. */
 void
-pmhash_pending_create(const char *path)
+pmhash_pending_create(const char *path, Relation index)
 {
-	(void) add_pending(path, false);
+	add_pending(path, RelationGetRelid(index), false)->fork = pmhash_fork_of(index);
+}
+
+/*
+ * The file made in this transaction for the main fork that an index has, into
+ * path[MAXPGPATH]; false if there is none.
+ */
+bool
+pmhash_pending_created(Relation index, char *path)
+{
+	PmhashFork	fork = pmhash_fork_of(index);
+
+	for (int i = list_length(pending) - 1; i >= 0; i--)
+	{
+		const Pending *p = list_nth(pending, i);
+
+		if (p->drop || p->relid != RelationGetRelid(index) ||
+			memcmp(&p->fork, &fork, sizeof(fork)) != 0)
+			continue;
+		strlcpy(path, p->path, MAXPGPATH);
+		return true;
+	}
+	return false;
+}
+
+/* An index has a new main fork: look what becomes of the old one before commit. */
+void
+pmhash_fork_replaced(void)
+{
+	forks_replaced = true;
 }
 
 /* The file at path is to stay, whatever becomes of the transaction. */
@@ -170,14 +230,15 @@ note_drop(Oid relid)
 {
 	Relation	index = relation_open(relid, NoLock);
 	char		path[MAXPGPATH];
+	uint64		file_id;
 
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
-		pmhash_index_path(index, true, path))
+		pmhash_index_path(index, true, &file_id, path))
 	{
-		Pending    *p = add_pending(path, true);
+		Pending    *p = add_pending(path, relid, true);
 
-		p->relid = relid;
-		p->node = pmhash_node(index);
+		p->heap = index->rd_index->indrelid;
+		p->file_id = file_id;
 	}
 	relation_close(index, NoLock);
 }
@@ -219,33 +280,64 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 								params, queryEnv, dest, qc);
 	if (finishes)
 		pmhash_nudge(MyDatabaseId);
+	if (IsA(statement, CheckPointStmt) && pmhash_shared != NULL)
+		pmhash_wake_launcher();
 }
 
-/* Which index has this main fork now?  As RelidByRelfilenode, temporary too. */
-static Oid
-owner_of_node(const PmhashNode *node)
-{
-	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
-	ScanKeyData key[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Oid			owner = InvalidOid;
-	Oid			tablespace = pmhash_node_tablespace(node);
+/* ---- before commit: who has a file now? ---- */
 
-	if (tablespace == MyDatabaseTableSpace)
-		tablespace = InvalidOid;
-	ScanKeyInit(&key[0], Anum_pg_class_reltablespace, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(tablespace));
-	ScanKeyInit(&key[1], Anum_pg_class_relfilenode, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(pmhash_node_number(node)));
-	scan = systable_beginscan(pg_class, ClassTblspcRelfilenodeIndexId, true,
-							  NULL, 2, key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		owner = ((Form_pg_class) GETSTRUCT(tuple))->oid;
-	systable_endscan(scan);
-	table_close(pg_class, AccessShareLock);
-	return owner;
+typedef enum Owned
+{
+	OWNED_NO,
+	OWNED_YES,
+	OWNED_UNKNOWN				/* an index can't be looked at */
+} Owned;
+
+/* Does the stub of this index name the file? */
+static Owned
+named_by(Oid relid, uint64 file_id)
+{
+	Relation	index;
+	Owned		result = OWNED_NO;
+	PmhashStub	stub;
+
+	/* Somebody else may be rebuilding it, and be about to look at ours. */
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return OWNED_UNKNOWN;
+	index = try_relation_open(relid, NoLock);
+	if (index == NULL)
+		return OWNED_NO;
+	if (pmhash_is_index(index) && pmhash_stub_read(index, true, &stub) &&
+		stub.file_id == file_id)
+		result = OWNED_YES;
+	relation_close(index, NoLock);
+	return result;
+}
+
+/* Does the stub of an index on this table name the file?  We have a lock on it. */
+static Owned
+named_on_table(Oid heap_oid, uint64 file_id)
+{
+	Relation	heap = NULL;
+	ListCell   *lc;
+	Owned		result = OWNED_NO;
+
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(heap_oid)))
+		heap = try_relation_open(heap_oid, AccessShareLock);
+	if (heap == NULL)
+		return OWNED_NO;
+	foreach(lc, RelationGetIndexList(heap))
+	{
+		Owned		one = named_by(lfirst_oid(lc), file_id);
+
+		if (one == OWNED_NO)
+			continue;
+		result = one;
+		if (one == OWNED_YES)
+			break;
+	}
+	relation_close(heap, NoLock);
+	return result;
 }
 
 /*
@@ -260,16 +352,106 @@ verify_drops(void)
 	foreach(lc, pending)
 	{
 		Pending    *p = lfirst(lc);
-		Oid			owner;
+		Owned		owned;
 
-		if (!p->drop)
+		if (!p->drop || !OidIsValid(p->heap))
 			continue;
-		owner = owner_of_node(&p->node);
-		p->not_yet = owner == p->relid;
-		if (owner == InvalidOid || p->not_yet)
+		p->not_yet = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(p->relid));
+		if (p->not_yet)
 			continue;
+		owned = named_on_table(p->heap, p->file_id);
+		if (owned == OWNED_NO)
+			continue;
+		if (owned == OWNED_UNKNOWN)
+			pmhash_nudge_at_commit();
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
+	}
+}
+
+/* Is the file at path on the list of those that go with this transaction? */
+static bool
+is_pending_drop(const char *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		const Pending *p = lfirst(lc);
+
+		if (p->drop && strcmp(p->path, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A main fork whose stub names this file is about to be deleted. */
+static void
+note_replaced(uint64 file_id)
+{
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result;
+	Oid			heap;
+
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	if (is_pending_drop(path))
+		return;
+	result = pmh_read_identity(path, &id, &error);
+	if (result == PMH_ERR_NO_FILE ||
+		(result == PMH_OK && (id.file_id != file_id || id.database != MyDatabaseId)))
+		return;
+	heap = result == PMH_OK ? IndexGetRelation(id.index_oid, true) : InvalidOid;
+	if (!OidIsValid(heap))
+		pmhash_nudge_at_commit();
+	else
+		switch (named_on_table(heap, file_id))
+		{
+			case OWNED_NO:
+				(void) add_pending(path, id.index_oid, true);
+				break;
+			case OWNED_UNKNOWN:
+				pmhash_nudge_at_commit();
+				break;
+			case OWNED_YES:
+				break;
+		}
+}
+
+/* Before commit: which files go with the main forks that are replaced? */
+static void
+note_replaced_forks(void)
+{
+	PmhashNode *node;
+	int			n = smgrGetPendingDeletes(true, &node);
+
+	for (int i = 0; i < n; i++)
+	{
+		uint64		file_id = pmhash_stub_of_fork(node[i]);
+
+		if (file_id != 0)
+			note_replaced(file_id);
+	}
+	if (n > 0)
+		pfree(node);
+}
+
+/* The same for temporary indexes. */
+static void
+note_replaced_temp_forks(void)
+{
+	ListCell   *lc;
+
+	temp_forks_replaced = false;
+	foreach(lc, temp_files)
+	{
+		TempFile   *temp = lfirst(lc);
+
+		if (temp->doubtful && !is_pending_drop(temp->path) &&
+			named_on_table(temp->heap, temp->file_id) == OWNED_NO)
+			(void) add_pending(temp->path, InvalidOid, true);
+		temp->doubtful = false;
 	}
 }
 
@@ -291,6 +473,7 @@ at_commit(void)
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
+	forks_replaced = false;
 	if (OidIsValid(nudge_wanted))
 		pmhash_nudge(nudge_wanted);
 	if (OidIsValid(look_wanted))
@@ -312,15 +495,13 @@ at_abort(int level)
 		if (p->level < level)
 			continue;
 		if (!p->drop)
-		{
 			pmhash_unlink(p->path);
-			pmhash_files_aborted();
-		}
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
 	if (level <= 1)
 	{
+		forks_replaced = false;
 		nudge_wanted = InvalidOid;
 		look_wanted = InvalidOid;
 	}
@@ -336,6 +517,7 @@ at_prepare(void)
 		free_pending(lfirst(lc));
 	list_free(pending);
 	pending = NIL;
+	forks_replaced = false;
 	nudge_wanted = InvalidOid;
 }
 
@@ -346,6 +528,10 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			verify_drops();
+			if (forks_replaced)
+				note_replaced_forks();
+			if (temp_forks_replaced)
+				note_replaced_temp_forks();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -361,7 +547,7 @@ transaction_callback(XactEvent event, void *arg)
 		default:
 			return;
 	}
-	pmhash_files_at_end_of_transaction();
+	pmhash_entries_at_end_of_transaction();
 }
 
 static void
@@ -390,21 +576,68 @@ static void
 remove_temp_files(int code, Datum arg)
 {
 	while (temp_files != NIL)
-		pmhash_unlink(linitial(temp_files));
+		pmhash_unlink(((TempFile *) linitial(temp_files))->path);
 }
 
 /* A file of a temporary index: it goes with this backend at the latest. */
 void
-pmhash_temp_file_created(const char *path)
+pmhash_temp_file_created(const PmhashFile *file, Relation index)
 {
 	static bool registered = false;
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	TempFile   *temp = palloc0(sizeof(TempFile));
 
-	temp_files = lappend(temp_files, pstrdup(path));
+	temp->heap = index->rd_index->indrelid;
+	temp->fork = pmhash_fork_of(index);
+	temp->file_id = file->file_id;
+	temp->path = pstrdup(file->path);
+	temp_files = lappend(temp_files, temp);
 	MemoryContextSwitchTo(old);
 	if (!registered)
 		before_shmem_exit(remove_temp_files, (Datum) 0);
 	registered = true;
+}
+
+/*
+ * The file made for the main fork that a temporary index has, into path[MAXPGPATH];
+ * false if there is none.
+ */
+bool
+pmhash_temp_file_of(Relation index, char *path)
+{
+	PmhashFork	fork = pmhash_fork_of(index);
+
+	for (int i = list_length(temp_files) - 1; i >= 0; i--)
+	{
+		const TempFile *temp = list_nth(temp_files, i);
+
+		if (memcmp(&temp->fork, &fork, sizeof(fork)) != 0)
+			continue;
+		strlcpy(path, temp->path, MAXPGPATH);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * An index of a temporary table is getting another file, with a new main fork: look
+ * which of that table's files are still wanted before commit.  (storage.c does not
+ * tell which main forks of temporary relations are deleted.)
+ */
+void
+pmhash_temp_file_replaced(Oid heap)
+{
+	ListCell   *lc;
+
+	foreach(lc, temp_files)
+	{
+		TempFile   *temp = lfirst(lc);
+
+		if (temp->heap != heap)
+			continue;
+		temp->doubtful = true;
+		temp_forks_replaced = true;
+	}
 }
 
 /* Install the callbacks; children of the postmaster inherit them. */

@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * planner_hook.c
- *	  Hide from the planner what cannot be used.
+ *	  What the planner is told of our indexes, and what not.
  *
  * An index file exists only where it was written: a server in recovery (a
  * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
- * plan an invalid index, or one of a pool that is not ours.  The hook is called
+ * plan an invalid index, or one of a pool that is not ours, or any index of ours
+ * if the library is not preloaded.  A high cost would not do: since PostgreSQL
+ * 18 it does not keep the planner from a path when all others are disabled
+ * (enable_seqscan = off).  So the hook is installed in every process that has
+ * the library, preloaded or not; whoever plans has opened the indexes, and that
+ * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called
  * at the end of get_relation_info (plancat.c), which invites removing an index
  * from rel->indexlist.  Looking costs a search in a table of this backend when
  * it has the file open, and opening it if not.
@@ -14,17 +19,52 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_operator.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
+#include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
 #include "cluster/internal.h"
 
+#if PG_VERSION_NUM >= 190000
+#include "optimizer/pathnode.h"
+
+/* called by build_simple_rel when get_relation_info is done */
+static build_simple_rel_hook_type previous_hook = NULL;
+#else
 static get_relation_info_hook_type previous_hook = NULL;
+#endif
 
 /*
- * Is it one of ours that can't be used?  The planner holds a lock on every
- * index of the list.
+ * WHERE b, WHERE NOT b, b = true: by the time that indexes are looked at, these
+ * are no operators any more (clauses.c, simplify_boolean_equality).  The planner
+ * makes b = true of them again for the boolean operator families of core, which
+ * PostgreSQL 15 knows by their OIDs (pg_opfamily.h, IsBooleanOpfamily; indxpath.c,
+ * match_clause_to_indexcol); by 17 it looks whether the family has the
+ * operator.  So there a boolean column of ours is shown as one of core's hash
+ * family: it has the same one operator.  This is the planner's own copy
+ * (plancat.c, get_relation_info); the executor goes by the index's own family
+ * (nodeIndexscan.c, ExecIndexBuildScanKeys).
+ */
+static void
+show_boolean_columns(IndexOptInfo *info)
+{
+#if PG_VERSION_NUM < 170000
+	for (int i = 0; i < info->nkeycolumns; i++)
+	{
+		if (info->opcintype[i] == BOOLOID &&
+			op_in_opfamily(BooleanEqualOperator, info->opfamily[i]))
+			info->opfamily[i] = BOOL_HASH_FAM_OID;
+	}
+#endif
+}
+
+/*
+ * Is it one of ours that can't be used?  If it can, it is made ready for the
+ * planner, who holds a lock on every index of the list.
  */
 static bool
 is_hidden(IndexOptInfo *info)
@@ -35,18 +75,16 @@ is_hidden(IndexOptInfo *info)
 	if (!RelationIsValid(index))
 		return false;
 	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
+	if (!hidden && pmhash_is_index(index))
+		show_boolean_columns(info);
 	RelationClose(index);
 	return hidden;
 }
 
 static void
-hide_indexes(PlannerInfo *root, Oid relationObjectId, bool inhparent,
-			 RelOptInfo *rel)
+hide_indexes(RelOptInfo *rel)
 {
 	ListCell   *lc;
-
-	if (previous_hook)
-		previous_hook(root, relationObjectId, inhparent, rel);
 
 	foreach(lc, rel->indexlist)
 	{
@@ -55,10 +93,38 @@ hide_indexes(PlannerInfo *root, Oid relationObjectId, bool inhparent,
 	}
 }
 
-/* Install the hook, in front of whoever has it. */
+#if PG_VERSION_NUM >= 190000
+
+static void
+relation_hook(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	if (previous_hook)
+		previous_hook(root, rel, rte);
+	hide_indexes(rel);
+}
+
+#else
+
+static void
+relation_hook(PlannerInfo *root, Oid relationObjectId, bool inhparent,
+			  RelOptInfo *rel)
+{
+	if (previous_hook)
+		previous_hook(root, relationObjectId, inhparent, rel);
+	hide_indexes(rel);
+}
+
+#endif
+
+/* Install the hook; the one that is there already is called first. */
 void
 pmhash_planner_hook_init(void)
 {
+#if PG_VERSION_NUM >= 190000
+	previous_hook = build_simple_rel_hook;
+	build_simple_rel_hook = relation_hook;
+#else
 	previous_hook = get_relation_info_hook;
-	get_relation_info_hook = hide_indexes;
+	get_relation_info_hook = relation_hook;
+#endif
 }

@@ -13,14 +13,20 @@
  * The nonce is renewed in both places at each start, at clean shutdown, and now
  * and then in between.  A data directory or a
  * pool that was put back from an older copy has another one, and then no file
- * is trusted.  It stands directly in the data directory: a foreign name in
- * base/ would make pg_basebackup with checksums fail.
+ * is trusted (trust.c).  It stands directly in the data directory: a foreign
+ * name in base/ would make pg_basebackup with checksums fail.
+ *
+ * Control file, nonce, lock file and journal have their space beforehand, so
+ * that a start does not fail for want of it.
  *
  * Most of this runs in the postmaster, where an ERROR would keep the server
  * from starting.  So functions here report with a reason and return false.
  *
  *-------------------------------------------------------------------------
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "postgres.h"
 
 #include <dirent.h>
@@ -38,20 +44,13 @@
 
 #include "cluster/internal.h"
 
-#define NONCE_FILE		"pmhash.nonce"
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
+#define LOCK_TEXT		16		/* bytes in the lock file */
 
 static char pool_path[MAXPGPATH];
 static int	lock_fd = -1;		/* held by the postmaster, inherited */
-
-/* What the data directory says about itself. */
-typedef struct ServerState
-{
-	ControlFileData control;
-	bool		from_elsewhere; /* a backup or a standby is being started */
-	bool		has_nonce;
-	uint8		nonce[PMHASH_NONCE_SIZE];
-} ServerState;
+static bool lock_served = false;	/* a run of this postmaster has used the pool
+									 * under this lock */
 
 /* ---- names ---- */
 
@@ -106,87 +105,6 @@ pmhash_parse_database_name(const char *name, Oid *database)
 	return true;
 }
 
-/* ---- files, without ereport ---- */
-
-static bool pg_attribute_printf(2, 3)
-fail(char *reason, const char *format,...)
-{
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(reason, PMHASH_REASON_SIZE, format, args);
-	va_end(args);
-	return false;
-}
-
-/* Read a small file whole; -1 with errno if it can't be opened or read. */
-static ssize_t
-read_small(const char *path, void *data, size_t size)
-{
-	int			fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t		n;
-	int			save_errno;
-
-	if (fd < 0)
-		return -1;
-	n = read(fd, data, size);
-	save_errno = errno;
-	close(fd);
-	errno = save_errno;
-	return n;
-}
-
-static bool
-fsync_directory(const char *path)
-{
-	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool		ok;
-
-	if (fd < 0)
-		return false;
-	ok = fsync(fd) == 0;
-	close(fd);
-	return ok;
-}
-
-static bool
-write_temporary(const char *path, const void *data, size_t size)
-{
-	int			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	bool		ok;
-	int			save_errno;
-
-	if (fd < 0)
-		return false;
-	errno = ENOSPC;				/* what a short write means */
-	ok = write(fd, data, size) == (ssize_t) size && fsync(fd) == 0;
-	save_errno = errno;
-	close(fd);
-	errno = save_errno;
-	return ok;
-}
-
-/*
- * Replace directory/name by data: all or nothing, and durable.  The sequence
- * is that of durable_rename (fd.c), which may ereport.
- */
-static bool
-replace_durably(const char *directory, const char *name, const void *data,
-				size_t size, char *reason)
-{
-	char		path[MAXPGPATH];
-	char		temporary[MAXPGPATH];
-
-	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	snprintf(temporary, MAXPGPATH, "%s/%s.tmp", directory, name);
-	if (!write_temporary(temporary, data, size) ||
-		rename(temporary, path) != 0 ||
-		!fsync_directory(directory))
-		return fail(reason, "could not write file \"%s\": %s", path,
-					strerror(errno));
-	return true;
-}
-
 /* ---- control file ---- */
 
 static pg_crc32c
@@ -211,7 +129,7 @@ bool
 pmhash_pool_write_control(PmhashControl *control, char *reason)
 {
 	control->crc = control_crc(control);
-	return replace_durably(pool_path, "control", control, sizeof(*control),
+	return pmhash_replace_durably(pool_path, "control", control, sizeof(*control),
 						   reason);
 }
 
@@ -230,19 +148,19 @@ read_control(PmhashControl *control, char *reason)
 	ssize_t		n;
 
 	snprintf(path, MAXPGPATH, "%s/control", pool_path);
-	n = read_small(path, control, sizeof(*control));
+	n = pmhash_read_small(path, control, sizeof(*control));
 	if (n < 0 && errno == ENOENT)
 		return CONTROL_ABSENT;
 	if (n < 0)
 	{
-		fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
+		pmhash_fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
 		return CONTROL_REFUSED;
 	}
 	if (n >= (ssize_t) offsetof(PmhashControl, crc) &&
 		control->magic == PMHASH_CONTROL_MAGIC &&
 		control->version != PMHASH_POOL_VERSION)
 	{
-		fail(reason, "file \"%s\" has format version %u, this pmhash knows version %u",
+		pmhash_fail(reason, "file \"%s\" has format version %u, this pmhash knows version %u",
 			 path, control->version, PMHASH_POOL_VERSION);
 		return CONTROL_REFUSED;
 	}
@@ -250,117 +168,6 @@ read_control(PmhashControl *control, char *reason)
 		control->crc != control_crc(control))
 		return CONTROL_DAMAGED;
 	return CONTROL_VALID;
-}
-
-/* A random number that is not 0. */
-static uint64
-random_id(void)
-{
-	uint64		id = 0;
-
-	while (id == 0)
-	{
-		if (!pg_strong_random(&id, sizeof(id)))
-			id = ((uint64) random() << 32) ^ (uint64) random() ^
-				(uint64) GetCurrentTimestamp();
-	}
-	return id;
-}
-
-/*
- * Distrust every file whose class is "cache", with dax every file: see
- * PmhashControl.  Takes effect when the control file is written.
- */
-void
-pmhash_pool_renew_eras(PmhashControl *control, bool dax)
-{
-	control->cache_era = random_id();
-	if (dax)
-		control->dax_era = random_id();
-}
-
-/* ---- what the data directory says ---- */
-
-static bool
-exists_in_data_directory(const char *name)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
-	return stat(path, &st) == 0;
-}
-
-/*
- * pg_control as it is on disk.  get_controlfile (controldata_utils.c) would
- * raise an ERROR; the server has read the file itself a moment ago, so this
- * can hardly fail.
- */
-static bool
-read_pg_control(ControlFileData *data, char *reason)
-{
-	char		path[MAXPGPATH];
-	pg_crc32c	crc;
-
-	snprintf(path, MAXPGPATH, "%s/global/pg_control", DataDir);
-	if (read_small(path, data, sizeof(*data)) != sizeof(*data))
-		return fail(reason, "could not read file \"%s\": %s", path,
-					strerror(errno));
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, data, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	if (!EQ_CRC32C(crc, data->crc))
-		return fail(reason, "file \"%s\" has a wrong checksum", path);
-	return true;
-}
-
-static bool
-read_server_state(ServerState *server, char *reason)
-{
-	char		path[MAXPGPATH];
-
-	memset(server, 0, sizeof(*server));
-	if (!read_pg_control(&server->control, reason))
-		return false;
-	server->from_elsewhere = exists_in_data_directory("standby.signal") ||
-		exists_in_data_directory("recovery.signal") ||
-		exists_in_data_directory("backup_label");
-	snprintf(path, MAXPGPATH, "%s/" NONCE_FILE, DataDir);
-	server->has_nonce = read_small(path, server->nonce, PMHASH_NONCE_SIZE) ==
-		PMHASH_NONCE_SIZE;
-	return true;
-}
-
-/* Linux tells boots apart by a random id; elsewhere all boots look alike. */
-static void
-read_boot_id(char *boot_id)
-{
-	ssize_t		n;
-
-	memset(boot_id, 0, PMHASH_BOOT_ID_SIZE);
-	n = read_small("/proc/sys/kernel/random/boot_id", boot_id,
-				   PMHASH_BOOT_ID_SIZE - 1);
-	if (n <= 0)
-		strlcpy(boot_id, "unknown", PMHASH_BOOT_ID_SIZE);
-}
-
-/*
- * When the last postmaster start on this data directory was, in ns.  The
- * postmaster rewrites postmaster.opts at each start, behind shared memory set
- * up (postmaster.c, CreateOptsFile), so during our start-up it is still that
- * of the run before.
- */
-int64
-pmhash_postmaster_opts_mtime(void)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
-	if (stat(path, &st) != 0)
-		return 0;
-	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
-		st.st_mtim.tv_nsec;
 }
 
 /* ---- the directory ---- */
@@ -412,12 +219,12 @@ looks_like_pool(char *reason)
 		return true;
 	dir = opendir(pool_path);
 	if (dir == NULL)
-		return fail(reason, "could not open directory \"%s\": %s",
+		return pmhash_fail(reason, "could not open directory \"%s\": %s",
 					pool_path, strerror(errno));
 	while (ok && (de = readdir(dir)) != NULL)
 	{
 		if (!known_name(de->d_name))
-			ok = fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
+			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
 					  pool_path, de->d_name);
 	}
 	closedir(dir);
@@ -434,32 +241,42 @@ prepare_directory(char *reason)
 	struct stat st;
 
 	if (!is_absolute_path(pool_path))
-		return fail(reason, "\"pmhash.directory\" is not an absolute path: \"%s\"",
+		return pmhash_fail(reason, "\"pmhash.directory\" is not an absolute path: \"%s\"",
 					pool_path);
 	if (strlen(pool_path) > MAXPGPATH - 64)
-		return fail(reason, "the path in \"pmhash.directory\" is too long");
+		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
 	if (mkdir(pool_path, 0700) != 0 && errno != EEXIST)
-		return fail(reason, "could not create directory \"%s\": %s",
+		return pmhash_fail(reason, "could not create directory \"%s\": %s",
 					pool_path, strerror(errno));
 	if (stat(pool_path, &st) != 0)
-		return fail(reason, "could not stat directory \"%s\": %s",
+		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
 					pool_path, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return fail(reason, "\"%s\" is not a directory", pool_path);
+		return pmhash_fail(reason, "\"%s\" is not a directory", pool_path);
 	if (st.st_uid != geteuid())
-		return fail(reason, "directory \"%s\" belongs to another user", pool_path);
-	if (!looks_like_pool(reason))
-		return false;
+		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pool_path);
+	return looks_like_pool(reason);
+}
+
+/* The pool is ours and locked: may we write in it?  Nobody else shall look. */
+static bool
+open_to_us(char *reason)
+{
+	struct stat st;
+
+	if (stat(pool_path, &st) != 0)
+		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
+						   pool_path, strerror(errno));
 	if ((st.st_mode & 0077) != 0 && chmod(pool_path, 0700) != 0)
-		return fail(reason, "could not make directory \"%s\" private: %s",
+		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
 					pool_path, strerror(errno));
 	if (access(pool_path, R_OK | W_OK | X_OK) != 0)
-		return fail(reason, "directory \"%s\" is not writable: %s",
+		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
 					pool_path, strerror(errno));
 	return true;
 }
 
-/* Remove journals of runs that need no undo any more. */
+/* Remove journals of runs that need no undo any more, but for the spare one. */
 static void
 remove_old_journals(uint64 keep)
 {
@@ -473,7 +290,8 @@ remove_old_journals(uint64 keep)
 	pmhash_journal_path(kept, keep);
 	while ((de = readdir(dir)) != NULL)
 	{
-		if (strncmp(de->d_name, "journal.", 8) != 0)
+		if (strncmp(de->d_name, "journal.", 8) != 0 ||
+			pmhash_journal_is_spare(de->d_name))
 			continue;
 		snprintf(path, MAXPGPATH, "%s/%s", pool_path, de->d_name);
 		if (strcmp(path, kept) != 0 && unlink(path) != 0)
@@ -499,13 +317,21 @@ holder_is_alive(int fd)
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-/* A pool that we can't use is its owner's: don't keep him out. */
+/* A pool that is not ours is its owner's: don't keep him out. */
 static void
 unlock_pool(void)
 {
 	flock(lock_fd, LOCK_UN);
 	close(lock_fd);
 	lock_fd = -1;
+	lock_served = false;
+}
+
+/* Has this server locked a pool, whether it can use it or not? */
+bool
+pmhash_pool_is_locked(void)
+{
+	return lock_fd >= 0;
 }
 
 /*
@@ -527,6 +353,38 @@ pmhash_pool_in_place(void)
 }
 
 /*
+ * Say in the lock file which process has the lock.  Always as many bytes, so
+ * that a full disk does not matter.  On a file system that can't be written the
+ * lock does without.
+ */
+static bool
+sign_lock(int fd, const char *path, char *reason)
+{
+	char		text[LOCK_TEXT];
+
+	memset(text, ' ', sizeof(text));
+	snprintf(text, sizeof(text), "%d", (int) getpid());
+	text[strlen(text)] = ' ';
+	text[sizeof(text) - 1] = '\n';
+	if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY ||
+		pwrite(fd, text, sizeof(text), 0) == (ssize_t) sizeof(text))
+		return true;
+	return pmhash_fail(reason, "could not write file \"%s\": %s", path,
+					   strerror(errno));
+}
+
+/* Open the lock file: for reading if it can't be written, for a later try. */
+static int
+open_lock(const char *path)
+{
+	int			fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 && (errno == EROFS || errno == EACCES))
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd;
+}
+
+/*
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
  * writes.  A new postmaster on this data directory may meet the last of them
@@ -536,7 +394,6 @@ static bool
 lock_pool(char *reason)
 {
 	char		path[MAXPGPATH];
-	char		text[32];
 	int			fd;
 
 	/* At a restart after a crash we still have it, unless it was replaced. */
@@ -545,25 +402,23 @@ lock_pool(char *reason)
 	if (lock_fd >= 0)
 		unlock_pool();
 	snprintf(path, MAXPGPATH, "%s/lock", pool_path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	fd = open_lock(path);
 	if (fd < 0)
-		return fail(reason, "could not open file \"%s\": %s", path,
-					strerror(errno));
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path,
+						   strerror(errno));
 	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; waited += 50)
 	{
 		if (errno != EWOULDBLOCK || holder_is_alive(fd) || waited >= LOCK_WAIT_MS)
 		{
-			fail(reason, "directory \"%s\" is in use by another server",
-				 pool_path);
+			pmhash_fail(reason, "directory \"%s\" is in use by another server",
+						pool_path);
 			close(fd);
 			return false;
 		}
 		pg_usleep(50 * 1000L);
 	}
-	snprintf(text, sizeof(text), "%d\n", (int) getpid());
-	if (ftruncate(fd, 0) != 0 || pwrite(fd, text, strlen(text), 0) < 0)
+	if (!sign_lock(fd, path, reason))
 	{
-		fail(reason, "could not write file \"%s\": %s", path, strerror(errno));
 		close(fd);
 		return false;
 	}
@@ -571,184 +426,14 @@ lock_pool(char *reason)
 	return true;
 }
 
-/*
- * Which file is the lock file?  Its inode, and when that was made, which tell
- * it from a copy that was put in its place.  0 where the file system does not
- * say when.  (dev_t would not do: it may change from boot to boot.)
- */
-static void
-read_lock_identity(uint64 *inode, uint64 *birth)
-{
-	struct statx st;
-
-	*inode = *birth = 0;
-	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0 ||
-		(st.stx_mask & STATX_BTIME) == 0)
-		return;
-	*inode = st.stx_ino;
-	*birth = st.stx_btime.tv_sec * UINT64CONST(1000000000) + st.stx_btime.tv_nsec;
-}
-
-/*
- * Has the pool been copied while it was in use?  A copy of a running server's
- * pool, put back after a crash of the same run, has everything that tells
- * runs apart, but not what was inserted since.  After a clean shutdown a copy
- * is as good as the original.
- */
-static bool
-is_copy_of_running_pool(const PmhashControl *control)
-{
-	uint64		inode;
-	uint64		birth;
-
-	if (control->state != PMHASH_POOL_RUNNING || control->lock_birth == 0)
-		return false;
-	read_lock_identity(&inode, &birth);
-	return inode != control->lock_inode || birth != control->lock_birth;
-}
-
 /* ---- start ---- */
-
-/*
- * Why must no file be trusted?  NULL if there is no reason: data directory
- * and pool were last used together.
- */
-static const char *
-reason_for_doubt(const PmhashControl *control, const ServerState *server)
-{
-	if (server->from_elsewhere)
-		return "the data directory comes from a backup or is that of a standby";
-	if (!server->has_nonce)
-		return "the data directory was not used with this pool";
-	if (memcmp(server->nonce, control->nonce, PMHASH_NONCE_SIZE) != 0 &&
-		!(control->nonce_pending &&
-		  memcmp(server->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0))
-		return "data directory and pool were last used at different times";
-	if (server->control.checkPoint < control->start_checkpoint ||
-		(control->state == PMHASH_POOL_CLEAN &&
-		 server->control.checkPoint < control->clean_checkpoint))
-		return "the data directory is older than the pool";
-	if (control->timeline != 0 &&
-		server->control.checkPointCopy.ThisTimeLineID != control->timeline)
-		return "the server is on another timeline";
-	if (is_copy_of_running_pool(control))
-		return "the pool is a copy that was made while the server was running";
-	return NULL;
-}
-
-/*
- * The last run did not end cleanly, and maybe the whole machine did not.  If
- * its journal was in page cache no file is any good, not even those that turn
- * out to be on persistent memory now: the file system may have been mounted
- * without dax then.
- */
-static void
-check_boot(PmhashControl *control, const char *boot_id)
-{
-	if (strcmp(control->boot_id, boot_id) == 0)
-		return;
-	if (!control->pmem)
-	{
-		control->power_dax_era = control->dax_era;
-		control->journal_instance = 0;
-	}
-	pmhash_pool_renew_eras(control, !control->pmem);
-	ereport(LOG,
-			(errmsg("pmhash: the operating system went down without a clean shutdown of the server"),
-			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
-					   pool_path)));
-}
-
-/*
- * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay.  If a start after the crash has
- * not managed to, it may still have written WAL behind the end of replay if
- * its end-of-recovery checkpoint is in pg_control, or if it was a start
- * without pmhash (other postmaster.opts): then the end of replay can't be
- * known any more.
- */
-static void
-inherit_undo(PmhashControl *control, const ServerState *server)
-{
-	if (control->undo_end == 0)
-	{
-		if (control->undo_inherited)
-		{
-			control->undo_doubt |=
-				server->control.checkPoint != control->start_checkpoint;
-			control->undo_again = 1;
-		}
-		else
-			control->undo_doubt |=
-				control->opts_mtime != pmhash_postmaster_opts_mtime();
-	}
-	control->undo_inherited = 1;
-}
-
-/* Bring the control structure from what was found to what holds from now. */
-static void
-decide(PmhashControl *control, ControlRead found, const ServerState *server)
-{
-	char		boot_id[PMHASH_BOOT_ID_SIZE];
-	const char *doubt = NULL;
-
-	read_boot_id(boot_id);
-	if (found != CONTROL_VALID)
-	{
-		memset(control, 0, sizeof(*control));
-		control->magic = PMHASH_CONTROL_MAGIC;
-		control->version = PMHASH_POOL_VERSION;
-		control->system_identifier = server->control.system_identifier;
-		if (found == CONTROL_DAMAGED)
-			doubt = "its control file is damaged";
-		else if (server->has_nonce)
-			doubt = "the data directory was used with another pool";
-	}
-	else
-		doubt = reason_for_doubt(control, server);
-
-	if (doubt != NULL)
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-						pool_path, doubt),
-				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-	if (doubt != NULL || found != CONTROL_VALID)
-	{
-		pmhash_pool_renew_eras(control, true);
-		control->journal_instance = 0;
-	}
-	else if (control->state == PMHASH_POOL_RUNNING)
-		check_boot(control, boot_id);
-
-	if (control->journal_instance != 0)
-		inherit_undo(control, server);
-	else
-	{
-		control->undo_end = 0;
-		control->undo_inherited = 0;
-		control->undo_doubt = 0;
-		control->undo_again = 0;
-	}
-
-	/* Some files may already have the stamp of a shutdown without our mark. */
-	control->all_shut = control->state == PMHASH_POOL_CLEAN;
-	control->shut_begun = control->all_shut ? 0 : control->next_shut;
-	control->next_shut = random_id();
-	control->state = PMHASH_POOL_RUNNING;
-	control->start_counter++;
-	control->start_checkpoint = server->control.checkPoint;
-	control->clean_checkpoint = 0;
-	control->timeline = 0;
-	read_lock_identity(&control->lock_inode, &control->lock_birth);
-	strlcpy(control->boot_id, boot_id, PMHASH_BOOT_ID_SIZE);
-}
 
 static void
 new_nonce(PmhashControl *control)
 {
 	for (int i = 0; i < PMHASH_NONCE_SIZE; i += sizeof(uint64))
 	{
-		uint64		id = random_id();
+		uint64		id = pmhash_random_id();
 
 		memcpy(control->nonce + i, &id, sizeof(id));
 	}
@@ -759,58 +444,93 @@ new_nonce(PmhashControl *control)
  * counts as well, so that a crash between the two writes is no time travel.
  */
 static bool
-renew_nonce_at_start(PmhashControl *control, const ServerState *server, char *reason)
+renew_nonce_at_start(PmhashControl *control, const PmhashServerState *server,
+					 char *reason)
 {
-	memcpy(control->old_nonce, server->nonce, PMHASH_NONCE_SIZE);
+	memcpy(control->old_nonce, server->token.nonce, PMHASH_NONCE_SIZE);
 	new_nonce(control);
-	control->nonce_pending = server->has_nonce;
+	control->nonce_pending = server->has_token;
 	return pmhash_pool_write_control(control, reason) &&
-		replace_durably(DataDir, NONCE_FILE, control->nonce, PMHASH_NONCE_SIZE,
-						reason);
+		pmhash_write_token(control, 0, reason);
 }
 
 /*
  * The same in the run: now and then, and at its end.  So a pool or a data
- * directory put back from an earlier moment of the run is noticed, too.  Under
- * the pool lock, or alone.
+ * directory put back from an earlier moment of the run is noticed, too.
+ * checkpoint: see PmhashToken.  Under the pool lock, or alone.
  */
 bool
-pmhash_pool_renew_nonce(PmhashControl *control, char *reason)
+pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
 {
 	memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
 	new_nonce(control);
 	control->nonce_pending = 1;
 	if (!pmhash_pool_write_control(control, reason) ||
-		!replace_durably(DataDir, NONCE_FILE, control->nonce, PMHASH_NONCE_SIZE,
-						 reason))
+		!pmhash_write_token(control, checkpoint, reason))
 		return false;
 	control->nonce_pending = 0;
 	return pmhash_pool_write_control(control, reason);
 }
 
-/*
- * Read the control file of the locked pool, decide what may be trusted, mark
- * the pool running.  False with a reason if it can't be used.
- */
+/* Is the locked pool this server's, as far as its control file tells? */
 static bool
-enter_pool(PmhashControl *control, char *reason)
+is_ours(const PmhashControl *control, ControlRead found,
+		const PmhashServerState *server, char *reason)
 {
-	ServerState server;
-	ControlRead found = read_control(control, reason);
-
-	if (found == CONTROL_REFUSED || !read_server_state(&server, reason))
+	if (found == CONTROL_REFUSED)
 		return false;
 	if (found == CONTROL_VALID &&
-		control->system_identifier != server.control.system_identifier)
-		return fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
-					UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
-					pool_path, control->system_identifier,
-					server.control.system_identifier);
-	decide(control, found, &server);
-	if (!renew_nonce_at_start(control, &server, reason))
+		control->system_identifier != server->control.system_identifier)
+		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
+						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
+						   pool_path, control->system_identifier,
+						   server->control.system_identifier);
+	return true;
+}
+
+/*
+ * The pool is locked and ours: decide what may be trusted, and mark the pool
+ * running.  The witness comes last: it vouches for what the control file says.
+ */
+static bool
+take_pool(PmhashControl *control, ControlRead found,
+		  const PmhashServerState *server, uint64 instance, bool late, char *reason)
+{
+	PmhashEntryState entry;
+
+	memset(&entry, 0, sizeof(entry));
+	entry.lock_fd = lock_fd;
+	entry.lock_kept = lock_served;
+	entry.late = late;
+	entry.has_control = found == CONTROL_VALID;
+	entry.is_damaged = found == CONTROL_DAMAGED;
+	pmhash_decide(control, &entry, server, instance);
+	if (!renew_nonce_at_start(control, server, reason))
 		return false;
+	pmhash_set_witness(lock_fd);
+	lock_served = true;
 	remove_old_journals(control->journal_instance);
 	return true;
+}
+
+/*
+ * Enter the locked pool.  False with a reason if it can't be used; it is then
+ * unlocked, unless it is ours and only cannot be written just now.
+ */
+static bool
+enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
+{
+	PmhashServerState server;
+	ControlRead found = read_control(control, reason);
+
+	if (!pmhash_read_server_state(&server, reason) ||
+		!is_ours(control, found, &server, reason))
+	{
+		unlock_pool();
+		return false;
+	}
+	return open_to_us(reason) &&
+		take_pool(control, found, &server, instance, late, reason);
 }
 
 /*
@@ -823,14 +543,66 @@ bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 {
 	set_pool_path();
-	if (!prepare_directory(reason) || !lock_pool(reason))
-		return false;
-	if (!enter_pool(control, reason))
-	{
-		unlock_pool();
-		return false;
-	}
-	return true;
+	return prepare_directory(reason) && lock_pool(reason) &&
+		enter_pool(control, instance, false, reason);
+}
+
+/*
+ * The same in the middle of a run that was refused the pool at its start: it has
+ * the lock, and what could not be written then may be writable by now.  Nothing
+ * is trusted.  By one process, under the pool lock.
+ */
+bool
+pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
+{
+	if (!pmhash_pool_in_place())
+		return pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
+						   pool_path);
+	return enter_pool(control, instance, true, reason);
+}
+
+/*
+ * Make away with the control file of the pool, if it is ours: whatever the
+ * token in the data directory says, nothing is trusted then.  True if it is
+ * gone; else false with a reason.
+ */
+bool
+pmhash_pool_forget(char *reason)
+{
+	if (lock_fd < 0)
+		return pmhash_fail(reason, "the pool is not locked");
+	return pmhash_remove_durably(pool_path, "control", sizeof(PmhashControl), reason);
+}
+
+StaticAssertDecl(sizeof(PmhashControl) <= PMHASH_SMALL_FILE &&
+				 sizeof(PmhashToken) <= PMHASH_SMALL_FILE,
+				 "files of durable.c are small");
+
+/* Say in memory that nothing in the pool is trusted.  False with a reason. */
+bool
+pmhash_pool_revoke(char *reason)
+{
+	if (lock_fd >= 0 && pmhash_revoke_trust(lock_fd))
+		return true;
+	return pmhash_fail(reason, "the pool is not locked, or its lock file tells nothing");
+}
+
+/*
+ * Has the kernel failed to write back something to the pool's file system, since
+ * we asked last or since the pool was locked?  Then pages of an index file may
+ * be gone from the page cache, or may go, and older ones come from the disk.
+ * syncfs tells of each failure once for an open file (Linux 5.8: errseq of the
+ * superblock, fs/sync.c); all processes share the postmaster's.  It writes
+ * everything back first, so ask no more often than checkpoints come.  False with
+ * a reason if something has failed.
+ */
+bool
+pmhash_pool_written_back(char *reason)
+{
+	if (syncfs(lock_fd) == 0)
+		return true;
+	return pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
+					   pool_path, strerror(errno));
 }
 
 /* ---- stop ---- */
@@ -868,7 +640,74 @@ shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
 	}
 	if (dir != NULL)
 		closedir(dir);
-	return ok && fsync_directory(path);
+	return ok && pmhash_fsync_directory(path);
+}
+
+/*
+ * The files could not be written back.  If that is the fault of the medium, the
+ * pages in question may be gone from the page cache at any time.
+ */
+static void
+give_up_files(PmhashControl *control, int error)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	errno = error;
+	ereport(LOG,
+			(errmsg("pmhash: could not write the files in \"%s\" back: %m",
+					pool_path)));
+	if (error != EIO && error != ENOSPC && error != EDQUOT)
+		return;
+	pmhash_renew_eras(control, true);
+	if (!pmhash_pool_write_control(control, reason))
+	{
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_refuse_trust();
+	}
+}
+
+/*
+ * The server has shut down in order, so there is nothing to undo of its run.
+ * That is noted at once: to write everything back may take long, and a
+ * postmaster that is killed meanwhile has lost nothing, unless the operating
+ * system goes down too.
+ */
+static bool
+note_orderly_end(PmhashControl *control, const ControlFileData *server,
+				 uint64 instance, char *reason)
+{
+	/* An older journal may still await its undo. */
+	if (control->journal_instance == instance)
+		control->journal_instance = 0;
+	control->seen_redo = server->checkPointCopy.redo;
+	return pmhash_pool_write_control(control, reason);
+}
+
+/* Write all files back and mark the pool clean. */
+static bool
+mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
+{
+	PmhEnv		env;
+
+	memset(&env, 0, sizeof(env));
+	env.instance = instance;
+	env.shut = control->shut;
+	env.shut_begun = control->shut_begun;
+	env.all_shut = control->all_shut != 0;
+	errno = 0;
+	if (!shut_directory_tree(pool_path, true, &env, control->next_shut))
+	{
+		give_up_files(control, errno);
+		reason[0] = '\0';
+		return false;
+	}
+	control->shut = control->next_shut;
+	control->all_shut = 1;
+	control->state = PMHASH_POOL_CLEAN;
+	control->clean_checkpoint = checkpoint;
+	return pmhash_pool_renew_nonce(control,
+								   control->journal_instance == 0 ? checkpoint : 0,
+								   reason);
 }
 
 /*
@@ -881,41 +720,26 @@ void
 pmhash_pool_stop(uint64 instance)
 {
 	char		reason[PMHASH_REASON_SIZE];
-	char		path[MAXPGPATH];
 	ControlFileData server;
 	PmhashControl control;
-	PmhEnv		env;
 
 	if (lock_fd < 0 || !pmhash_pool_in_place() ||
-		!read_pg_control(&server, reason) ||
+		!pmhash_read_pg_control(&server, reason) ||
 		server.state != DB_SHUTDOWNED ||
-		read_control(&control, reason) != CONTROL_VALID)
+		read_control(&control, reason) != CONTROL_VALID ||
+		control.run_instance != instance)
 		return;
-	memset(&env, 0, sizeof(env));
-	env.instance = instance;
-	env.shut = control.shut;
-	env.shut_begun = control.shut_begun;
-	env.all_shut = control.all_shut != 0;
-	control.shut = control.next_shut;
-	control.all_shut = 1;
-	if (!shut_directory_tree(pool_path, true, &env, control.shut))
-	{
-		ereport(LOG,
-				(errmsg("pmhash: could not write the files in \"%s\" back: %m",
-						pool_path)));
-		return;
-	}
 
-	/* Our own journal has served; an older one may still await its undo. */
-	if (control.journal_instance == instance)
-		control.journal_instance = 0;
-	control.state = PMHASH_POOL_CLEAN;
-	control.clean_checkpoint = server.checkPoint;
-	if (!pmhash_pool_renew_nonce(&control, reason))
+	/* A run that has given its pool up must not make it a good one again. */
+	if (!pmhash_trust_stands(&control, lock_fd) ||
+		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
+		return;
+	if (!note_orderly_end(&control, &server, instance, reason) ||
+		!mark_clean(&control, server.checkPoint, instance, reason))
 	{
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		if (reason[0] != '\0')
+			ereport(LOG, (errmsg("pmhash: %s", reason)));
 		return;
 	}
-	pmhash_journal_path(path, instance);
-	unlink(path);
+	pmhash_journal_retire(instance);
 }

@@ -3,34 +3,15 @@
  * rebuild.c
  *	  Rebuilding invalid indexes.
  *
- * An invalid index is rebuilt in place: a new file is filled from the table,
- * then the stub in the index's main fork is made to name it.  No catalog row
- * and no main fork is replaced, so the index needs no AccessExclusiveLock,
- * which would keep all queries on the table waiting (each locks every index of
- * its table when it is planned).  Locks, until the commit:
+ * Which indexes are rebuilt, when, and what is known of it; how one is rebuilt
+ * is in refill.c.
  *
- *	ShareLock on the table: waits for every transaction that has written to it,
- *		prepared ones too, since they keep their RowExclusiveLock until they
- *		end.  So whoever has skipped an insert is over, and the table has its
- *		row or never will.  Writers, VACUUM and DDL wait for us; readers don't.
- *	ShareUpdateExclusiveLock on the index: against REINDEX and others like us.
- *
- * Skipping ends for this reason: who inserts holds RowExclusiveLock on the
- * table, so he has it either before our ShareLock is granted or after it is
- * released, at which time the stub names the new file and its generation has
- * stepped; and at the beginning of each statement an inserter decides by
- * the stub, never by what it remembers of an invalid index.
- *
- * The scan is that of a REINDEX.  Constraints need no new check: no row has
- * been let in unchecked.  The entries need no journal, for the reasons that
- * src/README gives for builds; the stub's WAL record takes the part of the
- * commit record there.
- *
- * The wait for ShareLock makes others wait behind it, so it is given up after
- * lock_timeout and tried again later, as after any failure.  What is being
+ * A rebuild waits for transactions that are open, each for lock_timeout.  Then it
+ * fails, and is tried again later, as after any failure.  What is being
  * done and why it has failed stands in shared memory, for the view and for the
- * launcher; it is no more than a notice, and if all places are taken
- * nothing is noted.
+ * launcher.  When all places are taken, failures are noted for the database as a
+ * whole: one place stands for all its indexes that have none, and is taken from
+ * one of them.  So there is always a pause before the next try.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +21,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/index.h"
+#include "catalog/pg_index.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -53,13 +35,22 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
+#include "utils/syscache.h"
 
+#include "cluster/clock.h"
 #include "cluster/internal.h"
 
 #define LONGEST_PAUSE	300		/* seconds between tries */
+#define MANY_FAILURES	3		/* after these somebody has to see to it */
 
 /* ---- the table of rebuilds ---- */
+
+/*
+ * The pass of this worker over its database: those without a place of their own
+ * are all tried in it, or none.
+ */
+static bool rest_waits = false;	/* it is not their time yet */
+static bool rest_failed = false;	/* one of them has failed in this pass */
 
 /* The entry of an index, or NULL.  The caller holds the rebuild lock. */
 static PmhashRebuild *
@@ -75,7 +66,10 @@ find_rebuild(Oid database, Oid index)
 	return NULL;
 }
 
-/* What is known of the rebuild of an index of this database. */
+/*
+ * What is known of the rebuild of an index of this database; of those without a
+ * place of their own what they share, with index InvalidOid.
+ */
 bool
 pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 {
@@ -83,10 +77,27 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
 	r = find_rebuild(MyDatabaseId, index);
+	if (r == NULL)
+		r = find_rebuild(MyDatabaseId, InvalidOid);
 	if (r != NULL)
 		*state = *r;
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return r != NULL;
+}
+
+/* Take a free place, if there is one. */
+static PmhashRebuild *
+new_rebuild(Oid index)
+{
+	PmhashRebuild *r = find_rebuild(InvalidOid, InvalidOid);
+
+	if (r != NULL)
+	{
+		memset(r, 0, sizeof(*r));
+		r->database = MyDatabaseId;
+		r->index = index;
+	}
+	return r;
 }
 
 /* Note that a rebuild has begun. */
@@ -98,35 +109,83 @@ note_begin(Oid index)
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r == NULL)
-	{
-		r = find_rebuild(InvalidOid, InvalidOid);
-		if (r != NULL)
-		{
-			memset(r, 0, sizeof(*r));
-			r->database = MyDatabaseId;
-			r->index = index;
-		}
-	}
+		r = new_rebuild(index);
 	if (r != NULL)
 		r->running = true;
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
-/* Note a failure and when to try again; returns the pause in seconds. */
+/* A place whose rebuild does not run now, of the database or (InvalidOid) of any. */
+static PmhashRebuild *
+idle_rebuild(Oid database)
+{
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (!r->running && (database == InvalidOid || r->database == database))
+			return r;
+	}
+	return NULL;
+}
+
+/*
+ * The place for failures of this database's indexes that have none.  If there is
+ * none for it either, an index of this database gives up its own and is one of
+ * these from now on; if it has no place at all, an index of another database does,
+ * which will be tried once too often.
+ */
+static PmhashRebuild *
+rest_of_database(void)
+{
+	PmhashRebuild *r = find_rebuild(MyDatabaseId, InvalidOid);
+
+	if (r == NULL)
+		r = new_rebuild(InvalidOid);
+	if (r == NULL)
+		r = idle_rebuild(MyDatabaseId);
+	if (r == NULL)
+	{
+		r = idle_rebuild(InvalidOid);
+		if (r == NULL)
+			return NULL;
+		memset(r, 0, sizeof(*r));
+		r->database = MyDatabaseId;
+	}
+	r->index = InvalidOid;
+	return r;
+}
+
+/* Seconds to wait after so many failures. */
 static int
-note_failure(Oid index, const char *message)
+pause_after(int failures)
+{
+	return failures < 8 ? Min(1 << failures, LONGEST_PAUSE) : LONGEST_PAUSE;
+}
+
+/*
+ * Note a failure and when to try again; returns the pause in seconds.  Those that
+ * share a place fail together, in one pass over the database: that counts once.
+ */
+static int
+note_failure(Oid index, int sqlstate, const char *message)
 {
 	PmhashRebuild *r;
+	int64		now = pmhash_clock_ms();
 	int			pause = LONGEST_PAUSE;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
+	if (r == NULL)
+		r = rest_of_database();
 	if (r != NULL)
 	{
-		pause = r->failures < 8 ? Min(1 << r->failures, LONGEST_PAUSE) : LONGEST_PAUSE;
+		if (r->next_try <= now)
+			r->next_try = now + pause_after(r->failures++) * INT64CONST(1000);
+		pause = (int) ((r->next_try - now + 999) / 1000);
+		rest_failed |= !OidIsValid(r->index);
 		r->running = false;
-		r->failures++;
-		r->next_try = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), pause * 1000L);
+		r->sqlstate = sqlstate;
 		strlcpy(r->failure, message, PMHASH_FAILURE_SIZE);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
@@ -168,18 +227,19 @@ forget_dropped(List *indexes)
 	{
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
-		if (r->database == MyDatabaseId && !list_member_oid(indexes, r->index))
+		if (r->database == MyDatabaseId && OidIsValid(r->index) &&
+			!list_member_oid(indexes, r->index))
 			memset(r, 0, sizeof(*r));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
 /*
- * Databases with a failed rebuild that is to be tried again by now.  *next is
- * made earlier if another is due before it.
+ * Databases with a failed rebuild that is to be tried again by now (pmhash_clock_ms).
+ * *next is made earlier if another is due before it.
  */
 List *
-pmhash_rebuilds_due(TimestampTz now, TimestampTz *next)
+pmhash_rebuilds_due(int64 now, int64 *next)
 {
 	Oid			due[PMHASH_MAX_REBUILDS];
 	int			n = 0;
@@ -211,16 +271,34 @@ void
 pmhash_rebuild_wanted(Oid index)
 {
 	static Oid	last_index = InvalidOid;
-	static TimestampTz last = 0;
-	TimestampTz now = GetCurrentTimestamp();
+	static int64 last = 0;
+	int64		now = pmhash_clock_ms();
 	PmhashRebuild state;
 
-	if ((index == last_index && !TimestampDifferenceExceeds(last, now, 1000)) ||
+	if ((index == last_index && now - last < 1000) ||
 		pmhash_rebuild_state(index, &state))
 		return;
 	last_index = index;
 	last = now;
 	pmhash_nudge_look(MyDatabaseId);
+}
+
+static void
+begin_pass(void)
+{
+	PmhashRebuild state;
+
+	rest_waits = pmhash_rebuild_state(InvalidOid, &state) &&
+		state.next_try > pmhash_clock_ms();
+	rest_failed = false;
+}
+
+/* All that could be rebuilt has been: forget what was noted of the rest. */
+static void
+end_pass(void)
+{
+	if (!rest_waits && !rest_failed)
+		note_end(InvalidOid);
 }
 
 /* Is a new try of a failed rebuild not due yet? */
@@ -229,8 +307,17 @@ has_to_wait(Oid index)
 {
 	PmhashRebuild state;
 
-	return pmhash_rebuild_state(index, &state) && !state.running &&
-		state.next_try > GetCurrentTimestamp();
+	if (!pmhash_rebuild_state(index, &state) || state.running)
+		return false;
+	return OidIsValid(state.index) ? state.next_try > pmhash_clock_ms() : rest_waits;
+}
+
+/* Has the rebuild of an index failed so often that waiting will not help? */
+bool
+pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state)
+{
+	return pmhash_rebuild_state(index, state) && state->index == index &&
+		state->failures >= MANY_FAILURES;
 }
 
 /* ---- one index ---- */
@@ -239,8 +326,8 @@ has_to_wait(Oid index)
  * Has it to be rebuilt?  Not if it takes no inserts (CREATE INDEX CONCURRENTLY
  * and DROP INDEX CONCURRENTLY at work, or what such a one has left).
  */
-static bool
-is_invalid(Relation index, PmhashReason *reason)
+bool
+pmhash_index_is_invalid(Relation index, PmhashReason *reason)
 {
 	*reason = PMHASH_REASON_NONE;
 	if (pmhash_is_index(index) && index->rd_index->indisready &&
@@ -268,109 +355,33 @@ needs_rebuild(Oid relid, char *name)
 	if (index == NULL)
 		return false;
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);
-	needed = is_invalid(index, &reason);
+	needed = pmhash_index_is_invalid(index, &reason);
 	relation_close(index, NoLock);
 	if (needed)
 		pmhash_require_pool_in_place();
 	return needed;
 }
 
-/* For pg_stat_progress_create_index; index_build tells the rest. */
-static void
-report_begin(Relation heap, Relation index)
-{
-	const int	column[] = {
-		PROGRESS_CREATEIDX_COMMAND,
-		PROGRESS_CREATEIDX_INDEX_OID,
-		PROGRESS_CREATEIDX_ACCESS_METHOD_OID
-	};
-	const int64 value[] = {
-		PROGRESS_CREATEIDX_COMMAND_REINDEX,
-		RelationGetRelid(index),
-		index->rd_rel->relam
-	};
-
-	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, RelationGetRelid(heap));
-	pgstat_progress_update_multi_param(lengthof(column), column, value);
-}
-
 /*
- * Fill a new file and make the stub name it.  As reindex_index (index.c), with
- * the table owner's rights for what expressions of the index call.
+ * What to do about a rebuild that fails with this SQLSTATE, or NULL.  A worker has
+ * the search_path of the database, not of the session that made the index (from
+ * PostgreSQL 17 on, builds have a fixed one: usercontext.c, RestrictSearchPath), so
+ * an expression that calls others by their bare names may not find them.
  */
-static void
-build_in_place(Relation heap, Relation index)
+const char *
+pmhash_rebuild_failure_hint(int sqlstate)
 {
-	IndexInfo  *info;
-	Oid			user;
-	int			context;
-	int			nest_level;
-
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner,
-						   context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-	info = BuildIndexInfo(index);
-	info->ii_Unique = false;
-	info->ii_ExclusionOps = NULL;
-	info->ii_ExclusionProcs = NULL;
-	info->ii_ExclusionStrats = NULL;
-
-	pmhash_file_begin_replacement(index);
-	index_build(heap, index, info, true, false);
-	PMH_STOP_POINT("rebuild_before_stub");
-	pmhash_file_end_replacement(index);
-
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(user, context);
-}
-
-/* Rebuild a locked index of a locked table. */
-static void
-rebuild_locked(Relation heap, Relation index, PmhashReason reason)
-{
-	char		path[MAXPGPATH];
-
-	report_begin(heap, index);
-
-	/* From here on nobody opens the old file; make room for the new one. */
-	if (pmhash_stub_invalidate(index, 0, reason))
-		pmhash_stub_changed();
-	if (pmhash_index_path(index, true, path))
-		pmhash_unlink(path);
-
-	TransferPredicateLocksToHeapRelation(index);
-	PMH_STOP_POINT("rebuild_before_build");
-	build_in_place(heap, index);
-	CacheInvalidateRelcache(heap);
-	pgstat_progress_end_command();
-	ereport(LOG,
-			(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
-					RelationGetRelationName(index), RelationGetRelationName(heap)),
-			 errdetail("The file it had before could not be used: %s.",
-					   pmhash_reason_text(reason))));
-}
-
-/* Lock table and index, look again, rebuild. */
-static void
-lock_and_rebuild(Oid relid)
-{
-	Oid			heap_oid = IndexGetRelation(relid, true);
-	Relation	heap = NULL;
-	Relation	index = NULL;
-	PmhashReason reason;
-
-	if (OidIsValid(heap_oid))
-		heap = try_relation_open(heap_oid, ShareLock);
-	if (heap != NULL)
-		index = try_relation_open(relid, ShareUpdateExclusiveLock);
-	if (index != NULL && index->rd_index != NULL &&
-		index->rd_index->indrelid == heap_oid && is_invalid(index, &reason))
-		rebuild_locked(heap, index, reason);
-	if (index != NULL)
-		relation_close(index, NoLock);
-	if (heap != NULL)
-		relation_close(heap, NoLock);
+	switch (sqlstate)
+	{
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_SCHEMA:
+		case ERRCODE_AMBIGUOUS_FUNCTION:
+			return "A function that the index calls may depend on search_path: set it for the function with ALTER FUNCTION ... SET search_path.";
+		default:
+			return NULL;
+	}
 }
 
 /* A failed try is over: note it and go on with the next index. */
@@ -378,6 +389,7 @@ static void
 give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
+	const char *hint;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -385,13 +397,16 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	error = CopyErrorData();
 	AbortOutOfAnyTransaction();
 	FlushErrorState();
-	pmhash_file_cancel_replacement(relid);
+	pmhash_refill_failed();
+	MemoryContextSwitchTo(context);
 	note_begin(relid);
-	pause = note_failure(relid, error->message);
+	pause = note_failure(relid, error->sqlerrcode, error->message);
+	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild index \"%s\": %s",
 					name, error->message),
-			 errdetail("The next try is in %d seconds.", pause)));
+			 errdetail("The next try is in %d seconds.", pause),
+			 hint ? errhint("%s", hint) : 0));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 	RESUME_INTERRUPTS();
@@ -404,6 +419,7 @@ rebuild_index(Oid relid)
 	char		name[NAMEDATALEN] = "";
 	bool		needed;
 
+	pmhash_refill_forget();
 	PG_TRY();
 	{
 		StartTransactionCommand();
@@ -412,11 +428,7 @@ rebuild_index(Oid relid)
 		if (needed)
 		{
 			note_begin(relid);
-			StartTransactionCommand();
-			PushActiveSnapshot(GetTransactionSnapshot());
-			lock_and_rebuild(relid);
-			PopActiveSnapshot();
-			CommitTransactionCommand();
+			pmhash_refill(relid);
 		}
 		note_end(relid);
 	}
@@ -446,7 +458,43 @@ rebuilder_exit(int code, Datum arg)
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	if (OidIsValid(running))
-		(void) note_failure(running, "the worker was terminated");
+		(void) note_failure(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
+}
+
+/*
+ * The indexes of this database, not temporary ones: first those of constraints,
+ * without which nobody can write to their tables.  In a transaction; the list is
+ * made in 'context'.
+ */
+static List *
+list_in_order(MemoryContext context)
+{
+	List	   *all = pmhash_list_indexes(false);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	List	   *first = NIL;
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	foreach(lc, all)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		bool		constraint = false;
+
+		if (HeapTupleIsValid(tuple))
+		{
+			Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+
+			constraint = form->indisexclusion || form->indisunique;
+			ReleaseSysCache(tuple);
+		}
+		if (constraint)
+			first = lappend_oid(first, lfirst_oid(lc));
+		else
+			others = lappend_oid(others, lfirst_oid(lc));
+	}
+	first = list_concat(first, others);
+	MemoryContextSwitchTo(old);
+	return first;
 }
 
 /*
@@ -467,13 +515,12 @@ pmhash_rebuild_database(void)
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	pgstat_report_activity(STATE_RUNNING, "rebuilding invalid pmhash indexes");
-	indexes = pmhash_list_indexes(false);
-	MemoryContextSwitchTo(context);
-	indexes = list_copy(indexes);
+	indexes = list_in_order(context);
 	CommitTransactionCommand();
 
 	MemoryContextSwitchTo(context);
 	forget_dropped(indexes);
+	begin_pass();
 	foreach(lc, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -487,5 +534,7 @@ pmhash_rebuild_database(void)
 		if (!has_to_wait(lfirst_oid(lc)))
 			rebuild_index(lfirst_oid(lc));
 	}
+	if (lc == NULL)
+		end_pass();
 	MemoryContextDelete(context);
 }

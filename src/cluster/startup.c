@@ -11,8 +11,9 @@
  *				the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
- * The server always starts: if the pool can't be used, that is logged, and
- * every use of an index is an ERROR that says why.
+ * The server always starts: if the pool can't be used, that is logged; indexes
+ * are then invalid, and what can't do without one is an ERROR that says why.
+ * If the pool is ours and only could not be written, the launcher goes on trying.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,13 +35,14 @@
 #define TRANCHE_NAME	"pmhash"
 
 /*
- * From an old checkpoint to behind what a start with nothing to replay writes:
+ * From an old checkpoint to past what a start with nothing to replay writes:
  * two checkpoint records of some 120 bytes, full_page_writes, page headers.
  */
 #define SHORT_REPLAY	1024
 
 PmhashShared *pmhash_shared = NULL;
 ambuild_function pmhash_am_build = NULL;
+PmhashFillFunction pmhash_am_fill = NULL;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -48,7 +50,6 @@ static shmem_startup_hook_type previous_startup_hook = NULL;
 /* In the postmaster: which run this is, and whether the pool was refused. */
 static uint64 current_instance;
 static bool pool_refused;
-static char refusal[PMHASH_REASON_SIZE];
 
 /* ---- shared memory ---- */
 
@@ -104,13 +105,16 @@ init_shared_memory(void)
 
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = current_instance = new_instance();
-	pmhash_shared->started_at = GetCurrentTimestamp();
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
+	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
+	pg_atomic_init_u32(&pmhash_shared->sweep_kept, 0);
+	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
+	pmhash_engine_hooks_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
@@ -123,26 +127,42 @@ init_shared_memory(void)
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
+		pg_atomic_init_u64(&pmhash_shared->removal_lsn[i], InvalidXLogRecPtr);
+		pg_atomic_init_u64(&pmhash_shared->dead_wait[i], InvalidXLogRecPtr);
+	}
+}
+
+/* What a disabled pmhash means to others. */
+static const char *
+disabled_detail(bool retried)
+{
+	return retried ?
+		"Rows are written without index entries, and constraints that need an index refuse them, until this is repaired." :
+		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
 }
 
 /*
- * Take the pool into use for this run.  Once refused it stays so until the
- * next start: what was wrong may have let another server in.
+ * Take the pool into use for this run.  If it was refused before, another server
+ * may have used it meanwhile: then the token has gone, and nothing is trusted.
  */
 static void
 start_pool(void)
 {
-	if (!pool_refused &&
-		!pmhash_pool_start(&pmhash_shared->control, current_instance, refusal))
-	{
-		pool_refused = true;
-		ereport(LOG,
-				(errmsg("pmhash is disabled: %s", refusal),
-				 errdetail("Tables with pmhash indexes cannot be used until this is repaired and the server restarted.")));
-	}
+	char		reason[PMHASH_REASON_SIZE] = "";
+
+	pool_refused = !pmhash_directory_allowed(reason) ||
+		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;
-	strlcpy(pmhash_shared->reason, refusal, PMHASH_REASON_SIZE);
+	pmhash_shared->retried = pool_refused && pmhash_pool_is_locked();
+	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+	if (!pool_refused)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash is disabled: %s", reason),
+			 errdetail("%s", disabled_detail(pmhash_shared->retried))));
+	pmhash_refuse_trust();
 }
 
 /*
@@ -170,9 +190,13 @@ shared_memory_startup(void)
 
 /*
  * Save where replay ended.  Called in the startup process as the clean-up of
- * a resource manager: behind the last record replayed and before the server
+ * a resource manager: after the last record replayed and before the server
  * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
  * missed, except if there was nothing to replay.
+ *
+ * If that can't be written the run does without the pool, and the next start
+ * finds a checkpoint that is not the one that this start has begun with, and no
+ * end of replay: it trusts nothing (trust.c, unfinished_start_doubt).
  */
 static void
 save_end_of_replay(void)
@@ -190,7 +214,7 @@ save_end_of_replay(void)
 	/*
 	 * A start before this one has not saved the end.  If it had nothing to
 	 * replay, and died when its end-of-recovery checkpoint was in WAL but not in
-	 * pg_control yet, that is what we have replayed: a record or two behind the
+	 * pg_control yet, that is what we have replayed: a record or two past the
 	 * old checkpoint, in place of WAL that the crash has lost.
 	 */
 	if (control->undo_again &&
@@ -248,7 +272,7 @@ register_resource_manager(void)
 	}
 	ereport(LOG,
 			(errmsg("pmhash: no resource manager id is free"),
-			 errdetail("After two crashes in a row some indexes may need REINDEX.")));
+			 errdetail("After two crashes in a row some indexes may have to be rebuilt.")));
 }
 
 /* ---- first use ---- */
@@ -267,24 +291,25 @@ keep_control(PmhashControl *control)
 }
 
 /*
- * Take out what the journal of the last run says, and remove it.  It goes
- * before the new one is made, so that a full file system has room for that.
- * A crash in between finds a pool with nothing to undo: nobody has written.
+ * Take out what the journal of the last run says.  The new one is made of it,
+ * so that a full file system does not matter.  A crash in between finds a pool
+ * with nothing to undo: nobody has written.
  */
 static void
 finish_last_run(PmhashControl *control)
 {
-	char		path[MAXPGPATH];
+	uint64		instance = control->journal_instance;
 
-	pmhash_journal_path(path, control->journal_instance);
 	pmhash_undo(control);
 	control->journal_instance = 0;
 	control->undo_end = 0;
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
 	control->undo_again = 0;
+	control->undo_redo = 0;
+	pmhash_see_redo(control);
 	keep_control(control);
-	unlink(path);
+	pmhash_journal_retire(instance);
 }
 
 /* The part of pmhash_pool_ready that one process does. */
@@ -302,6 +327,7 @@ make_ready(void)
 	control.pmem = pmem;
 	control.timeline = GetWALInsertionTimeLine();
 	control.opts_mtime = pmhash_postmaster_opts_mtime();
+	pmhash_see_redo(&control);
 	keep_control(&control);
 }
 
@@ -352,10 +378,70 @@ pmhash_renew_nonce(void)
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
-	if (!pmhash_pool_renew_nonce(&control, reason))
+	pmhash_see_redo(&control);
+	if (!pmhash_pool_renew_nonce(&control, 0, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 	pmhash_shared->control = control;
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
+
+/*
+ * What is in the index files cannot be believed any more.  Those made from now
+ * on can: the eras are renewed, and everybody looks at his files again.  If that
+ * cannot be written this run does without pmhash, and the token goes.
+ */
+void
+pmhash_distrust_all(const char *why)
+{
+	PmhashControl control;
+	char		reason[PMHASH_REASON_SIZE];
+	bool		written;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	control = pmhash_shared->control;
+	pmhash_renew_eras(&control, true);
+	written = pmhash_pool_write_control(&control, reason);
+	if (written)
+		pmhash_shared->control = control;
+	pmhash_stub_changed();
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+	ereport(LOG,
+			(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+					pmhash_pool_path(), why)));
+	if (!written)
+	{
+		pmhash_disable(reason);
+		pmhash_refuse_trust();
+	}
+}
+
+/*
+ * A run that was refused the pool tries again to take it into use.  Called by
+ * the launcher.  False if it still cannot be used.
+ */
+bool
+pmhash_try_again(void)
+{
+	static PmhashControl control;
+	char		reason[PMHASH_REASON_SIZE];
+	bool		done;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	done = pmhash_pool_start_late(&control, pmhash_shared->instance, reason);
+	if (done)
+	{
+		pmhash_shared->control = control;
+		pg_write_barrier();
+		pmhash_shared->usable = true;
+		pmhash_stub_changed();
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+	if (done)
+		ereport(LOG,
+				(errmsg("pmhash is no longer disabled: directory \"%s\" can be used again",
+						pmhash_pool_path()),
+				 errdetail("Index files that are in it from before are not trusted.")));
+	return done;
 }
 
 /*
@@ -381,12 +467,12 @@ pmhash_disable(const char *reason)
 	if (!said)
 		ereport(LOG,
 				(errmsg("pmhash is disabled: %s", reason),
-				 errdetail("Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.")));
+				 errdetail("%s", disabled_detail(false))));
 }
 
 /*
  * ERROR unless the pool directory is the one that this run has begun with.
- * For who is about to make a file in it.
+ * For a process that is about to make a file in it.
  */
 void
 pmhash_require_pool_in_place(void)
@@ -394,10 +480,26 @@ pmhash_require_pool_in_place(void)
 	if (!pmhash_pool_in_place())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 pmhash_may_see_details(NULL) ?
 				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
-						pmhash_pool_path()),
+						pmhash_pool_path()) :
+				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
 				 errdetail("It is not the directory that was there when the server was started."),
 				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
+}
+
+/*
+ * DETAIL for a pmhash that is disabled: the reason can name directories, so it is
+ * for those that may see these, and for the log.  Returns 0, for ereport.
+ */
+static int
+detail_of_disabled(bool details)
+{
+	if (details)
+		errdetail("The reason is: %s.", pmhash_shared->reason);
+	else
+		errdetail_log("The reason is: %s.", pmhash_shared->reason);
+	return 0;
 }
 
 /* "index "..."" or "pmhash", for messages. */
@@ -420,7 +522,9 @@ pmhash_require_service(Relation index)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
-				 errdetail("The reason is: %s.", pmhash_shared->reason),
+				 detail_of_disabled(pmhash_may_see_details(index)),
+				 pmhash_shared->retried ?
+				 errhint("Repair this; it is tried again every few seconds.") :
 				 errhint("Repair this and restart the server.")));
 	if (unlikely(RecoveryInProgress()))
 		ereport(ERROR,
@@ -445,8 +549,11 @@ pmhash_service_available(void)
 static void
 postmaster_exit(int code, Datum arg)
 {
-	if (!IsUnderPostmaster && current_instance != 0 && !pool_refused)
-		pmhash_pool_stop(current_instance);
+	if (IsUnderPostmaster || current_instance == 0)
+		return;
+	if (pool_refused)
+		pmhash_continue_without_pool();
+	pmhash_pool_stop(current_instance);
 }
 
 /* Install the hooks of this file. */
@@ -462,14 +569,16 @@ startup_init(void)
 }
 
 void
-pmhash_cluster_init(ambuild_function build)
+pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 {
 	pmhash_am_build = build;
+	pmhash_am_fill = fill;
+	pmhash_planner_hook_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	pmhash_define_gucs();
 	startup_init();
+	pmhash_engine_hooks_init();
 	pmhash_life_cycle_init();
-	pmhash_planner_hook_init();
 	pmhash_worker_init();
 }

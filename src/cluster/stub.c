@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/generic_xlog.h"
+#include "access/transam.h"
 #include "access/xloginsert.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
@@ -23,37 +24,43 @@
 
 #include "cluster/internal.h"
 
+/* A stub that names a file. */
+static PmhashStub
+make_stub(uint16 flags, uint64 file_id, uint64 seed, PmhashReason reason)
+{
+	PmhashStub	stub;
+
+	memset(&stub, 0, sizeof(stub));
+	stub.magic = PMHASH_STUB_MAGIC;
+	stub.version = PMHASH_STUB_VERSION;
+	stub.flags = flags;
+	stub.file_id = file_id;
+	stub.seed = seed;
+	stub.reason = reason;
+	return stub;
+}
+
 /* Lay a stub out on an empty page image. */
 static void
-fill_page(Page page, uint16 flags, uint64 file_id, uint64 seed,
-		  PmhashReason reason)
+fill_page(Page page, const PmhashStub *stub)
 {
-	PmhashStub *stub;
-
 	PageInit(page, BLCKSZ, 0);
-	stub = (PmhashStub *) PageGetContents(page);
-	memset(stub, 0, sizeof(PmhashStub));
-	stub->magic = PMHASH_STUB_MAGIC;
-	stub->version = PMHASH_STUB_VERSION;
-	stub->flags = flags;
-	stub->file_id = file_id;
-	stub->seed = seed;
-	stub->reason = reason;
+	memcpy(PageGetContents(page), stub, sizeof(PmhashStub));
 
 	/* Generic WAL and full-page images leave the hole out: not our bytes. */
-	((PageHeader) page)->pd_lower = ((char *) stub + sizeof(PmhashStub)) - (char *) page;
+	((PageHeader) page)->pd_lower =
+		(PageGetContents(page) + sizeof(PmhashStub)) - (char *) page;
 }
 
 /* Put a stub on a locked buffer of the main fork, logged if the index is. */
 static void
-log_page(Relation index, Buffer buffer, uint16 flags, uint64 file_id,
-		 uint64 seed, PmhashReason reason)
+log_page(Relation index, Buffer buffer, const PmhashStub *stub)
 {
 	GenericXLogState *state = GenericXLogStart(index);
 	Page		page = GenericXLogRegisterBuffer(state, buffer,
 												 GENERIC_XLOG_FULL_IMAGE);
 
-	fill_page(page, flags, file_id, seed, reason);
+	fill_page(page, stub);
 	GenericXLogFinish(state);
 }
 
@@ -104,35 +111,125 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 }
 
 /*
+ * The file id that the stub in a permanent or unlogged main fork names, by the
+ * fork's number alone: for one that this transaction is about to delete.  0 if it
+ * is not one of ours, or names none.
+ */
+uint64
+pmhash_stub_of_fork(PmhashNode node)
+{
+	SMgrRelation smgr = pmhash_open_fork(node);
+	Buffer		buffer;
+	Page		page;
+	PmhashStub	stub;
+
+	memset(&stub, 0, sizeof(stub));
+	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) != 1)
+		return 0;
+	buffer = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, 0, RBM_ZERO_ON_ERROR,
+									   NULL, true);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (!PageIsNew(page))
+		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
+	UnlockReleaseBuffer(buffer);
+	return stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION ?
+		stub.file_id : 0;
+}
+
+/*
  * Make block 0 of an empty main fork the stub of file_id.
  */
 void
 pmhash_stub_create(Relation index, uint64 file_id, uint64 seed)
 {
 	Buffer		buffer;
+	PmhashStub	stub;
 
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK,
 								NULL);
 	if (BufferGetBlockNumber(buffer) != 0)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
-	log_page(index, buffer, 0, file_id, seed, PMHASH_REASON_NONE);
+	stub = make_stub(0, file_id, seed, PMHASH_REASON_NONE);
+	log_page(index, buffer, &stub);
 	UnlockReleaseBuffer(buffer);
 }
 
 /*
  * Write another file's id into an existing stub: that of an unlogged index
- * after a crash, which has none yet, or of an invalid one that has been
- * rebuilt.  The caller sees to it that nobody else does the same.
+ * after a crash, which has none yet (flags 0), or of an invalid one whose new
+ * file is about to be filled (PMHASH_STUB_FILLING).  The caller sees to it that
+ * nobody else does the same.
  */
 void
-pmhash_stub_fill(Relation index, uint64 file_id, uint64 seed)
+pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, uint64 seed)
 {
 	Buffer		buffer = ReadBuffer(index, 0);
+	PmhashStub	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	log_page(index, buffer, 0, file_id, seed, PMHASH_REASON_NONE);
+	log_page(index, buffer, &stub);
 	UnlockReleaseBuffer(buffer);
+}
+
+/*
+ * Replace the flags of a stub that names file_id and has the flags 'from', and no
+ * others; false, and nothing done, if it does not.
+ */
+static bool
+change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
+			 PmhashReason reason, FullTransactionId older)
+{
+	Buffer		buffer = ReadBuffer(index, 0);
+	PmhashStub	stub;
+	bool		found;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
+	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
+		stub.flags == from;
+	if (found)
+	{
+		stub.flags = to;
+		stub.reason = reason;
+		stub.older = U64FromFullTransactionId(older);
+		log_page(index, buffer, &stub);
+	}
+	UnlockReleaseBuffer(buffer);
+	return found;
+}
+
+/* The 64-bit number of a transaction id that is not older than 2^31 ids. */
+static FullTransactionId
+widen(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+/*
+ * A file that was being filled is complete, but for rows that only snapshots see
+ * whose xmin is 'older' or precedes it.  False if it must not be used any more.
+ */
+bool
+pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
+{
+	return change_flags(index, file_id, PMHASH_STUB_FILLING, PMHASH_STUB_FILLED,
+						PMHASH_REASON_NONE,
+						widen(older));
+}
+
+/* There are no such snapshots any more.  False as above. */
+bool
+pmhash_stub_validate(Relation index, uint64 file_id)
+{
+	return change_flags(index, file_id, PMHASH_STUB_FILLED, 0,
+						PMHASH_REASON_NONE, InvalidFullTransactionId);
 }
 
 /*
@@ -148,6 +245,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	Buffer		buffer;
 	Page		page;
 	PmhashStub	stub;
+	PmhashStub	marked;
 	bool		ours;
 	bool		mark;
 
@@ -171,8 +269,11 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	mark = (!ours || (stub.flags & PMHASH_STUB_INVALID) == 0) &&
 		(file_id == 0 || (ours && stub.file_id == file_id));
 	if (mark)
-		log_page(index, buffer, PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
-				 ours ? stub.seed : 0, reason);
+	{
+		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
+						   ours ? stub.seed : 0, reason);
+		log_page(index, buffer, &marked);
+	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);
 	return mark;
@@ -191,9 +292,10 @@ pmhash_stub_create_init(Relation index)
 	SMgrRelation smgr = RelationGetSmgr(index);
 	PGAlignedBlock block;
 	Page		page = (Page) block.data;
+	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
 
-	fill_page(page, PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
-	PageSetChecksumInplace(page, 0);
+	fill_page(page, &stub);
+	pmhash_set_checksum(page, 0);
 	smgrextend(smgr, INIT_FORKNUM, 0, (char *) page, true);
 	log_newpage(&pmhash_node_of_smgr(smgr), INIT_FORKNUM, 0, page, true);
 	smgrimmedsync(smgr, INIT_FORKNUM);

@@ -8,14 +8,15 @@
  *
  *	(1) list the files.  Only these are judged.  The create lock is taken once
  *		for it, so each file that was made without a transaction (unlogged
- *		index after a crash) has its stub by now.
+ *		index after a crash) has its stub by now, and each has a header unless
+ *		its creation was cut off.
  *	(2) leave out the files whose creating transaction is in progress, which
  *		includes prepared ones: their stubs are in main forks we can't see.
  *		Leave out temporary files whose backend is alive.
- *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  If one
- *		can't be locked, judge nothing this time.  If one has gone by the time
- *		it is locked, start (3) again: ALTER TABLE may have handed its main fork
- *		to an index that this snapshot does not see (tablecmds.c, TryReuseIndex).
+ *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  One that
+ *		can't be locked for a while may name any file.  So may one that has gone
+ *		by the time it is locked: ALTER TABLE may have handed its main fork to an
+ *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *		A stub that is marked invalid does not count: nobody will open its file.
  *		One that can't be read may name any file.
  *	(4) remove the rest.  If some stub could not be read, only what belongs to
@@ -55,12 +56,11 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "cluster/internal.h"
 
 /* A committing DDL nudges us before it releases its locks: try for a while. */
-#define LOCK_TRIES		20
+#define LOCK_TRIES		20		/* in one sweep, for all indexes together */
 #define LOCK_PAUSE_US	25000L
 
 typedef struct IdList
@@ -90,6 +90,14 @@ compare_ids(const void *a, const void *b)
 	uint64		y = *(const uint64 *) b;
 
 	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* Is it in a sorted list? */
+static bool
+has_id(const IdList *list, uint64 id)
+{
+	return list->n > 0 &&
+		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
 }
 
 /* ---- (1) files ---- */
@@ -128,8 +136,9 @@ creator_in_progress(uint64 xid)
 
 /*
  * May someone who is still at work need the file, without a stub that we can
- * see?  A file without a valid header is one whose creation a crash cut off,
- * if it is older than this run.
+ * see?  A file without a valid header is one whose creation was cut off: who makes
+ * one holds the create lock until it has its header (index_file.c, create_file),
+ * and it was listed under that lock.
  */
 static bool
 maker_is_alive(const char *path)
@@ -139,13 +148,7 @@ maker_is_alive(const char *path)
 	PmhResult	result = pmh_read_identity(path, &id, &error);
 
 	if (result == PMH_ERR_FORMAT || result == PMH_ERR_CORRUPT)
-	{
-		struct stat st;
-
-		/* st_mtime is the second that it was changed in. */
-		return stat(path, &st) == 0 &&
-			time_t_to_timestamptz(st.st_mtime + 1) >= pmhash_shared->started_at;
-	}
+		return false;
 	if (result != PMH_OK)
 		return true;
 	if (id.flags & PMHASH_IDENTITY_TEMP)
@@ -184,7 +187,7 @@ is_our_handler(Oid function)
 	Datum		source;
 	bool		isnull;
 	bool		named = false;
-	IndexAmRoutine *routine;
+	const IndexAmRoutine *routine;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -246,26 +249,30 @@ pmhash_list_indexes(bool temporary)
 	return indexes;
 }
 
-/* Lock an index, but don't stand in a queue for it. */
+/*
+ * Lock an index, but don't stand in a queue for it.  *tries: how often we may wait
+ * for it and for all further ones.
+ */
 static bool
-lock_index(Oid relid)
+lock_index(Oid relid, int *tries)
 {
-	for (int i = 0; i < LOCK_TRIES; i++)
+	while (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
-		if (ConditionalLockRelationOid(relid, AccessShareLock))
-			return true;
 		CHECK_FOR_INTERRUPTS();
+		if (*tries == 0)
+			return false;
+		(*tries)--;
 		pg_usleep(LOCK_PAUSE_US);
 	}
-	return false;
+	return true;
 }
 
 /* What the stubs of a database say. */
 typedef struct Owners
 {
 	IdList		owned;			/* file ids that they name, sorted */
-	List	   *known;			/* OIDs of the indexes whose stub was read */
-	int			unknown;		/* stubs that can't be read */
+	IdList		known;			/* OIDs of the indexes whose stub was read */
+	int			unknown;		/* stubs that can't be read or looked at */
 } Owners;
 
 typedef enum StubState
@@ -371,52 +378,49 @@ note_owner(Relation index, Owners *owners)
 		case STUB_NONE:
 			break;
 	}
-	owners->known = lappend_oid(owners->known, RelationGetRelid(index));
+	add_id(&owners->known, RelationGetRelid(index));
 }
 
-typedef enum OwnedResult
-{
-	OWNED_COMPLETE,
-	OWNED_LOCKED,				/* an index can't be looked at now */
-	OWNED_GONE					/* one has gone since the list was made */
-} OwnedResult;
-
 /* Look at all stubs. */
-static OwnedResult
+static void
 list_owned(Owners *owners)
 {
+	int			tries = LOCK_TRIES;
 	ListCell   *lc;
 
-	owners->owned.n = 0;
-	owners->known = NIL;
-	owners->unknown = 0;
 	InvalidateCatalogSnapshot();
 	foreach(lc, pmhash_list_indexes(false))
 	{
 		Oid			relid = lfirst_oid(lc);
 		Relation	index;
 
-		if (!lock_index(relid))
-			return OWNED_LOCKED;
+		CHECK_FOR_INTERRUPTS();
+		if (!lock_index(relid, &tries))
+		{
+			owners->unknown++;
+			continue;
+		}
 		index = try_relation_open(relid, NoLock);
 		if (index == NULL)
 		{
 			UnlockRelationOid(relid, AccessShareLock);
-			return OWNED_GONE;
+			owners->unknown++;
+			continue;
 		}
 		note_owner(index, owners);
 		relation_close(index, AccessShareLock);
 	}
 	if (owners->owned.n > 0)
 		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
-	return OWNED_COMPLETE;
+	if (owners->known.n > 0)
+		qsort(owners->known.id, owners->known.n, sizeof(uint64), compare_ids);
 }
 
 /* ---- (4) ---- */
 
 /*
- * May an index whose stub can't be read own this file, that no other stub
- * names?  Not if it was made for one that still is there: a main fork, and the
+ * May an index whose stub can't be read or looked at own this file, that no other
+ * stub names?  Not if it was made for one that still is there: a main fork, and the
  * stub in it, goes to an index with another OID only when the index that it
  * was made for is dropped (tablecmds.c, TryReuseIndex).
  */
@@ -428,29 +432,39 @@ may_be_owned(const Owners *owners, const char *path)
 
 	if (owners->unknown == 0)
 		return false;
-	return pmh_read_identity(path, &id, &error) == PMH_OK &&
-		!list_member_oid(owners->known, id.index_oid);
+	switch (pmh_read_identity(path, &id, &error))
+	{
+		case PMH_OK:
+			return !has_id(&owners->known, id.index_oid);
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return false;
+		default:				/* no descriptor, say: that tells nothing */
+			return true;
+	}
 }
 
 static void
 remove_orphans(const IdList *files, const Owners *owners)
 {
-	const IdList *owned = &owners->owned;
 	char		path[MAXPGPATH];
 	int			removed = 0;
+	uint32		kept = 0;
 
 	for (int i = 0; i < files->n; i++)
 	{
-		if (owned->n > 0 &&
-			bsearch(&files->id[i], owned->id, owned->n, sizeof(uint64),
-					compare_ids) != NULL)
+		if (has_id(&owners->owned, files->id[i]))
 			continue;
 		pmhash_file_path(path, MyDatabaseId, files->id[i]);
 		if (may_be_owned(owners, path))
+		{
+			kept++;
 			continue;
+		}
 		pmhash_unlink(path);
 		removed++;
 	}
+	pg_atomic_write_u32(&pmhash_shared->sweep_kept, kept);
 	if (removed > 0)
 		ereport(DEBUG1,
 				(errmsg("pmhash: removed %d files that no index owns", removed)));
@@ -465,7 +479,6 @@ pmhash_sweep_database(void)
 {
 	IdList		files = {0};
 	Owners		owners = {0};
-	OwnedResult result;
 
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
@@ -473,13 +486,8 @@ pmhash_sweep_database(void)
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
 	drop_protected(MyDatabaseId, &files);
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		result = list_owned(&owners);
-	} while (result == OWNED_GONE);
-	if (result == OWNED_COMPLETE)
-		remove_orphans(&files, &owners);
+	list_owned(&owners);
+	remove_orphans(&files, &owners);
 }
 
 /*

@@ -4,15 +4,17 @@
  *	  Take out of the index files what a crash has taken out of the heap.
  *
  * Input is the journal of the crashed run and the end of replay after it.
- * Every record behind the end of replay names an entry whose transaction
+ * Every record past the end of replay names an entry whose transaction
  * cannot have committed: it is deleted, if it is there.  All of it can be
  * repeated, so a crash in here is followed by the same again; the control
  * file forgets the journal only when all is done.
  *
- * If the end of replay is not known (see pool.c, inherit_undo), no record
- * between the last LSN known to have been flushed and the present end can be
- * judged.  The files with such records are removed: their indexes need
- * REINDEX, which is better than a wrong answer.
+ * If the end of replay is not known, or if WAL was replayed that is not that of
+ * the crashed run, nothing can be said about any entry: no file is trusted.
+ *
+ * An error that says nothing about a file (no descriptor, no memory, no space,
+ * an interrupted call) is no reason to give up that file, or all of them: it is
+ * an ERROR here, pmhash is not ready, and the next caller tries again.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +37,6 @@ typedef struct Undo
 	size_t		n;
 	XLogRecPtr	flushed;		/* highest LSN known to have been flushed */
 	XLogRecPtr	end;			/* end of replay */
-	bool		doubt;
 	uint64		undone;
 } Undo;
 
@@ -52,10 +53,42 @@ compare_records(const void *a, const void *b)
 	return 0;
 }
 
+/* Does an error of the engine say nothing about the file?  See above. */
+static bool
+is_passing(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_ERR_NO_MEMORY:
+		case PMH_ERR_NO_SPACE:
+			return true;
+		case PMH_ERR_IO:
+			return error->sys_errno == EINTR || error->sys_errno == EAGAIN;
+		default:
+			return false;
+	}
+}
+
+/* ERROR if that is so.  Nothing of the file is open or mapped. */
+static void
+try_again_if_passing(const char *path, const PmhError *error)
+{
+	if (!is_passing(error))
+		return;
+	errno = error->sys_errno;
+	ereport(ERROR,
+			(error->sys_errno != 0 ? errcode_for_file_access() : errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("pmhash could not use file \"%s\" to take out what a crash has lost", path),
+			 errdetail("%s", error->detail),
+			 errhint("This is tried again.")));
+}
+
 /*
  * Read the valid records of a journal into undo->records.  A record that a
  * crash has torn is none: its entry was not made yet.  False if the file is
- * not there, cannot be read, or is not a journal of that run.
+ * not there, cannot be read, or is not a journal of that run.  ERROR if it
+ * can't be read just now.
  */
 static bool
 read_journal(const char *path, uint64 instance, Undo *undo)
@@ -68,7 +101,10 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	bool		complete;
 
 	if (pm_open(&file, path, false, &error) != PMH_OK)
+	{
+		try_again_if_passing(path, &error);
 		return false;
+	}
 	header = (const PmhashJournalHeader *) file.base;
 	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
 		header->instance != instance ||
@@ -81,7 +117,16 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	nslots = header->slots;
 	undo->flushed = header->flushed;
 	record = (const PmhashJournalRecord *) (header + 1);
-	undo->records = palloc_extended(nslots * sizeof(*record), MCXT_ALLOC_HUGE);
+	undo->records = palloc_extended(nslots * sizeof(*record),
+									MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (undo->records == NULL)
+	{
+		pm_close(&file);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("There is no room for the records of file \"%s\".", path)));
+	}
 	for (uint64 i = 0; i < nslots; i++, record++)
 	{
 		if (record->instance != instance ||
@@ -96,7 +141,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	return complete;
 }
 
-/* A file that can't be put right: without it its index needs REINDEX. */
+/* A file that can't be put right: its index is rebuilt. */
 static void
 condemn(const char *path, const char *why)
 {
@@ -106,10 +151,10 @@ condemn(const char *path, const char *why)
 				 errmsg("could not remove file \"%s\": %m", path)));
 	ereport(LOG,
 			(errmsg("pmhash: removed index file \"%s\": %s", path, why),
-			 errhint("Its index needs REINDEX.")));
+			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
 }
 
-/* Take the lost entries of one file out. */
+/* Take the lost entries of one file out.  ERROR if that has to wait. */
 static void
 undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 		  size_t n)
@@ -124,6 +169,7 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 		return;
 	if (result != PMH_OK)
 	{
+		try_again_if_passing(path, &error);
 		condemn(path, error.detail);
 		return;
 	}
@@ -138,10 +184,12 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 			result = PMH_OK;
 	}
 	if (result != PMH_OK)
-		strlcpy(error.detail, pmh_error(table)->detail, sizeof(error.detail));
+		error = *pmh_error(table);
 	pmh_close(table);
-	if (result != PMH_OK)
-		condemn(path, error.detail);
+	if (result == PMH_OK)
+		return;
+	try_again_if_passing(path, &error);
+	condemn(path, error.detail);
 }
 
 /* Deal with the records of one file. */
@@ -151,20 +199,11 @@ deal_with_file(Undo *undo, const PmhashJournalRecord *records, size_t n)
 	char		path[MAXPGPATH];
 	struct stat st;
 	bool		lost = false;
-	bool		unclear = false;
 
 	for (size_t i = 0; i < n; i++)
-	{
 		lost |= records[i].lsn > undo->end;
-		unclear |= undo->doubt && records[i].lsn > undo->flushed &&
-			records[i].lsn <= undo->end;
-	}
 	pmhash_file_path(path, records[0].database, records[0].file_id);
-	if ((!lost && !unclear) || stat(path, &st) != 0)
-		return;
-	if (unclear)
-		condemn(path, "it is not known which of its last entries survived two crashes in a row");
-	else
+	if (lost && stat(path, &st) == 0)
 		undo_file(undo, path, records, n);
 }
 
@@ -183,6 +222,36 @@ deal_with_all(Undo *undo)
 	}
 }
 
+/* Why does the end of replay tell nothing about the journal?  NULL: it does. */
+static const char *
+undo_doubt(const PmhashControl *control, const Undo *undo)
+{
+	if (control->undo_doubt)
+		return "it is not known which WAL was lost in two crashes in a row";
+	if (undo->end == InvalidXLogRecPtr || undo->end < undo->flushed)
+		return "WAL that had been flushed was not replayed";
+
+	/*
+	 * Replay began at a checkpoint that nobody has seen in the crashed run.
+	 * Another run's is no earlier than the end of all WAL that was ever
+	 * flushed in that one.
+	 */
+	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
+		return "it cannot be told whether the server has run without the pool";
+	return NULL;
+}
+
+/*
+ * Where replay ended.  If there was nothing to replay nobody has saved that,
+ * but the server still knows (xlogrecovery.c, PerformWalRecovery): it is the end
+ * of the checkpoint's record.  0: there was no recovery.
+ */
+static XLogRecPtr
+end_of_replay(const PmhashControl *control)
+{
+	return control->undo_end != 0 ? control->undo_end : GetXLogReplayRecPtr(NULL);
+}
+
 /*
  * Complete the undo of the run control->journal_instance.  The caller holds
  * the pool lock, the server is out of recovery, no index file has been opened
@@ -194,33 +263,22 @@ pmhash_undo(PmhashControl *control)
 {
 	char		path[MAXPGPATH];
 	Undo		undo = {0};
-	const char *doubt = NULL;
+	const char *doubt;
 
-	/*
-	 * If there was nothing to replay, nobody has saved where that ended.  If
-	 * there was no recovery at all, the last run was shut down in order, only
-	 * without our mark: all its WAL is there.
-	 */
-	if (control->undo_end == 0)
-		control->undo_end = GetXLogReplayRecPtr(NULL);
-	if (control->undo_end == 0)
-		control->undo_end = PG_UINT64_MAX;
-	undo.end = control->undo_end;
-	undo.doubt = control->undo_doubt != 0;
-
+	undo.end = end_of_replay(control);
 	pmhash_journal_path(path, control->journal_instance);
 	if (!read_journal(path, control->journal_instance, &undo))
 		doubt = "the undo journal of the last run is missing or damaged";
-	else if (undo.end < undo.flushed)
-		doubt = "WAL that had been flushed was not replayed";
+	else
+		doubt = undo_doubt(control, &undo);
 
 	if (doubt != NULL)
 	{
 		ereport(LOG,
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), doubt),
-				 errhint("Indexes that have no trusted file need REINDEX.")));
-		pmhash_pool_renew_eras(control, true);
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
+		pmhash_renew_eras(control, true);
 	}
 	else
 	{

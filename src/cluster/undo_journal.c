@@ -6,7 +6,7 @@
  * An index entry is durable as soon as it is made; the WAL of its heap tuple
  * is not.  After a crash the tuple may be gone, and its TID reused.  So each
  * entry is noted here first, with the LSN its tuple depends on, and at the
- * next start the entries whose LSN is behind the end of replay are taken out
+ * next start the entries whose LSN is past the end of replay are taken out
  * (undo.c): such a transaction cannot have committed.
  *
  * The journal is a ring of one-line records in a file of its own for each
@@ -37,12 +37,14 @@ static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
 static XLogRecPtr last_noted;	/* LSN of our last record */
 static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
 
+#define SPARE_JOURNAL	"journal.spare"
+
 /* How often the WAL writer is told to flush while the ring comes round once. */
 #define HASTENINGS		8
 
 /*
  * The exact end of the last WAL record reserved so far.  GetXLogInsertRecPtr
- * tells where the next record would start, which at a page boundary is behind
+ * tells where the next record would start, which at a page boundary is past
  * the page header: more than has been inserted, so XLogFlush would fail on it,
  * and more than replay could ever reach (xlog.c, XLogBytePosToRecPtr and
  * XLogBytePosToEndRecPtr).
@@ -73,11 +75,121 @@ pmhash_journal_crc(const PmhashJournalRecord *record)
 static void
 journal_error(const char *path, const PmhError *error)
 {
+	const char *shown = pmhash_shown_path(NULL, path);
+
 	errno = error->sys_errno;
 	ereport(ERROR,
 			(error->sys_errno != 0 ? errcode_for_file_access() : errcode(ERRCODE_IO_ERROR),
-			 errmsg("could not use the pmhash undo journal \"%s\"", path),
+			 errmsg("could not use the pmhash undo journal \"%s\"", shown),
 			 errdetail("%s", error->detail)));
+}
+
+/* ---- the spare one ---- */
+
+static void
+spare_path(char *path)
+{
+	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL, pmhash_pool_path());
+}
+
+/* Is this the name of a file that waits to be the journal of a run? */
+bool
+pmhash_journal_is_spare(const char *name)
+{
+	return strcmp(name, SPARE_JOURNAL) == 0;
+}
+
+/*
+ * The journal of a run is not needed any more.  It is kept for the next run,
+ * which then needs no space for its own.
+ */
+void
+pmhash_journal_retire(uint64 instance)
+{
+	char		path[MAXPGPATH];
+	char		spare[MAXPGPATH];
+
+	pmhash_journal_path(path, instance);
+	spare_path(spare);
+	if (rename(path, spare) != 0)
+		(void) unlink(path);
+}
+
+/*
+ * Make a journal one that cannot be read: so no start can undo the run it is of,
+ * and none trusts any file.  As lasting as what it takes the trust from.  One
+ * that is mapped takes no call of the operating system.  False with a reason.
+ */
+bool
+pmhash_journal_spoil(uint64 instance, char *reason)
+{
+	char		path[MAXPGPATH];
+	PmFile		file;
+	PmFile	   *spoiled = &journal;
+	PmhashJournalHeader *header;
+	PmhError	error;
+	bool		done;
+
+	if (instance == 0)
+		return pmhash_fail(reason, "there is no journal");
+	pmhash_journal_path(path, instance);
+	if (journal.base == NULL || instance != pmhash_shared->instance)
+	{
+		spoiled = &file;
+		if (pm_open(&file, path, false, &error) != PMH_OK)
+			return pmhash_fail(reason, "could not use file \"%s\": %s", path, error.detail);
+	}
+	header = (PmhashJournalHeader *) spoiled->base;
+	pm_store64(&header->magic, 0);
+	pm_flush(spoiled, &header->magic, sizeof(header->magic));
+	pm_fence(spoiled);
+	done = !pm_is_lost(spoiled);
+	if (spoiled == &file)
+		pm_close(&file);
+	return done || pmhash_fail(reason, "file \"%s\" was lost", path);
+}
+
+/* Has that been done?  What can't be read is not. */
+bool
+pmhash_journal_is_spoiled(uint64 instance)
+{
+	char		path[MAXPGPATH];
+	PmhashJournalHeader header;
+
+	pmhash_journal_path(path, instance);
+	return pmhash_read_small(path, &header, sizeof(header)) == sizeof(header) &&
+		header.magic == 0 && header.instance == instance;
+}
+
+/*
+ * Let the spare journal, if there is one of the right size, be that of a run.
+ * Its records are of other instances, and so are none in this one.  Its header
+ * is not to be believed before all of it has been written.
+ */
+static bool
+take_spare(PmFile *file, const char *path, size_t size)
+{
+	char		spare[MAXPGPATH];
+	PmhError	error;
+	PmhashJournalHeader *header;
+
+	spare_path(spare);
+	if (rename(spare, path) != 0)
+		return false;
+	if (pm_open(file, path, false, &error) == PMH_OK)
+	{
+		if (file->mapped == size)
+		{
+			header = (PmhashJournalHeader *) file->base;
+			pm_store64(&header->magic, 0);
+			pm_flush(file, &header->magic, sizeof(header->magic));
+			pm_fence(file);
+			return true;
+		}
+		pm_close(file);
+	}
+	(void) unlink(path);
+	return false;
 }
 
 /*
@@ -93,13 +205,15 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
 	uint64		nslots = pmhash_shared->journal_slots;
+	size_t		size = (nslots + 1) * sizeof(PmhashJournalRecord);
 
 	pmhash_journal_path(path, instance);
 	unlink(path);
-	if (pm_create(&file, path, (nslots + 1) * sizeof(PmhashJournalRecord),
-				  false, &error) != PMH_OK)
+	if (!take_spare(&file, path, size) &&
+		pm_create(&file, path, size, false, &error) != PMH_OK)
 		journal_error(path, &error);
 	header = (PmhashJournalHeader *) file.base;
+	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
 	pm_store64(&header->slots, nslots);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
@@ -159,8 +273,9 @@ is_this_runs_journal(void)
 
 /*
  * Map the journal of this run, if that has not been done.  Its path goes into
- * path[MAXPGPATH], what went wrong into *error.  Done whenever an index file is opened, so that who has one
- * mapped never lacks the journal for it, whatever happens to the directory.
+ * path[MAXPGPATH], what went wrong into *error.  Done whenever an index file is
+ * opened, so that a process that has one mapped never lacks the journal for it,
+ * whatever happens to the directory.
  */
 PmhResult
 pmhash_journal_map(char *path, PmhError *error)
@@ -213,7 +328,7 @@ ensure_flushed(XLogRecPtr lsn)
 	}
 }
 
-/* Draw n places, one behind the other; returns the first. */
+/* Draw n places, one after the other; returns the first. */
 static uint64
 draw_places(int n)
 {
@@ -285,6 +400,17 @@ pmhash_journal_note_flushed(XLogRecPtr lsn)
 	pm_flush(&journal, &header->flushed, sizeof(uint64));
 	pm_fence(&journal);
 	require_journal();
+}
+
+/* Has WAL past lsn been noted in the header as flushed? */
+bool
+pmhash_journal_is_past(XLogRecPtr lsn)
+{
+	const PmhashJournalHeader *header;
+
+	map_journal();
+	header = (const PmhashJournalHeader *) journal.base;
+	return header->flushed > lsn;
 }
 
 /*

@@ -10,6 +10,10 @@
 #ifndef PMHASH_VERSIONS_H
 #define PMHASH_VERSIONS_H
 
+#if PG_VERSION_NUM < 150000
+#error "pmhash needs PostgreSQL 15 or later"
+#endif
+
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
@@ -25,6 +29,13 @@ typedef RelFileLocator PmhashNode;
 #define pmhash_node_number(node)		((node)->relNumber)
 #define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rlocator.locator)
 
+/* The files of a relation that is not temporary. */
+#if PG_VERSION_NUM >= 170000
+#define pmhash_open_fork(node)			smgropen(node, INVALID_PROC_NUMBER)
+#else
+#define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
+#endif
+
 /* The subtransaction that gave a relation its present files. */
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilelocatorSubid)
 
@@ -36,12 +47,29 @@ typedef RelFileNode PmhashNode;
 #define pmhash_node_tablespace(node)	((node)->spcNode)
 #define pmhash_node_number(node)		((node)->relNode)
 #define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rnode.node)
+#define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
 
 #endif
 
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn						pg_attribute_noreturn()
+#endif
+
+/*
+ * PostgreSQL 19, of which nothing but its headers has been tried: further
+ * parameters, set to what earlier versions do.
+ */
+#if PG_VERSION_NUM >= 190000
+#define pmhash_set_checksum(page, block) \
+	PageSetChecksum(page, block)
+#define pmhash_beginscan_parallel(heap, scan) \
+	table_beginscan_parallel(heap, scan, SO_NONE)
+#else
+#define pmhash_set_checksum(page, block) \
+	PageSetChecksumInplace(page, block)
+#define pmhash_beginscan_parallel(heap, scan) \
+	table_beginscan_parallel(heap, scan)
 #endif
 
 #endif							/* PMHASH_VERSIONS_H */

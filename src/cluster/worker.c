@@ -40,13 +40,20 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
+#include "cluster/clock.h"
 #include "cluster/internal.h"
 
 #define RESTART_AFTER		10	/* seconds, if the launcher fails */
+#define RETRY_AFTER			2000	/* ms, if the pool could not be written */
+#define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
+#define NOTE_IDLE			5000	/* ms, while none is */
+#define NOTE_CHECKPOINT		100 /* ms, while one is under way */
 #define START_PAUSE			500 /* ms, before a rebuilder is started again */
+#define WORKER_PAUSE		5000	/* ms, before a worker is started that has found
+								 * no slot */
 #define MAX_DOUBLINGS		6	/* of that pause, if it did not finish */
+#define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_sweeper_main(Datum arg);
@@ -93,6 +100,21 @@ pmhash_nudge_look(Oid database)
 {
 	if (pmhash_shared != NULL && pmhash_shared->usable)
 		add_nudge(&pmhash_shared->look, database);
+}
+
+/*
+ * Have the launcher look for what there is to do.  Raises no error.
+ */
+void
+pmhash_wake_launcher(void)
+{
+	Latch	   *launcher;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	launcher = pmhash_shared->launcher;
+	SpinLockRelease(&pmhash_shared->mutex);
+	if (launcher != NULL)
+		SetLatch(launcher);
 }
 
 /* Take the nudges, as a list of OIDs; *all: too many to be listed. */
@@ -235,6 +257,25 @@ databases_in_catalog(List **all)
 }
 
 /*
+ * Say that no slot is free for a worker of ours, once until there is one again;
+ * pmhash_indexes shows it as well.
+ */
+static void
+note_worker_slot(bool free)
+{
+	bool		known = pg_atomic_exchange_u32(&pmhash_shared->no_worker, !free) != 0;
+
+	if (!free && !known)
+		ereport(LOG,
+				(errmsg("pmhash: no slot is free for a background worker"),
+				 errdetail("Until there is one, invalid indexes are not rebuilt and files that no index owns are not removed."),
+				 errhint("You might need to increase max_worker_processes.")));
+	else if (free && known)
+		ereport(LOG,
+				(errmsg("pmhash: a slot for a background worker is free again")));
+}
+
+/*
  * Start a worker of ours in a database.  False if no place is free for it: the
  * next round tries again.
  */
@@ -243,6 +284,7 @@ start_worker(Oid database, const char *function, const char *type,
 			 BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker;
+	bool		started;
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -255,17 +297,26 @@ start_worker(Oid database, const char *function, const char *type,
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
 	worker.bgw_notify_pid = MyProcPid;
 
-	return RegisterDynamicBackgroundWorker(&worker, handle);
+	started = RegisterDynamicBackgroundWorker(&worker, handle);
+	note_worker_slot(started);
+	return started;
 }
 
-/* Start a sweeper for a database and wait until it has finished. */
-static void
+/*
+ * Start a sweeper for a database and wait until it has finished.  False if it is to
+ * be tried again: there is no place for one now, or files could not be judged
+ * because somebody had an index locked.
+ */
+static bool
 run_sweeper(Oid database)
 {
 	BackgroundWorkerHandle *handle;
 
-	if (start_worker(database, "pmhash_sweeper_main", "pmhash sweeper", &handle))
-		(void) WaitForBackgroundWorkerShutdown(handle);
+	if (!start_worker(database, "pmhash_sweeper_main", "pmhash sweeper", &handle))
+		return false;
+	pg_atomic_write_u32(&pmhash_shared->sweep_kept, 0);
+	(void) WaitForBackgroundWorkerShutdown(handle);
+	return pg_atomic_read_u32(&pmhash_shared->sweep_kept) == 0;
 }
 
 /*
@@ -281,6 +332,43 @@ remember_databases(List *databases)
 
 	known_databases = list_concat_unique_oid(known_databases, databases);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Databases whose sweep has to be done again, at first after WORKER_PAUSE and then
+ * less and less often.  Lives in TopMemoryContext.
+ */
+static List *sweeps_put_off = NIL;
+static int64 put_off_until;		/* pmhash_clock_ms */
+static int	put_off_in_a_row = 0;
+
+static void
+put_off(Oid database)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	int64		pause = (int64) WORKER_PAUSE << put_off_in_a_row;
+
+	if (sweeps_put_off == NIL)
+	{
+		put_off_until = pmhash_clock_ms() + pause;
+		put_off_in_a_row = Min(put_off_in_a_row + 1, MAX_DOUBLINGS);
+	}
+	sweeps_put_off = list_append_unique_oid(sweeps_put_off, database);
+	MemoryContextSwitchTo(old);
+}
+
+/* Those of them that are to be tried again by now. */
+static List *
+take_put_off(void)
+{
+	List	   *databases;
+
+	if (sweeps_put_off == NIL || pmhash_clock_ms() < put_off_until)
+		return NIL;
+	databases = list_copy(sweeps_put_off);
+	list_free(sweeps_put_off);
+	sweeps_put_off = NIL;
+	return databases;
 }
 
 /*
@@ -312,26 +400,30 @@ do_round(bool everything, List *wanted)
 			known_databases = foreach_delete_current(known_databases, lc);
 		}
 		else if (list_member_oid(connectable, database) &&
-				 (everything || list_member_oid(wanted, database)))
-			run_sweeper(database);
+				 (everything || list_member_oid(wanted, database)) &&
+				 !run_sweeper(database))
+			put_off(database);
 	}
 }
 
 /* Do a round if nudges or the clock ask for one; tell if they did. */
 static bool
-do_what_is_due(TimestampTz *last_full)
+do_what_is_due(int64 *last_full)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = pmhash_clock_ms();
 	bool		everything;
 	List	   *wanted = take_nudges(&pmhash_shared->sweep, &everything);
 
-	if (TimestampDifferenceExceeds(*last_full, now, pmhash_sweep_naptime * 1000))
+	wanted = list_concat_unique_oid(wanted, take_put_off());
+	if (*last_full == 0 || now - *last_full >= pmhash_sweep_naptime * INT64CONST(1000))
 		everything = true;
 	if (!everything && wanted == NIL)
 		return false;
 	if (everything)
 		*last_full = now;
 	do_round(everything, wanted);
+	if (sweeps_put_off == NIL)
+		put_off_in_a_row = 0;
 	return true;
 }
 
@@ -340,7 +432,8 @@ do_what_is_due(TimestampTz *last_full)
 static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
 static Oid	last_database = InvalidOid; /* where the last one was started */
-static TimestampTz last_start = 0;
+static int64 last_start = 0;	/* pmhash_clock_ms */
+static int64 no_start_before = 0;	/* the same: there was no slot */
 static int	unfinished = 0;		/* how many in a row have ended early */
 
 static void
@@ -354,14 +447,14 @@ look_at(List *databases)
 
 /* Add the databases that have been asked for, or where a new try is due. */
 static void
-collect_databases(bool everything, TimestampTz *next)
+collect_databases(bool everything, int64 *next)
 {
 	List	   *asked;
 	bool		too_many;
 
 	asked = take_nudges(&pmhash_shared->look, &too_many);
 	look_at(asked);
-	look_at(pmhash_rebuilds_due(GetCurrentTimestamp(), next));
+	look_at(pmhash_rebuilds_due(pmhash_clock_ms(), next));
 	if (everything || too_many)
 	{
 		List	   *all;
@@ -416,14 +509,17 @@ start_rebuilder(void)
 
 		MemoryContextSwitchTo(old);
 		if (exists && !started)
+		{
+			no_start_before = pmhash_clock_ms() + WORKER_PAUSE;
 			return;
+		}
 		if (!exists)
 			pmhash_rebuild_forget(database);
 		to_look_at = foreach_delete_current(to_look_at, lc);
 		if (started)
 		{
 			last_database = database;
-			last_start = GetCurrentTimestamp();
+			last_start = pmhash_clock_ms();
 			return;
 		}
 	}
@@ -433,9 +529,11 @@ start_rebuilder(void)
 static bool
 may_start_rebuilder(void)
 {
-	return linitial_oid(to_look_at) != last_database ||
-		TimestampDifferenceExceeds(last_start, GetCurrentTimestamp(),
-								   START_PAUSE << unfinished);
+	int64		now = pmhash_clock_ms();
+
+	return now >= no_start_before &&
+		(linitial_oid(to_look_at) != last_database ||
+		 now - last_start >= START_PAUSE << unfinished);
 }
 
 /*
@@ -446,11 +544,11 @@ static long
 see_to_rebuilds(bool everything)
 {
 	long		timeout = pmhash_sweep_naptime * 1000L;
-	TimestampTz next = DT_NOEND;
+	int64		next = PG_INT64_MAX;
 
 	collect_databases(everything, &next);
 	if (!pmhash_rebuild)
-		return timeout;
+		return sweeps_put_off != NIL ? Min(timeout, WORKER_PAUSE) : timeout;
 	if (!rebuilder_at_work() && to_look_at != NIL)
 	{
 		if (may_start_rebuilder())
@@ -458,23 +556,59 @@ see_to_rebuilds(bool everything)
 		if (rebuilder == NULL && to_look_at != NIL)
 			return Min(timeout, START_PAUSE);
 	}
-	if (next != DT_NOEND)
-		timeout = Min(timeout, 1 + TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next));
-	return timeout;
+	if (sweeps_put_off != NIL)
+		next = Min(next, put_off_until);
+	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));
 }
 
 /*
  * Keep the note of flushed WAL fresh also while nobody inserts or vacuums.
  * Where WAL ends now is the end of a record; by the next round it is flushed.
+ * Returns milliseconds until there may be something to note again: a server that
+ * writes nothing is seldom woken.
  */
-static void
+static long
 note_flushed(void)
 {
 	static XLogRecPtr seen = InvalidXLogRecPtr;
+	static XLogRecPtr noted = InvalidXLogRecPtr;
+	XLogRecPtr	end = pmhash_insert_end();
 
-	if (seen != InvalidXLogRecPtr && seen <= GetFlushRecPtr(NULL))
+	if (seen > noted && seen <= GetFlushRecPtr(NULL))
+	{
 		pmhash_journal_note_flushed(seen);
-	seen = pmhash_insert_end();
+		noted = seen;
+	}
+	seen = end;
+	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
+}
+
+/*
+ * A crash within the first seconds after a checkpoint must not cost the indexes:
+ * the journal has to say that WAL past its redo pointer was flushed by this run
+ * (undo.c, undo_doubt).  Once pg_control has the checkpoint, its record is
+ * flushed (xlog.c, CreateCheckPoint), and every replay reads it: so replay ends
+ * past where that begins.  Looked for only from when a checkpoint begins, which
+ * shared memory tells, until it is in pg_control, or WAL past its redo pointer
+ * has been noted anyway, as it is in one that takes long.  Returns milliseconds
+ * until the next look.
+ */
+static long
+note_checkpoint(void)
+{
+	static XLogRecPtr last = InvalidXLogRecPtr;
+	XLogRecPtr	redo = GetRedoRecPtr();
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (redo == last)
+		return NOTE_IDLE;
+	if (pmhash_read_pg_control(&server, reason) && server.checkPointCopy.redo == redo)
+		pmhash_journal_note_flushed(server.checkPoint + 1);
+	else if (!pmhash_journal_is_past(redo))
+		return NOTE_CHECKPOINT;
+	last = redo;
+	return NOTE_IDLE;
 }
 
 /*
@@ -484,17 +618,74 @@ note_flushed(void)
 static void
 renew_nonce_now_and_then(void)
 {
-	static TimestampTz last = 0;
+	static int64 last = 0;
 	static XLogRecPtr last_end = InvalidXLogRecPtr;
-	TimestampTz now = GetCurrentTimestamp();
 	XLogRecPtr	end = pmhash_insert_end();
 
 	if (end == last_end || !pmhash_pool_in_place() ||
-		!TimestampDifferenceExceeds(last, now, pmhash_sweep_naptime * 1000))
+		!pmhash_clock_past(last, pmhash_sweep_naptime * INT64CONST(1000)))
 		return;
-	last = now;
+	last = pmhash_clock_ms();
 	last_end = end;
 	pmhash_renew_nonce();
+}
+
+/*
+ * Wait until there may be something to do, timeout milliseconds at most.
+ * Meanwhile flush what scans ask for; while they do, which may be all the time,
+ * what else there is to do is looked for every LOOK_AROUND milliseconds.
+ */
+static void
+rest(long timeout)
+{
+	int64		begun = pmhash_clock_ms();
+	long		flush_in;
+
+	do
+	{
+		flush_in = pmhash_flush_for_scans();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 flush_in < 0 ? timeout : Min(timeout, flush_in),
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		launcher_interrupts();
+	} while ((flush_in >= 0 ||
+			  pg_atomic_read_u64(&pmhash_shared->flush_wanted) != InvalidXLogRecPtr) &&
+			 !pmhash_clock_past(begun, LOOK_AROUND));
+}
+
+/*
+ * Has the kernel written back what it should?  Asked when a checkpoint has come
+ * by, whose cost that of writing back our files is part of, and once at the
+ * beginning: the last run may not have had the time to ask.
+ */
+static void
+notice_failed_writes(void)
+{
+	static XLogRecPtr last = InvalidXLogRecPtr;
+	XLogRecPtr	redo = GetRedoRecPtr();
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (redo == last || !pmhash_pool_in_place())
+		return;
+	last = redo;
+	if (!pmhash_pool_written_back(reason))
+		pmhash_distrust_all(reason);
+}
+
+/* The pool was refused at start.  Wait until it can be used, or end. */
+static void
+wait_for_pool(void)
+{
+	if (!pmhash_shared->usable && !pmhash_shared->retried)
+		proc_exit(0);
+	while (!pmhash_shared->usable && !pmhash_try_again())
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 RETRY_AFTER, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		launcher_interrupts();
+	}
 }
 
 /* ---- main functions ---- */
@@ -506,14 +697,15 @@ void
 pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
-	TimestampTz last_full = 0;
+	int64		last_full = 0;
 	bool		first = true;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	catch_termination();
 	BackgroundWorkerUnblockSignals();
-	if (pmhash_shared == NULL || !pmhash_shared->usable)
+	if (pmhash_shared == NULL)
 		proc_exit(0);
+	wait_for_pool();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	pmhash_pool_ready();
@@ -531,14 +723,12 @@ pmhash_launcher_main(Datum arg)
 		/* Waiting for a sweeper eats latch events: look for nudges again. */
 		while (do_what_is_due(&last_full))
 			launcher_interrupts();
-		note_flushed();
+		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
-		timeout = see_to_rebuilds(first);
+		notice_failed_writes();
+		timeout = Min(see_to_rebuilds(first), timeout);
 		first = false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 timeout, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		launcher_interrupts();
+		rest(timeout);
 	}
 }
 
@@ -576,6 +766,17 @@ pmhash_rebuilder_main(Datum arg)
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
 	SetConfigOption("lock_timeout", "5000", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
+
+	/*
+	 * As autovacuum.c, AutoVacWorkerMain.  A serializable scan of the whole table
+	 * would let other serializable transactions fail because of it.
+	 */
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
 	pmhash_rebuild_database();

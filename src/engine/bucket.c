@@ -246,11 +246,14 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		return result;
 
 	pmh_version_bump(pmh_bucket_version(place, bucket));
+	PMH_STOP_POINT("compact_before_telling");
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
 	{
 		pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_POINTERS);
 		pm_flush(&t->file, b, PMH_LINE);
 		pm_fence(&t->file);
+		/* Nobody is to believe a pointer beside a state that tells of none. */
+		pmh_version_bump(pmh_bucket_version(place, bucket));
 	}
 	PMH_STOP_POINT("compact_before_word");
 	commit_word(t, b, slot, pmh_make_word(hash, payload | PMH_WORD_POINTER));

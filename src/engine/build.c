@@ -47,7 +47,7 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
 {
 	size_t		buckets = t->segment_buckets + units * t->unit_buckets;
 
-	build->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
+	build->in_main = t->in_main;
 	build->units = units;
 	build->hashing = build->in_main + units * t->unit_buckets;
 	build->strategy = PMH_SINGLE;
@@ -156,9 +156,9 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 	return true;
 }
 
-/* Find a place for one item: home, alternative, stash; false if there is none. */
-static bool
-place_item(PmhBuild *build, const PmhItem *item)
+/* Home, alternative, stash. */
+bool
+pmh_build_place(PmhBuild *build, const PmhItem *item)
 {
 	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
 	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
@@ -191,6 +191,14 @@ place_item(PmhBuild *build, const PmhItem *item)
 	return false;
 }
 
+void
+pmh_build_send_away(PmhBuild *build, uint64_t hash)
+{
+	uint32_t	home = pmh_home_bucket(hash, build->hashing);
+
+	*(uint32_t *) build->bucket[home].bytes |= PMH_STATE_OVERFLOWED;
+}
+
 bool
 pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 {
@@ -202,7 +210,7 @@ pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 		for (size_t i = 0; i < n; i++)
 		{
 			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
-				!place_item(build, &item[i]))
+				!pmh_build_place(build, &item[i]))
 				return false;
 		}
 	}
@@ -211,30 +219,16 @@ pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 
 void
 pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
-				uint64_t ext_offset)
+				uint64_t ext_offset, bool fresh)
 {
 	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
 
-	pm_copy(&t->file, pmh_at(t, main_offset), build->bucket, in_main);
-	pm_copy(&t->file, pmh_at(t, main_offset + in_main),
-			&build->bucket[build->hashing], PMH_STASH_BUCKETS * PMH_BUCKET_SIZE);
+	pm_copy_to_space(&t->file, pmh_at(t, main_offset), build->bucket, in_main, fresh);
+	pm_copy_to_space(&t->file, pmh_at(t, main_offset + in_main),
+					 &build->bucket[build->hashing],
+					 PMH_STASH_BUCKETS * PMH_BUCKET_SIZE, fresh);
 	if (build->units > 0)
-		pm_copy(&t->file, pmh_at(t, ext_offset), &build->bucket[build->in_main],
-				build->units * pmh_unit_size(t));
-}
-
-void
-pmh_build_store_fresh(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
-					  uint64_t ext_offset)
-{
-	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
-
-	pm_copy_fresh(&t->file, pmh_at(t, main_offset), build->bucket, in_main);
-	pm_copy_fresh(&t->file, pmh_at(t, main_offset + in_main),
-				  &build->bucket[build->hashing],
-				  PMH_STASH_BUCKETS * PMH_BUCKET_SIZE);
-	if (build->units > 0)
-		pm_copy_fresh(&t->file, pmh_at(t, ext_offset),
-					  &build->bucket[build->in_main],
-					  build->units * pmh_unit_size(t));
+		pm_copy_to_space(&t->file, pmh_at(t, ext_offset),
+						 &build->bucket[build->in_main],
+						 build->units * pmh_unit_size(t), fresh);
 }

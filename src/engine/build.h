@@ -91,13 +91,21 @@ extern uint32_t pmh_build_settle(PmhBuild *build);
  */
 extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 
-/* Copy to the file, into space that is ours; complete after pm_fence. */
-extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
-							uint64_t main_offset, uint64_t ext_offset);
+/*
+ * Find a place for one item of a segment that is settled; false if there is
+ * none.  And: let the home of a hash tell that there are entries in the overflow
+ * table.
+ */
+extern bool pmh_build_place(PmhBuild *build, const PmhItem *item);
+extern void pmh_build_send_away(PmhBuild *build, uint64_t hash);
 
-/* The same, into space that has probably never been used. */
-extern void pmh_build_store_fresh(PmhTable *t, const PmhBuild *build,
-								  uint64_t main_offset, uint64_t ext_offset);
+/*
+ * Copy to the file, into space that is ours, and 'fresh' if it has probably never
+ * been used; complete after pm_fence.
+ */
+extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
+							uint64_t main_offset, uint64_t ext_offset,
+							bool fresh);
 
 static inline uint32_t
 pmh_build_slots(const PmhTable *t, uint32_t units)

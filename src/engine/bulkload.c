@@ -10,6 +10,8 @@
  * entries of one key have become a list) are put together with their
  * neighbours, ranges that hold too much are cut once more.  The directory is
  * made from their elements at the end and published by one store of dirword.
+ * Entries whose hashes have so much in common that cutting does not help are put
+ * into the overflow table after that.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +32,9 @@
  * load asked for, which makes that the average.
  */
 #define FILL_SLACK		3
+
+/* Segments are no more than so much deeper than expected. */
+#define DEPTH_ALLOWED	3
 
 /* Extensions are cut from runs of so many blocks. */
 #define EXTENSION_RUN	16
@@ -56,6 +61,7 @@ struct PmhBulk
 {
 	PmhTable   *table;
 	uint32_t	depth;			/* of a segment range, as told to the caller */
+	uint32_t	deepest;		/* depth that segments may have */
 	uint32_t	fill;			/* most that a segment is loaded, percent */
 	uint32_t	most;			/* entries of the largest segment at that load */
 	Segment    *segment;		/* the segments so far, in any order */
@@ -63,6 +69,11 @@ struct PmhBulk
 	size_t		segment_room;
 	uint64_t   *values;			/* of one key */
 	size_t		values_room;
+	PmhEntry   *rest;			/* what goes to the overflow table */
+	size_t		nrest;
+	uint64_t	given;			/* entries so far, and ... */
+	uint64_t	foreseen;		/* ... as many as 'deepest' is for */
+	size_t		rest_room;
 	uint32_t   *seen;			/* hash set of one range: position + 1 */
 	uint32_t	seen_size;		/* a power of two */
 	uint64_t	ext_next;		/* rest of the run for extensions, in units */
@@ -184,7 +195,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 		}
 	}
 
-	pmh_build_store_fresh(t, build, main_offset, ext_unit * pmh_unit_size(t));
+	pmh_build_store(t, build, main_offset, ext_unit * pmh_unit_size(t), true);
 	segment = &bulk->segment[bulk->nsegments++];
 	segment->prefix = prefix;
 	segment->elem = pmh_make_elem(main_offset >> t->block_shift, ext_unit,
@@ -213,6 +224,120 @@ fits_segment(PmhBulk *bulk, const Range *range, uint32_t units)
 		}
 	}
 	return pmh_build_overflow(build, t->overflow[0], noverflow);
+}
+
+/* ---- what does not fit, and would not if it were cut further ---- */
+
+/* A list that has not found a place: its values instead.  It is freed. */
+static PmhResult
+send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
+{
+	PmhTable   *t = bulk->table;
+	PmhValues	values = {0};
+	PmhResult	result;
+
+	do
+		result = pmh_list_read(t, hash, payload,
+							   pmh_buffer_version(t, pmh_pointer_offset(payload)),
+							   &values);
+	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	if (result == PMH_OK &&
+		!reserve((void **) &bulk->rest, bulk->nrest, values.n, &bulk->rest_room,
+				 sizeof(PmhEntry)))
+		result = no_memory(bulk);
+	for (size_t i = 0; result == PMH_OK && i < values.n; i++)
+		bulk->rest[bulk->nrest++] = (PmhEntry) {hash, values.value[i]};
+	if (result == PMH_OK)
+		pmh_list_retire(t, payload, 0);
+	pmh_values_free(&values);
+	return result;
+}
+
+/* An entry that has not found a place in the segment that is built. */
+static PmhResult
+send_away(PmhBulk *bulk, const PmhEntry *e)
+{
+	pmh_build_send_away(bulk->table->build[0], e->hash);
+	if ((e->value & IS_LIST) != 0)
+		return send_list_away(bulk, e->hash, e->value & PMH_VALUE_MAX);
+	if (!reserve((void **) &bulk->rest, bulk->nrest, 1, &bulk->rest_room,
+				 sizeof(PmhEntry)))
+		return no_memory(bulk);
+	bulk->rest[bulk->nrest++] = *e;
+	return PMH_OK;
+}
+
+/* Put the entries with lists first, since it takes most to send these away. */
+static void
+lists_first(Range *range)
+{
+	size_t		lists = 0;
+
+	for (size_t i = 0; i < range->n; i++)
+	{
+		PmhEntry	e = range->entry[i];
+
+		if ((e.value & IS_LIST) == 0)
+			continue;
+		range->entry[i] = range->entry[lists];
+		range->entry[lists++] = e;
+	}
+}
+
+/* One segment for a range, with as much of it as fits. */
+static PmhResult
+place_crowded(PmhBulk *bulk, Range *range)
+{
+	PmhTable   *t = bulk->table;
+	PmhBuild   *build = t->build[0];
+	uint32_t	units = 0;
+	size_t		left = 0;
+	PmhResult	result = PMH_OK;
+
+	while (units < PMH_MAX_UNITS &&
+		   range->n * 100 > (uint64_t) pmh_build_slots(t, units) * bulk->fill)
+		units++;
+	lists_first(range);
+	pmh_build_begin(t, build, units);
+	for (size_t i = 0; i < range->n; i++)
+	{
+		if (!pmh_build_home(build, range->entry[i].hash, range->entry[i].value))
+			range->entry[left++] = range->entry[i];
+	}
+	(void) pmh_build_settle(build);
+	for (size_t i = 0; i < left && result == PMH_OK; i++)
+	{
+		PmhItem		item = {range->entry[i].hash, range->entry[i].value};
+
+		if (!pmh_build_place(build, &item))
+			result = send_away(bulk, &range->entry[i]);
+	}
+	return result == PMH_OK ?
+		write_segment(bulk, build, range->depth, range->prefix) : result;
+}
+
+/*
+ * Would it help to cut a range that does not fit a segment?  As for segments that
+ * are full, segment.c.
+ */
+static bool
+cutting_helps(const PmhBulk *bulk, const Range *range)
+{
+	uint32_t	shift = 63 - range->depth;
+	size_t		second = 0;
+
+	if (range->depth >= bulk->deepest)
+		return false;
+	if (PMH_SPLITS_ANYWAY)
+		return true;
+	if (range->n <= bulk->most &&
+		range->n * 100 < (uint64_t) pmh_build_slots(bulk->table, PMH_GROW_UNITS) * PMH_FULL_PERCENT)
+		return false;
+	if (range->depth < PMH_SMALL_DIR_DEPTH || range->depth < bulk->depth)
+		return true;
+	for (size_t i = 0; i < range->n; i++)
+		second += range->entry[i].hash >> shift & 1;
+	return pmh_halves_even(range->n, second);
 }
 
 /* Cut a range in two by the next bit. */
@@ -264,9 +389,8 @@ place_range(PmhBulk *bulk, Range *range)
 									 range->depth, range->prefix);
 		}
 	}
-	if (range->depth == PMH_MAX_DEPTH)
-		return pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
-						"A segment of the greatest depth is full.");
+	if (!cutting_helps(bulk, range))
+		return place_crowded(bulk, range);
 	halve(range, half);
 	result = place_range(bulk, &half[0]);
 	if (result == PMH_OK)
@@ -483,7 +607,7 @@ build_range(PmhBulk *bulk, Range *range)
 	}
 	if (range->n <= bulk->most)
 		return PMH_OK;
-	if (range->depth == PMH_MAX_DEPTH)
+	if (!cutting_helps(bulk, range))
 		return place_range(bulk, range);
 
 	bits = digit_bits(bulk, range);
@@ -518,6 +642,19 @@ choose_depth(uint64_t expected, uint32_t most)
 	return depth;
 }
 
+/*
+ * How much deeper some segments may be than what is expected makes most of them:
+ * the directory is no larger for it than elsewhere (pmh_directory_warranted).
+ */
+static uint32_t
+deepest_for(uint32_t depth)
+{
+	depth += DEPTH_ALLOWED;
+	if (depth < PMH_SMALL_DIR_DEPTH)
+		return PMH_SMALL_DIR_DEPTH;
+	return depth < PMH_MAX_DEPTH ? depth : PMH_MAX_DEPTH;
+}
+
 PmhResult
 pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 			   uint32_t *depth, PmhBulk **bulk)
@@ -533,6 +670,8 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(table, PMH_MAX_UNITS) * b->fill / 100;
 	b->depth = choose_depth(expected, b->most);
+	b->deepest = deepest_for(b->depth);
+	b->foreseen = expected;
 	b->seen_size = 2;
 	while (b->seen_size < 2 * b->most)
 		b->seen_size *= 2;
@@ -543,6 +682,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
 						"There is no memory for the bulk load.");
 	}
+	pm_hold(&table->file);
 	*depth = b->depth;
 	*bulk = b;
 	return PMH_OK;
@@ -556,6 +696,13 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	PmhRun	   *run = pmh_run(bulk->table);
 	PmhResult	result;
 
+	/* If it is more than has been expected, let that not count against it. */
+	bulk->given += n;
+	if (bulk->given > bulk->foreseen)
+	{
+		bulk->foreseen = 2 * bulk->given;
+		bulk->deepest = deepest_for(choose_depth(bulk->given, bulk->most));
+	}
 	pm_store64(&run->region_blocks,
 			   REGION_BLOCKS + pm_load(&run->value_blocks) / REGION_PART);
 	result = build_range(bulk, &range);
@@ -653,7 +800,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	if (result != PMH_OK)
 		return result;
 
-	pm_copy(&t->file, pmh_at(t, to), dir, sizeof(uint64_t) << depth);
+	pm_copy(&t->file, pmh_at(t, to), dir, pmh_directory_size(depth));
 	pm_fence(&t->file);
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	pm_store64(&pmh_live(t)->dirword,
@@ -670,17 +817,35 @@ static void
 free_bulk(PmhBulk *bulk)
 {
 	pm_store64(&pmh_run(bulk->table)->region_blocks, 0);
+	pm_let_go(&bulk->table->file);
 	free(bulk->segment);
 	free(bulk->values);
+	free(bulk->rest);
 	free(bulk->seen);
 	free(bulk);
+}
+
+/* What has been sent away; the table is there by now. */
+static PmhResult
+insert_rest(PmhBulk *bulk)
+{
+	PmhTable   *t = bulk->table;
+	PmhResult	result = PMH_OK;
+
+	for (size_t i = 0; i < bulk->nrest && result == PMH_OK; i++)
+		result = pmh_insert_in(t, PMH_OVERFLOW,
+							   pmh_side_hash(t, PMH_OVERFLOW, bulk->rest[i].hash),
+							   bulk->rest[i].value, false);
+	pmh_count(&pmh_run(t)->overflows, bulk->nrest);
+	return result;
 }
 
 PmhResult
 pmh_bulk_finish(PmhBulk *bulk)
 {
+	PmhTable   *t = bulk->table;
 	uint32_t	depth = directory_depth(bulk);
-	uint64_t   *dir = calloc(UINT64_C(1) << depth, sizeof(uint64_t));
+	uint64_t   *dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
 	PmhResult	result;
 
 	if (dir == NULL)
@@ -693,15 +858,16 @@ pmh_bulk_finish(PmhBulk *bulk)
 			result = publish(bulk, dir, depth);
 		free(dir);
 	}
-	result = pmh_conclude(bulk->table, result);
+	result = pmh_conclude(t, result);
 	if (result != PMH_OK)
 	{
 		pmh_bulk_abandon(bulk);
 		return result;
 	}
 	free_extension_rest(bulk);
+	result = insert_rest(bulk);
 	free_bulk(bulk);
-	return PMH_OK;
+	return pmh_conclude(t, result);
 }
 
 /* Value lists that were made are found by the next sweep. */

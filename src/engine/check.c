@@ -32,6 +32,7 @@ typedef struct Check
 {
 	PmhTable   *t;
 	bool		exclusive;
+	bool		no_overflow;	/* there is no overflow table */
 	PmhReport	report;
 	PmhStop		stop;			/* or NULL */
 	void	   *arg;
@@ -180,17 +181,29 @@ static bool
 check_live(Check *c)
 {
 	const PmhLive *live = pmh_live(c->t);
-	uint64_t	dirword = pm_load_acquire(&live->dirword);
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	offset = pmh_dirword_offset(dirword);
-	uint64_t	size = sizeof(uint64_t) << depth;
+	uint64_t	blocks;
+	uint64_t	dirword;
+	uint32_t	depth;
+	uint64_t	offset;
+	uint64_t	size;
+
+	/* The length from between two looks at one directory: it was within. */
+	do
+	{
+		dirword = pm_load_acquire(&live->dirword);
+		PMH_STOP_POINT("check_before_blocks");
+		blocks = pm_load_acquire(&live->blocks);
+	} while (pm_load_acquire(&live->dirword) != dirword);
+	depth = pmh_dirword_depth(dirword);
+	offset = pmh_dirword_offset(dirword);
+	size = pmh_directory_size(depth);
 
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
 		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
 				"The directory log is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
-		offset + size > pm_load(&live->blocks) << c->t->block_shift)
+		offset + size > blocks << c->t->block_shift)
 	{
 		finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
 		return false;
@@ -231,15 +244,46 @@ claim_segment(Check *c, uint64_t elem)
 	}
 }
 
+/* A part of the directory, and what it must fit. */
+typedef struct Piece
+{
+	uint64_t	elem[DIRECTORY_PIECE];
+	uint64_t	n;
+	uint32_t	depth;
+	uint64_t	offset;			/* of the directory */
+	uint64_t	blocks;			/* of the file */
+} Piece;
+
 /*
- * Check n elements from index 'first' on: each possible, and the neighbours
- * that belong to one segment equal.
+ * Is this element 0 because there is no overflow table?  Then all of its half of
+ * the directory is.  (If somebody is writing, it may have come into being.)
+ */
+static bool
+no_overflow(Check *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t offset)
+{
+	uint64_t	half = UINT64_C(1) << depth;
+
+	if (index == half)
+		c->no_overflow = elem == 0;
+	if (index < half || !c->no_overflow)
+		return false;
+	if (elem != 0 && c->exclusive)
+		finding(c, offset, "Directory element %llu is of an overflow table that is not there.",
+				(unsigned long long) index);
+	return true;
+}
+
+/*
+ * Check the elements of a piece, from index 'first' on: each possible, and the
+ * neighbours that belong to one segment equal.
  */
 static void
-check_elements(Check *c, const uint64_t *elem, uint64_t first, uint64_t n,
-			   uint32_t depth, uint64_t dir_offset)
+check_elements(Check *c, const Piece *piece, uint64_t first)
 {
-	uint64_t	blocks = pm_load_acquire(&pmh_live(c->t)->blocks);
+	const uint64_t *elem = piece->elem;
+	uint64_t	n = piece->n;
+	uint32_t	depth = piece->depth;
+	uint64_t	dir_offset = piece->offset;
 
 	for (uint64_t i = 0; i < n;)
 	{
@@ -249,6 +293,11 @@ check_elements(Check *c, const uint64_t *elem, uint64_t first, uint64_t n,
 		uint64_t	start;
 		uint64_t	end;
 
+		if (no_overflow(c, elem[i], first + i, depth, offset))
+		{
+			i++;
+			continue;
+		}
 		if (local > depth)
 		{
 			finding(c, offset, "Directory element %llu has an impossible depth.",
@@ -259,7 +308,7 @@ check_elements(Check *c, const uint64_t *elem, uint64_t first, uint64_t n,
 		group = UINT64_C(1) << (depth - local);
 		start = (first + i) & ~(group - 1);
 		end = start + group < first + n ? start + group : first + n;
-		if (!pmh_elem_sane(c->t, elem[i], start, depth, blocks))
+		if (!pmh_elem_sane(c->t, elem[i], start, depth, piece->blocks))
 			finding(c, offset, "Directory element %llu is impossible.",
 					(unsigned long long) (first + i));
 		else if (start < first + i && i > 0)
@@ -276,10 +325,13 @@ check_elements(Check *c, const uint64_t *elem, uint64_t first, uint64_t n,
 	}
 }
 
-/* Copy a piece of the directory, of one state; how many elements, 0 at the end. */
+/*
+ * Copy a piece of the directory, of one state; no elements at the end.  With the
+ * length of the file as it is under the same lock: no segment that the directory
+ * names is given up meanwhile.
+ */
 static PmhResult
-read_directory_piece(Check *c, uint64_t first, uint64_t *elem, uint64_t *n,
-					 uint32_t *depth, uint64_t *offset)
+read_directory_piece(Check *c, uint64_t first, Piece *piece)
 {
 	PmhTable   *t = c->t;
 	PmhResult	result;
@@ -291,14 +343,19 @@ read_directory_piece(Check *c, uint64_t first, uint64_t *elem, uint64_t *n,
 
 		pmh_lock(&t->file_lock->directory);
 		dirword = pm_load_acquire(&pmh_live(t)->dirword);
-		*depth = pmh_dirword_depth(dirword);
-		*offset = pmh_dirword_offset(dirword);
-		result = pmh_check_span(t, *offset, sizeof(uint64_t) << *depth);
+		piece->depth = pmh_dirword_depth(dirword);
+		piece->offset = pmh_dirword_offset(dirword);
+		piece->blocks = pm_load_acquire(&pmh_live(t)->blocks);
+		piece->n = 0;
+		result = pmh_check_span(t, piece->offset, pmh_directory_size(piece->depth));
 		if (result == PMH_OK)
 		{
-			dir = pmh_at(t, *offset);
-			for (*n = 0; *n < DIRECTORY_PIECE && first + *n < UINT64_C(1) << *depth; (*n)++)
-				elem[*n] = pm_load_acquire(&dir[first + *n]);
+			dir = pmh_at(t, piece->offset);
+			while (piece->n < DIRECTORY_PIECE && first + piece->n < pmh_directory_elements(piece->depth))
+			{
+				piece->elem[piece->n] = pm_load_acquire(&dir[first + piece->n]);
+				piece->n++;
+			}
 		}
 		pmh_unlock(&t->file_lock->directory);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
@@ -308,20 +365,18 @@ read_directory_piece(Check *c, uint64_t first, uint64_t *elem, uint64_t *n,
 static PmhResult
 check_directory(Check *c)
 {
-	uint64_t	elem[DIRECTORY_PIECE];
-	uint64_t	n;
+	Piece		piece;
 
-	for (uint64_t first = 0;; first += n)
+	for (uint64_t first = 0;; first += piece.n)
 	{
-		uint32_t	depth;
-		uint64_t	offset;
-		PmhResult	result = read_directory_piece(c, first, elem, &n, &depth, &offset);
+		PmhResult	result = read_directory_piece(c, first, &piece);
 
 		if (result != PMH_OK)
 			return absorb(c, result);
-		if (n == 0)
+		PMH_STOP_POINT("check_before_elements");
+		if (piece.n == 0)
 			return PMH_OK;
-		check_elements(c, elem, first, n, depth, offset);
+		check_elements(c, &piece, first);
 	}
 }
 
@@ -358,7 +413,7 @@ static PmhResult
 walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	uint64_t	budget = pmh_list_budget(c->t);
+	PmhListCircle circle = {0};
 
 	while (pos.payload != 0)
 	{
@@ -374,7 +429,7 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 					(unsigned long long) offset);
 			return PMH_OK;
 		}
-		if (!pmh_list_pay(&budget, payload))
+		if (pmh_list_is_circle(c->t, &circle, &pos))
 			return pmh_list_circle(c->t, payload);
 		result = pmh_list_step(c->t, hash, &pos, pmh_class_capacity(class) + 1,
 							   value, NULL, &n);
@@ -402,7 +457,7 @@ check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
 
 	do
 	{
-		PmhListPosition pos = {payload, 0, 0};
+		PmhListPosition pos = {payload, 0, 0, 0};
 
 		result = pmh_buffer_check_span(t, payload);
 		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
@@ -443,7 +498,7 @@ misplaced(const Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t has
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 
-	if (pmh_hash_prefix(hash, depth) !=
+	if (((uint64_t) pmh_place_side(place) << depth | pmh_hash_prefix(hash, depth)) !=
 		place->index >> (pmh_dirword_depth(place->dirword) - depth))
 		return "of another segment";
 	if (bucket == home)
@@ -461,6 +516,34 @@ misplaced(const Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t has
 		return "in its second bucket while there is one choice";
 	return announced(c, snap, home, pmh_filter_bit(hash)) ? NULL :
 		"in its second bucket without its home telling so";
+}
+
+/*
+ * Does the home in the primary table tell of an entry of the overflow table?  It
+ * did before the entry was put in, and never ceases to.  Else a finding.
+ */
+static PmhResult
+check_sent_away(Check *c, uint64_t offset, uint64_t side_hash)
+{
+	PmhTable   *t = c->t;
+	uint64_t	hash = pmh_key_hash(t, PMH_OVERFLOW, side_hash);
+	PmhSnapshot snap;
+	uint32_t	home;
+	uint32_t	state;
+
+	do
+	{
+		PmhResult	result = pmh_snapshot(t, hash, &snap);
+
+		if (result != PMH_OK)
+			return absorb(c, result);
+		home = pmh_home_bucket(hash, snap.place.hashing);
+		state = pmh_bucket_state(pmh_bucket(t, &snap.place, home));
+	} while (!pmh_snapshot_current(t, &snap, home));
+	if ((state & PMH_STATE_OVERFLOWED) == 0)
+		finding(c, offset, "The bucket at offset %llu of the overflow table holds an entry that its home does not tell of.",
+				(unsigned long long) offset);
+	return PMH_OK;
 }
 
 /* Note that a key has a pointer slot; false if it has one already. */
@@ -488,6 +571,13 @@ check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	if (wrong != NULL)
 		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
 				slot, (unsigned long long) offset, wrong);
+	if (pmh_place_side(&snap->place) == PMH_OVERFLOW)
+	{
+		PmhResult	result = check_sent_away(c, offset, hash);
+
+		if (result != PMH_OK)
+			return result;
+	}
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
@@ -499,35 +589,38 @@ check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
 }
 
-/* Check a segment; *next is where the one behind it begins (0: the last). */
+/* Check the segment at a position, and go on to the one after it. */
 static PmhResult
-check_segment(Check *c, uint64_t hash, uint64_t *next)
+check_segment(Check *c, PmhPosition *at)
 {
 	PmhTable   *t = c->t;
 	PmhSnapshot snap;
 	uint32_t	depth;
-	PmhResult	result = pmh_segment_read(t, hash, &snap, c->copy);
+	PmhResult	result = pmh_segment_read_in(t, at->side, at->next, &snap, c->copy);
 
 	if (result != PMH_OK)
 	{
+		result = absorb(c, result);
 		depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-		*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
-		return absorb(c, result);
+		return result == PMH_OK ? absorb(c, pmh_position_advance(t, at, depth)) : result;
 	}
 	depth = pmh_elem_depth(snap.place.elem);
 	if (depth > pmh_dirword_depth(snap.place.dirword))
 	{
 		/* Reported with the directory; go on with the next element. */
 		depth = pmh_dirword_depth(snap.place.dirword);
-		*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
-		return PMH_OK;
+		return absorb(c, pmh_position_advance(t, at, depth));
 	}
-	*next = depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
+	result = absorb(c, pmh_position_advance(t, at, depth));
 	c->nkeys = 0;
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 	{
 		uint32_t	left = pmh_bucket_state(&c->copy[b]) & PMH_STATE_OCCUPIED;
 
+		if (pmh_place_side(&snap.place) == PMH_OVERFLOW &&
+			(pmh_bucket_state(&c->copy[b]) & PMH_STATE_OVERFLOWED) != 0)
+			finding(c, pmh_bucket_offset(t, &snap.place, b),
+					"A bucket of the overflow table tells of entries in it.");
 		for (; result == PMH_OK && left != 0; left &= left - 1)
 			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
 	}
@@ -537,15 +630,15 @@ check_segment(Check *c, uint64_t hash, uint64_t *next)
 static PmhResult
 check_segments(Check *c)
 {
-	uint64_t	hash = 0;
+	PmhPosition at = {0};
 	PmhResult	result;
 
 	do
 	{
 		if (c->stop != NULL && c->stop(c->arg))
 			return PMH_DONE;
-		result = check_segment(c, hash, &hash);
-	} while (result == PMH_OK && hash != 0);
+		result = check_segment(c, &at);
+	} while (result == PMH_OK && !at.through);
 	return result;
 }
 
@@ -740,7 +833,7 @@ check_space(Check *c)
 	uint64_t	block;
 	uint64_t	nblocks;
 
-	if (pmh_sweep_map_run(c->t, &block, &nblocks))
+	for (unsigned run = 0; pmh_sweep_map_run(c->t, run, &block, &nblocks); run++)
 	{
 		if (nblocks == 0)
 			finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
@@ -793,23 +886,28 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 	return PMH_OK;
 }
 
-/* The plain entries, then the list; PMH_RETRY if it has changed meanwhile. */
+/*
+ * Add the plain entries that a table has, then the list; PMH_RETRY if it has
+ * changed meanwhile.  *overflowed: there may be more in the other one.
+ */
 static PmhResult
-read_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
+read_repeats(PmhTable *t, PmhSide side, uint64_t hash, PmhValues *values,
+			 bool *overflowed)
 {
+	uint64_t	other = pmh_side_hash(t, side, hash);
 	PmhProbe	probe;
-	PmhResult	result = pmh_probe(t, hash, &probe);
+	PmhResult	result = pmh_probe_in(t, side, other, &probe);
 
-	values->n = 0;
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, values, probe.n);
 	if (result != PMH_OK)
 		return result;
 	for (uint32_t i = 0; i < probe.n; i++)
 		values->value[values->n++] = probe.value[i];
+	*overflowed = probe.overflowed;
 	if (probe.list == 0)
 		return PMH_OK;
-	result = pmh_list_read(t, hash, probe.list, probe.list_version, values);
+	result = pmh_list_read(t, other, probe.list, probe.list_version, values);
 	if (result == PMH_NEED)
 		result = pmh_provide(t) == PMH_OK ? PMH_RETRY : t->error.code;
 	return result;
@@ -818,10 +916,16 @@ read_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
 PmhResult
 pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhValues *values)
 {
+	bool		overflowed;
+	bool		more;
 	PmhResult	result;
 
 	do
-		result = read_repeats(table, hash, values);
-	while (result == PMH_RETRY);
+	{
+		values->n = 0;
+		result = read_repeats(table, PMH_PRIMARY, hash, values, &overflowed);
+		if (result == PMH_OK && overflowed)
+			result = read_repeats(table, PMH_OVERFLOW, hash, values, &more);
+	} while (result == PMH_RETRY);
 	return pmh_conclude(table, result);
 }

@@ -8,9 +8,12 @@
  * list is streamed buffer by buffer: as long as the version of the buffer we
  * stand in is the same, no value has been taken out of it and it is still part
  * of the list, so that reading may go on.  If the version has changed, but the
- * buffer is still found in the list, and no list has been rewritten, reading may
- * go on as well: values never move inside of a buffer.  Otherwise everything is
- * read anew.
+ * buffer is still found in the list, and it is the same one, not a later one in
+ * its place (its birth tells), reading may go on as well: values never move
+ * inside of a buffer.  Otherwise everything is read anew.
+ *
+ * A key of which the home bucket tells that there may be more in the overflow
+ * table is read there as well, after all that the primary table has.
  *
  * What a long list has given is remembered, so that nothing is given twice: a
  * value may have been removed and added again, and a copy of the segment may
@@ -40,6 +43,10 @@ enum
  */
 #define SEEN_GROUP_BITS		6
 #define SEEN_MIN_CAPACITY	1024
+#define SEEN_SPARSE			16	/* fewer than one place in so many was used */
+
+/* Places lost in one batch until the caller has a word. */
+#define MOST_LOSSES			32
 
 static uint64_t *
 seen_group(const PmhValues *seen, uint64_t group)
@@ -104,6 +111,22 @@ remember(PmhTable *t, PmhValues *seen, uint64_t value, bool *fresh)
 }
 
 /*
+ * Begin with an empty memory, at a cost that the key before accounts for: a table
+ * that has grown for a much heavier one is given back.
+ */
+static void
+forget_seen(PmhValues *seen)
+{
+	if (seen->capacity > SEEN_MIN_CAPACITY && seen->n * SEEN_SPARSE < seen->capacity)
+	{
+		pmh_values_free(seen);
+		return;
+	}
+	memset(seen->value, 0, 2 * seen->capacity * sizeof(uint64_t));
+	seen->n = 0;
+}
+
+/*
  * Of batch[from ..] (and of place[], if not NULL) keep what has not been seen
  * yet, and remember it.
  */
@@ -133,6 +156,57 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *place)
 
 /* ---- reading ---- */
 
+_Static_assert(sizeof(PmhListCircle) == sizeof(((PmhCursor *) NULL)->circle),
+			   "a cursor has room for a PmhListCircle");
+
+static PmhListPosition
+position(const PmhCursor *cursor)
+{
+	return (PmhListPosition) {cursor->chunk, cursor->chunk_version,
+		cursor->chunk_birth, cursor->line};
+}
+
+static void
+set_position(PmhCursor *cursor, PmhListPosition pos)
+{
+	cursor->chunk = pos.payload;
+	cursor->chunk_version = pos.version;
+	cursor->chunk_birth = pos.birth;
+	cursor->line = pos.line;
+}
+
+/* The cursor has come to another buffer: has it come by it before? */
+static bool
+runs_in_circle(const PmhTable *t, PmhCursor *cursor, const PmhListPosition *pos)
+{
+	PmhListCircle circle;
+	bool		closed;
+
+	memcpy(&circle, cursor->circle, sizeof(circle));
+	closed = pmh_list_is_circle(t, &circle, pos);
+	memcpy(cursor->circle, &circle, sizeof(circle));
+	return closed;
+}
+
+static inline PmhSide
+side_of(const PmhCursor *cursor)
+{
+	return cursor->in_overflow ? PMH_OVERFLOW : PMH_PRIMARY;
+}
+
+/* All of a table has been read: go on with the other one, or be done. */
+static void
+end_side(PmhTable *t, PmhCursor *cursor)
+{
+	cursor->state = CURSOR_AT_END;
+	if (!cursor->overflowed)
+		return;
+	cursor->overflowed = false;
+	cursor->in_overflow = true;
+	cursor->side_hash = pmh_side_hash(t, PMH_OVERFLOW, cursor->hash);
+	cursor->state = CURSOR_FRESH;
+}
+
 /*
  * The plain entries behind batch->n, and the cursor stands at the start of the
  * list, if there is one.
@@ -143,19 +217,19 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 	PmhProbe	probe;
 	PmhResult	result;
 
-	cursor->rewrites = pm_load_acquire(&pmh_run(t)->list_rewrites);
-	result = pmh_probe(t, cursor->hash, &probe);
+	result = pmh_probe_in(t, side_of(cursor), cursor->side_hash, &probe);
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, &cursor->batch, probe.n);
 	if (result != PMH_OK)
 		return result;
 	for (uint32_t i = 0; i < probe.n; i++)
 		cursor->batch.value[cursor->batch.n++] = probe.value[i];
-	cursor->chunk = probe.list;
-	cursor->chunk_version = probe.list_version;
-	cursor->line = 0;
-	cursor->budget = pmh_list_budget(t);
-	cursor->state = probe.list == 0 ? CURSOR_AT_END : CURSOR_STREAMING;
+	set_position(cursor, pmh_list_at(t, probe.list, probe.list_version));
+	memset(cursor->circle, 0, sizeof(cursor->circle));
+	cursor->overflowed = probe.overflowed && !cursor->one_side && !cursor->in_overflow;
+	cursor->state = CURSOR_STREAMING;
+	if (probe.list == 0)
+		end_side(t, cursor);
 	return PMH_OK;
 }
 
@@ -167,7 +241,7 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 static PmhResult
 read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 {
-	PmhListPosition pos = {cursor->chunk, cursor->chunk_version, cursor->line};
+	PmhListPosition pos = position(cursor);
 	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(cursor->chunk));
 	uint32_t	most = want < capacity ? (uint32_t) want : capacity + 1;
 	uint32_t	n;
@@ -177,56 +251,40 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 	{
 		result = pmh_values_reserve(t, &cursor->batch, most + PMH_VALUES_PER_LINE);
 		if (result == PMH_OK)
-			result = pmh_list_step(t, cursor->hash, &pos, most,
+			result = pmh_list_step(t, cursor->side_hash, &pos, most,
 								   cursor->batch.value + cursor->batch.n,
 								   place, &n);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK)
 		return result;
-	/* At the start of a buffer: the one before it is done. */
-	if (pos.line == 0 && !pmh_list_pay(&cursor->budget, cursor->chunk))
+	if (pos.line == 0 && runs_in_circle(t, cursor, &pos))
 		return pmh_list_circle(t, cursor->chunk);
 	cursor->batch.n += n;
-	cursor->chunk = pos.payload;
-	cursor->chunk_version = pos.version;
-	cursor->line = pos.line;
+	set_position(cursor, pos);
 	if (pos.payload == 0)
-		cursor->state = CURSOR_AT_END;
+		end_side(t, cursor);
 	return PMH_OK;
 }
 
 /*
  * The buffer we stand in has changed.  Go on there if it still is part of the
- * list and no list was rewritten, else from the start.  (A list that is
- * rewritten may come back to a buffer that it had before, with values there that
- * we have not read.  The count is stepped before old buffers are freed, so who
- * finds one that was used again finds another count.)
+ * list, else from the start.  It must be the same buffer: what was freed may have
+ * come back to the list in the same place, with values in its first lines that we
+ * have not read.
  */
 static PmhResult
 find_back(PmhTable *t, PmhCursor *cursor)
 {
-	PmhProbe	probe;
-	PmhListPosition pos;
-	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
+	PmhListPosition pos = position(cursor);
+	PmhListPosition before;
+	PmhResult	result = pmh_list_find_again(t, side_of(cursor), cursor->side_hash,
+												 &pos, &before);
 
-	if (result != PMH_OK)
-		return result;
-	pos.payload = probe.list;
-	pos.version = probe.list_version;
-	pos.line = 0;
-	result = pmh_list_find(t, cursor->hash, cursor->chunk, &pos);
-	if (result == PMH_NEED)
-		return pmh_provide(t);
-	if (result == PMH_OK &&
-		pm_load_acquire(&pmh_run(t)->list_rewrites) != cursor->rewrites)
-		result = PMH_NOT_FOUND;
 	if (result == PMH_OK)
 		cursor->chunk_version = pos.version;
 	else if (result == PMH_NOT_FOUND)
 		cursor->state = CURSOR_FRESH;
-	else if (result != PMH_RETRY)
-		return result;
-	return PMH_OK;
+	return result == PMH_NOT_FOUND || result == PMH_RETRY ? PMH_OK : result;
 }
 
 PmhResult
@@ -262,6 +320,15 @@ pmh_cursor_at_end(const PmhCursor *cursor)
 	return cursor->state == CURSOR_AT_END;
 }
 
+void
+pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side, uint64_t side_hash)
+{
+	pmh_cursor_open(t, cursor, pmh_key_hash(t, side, side_hash));
+	cursor->side_hash = side_hash;
+	cursor->in_overflow = side == PMH_OVERFLOW;
+	cursor->one_side = true;
+}
+
 PmhResult
 pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
@@ -286,6 +353,8 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 		result = read_plain(t, cursor);
 		if (result != PMH_OK || cursor->state == CURSOR_AT_END)
 			return result;
+		if (cursor->state == CURSOR_FRESH)
+			break;				/* what it has so far is all of the first table */
 		first = want;
 		if (pmh_pointer_class(cursor->chunk) <= PMH_CHAIN_CLASS)
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
@@ -296,42 +365,49 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 	return keep_unseen(t, cursor, 0, NULL);
 }
 
-/* The whole key at once. */
+/* The whole key at once: the first table, then the other one. */
 static PmhResult
 read_everything(PmhTable *t, PmhCursor *cursor)
 {
-	for (;;)
-	{
-		PmhResult	result;
+	size_t		from = 0;
+	PmhResult	result = PMH_OK;
 
-		cursor->batch.n = 0;
+	while (cursor->state != CURSOR_AT_END && (result == PMH_OK || result == PMH_RETRY))
+	{
+		cursor->batch.n = from;
 		result = read_plain(t, cursor);
-		if (result != PMH_OK || cursor->state == CURSOR_AT_END)
-			return result;
-		result = pmh_list_read(t, cursor->hash, cursor->chunk,
-							   cursor->chunk_version, &cursor->batch);
+		if (result == PMH_OK && cursor->state == CURSOR_STREAMING)
+		{
+			result = pmh_list_read(t, cursor->side_hash, cursor->chunk,
+								   cursor->chunk_version, &cursor->batch);
+			if (result == PMH_OK)
+				end_side(t, cursor);
+			else if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+				result = PMH_RETRY;
+		}
 		if (result == PMH_OK)
-			cursor->state = CURSOR_AT_END;
-		else if (result == PMH_NEED)
-			result = pmh_provide(t);
-		if (cursor->state == CURSOR_AT_END ||
-			(result != PMH_OK && result != PMH_RETRY))
-			return result;
+			from = cursor->batch.n;
 	}
+	return result;
 }
 
-/* A further batch of a long list. */
+/*
+ * A further batch of a long list.  If that does not stand still the batch may be
+ * short, or empty: so the caller gets to see whether it is still wanted.
+ */
 static PmhResult
 stream(PmhTable *t, PmhCursor *cursor, size_t want)
 {
+	unsigned	losses = 0;
 	PmhResult	result = PMH_OK;
 
 	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
-		   cursor->batch.n < want)
+		   cursor->batch.n < want && (losses < MOST_LOSSES || want == SIZE_MAX))
 	{
 		uint64_t	payload;
 
 		result = pmh_cursor_step(t, cursor, want - cursor->batch.n, NULL, &payload);
+		losses += payload == 0;
 	}
 	return result;
 }
@@ -342,14 +418,12 @@ void
 pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 {
 	(void) table;
-	cursor->hash = hash;
+	cursor->hash = cursor->side_hash = hash;
+	cursor->overflowed = cursor->in_overflow = cursor->one_side = false;
 	cursor->batch.n = 0;
 	cursor->state = CURSOR_FRESH;
 	if (cursor->seen.n > 0)
-	{
-		memset(cursor->seen.value, 0, 2 * cursor->seen.capacity * sizeof(uint64_t));
-		cursor->seen.n = 0;
-	}
+		forget_seen(&cursor->seen);
 }
 
 PmhResult
@@ -360,12 +434,16 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	cursor->batch.n = 0;
 	if (cursor->state == CURSOR_AT_END)
 		return PMH_DONE;
-	if (cursor->state == CURSOR_STREAMING || cursor->seen.n > 0)
+	if (cursor->state == CURSOR_STREAMING || cursor->in_overflow || cursor->seen.n > 0)
 		result = stream(table, cursor, want == 0 ? SIZE_MAX : want);
 	else if (want == 0)
 		result = read_everything(table, cursor);
 	else
+	{
 		result = start(table, cursor, want);
+		if (result == PMH_OK && cursor->in_overflow)
+			result = stream(table, cursor, want);
+	}
 	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;

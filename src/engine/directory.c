@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * directory.c
- *	  From a hash to its segment, and the three changes of the directory:
- *	  new segments, another strategy, doubling.
+ *	  From a hash to its segment, and the four changes of the directory:
+ *	  new segments, another strategy, doubling, folding.
  *
  * Extendible directory on the most significant bits: CCEH, section 4; Pea
  * Hash, section 3.1.  That elements are changed through a log, and why, is
@@ -16,19 +16,26 @@
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 
-/* Bytes of a directory. */
-static inline uint64_t
-directory_size(uint32_t depth)
-{
-	return sizeof(uint64_t) << depth;
-}
+/* One that does not wait for a segment's lock tries so often. */
+#define TRIES			100
+
+/* A directory takes no more than this part of the file. */
+#define DIRECTORY_PART	64
+
+_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <= PMH_LONGEST_RUN,
+			   "the largest directory is a run of blocks that cannot exist");
 
 /*
  * A place lies outside of our mapping: map further, or corrupt, or outdated.
+ * Beyond the end of the file as well proves damage only if the segment was in
+ * use when the end was looked up: the place is current after a load of one of
+ * its versions, all of which are counted up before it is freed, and this version
+ * is still the same afterwards.
  */
 static PmhResult
 locate_outside(PmhTable *t, const PmhPlace *p)
 {
+	uint64_t	version = pmh_version_load(&p->stripe->version[0]);
 	PmhResult	result;
 
 	if (!pmh_place_current(t, p))
@@ -37,10 +44,14 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
 						pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
 						"A directory element names no segment.");
+	PMH_STOP_POINT("outside_before_span");
 	result = pmh_check_span(t, p->main, pmh_block_size(t));
 	if (result == PMH_OK && p->ext != 0)
 		result = pmh_check_span(t, p->ext,
 								pmh_elem_units(p->elem) * pmh_unit_size(t));
+	if (result == PMH_ERR_CORRUPT &&
+		!pmh_version_same(&p->stripe->version[0], version))
+		return PMH_RETRY;
 	return result == PMH_OK ? PMH_RETRY : result;
 }
 
@@ -56,29 +67,50 @@ note_directory(PmhTable *t, uint64_t dirword)
 	t->seen_elements = UINT64_C(1) << pmh_dirword_depth(dirword);
 }
 
+/*
+ * An element of the overflow table is 0.  Is that because there is none, or none
+ * yet?  Elements are stored from the first on, while the log has them.
+ */
+static bool
+is_absent(const PmhTable *t, uint64_t dir_offset, uint32_t depth)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, dir_offset);
+
+	return pm_load_acquire(&dir[UINT64_C(1) << depth]) == 0 ||
+		pm_load_acquire(&pmh_live(t)->dirlog.count) != 0;
+}
+
 PmhResult
-pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
+pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *p)
 {
 	for (;;)
 	{
 		uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		uint32_t	depth = pmh_dirword_depth(dirword);
 		uint64_t	offset = pmh_dirword_offset(dirword);
-		uint64_t	size = directory_size(depth);
+		uint64_t	size = pmh_directory_size(depth);
 		PmhResult	result;
 
 		if (offset + size > t->file.mapped)
 		{
+			PMH_STOP_POINT("directory_before_span");
 			result = pmh_check_span(t, offset, size);
+			/* Beyond the end of the file: it may be one from before a cut. */
+			if (result == PMH_ERR_CORRUPT &&
+				pm_load_acquire(&pmh_live(t)->dirword) != dirword)
+				continue;
 			if (result != PMH_OK)
 				return result;
 		}
 		note_directory(t, dirword);
 		p->dirword = dirword;
-		p->index = pmh_hash_prefix(hash, depth);
+		p->index = (uint64_t) side << depth | pmh_hash_prefix(hash, depth);
 		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);
 		if (pmh_place_decode(t, p))
 			return PMH_OK;
+		if (side == PMH_OVERFLOW && p->elem == 0 && is_absent(t, offset, depth) &&
+			pmh_place_current(t, p))
+			return PMH_NOT_FOUND;
 		result = locate_outside(t, p);
 		if (result != PMH_RETRY)
 			return result;
@@ -124,11 +156,11 @@ check_depth(PmhTable *t, const PmhPlace *p)
 }
 
 PmhResult
-pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
+pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap)
 {
 	for (;;)
 	{
-		PmhResult	result = pmh_locate(t, hash, &snap->place);
+		PmhResult	result = pmh_locate_in(t, side, hash, &snap->place);
 
 		if (result == PMH_NEED)
 		{
@@ -162,13 +194,13 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 
 /* Lock the segment of hash, waiting for the lock or not. */
 static inline PmhResult
-lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
+lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wait)
 {
 	PmhResult	result;
 
 	for (;;)
 	{
-		result = pmh_locate(t, hash, place);
+		result = pmh_locate_in(t, side, hash, place);
 		if (result == PMH_NEED && wait)
 		{
 			result = pmh_provide(t);
@@ -178,10 +210,9 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 		if (result != PMH_OK)
 			return result;
 		prefetch_buckets(t, place, hash);
-		if (wait)
-			pmh_lock(&place->stripe->lock);
-		else if (!pmh_trylock(&place->stripe->lock))
-			return PMH_RETRY;
+		if (!(wait ? pmh_lock_or_cancel(&place->stripe->lock) :
+			  pmh_trylock(&place->stripe->lock)))
+			return wait ? pmh_fail_cancelled(t) : PMH_RETRY;
 		if (pmh_place_current(t, place))
 			break;
 		pmh_unlock(&place->stripe->lock);
@@ -193,15 +224,34 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 }
 
 PmhResult
-pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
+pmh_segment_lock_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place)
 {
-	return lock_segment(t, hash, place, true);
+	return lock_segment(t, side, hash, place, true);
 }
 
 PmhResult
-pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place)
+pmh_segment_trylock_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place)
 {
-	return lock_segment(t, hash, place, false);
+	return lock_segment(t, side, hash, place, false);
+}
+
+PmhResult
+pmh_segment_lock_or_leave(PmhTable *t, PmhSide side, uint64_t hash, bool wait,
+						  PmhPlace *place)
+{
+	PmhResult	result = PMH_RETRY;
+
+	if (wait)
+		return pmh_segment_lock_in(t, side, hash, place);
+	for (unsigned i = 0; i < TRIES && result == PMH_RETRY; i++)
+	{
+		result = pmh_segment_trylock_in(t, side, hash, place);
+		if (result == PMH_RETRY)
+			pmh_pause();
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			result = PMH_RETRY;
+	}
+	return result == PMH_RETRY ? PMH_BUSY : result;
 }
 
 /* The elements of the segment of a place, in the directory of this dirword. */
@@ -267,17 +317,39 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
 	}
 	*first = element_range(place, *dirword, count);
 	result = pmh_check_span(t, pmh_dirword_offset(*dirword),
-							directory_size(pmh_dirword_depth(*dirword)));
+							pmh_directory_size(pmh_dirword_depth(*dirword)));
 	if (result != PMH_OK)
 		pmh_unlock(&t->file_lock->directory);
 	return result;
+}
+
+/* Store elements by way of the log; the directory is locked. */
+static void
+store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
+			 uint64_t low, uint64_t high)
+{
+	PmhDirLog  *log = &pmh_live(t)->dirlog;
+
+	pm_store64(&log->first, first);
+	pm_store64(&log->low, low);
+	pm_store64(&log->high, high);
+	pm_store64(&log->crc, pmh_dirlog_crc(log, count));
+	pm_store64(&log->count, count);
+	pm_flush(&t->file, log, sizeof(*log));
+	pm_fence(&t->file);
+
+	pmh_directory_store(t, dirword, first, count, low, high);
+
+	PMH_STOP_POINT("publish_before_log_clear");
+	pm_store64(&log->count, 0);
+	pm_flush(&t->file, log, sizeof(*log));
+	pm_fence(&t->file);
 }
 
 PmhResult
 pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 					  uint64_t high)
 {
-	PmhDirLog  *log = &pmh_live(t)->dirlog;
 	uint64_t	dirword;
 	uint64_t	count;
 	uint64_t	first;
@@ -294,23 +366,30 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 		t->need.doubling_depth = pmh_dirword_depth(dirword);
 		return PMH_NEED;
 	}
-
-	pm_store64(&log->first, first);
-	pm_store64(&log->low, low);
-	pm_store64(&log->high, high);
-	pm_store64(&log->crc, pmh_dirlog_crc(log, count));
-	pm_store64(&log->count, count);
-	pm_flush(&t->file, log, sizeof(*log));
-	pm_fence(&t->file);
-
-	pmh_directory_store(t, dirword, first, count, low, high);
-
-	PMH_STOP_POINT("publish_before_log_clear");
-	pm_store64(&log->count, 0);
-	pm_flush(&t->file, log, sizeof(*log));
-	pm_fence(&t->file);
+	store_logged(t, dirword, first, count, low, high);
 	pmh_unlock(&t->file_lock->directory);
 	return PMH_OK;
+}
+
+PmhResult
+pmh_directory_enter_overflow(PmhTable *t, uint64_t elem)
+{
+	uint64_t	dirword;
+	uint32_t	depth;
+	const uint64_t *dir;
+	PmhResult	result;
+
+	pmh_lock(&t->file_lock->directory);
+	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	depth = pmh_dirword_depth(dirword);
+	dir = pmh_at(t, pmh_dirword_offset(dirword));
+	result = pmh_check_span(t, pmh_dirword_offset(dirword), pmh_directory_size(depth));
+	if (result == PMH_OK && pm_load(&dir[UINT64_C(1) << depth]) != 0)
+		result = PMH_RETRY;
+	if (result == PMH_OK)
+		store_logged(t, dirword, UINT64_C(1) << depth, UINT64_C(1) << depth, elem, elem);
+	pmh_unlock(&t->file_lock->directory);
+	return result;
 }
 
 PmhResult
@@ -339,7 +418,20 @@ pmh_directory_blocks(const PmhTable *t, uint32_t depth)
 {
 	if (depth <= PMH_SMALL_DIR_DEPTH)
 		return 0;
-	return (directory_size(depth) + pmh_block_size(t) - 1) >> t->block_shift;
+	return (pmh_directory_size(depth) + pmh_block_size(t) - 1) >> t->block_shift;
+}
+
+bool
+pmh_directory_warranted(const PmhTable *t, uint32_t depth)
+{
+	uint64_t	blocks = pm_load(&pmh_live(t)->blocks);
+	uint64_t	free_blocks = pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
+
+	if (depth <= PMH_SMALL_DIR_DEPTH)
+		return true;
+	return depth <= PMH_MAX_DEPTH && free_blocks < blocks &&
+		pmh_directory_size(depth) <=
+		((blocks - free_blocks) << t->block_shift) / DIRECTORY_PART;
 }
 
 /* Write every element of the directory at 'from' twice to 'to'. */
@@ -388,14 +480,14 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	if (pmh_dirword_depth(dirword) != depth)
 		result = PMH_RETRY;
 	else
-		result = pmh_check_span(t, from, directory_size(depth));
+		result = pmh_check_span(t, from, pmh_directory_size(depth));
 	if (result == PMH_OK)
 	{
 		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
 
 		if (to == 0)
 			to = pmh_small_directory(t);
-		copy_doubled(t, from, to, UINT64_C(1) << depth);
+		copy_doubled(t, from, to, pmh_directory_elements(depth));
 		PMH_STOP_POINT("double_before_dirword");
 		pm_store64(&live->dirword,
 				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT |
@@ -454,7 +546,8 @@ deepest(const PmhTable *t, uint64_t dirword)
 	uint32_t	most = 0;
 	uint64_t	count;
 
-	for (uint64_t i = 0; i < UINT64_C(1) << depth; i += count)
+	/* (Where there is no overflow table, its one element says 0.) */
+	for (uint64_t i = 0; i < pmh_directory_elements(depth); i += count)
 	{
 		uint32_t	local = pmh_elem_depth(pm_load(&dir[i]));
 
@@ -506,7 +599,7 @@ fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
 
 		if (to == 0)
 			to = pmh_small_directory(t);
-		copy_folded(t, from, to, UINT64_C(1) << depth, old_depth - depth);
+		copy_folded(t, from, to, pmh_directory_elements(depth), old_depth - depth);
 		PMH_STOP_POINT("fold_before_dirword");
 		pm_store64(&live->dirword,
 				   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT |
@@ -537,7 +630,7 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 		return result;
 	pmh_lock(&t->file_lock->directory);
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	end = pmh_dirword_offset(dirword) + directory_size(pmh_dirword_depth(dirword));
+	end = pmh_dirword_offset(dirword) + pmh_directory_size(pmh_dirword_depth(dirword));
 	depth = pmh_dirword_depth(dirword);
 	if (end <= t->file.mapped)
 		depth = deepest(t, dirword);

@@ -1,39 +1,77 @@
 /*-------------------------------------------------------------------------
  *
  * drain.c
- *	  Deleting many values of one key in one pass along its list.
+ *	  Deleting many values of one key in one walk along its list.
  *
  * pmh_delete looks for its value from the head of the list on, so taking a
  * long list apart value by value takes time in proportion to the square of its
  * length.  Here each buffer is held against all values wanted at once.
  *
+ * Nobody is to be held up by the length of the list.  So only the first buffers,
+ * where most lists end and most changes are, are seen to while the segment is
+ * locked; the others are read as a cursor reads them.  Where something wanted is
+ * found the segment is locked, and if the version of the buffer is the one from
+ * before the reading, it still is in the list and every value in its place.
+ *
+ * An entry never goes from one table to the other.  So the primary table is gone
+ * through, and past it, if the home bucket there tells so and something is still
+ * wanted, the overflow table.  A pair that neither has is absent.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "values.h"
 
-/* Buffers seen to under one hold of the stripe. */
-#define STEP_BUFFERS	16
+/* Places lost in one walk until a reader leaves the rest to others. */
+#define MOST_LOSSES		32
 
-/* What is to go: pairs of one hash, ascending by value, and those gone. */
-typedef struct Drain
+/* A bit for each of the values wanted, by a hash: most others are told at once. */
+#define FILTER_BITS		12
+
+struct PmhDrain
 {
-	const PmhEntry *entry;
+	const PmhEntry *entry;		/* what is to go: of one hash, by value */
 	size_t		n;
-	uint8_t    *gone;
-	size_t		left;
-	uint64_t	budget;			/* to notice a list that runs in a circle ... */
-	bool		given_up;		/* ... or changes all the time */
-} Drain;
+	uint8_t    *state;			/* PmhPairState of each */
+	size_t		left;			/* not claimed */
+	bool		wait;
+	bool		begun;
+	bool		passed_over;	/* something has stayed since a lock was held */
+	PmhSide		side;			/* the table at hand, ... */
+	uint64_t	hash;			/* ... the hash in it, ... */
+	bool		overflowed;		/* ... and: there may be more in the other one */
+	unsigned	losses;
+	PmhListPosition at;			/* the buffer to go on with ... */
+	PmhListPosition before;		/* ... and what points to it */
+	PmhListCircle circle;
+	uint64_t	filter[(1 << FILTER_BITS) / 64];
 
-/* If the value is (still) wanted, note that it is gone. */
-static bool
-claim(Drain *d, uint64_t value)
+	/* the buffer at hand: */
+	uint16_t	mask[PMH_MAX_LINES];	/* places that are to be cleared */
+	uint32_t	nclaimed;
+	size_t		claimed[PMH_STEP_MAX];
+};
+
+static inline uint32_t
+filter_bit(uint64_t value)
 {
+	return (uint32_t) (value * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_BITS));
+}
+
+/* ---- what is wanted ---- */
+
+/* If the value is (still) wanted, it is claimed for the buffer at hand. */
+static inline bool
+claim(PmhDrain *d, uint64_t value)
+{
+	uint32_t	bit = filter_bit(value);
 	size_t		low = 0;
 	size_t		high = d->n;
 
+	if ((d->filter[bit / 64] >> (bit % 64) & 1) == 0)
+		return false;
 	while (low < high)
 	{
 		size_t		middle = (low + high) / 2;
@@ -43,100 +81,52 @@ claim(Drain *d, uint64_t value)
 		else
 			high = middle;
 	}
-	while (low < d->n && d->entry[low].value == value && d->gone[low])
+	while (low < d->n && d->entry[low].value == value && d->state[low] != PMH_PAIR_LEFT)
 		low++;
 	if (low == d->n || d->entry[low].value != value)
 		return false;
-	d->gone[low] = 1;
+	d->state[low] = PMH_PAIR_REMOVED;
 	d->left--;
+	d->claimed[d->nclaimed++] = low;
 	return true;
 }
 
+/* What was claimed for the buffer at hand stays for now. */
+static void
+give_claims_back(PmhDrain *d)
+{
+	for (uint32_t i = 0; i < d->nclaimed; i++)
+		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
+	d->left += d->nclaimed;
+}
+
 /*
- * Take out what is wanted of a buffer of a locked list; if nothing is left of
- * it, the buffer as well.  'next' is what follows it, and has been checked: so
- * that cannot fail.
+ * Claim what is wanted of a buffer; mask[] tells where it is.  Without a lock this
+ * is to be believed only if the buffer's version is the same afterwards: then no
+ * place has been given to another value.
  */
 static void
-drain_buffer(PmhTable *t, const PmhPlace *place, PmhListSlot *at,
-			 PmhListWalk *walk, uint64_t payload, uint64_t next, Drain *d)
+claim_in_buffer(const PmhTable *t, PmhDrain *d, uint64_t payload)
 {
-	uint16_t	mask[PMH_MAX_LINES] = {0};
 	uint32_t	class = pmh_pointer_class(payload);
-	uint32_t	left = 0;
-	bool		any = false;
 
+	d->nclaimed = 0;
+	memset(d->mask, 0, sizeof(d->mask));
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
 		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
 
-		for (uint32_t m = pm_load(&line->state) & PMH_LINE_OCCUPIED; m != 0; m &= m - 1)
+		for (uint32_t m = pm_load_acquire(&line->state) & PMH_LINE_OCCUPIED; m != 0; m &= m - 1)
 		{
 			unsigned	k = (unsigned) __builtin_ctz(m);
 
 			if (claim(d, pmh_line_value(line, k)))
-				mask[i] |= (uint16_t) (1u << k);
-			else
-				left++;
+				d->mask[i] |= (uint16_t) (1u << k);
 		}
-		any = any || mask[i] != 0;
-	}
-	if (any && left == 0)
-	{
-		(void) pmh_list_drop(t, place, at, walk->before, payload);
-		if (walk->before == 0)
-			at->payload = next;
-		return;
-	}
-	walk->before = payload;
-	if (!any)
-		return;
-	pmh_buffer_bump(t, pmh_pointer_offset(payload));
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-	{
-		if (mask[i] != 0)
-			pmh_line_clear(t, payload, i, mask[i]);
 	}
 }
 
-/*
- * Some buffers of the list; *done: there are no more, or nothing is wanted, or
- * more has been read than a list can have.
- */
-static PmhResult
-drain_list(PmhTable *t, const PmhPlace *place, PmhListWalk *walk, Drain *d,
-		   bool *done)
-{
-	uint64_t	hash = d->entry[0].hash;
-	PmhListSlot at;
-	uint64_t	payload;
-	PmhResult	result;
-
-	*done = !pmh_segment_find_list(t, place, hash, &at);
-	if (*done)
-		return PMH_OK;
-	result = pmh_list_resume(t, hash, at.payload, walk, &payload);
-	if (result != PMH_OK)
-		return result;
-	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0 && d->left > 0; i++)
-	{
-		uint64_t	next;
-
-		if (!pmh_list_pay(&d->budget, payload))
-		{
-			*done = d->given_up = true;
-			return PMH_OK;
-		}
-		result = pmh_buffer_follow(t, hash, payload, &next);
-		if (result == PMH_OK)
-			drain_buffer(t, place, &at, walk, payload, next, d);
-		if (result == PMH_OK)
-			payload = next;
-	}
-	pmh_list_pause(t, walk);
-	*done = result == PMH_OK && (payload == 0 || d->left == 0);
-	return result;
-}
+/* ---- while the segment is locked ---- */
 
 /*
  * Take the plain entries that are wanted out of the buckets of a locked
@@ -144,19 +134,22 @@ drain_list(PmhTable *t, const PmhPlace *place, PmhListWalk *walk, Drain *d,
  * bucket into the list, but not the other way.
  */
 static void
-drain_buckets(PmhTable *t, const PmhPlace *place, Drain *d)
+drain_buckets(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 {
 	uint32_t	bucket[4];
-	unsigned	n = pmh_segment_buckets_of(t, place, d->entry[0].hash, bucket);
+	unsigned	n = pmh_segment_buckets_of(t, place, d->hash, bucket);
 
+	d->nclaimed = 0;
 	for (unsigned i = 0; i < n; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, bucket[i]);
 		uint32_t	state;
 		int			pointer;
-		uint32_t	mask = pmh_bucket_find(b, d->entry[0].hash, &state, &pointer);
+		uint32_t	mask = pmh_bucket_find(b, d->hash, &state, &pointer);
 		uint32_t	out = 0;
 
+		/* (No bucket of the overflow table tells so.) */
+		d->overflowed |= i == 0 && (state & PMH_STATE_OVERFLOWED) != 0;
 		for (; pointer < 0 && mask != 0; mask &= mask - 1)
 		{
 			unsigned	slot = (unsigned) __builtin_ctz(mask);
@@ -169,57 +162,252 @@ drain_buckets(PmhTable *t, const PmhPlace *place, Drain *d)
 	}
 }
 
+/* d->at is a buffer of the locked list, or its end. */
+static void
+stand_at(const PmhTable *t, PmhDrain *d, uint64_t payload)
+{
+	d->at = pmh_list_at(t, payload, payload == 0 ? 0 :
+						pmh_buffer_version(t, pmh_pointer_offset(payload)));
+}
+
 /*
- * Delete what is left by what it is.  The list has changed all the time, or it
- * is damaged, which this will tell.
+ * See to the first buffers of the locked list, from d->at on, which is where it
+ * goes on after them then.  As pmh_list_take_out.
  */
 static PmhResult
-drain_rest(PmhTable *t, Drain *d)
+drain_first(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 {
-	PmhResult	result = PMH_OK;
+	uint32_t	lines = 0;
 
-	for (size_t i = 0; i < d->n && (result == PMH_OK || result == PMH_NOT_FOUND); i++)
+	while (d->at.payload != 0 && d->left > 0)
 	{
-		if (d->gone[i])
-			continue;
-		result = pmh_delete(t, d->entry[i].hash, d->entry[i].value);
-		if (result == PMH_OK)
-			d->left--;
+		uint64_t	next;
+		PmhResult	result;
+
+		lines += pmh_class_lines(pmh_pointer_class(d->at.payload));
+		if (lines > PMH_LOCKED_LINES)
+			break;
+		result = pmh_buffer_follow(t, d->hash, d->at.payload, &next);
+		if (result != PMH_OK)
+			return result;
+		claim_in_buffer(t, d, d->at.payload);
+		if (d->nclaimed > 0)
+			result = pmh_list_take_out(t, place, d->hash, d->wait, &d->at,
+									   &d->before, d->mask);
+		if (result != PMH_OK)
+			give_claims_back(d);
+		if (result == PMH_BUSY)
+			d->passed_over = true;
+		else if (result != PMH_OK)
+			return result;
+		if (d->at.payload != 0)
+			d->before = d->at;
+		stand_at(t, d, next);
 	}
-	return result == PMH_NOT_FOUND ? PMH_OK : result;
+	return PMH_OK;
+}
+
+/*
+ * Begin in a table, or begin anew: plain entries, and the first buffers of the
+ * list.
+ */
+static PmhResult
+start(PmhTable *t, PmhDrain *d)
+{
+	PmhPlace	place;
+	PmhListSlot slot = {0};
+	PmhResult	result = pmh_segment_lock_or_leave(t, d->side, d->hash, d->wait, &place);
+
+	if (result != PMH_OK)
+		return result;
+	memset(&d->before, 0, sizeof(d->before));
+	memset(&d->circle, 0, sizeof(d->circle));
+	drain_buckets(t, &place, d);
+	(void) pmh_segment_find_list(t, &place, d->hash, &slot);
+	if (slot.payload != 0)
+		result = pmh_buffer_check(t, d->hash, slot.payload);
+	if (result == PMH_OK)
+	{
+		stand_at(t, d, slot.payload);
+		result = drain_first(t, &place, d);
+	}
+	pm_fence(&t->file);
+	PMH_STOP_POINT("drain_before_unlock");
+	pmh_segment_unlock(&place);
+	d->begun = result == PMH_OK;
+	return result;
+}
+
+/* ---- without the lock ---- */
+
+/*
+ * The buffer to go on with has changed.  Find it again; if it has left the list,
+ * begin anew.  (Of the values that were there all the time, those not seen yet
+ * are in the buffer, in the same places, or after it as long as it stays.)
+ */
+static PmhResult
+find_again(PmhTable *t, PmhDrain *d)
+{
+	PmhResult	result;
+
+	if (d->losses++ == MOST_LOSSES && !d->wait)
+		return PMH_BUSY;
+	result = pmh_list_find_again(t, d->side, d->hash, &d->at, &d->before);
+	if (result == PMH_RETRY)
+		return d->wait ? PMH_OK : PMH_BUSY;
+	if (result != PMH_NOT_FOUND)
+		return result;
+	d->begun = false;
+	return PMH_OK;
+}
+
+/* Take out what was claimed of the buffer at hand. */
+static PmhResult
+take_out(PmhTable *t, PmhDrain *d)
+{
+	PmhPlace	place;
+	PmhResult	result;
+
+	PMH_STOP_POINT("drain_before_lock");
+	result = pmh_segment_lock_or_leave(t, d->side, d->hash, d->wait, &place);
+	if (result != PMH_OK)
+		return result;
+	result = pmh_list_take_out(t, &place, d->hash, d->wait, &d->at,
+							   &d->before, d->mask);
+	pm_fence(&t->file);
+	pmh_segment_unlock(&place);
+	return result;
+}
+
+/* See to the buffer at hand. */
+static PmhResult
+drain_buffer(PmhTable *t, PmhDrain *d)
+{
+	PmhListPosition next;
+	PmhResult	result;
+
+	claim_in_buffer(t, d, d->at.payload);
+	result = pmh_list_pass(t, d->hash, &d->at, &next);
+	if (result == PMH_OK && d->nclaimed > 0)
+		result = take_out(t, d);
+	if (result != PMH_OK)
+		give_claims_back(d);
+	if (result == PMH_BUSY)
+		d->passed_over = true;
+	else if (result != PMH_OK)
+		return result;
+	if (d->at.payload != 0)
+		d->before = d->at;
+	d->at = next;
+	if (pmh_list_is_circle(t, &d->circle, &d->at))
+		return pmh_list_circle(t, d->at.payload);
+	return PMH_OK;
+}
+
+/* Go through this table, from the start. */
+static void
+turn_to(const PmhTable *t, PmhDrain *d, PmhSide side)
+{
+	d->side = side;
+	d->hash = pmh_side_hash(t, side, d->entry[0].hash);
+	d->begun = false;
+	d->losses = 0;
+}
+
+/*
+ * The walk through a table is over: on to the other one, or done.  What was not
+ * met in either is not there, unless it was passed over.
+ */
+static PmhResult
+finish(const PmhTable *t, PmhDrain *d)
+{
+	if (d->side == PMH_PRIMARY && d->overflowed && d->left > 0)
+	{
+		turn_to(t, d, PMH_OVERFLOW);
+		return PMH_OK;
+	}
+	for (size_t i = 0; i < d->n && !d->passed_over && d->left > 0; i++)
+	{
+		if (d->state[i] == PMH_PAIR_LEFT)
+		{
+			d->state[i] = PMH_PAIR_ABSENT;
+			d->left--;
+		}
+	}
+	return PMH_DONE;
+}
+
+/* ---- for others ---- */
+
+PmhDrain *
+pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+				uint8_t *state)
+{
+	PmhDrain   *d = malloc(sizeof(*d));
+
+	if (d == NULL)
+	{
+		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory to delete %zu values of one key.", n);
+		return NULL;
+	}
+	memset(d, 0, offsetof(PmhDrain, mask));
+	d->entry = entries;
+	d->n = d->left = n;
+	d->state = state;
+	d->wait = wait;
+	turn_to(t, d, PMH_PRIMARY);
+	for (size_t i = 0; i < n; i++)
+	{
+		uint32_t	bit = filter_bit(entries[i].value);
+
+		d->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
+	}
+	return d;
 }
 
 PmhResult
-pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
+pmh_drain_step(PmhTable *t, PmhDrain *d)
 {
-	Drain		d = {entries, n, calloc(n, 1), n, 4 * pmh_list_budget(t), false};
-	PmhListWalk walk = {0};
-	bool		first = true;
-	bool		done = false;
+	PmhResult	result;
+
+	if (d->left == 0 || (d->begun && d->at.payload == 0))
+		return finish(t, d);
+	result = d->begun ? drain_buffer(t, d) : start(t, d);
+	if (result == PMH_NEED)
+		return pmh_provide(t);
+	if (result == PMH_RETRY)
+		result = find_again(t, d);
+	if (result == PMH_BUSY)
+	{
+		d->passed_over = true;
+		result = PMH_NOT_FOUND;
+	}
+	/* No more to be had of this table; or there is no overflow table (yet). */
+	return result == PMH_NOT_FOUND ? finish(t, d) : result;
+}
+
+void
+pmh_drain_end(PmhDrain *d)
+{
+	free(d);
+}
+
+PmhResult
+pmh_drain_one(PmhTable *t, PmhSide from, uint64_t hash, uint64_t value)
+{
+	const PmhEntry entry = {pmh_key_hash(t, from, hash), value};
+	uint8_t		state = PMH_PAIR_LEFT;
+	PmhDrain   *d = pmh_drain_begin(t, &entry, 1, true, &state);
 	PmhResult	result = PMH_OK;
 
-	*removed = 0;
-	if (d.gone == NULL)
-		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory to delete %zu values of one key.", n);
-	while (result == PMH_OK && !done)
-	{
-		PmhPlace	place;
-
-		result = pmh_segment_lock(t, entries[0].hash, &place);
-		if (result != PMH_OK)
-			break;
-		if (first)
-			drain_buckets(t, &place, &d);
-		first = false;
-		result = drain_list(t, &place, &walk, &d, &done);
-		pmh_segment_unlock(&place);
-		if (result == PMH_NEED)
-			result = pmh_provide(t);
-	}
-	if (result == PMH_OK && d.given_up)
-		result = drain_rest(t, &d);
-	*removed = n - d.left;
-	free(d.gone);
-	return result;
+	if (d == NULL)
+		return PMH_ERR_NO_MEMORY;
+	turn_to(t, d, from);
+	while (result == PMH_OK)
+		result = pmh_drain_step(t, d);
+	pmh_drain_end(d);
+	if (result != PMH_DONE)
+		return result;
+	return state == PMH_PAIR_REMOVED ? PMH_OK : PMH_NOT_FOUND;
 }

@@ -18,8 +18,11 @@
 
 #include "internal.h"
 
-/* So many pairs of one hash are deleted in one pass along its list. */
+/* So many pairs of one hash are deleted in one walk along its list. */
 #define DRAIN_MIN	4
+
+/* Callers that are not to wait for a lock try it so often. */
+#define TRIES		100
 
 /* The entries at work: each in a segment that is locked. */
 typedef struct Group
@@ -281,6 +284,21 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 
 /* ---- delete ---- */
 
+struct PmhRemovalPrivate
+{
+	PmhEntry   *entry;			/* in order of (hash, value) */
+	uint8_t    *state;			/* PmhPairState of each */
+	size_t		n;
+	size_t		at;				/* those before it have been seen to */
+	bool		wait;
+	bool		far;			/* the next one is far down a long list */
+	PmhDrain   *drain;			/* at work on [at, drain_to), or NULL */
+	size_t		drain_to;
+	size_t		counted;		/* of those before it ... */
+	size_t		counted_removed;	/* ... so many are gone ... */
+	size_t		counted_left;	/* ... and so many have stayed */
+};
+
 /* How many entries from the first on have its hash? */
 static size_t
 same_hash(const PmhEntry *entries, size_t n)
@@ -311,11 +329,12 @@ up_to_run(const PmhEntry *entries, size_t n)
 
 /*
  * Take the entries of a locked group out; unlocks it.  *done: how many have been
- * seen to.  PMH_OK, PMH_NEED, or a real error.
+ * seen to; state[] tells how.  PMH_OK; PMH_FAR: the next one is in a long list;
+ * PMH_CROWDED: it may be in the overflow table; PMH_NEED, or a real error.
  */
 static PmhResult
 delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
-			  unsigned *done, size_t *removed)
+			  unsigned *done, uint8_t *state)
 {
 	PmhResult	result = PMH_OK;
 
@@ -325,8 +344,11 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 									entries[*done].value, wait, false);
 		if (!wait)
 			pmh_space_release(t);
-		*removed += result == PMH_OK;
-		if (result != PMH_OK && result != PMH_NOT_FOUND)
+		if (result == PMH_OK)
+			state[*done] = PMH_PAIR_REMOVED;
+		else if (result == PMH_NOT_FOUND)
+			state[*done] = PMH_PAIR_ABSENT;
+		else if (result != PMH_BUSY)
 			break;
 		result = PMH_OK;
 	}
@@ -334,88 +356,241 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 	return result;
 }
 
+/* Lock a group; a reader tries a few times, but does not wait: PMH_BUSY. */
+static PmhResult
+lock_some(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
+{
+	PmhResult	result = lock_group(t, g, entries, n, wait);
+
+	for (unsigned i = 0; result == PMH_RETRY && i < TRIES; i++)
+	{
+		pmh_pause();
+		result = lock_group(t, g, entries, n, wait);
+	}
+	return result == PMH_RETRY ? PMH_BUSY : result;
+}
+
+/* Take the next entry, which the primary table does not have, out of the other. */
+static PmhResult
+delete_crowded(PmhTable *t, struct PmhRemovalPrivate *p)
+{
+	PmhResult	result = pmh_delete_overflow(t, p->entry[p->at].hash,
+											 p->entry[p->at].value, p->wait);
+
+	if (result == PMH_OK)
+		p->state[p->at++] = PMH_PAIR_REMOVED;
+	else if (result == PMH_NOT_FOUND)
+		p->state[p->at++] = PMH_PAIR_ABSENT;
+	else if (result == PMH_BUSY)
+		p->at++;
+	else
+		return result;
+	return PMH_OK;
+}
+
 /*
- * Take some entries out, the first of n at least.  If 'wait', they are in order
- * of (hash, value), and those that have the same hash go together if they are
- * many; else pass over what is locked just now.  *done: how many were seen to.
+ * Take some of the next n entries out, one at least.  If not 'wait', pass over
+ * what is locked just now.
  */
 static PmhResult
-delete_some(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-			unsigned *done, size_t *removed)
+delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 {
+	const PmhEntry *entries = p->entry + p->at;
 	Group		g;
-	PmhResult	result = lock_group(t, &g, entries, n, wait);
+	unsigned	done = 0;
+	PmhResult	result = lock_some(t, &g, entries, n, p->wait);
 
-	*done = 0;
-	if (result == PMH_RETRY)
+	if (result == PMH_BUSY)
 	{
-		*done = 1;
+		p->at++;
 		return PMH_OK;
 	}
 	if (result == PMH_OK)
-		result = delete_locked(t, &g, entries, wait, done, removed);
+		result = delete_locked(t, &g, entries, p->wait, &done, p->state + p->at);
+	p->at += done;
+	if (unlikely(result == PMH_CROWDED))
+		result = delete_crowded(t, p);
+	p->far = result == PMH_FAR;
+	if (p->far)
+		return PMH_OK;
 	return result == PMH_NEED ? pmh_provide(t) : result;
 }
 
+/* A piece of the walk along the list of the next key. */
+static PmhResult
+delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
+{
+	PmhResult	result;
+
+	if (p->drain == NULL)
+	{
+		size_t		same = same_hash(p->entry + p->at, p->n - p->at);
+
+		p->drain = pmh_drain_begin(t, p->entry + p->at, same, p->wait, p->state + p->at);
+		if (p->drain == NULL)
+			return PMH_ERR_NO_MEMORY;
+		p->drain_to = p->at + same;
+	}
+	result = pmh_drain_step(t, p->drain);
+	if (result != PMH_DONE)
+		return result;
+	pmh_drain_end(p->drain);
+	p->drain = NULL;
+	p->at = p->drain_to;
+	p->far = false;
+	return PMH_OK;
+}
+
+static PmhResult
+delete_piece(PmhTable *t, struct PmhRemovalPrivate *p, Ahead *ahead)
+{
+	size_t		some;
+
+	if (p->drain != NULL || p->far)
+		return delete_in_list(t, p);
+	if (ahead->line < p->at)
+		ahead->element = ahead->bucket = ahead->line = p->at;
+	prefetch(t, p->entry, p->n, p->at, ahead, prefetch_slot_line);
+	some = up_to_run(p->entry + p->at, p->n - p->at);
+	return some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
+}
+
+PmhResult
+pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
+				  PmhRemoval *removal)
+{
+	struct PmhRemovalPrivate *p = calloc(1, sizeof(*p));
+
+	memset(removal, 0, sizeof(*removal));
+	removal->left = n;
+	removal->priv = p;
+	if (p != NULL)
+	{
+		p->entry = malloc((n + 1) * sizeof(PmhEntry));
+		p->state = calloc(n + 1, 1);
+	}
+	if (p == NULL || p->entry == NULL || p->state == NULL)
+	{
+		pmh_removal_end(removal);
+		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+						"There is no memory to sort %zu entries.", n);
+	}
+	p->n = n;
+	p->wait = wait;
+	if (n > 0)
+		memcpy(p->entry, entries, n * sizeof(PmhEntry));
+	qsort(p->entry, n, sizeof(PmhEntry), pmh_compare_entries);
+	return PMH_OK;
+}
+
+/* Tell how far it has come. */
+static void
+count_states(PmhRemoval *removal)
+{
+	struct PmhRemovalPrivate *p = removal->priv;
+	size_t		to = p->drain != NULL ? p->drain_to : p->at;
+
+	removal->removed = p->counted_removed;
+	removal->left = p->n - p->counted + p->counted_left;
+	for (size_t i = p->counted; i < to; i++)
+	{
+		removal->removed += p->state[i] == PMH_PAIR_REMOVED;
+		removal->left -= p->state[i] != PMH_PAIR_LEFT;
+	}
+	if (p->drain != NULL)
+		return;
+	p->counted = to;
+	p->counted_removed = removal->removed;
+	p->counted_left = removal->left - (p->n - to);
+}
+
+static PmhResult
+removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
+{
+	struct PmhRemovalPrivate *p = removal->priv;
+	Ahead		ahead;
+	PmhResult	result = PMH_OK;
+
+	ahead.element = ahead.bucket = ahead.line = p->at;
+	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
+		result = delete_piece(t, p, &ahead);
+	pm_fence(&t->file);
+	count_states(removal);
+	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
+}
+
+PmhResult
+pmh_removal_step(PmhTable *table, PmhRemoval *removal, size_t effort)
+{
+	return pmh_conclude(table, removal_on(table, removal, effort));
+}
+
+size_t
+pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries)
+{
+	const struct PmhRemovalPrivate *p = removal->priv;
+	size_t		n = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+	{
+		if (p->state[i] == PMH_PAIR_LEFT)
+			entries[n++] = p->entry[i];
+	}
+	return n;
+}
+
+void
+pmh_removal_end(PmhRemoval *removal)
+{
+	struct PmhRemovalPrivate *p = removal->priv;
+
+	if (p != NULL)
+	{
+		if (p->drain != NULL)
+			pmh_drain_end(p->drain);
+		free(p->entry);
+		free(p->state);
+		free(p);
+	}
+	removal->priv = NULL;
+}
+
+/* All of it at once. */
 static PmhResult
 delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 		   size_t *removed)
 {
-	Ahead		ahead;
-	size_t		at = 0;
-	PmhResult	result = PMH_OK;
+	PmhRemoval	removal;
+	PmhResult	result;
 
 	*removed = 0;
-	ahead.element = ahead.bucket = ahead.line = 0;
-	while (at < n && result == PMH_OK)
-	{
-		size_t		some = wait ? up_to_run(entries + at, n - at) : n - at;
-		unsigned	done;
+	if (n == 0)
+		return PMH_OK;
+	result = pmh_removal_begin(t, entries, n, wait, &removal);
+	if (result != PMH_OK)
+		return result;
+	result = removal_on(t, &removal, SIZE_MAX);
+	*removed = removal.removed;
+	pmh_removal_end(&removal);
+	return result == PMH_DONE ? PMH_OK : result;
+}
 
-		prefetch(t, entries, n, at, &ahead, prefetch_slot_line);
-		if (some > 0)
-		{
-			result = delete_some(t, entries + at, some, wait, &done, removed);
-			at += done;
-		}
-		else
-		{
-			size_t		out = 0;
-
-			some = same_hash(entries + at, n - at);
-			result = pmh_drain(t, entries + at, some, &out);
-			*removed += out;
-			at += some;
-		}
-	}
-	pm_fence(&t->file);
-	return pmh_conclude(t, result);
+PmhResult
+pmh_delete_many(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
+{
+	return delete_all(t, entries, n, true, removed);
 }
 
 PmhResult
 pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
 				 size_t *removed)
 {
-	PmhEntry   *sorted;
-	PmhResult	result;
-
-	*removed = 0;
-	if (n == 0)
-		return PMH_OK;
-	sorted = malloc(n * sizeof(PmhEntry));
-	if (sorted == NULL)
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
-						"There is no memory to sort %zu entries.", n);
-	memcpy(sorted, entries, n * sizeof(PmhEntry));
-	qsort(sorted, n, sizeof(PmhEntry), pmh_compare_entries);
-	result = delete_all(table, sorted, n, true, removed);
-	free(sorted);
-	return result;
+	return pmh_conclude(table, pmh_delete_many(table, entries, n, removed));
 }
 
 PmhResult
 pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
 						size_t *removed)
 {
-	return delete_all(table, entries, n, false, removed);
+	return pmh_conclude(table, delete_all(table, entries, n, false, removed));
 }

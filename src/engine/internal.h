@@ -9,7 +9,19 @@
  *	PMH_NEED	something is missing that may only be had without locks (file
  *				space, a longer mapping, a larger directory).  It is noted in
  *				table->need.  The caller drops its locks, calls pmh_provide()
- *				and starts again.  Pointers into the mapping are void then.
+ *				and starts again.
+ *	PMH_FAR		the key's list is too long to be searched while its segment is
+ *				locked: pmh_drain_one() does it
+ *	PMH_BUSY	it takes a lock that somebody else holds, and we are not to wait
+ *	PMH_CROWDED	there is no room for the entry in the primary table, and no
+ *				larger segment would help; its home tells so.  It belongs in the
+ *				overflow table.
+ *
+ * Pointers into the mapping (pmh_at) are good until the public function returns
+ * that they were made in, also across pmh_provide() and pmh_map_all(): nothing
+ * is unmapped before pmh_conclude().  So no public function calls another one
+ * that maps, and no pointer is kept in a handle or in the state of a sweep, a
+ * shrink, a cursor or a bulk load: offsets are.  See src/README, "Mapping".
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +40,9 @@
 
 #define PMH_RETRY			((PmhResult) 100)
 #define PMH_NEED			((PmhResult) 101)
+#define PMH_FAR				((PmhResult) 102)
+#define PMH_BUSY			((PmhResult) 103)
+#define PMH_CROWDED			((PmhResult) 104)
 
 /* Entries of one key that stay in a bucket; the next one makes it a list. */
 #define PMH_INLINE_MAX		6
@@ -42,11 +57,39 @@
 #define PMH_GROW_UNITS		4
 #define PMH_MAX_UNITS		7
 
+/*
+ * A segment of the primary table becomes larger only if it is so full, and is
+ * split only if that leaves either half so much of its entries (percent).
+ *
+ * Hashes drawn at random fill .9 and more of a segment, keys with some twenty
+ * values each, one after the other, .46 to .8, since what a bucket has of a key
+ * stays beside its list; and halves of 600 entries are nearly ten standard
+ * deviations away from such a share.  Hostile hashes can make segments so empty:
+ * of a split of 12 units at .45 one half has 230 entries, which is .2 of 8 units,
+ * and it takes as many new ones until the other half is split again.  That is
+ * four times the space of others.
+ */
+#define PMH_FULL_PERCENT	45
+#define PMH_SHARE_PERCENT	30
+
+#ifdef PMH_RECORD
+/* test/crash: with few entries, have segments do what otherwise takes a thousand. */
+extern bool pmh_record_splits;
+#define PMH_SPLITS_ANYWAY	pmh_record_splits
+#else
+#define PMH_SPLITS_ANYWAY	false
+#endif
+
+/* Of n entries, 'second' have a 1 for their next hash bit: is a split of use? */
+static inline bool
+pmh_halves_even(uint64_t n, uint64_t second)
+{
+	return second * 100 >= n * PMH_SHARE_PERCENT &&
+		(n - second) * 100 >= n * PMH_SHARE_PERCENT;
+}
+
 /* A segment is rebuilt with a smaller extension if it saves so many units. */
 #define PMH_REDUCE_UNITS	2
-
-/* Blocks a file may have: what an element's extension field can name. */
-#define PMH_MAX_BLOCKS		(UINT64_C(1) << (PMH_ELEM_EXT_BITS - 3))
 
 /* What pmh_provide() is to see to. */
 typedef struct PmhNeed
@@ -58,6 +101,14 @@ typedef struct PmhNeed
 	bool		value_region;	/* a value region that ... */
 	uint32_t	value_class;	/* ... holds at least a buffer of this class */
 } PmhNeed;
+
+/* The key of overflow.c, ready for use. */
+typedef struct PmhPermutation
+{
+	uint64_t	flip[2];
+	uint64_t	multiplier[3];
+	uint64_t	inverse[3];		/* of the multipliers, modulo 2^64 */
+} PmhPermutation;
 
 struct PmhTable
 {
@@ -71,15 +122,17 @@ struct PmhTable
 	uint32_t	block_shift;	/* log2 of the bytes of a block */
 	uint64_t	seen_dirword;	/* a directory seen to lie in our mapping, ... */
 	uint64_t	seen_offset;	/* ... where, ... */
-	uint64_t	seen_elements;	/* ... and of how many elements */
+	uint64_t	seen_elements;	/* ... and of how many elements in a half */
 	uint64_t	block_size;
 	uint64_t	unit_size;
 	uint32_t	in_main;		/* hashing buckets of a main part */
 	uint64_t	in_main_size;	/* bytes of these */
+	PmhPermutation permutation; /* from a hash to that in the overflow table */
 	uint64_t	stripe_mask;	/* number of stripes - 1 */
 	PmhNeed		need;
 	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
+	uint8_t		identity[PMH_IDENTITY_SIZE];
 	struct PmhBuild *build[2];	/* segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
 	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
@@ -134,25 +187,31 @@ pmh_count(uint64_t *counter, uint64_t by)
 /*
  * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the
  * file but not yet in our mapping; PMH_ERR_CORRUPT (with the error set) if it
- * is outside of the file.  Before believing PMH_ERR_CORRUPT a reader must
- * validate what it got the offset from.
+ * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
+ * after this call, what it got the offset from: the file may have been cut since.
+ * What was got under a lock that keeps it from being freed may be believed.
  */
 extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
 
-/* Do what t->need says.  No lock may be held. */
+/*
+ * Do what t->need says.  No lock may be held.  PMH_OK tells no more than that
+ * another look is due: what was to be mapped may be gone.
+ */
 extern PmhResult pmh_provide(PmhTable *t);
 
 /* Map as far as live.blocks tells.  No lock may be held. */
 extern PmhResult pmh_map_all(PmhTable *t);
 
-/*
- * What a public function returns at its end: 'result', unless the file is
- * lost.  Ordered behind everything that the caller has read.
- */
 extern PmhResult pmh_fail_lost(PmhTable *t);
+extern PmhResult pmh_fail_cancelled(PmhTable *t);
 
+/*
+ * What a public function returns at its end that cannot have mapped more of the
+ * file: 'result', unless the file is lost.  Ordered after everything that the
+ * caller has read.
+ */
 static inline PmhResult
-pmh_conclude(PmhTable *t, PmhResult result)
+pmh_conclude_reading(PmhTable *t, PmhResult result)
 {
 	pmh_read_fence();
 	/* Whoever loses a page posts it, so mostly the board says it all. */
@@ -161,6 +220,32 @@ pmh_conclude(PmhTable *t, PmhResult result)
 		return pmh_fail_lost(t);
 	return result;
 }
+
+/*
+ * The same for a function that may have mapped more of the file: the pointers
+ * that it had are forgotten, so what was outgrown can go.  Hence none of these
+ * functions may be called inside of another one.
+ */
+static inline PmhResult
+pmh_conclude(PmhTable *t, PmhResult result)
+{
+	if (unlikely(t->file.nold != 0))
+		pmh_map_forget_old(&t->file);
+	return pmh_conclude_reading(t, result);
+}
+
+/* The result code for a system call that has failed with this errno. */
+extern PmhResult pmh_result_of_errno(int err);
+
+/*
+ * Open a file (O_CLOEXEC, mode 0600), and close it, telling the caller of the
+ * engine before and after; -1 with errno set.  The two first are for what opens
+ * a descriptor of its own and closes it again.  (descriptor.c)
+ */
+extern bool pmh_descriptor_begin(void);
+extern void pmh_descriptor_end(void);
+extern int	pmh_descriptor_open(const char *path, int flags);
+extern void pmh_descriptor_close(int fd);
 
 /* Set t->error and return code.  detail: a printf format for a sentence. */
 extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
@@ -183,6 +268,28 @@ pmh_dirword_depth(uint64_t dirword)
 {
 	return (uint32_t) (dirword >> PMH_DIRWORD_DEPTH_SHIFT) & 31;
 }
+
+/* Elements and bytes of a directory: both halves. */
+static inline uint64_t
+pmh_directory_elements(uint32_t depth)
+{
+	return UINT64_C(2) << depth;
+}
+
+static inline uint64_t
+pmh_directory_size(uint32_t depth)
+{
+	return pmh_directory_elements(depth) * sizeof(uint64_t);
+}
+
+/* Which of the two tables, i.e. which half of the directory. */
+typedef enum PmhSide
+{
+	PMH_PRIMARY = 0,
+	PMH_OVERFLOW = 1
+} PmhSide;
+
+#define PMH_SIDES	2
 
 static inline uint64_t
 pmh_elem_main_block(uint64_t elem)
@@ -230,6 +337,13 @@ typedef struct PmhPlace
 	PmhStripe  *stripe;
 } PmhPlace;
 
+/* Which table it belongs to. */
+static inline PmhSide
+pmh_place_side(const PmhPlace *p)
+{
+	return (PmhSide) (p->index >> pmh_dirword_depth(p->dirword));
+}
+
 /* A place, and the versions from before it was last seen to be current. */
 typedef struct PmhSnapshot
 {
@@ -240,7 +354,7 @@ typedef struct PmhSnapshot
 static inline uint64_t
 pmh_bucket_offset(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 {
-	uint32_t	in_main = t->segment_buckets - PMH_STASH_BUCKETS;
+	uint32_t	in_main = t->in_main;
 
 	if (bucket < in_main && bucket < p->hashing)
 		return p->main + (uint64_t) bucket * PMH_BUCKET_SIZE;
@@ -300,7 +414,7 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 
 	p->main = block << t->block_shift;
 	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (t->block_shift - 3);
-	p->hashing = t->segment_buckets - PMH_STASH_BUCKETS + units * t->unit_buckets;
+	p->hashing = t->in_main + units * t->unit_buckets;
 	p->buckets = p->hashing + PMH_STASH_BUCKETS;
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
 	return block > 1 &&
@@ -310,9 +424,23 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 
 /*
  * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or
- * PMH_ERR_CORRUPT.  Nothing is locked: the place may be outdated already.
+ * PMH_ERR_CORRUPT; PMH_NOT_FOUND if there is no overflow table (yet).  Nothing
+ * is locked: the place may be outdated already.
+ *
+ * This and all that look a segment up by a hash come twice: 'in' one of the two
+ * tables, whose own hash is given (pmh_side_hash), and in the primary table.
  */
-extern PmhResult pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place);
+extern PmhResult pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash,
+							   PmhPlace *place);
+
+static inline PmhResult
+pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	return pmh_locate_in(t, PMH_PRIMARY, hash, place);
+}
+
+/* Is there anything to walk through in this table? */
+extern PmhResult pmh_side_exists(PmhTable *t, PmhSide side, bool *exists);
 
 /*
  * The home bucket of a hash as a look-up finds it: the little of a PmhPlace that
@@ -343,10 +471,11 @@ typedef struct PmhHome
  * multiplications, and whether a bucket is in the extension, which nobody can
  * foresee, takes no branch.
  */
-static inline bool
-pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
+static inline bool __attribute__((always_inline))
+pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 {
-	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
+	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64) +
+		(side == PMH_PRIMARY ? 0 : t->seen_elements);
 	uint64_t	elem;
 	uint64_t	block;
 	uint32_t	number;
@@ -367,6 +496,12 @@ pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
 	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
 		.version[pmh_version_of(number)];
 	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.mapped;
+}
+
+static inline bool
+pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
+{
+	return pmh_home_find_in(t, PMH_PRIMARY, hash, h);
 }
 
 /* The alternative bucket beside a home that was found; it may not be mapped. */
@@ -415,9 +550,16 @@ pmh_place_current(const PmhTable *t, const PmhPlace *p)
 
 /*
  * Reader: locate the segment of hash and take the versions of its buckets.
- * Maps further as needed.  PMH_OK or a real error.
+ * Maps further as needed.  PMH_OK or a real error; PMH_NOT_FOUND as above.
  */
-extern PmhResult pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap);
+extern PmhResult pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash,
+								 PmhSnapshot *snap);
+
+static inline PmhResult
+pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
+{
+	return pmh_snapshot_in(t, PMH_PRIMARY, hash, snap);
+}
 
 /* Has nothing a reader of this bucket relied on changed since the snapshot? */
 static inline bool
@@ -431,12 +573,17 @@ pmh_snapshot_valid(const PmhSnapshot *snap, uint32_t bucket)
  * The condition for following a pointer slot: to be checked after loading the
  * version of the buffer, so that this version is from before a free.  (The
  * version of the bucket alone would not do: after a split it is the new
- * segment's versions that tell.)
+ * segment's versions that tell.)  The place first: if it is current and the
+ * version has not changed after that, the segment was there all the time.  The
+ * other way round it may have been moved away in between, and back again.
  */
 static inline bool
 pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket)
 {
-	return pmh_snapshot_valid(snap, bucket) && pmh_place_current(t, &snap->place);
+	if (!pmh_place_current(t, &snap->place))
+		return false;
+	PMH_STOP_POINT("current_between_checks");
+	return pmh_snapshot_valid(snap, bucket);
 }
 
 /*
@@ -447,8 +594,14 @@ pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket
  * that was under way then, the entry may be in the copy of its bucket and the
  * announcement not in that of its home.
  */
-extern PmhResult pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap,
-								  PmhBucket *copy);
+extern PmhResult pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash,
+									 PmhSnapshot *snap, PmhBucket *copy);
+
+static inline PmhResult
+pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
+{
+	return pmh_segment_read_in(t, PMH_PRIMARY, hash, snap, copy);
+}
 
 static inline size_t
 pmh_max_segment_size(const PmhTable *t)
@@ -458,11 +611,33 @@ pmh_max_segment_size(const PmhTable *t)
 
 /*
  * Writer: lock the segment of hash; the place is current until it is
- * unlocked.  PMH_OK (locked) or a real error (not locked).  pmh_segment_trylock
- * gives PMH_RETRY if it is locked, or PMH_NEED; the caller may hold others.
+ * unlocked.  PMH_OK (locked) or a real error, or PMH_NOT_FOUND as above (not
+ * locked).  pmh_segment_trylock gives PMH_RETRY if it is locked, or PMH_NEED; the
+ * caller may hold others.
  */
-extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
-extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
+extern PmhResult pmh_segment_lock_in(PmhTable *t, PmhSide side, uint64_t hash,
+									 PmhPlace *place);
+extern PmhResult pmh_segment_trylock_in(PmhTable *t, PmhSide side, uint64_t hash,
+										PmhPlace *place);
+
+static inline PmhResult
+pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	return pmh_segment_lock_in(t, PMH_PRIMARY, hash, place);
+}
+
+static inline PmhResult
+pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place)
+{
+	return pmh_segment_trylock_in(t, PMH_PRIMARY, hash, place);
+}
+
+/*
+ * The same for one that may have to leave it: unless 'wait' it tries for a
+ * moment, then PMH_BUSY.  Maps further.  No lock may be held.
+ */
+extern PmhResult pmh_segment_lock_or_leave(PmhTable *t, PmhSide side, uint64_t hash,
+										   bool wait, PmhPlace *place);
 
 static inline void
 pmh_segment_unlock(const PmhPlace *place)
@@ -475,6 +650,19 @@ pmh_segment_unlock(const PmhPlace *place)
  * takes the directory lock, and space.
  */
 extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
+
+/*
+ * Is what is in the file enough to warrant a directory of this depth?  No more
+ * than a small share of the file is to be directory, or hashes that agree in
+ * their first bits would make it anything.
+ */
+extern bool pmh_directory_warranted(const PmhTable *t, uint32_t depth);
+
+/*
+ * Let the segment 'elem' (of depth 0) be the overflow table.  PMH_OK; PMH_RETRY
+ * if there is one; PMH_NEED.  No lock may be held.
+ */
+extern PmhResult pmh_directory_enter_overflow(PmhTable *t, uint64_t elem);
 
 /*
  * Blocks a directory of this depth takes: 0 if it stands in block 0; and the
@@ -528,7 +716,10 @@ extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
- * been replaced, unlock and start again; PMH_NEED; or a real error.  Inserts are
+ * been replaced, unlock and start again; PMH_NEED; PMH_FAR, PMH_BUSY (delete, as
+ * pmh_list_remove); PMH_CROWDED (insert, primary table: to be inserted into the
+ * other one; delete, primary table: not found, but may be in the other one); or a
+ * real error.  Inserts are
  * durable on return, deletes if 'fence', else after the next pm_fence.  'wait' as
  * for pmh_list_remove; who passes false calls pmh_space_release afterwards.
  */
@@ -595,12 +786,37 @@ pmh_compare_entries(const void *a, const void *b)
 }
 
 /*
- * Take n pairs of one hash, ascending by value, out in one pass along the key's
- * list; absent ones are passed over.  Durable after the next pm_fence.  PMH_OK
- * or a real error.  (drain.c)
+ * Take n pairs of one hash, ascending by value, out in one walk along the key's
+ * list; and along that which it has in the overflow table, as far as the primary
+ * table does not have them.  No lock may be held.  Its buffers are read without a lock, but for the
+ * first ones, and the segment is locked for the commit stores of one buffer at a
+ * time.  state[] (n bytes, zeroes) tells what has become of each pair.  Unless
+ * 'wait', nobody is waited for.
+ *
+ * pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
+ * more; PMH_DONE; or a real error.  Durable after the next pm_fence.  Memory
+ * beyond the Drain is freed by pmh_drain_end, always.  (drain.c)
  */
-extern PmhResult pmh_drain(PmhTable *t, const PmhEntry *entries, size_t n,
-						   size_t *removed);
+typedef enum PmhPairState
+{
+	PMH_PAIR_LEFT = 0,			/* not seen to, or only by waiting */
+	PMH_PAIR_REMOVED,
+	PMH_PAIR_ABSENT
+} PmhPairState;
+
+typedef struct PmhDrain PmhDrain;
+
+extern PmhDrain *pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n,
+								 bool wait, uint8_t *state);
+extern PmhResult pmh_drain_step(PmhTable *t, PmhDrain *drain);
+extern void pmh_drain_end(PmhDrain *drain);
+
+/*
+ * All of it, waiting, for one pair, in the table 'from', whose hash is given, and
+ * the one past it.  PMH_OK, PMH_NOT_FOUND or a real error.
+ */
+extern PmhResult pmh_drain_one(PmhTable *t, PmhSide from, uint64_t hash,
+							   uint64_t value);
 
 /* Where the list of a key hangs in its locked segment. */
 typedef struct PmhListSlot
@@ -736,9 +952,11 @@ extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 
 /*
  * For a sweep that finds out what is free: give [offset, offset + len) of a
- * region to the free lists; and, before it starts, forget all free lists and
- * the rest of the newest region (so that all space of existing regions is
- * either reachable or found free by the sweep).
+ * region to the free lists; and, when it starts, forget all free lists and the
+ * rest of the newest region (so that all space of existing regions is either
+ * reachable or found free by the sweep).  For the latter the caller holds the
+ * space lock, from before others are told of the sweep: what they free from then
+ * on is marked, and must not be forgotten.
  */
 extern void pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len);
 extern void pmh_value_forget_free(PmhTable *t);
@@ -801,27 +1019,103 @@ extern void pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len);
  */
 extern bool pmh_sweep_account_ready(const PmhTable *t);
 
+/*
+ * The same for a process that is about to allocate: PMH_OK, PMH_NEED (map further), or
+ * PMH_ERR_CORRUPT: the map is said to be where it cannot be.
+ */
+extern PmhResult pmh_sweep_account_check(PmhTable *t);
+
+/* ---- the overflow table (overflow.c) ---- */
+
+/* Make the permutation of a file from the key in its header. */
+extern void pmh_permutation_make(PmhPermutation *p, const uint64_t key[2]);
+
+/*
+ * From the hash of a key to that under which a table has it, and back.  (That
+ * of the overflow table is a keyed permutation of the first one.)
+ */
+extern uint64_t pmh_permute(const PmhPermutation *p, uint64_t hash);
+extern uint64_t pmh_permute_back(const PmhPermutation *p, uint64_t hash);
+
+static inline uint64_t
+pmh_side_hash(const PmhTable *t, PmhSide side, uint64_t hash)
+{
+	return side == PMH_PRIMARY ? hash : pmh_permute(&t->permutation, hash);
+}
+
+static inline uint64_t
+pmh_key_hash(const PmhTable *t, PmhSide side, uint64_t side_hash)
+{
+	return side == PMH_PRIMARY ? side_hash :
+		pmh_permute_back(&t->permutation, side_hash);
+}
+
+/* Make an empty overflow table if there is none.  No lock may be held. */
+extern PmhResult pmh_overflow_begin(PmhTable *t);
+
+/*
+ * A position in a walk over all segments: the primary table in the order of
+ * hashes, then the overflow table in that of its own.  Zero-initialise.
+ */
+typedef struct PmhPosition
+{
+	PmhSide		side;
+	uint64_t	next;			/* where the next segment begins */
+	bool		through;		/* there is none */
+} PmhPosition;
+
+/*
+ * Go on past the segment, of this depth, that has position->next.  PMH_OK or
+ * a real error.
+ */
+extern PmhResult pmh_position_advance(PmhTable *t, PmhPosition *position,
+									  uint32_t depth);
+
 /* ---- writing one entry (table.c) ---- */
 
 /* Insert, delete: as pmh_insert and pmh_delete.  No lock may be held. */
 extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
 								bool fence_first);
+extern PmhResult pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value);
+
+/* As pmh_delete_group, inside of another public function.  (group.c) */
+extern PmhResult pmh_delete_many(PmhTable *t, const PmhEntry *entries, size_t n,
+								 size_t *removed);
+
+/* The same in one of the tables; and besides PMH_CROWDED in the primary one. */
+extern PmhResult pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash,
+							   uint64_t value, bool fence_first);
+
+/*
+ * Take one entry out of the overflow table; the key's hash.  PMH_OK, PMH_NOT_FOUND,
+ * PMH_FAR; PMH_BUSY, unless 'wait'; or a real error.  Durable after the next
+ * pm_fence.
+ */
+extern PmhResult pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value,
+									 bool wait);
 
 /* ---- reading one key (table.c) ---- */
 
 #define PMH_PROBE_MAX	(4 * PMH_SLOTS)
 
-/* Everything the buckets know of a key, all of one state. */
+/* Everything the buckets of a table know of a key, all of one state. */
 typedef struct PmhProbe
 {
 	uint32_t	n;				/* plain entries */
+	bool		overflowed;		/* there may be more in the overflow table */
 	uint64_t	list;			/* pointer payload of its list, or 0 */
 	uint64_t	list_version;	/* of the list's first buffer: from before list
 								 * was last seen to be current */
 	uint64_t	value[PMH_PROBE_MAX];	/* as found: unsorted, maybe twice */
 } PmhProbe;
 
-/* PMH_OK or a real error; the list's first buffer is inside our mapping. */
+/*
+ * PMH_OK or a real error; the list's first buffer is inside our mapping.  In the
+ * overflow table, hash is its own; if there is none, nothing is found.
+ */
+extern PmhResult pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash,
+							  PmhProbe *probe);
+
 extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
 
 /* ---- writing buckets (bucket.c); the segment is locked ---- */
@@ -885,11 +1179,11 @@ extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 /*
  * Add a value to the list at payload; the segment is locked.  If there is room
  * it is in, durable if 'fence', else after the next pm_fence (fence_first as for
- * pmh_insert, between value and line state), and *new_payload == payload.  Else *new_payload is a list that has
- * the value too (a larger copy, or a new buffer chained in front), durable;
- * the caller publishes it with pmh_bucket_repoint and then calls
- * pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED (nothing done), or
- * PMH_ERR_CORRUPT.
+ * pmh_insert, between value and line state), and *new_payload == payload.  Else
+ * *new_payload is a list that has the value too (a larger copy, or a new buffer
+ * chained in front), durable; the caller publishes it with pmh_bucket_repoint
+ * and then calls pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED
+ * (nothing done), or PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
 								 uint64_t value, bool fence_first, bool fence,
@@ -900,10 +1194,10 @@ extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
  * *new_payload == payload as a rule, 0 if the list is empty now (the caller
  * removes the pointer slot with pmh_bucket_unpoint), or another head (the
  * caller publishes it with pmh_bucket_repoint); in both latter cases it then
- * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND, PMH_NEED
- * (map further), PMH_ERR_CORRUPT.  Unless 'wait', the last value of a buffer,
- * which then has to be freed, stays (PMH_NOT_FOUND) if the space lock is not
- * free; if it is, it is held on return.
+ * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND; PMH_FAR: not in
+ * the first buffers of a long list; PMH_NEED (map further), PMH_ERR_CORRUPT.
+ * Unless 'wait', the last value of a buffer, which then has to be freed, stays
+ * (PMH_BUSY) if the space lock is not free; if it is, it is held on return.
  */
 extern PmhResult pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload,
 								 uint64_t value, bool wait,

@@ -17,14 +17,16 @@
 #include "table.h"
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	1
+#define PMH_FORMAT_VERSION	2
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
 #define PMH_SLOTS			18
 #define PMH_STASH_BUCKETS	2	/* the last two buckets of the main part */
 
-#define PMH_MAX_DEPTH		24	/* directory bits: hash bits 63..40 */
+#define PMH_MAX_FILE_SHIFT	44	/* log2 of the bytes of the largest file: 16 TiB */
+
+#define PMH_MAX_DEPTH		23	/* directory bits: hash bits 63..41 */
 
 /* ---- which hash bits are used for what: disjoint on purpose ---- */
 
@@ -56,9 +58,11 @@
 #define PMH_STATE_OCCUPIED		UINT32_C(0x0003ffff)	/* a bit per slot */
 #define PMH_STATE_POINTERS		UINT32_C(0x00040000)	/* may hold pointers */
 #define PMH_STATE_STASHED		UINT32_C(0x00080000)	/* some of ours in stash */
-#define PMH_STATE_ELSEWHERE		UINT32_C(0xfff00000)	/* filter: ours in alt */
-#define PMH_STATE_ELSEWHERE_SHIFT	20
-#define PMH_ELSEWHERE_BITS		12
+#define PMH_STATE_OVERFLOWED	UINT32_C(0x00100000)	/* some of ours in the
+														 * overflow table */
+#define PMH_STATE_ELSEWHERE		UINT32_C(0xffe00000)	/* filter: ours in alt */
+#define PMH_STATE_ELSEWHERE_SHIFT	21
+#define PMH_ELSEWHERE_BITS		11
 
 /* slot word: value or pointer in 47 bits, the flag, 16 bits of hash */
 #define PMH_WORD_POINTER		(UINT64_C(1) << PMH_VALUE_BITS)
@@ -106,8 +110,12 @@ typedef struct PmhBufferHeader
 	uint64_t	fill_hint;		/* volatile: first line that may have room */
 	uint64_t	list_bytes;		/* of this buffer and all older ones when it was
 								 * made: tells how large the next one should be */
-	uint64_t	reserved[4];
+	uint64_t	birth;			/* volatile: from run.births, no two buffers of one
+								 * run have the same; 0: not known */
+	uint64_t	reserved[3];
 } PmhBufferHeader;
+
+_Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
 
 /*
  * ---- directory element ----
@@ -129,6 +137,41 @@ typedef struct PmhBufferHeader
 
 #define PMH_UNITS_PER_BLOCK		8
 
+/*
+ * ---- how large a file may be ----
+ *
+ * 2^24 blocks: 256 GiB with segments of the default size, 8 TiB with the
+ * largest.  A segment of its own for each of the 2^PMH_MAX_DEPTH elements of the
+ * largest directory takes about as much.  A file that would have to grow beyond
+ * is PMH_ERR_TOO_LARGE; what is in it can be read and taken out.
+ *
+ * No run of blocks is longer than what lies between two map blocks; a block has
+ * PMH_MIN_BLOCK bytes at least, and a map block tells of a block with each.
+ */
+#define PMH_MAX_BLOCKS_SHIFT	24
+#define PMH_MAX_BLOCKS			(UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT)
+#define PMH_MIN_BLOCK			UINT64_C(16384)
+#define PMH_MAX_BLOCK			UINT64_C(524288)
+#define PMH_LONGEST_RUN			(PMH_MIN_BLOCK - 2)
+
+/* Runs of blocks that the mark map of a sweep may have (volatile). */
+#define PMH_MARK_RUNS			8
+
+_Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
+			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
+			   "an element cannot name every block");
+_Static_assert(PMH_MAX_BLOCKS * PMH_UNITS_PER_BLOCK <= UINT64_C(1) << PMH_ELEM_EXT_BITS &&
+			   PMH_ELEM_EXT_SHIFT + PMH_ELEM_EXT_BITS <= PMH_ELEM_UNITS_SHIFT,
+			   "an element cannot name every unit");
+_Static_assert(PMH_MAX_BLOCKS * PMH_MAX_BLOCK <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
+			   "the largest file is larger than it may be");
+_Static_assert(PMH_MAX_FILE_SHIFT - 6 <= PMH_VALUE_BITS - PMH_POINTER_CLASS_BITS,
+			   "a pointer cannot name every line");
+_Static_assert(PMH_MAX_CLASS < 1 << PMH_POINTER_CLASS_BITS,
+			   "a pointer cannot tell every class");
+_Static_assert(PMH_MAX_DEPTH < 1 << (PMH_ELEM_STRATEGY_SHIFT - PMH_ELEM_DEPTH_SHIFT),
+			   "an element cannot tell every depth");
+
 typedef enum PmhStrategy
 {
 	PMH_SINGLE = 0,
@@ -137,14 +180,29 @@ typedef enum PmhStrategy
 } PmhStrategy;
 
 /*
- * ---- directory word: the commit point of a doubling ----
+ * ---- directory: two tables ----
+ *
+ * A directory of depth G has 2 * 2^G elements.  The first half is that of the
+ * primary table, indexed by the top G bits of the hash.  The second half is that
+ * of the overflow table, where entries have another hash (a permutation of the
+ * first one, keyed with PmhFormat.overflow_key); its elements are all 0 as long
+ * as nothing has overflowed.
+ */
+
+/*
+ * ---- directory word: the commit point of a doubling or folding ----
  *
  * bits 0-41	offset of the current directory / 64
  * bits 42-46	global depth
- * bits 47-63	generation, counts up with each doubling
+ * bits 47-63	generation, counts up with each doubling and folding
  */
 #define PMH_DIRWORD_DEPTH_SHIFT	42
 #define PMH_DIRWORD_GEN_SHIFT	47
+
+_Static_assert(PMH_MAX_FILE_SHIFT - 6 <= PMH_DIRWORD_DEPTH_SHIFT,
+			   "dirword cannot name every line");
+_Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_GEN_SHIFT - PMH_DIRWORD_DEPTH_SHIFT),
+			   "dirword cannot tell every depth");
 
 /*
  * ---- directory log ----
@@ -181,7 +239,8 @@ typedef struct PmhFormat
 	uint32_t	stash_buckets;
 	uint32_t	crc;			/* CRC-32C of this struct with crc = 0 */
 	uint64_t	file_id;		/* random; tells files apart in the lock table */
-	uint64_t	reserved[3];
+	uint64_t	overflow_key[2];	/* random and secret: see overflow.c */
+	uint64_t	reserved[1];
 	uint8_t		identity[PMH_IDENTITY_SIZE];	/* the caller's */
 } PmhFormat;					/* 192 bytes */
 
@@ -197,6 +256,9 @@ typedef struct PmhLive
 } PmhLive;						/* 192 bytes */
 
 #define PMH_CLASSES		(PMH_MAX_CLASS + 1)
+
+/* The upper half of a birth tells the runs apart, the lower one counts. */
+#define PMH_BIRTH_RUN_SHIFT	32
 
 typedef struct PmhRun
 {
@@ -221,8 +283,7 @@ typedef struct PmhRun
 	uint64_t	mark_shrinks;	/* that sweep is a shrink: it marks nothing that
 								 * might have been freed */
 	uint64_t	merges;
-	uint64_t	list_rewrites;	/* stepped when values have moved to other
-								 * buffers, before the old ones are freed */
+	uint64_t	list_rewrites;	/* by shrinks */
 	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
 								 * 0: none is at work */
 	uint64_t	region_blocks;	/* of the next value regions while a shrink or a
@@ -230,6 +291,9 @@ typedef struct PmhRun
 	uint64_t	values_lost;	/* buffers were freed that the sweep which is
 								 * finding out will not find */
 	uint64_t	value_blocks;	/* of all value regions */
+	uint64_t	births;			/* of value buffers with a header; tells a buffer
+								 * from a later one in the same place */
+	uint64_t	overflows;		/* entries put into the overflow table */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
@@ -242,7 +306,7 @@ typedef struct PmhRun
  * free for the next doubling; larger ones get blocks.
  */
 #define PMH_SMALL_DIR_OFFSET(i)	(4096 + (uint64_t) (i) * 4096)
-#define PMH_SMALL_DIR_DEPTH		9	/* 512 elements of 8 bytes */
+#define PMH_SMALL_DIR_DEPTH		8	/* 2 * 256 elements of 8 bytes */
 
 /*
  * ---- space map ----
@@ -261,6 +325,10 @@ typedef struct PmhRun
  */
 #define PMH_UNLINK_BEFORE_SHIFT	24
 #define PMH_UNLINK_REGION_MASK	((UINT64_C(1) << PMH_UNLINK_BEFORE_SHIFT) - 1)
+
+_Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_UNLINK_BEFORE_SHIFT &&
+			   PMH_UNLINK_BEFORE_SHIFT + PMH_MAX_BLOCKS_SHIFT <= 64,
+			   "the region log cannot name every block");
 
 /* ---- value region: a run of blocks for value buffers; first line ---- */
 typedef struct PmhRegion

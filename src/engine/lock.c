@@ -33,40 +33,67 @@ pmh_locks_init(void *memory, uint32_t nstripes)
 	return locks;
 }
 
-static inline void
-pause_cpu(void)
+/* What this process wants to be told of waits. */
+static PmhWaitHooks hooks;
+
+void
+pmh_set_wait_hooks(const PmhWaitHooks *wanted)
 {
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#endif
+	hooks = *wanted;
+}
+
+/*
+ * Sleep until the lock is ours, longer each time, so that a holder that was
+ * preempted gets our processor.  A signal ends a sleep, so a cancel is seen at
+ * once.  False if the wait was given up.
+ */
+static bool
+sleep_for(uint64_t *lock, bool cancellable)
+{
+	struct timespec ts = {0, FIRST_SLEEP_NS};
+
+	while (__atomic_load_n(lock, __ATOMIC_RELAXED) != 0 || !pmh_trylock(lock))
+	{
+		if (cancellable && hooks.cancelled != NULL && hooks.cancelled())
+			return false;
+		(void) nanosleep(&ts, NULL);
+		if (ts.tv_nsec < LONGEST_SLEEP_NS)
+			ts.tv_nsec *= 2;
+	}
+	return true;
 }
 
 /*
  * The lock was not free.  Spin while its holder is likely to be running on
- * another processor; then sleep, longer each time, so that a holder that was
- * preempted gets ours.
+ * another processor; then sleep, and say so.
  */
+static bool
+wait_for(uint64_t *lock, bool cancellable)
+{
+	bool		done;
+
+	for (unsigned spins = 0; spins < SPINS_BEFORE_SLEEP; spins++)
+	{
+		if (__atomic_load_n(lock, __ATOMIC_RELAXED) == 0 && pmh_trylock(lock))
+			return true;
+		pmh_pause();
+	}
+	if (hooks.begin != NULL)
+		hooks.begin();
+	done = sleep_for(lock, cancellable);
+	if (hooks.end != NULL)
+		hooks.end();
+	return done;
+}
+
 void
 pmh_lock_wait(uint64_t *lock)
 {
-	struct timespec ts = {0, FIRST_SLEEP_NS};
-	unsigned	spins = 0;
+	(void) wait_for(lock, false);
+}
 
-	for (;;)
-	{
-		uint64_t	free = 0;
-
-		if (__atomic_load_n(lock, __ATOMIC_RELAXED) == 0 &&
-			__atomic_compare_exchange_n(lock, &free, UINT64_C(1), false,
-										__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-			return;
-		if (spins++ < SPINS_BEFORE_SLEEP)
-			pause_cpu();
-		else
-		{
-			(void) nanosleep(&ts, NULL);
-			if (ts.tv_nsec < LONGEST_SLEEP_NS)
-				ts.tv_nsec *= 2;
-		}
-	}
+bool
+pmh_lock_wait_or_cancel(uint64_t *lock)
+{
+	return wait_for(lock, true);
 }

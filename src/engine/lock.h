@@ -58,12 +58,22 @@ struct PmhLocks
 								 * versions of value buffers */
 };
 
+/* For loops that look at a word again and again. */
+static inline void
+pmh_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
 /*
  * Take or release a lock word.  Waiters spin, then sleep in short steps; a
  * holder only ever executes a bounded number of instructions (grow locks:
  * system calls too).
  */
 extern void pmh_lock_wait(uint64_t *lock);
+extern bool pmh_lock_wait_or_cancel(uint64_t *lock);
 
 /* Take the lock if it is free; false if it is not. */
 static inline bool
@@ -80,6 +90,17 @@ pmh_lock(uint64_t *lock)
 {
 	if (!pmh_trylock(lock))
 		pmh_lock_wait(lock);
+}
+
+/*
+ * The same, for who holds no other lock and has done nothing by halves: false if
+ * the wait was given up because the process wants to do something else
+ * (PmhWaitHooks).  The operation then ends with PMH_CANCELLED.
+ */
+static inline bool
+pmh_lock_or_cancel(uint64_t *lock)
+{
+	return __builtin_expect(pmh_trylock(lock), 1) || pmh_lock_wait_or_cancel(lock);
 }
 
 #ifdef PMH_RECORD

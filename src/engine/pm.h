@@ -16,11 +16,19 @@
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
  *
+ * A pointer into the mapping is good until the public function of the engine
+ * that has made it returns, whatever is mapped further meanwhile.  See map.c,
+ * and src/README, "Mapping".
+ *
  * A page that can't be read or written any more (SIGBUS: the file was
  * truncated, or its medium is damaged) is replaced by zeroes of this process,
  * 'lost' is set, and whatever was under way goes on with these.  See
- * src/README, "Faults of the medium", and pm.c.  An implementation for tests
+ * src/README, "Faults of the medium", and map.c.  An implementation for tests
  * may do without: then lost stays 0.
+ *
+ * No descriptor is kept, but for a bulk load (pm_hold).  What needs one opens
+ * the file by its path again, and sees that it is the file which is mapped:
+ * PMH_ERR_NO_FILE if it was removed or replaced.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,22 +41,51 @@
 
 #include "table.h"
 
+/* Mappings that an operation may leave; see map.c. */
+#ifdef PMH_MOVE_MAPPINGS
+#define PM_OLD_MAPPINGS		4096
+#else
+#define PM_OLD_MAPPINGS		24
+#endif
+
+typedef struct PmMapping
+{
+	char	   *base;
+	size_t		mapped;
+} PmMapping;
+
+/* What tells one file from another that has taken its name. */
+typedef struct PmBirth
+{
+	uint64_t	device;
+	uint64_t	inode;			/* no other file's while this one is mapped, on
+								 * file systems whose inodes have numbers ... */
+	uint64_t	born;			/* ... and for others: nanoseconds, or 0 */
+} PmBirth;
+
 typedef struct PmFile
 {
-	int			fd;
+	int			fd;				/* of a bulk load; else -1 */
 	char	   *base;			/* where the file is mapped just now */
 	size_t		mapped;			/* bytes mapped */
-	bool		is_pmem;		/* libpmem's word */
+	bool		is_pmem;		/* libpmem's word, and the kernel's */
 	bool		persist;		/* flush and fence for real */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
 	uint64_t	file_id;		/* ... and what to post; both set by the engine */
-	struct PmFile *next;		/* private to pm.c: all mapped files */
+	/* private to pm.c and map.c */
+	struct PmFile *next;		/* all mapped files */
+	char	   *path;			/* as given */
+	PmBirth		birth;
+	size_t		reserved;		/* addresses from base on that are ours */
+	unsigned	nold;			/* mappings that somebody may have a pointer into */
+	PmMapping	old[PM_OLD_MAPPINGS];
 } PmFile;
 
 /*
  * Create exclusively (0600) with 'size' bytes allocated, or open; and map.
- * *f must stay where it is until pm_close.
+ * *f must stay where it is until pm_close.  On failure there is nothing to
+ * close.
  */
 extern PmhResult pm_create(PmFile *f, const char *path, size_t size,
 						   bool force_pmem, PmhError *error);
@@ -78,9 +115,26 @@ extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 
 /*
  * Map up to 'size' bytes (another process has extended the file).  The base
- * may move; pointers into the mapping are void afterwards.
+ * may be another one afterwards; pointers into the mapping as it was stay good
+ * until pmh_map_forget_old.
  */
 extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
+
+/*
+ * No operation of this handle has a pointer into the mapping any more: unmap
+ * what has been outgrown.
+ */
+extern void pmh_map_forget_old(PmFile *f);
+
+/* The length of the file in bytes.  PMH_OK, PMH_ERR_NO_FILE, PMH_ERR_IO ... */
+extern PmhResult pm_size(const PmFile *f, uint64_t *size, PmhError *error);
+
+/*
+ * Keep a descriptor, for many calls of pm_copy_to_space, and give it back.  If
+ * there is none to be had, that copies through the mapping.
+ */
+extern void pm_hold(PmFile *f);
+extern void pm_let_go(PmFile *f);
 
 /* Fill in the PMH_ERR_LOST of a file that has lost a page; returns it. */
 extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
@@ -101,10 +155,12 @@ extern void pm_fence(const PmFile *f);
 extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
 
 /*
- * The same, for a part of the file that has probably not been touched before.
- * Where files are cached, the kernel then has no page to zero and to map first.
+ * The same.  'fresh': that part of the file has probably not been touched before;
+ * where files are cached, and a descriptor is held (pm_hold), the kernel then
+ * has no page to zero and to map first.
  */
-extern void pm_copy_fresh(const PmFile *f, void *dst, const void *src, size_t len);
+extern void pm_copy_to_space(const PmFile *f, void *dst, const void *src,
+							 size_t len, bool fresh);
 
 /*
  * Stores are release stores: what was stored before is visible (and, within
@@ -184,7 +240,8 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 #define pm_flush(f, addr, len)		pm_record_flush(f, addr, len, PM_SITE("flush"))
 #define pm_fence(f)					pm_record_fence(f, PM_SITE("fence"))
 #define pm_copy(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
-#define pm_copy_fresh(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
+#define pm_copy_to_space(f, dst, src, len, fresh) \
+	((void) (fresh), pm_record_copy(f, dst, src, len, PM_SITE("copy")))
 
 #define PM_RECORDED(type, addr, v) \
 	({ \
@@ -215,7 +272,7 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
 #endif
 
-/* Has this mapping lost a page?  Ask behind the accesses that count. */
+/* Has this mapping lost a page?  Ask after the accesses that count. */
 static inline bool
 pm_is_lost(const PmFile *f)
 {

@@ -25,13 +25,25 @@
 #define MARK_CLOSED		UINT64_C(0x2000)
 #define MARK_LOW_BITS	UINT64_C(0x3fff)
 
-/* A mark map: how much of the file it covers, and a bit per line of that. */
+/*
+ * A mark map: how much of the file it covers, and a bit per line of that.  It is
+ * in several runs of blocks, none longer than MARK_RUN_BLOCKS and a block: a run
+ * cannot be longer than what lies between two blocks of the space map.
+ */
+#define MARK_RUN_BLOCKS	UINT64_C(4096)
+
 typedef struct MarkMap
 {
 	uint64_t	covered;		/* bytes from the start of the file */
-	uint64_t	pad[7];
-	uint64_t	word[];
+	uint64_t	more[PMH_MARK_RUNS - 1];	/* offsets of the second run and so on */
+	uint64_t	word[];			/* of the first run */
 } MarkMap;
+
+_Static_assert(sizeof(MarkMap) == PMH_LINE, "the first run has a block more at most");
+_Static_assert(MARK_RUN_BLOCKS + 1 <= PMH_LONGEST_RUN, "a run of marks cannot exist");
+_Static_assert(PMH_MAX_BLOCKS / (8 * PMH_LINE) <= PMH_MARK_RUNS * MARK_RUN_BLOCKS,
+			   "there are not enough runs for the marks of the largest file");
+_Static_assert(MARK_LOW_BITS == PMH_MIN_BLOCK - 1, "flags are not apart from offsets");
 
 static MarkMap *
 mark_map(const PmhTable *t, uint64_t mark)
@@ -39,33 +51,71 @@ mark_map(const PmhTable *t, uint64_t mark)
 	return (MarkMap *) pmh_at(t, mark & ~MARK_LOW_BITS);
 }
 
+/* Words of a run that is not the last one. */
 static uint64_t
-mark_map_blocks(const PmhTable *t, uint64_t covered)
+words_of_run(const PmhTable *t)
 {
-	uint64_t	bytes = sizeof(MarkMap) + covered / PMH_LINE / 8;
+	return MARK_RUN_BLOCKS << (t->block_shift - 3);
+}
 
-	return (bytes + pmh_block_size(t) - 1) / pmh_block_size(t);
+static uint64_t
+words_for(uint64_t covered)
+{
+	return (covered / PMH_LINE + 63) / 64;
+}
+
+static unsigned
+mark_runs(const PmhTable *t, uint64_t covered)
+{
+	return (unsigned) ((words_for(covered) + words_of_run(t) - 1) / words_of_run(t));
+}
+
+/* Blocks of a run, which are fewer for the last one. */
+static uint64_t
+mark_run_blocks(const PmhTable *t, uint64_t covered, unsigned run)
+{
+	uint64_t	words = words_for(covered) - run * words_of_run(t);
+	uint64_t	bytes;
+
+	if (words > words_of_run(t))
+		words = words_of_run(t);
+	bytes = words * sizeof(uint64_t) + (run == 0 ? sizeof(MarkMap) : 0);
+	return (bytes + pmh_block_size(t) - 1) >> t->block_shift;
+}
+
+/* The word with the bit of a line, of a map whose runs r knows. */
+static uint64_t *
+mark_word(const PmhTable *t, const PmhReclaim *r, uint64_t line)
+{
+	uint64_t	word = line / 64;
+	uint64_t	run = word / words_of_run(t);
+
+	if (run == 0)
+		return &mark_map(t, r->run[0])->word[word];
+	return (uint64_t *) pmh_at(t, r->run[run]) + word % words_of_run(t);
 }
 
 static void
-set_mark_bits(MarkMap *map, uint64_t offset, uint64_t len, bool mark)
+set_mark_bits(const PmhTable *t, const PmhReclaim *r, uint64_t offset, uint64_t len,
+			  bool mark)
 {
 	uint64_t	line = offset / PMH_LINE;
 	uint64_t	end = (offset + len) / PMH_LINE;
 
-	if (offset + len > map->covered)
+	if (offset + len > r->covered)
 		return;
 	while (line < end)
 	{
+		uint64_t   *word = mark_word(t, r, line);
 		uint64_t	in_word = 64 - line % 64;
 		uint64_t	n = end - line < in_word ? end - line : in_word;
 		uint64_t	bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
 
 		if (mark)
-			bits |= pm_load(&map->word[line / 64]);
+			bits |= pm_load(word);
 		else
-			bits = pm_load(&map->word[line / 64]) & ~bits;
-		pm_store64(&map->word[line / 64], bits);
+			bits = pm_load(word) & ~bits;
+		pm_store64(word, bits);
 		line += n;
 	}
 }
@@ -77,35 +127,100 @@ is_idle(uint64_t mark)
 	return mark == 0 || (mark & (MARK_GIVEN_UP | MARK_CLOSED)) != 0;
 }
 
-/* Is there a map where 'mark' says, and all of it inside our mapping? */
+/* Does a run lie inside our mapping? */
 static bool
-map_is_mapped(const PmhTable *t, uint64_t mark)
+run_is_mapped(const PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
-	uint64_t	offset = mark & ~MARK_LOW_BITS;
 	uint64_t	mapped = t->file.mapped;
 
 	return offset % pmh_block_size(t) == 0 && offset < mapped &&
-		mapped - offset >= sizeof(MarkMap) &&
-		mark_map_blocks(t, mark_map(t, mark)->covered) <= (mapped - offset) >> t->block_shift;
+		nblocks <= (mapped - offset) >> t->block_shift;
+}
+
+/*
+ * Where the map is that 'mark' tells of; false if it is not one, or not all of
+ * it is inside our mapping.
+ */
+static bool
+find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
+{
+	map->run[0] = mark & ~MARK_LOW_BITS;
+	if (!run_is_mapped(t, map->run[0], 1))
+		return false;
+	map->covered = pm_load(&mark_map(t, mark)->covered);
+	if (map->covered == 0 || map->covered > PMH_MAX_BLOCKS << t->block_shift)
+		return false;
+	map->nruns = mark_runs(t, map->covered);
+	for (unsigned run = 0; run < map->nruns; run++)
+	{
+		if (run > 0)
+			map->run[run] = pm_load(&mark_map(t, mark)->more[run - 1]);
+		if (!run_is_mapped(t, map->run[run], mark_run_blocks(t, map->covered, run)))
+			return false;
+	}
+	return true;
 }
 
 bool
 pmh_sweep_account_ready(const PmhTable *t)
 {
 	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	PmhReclaim	map;
 
-	return is_idle(mark) || map_is_mapped(t, mark);
+	return is_idle(mark) || find_mark_map(t, mark, &map);
+}
+
+/* Can a run of marks be here?  As pmh_check_span. */
+static PmhResult
+check_mark_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
+{
+	if (offset % pmh_block_size(t) != 0)
+		return PMH_ERR_CORRUPT;
+	return pmh_check_span(t, offset, nblocks << t->block_shift);
+}
+
+/*
+ * The space lock keeps the map, as long as it is told of, from being freed, and
+ * the file from being cut: so what lies beyond its end is damage.
+ */
+PmhResult
+pmh_sweep_account_check(PmhTable *t)
+{
+	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	PmhReclaim	map;
+	PmhResult	result;
+
+	if (is_idle(mark) || find_mark_map(t, mark, &map))
+		return PMH_OK;
+	result = check_mark_run(t, mark & ~MARK_LOW_BITS, 1);
+	if (result == PMH_OK)
+	{
+		uint64_t	covered = pm_load(&mark_map(t, mark)->covered);
+		unsigned	runs = 0;
+
+		if (covered != 0 && covered <= PMH_MAX_BLOCKS << t->block_shift)
+			runs = mark_runs(t, covered);
+		for (unsigned run = 0; run < runs && result == PMH_OK; run++)
+			result = check_mark_run(t, run == 0 ? mark & ~MARK_LOW_BITS :
+									pm_load(&mark_map(t, mark)->more[run - 1]),
+									mark_run_blocks(t, covered, run));
+	}
+	if (result == PMH_NEED)
+		return result;
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
+					"The mark map of a sweep is in an impossible place.");
 }
 
 void
 pmh_sweep_account(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	uint64_t   *mark = &pmh_run(t)->sweep_mark;
+	PmhReclaim	map;
 
 	if (is_idle(pm_load(mark)))
 		return;
-	if (pmh_sweep_account_ready(t))
-		set_mark_bits(mark_map(t, pm_load(mark)), offset, len, true);
+	if (find_mark_map(t, pm_load(mark), &map))
+		set_mark_bits(t, &map, offset, len, true);
 	else
 		pm_store64(mark, pm_load(mark) | MARK_GIVEN_UP);
 }
@@ -115,11 +230,12 @@ pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	mark = pm_load(&run->sweep_mark);
+	PmhReclaim	map;
 
 	if (!is_idle(mark) && pm_load(&run->mark_shrinks) != 0 &&
-		pmh_sweep_account_ready(t))
+		find_mark_map(t, mark, &map))
 	{
-		set_mark_bits(mark_map(t, mark), offset, len, false);
+		set_mark_bits(t, &map, offset, len, false);
 		return;
 	}
 	pm_store64(&run->value_space_known, 0);
@@ -127,35 +243,68 @@ pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len)
 }
 
 bool
-pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks)
+pmh_sweep_map_run(const PmhTable *t, unsigned run, uint64_t *block, uint64_t *nblocks)
 {
 	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	PmhReclaim	map;
 
 	if (mark == 0)
 		return false;
 	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
 	*nblocks = 0;
-	if (map_is_mapped(t, mark))
-		*nblocks = mark_map_blocks(t, mark_map(t, mark)->covered);
+	if (!find_mark_map(t, mark, &map))
+		return run == 0;
+	if (run >= map.nruns)
+		return false;
+	*block = map.run[run] >> t->block_shift;
+	*nblocks = mark_run_blocks(t, map.covered, run);
 	return true;
 }
 
 /* ---- beginning ---- */
 
+/* Space that was never used is zero already: it need not be written. */
 static void
-clear_mark_map(PmhTable *t, uint64_t offset, uint64_t covered)
+clear_words(uint64_t *word, uint64_t n)
 {
-	MarkMap    *map = mark_map(t, offset);
+	for (uint64_t i = 0; i < n; i++)
+	{
+		if (pm_load(&word[i]) != 0)
+			pm_store64(&word[i], 0);
+	}
+}
 
-	for (uint64_t i = 0; i < (covered / PMH_LINE + 63) / 64; i++)
-		pm_store64(&map->word[i], 0);
-	pm_store64(&map->covered, covered);
+static void
+clear_mark_map(PmhTable *t, const PmhReclaim *r)
+{
+	MarkMap    *map = mark_map(t, r->run[0]);
+	uint64_t	words = words_for(r->covered);
+
+	for (unsigned run = 0; run < r->nruns; run++)
+	{
+		uint64_t	n = words < words_of_run(t) ? words : words_of_run(t);
+
+		if (run > 0)
+			pm_store64(&map->more[run - 1], r->run[run]);
+		clear_words(run == 0 ? map->word : pmh_at(t, r->run[run]), n);
+		words -= n;
+	}
+	pm_store64(&map->covered, r->covered);
+}
+
+/* Return the blocks of a map that nobody is told of. */
+static void
+free_mark_map(PmhTable *t, const PmhReclaim *r)
+{
+	for (unsigned run = 0; run < r->nruns; run++)
+		pmh_space_free_run(t, r->run[run], mark_run_blocks(t, r->covered, run));
 }
 
 /* Return the map of a walk that was never ended. */
 static PmhResult
 free_old_map(PmhTable *t, uint64_t mark)
 {
+	PmhReclaim	old;
 	PmhResult	result;
 
 	if (mark == 0)
@@ -163,51 +312,59 @@ free_old_map(PmhTable *t, uint64_t mark)
 	result = pmh_map_all(t);
 	if (result != PMH_OK)
 		return result;
-	if (!map_is_mapped(t, mark))
+	if (!find_mark_map(t, mark, &old))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
 						"The mark map of a sweep is in an impossible place.");
-	pmh_space_free_run(t, mark & ~MARK_LOW_BITS,
-					   mark_map_blocks(t, mark_map(t, mark)->covered));
+	free_mark_map(t, &old);
 	return PMH_OK;
 }
 
-/* Allocate and clear a map for a file of this size. */
+/* Allocate and clear a map for a file of r->covered bytes. */
 static PmhResult
-make_mark_map(PmhTable *t, uint64_t covered, uint64_t *offset)
+make_mark_map(PmhTable *t, PmhReclaim *r)
 {
-	PmhResult	result;
+	unsigned	runs = mark_runs(t, r->covered);
 
-	do
-		result = pmh_space_alloc_run(t, mark_map_blocks(t, covered), offset);
-	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	if (result == PMH_OK)
-		clear_mark_map(t, *offset, covered);
-	return result;
+	for (r->nruns = 0; r->nruns < runs; r->nruns++)
+	{
+		PmhResult	result;
+
+		do
+			result = pmh_space_alloc_run(t, mark_run_blocks(t, r->covered, r->nruns),
+										 &r->run[r->nruns]);
+		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		if (result != PMH_OK)
+		{
+			free_mark_map(t, r);
+			return result;
+		}
+	}
+	clear_mark_map(t, r);
+	return PMH_OK;
 }
 
 /*
- * Let the map at 'offset' be the one.  PMH_OK; PMH_RETRY if the length of the
+ * Let the map of r be the one.  PMH_OK; PMH_RETRY if the length of the
  * file has changed meanwhile; PMH_DONE if somebody else is about to free what
  * he has found.  The grow lock keeps new value regions away: of those that
  * exist now, all that is in no list of buffers is forgotten here, and found
  * again.
  */
 static PmhResult
-install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t offset, uint64_t covered,
-				 uint64_t *old_mark)
+install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 {
 	PmhRun	   *run = pmh_run(t);
 	PmhResult	result = PMH_RETRY;
 
 	pmh_lock(&t->file_lock->grow);
-	if (pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == covered)
+	if (pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);
 		*old_mark = pm_load(&run->sweep_mark);
 		result = (*old_mark & MARK_CLOSED) != 0 ? PMH_DONE : PMH_OK;
 		if (result == PMH_OK)
 		{
-			r->mark = offset;
+			r->mark = r->run[0];
 			r->serial = pm_load(&run->mark_serial) + 1;
 			pm_store64(&run->mark_serial, r->serial);
 			r->first_region = pm_load(&pmh_live(t)->value_region);
@@ -217,10 +374,10 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t offset, uint64_t covered,
 			pm_store64(&run->values_lost, 0);
 			pm_store64(&run->shrink_limit, r->limit);
 			pm_store64(&run->region_blocks, r->region_blocks);
+			PMH_STOP_POINT("mark_map_before_forget");
+			pmh_value_forget_free(t);
 		}
 		pmh_unlock(&t->file_lock->space);
-		if (result == PMH_OK)
-			pmh_value_forget_free(t);
 	}
 	pmh_unlock(&t->file_lock->grow);
 	return result;
@@ -235,18 +392,16 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 		return PMH_OK;
 	for (;;)
 	{
-		uint64_t	covered = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
-		uint64_t	offset;
-		PmhResult	result = make_mark_map(t, covered, &offset);
+		PmhResult	result;
 
+		r->covered = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+		result = make_mark_map(t, r);
 		if (result != PMH_OK)
 			return result;
-		r->covered = covered;
-		r->mark_blocks = mark_map_blocks(t, covered);
-		result = install_mark_map(t, r, offset, covered, &old_mark);
+		result = install_mark_map(t, r, &old_mark);
 		if (result == PMH_OK)
 			return free_old_map(t, old_mark);
-		pmh_space_free_run(t, offset, r->mark_blocks);
+		free_mark_map(t, r);
 		if (result == PMH_DONE)
 			return PMH_OK;
 	}
@@ -274,7 +429,7 @@ pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload)
 		return;
 	pmh_lock(&t->file_lock->space);
 	if (mark_is_ours(t, r))
-		set_mark_bits(mark_map(t, r->mark), pmh_pointer_offset(payload),
+		set_mark_bits(t, r, pmh_pointer_offset(payload),
 					  pmh_class_bytes(pmh_pointer_class(payload)), true);
 	pmh_unlock(&t->file_lock->space);
 }
@@ -311,7 +466,7 @@ drop_map(PmhTable *t, PmhReclaim *r, bool known)
 	if (known && pm_load(&run->values_lost) == 0)
 		pm_store64(&run->value_space_known, 1);
 	pmh_unlock(&t->file_lock->space);
-	pmh_space_free_run(t, r->mark & ~MARK_LOW_BITS, r->mark_blocks);
+	free_mark_map(t, r);
 }
 
 void
@@ -332,11 +487,9 @@ static uint64_t
 next_line(const PmhTable *t, const PmhReclaim *r, uint64_t line, uint64_t end,
 		  bool marked)
 {
-	const MarkMap *map = mark_map(t, r->mark);
-
 	while (line < end)
 	{
-		uint64_t	word = pm_load(&map->word[line / 64]);
+		uint64_t	word = pm_load(mark_word(t, r, line));
 		uint64_t	left = (marked ? word : ~word) >> (line % 64);
 
 		if (left != 0)

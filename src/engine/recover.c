@@ -21,7 +21,7 @@ redo_log(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	PmhDirLog  *log = &live->dirlog;
-	uint64_t	size = UINT64_C(1) << pmh_dirword_depth(live->dirword);
+	uint64_t	size = pmh_directory_elements(pmh_dirword_depth(live->dirword));
 
 	if (log->count == 0)
 		return PMH_OK;
@@ -67,9 +67,24 @@ redo_region_unlink(PmhTable *t)
 					"The log of value regions is damaged.");
 }
 
+/* Is the second half of a directory all 0, i.e. is there no overflow table? */
+static bool
+no_overflow(const uint64_t *dir, uint32_t depth)
+{
+	uint64_t	half = UINT64_C(1) << depth;
+
+	for (uint64_t i = half; i < 2 * half; i++)
+	{
+		if (dir[i] != 0)
+			return false;
+	}
+	return true;
+}
+
 /*
  * Check the directory and let all elements of a segment say what the lowest
- * of them says (a change of strategy may have come only so far).
+ * of them says (a change of strategy may have come only so far).  Where there is
+ * no overflow table, its half of the directory is all 0.
  */
 static PmhResult
 stride_directory(PmhTable *t)
@@ -77,10 +92,12 @@ stride_directory(PmhTable *t)
 	uint64_t	dirword = pmh_live(t)->dirword;
 	uint64_t	blocks = pmh_live(t)->blocks;
 	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	size = UINT64_C(1) << depth;
+	uint64_t	size = pmh_directory_elements(depth);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
 	uint64_t	count;
 
+	if (no_overflow(dir, depth))
+		size /= 2;
 	for (uint64_t i = 0; i < size; i += count)
 	{
 		uint64_t	elem = dir[i];
@@ -174,10 +191,12 @@ mark_segments(PmhTable *t)
 {
 	uint64_t	dirword = pmh_live(t)->dirword;
 	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	size = UINT64_C(1) << depth;
+	uint64_t	size = pmh_directory_elements(depth);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
 	PmhResult	result = PMH_OK;
 
+	if (no_overflow(dir, depth))
+		size /= 2;
 	for (uint64_t i = 0; i < size && result == PMH_OK;
 		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
 	{
@@ -245,6 +264,7 @@ rebuild_run(PmhTable *t)
 	PmhResult	result = PMH_OK;
 
 	memset(run, 0, sizeof(*run));
+	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
 		result = mark_run(t, dir >> t->block_shift, pmh_directory_blocks(t, depth));

@@ -14,6 +14,15 @@
 
 #include "build.h"
 
+/*
+ * Of the entries that do not fit a bucket of which others are in the overflow
+ * table, one in so many makes us look whether a larger segment would help now.
+ */
+#define TRY_EVERY			16
+
+/* Where the hashes of a segment differ is asked of one bucket in so many. */
+#define ASK_BUCKET			4
+
 /* A half of a split that is fuller than this gets a larger segment. */
 #define SPLIT_LOAD_PERCENT	85
 
@@ -56,6 +65,17 @@ buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
 			list[n++] = place->hashing + i;
 	}
 	return n;
+}
+
+/*
+ * May there be entries of a hash in the overflow table?  (In that table itself
+ * only damage sets the mark.)
+ */
+static inline bool
+has_overflowed(const PmhPlace *place, const Target *target)
+{
+	return (pmh_bucket_state(target->home_bucket) & PMH_STATE_OVERFLOWED) != 0 &&
+		pmh_place_side(place) == PMH_PRIMARY;
 }
 
 /* ---- lists ---- */
@@ -279,6 +299,22 @@ has_lists(const PmhTable *t, const PmhPlace *place)
 }
 
 /*
+ * Hashes at home in a bucket may be in the overflow table: so say all buckets of
+ * the new segment that they are at home in there.
+ */
+static void
+carry_overflow(PmhBuild *build, uint32_t bucket, uint32_t hashing)
+{
+	/* First home bits of this bucket, and of the one behind it. */
+	uint32_t	from = ((bucket << 16) + hashing - 1) / hashing;
+	uint32_t	behind = (((bucket + 1) << 16) + hashing - 1) / hashing;
+	uint32_t	last = ((behind - 1) * build->hashing) >> 16;
+
+	for (uint32_t i = (from * build->hashing) >> 16; i <= last; i++)
+		*(uint32_t *) build->bucket[i].bytes |= PMH_STATE_OVERFLOWED;
+}
+
+/*
  * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
  * segments being built.
  * Entries with no room at home, or none where they would be seen, are kept in
@@ -297,6 +333,8 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 		uint32_t	state = pmh_bucket_state(b);
 		uint32_t	live = pmh_bucket_live(b, state);
 
+		for (unsigned half = 0; half <= split && (state & PMH_STATE_OVERFLOWED) != 0; half++)
+			carry_overflow(t->build[half], i, place->hashing);
 #pragma GCC unroll 18
 		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 		{
@@ -342,7 +380,8 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
 		uint32_t	state = pmh_bucket_state(b);
-		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
+		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED |
+									   PMH_STATE_ELSEWHERE);
 
 		for (unsigned half = 0; half < 2; half++)
 			*(uint32_t *) t->build[half]->bucket[i].bytes |= filters;
@@ -427,11 +466,35 @@ place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 			pmh_space_free_block(t, main_offset);
 		return result;
 	}
-	pmh_build_store(t, build, main_offset, ext_offset);
+	pmh_build_store(t, build, main_offset, ext_offset, false);
 	*elem = pmh_make_elem(main_offset >> t->block_shift,
 						  ext_offset / pmh_unit_size(t), build->units, depth,
 						  build->strategy);
 	return PMH_OK;
+}
+
+PmhResult
+pmh_overflow_begin(PmhTable *t)
+{
+	PmhBuild   *build = t->build[0];
+	PmhResult	result;
+
+	do
+	{
+		uint64_t	elem;
+
+		pmh_build_begin(t, build, 0);
+		result = place_built(t, build, 0, &elem);
+		if (result == PMH_OK)
+		{
+			pm_fence(&t->file);
+			PMH_STOP_POINT("overflow_before_entering");
+			result = pmh_directory_enter_overflow(t, elem);
+			if (result != PMH_OK)
+				pmh_segment_free(t, elem);
+		}
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	return result == PMH_RETRY ? PMH_OK : result;
 }
 
 void
@@ -490,19 +553,88 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	return PMH_RETRY;
 }
 
+/* Entries of a locked segment that count: what a copy of it would hold. */
+static uint32_t
+count_live(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < place->buckets; i++)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, i);
+
+		n += pmh_mask_count(pmh_bucket_live(b, pmh_bucket_state(b)));
+	}
+	return n;
+}
+
+/*
+ * Do the entries of a segment differ in the next hash bit?  Asks some buckets: of
+ * 250 random hashes six standard deviations lie between.
+ */
+static bool
+halves_even(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
+	uint32_t	n = 0;
+	uint32_t	second = 0;
+
+	for (uint32_t i = 0; i < place->buckets; i += ASK_BUCKET)
+	{
+		const PmhBucket *b = pmh_bucket(t, place, i);
+
+		for (uint32_t left = pmh_bucket_state(b) & PMH_STATE_OCCUPIED; left != 0; left &= left - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(left);
+
+			second += pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot)) >> shift & 1;
+			n++;
+		}
+	}
+	return pmh_halves_even(n, second);
+}
+
+/*
+ * Is it for want of space that a segment of the primary table has no room for an
+ * entry, and would growing, or splitting it, help?  If not, its hashes have too
+ * much in common.
+ */
+static bool
+is_full(const PmhTable *t, const PmhPlace *place)
+{
+	return count_live(t, place) * 100 >= place->buckets * PMH_SLOTS * PMH_FULL_PERCENT;
+}
+
+static bool
+split_helps(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	depth = pmh_elem_depth(place->elem);
+
+	if (depth < PMH_SMALL_DIR_DEPTH)
+		return true;			/* segments so far up are few, whatever they hold */
+	return (depth < pmh_dirword_depth(place->dirword) || pmh_directory_warranted(t, depth + 1)) &&
+		halves_even(t, place);
+}
+
 /*
  * The segment is full: let it grow, else split it.  PMH_RETRY when that is
- * done, PMH_NEED, PMH_ERR_TOO_LARGE.
+ * done, PMH_NEED, PMH_CROWDED, PMH_ERR_TOO_LARGE (in the overflow table, whose
+ * hashes are as random as its key is secret).
  */
 static PmhResult
 enlarge(PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	units = pmh_elem_units(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
+	bool		primary = pmh_place_side(place) == PMH_PRIMARY;
 
+	if (primary && !PMH_SPLITS_ANYWAY && !is_full(t, place))
+		return PMH_CROWDED;
 	if (units == 0 && build_one(t, place, NULL, PMH_GROW_UNITS))
 		return replace_segment(t, place, 1);
 
+	if (primary && (PMH_SPLITS_ANYWAY ? depth == PMH_MAX_DEPTH : !split_helps(t, place)))
+		return PMH_CROWDED;
 	if (depth == PMH_MAX_DEPTH)
 	{
 		if (units < PMH_MAX_UNITS && build_one(t, place, NULL, PMH_MAX_UNITS))
@@ -521,21 +653,6 @@ enlarge(PmhTable *t, const PmhPlace *place)
 }
 
 /* ---- smaller segments ---- */
-
-/* Entries of a locked segment that count: what a copy of it would hold. */
-static uint32_t
-count_live(const PmhTable *t, const PmhPlace *place)
-{
-	uint32_t	n = 0;
-
-	for (uint32_t i = 0; i < place->buckets; i++)
-	{
-		const PmhBucket *b = pmh_bucket(t, place, i);
-
-		n += pmh_mask_count(pmh_bucket_live(b, pmh_bucket_state(b)));
-	}
-	return n;
-}
 
 /*
  * Build a segment of one or two in which they take no more than 'percent' of
@@ -723,9 +840,20 @@ insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
 	return PMH_OK;
 }
 
+/* Let the home tell that entries of it are in the overflow table, durably. */
+static void
+announce_overflow(PmhTable *t, PmhBucket *home)
+{
+	PMH_STOP_POINT("overflow_before_announcing");
+	pmh_bucket_set_state(home, pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
+	pm_flush(&t->file, home, PMH_LINE);
+	pm_fence(&t->file);
+	PMH_STOP_POINT("overflow_after_announcing");
+}
+
 /*
  * There is no room for an entry.  PMH_OK: try again, or *inserted; PMH_RETRY,
- * PMH_NEED, or a real error.
+ * PMH_NEED, PMH_CROWDED, or a real error.
  */
 static PmhResult
 make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
@@ -734,6 +862,10 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 	PmhResult	result;
 
+	/* Whether more can be done is not tried for each of those that do not fit. */
+	if (strategy == PMH_STASH && value % TRY_EVERY != 0 &&
+		has_overflowed(place, target))
+		return PMH_CROWDED;
 	result = compact_full(t, place, target->home, target, value, inserted);
 	if (result == PMH_NOT_FOUND && strategy != PMH_SINGLE)
 		result = compact_full(t, place, target->alt, target, value, inserted);
@@ -742,7 +874,10 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 
 	if (strategy < PMH_STASH)
 		return pmh_directory_strategy(t, place, strategy + 1);
-	return enlarge(t, place);
+	result = enlarge(t, place);
+	if (result == PMH_CROWDED)
+		announce_overflow(t, target->home_bucket);
+	return result;
 }
 
 PmhResult
@@ -859,7 +994,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 		if (result != PMH_NOT_FOUND)
 			return result;
 	}
-	return PMH_NOT_FOUND;
+	return has_overflowed(place, &target) ? PMH_CROWDED : PMH_NOT_FOUND;
 }
 
 /* ---- consistent copies ---- */
@@ -885,18 +1020,20 @@ copy_bucket(PmhBucket *to, const PmhBucket *from)
 	occupied = (pmh_bucket_state(to) & PMH_STATE_OCCUPIED) >> PMH_LINE0_SLOTS;
 	for (unsigned line = 1; occupied != 0; line++, occupied >>= PMH_LINE_SLOTS)
 	{
+		PMH_STOP_POINT("segment_between_lines");
 		if ((occupied & ((1u << PMH_LINE_SLOTS) - 1)) != 0)
 			copy_line(to, from, line);
 	}
 }
 
 PmhResult
-pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
+pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap,
+					PmhBucket *copy)
 {
 	for (;;)
 	{
 		bool		same = true;
-		PmhResult	result = pmh_snapshot(t, hash, snap);
+		PmhResult	result = pmh_snapshot_in(t, side, hash, snap);
 
 		if (result != PMH_OK)
 			return result;

@@ -75,8 +75,7 @@ struct PmhShrinkPrivate
 	Phase		phase;
 	uint32_t	percent;		/* how full segments may become */
 	unsigned	rounds;			/* of emptying, so far */
-	uint64_t	next;			/* where the next segment begins ... */
-	bool		through;		/* ... if there is one */
+	PmhPosition at;				/* where the next segment begins */
 	bool		no_space;		/* the file system is full: build nothing new */
 	bool		regions_settled;	/* sparse regions have been emptied */
 	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
@@ -85,10 +84,12 @@ struct PmhShrinkPrivate
 	size_t		nregions;
 	PmhReclaim	reclaim;
 	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* of its lists */
+	uint64_t   *keys;			/* of its lists: hashes ... */
+	PmhSide		keys_side;		/* ... in this table */
 	size_t		nkeys;
 	size_t		key;			/* the one at hand */
 	PmhListWalk walk;			/* along its list */
+	PmhListCircle circle;		/* does it run in one? */
 	uint64_t	walk_head;		/* where that has begun */
 	uint64_t	walk_bytes;		/* behind it */
 };
@@ -105,18 +106,8 @@ static void
 start_walk(struct PmhShrinkPrivate *p, Phase phase)
 {
 	p->phase = phase;
-	p->next = 0;
-	p->through = false;
+	memset(&p->at, 0, sizeof(p->at));
 	p->nkeys = p->key = 0;
-}
-
-/* Go on behind the segment of p->next. */
-static void
-move_on(struct PmhShrinkPrivate *p, uint32_t depth)
-{
-	p->next = depth == 0 ? 0 :
-		(pmh_hash_prefix(p->next, depth) + 1) << (64 - depth);
-	p->through = p->next == 0;
 }
 
 /*
@@ -149,7 +140,8 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 	PmhResult	result;
 	bool		same_stripe;
 
-	result = pmh_locate(t, start | UINT64_C(1) << (64 - depth), &right);
+	result = pmh_locate_in(t, pmh_place_side(left),
+						   start | UINT64_C(1) << (64 - depth), &right);
 	if (result != PMH_OK)
 		return result;
 	same_stripe = right.stripe == left->stripe;
@@ -165,7 +157,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 }
 
 /*
- * A segment of 'depth' has come into being at p->next.  Look at it once more;
+ * A segment of 'depth' has come into being at p->at.  Look at it once more;
  * if it is the right one of a pair, begin with the other.
  */
 static PmhResult
@@ -174,12 +166,13 @@ look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
 	PmhPlace	buddy;
 	PmhResult	result;
 
-	p->next = segment_start(p->next, depth);
-	if (depth == 0 || (pmh_hash_prefix(p->next, depth) & 1) == 0)
+	p->at.next = segment_start(p->at.next, depth);
+	if (depth == 0 || (pmh_hash_prefix(p->at.next, depth) & 1) == 0)
 		return PMH_OK;
-	result = pmh_locate(t, p->next - (UINT64_C(1) << (64 - depth)), &buddy);
+	result = pmh_locate_in(t, p->at.side, p->at.next - (UINT64_C(1) << (64 - depth)),
+						   &buddy);
 	if (result == PMH_OK && pmh_elem_depth(buddy.elem) == depth)
-		p->next -= UINT64_C(1) << (64 - depth);
+		p->at.next -= UINT64_C(1) << (64 - depth);
 	return result == PMH_NEED ? PMH_OK : result;
 }
 
@@ -191,12 +184,12 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	uint64_t	start;
 	uint32_t	depth;
 	bool		merged = false;
-	PmhResult	result = pmh_segment_lock(t, p->next, &place);
+	PmhResult	result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
 
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);
-	start = segment_start(p->next, depth);
+	start = segment_start(p->at.next, depth);
 	result = PMH_NOT_FOUND;
 	if (depth > 0 && (pmh_hash_prefix(start, depth) & 1) == 0)
 		result = merge_with_buddy(t, &place, start, p->percent);
@@ -209,15 +202,14 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result == PMH_NEED)
 	{
 		result = provide(t, p);
-		p->through = p->no_space;
+		p->at.through = p->no_space;
 		return result;
 	}
 	if (result != PMH_OK && result != PMH_NOT_FOUND)
 		return result;
 	if (merged)
 		return look_back(t, p, depth - 1);
-	move_on(p, depth);
-	return PMH_OK;
+	return pmh_position_advance(t, &p->at, depth);
 }
 
 /* ---- lists ---- */
@@ -337,6 +329,17 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	return PMH_OK;
 }
 
+/* A step begins with this buffer: has another one begun with it before? */
+static bool
+runs_in_circle(const PmhTable *t, struct PmhShrinkPrivate *p, uint64_t payload)
+{
+	PmhListPosition pos = {payload, 0, 0, 0};
+
+	if (payload != 0)
+		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+	return pmh_list_is_circle(t, &p->circle, &pos);
+}
+
 /* Some buffers of the list at hand, whose segment is locked; *done: the last. */
 static PmhResult
 tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
@@ -357,7 +360,10 @@ tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	{
 		p->walk_head = at.payload;
 		p->walk_bytes = 0;
+		memset(&p->circle, 0, sizeof(p->circle));
 	}
+	else if (runs_in_circle(t, p, payload))
+		return pmh_list_circle(t, payload);
 	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0; i++)
 		result = tidy_buffer(t, p, place, &at, &payload);
 	pmh_list_pause(t, &p->walk);
@@ -372,7 +378,7 @@ list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhPlace	place;
 	bool		done;
-	PmhResult	result = pmh_segment_lock(t, p->keys[p->key], &place);
+	PmhResult	result = pmh_segment_lock_in(t, p->keys_side, p->keys[p->key], &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -380,6 +386,8 @@ list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	pmh_segment_unlock(&place);
 	if (result == PMH_NEED)
 		return provide(t, p);
+	if (result == PMH_RETRY)
+		return pmh_list_search(t, p->keys_side, p->keys[p->key], &p->walk);
 	if (done)
 	{
 		p->list_bytes += p->walk_bytes;
@@ -390,11 +398,12 @@ list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	return result;
 }
 
-/* Which keys have lists in the copy of a segment; not those before p->next. */
+/* Which keys have lists in the copy of a segment; not those before p->at. */
 static void
 collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 {
 	p->nkeys = p->key = 0;
+	p->keys_side = p->at.side;
 	memset(&p->walk, 0, sizeof(p->walk));
 	p->walk_bytes = 0;
 	for (uint32_t b = 0; b < snap->place.buckets; b++)
@@ -409,7 +418,7 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 			uint64_t	word = pmh_slot_load_word(&p->copy[b], slot);
 			uint64_t	hash = pmh_slot_load_hash(&p->copy[b], slot, word);
 
-			if (hash >= p->next)
+			if (hash >= p->at.next)
 				p->keys[p->nkeys++] = hash;
 		}
 	}
@@ -434,7 +443,7 @@ segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhPlace	place;
 	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_lock(t, p->next, &place);
+	PmhResult	result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -444,12 +453,11 @@ segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result == PMH_NEED)
 		return provide(t, p);
 	if (result == PMH_OK)
-		result = pmh_segment_read(t, p->next, &snap, p->copy);
+		result = pmh_segment_read_in(t, p->at.side, p->at.next, &snap, p->copy);
 	if (result != PMH_OK)
 		return result;
 	collect_keys(p, &snap);
-	move_on(p, pmh_elem_depth(snap.place.elem));
-	return PMH_OK;
+	return pmh_position_advance(t, &p->at, pmh_elem_depth(snap.place.elem));
 }
 
 /* ---- what is to be done ---- */
@@ -502,6 +510,13 @@ begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 		pmh_space_set_limit(t, p->limit, region_blocks);
 	else
 		result = pmh_reclaim_begin(t, &p->reclaim);
+	if (result == PMH_ERR_NO_SPACE || result == PMH_ERR_TOO_LARGE)
+	{
+		/* Not even for the map of marks: this walk comes to nothing. */
+		p->reclaim.mark = 0;
+		p->no_space = p->at.through = true;
+		return PMH_OK;
+	}
 	t->discard_serial = p->reclaim.serial;
 	if (result == PMH_OK && p->limit != 0)
 		result = pmh_directory_fold(t, p->limit);
@@ -612,7 +627,7 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 		result = pmh_directory_fold(t, UINT64_MAX);
 		if (result == PMH_OK)
 			result = begin_lists(t, p, LISTING);
-		p->through = p->nregions == 0;
+		p->at.through = p->nregions == 0;
 		return result;
 	}
 	if (p->phase == EMPTYING)
@@ -723,7 +738,7 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 		return PMH_DONE;
 	if (p->key < p->nkeys)
 		result = list_step(table, p);
-	else if (p->through)
+	else if (p->at.through)
 		result = end_walk(table, p);
 	else if (p->phase == MERGING)
 		result = merge_step(table, p);

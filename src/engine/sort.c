@@ -19,8 +19,8 @@
 #define DIGIT_BITS	8
 #define DIGITS		(1 << DIGIT_BITS)
 
-static void
-sort_few(uint64_t *number, size_t n)
+bool
+pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves)
 {
 	for (size_t i = 1; i < n; i++)
 	{
@@ -30,7 +30,11 @@ sort_few(uint64_t *number, size_t n)
 		for (; j > 0 && number[j - 1] > v; j--)
 			number[j] = number[j - 1];
 		number[j] = v;
+		if (i - j > moves)
+			return false;
+		moves -= i - j;
 	}
+	return true;
 }
 
 /*
@@ -101,7 +105,7 @@ pmh_sort_numbers(uint64_t *number, size_t n)
 
 	if (n <= FEW)
 	{
-		sort_few(number, n);
+		(void) pmh_sort_by_insertion(number, n, SIZE_MAX);
 		return;
 	}
 	shift = digit_shift(number, n);

@@ -18,4 +18,10 @@
  */
 extern void pmh_sort_numbers(uint64_t *number, size_t n);
 
+/*
+ * Sort n numbers by insertion, as long as that takes no more than so many moves
+ * of one number by one place; false: it would, and they are not sorted.
+ */
+extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
+
 #endif							/* PMH_SORT_H */

@@ -6,8 +6,8 @@
  *
  * All of it but live.blocks and the list of value regions is volatile (see
  * src/README, "Space") and is guarded by the space lock of the file.  Space
- * beyond our own mapping is never handed out: who asks gets PMH_NEED, and
- * pmh_provide() maps further where no lock is held.
+ * beyond our own mapping is never handed out: a caller that asks for it gets
+ * PMH_NEED, and pmh_provide() maps further where no lock is held.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +28,9 @@
 #define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
 
 #define BLOCK_USED			0xff
+
+_Static_assert(MAX_REGION_BYTES / PMH_MIN_BLOCK <= PMH_LONGEST_RUN,
+			   "the largest value region is a run of blocks that cannot exist");
 
 static inline void
 space_lock(PmhTable *t)
@@ -199,6 +202,10 @@ pmh_space_alloc_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	uint64_t	block;
 
+	if (nblocks > PMH_LONGEST_RUN)
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
+						"No %llu blocks of a file can be next to each other.",
+						(unsigned long long) nblocks);
 	space_lock(t);
 	do
 		block = find_run(t, pm_load(&pmh_run(t)->space_hint), nblocks);
@@ -415,7 +422,8 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	uint64_t	free_blocks;
 	PmhResult	result;
 
-	pmh_lock(&t->file_lock->grow);
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
 	blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	if (blocks > seen)
 	{
@@ -428,8 +436,9 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
-						"The file already has %llu blocks.",
-						(unsigned long long) blocks);
+						"The file has %llu MiB; it may have %llu, and more space is needed than is free in it.",
+						(unsigned long long) (blocks << t->block_shift) >> 20,
+						(unsigned long long) (PMH_MAX_BLOCKS << t->block_shift) >> 20);
 	}
 	result = pm_extend(&t->file, blocks << t->block_shift,
 					   end << t->block_shift, &t->error);
@@ -560,11 +569,11 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	PmhResult	result;
 
 	space_lock(t);
-	if (!pmh_sweep_account_ready(t))
+	result = pmh_sweep_account_check(t);
+	if (result != PMH_OK)
 	{
 		space_unlock(t);
-		t->need.map = true;
-		return PMH_NEED;
+		return result;
 	}
 	result = pop_free(t, class, offset);
 	if (result == PMH_NOT_FOUND)
@@ -625,11 +634,9 @@ pmh_value_forget_free(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 
-	space_lock(t);
 	for (uint32_t class = 0; class < PMH_CLASSES; class++)
 		pm_store64(&run->free_list[class], 0);
 	pm_store64(&run->region_next, pm_load(&run->region_end));
-	space_unlock(t);
 }
 
 /*
@@ -715,7 +722,8 @@ provide_region(PmhTable *t, uint32_t class)
 	bool		full;
 	PmhResult	result = PMH_OK;
 
-	pmh_lock(&t->file_lock->grow);
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
 	space_lock(t);
 	full = pm_load(&run->region_end) - pm_load(&run->region_next) < class_size(class);
 	if (full)
@@ -822,6 +830,7 @@ pmh_region_return(PmhTable *t, uint64_t block)
 	uint64_t	offset = block << t->block_shift;
 	PmhResult	result;
 
+	PMH_STOP_POINT("region_return_before_lock");
 	do
 	{
 		pmh_lock(&t->file_lock->grow);
@@ -1024,8 +1033,10 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 PmhResult
 pmh_map_all(PmhTable *t)
 {
-	uint64_t	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	uint64_t	blocks;
 
+	PMH_STOP_POINT("map_all_before_length");
+	blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	if (blocks > PMH_MAX_BLOCKS)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 						"The header says that the file has %llu blocks.",
@@ -1037,23 +1048,19 @@ PmhResult
 pmh_provide(PmhTable *t)
 {
 	PmhNeed		need = t->need;
-	size_t		mapped = t->file.mapped;
 	PmhResult	result = PMH_OK;
 
 	/* Among zeroes there may be no end of needs. */
 	if (pm_is_lost(&t->file))
 		return pmh_fail_lost(t);
 	memset(&t->need, 0, sizeof(t->need));
+	/*
+	 * That may come to nothing, if the file has been cut since.  The caller
+	 * looks again, and says so itself if what it finds is damage.
+	 */
+	PMH_STOP_POINT("provide_before_map");
 	if (need.map)
-	{
 		result = pmh_map_all(t);
-
-		/* Who asks for nothing else has seen something that is not there. */
-		if (result == PMH_OK && t->file.mapped == mapped && need.blocks == 0 &&
-			!need.value_region && !need.doubling)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, mapped,
-							"An offset points outside of the file.");
-	}
 	if (result == PMH_OK && need.blocks != 0)
 		result = grow_file(t, need.blocks);
 	if (result == PMH_OK && need.value_region)

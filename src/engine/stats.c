@@ -34,8 +34,8 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		   SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, version, 0};
-	uint64_t	budget = pmh_list_budget(t);
+	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListCircle circle = {0};
 	uint64_t	entries = 0;
 	uint64_t	bytes = 0;
 
@@ -45,7 +45,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		uint32_t	n;
 		PmhResult	result;
 
-		if (!pmh_list_pay(&budget, pos.payload))
+		if (pmh_list_is_circle(t, &circle, &pos))
 			return pmh_list_circle(t, payload);
 		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
 							   NULL, &n);
@@ -69,7 +69,7 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		   SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, version, 0};
+	PmhListPosition pos = {payload, version, 0, 0};
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	bytes = pmh_class_bytes(class);
 	uint64_t	list_bytes = bytes;
@@ -125,7 +125,7 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 			if (result != PMH_OK)
 				break;
 		}
-		result = pmh_probe(t, hash, &probe);
+		result = pmh_probe_in(t, pmh_place_side(&snap->place), hash, &probe);
 		if (result != PMH_OK || probe.list == 0)
 			break;
 		result = how(t, hash, probe.list, probe.list_version, count);
@@ -173,11 +173,11 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
  * *elem tells about it.
  */
 static PmhResult
-count_segment(PmhTable *t, uint64_t hash, uint64_t from, PmhBucket *copy,
-			  CountList how, uint64_t *elem, SegmentCount *count)
+count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
+			  PmhBucket *copy, CountList how, uint64_t *elem, SegmentCount *count)
 {
 	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_read(t, hash, &snap, copy);
+	PmhResult	result = pmh_segment_read_in(t, side, hash, &snap, copy);
 
 	memset(count, 0, sizeof(*count));
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
@@ -187,10 +187,12 @@ count_segment(PmhTable *t, uint64_t hash, uint64_t from, PmhBucket *copy,
 }
 
 static void
-add_segment(PmhStats *stats, uint64_t elem, const SegmentCount *count)
+add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *count)
 {
 	uint32_t	depth = pmh_elem_depth(elem);
 
+	if (side == PMH_OVERFLOW)
+		stats->entries_overflow += count->plain + count->list_entries;
 	stats->segments++;
 	if (stats->segments == 1 || depth < stats->min_depth)
 		stats->min_depth = depth;
@@ -223,35 +225,24 @@ segment_copy(PmhTable *t)
 	return copy;
 }
 
-/* Where the segment behind this one begins; 0 if it is the last one. */
-static uint64_t
-behind_segment(uint64_t hash, uint64_t elem)
-{
-	uint32_t	depth = pmh_elem_depth(elem);
-
-	return depth == 0 ? 0 : (pmh_hash_prefix(hash, depth) + 1) << (64 - depth);
-}
-
-/* Walk all segments in hash order. */
+/* Walk all segments. */
 static PmhResult
 walk(PmhTable *t, CountList how, PmhStats *stats)
 {
 	PmhBucket  *copy = segment_copy(t);
-	uint64_t	hash = 0;
+	PmhPosition at = {0};
 	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
 
-	while (result == PMH_OK)
+	while (result == PMH_OK && !at.through)
 	{
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, hash, hash, copy, how, &elem, &count);
+		result = count_segment(t, at.side, at.next, at.next, copy, how, &elem, &count);
 		if (result != PMH_OK)
 			break;
-		add_segment(stats, elem, &count);
-		hash = behind_segment(hash, elem);
-		if (hash == 0)
-			break;
+		add_segment(stats, at.side, elem, &count);
+		result = pmh_position_advance(t, &at, pmh_elem_depth(elem));
 	}
 	free(copy);
 	return result;
@@ -279,6 +270,7 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->compactions = pm_load(&run->compactions);
 	stats->strategy_changes = pm_load(&run->strategy_changes);
 	stats->merges = pm_load(&run->merges);
+	stats->overflows = pm_load(&run->overflows);
 	stats->value_space_known = pm_load(&run->value_space_known) != 0;
 	return PMH_OK;
 }
@@ -288,7 +280,7 @@ pmh_stats(PmhTable *table, PmhStats *stats)
  * probability of 2^-depth, and so each one met stands for 2^depth.
  */
 static PmhResult
-sample(PmhTable *t, uint64_t *entries)
+sample(PmhTable *t, PmhSide side, double *entries)
 {
 	PmhBucket  *copy = segment_copy(t);
 	double		sum = 0;
@@ -299,14 +291,30 @@ sample(PmhTable *t, uint64_t *entries)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, i << (64 - SAMPLE_BITS), 0, copy, guess_list,
+		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, guess_list,
 							   &elem, &count);
 		if (result == PMH_OK)
 			sum += (double) (count.plain + count.list_entries) *
 				(double) (UINT64_C(1) << pmh_elem_depth(elem));
 	}
 	free(copy);
-	*entries = (uint64_t) (sum / (1 << SAMPLE_BITS));
+	*entries += sum / (1 << SAMPLE_BITS);
+	return result;
+}
+
+/* The same in both tables. */
+static PmhResult
+sample_both(PmhTable *t, uint64_t *entries)
+{
+	double		sum = 0;
+	bool		exists;
+	PmhResult	result = sample(t, PMH_PRIMARY, &sum);
+
+	if (result == PMH_OK)
+		result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
+	if (result == PMH_OK && exists)
+		result = sample(t, PMH_OVERFLOW, &sum);
+	*entries = (uint64_t) sum;
 	return result;
 }
 
@@ -319,7 +327,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 
 	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
 	if (depth > SAMPLE_BITS)
-		return pmh_conclude(table, sample(table, entries));
+		return pmh_conclude(table, sample_both(table, entries));
 	memset(&stats, 0, sizeof(stats));
 	result = walk(table, guess_list, &stats);
 	*entries = stats.entries;
@@ -328,7 +336,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 
 /* What the segments at equal distances have, and the segments they stand for. */
 static PmhResult
-sample_fill(PmhTable *t, PmhFill *fill)
+sample_fill(PmhTable *t, PmhSide side, PmhFill *fill)
 {
 	PmhBucket  *copy = segment_copy(t);
 	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
@@ -339,7 +347,7 @@ sample_fill(PmhTable *t, PmhFill *fill)
 		uint64_t	elem;
 		double		weight;
 
-		result = count_segment(t, i << (64 - SAMPLE_BITS), 0, copy, count_list,
+		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, count_list,
 							   &elem, &count);
 		if (result != PMH_OK)
 			break;
@@ -364,7 +372,14 @@ pmh_estimate_fill(PmhTable *t, PmhFill *fill)
 
 	memset(fill, 0, sizeof(*fill));
 	if (depth > SAMPLE_BITS)
-		return sample_fill(t, fill);
+	{
+		bool		exists;
+
+		result = sample_fill(t, PMH_PRIMARY, fill);
+		if (result == PMH_OK)
+			result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
+		return result == PMH_OK && exists ? sample_fill(t, PMH_OVERFLOW, fill) : result;
+	}
 	memset(&stats, 0, sizeof(stats));
 	result = walk(t, count_list, &stats);
 	fill->segments = (double) stats.segments;

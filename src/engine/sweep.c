@@ -24,6 +24,9 @@
  */
 #define STEP_ENTRIES	8192
 
+/* So often the buffer of a step is looked for when it has changed. */
+#define MOST_LOSSES		8
+
 /* Where an entry of the step stands. */
 typedef struct Origin
 {
@@ -36,15 +39,16 @@ typedef struct Origin
 /* A list to be streamed, and what its key has given already. */
 typedef struct Queued
 {
-	uint64_t	hash;
+	uint64_t	hash;			/* in the table at hand */
 	uint64_t	value;			/* meaningful if given */
 	bool		given;			/* else: stream this hash */
 } Queued;
 
 struct PmhSweepPrivate
 {
-	uint64_t	next;			/* where the next segment begins ... */
-	bool		last;			/* ... if there is one */
+	PmhPosition segment;		/* where the next segment begins */
+	PmhSide		side;			/* the table that entries[] come from */
+	uint64_t	done_before;	/* segments done in the table before it */
 	bool		streaming;		/* entries[] come from the cursor */
 	PmhSnapshot snap;			/* of the segment they come from, else */
 	PmhBucket  *copy;
@@ -56,6 +60,8 @@ struct PmhSweepPrivate
 	size_t		queue_next;
 	size_t		queue_capacity;
 	bool		cursor_busy;
+	PmhListPosition at;			/* the buffer of a streamed step ... */
+	PmhListPosition before;		/* ... and the one that it came from */
 	PmhCursor	cursor;
 	uint16_t	place[PMH_STEP_MAX];
 	PmhReclaim	reclaim;
@@ -94,10 +100,12 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 	return PMH_OK;
 }
 
+/* The hash is that in the table at hand; what is handed out is the key's. */
 static void
-add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value, Origin origin)
+add_entry(const PmhTable *t, PmhSweep *sweep, uint64_t hash, uint64_t value,
+		  Origin origin)
 {
-	sweep->entries[sweep->n].hash = hash;
+	sweep->entries[sweep->n].hash = pmh_key_hash(t, sweep->priv->side, hash);
 	sweep->entries[sweep->n].value = value;
 	sweep->priv->origin[sweep->n] = origin;
 	sweep->n++;
@@ -130,7 +138,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	value[PMH_STEP_MAX];
 	uint16_t	place[PMH_STEP_MAX];
-	PmhListPosition pos = {origin.payload, 0, 0};
+	PmhListPosition pos = {origin.payload, 0, 0, 0};
 	uint32_t	n = 0;
 	PmhResult	result;
 
@@ -139,6 +147,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK && result != PMH_ERR_CORRUPT)
 		return result;
+	PMH_STOP_POINT("sweep_before_list");
 	pos.version = pmh_buffer_version(t, pmh_pointer_offset(origin.payload));
 	if (!pmh_snapshot_current(t, &p->snap, origin.bucket))
 		return enqueue(t, p, (Queued) {.hash = hash});
@@ -160,7 +169,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	for (uint32_t i = 0; i < n; i++)
 	{
 		origin.place = place[i];
-		add_entry(sweep, hash, value[i], origin);
+		add_entry(t, sweep, hash, value[i], origin);
 	}
 	return PMH_OK;
 }
@@ -185,8 +194,8 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 		uint64_t	word = pmh_slot_load_word(b, slot);
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
-		if (hash >= sweep->priv->next)
-			add_entry(sweep, hash, pmh_word_payload(word),
+		if (hash >= sweep->priv->segment.next)
+			add_entry(t, sweep, hash, pmh_word_payload(word),
 					  (Origin) {0, PMH_NO_PLACE, (uint16_t) bucket, (uint8_t) slot});
 	}
 	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
@@ -195,7 +204,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 		uint64_t	word = pmh_slot_load_word(b, slot);
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
-		if (hash >= sweep->priv->next)
+		if (hash >= sweep->priv->segment.next)
 			result = take_list(t, sweep, hash,
 							   (Origin) {pmh_word_payload(word), PMH_NO_PLACE,
 							   (uint16_t) bucket, (uint8_t) slot});
@@ -210,13 +219,15 @@ note_given(PmhTable *t, const PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
 
-	for (size_t i = 0; i < sweep->n; i++)
+	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
 	{
+		uint64_t	hash = pmh_side_hash(t, p->side, sweep->entries[i].hash);
+
 		for (size_t q = 0; q < p->queued_lists; q++)
 		{
-			if (p->queue[q].hash != sweep->entries[i].hash)
+			if (p->queue[q].hash != hash)
 				continue;
-			result = enqueue(t, p, (Queued) {.hash = sweep->entries[i].hash,
+			result = enqueue(t, p, (Queued) {.hash = hash,
 							 .value = sweep->entries[i].value, .given = true});
 			if (result != PMH_OK)
 				return result;
@@ -225,21 +236,25 @@ note_given(PmhTable *t, const PmhSweep *sweep)
 	return PMH_OK;
 }
 
-/* The position behind the segment just read. */
-static void
-move_on(PmhSweep *sweep)
+/*
+ * The position past the segment just read.  The estimate of what is left knows
+ * of an overflow table when it begins.
+ */
+static PmhResult
+move_on(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	uint32_t	depth = pmh_elem_depth(p->snap.place.elem);
+	PmhResult	result = pmh_position_advance(t, &p->segment, pmh_elem_depth(p->snap.place.elem));
 
-	p->next = depth == 0 ? 0 :
-		(pmh_hash_prefix(p->next, depth) + 1) << (64 - depth);
-	p->last = p->next == 0;
 	sweep->segments_done++;
+	if (p->side == PMH_PRIMARY)
+		p->done_before = p->segment.side == PMH_PRIMARY ? 0 : sweep->segments_done;
 	sweep->segments_total = sweep->segments_done;
-	if (!p->last)
-		sweep->segments_total = (uint64_t)
-			((double) sweep->segments_done / ((double) p->next / 18446744073709551616.0));
+	if (!p->segment.through && p->segment.next != 0)
+		sweep->segments_total = p->done_before + (uint64_t)
+			((double) (sweep->segments_done - p->done_before) /
+			 ((double) p->segment.next / 18446744073709551616.0));
+	return result;
 }
 
 static PmhResult
@@ -249,6 +264,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	PmhResult	result;
 
 	p->streaming = false;
+	p->side = p->segment.side;
 	p->queued = p->queued_lists = p->queue_next = 0;
 	if (p->reclaim.mark != 0)
 	{
@@ -258,13 +274,13 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 		 */
 		PmhPlace	place;
 
-		result = pmh_segment_lock(t, p->next, &place);
+		result = pmh_segment_lock_in(t, p->side, p->segment.next, &place);
 		if (result != PMH_OK)
 			return result;
 		PMH_STOP_POINT("sweep_next_locked");
 		pmh_segment_unlock(&place);
 	}
-	result = pmh_segment_read(t, p->next, &p->snap, p->copy);
+	result = pmh_segment_read_in(t, p->side, p->segment.next, &p->snap, p->copy);
 	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
 		result = take_bucket(t, sweep, b);
 	if (result != PMH_OK)
@@ -272,7 +288,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	p->queued_lists = p->queued;
 	result = note_given(t, sweep);
 	if (result == PMH_OK)
-		move_on(sweep);
+		result = move_on(t, sweep);
 	return result;
 }
 
@@ -283,7 +299,8 @@ open_list(PmhTable *t, struct PmhSweepPrivate *p)
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
-	pmh_cursor_open(t, &p->cursor, hash);
+	pmh_cursor_open_in(t, &p->cursor, p->side, hash);
+	memset(&p->at, 0, sizeof(p->at));
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
 		if (p->queue[i].hash == hash)
@@ -303,6 +320,10 @@ step_list(PmhTable *t, PmhSweep *sweep)
 
 	p->streaming = true;
 	p->cursor.batch.n = 0;
+	if (p->at.payload != 0 && p->at.payload != p->cursor.chunk)
+		p->before = p->at;
+	p->at = (PmhListPosition) {p->cursor.chunk, p->cursor.chunk_version,
+		p->cursor.chunk_birth, 0};
 	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
 							 p->place, &payload);
 	if (result != PMH_OK)
@@ -312,7 +333,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
-		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i],
+		add_entry(t, sweep, p->cursor.side_hash, p->cursor.batch.value[i],
 				  (Origin) {payload, p->place[i], 0, 0});
 	return result;
 }
@@ -334,6 +355,23 @@ pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 	return PMH_OK;
 }
 
+/*
+ * Without space for a mark map the sweep goes on without one: removing entries
+ * is what makes space.
+ */
+static PmhResult
+begin_reclaim(PmhTable *t, PmhReclaim *reclaim)
+{
+	PmhResult	result = pmh_reclaim_begin(t, reclaim);
+
+	if (result == PMH_ERR_NO_SPACE || result == PMH_ERR_TOO_LARGE)
+	{
+		reclaim->mark = 0;
+		return PMH_OK;
+	}
+	return result;
+}
+
 PmhResult
 pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 {
@@ -341,7 +379,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 
 	if (result != PMH_OK)
 		return result;
-	result = pmh_conclude(table, pmh_reclaim_begin(table, &sweep->priv->reclaim));
+	result = pmh_conclude(table, begin_reclaim(table, &sweep->priv->reclaim));
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;
@@ -361,7 +399,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 			result = step_list(table, sweep);
 		else if (p->queue_next < p->queued_lists)
 			result = open_list(table, p);
-		else if (p->last)
+		else if (p->segment.through)
 		{
 			result = pmh_reclaim_finish(table, &p->reclaim);
 			return result == PMH_OK ? PMH_DONE : result;
@@ -399,37 +437,33 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 
 /* ---- taking out ---- */
 
-/* A buffer of a list in a locked segment. */
-typedef struct Target
+/* The hash of an entry in the table that it comes from. */
+static inline uint64_t
+side_hash(const PmhTable *t, const PmhSweep *sweep, size_t i)
 {
-	const PmhPlace *place;
-	PmhListSlot at;				/* where the list hangs */
-	uint64_t	before;			/* the buffer that points to ours, or 0 */
-	uint64_t	payload;		/* ours */
-} Target;
+	return pmh_side_hash(t, sweep->priv->side, sweep->entries[i].hash);
+}
 
 /*
- * Take the dead among entries[from .. to), all from the target buffer, out of
- * it: one commit store a line.  Those that are not where they were are marked
- * in moved[] (the list may have been rewritten, in the same buffer in the end).
- * Returns how many were taken out.
+ * Where in a buffer are the dead among entries[from .. to), all of them from it?
+ * mask[] tells of each line.  Those that are not where they were are marked in
+ * moved[] (the list may have been rewritten, in the same buffer in the end).
+ * Returns how many there are.
  */
 static size_t
-clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
-				const uint8_t *dead, size_t from, size_t to, uint8_t *moved)
+find_dead(const PmhTable *t, uint64_t payload, const PmhSweep *sweep,
+		  const uint8_t *dead, size_t from, size_t to, uint8_t *moved,
+		  uint16_t *mask)
 {
 	const Origin *origin = sweep->priv->origin;
-	uint16_t	mask[PMH_MAX_LINES] = {0};
-	uint32_t	lines = pmh_class_lines(pmh_pointer_class(target->payload));
-	uint32_t	first = pmh_class_first_line(pmh_pointer_class(target->payload));
-	size_t		removed = 0;
-	bool		empty = true;
+	size_t		n = 0;
 
+	memset(mask, 0, PMH_MAX_LINES * sizeof(*mask));
 	for (size_t i = from; i < to; i++)
 	{
 		uint32_t	line = pmh_place_line(origin[i].place);
 		uint32_t	bit = pmh_place_mask(origin[i].place);
-		const PmhValueLine *l = pmh_buffer_line(t, target->payload, line);
+		const PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 		if (!dead[i])
 			continue;
@@ -440,28 +474,30 @@ clear_in_buffer(PmhTable *t, const Target *target, const PmhSweep *sweep,
 			continue;
 		}
 		mask[line] |= (uint16_t) bit;
-		removed++;
+		n++;
 	}
-	if (removed == 0)
-		return 0;
-	for (uint32_t line = first; empty && line < lines; line++)
-		empty = (pm_load(&pmh_buffer_line(t, target->payload, line)->state) &
-				 PMH_LINE_OCCUPIED & ~(uint32_t) mask[line]) == 0;
-	if (empty)
-	{
-		if (pmh_list_drop(t, target->place, &target->at, target->before,
-						  target->payload) == PMH_OK)
-			return removed;
-		memcpy(moved + from, dead + from, to - from);
-		return 0;
-	}
-	pmh_buffer_bump(t, pmh_pointer_offset(target->payload));
-	for (uint32_t line = first; line < lines; line++)
-	{
-		if (mask[line] != 0)
-			pmh_line_clear(t, target->payload, line, mask[line]);
-	}
-	return removed;
+	return n;
+}
+
+/*
+ * Take the dead among entries[from .. to) out of the first buffer of a list, where
+ * all of them come from.  Returns how many; the others are marked in moved[].
+ */
+static size_t
+clear_in_head(PmhTable *t, const PmhPlace *place, uint64_t hash, uint64_t payload,
+			  const PmhSweep *sweep, const uint8_t *dead, size_t from, size_t to,
+			  uint8_t *moved)
+{
+	uint16_t	mask[PMH_MAX_LINES];
+	PmhListPosition at = {payload, pmh_buffer_version(t, pmh_pointer_offset(payload)), 0, 0};
+	PmhListPosition before = {0, 0, 0, 0};
+	size_t		n = find_dead(t, payload, sweep, dead, from, to, moved, mask);
+
+	if (n == 0 ||
+		pmh_list_take_out(t, place, hash, true, &at, &before, mask) == PMH_OK)
+		return n;
+	memcpy(moved + from, dead + from, to - from);
+	return 0;
 }
 
 /* Does a slot of a locked segment hold this hash and word? */
@@ -502,14 +538,15 @@ clear_in_bucket(PmhTable *t, const PmhPlace *place, const PmhSweep *sweep,
 
 	for (size_t i = from; i < to; i++)
 	{
-		const PmhEntry *entry = &sweep->entries[i];
 		unsigned	slot = sweep->priv->origin[i].slot;
+		uint64_t	hash;
 
 		if (!dead[i])
 			continue;
-		if (slot_holds(t, place, bucket, slot, entry->hash,
-					   pmh_make_word(entry->hash, entry->value)) &&
-			!is_shadowed(pmh_bucket(t, place, bucket), entry->hash))
+		hash = side_hash(t, sweep, i);
+		if (slot_holds(t, place, bucket, slot, hash,
+					   pmh_make_word(hash, sweep->entries[i].value)) &&
+			!is_shadowed(pmh_bucket(t, place, bucket), hash))
 		{
 			mask |= UINT32_C(1) << slot;
 			removed++;
@@ -552,7 +589,8 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	const PmhPlace *old = &sweep->priv->snap.place;
 	const Origin *origin = sweep->priv->origin;
 	PmhPlace	place;
-	PmhResult	result = pmh_segment_lock(t, sweep->entries[0].hash, &place);
+	PmhResult	result = pmh_segment_lock_in(t, sweep->priv->side,
+											 side_hash(t, sweep, 0), &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -566,9 +604,7 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	for (size_t from = 0, to; from < sweep->n; from = to)
 	{
 		uint64_t	payload = origin[from].payload;
-		Target		target = {&place, {origin[from].bucket, origin[from].slot, payload},
-		0, payload};
-		uint64_t	hash = sweep->entries[from].hash;
+		uint64_t	hash = side_hash(t, sweep, from);
 
 		to = end_of_group(sweep, from);
 		if (!any_dead(dead, from, to))
@@ -576,9 +612,10 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 		PMH_STOP_POINT("sweep_remove_group");
 		if (payload == 0)
 			*removed += clear_in_bucket(t, &place, sweep, dead, from, to, moved);
-		else if (slot_holds(t, &place, target.at.bucket, target.at.slot, hash,
+		else if (slot_holds(t, &place, origin[from].bucket, origin[from].slot, hash,
 							pmh_make_word(hash, payload | PMH_WORD_POINTER)))
-			*removed += clear_in_buffer(t, &target, sweep, dead, from, to, moved);
+			*removed += clear_in_head(t, &place, hash, payload, sweep, dead, from, to,
+									  moved);
 		else
 			memcpy(moved + from, dead + from, to - from);
 	}
@@ -588,65 +625,63 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 }
 
 /*
- * In a locked segment, find the buffer target->payload in the list of hash.
- * PMH_OK, PMH_NOT_FOUND, PMH_NEED or PMH_ERR_CORRUPT.
+ * Take the dead of a step of a long list out of the locked segment.  PMH_OK; or
+ * (nothing done) as pmh_list_take_out.
  */
 static PmhResult
-find_buffer(PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
+clear_in_list(PmhTable *t, const PmhPlace *place, PmhSweep *sweep,
+			  const uint8_t *dead, uint8_t *moved, size_t *removed)
 {
-	uint64_t	budget = pmh_list_budget(t);
-	uint64_t	payload;
+	struct PmhSweepPrivate *p = sweep->priv;
+	uint16_t	mask[PMH_MAX_LINES];
+	size_t		n;
+	PmhResult	result = PMH_OK;
 
-	if (!pmh_segment_find_list(t, place, hash, &target->at))
-		return PMH_NOT_FOUND;
-	target->place = place;
-	target->before = 0;
-	for (payload = target->at.payload; payload != 0;)
-	{
-		PmhResult	result = pmh_buffer_check_span(t, payload);
-
-		if (result != PMH_OK)
-			return result;
-		if (payload == target->payload)
-			return PMH_OK;
-		if (!pmh_list_pay(&budget, payload))
-			return pmh_list_circle(t, payload);
-		target->before = payload;
-		payload = pmh_buffer_next(t, payload);
-	}
-	return PMH_NOT_FOUND;
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(p->at.payload), p->at.version))
+		return PMH_RETRY;
+	memset(moved, 0, sweep->n);
+	n = find_dead(t, p->at.payload, sweep, dead, 0, sweep->n, moved, mask);
+	if (n > 0)
+		result = pmh_list_take_out(t, place, side_hash(t, sweep, 0), true, &p->at,
+								   &p->before, mask);
+	if (result == PMH_OK)
+		*removed += n;
+	pm_fence(&t->file);
+	return result;
 }
 
-/* Take the dead of a step of a long list out, if its buffer is still there. */
+/*
+ * Take the dead of a step of a long list out, if its buffer is still there.  If
+ * that has changed since it was read it is looked for, with nothing locked; after
+ * several failures it is left to remove_moved.
+ */
 static PmhResult
 remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 				 uint8_t *moved, size_t *removed)
 {
-	uint64_t	hash = sweep->entries[0].hash;
-	Target		target = {.payload = sweep->priv->origin[0].payload};
-	PmhPlace	place;
-	PmhResult	result;
+	struct PmhSweepPrivate *p = sweep->priv;
+	uint64_t	hash = side_hash(t, sweep, 0);
+	PmhResult	result = PMH_RETRY;
 
-	if (target.payload == 0)
+	for (unsigned i = 0; i < MOST_LOSSES && p->origin[0].payload != 0; i++)
 	{
-		memcpy(moved, dead, sweep->n);
-		return PMH_OK;
-	}
-	do
-	{
-		result = pmh_segment_lock(t, hash, &place);
+		PmhPlace	place;
+
+		result = pmh_segment_lock_in(t, p->side, hash, &place);
 		if (result != PMH_OK)
 			return result;
-		result = find_buffer(t, &place, hash, &target);
-		if (result == PMH_OK)
-		{
-			*removed += clear_in_buffer(t, &target, sweep, dead, 0, sweep->n, moved);
-			pm_fence(&t->file);
-		}
+		result = clear_in_list(t, &place, sweep, dead, moved, removed);
 		pmh_segment_unlock(&place);
-	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	if (result != PMH_NOT_FOUND)
-		return result;
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			continue;
+		if (result != PMH_RETRY)
+			return result;
+		result = pmh_list_find_again(t, p->side, hash, &p->at, &p->before);
+		if (result == PMH_NOT_FOUND || result == PMH_RETRY)
+			break;
+		if (result != PMH_OK)
+			return result;
+	}
 	memcpy(moved, dead, sweep->n);
 	return PMH_OK;
 }
@@ -671,7 +706,7 @@ remove_moved(PmhTable *t, const PmhSweep *sweep, const uint8_t *moved,
 		if (moved[i])
 			entries[n++] = sweep->entries[i];
 	}
-	result = pmh_delete_group(t, entries, n, &more);
+	result = pmh_delete_many(t, entries, n, &more);
 	*removed += more;
 	free(entries);
 	return result;

@@ -86,6 +86,12 @@ pmh_fail_lost(PmhTable *t)
 	return pmh_fill_lost(&t->error, &t->file);
 }
 
+PmhResult
+pmh_fail_cancelled(PmhTable *t)
+{
+	return pmh_fail(t, PMH_CANCELLED, 0, 0, "A wait for a lock was given up.");
+}
+
 const PmhError *
 pmh_error(const PmhTable *table)
 {
@@ -116,6 +122,7 @@ block_shift(const PmhFormat *format)
 static PmhResult
 set_geometry(PmhTable *t, const PmhFormat *format)
 {
+	memcpy(t->identity, format->identity, PMH_IDENTITY_SIZE);
 	t->file_id = format->file_id;
 	t->file_lock = pmh_file_lock(t->locks, t->file_id);
 	t->segment_buckets = format->segment_buckets;
@@ -126,6 +133,7 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	t->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
 	t->in_main_size = (uint64_t) t->in_main * PMH_BUCKET_SIZE;
 	t->stripe_mask = t->locks->nstripes - 1;
+	pmh_permutation_make(&t->permutation, format->overflow_key);
 	for (unsigned i = 0; i < 2; i++)
 	{
 		t->build[i] = pmh_build_alloc(t);
@@ -214,11 +222,11 @@ read_start(int fd, void *data, size_t len, PmhError *error)
 static int
 open_for_reading(const char *path, PmhError *error)
 {
-	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+	int			fd = pmh_descriptor_open(path, O_RDONLY);
 
 	if (fd < 0)
-		(void) pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
-							  errno, 0, "The operation that failed was opening the file.");
+		(void) pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
+							  "The operation that failed was opening the file.");
 	return fd;
 }
 
@@ -234,7 +242,7 @@ pmh_read_identity(const char *path, void *identity, PmhError *error)
 	result = read_start(fd, &format, sizeof(format), error);
 	if (result == PMH_OK)
 		result = check_format(&format, error);
-	(void) close(fd);
+	pmh_descriptor_close(fd);
 	if (result == PMH_OK)
 		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	return result;
@@ -256,7 +264,7 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 							  (unsigned long long) size, (unsigned long long) blocks,
 							  1ULL << block_shift);
 	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
-		offset + (sizeof(uint64_t) << depth) > blocks << block_shift)
+		offset + pmh_directory_size(depth) > blocks << block_shift)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 							  "The place of the directory is not within the file.");
 	return PMH_OK;
@@ -292,7 +300,8 @@ read_header(int fd, char *head, struct stat *st, PmhError *error)
 }
 
 PmhResult
-pmh_examine(const char *path, void *identity, PmhError *error)
+pmh_examine(const char *path, void *identity, uint64_t *instance,
+			PmhError *error)
 {
 	_Alignas(PmhLive) char head[PMH_HEADER_SIZE];
 	PmhFormat	format;
@@ -304,7 +313,7 @@ pmh_examine(const char *path, void *identity, PmhError *error)
 	if (fd < 0)
 		return error->code;
 	result = read_header(fd, head, &st, error);
-	(void) close(fd);
+	pmh_descriptor_close(fd);
 	if (result != PMH_OK)
 		return result;
 	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
@@ -313,13 +322,14 @@ pmh_examine(const char *path, void *identity, PmhError *error)
 	if (result != PMH_OK)
 		return result;
 	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
+	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
 	return check_live_words(&live, block_shift(&format), (uint64_t) st.st_size, error);
 }
 
 const void *
 pmh_identity(const PmhTable *table)
 {
-	return pmh_format(table)->identity;
+	return table->identity;
 }
 
 /* ---- create ---- */
@@ -339,7 +349,8 @@ make_format(PmhFormat *format, const PmhGeometry *geometry,
 	format->stash_buckets = PMH_STASH_BUCKETS;
 	if (identity != NULL)
 		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
-	if (getrandom(&format->file_id, sizeof(format->file_id), 0) != sizeof(format->file_id))
+	if (getrandom(&format->file_id, sizeof(format->file_id), 0) != sizeof(format->file_id) ||
+		getrandom(format->overflow_key, sizeof(format->overflow_key), 0) != sizeof(format->overflow_key))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was getrandom.");
 	format->crc = format_crc(format);
@@ -422,7 +433,7 @@ static PmhResult
 check_live(PmhTable *t)
 {
 	PmhLive		live;
-	struct stat st;
+	uint64_t	size;
 	PmhResult	result;
 
 	memset(&live, 0, sizeof(live));
@@ -431,11 +442,9 @@ check_live(PmhTable *t)
 		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
-	if (fstat(t->file.fd, &st) != 0)
-		return pmh_fail(t, PMH_ERR_IO, errno, 0,
-						"The operation that failed was asking for the size of the file.");
-	result = check_live_words(&live, t->block_shift, (uint64_t) st.st_size,
-							  &t->error);
+	result = pm_size(&t->file, &size, &t->error);
+	if (result == PMH_OK)
+		result = check_live_words(&live, t->block_shift, size, &t->error);
 	if (result != PMH_OK)
 		return result;
 	return pmh_map_all(t);
@@ -462,7 +471,8 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 
 	if (pm_load_acquire(&pmh_run(t)->instance) == t->instance)
 		return PMH_OK;
-	pmh_lock(&t->file_lock->grow);
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
 	if (pm_load_acquire(&pmh_run(t)->instance) != t->instance)
 	{
 		result = is_outdated(env, pm_load(&pmh_run(t)->shut)) ?
@@ -557,13 +567,13 @@ PmhResult
 pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, PmhError *error)
 {
 	PmhResult	result;
-	int			fd = open(path, O_RDWR | O_CLOEXEC);
+	int			fd = pmh_descriptor_open(path, O_RDWR);
 
 	if (fd < 0)
-		return pmh_fill_error(error, errno == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_IO,
-							  errno, 0, "The operation that failed was opening the file.");
+		return pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
+							  "The operation that failed was opening the file.");
 	result = shut_file(fd, env, stamp, error);
-	(void) close(fd);
+	pmh_descriptor_close(fd);
 	return result;
 }
 
@@ -589,13 +599,25 @@ pmh_is_pmem(const PmhTable *table)
 /* ---- insert and delete ---- */
 
 PmhResult
-pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
+pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
+			  bool fence_first)
 {
+	bool		begun = false;
+
 	for (;;)
 	{
 		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock(t, hash, &place);
+		PmhResult	result = pmh_segment_lock_in(t, side, hash, &place);
 
+		if (unlikely(result == PMH_NOT_FOUND))
+		{
+			result = begun ? pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+									  "The overflow table lacks a directory element.") :
+				pmh_overflow_begin(t);
+			begun = true;
+			if (result == PMH_OK)
+				continue;
+		}
 		if (result != PMH_OK)
 			return result;
 		result = pmh_segment_insert(t, &place, hash, value, fence_first);
@@ -609,17 +631,44 @@ pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 	}
 }
 
+/* The home has been told. */
+static PmhResult __attribute__((noinline))
+insert_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
+{
+	PmhResult	result;
+
+	PMH_STOP_POINT("overflow_before_insert");
+	result = pmh_insert_in(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash),
+						   value, fence_first);
+	if (result == PMH_OK)
+		pmh_count(&pmh_run(t)->overflows, 1);
+	return result;
+}
+
+PmhResult
+pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
+{
+	PmhResult	result = pmh_insert_in(t, PMH_PRIMARY, hash, value, fence_first);
+
+	return likely(result != PMH_CROWDED) ? result :
+		insert_overflow(t, hash, value, fence_first);
+}
+
+/* As pmh_segment_delete, but locks, and maps further, by itself. */
 static PmhResult
-delete_one(PmhTable *t, uint64_t hash, uint64_t value)
+delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value, bool wait,
+			bool fence)
 {
 	for (;;)
 	{
 		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock(t, hash, &place);
+		PmhResult	result = pmh_segment_lock_or_leave(t, side, hash, wait, &place);
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_delete(t, &place, hash, value, true, true);
+		result = pmh_segment_delete(t, &place, hash, value, wait, fence);
+		if (!wait)
+			pmh_space_release(t);
 		pmh_segment_unlock(&place);
 		if (result != PMH_NEED)
 			return result;
@@ -627,6 +676,29 @@ delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 		if (result != PMH_OK)
 			return result;
 	}
+}
+
+PmhResult
+pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
+{
+	return delete_once(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), value,
+					   wait, false);
+}
+
+/* An entry never goes from one table to the other, so one after the other. */
+PmhResult
+pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhSide		side = PMH_PRIMARY;
+	PmhResult	result = delete_once(t, side, hash, value, true, true);
+
+	if (unlikely(result == PMH_CROWDED))
+	{
+		side = PMH_OVERFLOW;
+		hash = pmh_side_hash(t, side, hash);
+		result = delete_once(t, side, hash, value, true, true);
+	}
+	return result == PMH_FAR ? pmh_drain_one(t, side, hash, value) : result;
 }
 
 PmhResult
@@ -638,7 +710,7 @@ pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return pmh_conclude(table, delete_one(table, hash, value));
+	return pmh_conclude(table, pmh_delete_one(table, hash, value));
 }
 
 /* ---- look-up ---- */
@@ -685,10 +757,10 @@ gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
  * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate.
  */
 static PmhResult __attribute__((noinline))
-probe_again(PmhTable *t, uint64_t hash)
+probe_again(PmhTable *t, PmhSide side, uint64_t hash)
 {
 	PmhPlace	place;
-	PmhResult	result = pmh_locate(t, hash, &place);
+	PmhResult	result = pmh_locate_in(t, side, hash, &place);
 
 	return result == PMH_OK ? PMH_RETRY : result;
 }
@@ -708,53 +780,6 @@ note_list(const PmhTable *t, PmhProbe *probe)
 	for (uint32_t i = 0; i < lines && i < LIST_AHEAD; i++)
 		__builtin_prefetch((const char *) pmh_at(t, offset) + i * PMH_LINE);
 	probe->list_version = pmh_buffer_version(t, offset);
-}
-
-/*
- * The buckets besides the home that its filters tell of.  Their versions are
- * loaded, and the place is seen to be current, before they are read.
- */
-static PmhResult __attribute__((noinline))
-gather_elsewhere(PmhTable *t, const PmhHome *h, uint64_t hash,
-				 uint32_t home_state, PmhProbe *probe)
-{
-	PmhPlace	place;
-	uint32_t	list[3];
-	uint64_t	version[3];
-	unsigned	n = 0;
-	bool		valid = true;
-
-	PMH_STOP_POINT("probe_before_elsewhere");
-	place.elem = h->elem;
-	if (unlikely(!pmh_place_decode(t, &place)))
-		return probe_again(t, hash);
-	if ((home_state & pmh_filter_bit(hash)) != 0)
-		list[n++] = pmh_alt_bucket(hash, place.hashing,
-								   pmh_home_bucket(hash, place.hashing));
-	if ((home_state & PMH_STATE_STASHED) != 0)
-	{
-		list[n++] = place.hashing;
-		list[n++] = place.hashing + 1;
-	}
-	for (unsigned i = 0; i < n; i++)
-		prefetch_all(pmh_bucket(t, &place, list[i]));
-	for (unsigned i = 0; i < n; i++)
-		version[i] = pmh_version_load(pmh_bucket_version(&place, list[i]));
-	if (!pmh_home_current(h))
-		return PMH_RETRY;
-	for (unsigned i = 0; i < n; i++)
-	{
-		const PmhBucket *b = pmh_bucket(t, &place, list[i]);
-		uint32_t	state;
-		uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
-
-		gather(probe, b, hash, mask);
-		PMH_STOP_POINT("probe_between_buckets");
-	}
-	note_list(t, probe);
-	for (unsigned i = 0; i < n; i++)
-		valid = valid && pmh_version_same(pmh_bucket_version(&place, list[i]), version[i]);
-	return valid ? PMH_OK : PMH_RETRY;
 }
 
 /* What a reader knows of a home bucket behind a look at its line 0. */
@@ -778,11 +803,14 @@ look_at_home(uint64_t hash, const PmhHome *h, Sight *sight)
 	return true;
 }
 
-/* Does the state of a home tell that the hash may be in another bucket? */
+/*
+ * Does the state of a home tell that the hash may be in another bucket, or in the
+ * overflow table?
+ */
 static inline bool
 is_elsewhere(uint64_t hash, uint32_t home_state)
 {
-	if ((home_state & PMH_STATE_STASHED) != 0)
+	if ((home_state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED)) != 0)
 		return true;
 	return (home_state >> pmh_filter_shift(hash) & 1) != 0;
 }
@@ -815,57 +843,156 @@ probe_simple(uint64_t hash, const PmhHome *h, const Sight *sight,
 	return likely(pmh_version_same(h->version, sight->version)) ? n : -1;
 }
 
-/* The rest of an attempt, which the same look at the home has begun. */
-static PmhResult
-probe_slots(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
-			PmhProbe *probe)
+/* What a look-up reads besides the home, and what must not have changed since. */
+typedef struct Others
 {
+	unsigned	n;
+	const PmhBucket *bucket[3];
+	const uint64_t *version_at[3];
+	uint64_t	version[3];
+	uint32_t	state[3];
+} Others;
+
+/*
+ * The buckets besides the home that its filters tell of.  Their versions are
+ * loaded, and the place is seen to be current, before they are read.
+ */
+static PmhResult __attribute__((noinline))
+gather_elsewhere(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+				 uint32_t home_state, PmhProbe *probe, Others *o)
+{
+	PmhPlace	place;
+	uint32_t	list[3];
+
+	PMH_STOP_POINT("probe_before_elsewhere");
+	place.elem = h->elem;
+	if (unlikely(!pmh_place_decode(t, &place)))
+		return probe_again(t, side, hash);
+	if ((home_state & pmh_filter_bit(hash)) != 0)
+		list[o->n++] = pmh_alt_bucket(hash, place.hashing,
+									  pmh_home_bucket(hash, place.hashing));
+	if ((home_state & PMH_STATE_STASHED) != 0)
+	{
+		list[o->n++] = place.hashing;
+		list[o->n++] = place.hashing + 1;
+	}
+	for (unsigned i = 0; i < o->n; i++)
+	{
+		o->bucket[i] = pmh_bucket(t, &place, list[i]);
+		o->version_at[i] = pmh_bucket_version(&place, list[i]);
+		prefetch_all(o->bucket[i]);
+	}
+	for (unsigned i = 0; i < o->n; i++)
+		o->version[i] = pmh_version_load(o->version_at[i]);
+	if (!pmh_home_current(h))
+		return PMH_RETRY;
+	for (unsigned i = 0; i < o->n; i++)
+	{
+		uint32_t	mask = pmh_bucket_match(o->bucket[i], pmh_hash_fingerprint(hash),
+											&o->state[i]);
+
+		gather(probe, o->bucket[i], hash, mask);
+		PMH_STOP_POINT("probe_between_buckets");
+	}
+	note_list(t, probe);
+	return PMH_OK;
+}
+
+/*
+ * Are all buckets that were read as they were?  Their versions tell of operations
+ * that have begun since; of one that had begun before and was completed while we
+ * went from one bucket to the next, the state tells, which is its commit point.
+ * The states first, of all buckets that are to be of one state: so a state that is
+ * the same has been the same in between.
+ */
+static bool
+same_states(const PmhHome *h, const Sight *sight, const Others *o)
+{
+	bool		same = pmh_bucket_state(h->bucket) == sight->state;
+
+	for (unsigned i = 0; i < o->n; i++)
+		same = same && pmh_bucket_state(o->bucket[i]) == o->state[i];
+	return same;
+}
+
+static bool
+same_versions(const PmhHome *h, const Sight *sight, const Others *o)
+{
+	bool		same = true;
+
+	for (unsigned i = 0; i < o->n; i++)
+		same = same && pmh_version_same(o->version_at[i], o->version[i]);
+	return same && pmh_version_same(h->version, sight->version);
+}
+
+/*
+ * The rest of an attempt, which the same look at the home has begun.
+ *
+ * Whether the place is current is asked before the versions are compared.  If it
+ * is, and they have not changed after that, the segment has been there all the
+ * time, and so has the pointer in it.  The other way round it may be moved
+ * away in between, its list rewritten and freed, and itself moved back.
+ */
+static inline PmhResult __attribute__((always_inline))
+probe_slots(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+			const Sight *sight, Others *others, PmhProbe *probe)
+{
+	PmhResult	result = PMH_OK;
+
+	others->n = 0;
 	probe->n = 0;
 	probe->list = 0;
+	probe->overflowed = (sight->state & PMH_STATE_OVERFLOWED) != 0;
 	gather(probe, h->bucket, hash, sight->mask);
 	note_list(t, probe);
 	if (unlikely(is_elsewhere(hash, sight->state)))
 	{
-		PmhResult	result = gather_elsewhere(t, h, hash, sight->state, probe);
-
+		result = gather_elsewhere(t, side, hash, h, sight->state, probe, others);
 		if (unlikely(result != PMH_OK))
 			return result;
 	}
-	PMH_STOP_POINT("probe_before_validation");
-	if (unlikely(!pmh_version_same(h->version, sight->version)))
-		return PMH_RETRY;
 	if (unlikely(probe->list != 0))
 	{
+		result = pmh_buffer_check_span(t, probe->list);
 		if (!pmh_home_current(h))
 			return PMH_RETRY;
-		return pmh_buffer_check_span(t, probe->list);
+		PMH_STOP_POINT("probe_between_checks");
 	}
-	return PMH_OK;
+	PMH_STOP_POINT("probe_before_validation");
+	if (unlikely(others->n != 0) && !same_states(h, sight, others))
+		return PMH_RETRY;
+	return likely(same_versions(h, sight, others)) ? result : PMH_RETRY;
 }
 
 /* How an attempt begins.  False: not so; probe_again tells what to do. */
-static inline bool
-find_and_look(const PmhTable *t, uint64_t hash, PmhHome *h, Sight *sight)
+static inline bool __attribute__((always_inline))
+find_and_look(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, Sight *sight)
 {
-	if (unlikely(!pmh_home_find(t, hash, h)))
+	if (unlikely(!pmh_home_find_in(t, side, hash, h)))
 		return false;
 	prefetch_all(h->bucket);
 	return look_at_home(hash, h, sight);
 }
 
-PmhResult
-pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
+/* What a look-up has read of a table, to be compared later. */
+typedef struct Reading
+{
+	PmhHome		home;
+	Sight		sight;
+	Others		others;
+} Reading;
+
+static inline PmhResult __attribute__((always_inline))
+probe_side(PmhTable *t, PmhSide side, uint64_t hash, Reading *r, PmhProbe *probe)
 {
 	for (;;)
 	{
-		PmhHome		home;
-		Sight		sight;
 		PmhResult	result;
 
-		if (likely(find_and_look(t, hash, &home, &sight)))
-			result = probe_slots(t, hash, &home, &sight, probe);
+		if (likely(find_and_look(t, side, hash, &r->home, &r->sight)))
+			result = probe_slots(t, side, hash, &r->home, &r->sight, &r->others, probe);
 		else
-			result = probe_again(t, hash);
+			result = probe_again(t, side, hash);
 		if (likely(result == PMH_OK))
 			return PMH_OK;
 		if (result == PMH_NEED)
@@ -875,22 +1002,56 @@ pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 	}
 }
 
-/* Complete a look-up: plain values and list into *values.  PMH_RETRY too. */
-static PmhResult
-collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 {
+	Reading		r;
+
+	return probe_side(t, PMH_PRIMARY, hash, &r, probe);
+}
+
+/* PMH_NOT_FOUND: there is no overflow table, and so nothing in it. */
+static PmhResult
+probe_overflow(PmhTable *t, uint64_t hash, Reading *r, PmhProbe *probe)
+{
+	PmhResult	result = probe_side(t, PMH_OVERFLOW, hash, r, probe);
+
+	if (result == PMH_NOT_FOUND)
+		memset(probe, 0, offsetof(PmhProbe, value));
+	return result;
+}
+
+PmhResult
+pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash, PmhProbe *probe)
+{
+	Reading		r;
 	PmhResult	result;
 
-	values->n = 0;
-	if (values->capacity < probe->n)
+	if (side == PMH_PRIMARY)
+		return pmh_probe(t, hash, probe);
+	result = probe_overflow(t, hash, &r, probe);
+	return result == PMH_NOT_FOUND ? PMH_OK : result;
+}
+
+/*
+ * Add what a probe has found, plain values and list, to *values.  PMH_RETRY too:
+ * nothing was added.
+ */
+static inline PmhResult __attribute__((always_inline))
+add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	size_t		before = values->n;
+	PmhResult	result;
+
+	if (values->capacity - before < probe->n)
 	{
 		result = pmh_values_reserve(t, values, probe->n);
 		if (result != PMH_OK)
 			return result;
 	}
 	for (uint32_t i = 0; i < probe->n; i++)
-		values->value[i] = probe->value[i];
-	values->n = probe->n;
+		values->value[before + i] = probe->value[i];
+	values->n = before + probe->n;
 	if (probe->list != 0)
 	{
 		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
@@ -901,11 +1062,90 @@ collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 				result = PMH_RETRY;
 		}
 		if (result != PMH_OK)
+		{
+			values->n = before;
 			return result;
+		}
 	}
-	if (values->n > 1)
-		pmh_values_finish(values);
 	return PMH_OK;
+}
+
+/*
+ * Is what was read of both tables one state of both?  It is that of the moment
+ * between the last look at a bucket of either and the first one here, if all of
+ * them are as they were, and the segments are those of the directory still: else
+ * more may have been put into a copy of one of them, and then into the other
+ * table.  (Without 'other' there was no overflow table.)
+ */
+static bool
+both_same(const Reading *primary, const Reading *other)
+{
+	const Reading *r[PMH_SIDES] = {primary, other};
+	unsigned	n = other != NULL ? 2 : 1;
+	bool		same = true;
+
+	for (unsigned i = 0; i < n; i++)
+		same = same && same_states(&r[i]->home, &r[i]->sight, &r[i]->others);
+	for (unsigned i = 0; i < n; i++)
+		same = same && pmh_home_current(&r[i]->home);
+	PMH_STOP_POINT("both_between_checks");
+	for (unsigned i = 0; i < n; i++)
+		same = same && same_versions(&r[i]->home, &r[i]->sight, &r[i]->others);
+	return same;
+}
+
+/* One attempt at reading both tables.  PMH_RETRY too. */
+static PmhResult
+try_both(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	uint64_t	other_hash = pmh_side_hash(t, PMH_OVERFLOW, hash);
+	PmhProbe	probe;
+	Reading		primary;
+	Reading		other;
+	bool		exists;
+	PmhResult	result = probe_side(t, PMH_PRIMARY, hash, &primary, &probe);
+
+	values->n = 0;
+	if (result == PMH_OK)
+		result = add_probed(t, hash, &probe, values);
+	if (result != PMH_OK)
+		return result;
+	PMH_STOP_POINT("probe_before_overflow");
+	result = probe_overflow(t, other_hash, &other, &probe);
+	exists = result != PMH_NOT_FOUND;
+	if (result == PMH_OK)
+		result = add_probed(t, other_hash, &probe, values);
+	PMH_STOP_POINT("probe_after_overflow");
+	if (result != PMH_OK && result != PMH_NOT_FOUND)
+		return result;
+	return both_same(&primary, exists ? &other : NULL) ? PMH_OK : PMH_RETRY;
+}
+
+static PmhResult __attribute__((noinline))
+read_both(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	PmhResult	result;
+
+	do
+		result = try_both(t, hash, values);
+	while (result == PMH_RETRY);
+	return result;
+}
+
+/* Complete a look-up that has found out about the primary table.  PMH_RETRY too. */
+static PmhResult
+collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	PmhResult	result;
+
+	values->n = 0;
+	if (unlikely(probe->overflowed))
+		result = read_both(t, hash, values);
+	else
+		result = add_probed(t, hash, probe, values);
+	if (result == PMH_OK && values->n > 1)
+		pmh_values_finish(values);
+	return result;
 }
 
 /* A look-up from the start. */
@@ -930,7 +1170,8 @@ look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
 			 PmhValues *values)
 {
 	PmhProbe	probe;
-	PmhResult	result = probe_slots(t, hash, h, sight, &probe);
+	Others		others;
+	PmhResult	result = probe_slots(t, PMH_PRIMARY, hash, h, sight, &others, &probe);
 
 	if (likely(result == PMH_OK))
 		result = collect(t, hash, &probe, values);
@@ -947,7 +1188,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 	uint64_t	value;
 	int			n;
 
-	if (unlikely(!find_and_look(table, hash, &home, &sight)))
+	if (unlikely(!find_and_look(table, PMH_PRIMARY, hash, &home, &sight)))
 		return look_up(table, hash, values);
 	n = probe_simple(hash, &home, &sight, &value);
 	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
@@ -955,7 +1196,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 	if (n > 0)
 		values->value[0] = value;
 	values->n = (size_t) n;
-	return pmh_conclude(table, PMH_OK);
+	return pmh_conclude_reading(table, PMH_OK);
 }
 
 /* ---- groups ---- */
@@ -1001,10 +1242,100 @@ continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 		prefetch_all(pmh_home_alternative(t, hash, &p->home));
 }
 
+/* PMH_VALUE_MANY alone. */
+static PmhResult
+say_many(PmhTable *t, PmhValues *values)
+{
+	PmhResult	result = pmh_values_reserve(t, values, 1);
+
+	if (result == PMH_OK)
+		values->value[values->n++] = PMH_VALUE_MANY;
+	return result;
+}
+
+/* As collect_short, for a key that may have entries in both tables. */
+static PmhResult
+collect_short_of_both(PmhTable *t, uint64_t hash, const PmhProbe *probe,
+					  PmhValues *values)
+{
+	PmhProbe	other;
+	PmhResult	result = pmh_probe_in(t, PMH_OVERFLOW,
+									  pmh_side_hash(t, PMH_OVERFLOW, hash), &other);
+
+	if (result != PMH_OK)
+		return result;
+	if (probe->list == 0 && other.list == 0)
+		return collect(t, hash, probe, values);
+	values->n = 0;
+	return say_many(t, values);
+}
+
+/*
+ * As collect, if the list is one buffer of less than 4 KiB; else *values is
+ * PMH_VALUE_MANY alone.  (The first buffer of a long list may be small: bulk load
+ * makes such, and VACUUM.)
+ */
+static PmhResult
+collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	PmhListPosition pos = {probe->list, probe->list_version, 0, 0};
+	uint32_t	capacity;
+	uint32_t	n;
+	PmhResult	result;
+
+	if (unlikely(probe->overflowed))
+		return collect_short_of_both(t, hash, probe, values);
+	if (probe->list == 0)
+		return collect(t, hash, probe, values);
+	values->n = 0;
+	if (pmh_pointer_class(probe->list) >= PMH_CHAIN_CLASS)
+		return say_many(t, values);
+	capacity = pmh_class_capacity(pmh_pointer_class(probe->list));
+	result = pmh_values_reserve(t, values, probe->n + capacity + 1 + PMH_VALUES_PER_LINE);
+	if (result != PMH_OK)
+		return result;
+	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
+	result = pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, NULL, &n);
+	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+		result = PMH_RETRY;
+	if (result != PMH_OK)
+		return result;
+	if (pos.payload != 0)
+		return say_many(t, values);
+	values->n = probe->n + n;
+	pmh_values_finish(values);
+	return PMH_OK;
+}
+
+/*
+ * A look-up that leaves long lists alone.  Goes on from p, or from the start if p
+ * is NULL.
+ */
+static PmhResult __attribute__((noinline))
+look_short(PmhTable *t, uint64_t hash, const Probing *p, PmhValues *values)
+{
+	PmhProbe	probe;
+	Others		others;
+	PmhResult	result = PMH_RETRY;
+
+	if (p != NULL)
+		result = probe_slots(t, PMH_PRIMARY, hash, &p->home, &p->sight, &others, &probe);
+	for (;;)
+	{
+		if (result == PMH_OK)
+			result = collect_short(t, hash, &probe, values);
+		if (result != PMH_RETRY && result != PMH_NEED)
+			return pmh_conclude(t, result);
+		result = pmh_probe(t, hash, &probe);
+		if (result != PMH_OK)
+			return pmh_conclude(t, result);
+	}
+}
+
 /* Last stage: hand the values of a key out. */
 static inline PmhResult
 finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
-			   PmhValues *values, PmhFound found, void *arg)
+			   bool whole, PmhValues *values, PmhFound found, void *arg)
 {
 	bool		seen = p->seen && likely(p->home.base == t->file.base);
 	uint64_t	value;
@@ -1017,8 +1348,12 @@ finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
 			found(arg, key, value);
 		return PMH_OK;
 	}
-	result = seen ? look_further(t, hash, &p->home, &p->sight, values) :
-		look_up(t, hash, values);
+	if (!whole)
+		result = look_short(t, hash, seen ? p : NULL, values);
+	else if (seen)
+		result = look_further(t, hash, &p->home, &p->sight, values);
+	else
+		result = look_up(t, hash, values);
 	for (size_t i = 0; result == PMH_OK && i < values->n; i++)
 		found(arg, key, values->value[i]);
 	return result;
@@ -1030,9 +1365,9 @@ finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
  * should be little between it and the next one.  While the lines of a batch are
  * on their way the one before it is finished.
  */
-PmhResult
-pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
-				 PmhFound found, void *arg)
+static inline PmhResult __attribute__((always_inline))
+lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
+			 PmhFound found, void *arg)
 {
 	PmhValues	values = {0};
 	Probing		probing[2 * BATCH];
@@ -1052,10 +1387,24 @@ pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
 			pmh_prefetch_element(table, hashes[i]);
 		for (size_t i = from - BATCH; i < last && result == PMH_OK; i++)
 			result = finish_probing(table, hashes[i], &probing[i % (2 * BATCH)], i,
-									&values, found, arg);
+									whole, &values, found, arg);
 		for (size_t i = from; i < end; i++)
 			continue_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
 	}
 	pmh_values_free(&values);
 	return pmh_conclude(table, result);
+}
+
+PmhResult
+pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
+				 PmhFound found, void *arg)
+{
+	return lookup_group(table, hashes, n, true, found, arg);
+}
+
+PmhResult
+pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes, size_t n,
+					   PmhFound found, void *arg)
+{
+	return lookup_group(table, hashes, n, false, found, arg);
 }

@@ -5,8 +5,10 @@
  *	  hash table of (64-bit hash, 47-bit value) pairs in one mapped file.
  *
  * The engine is plain C11.  It includes no PostgreSQL header, never longjmps,
- * never allocates and never does I/O while it holds a lock, and reports every
- * failure as a PmhResult plus a PmhError in the handle.
+ * never allocates memory while it holds a lock, does no I/O while it holds one
+ * that look-ups, inserts or deletes need (the file grows, and is punched, under
+ * a grow lock of its own), and reports every failure as a PmhResult plus a
+ * PmhError in the handle.
  *
  * A PmhTable is the handle of one process (or one thread) on one file; it is
  * not itself thread safe.  Any number of handles, in any number of processes
@@ -50,16 +52,24 @@ typedef enum PmhResult
 	PMH_NOT_FOUND,				/* delete: no such (hash, value) */
 	PMH_DONE,					/* cursor or sweep has reached its end */
 	PMH_ERR_EXISTS,				/* create: the file is already there */
-	PMH_ERR_NO_FILE,			/* open: there is no such file */
+	PMH_ERR_NO_FILE,			/* there is no such file; with a handle: it was
+								 * removed, or replaced by another */
 	PMH_ERR_IO,					/* a system call failed; see sys_errno */
 	PMH_ERR_NO_SPACE,			/* file system or quota full; see sys_errno */
-	PMH_ERR_NO_MEMORY,			/* malloc failed */
+	PMH_ERR_NO_MEMORY,			/* malloc failed, or there are no addresses or no
+								 * mappings left (vm.max_map_count); see
+								 * sys_errno.  Says nothing about the file */
 	PMH_ERR_FORMAT,				/* not a pmhash file, or of another version */
 	PMH_ERR_CORRUPT,			/* a checksum or an invariant does not hold */
 	PMH_ERR_TOO_LARGE,			/* a limit of the format has been reached */
 	PMH_ERR_LOST,				/* part of the file can't be read or written:
 								 * no handle on it will do any more */
-	PMH_ERR_OUTDATED			/* open: an older copy of the file */
+	PMH_ERR_OUTDATED,			/* open: an older copy of the file */
+	PMH_ERR_NO_DESCRIPTOR,		/* no file descriptor is to be had (EMFILE, ENFILE).
+								 * Says nothing about the file: try again */
+	PMH_CANCELLED				/* a wait for a lock was given up, since
+								 * PmhWaitHooks said so: nothing, or with several
+								 * entries not all, was done */
 } PmhResult;
 
 /*
@@ -119,6 +129,31 @@ typedef struct PmhGeometry
 	uint32_t	segment_buckets;
 } PmhGeometry;
 
+/* ---- file descriptors (descriptor.c) ---- */
+
+/*
+ * A handle keeps no file descriptor.  Each function here that needs one opens
+ * the file (by the path that pmh_open was given, so that must stay valid: mind
+ * relative ones), and has closed it when it returns; it never has two at a time.
+ * The one exception is a bulk load: from pmh_bulk_begin until pmh_bulk_finish,
+ * pmh_bulk_abandon or pmh_close one descriptor may be held.  Which functions
+ * need one: all that take a path; pmh_sync; and any other that writes, if the
+ * file has to grow, to be cut or to be extended.  Look-ups, cursors and sweeps
+ * that only read need none, not even to map what others have added.
+ *
+ * A file that was unlinked or replaced while a handle is open on it can be read
+ * for as long as the handle lives, and be written until it has to grow; then
+ * there is PMH_ERR_NO_FILE.  PMH_ERR_NO_DESCRIPTOR leaves the table as it was.
+ *
+ * The callbacks, for the whole process and optional (NULL), are for callers who
+ * count descriptors: reserve() comes before one is opened, and may close others
+ * to make room; false stands for EMFILE.  release() comes after it was closed,
+ * or could not be opened.  Neither may call the engine, longjmp, or wait for
+ * anybody who may be in the engine: the grow lock of a file can be held.
+ */
+extern void pmh_set_descriptor_callbacks(bool (*reserve) (void),
+										 void (*release) (void));
+
 /* ---- lock table (lock.c) ---- */
 
 /* Bytes needed for a table of nstripes stripes (a power of two, >= 64). */
@@ -126,6 +161,28 @@ extern size_t pmh_locks_size(uint32_t nstripes);
 
 /* Make a lock table, all free, in 64-byte aligned shared memory. */
 extern PmhLocks *pmh_locks_init(void *memory, uint32_t nstripes);
+
+/*
+ * What a process does about waits.  A holder of a lock executes a bounded number
+ * of instructions, but may be stopped meanwhile (a debugger, a frozen container).
+ *
+ * begin, end	called around the sleeping part of a wait, not for short ones
+ * cancelled	called now and then in waits in which nothing is held and nothing
+ *				is half done: true gives the wait up, and the operation returns
+ *				PMH_CANCELLED
+ *
+ * Each may be NULL.  They are called with locks held, begin and end also in a
+ * signal handler: they must not allocate, lock, or report anything.
+ */
+typedef struct PmhWaitHooks
+{
+	void		(*begin) (void);
+	void		(*end) (void);
+	bool		(*cancelled) (void);
+} PmhWaitHooks;
+
+/* Set them for this process; to be called before it uses any file. */
+extern void pmh_set_wait_hooks(const PmhWaitHooks *wanted);
 
 /* ---- life of a file ---- */
 
@@ -163,7 +220,7 @@ extern PmhResult pmh_sync(PmhTable *table);
 extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
 						  PmhError *error);
 
-/* Tell the file's identity (PMH_IDENTITY_SIZE bytes inside the mapping). */
+/* Tell the file's identity: PMH_IDENTITY_SIZE bytes in the handle. */
 extern const void *pmh_identity(const PmhTable *table);
 
 /*
@@ -177,10 +234,12 @@ extern PmhResult pmh_read_identity(const char *path, void *identity,
  * Look at a file without mapping it: the header as pmh_read_identity, and
  * whether the file is as long as it says and its directory within.  For who
  * wants to know whether a file that others may be using is still there.
+ * *instance: the run (env->instance) that has opened it last; if it is the present
+ * one, pmh_open has found it sound and recovered it.
  * Touches no lock.  Results as pmh_open.
  */
 extern PmhResult pmh_examine(const char *path, void *identity,
-							 PmhError *error);
+							 uint64_t *instance, PmhError *error);
 
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);
@@ -208,16 +267,49 @@ extern PmhResult pmh_insert_group(PmhTable *table, const PmhEntry *entries,
 extern PmhResult pmh_delete(PmhTable *table, uint64_t hash, uint64_t value);
 
 /*
- * Take out what a caller has found to be dead.  Same as pmh_delete for each
- * of n pairs; absent ones are passed over.  *removed counts.
+ * Take many pairs out, in steps: what a caller has found to be dead.
+ *
+ * As many as are handed in, in any order; they are copied.  Those of one hash go
+ * in one walk along its list, which is read without any lock but for its first
+ * 32 KiB; while a segment is locked no more is done than looking through these,
+ * or clearing one buffer of the list (less than 200 us).
+ *
+ * If not 'wait' (readers must not wait for a writer) a pair that could only be
+ * taken out by waiting for a lock stays.
+ *
+ * pmh_removal_step goes on where the last step has stopped.  effort: pieces to
+ * be done, each one a group of up to 16 pairs in buckets, or a buffer of a list
+ * (up to 16 KiB, 2,550 values): some 10 us.  No lock is held when it returns, and
+ * what has been taken out is durably gone.  PMH_OK: there is more to do; PMH_DONE:
+ * all pairs have been seen to.
+ *
+ * removed counts pairs taken out so far.  left counts those that have neither
+ * been taken out nor found to be absent: after PMH_DONE, those that others were
+ * in the way of (none, if 'wait'; that count is honest after an error as well).
+ * pmh_removal_undone copies them to entries[] (room for all) and tells how
+ * many they are: they may be handed in again later.  pmh_removal_end frees the
+ * memory, at any point; it needs no handle.
+ */
+typedef struct PmhRemoval
+{
+	size_t		removed;
+	size_t		left;
+	struct PmhRemovalPrivate *priv;
+} PmhRemoval;
+
+extern PmhResult pmh_removal_begin(PmhTable *table, const PmhEntry *entries,
+								   size_t n, bool wait, PmhRemoval *removal);
+extern PmhResult pmh_removal_step(PmhTable *table, PmhRemoval *removal,
+								  size_t effort);
+extern size_t pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries);
+extern void pmh_removal_end(PmhRemoval *removal);
+
+/*
+ * All steps at once: with waiting, and for readers.  *removed counts, also if
+ * there is an error.
  */
 extern PmhResult pmh_delete_group(PmhTable *table, const PmhEntry *entries,
 								  size_t n, size_t *removed);
-
-/*
- * The same for readers, who must not wait for a writer: pairs that only could
- * be taken out by waiting for one are passed over.
- */
 extern PmhResult pmh_delete_group_nowait(PmhTable *table,
 										 const PmhEntry *entries, size_t n,
 										 size_t *removed);
@@ -253,6 +345,17 @@ extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
 								  size_t n, PmhFound found, void *arg);
 
 /*
+ * The same for callers who read long lists by cursor: of a key whose list is more
+ * than one buffer of less than 4 KiB (some 310 values) at most that much is read,
+ * and found() is called for it once, with PMH_VALUE_MANY.  So the work for a key
+ * is bounded.
+ */
+#define PMH_VALUE_MANY		UINT64_MAX
+
+extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
+										size_t n, PmhFound found, void *arg);
+
+/*
  * A cursor hands the values of one hash out in batches.  Values present when
  * it was opened and not deleted since are returned exactly once, whatever
  * happens to the table between calls (insert, split, vacuum, list rewrite).
@@ -267,8 +370,12 @@ typedef struct PmhCursor
 	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
-	uint64_t	rewrites;		/* of lists, when we began to read */
-	uint64_t	budget;			/* to notice a list that runs in a circle */
+	uint64_t	chunk_birth;	/* tells it from a later one in its place */
+	uint64_t	circle[4];		/* a PmhListCircle */
+	uint64_t	side_hash;		/* the hash in the table that we read, ... */
+	bool		overflowed;		/* ... which is not the last one to be read */
+	bool		in_overflow;	/* which is it? */
+	bool		one_side;		/* it is the only one to be read */
 	uint32_t	line;			/* next line in it */
 	int			state;
 } PmhCursor;
@@ -278,7 +385,8 @@ extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
 /*
  * Next batch, ascending within itself, in cursor->batch: about 'want' values
  * at the most if the key has a long list (0: no limit, everything).
- * PMH_DONE when there are no more.
+ * PMH_DONE when there are no more.  A batch may be empty: its list may have changed
+ * all the while, and the caller sees whether the values are still wanted.
  */
 extern PmhResult pmh_cursor_next(PmhTable *table, PmhCursor *cursor,
 								 size_t want);
@@ -287,7 +395,8 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 /* ---- sweep ---- */
 
 /*
- * Walk the whole table in hash order, a segment a step.  Every entry present
+ * Walk the whole table, a segment a step, in hash order (but what is in the
+ * overflow table comes behind, in an order of its own).  Every entry present
  * throughout is seen exactly once, whatever splits meanwhile.
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
@@ -363,6 +472,11 @@ extern void pmh_shrink_end(PmhTable *table, PmhShrink *shrink);
  * *depth.  Entries that do not fit in memory may be left out and inserted the
  * ordinary way after pmh_bulk_finish.  A crash before pmh_bulk_finish leaves
  * an empty table.
+ *
+ * Hashes that cannot be parted are kept (16 bytes each) and inserted one by one
+ * by pmh_bulk_finish, after the others are there for all to see: if it fails, or
+ * the system crashes in it, the table may hold a part.  So may be hashes beyond
+ * what was expected, if that was far too little.
  */
 typedef struct PmhBulk PmhBulk;
 
@@ -404,6 +518,8 @@ typedef struct PmhStats
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
 	uint64_t	merges;
+	uint64_t	overflows;
+	uint64_t	entries_overflow;	/* of entries: those in the overflow table */
 	bool		value_space_known;	/* false: a crash left it to be swept */
 } PmhStats;
 

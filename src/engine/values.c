@@ -23,6 +23,9 @@
 /* A new buffer in front of a chain has an eighth of the list's size. */
 #define CHAIN_SHIFT		3
 
+/* A buffer is looked for so often, if its list changes all the while. */
+#define MOST_SEARCHES	100
+
 /* Moves that sorting a few values by insertion may take; and two a value. */
 #define LEAST_MOVES		256
 
@@ -63,29 +66,6 @@ pmh_values_free(PmhValues *values)
 	memset(values, 0, sizeof(*values));
 }
 
-/*
- * Sort by insertion, as long as that takes no more than so many moves; false: it
- * would.  Values of a key mostly come in ascending order but for a few, since
- * they were put into its list one behind the other.
- */
-static bool
-sort_nearly_sorted(uint64_t *value, size_t n, size_t moves)
-{
-	for (size_t i = 1; i < n; i++)
-	{
-		uint64_t	v = value[i];
-		size_t		j = i;
-
-		for (; j > 0 && value[j - 1] > v; j--)
-			value[j] = value[j - 1];
-		value[j] = v;
-		if (i - j > moves)
-			return false;
-		moves -= i - j;
-	}
-	return true;
-}
-
 void
 pmh_values_finish(PmhValues *values)
 {
@@ -94,7 +74,11 @@ pmh_values_finish(PmhValues *values)
 
 	if (values->n < 2)
 		return;
-	if (!sort_nearly_sorted(value, values->n, LEAST_MOVES + 2 * values->n))
+	/*
+	 * Values of a key mostly come in ascending order but for a few, since they
+	 * were put into its list one behind the other.
+	 */
+	if (!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
 		pmh_sort_numbers(value, values->n);
 	for (size_t i = 1; i < values->n; i++)
 	{
@@ -172,36 +156,75 @@ pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
 	}
 }
 
-/*
- * Reader, behind everything it has read of a buffer: was it all right, and
- * where does the list go on?  A buffer behind this one counts as alive at
- * next->version, since whoever takes it out of the list counts our version up
- * before it is freed.
- */
-static PmhResult
-look_behind(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
-			PmhListPosition *next)
+PmhListPosition
+pmh_list_at(const PmhTable *t, uint64_t payload, uint64_t version)
 {
+	PmhListPosition pos = {payload, version, 0, 0};
+
+	if (payload != 0 && pmh_class_has_header(pmh_pointer_class(payload)))
+	{
+		uint64_t	birth = pm_load(&pmh_buffer_header(t, payload)->birth);
+
+		if (pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
+			pos.birth = birth;
+	}
+	return pos;
+}
+
+bool
+pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
+				   const PmhListPosition *pos)
+{
+	if (pos->payload == 0)
+		return false;
+	if (pos->payload == circle->payload &&
+		pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), circle->version))
+		return true;
+	if (pos->payload != circle->payload && ++circle->steps < circle->most)
+		return false;
+	circle->payload = pos->payload;
+	circle->version = pos->version;
+	circle->steps = 0;
+	circle->most = circle->most == 0 ? 2 : 2 * circle->most;
+	return false;
+}
+
+/*
+ * Reader, after everything it has read of a buffer: was it all right, and where
+ * does the list go on?  The next buffer counts as alive at next->version, since
+ * a writer that takes it out of the list counts our version up before it is freed.
+ * For the same reason, if our version has not even changed after the file's end
+ * was looked up, and the next one lies beyond that, this is damage.
+ */
+PmhResult
+pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
+			  PmhListPosition *next)
+{
+	uint64_t	payload = at->payload;
 	bool		foreign = false;
+	uint64_t	next_payload = 0;
+	uint64_t	next_version = 0;
+	PmhResult	result;
 
 	PMH_STOP_POINT("list_before_validation");
-	next->payload = 0;
-	next->version = 0;
-	next->line = 0;
 	if (pmh_class_has_header(pmh_pointer_class(payload)))
 	{
 		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
 
 		foreign = pm_load(&header->hash) != hash;
-		next->payload = pm_load(&header->next);
-		if (next->payload != 0)
-			next->version = pmh_buffer_version(t, pmh_pointer_offset(next->payload));
+		next_payload = pm_load(&header->next);
+		if (next_payload != 0)
+			next_version = pmh_buffer_version(t, pmh_pointer_offset(next_payload));
 	}
-	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
+	PMH_STOP_POINT("list_before_span");
+	result = pmh_list_check_next(t, payload, next_payload);
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), at->version))
 		return PMH_RETRY;
 	if (foreign)
 		return fail_foreign(t, payload);
-	return pmh_list_check_next(t, payload, next->payload);
+	if (result == PMH_OK)
+		*next = pmh_list_at(t, next_payload, next_version);
+	return result;
 }
 
 PmhResult
@@ -228,7 +251,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 			*place++ = pmh_make_place(line, (unsigned) __builtin_ctz(mask));
 		found += k;
 	}
-	result = look_behind(t, hash, pos->payload, pos->version, &next);
+	result = pmh_list_pass(t, hash, pos, &next);
 	if (result != PMH_OK)
 		return result;
 	if (line < lines)
@@ -239,31 +262,83 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	return PMH_OK;
 }
 
-PmhResult
-pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted, PmhListPosition *pos)
+/*
+ * A walk has come to a buffer that has a header, and knows no birth.  If it has
+ * changed meanwhile that is why; if it has not, the header tells of none: it is
+ * damaged, or the zeroes of a page that is lost, and it will be the same next time.
+ */
+static PmhResult
+no_birth(PmhTable *t, const PmhListPosition *pos)
 {
-	uint64_t	budget = pmh_list_budget(t);
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), pos->version))
+		return PMH_RETRY;
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(pos->payload),
+					"The header of the value buffer at offset %llu is damaged.",
+					(unsigned long long) pmh_pointer_offset(pos->payload));
+}
 
-	while (pos->payload != 0 && pos->payload != wanted)
+/* Go on from pos to the buffer 'wanted'.  As pmh_list_find_again. */
+static PmhResult
+find_from(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+		  PmhListPosition *wanted, PmhListPosition *before)
+{
+	PmhListCircle circle = {0};
+
+	while (pos->payload != 0 && pos->payload != wanted->payload)
 	{
-		PmhListPosition next;
-		PmhResult	result = look_behind(t, hash, pos->payload, pos->version, &next);
+		PmhResult	result;
 
+		if (pmh_list_is_circle(t, &circle, pos))
+			return pmh_list_circle(t, pos->payload);
+		*before = *pos;
+		result = pmh_list_pass(t, hash, before, pos);
 		if (result != PMH_OK)
 			return result;
-		if (!pmh_list_pay(&budget, pos->payload))
-			return pmh_list_circle(t, wanted);
-		*pos = next;
 	}
-	return pos->payload == 0 ? PMH_NOT_FOUND : PMH_OK;
+	if (pos->payload == 0 || wanted->birth == 0)
+		return PMH_NOT_FOUND;
+	if (pos->birth == 0)
+		return no_birth(t, pos);
+	if (pos->birth != wanted->birth)
+		return PMH_NOT_FOUND;
+	wanted->version = pos->version;
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+					PmhListPosition *wanted, PmhListPosition *before)
+{
+	PmhResult	result = PMH_RETRY;
+
+	/* One without a birth that is the only one is never found. */
+	memset(before, 0, sizeof(*before));
+	if (wanted->birth == 0)
+		return PMH_NOT_FOUND;
+	for (unsigned i = 0; i < MOST_SEARCHES && result == PMH_RETRY; i++)
+	{
+		PmhProbe	probe;
+		PmhListPosition pos;
+
+		result = pmh_probe_in(t, side, hash, &probe);
+		if (result != PMH_OK)
+			return result;
+		memset(before, 0, sizeof(*before));
+		pos = pmh_list_at(t, probe.list, probe.list_version);
+		PMH_STOP_POINT("list_before_search");
+		result = find_from(t, hash, &pos, wanted, before);
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			result = PMH_RETRY;
+	}
+	return result;
 }
 
 PmhResult
 pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 			  PmhValues *values)
 {
-	PmhListPosition pos = {payload, version, 0};
-	uint64_t	budget = pmh_list_budget(t);
+	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListCircle circle = {0};
 	size_t		before = values->n;
 	PmhResult	result = PMH_OK;
 
@@ -272,7 +347,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
 		uint32_t	n = 0;
 
-		if (!pmh_list_pay(&budget, pos.payload))
+		if (pmh_list_is_circle(t, &circle, &pos))
 			result = pmh_list_circle(t, payload);
 		else
 			result = pmh_values_reserve(t, values, capacity);
@@ -304,13 +379,14 @@ fill_line(PmhValueLine *line, const uint64_t *values, size_t n)
 }
 
 static void
-fill_header(PmhBufferHeader *header, uint64_t hash, uint64_t next,
+fill_header(PmhTable *t, PmhBufferHeader *header, uint64_t hash, uint64_t next,
 			uint64_t list_bytes, size_t n)
 {
 	header->hash = hash;
 	header->next = next;
 	header->fill_hint = 1 + n / PMH_VALUES_PER_LINE;
 	header->list_bytes = list_bytes;
+	header->birth = __atomic_add_fetch(&pmh_run(t)->births, 1, __ATOMIC_RELAXED);
 }
 
 /*
@@ -336,7 +412,7 @@ write_buffer(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 
 			if (line + i == 0 && pmh_class_has_header(pmh_pointer_class(payload)))
 			{
-				fill_header((PmhBufferHeader *) (void *) &piece[0], hash, next,
+				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], hash, next,
 							list_bytes, n);
 				continue;
 			}
@@ -535,9 +611,8 @@ append_by_chain(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	return PMH_OK;
 }
 
-/* A writer's first look at a buffer. */
-static PmhResult
-check_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
+PmhResult
+pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
 {
 	PmhResult	result = pmh_buffer_check_span(t, payload);
 
@@ -553,7 +628,7 @@ PmhResult
 pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 				bool fence_first, bool fence, uint64_t *new_payload)
 {
-	PmhResult	result = check_buffer(t, hash, payload);
+	PmhResult	result = pmh_buffer_check(t, hash, payload);
 	uint32_t	line;
 
 	if (result != PMH_OK)
@@ -650,34 +725,47 @@ has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	return false;
 }
 
+/*
+ * Find a value in the first buffers of a list: the buffer, what points to it, and
+ * the place.  PMH_OK, PMH_NOT_FOUND, PMH_FAR; PMH_NEED, PMH_ERR_CORRUPT.
+ */
+static PmhResult
+find_in_list(PmhTable *t, uint64_t hash, uint64_t value, uint64_t *before,
+			 uint64_t *payload, uint32_t *line, unsigned *place)
+{
+	uint32_t	lines = 0;
+	PmhResult	result = pmh_buffer_check(t, hash, *payload);
+
+	*before = 0;
+	while (result == PMH_OK && !find_value(t, *payload, value, line, place))
+	{
+		uint64_t	next;
+
+		lines += pmh_class_lines(pmh_pointer_class(*payload));
+		result = pmh_buffer_follow(t, hash, *payload, &next);
+		if (result != PMH_OK)
+			break;
+		if (next == 0)
+			return PMH_NOT_FOUND;
+		if (lines + pmh_class_lines(pmh_pointer_class(next)) > PMH_LOCKED_LINES)
+			return PMH_FAR;
+		*before = *payload;
+		*payload = next;
+	}
+	return result;
+}
+
 PmhResult
 pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 				bool wait, uint64_t *new_payload)
 {
-	uint64_t	budget = pmh_list_budget(t);
-	uint64_t	before = 0;
+	uint64_t	before;
 	uint64_t	p = payload;
 	uint32_t	line;
 	unsigned	place;
-	PmhResult	result = check_buffer(t, hash, p);
+	PmhResult	result = find_in_list(t, hash, value, &before, &p, &line, &place);
 
 	*new_payload = payload;
-	while (result == PMH_OK && !find_value(t, p, value, &line, &place))
-	{
-		uint64_t	next = 0;
-
-		if (pmh_class_has_header(pmh_pointer_class(p)))
-			next = pm_load(&pmh_buffer_header(t, p)->next);
-		if (next == 0)
-			return PMH_NOT_FOUND;
-		if (!pmh_list_pay(&budget, p))
-			return pmh_list_circle(t, payload);
-		result = pmh_list_check_next(t, p, next);
-		if (result == PMH_OK)
-			result = check_buffer(t, hash, next);
-		before = p;
-		p = next;
-	}
 	if (result != PMH_OK)
 		return result;
 
@@ -688,7 +776,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 		pm_fence(&t->file);
 	}
 	else if (!wait && !pmh_space_trylock(t))
-		return PMH_NOT_FOUND;
+		return PMH_BUSY;
 	else if (before != 0)
 		pmh_list_unlink(t, before, p);
 	else
@@ -749,7 +837,7 @@ pmh_buffer_follow(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t *next)
 
 	*next = pmh_buffer_next(t, payload);
 	result = pmh_list_check_next(t, payload, *next);
-	return result == PMH_OK && *next != 0 ? check_buffer(t, hash, *next) : result;
+	return result == PMH_OK && *next != 0 ? pmh_buffer_check(t, hash, *next) : result;
 }
 
 /* The smallest class that holds n values and may stand where the run stands. */
@@ -816,45 +904,43 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 }
 
 PmhResult
-pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head, PmhListWalk *walk,
-				uint64_t *payload)
+pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
+				const PmhListWalk *walk, uint64_t *payload)
 {
-	uint64_t	budget = pmh_list_budget(t);
-	PmhResult	result;
-
-	if (walk->before != 0 &&
-		pmh_buffer_valid(t, pmh_pointer_offset(walk->before), walk->version))
-		return pmh_buffer_follow(t, hash, walk->before, payload);
-	if (pm_load(&pmh_run(t)->list_rewrites) != walk->rewrites)
-		walk->before = 0;
-	result = check_buffer(t, hash, head);
-	for (*payload = head; result == PMH_OK && *payload != 0;)
+	if (walk->before == 0)
 	{
-		uint64_t	p = *payload;
-
-		if (!pmh_list_pay(&budget, p))
-			return pmh_list_circle(t, head);
-		if (walk->before == 0)
-			return PMH_OK;
-		result = pmh_buffer_follow(t, hash, p, payload);
-		if (p == walk->before)
-			return result;
-	}
-	if (result == PMH_OK)
-	{
-		/* The buffer is not there any more. */
-		walk->before = 0;
 		*payload = head;
+		return pmh_buffer_check(t, hash, head);
 	}
-	return result;
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(walk->before), walk->version))
+		return PMH_RETRY;
+	return pmh_buffer_follow(t, hash, walk->before, payload);
+}
+
+PmhResult
+pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash, PmhListWalk *walk)
+{
+	PmhListPosition wanted = {walk->before, walk->version, walk->birth, 0};
+	PmhListPosition before;
+	PmhResult	result = pmh_list_find_again(t, side, hash, &wanted, &before);
+
+	if (result == PMH_OK)
+		walk->version = wanted.version;
+	else if (result == PMH_NOT_FOUND)
+		walk->before = 0;
+	return result == PMH_NOT_FOUND || result == PMH_RETRY ? PMH_OK : result;
 }
 
 void
 pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 {
-	if (walk->before != 0)
-		walk->version = pmh_buffer_version(t, pmh_pointer_offset(walk->before));
-	walk->rewrites = pm_load(&pmh_run(t)->list_rewrites);
+	PmhListPosition at;
+
+	if (walk->before == 0)
+		return;
+	at = pmh_list_at(t, walk->before, pmh_buffer_version(t, pmh_pointer_offset(walk->before)));
+	walk->version = at.version;
+	walk->birth = at.birth;
 }
 
 PmhResult
@@ -877,6 +963,78 @@ pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	else
 		pmh_bucket_repoint(t, place, at->bucket, at->slot, next);
 	pmh_list_retire(t, payload, next);
+	return PMH_OK;
+}
+
+/* Is anything left of a buffer without the places of mask[]? */
+static bool
+anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		if ((pm_load(&pmh_buffer_line(t, payload, i)->state) & PMH_LINE_OCCUPIED &
+			 ~(uint32_t) mask[i]) != 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Take a buffer of which nothing is to stay off its list.  That needs what points
+ * to it: the bucket, or the buffer that the walk has come from, if it still does.
+ */
+static PmhResult
+drop_walked(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
+			PmhListPosition *at, PmhListPosition *before)
+{
+	PmhListSlot slot;
+	uint64_t	from = 0;
+	PmhResult	result;
+
+	if (!pmh_segment_find_list(t, place, hash, &slot))
+		return PMH_RETRY;
+	if (slot.payload != at->payload)
+	{
+		from = before->payload;
+		if (from == 0 ||
+			!pmh_buffer_valid(t, pmh_pointer_offset(from), before->version) ||
+			pmh_buffer_next(t, from) != at->payload)
+			return PMH_RETRY;
+	}
+	if (!wait && !pmh_space_trylock(t))
+		return PMH_BUSY;
+	result = pmh_list_drop(t, place, &slot, from, at->payload);
+	if (!wait)
+		pmh_space_release(t);
+	if (result != PMH_OK)
+		return result;
+	at->payload = 0;
+	if (from != 0)
+		before->version = pmh_buffer_version(t, pmh_pointer_offset(from));
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_take_out(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
+				  PmhListPosition *at, PmhListPosition *before,
+				  const uint16_t *mask)
+{
+	uint64_t	offset = pmh_pointer_offset(at->payload);
+	uint32_t	class = pmh_pointer_class(at->payload);
+
+	if (!pmh_buffer_valid(t, offset, at->version))
+		return PMH_RETRY;
+	if (!anything_left(t, at->payload, mask))
+		return drop_walked(t, place, hash, wait, at, before);
+	pmh_buffer_bump(t, offset);
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		if (mask[i] != 0)
+			pmh_line_clear(t, at->payload, i, mask[i]);
+	}
+	at->version = pmh_buffer_version(t, offset);
 	return PMH_OK;
 }
 

@@ -41,6 +41,16 @@ pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
 	*plain &= ~*pointers;
 }
 
+/*
+ * Lines of one list that are searched while its segment is locked: some 5,000
+ * values, less than 100 us.  What lies further on is found without the lock.
+ */
+#ifdef PMH_RECORD
+#define PMH_LOCKED_LINES	64		/* so test/crash gets by with short lists */
+#else
+#define PMH_LOCKED_LINES	512
+#endif
+
 /* Lines of the largest buffer. */
 #define PMH_MAX_LINES	(UINT32_C(1) << PMH_MAX_CLASS)
 
@@ -130,8 +140,37 @@ typedef struct PmhListPosition
 {
 	uint64_t	payload;		/* buffer, or 0: the end of the list */
 	uint64_t	version;		/* of the buffer */
+	uint64_t	birth;			/* of the buffer; 0: not known */
 	uint32_t	line;			/* next line to read in it */
 } PmhListPosition;
+
+/*
+ * Reader: the start of a buffer (0: the end) that is inside our mapping and was
+ * seen to be in its list after 'version' was loaded.
+ */
+extern PmhListPosition pmh_list_at(const PmhTable *t, uint64_t payload,
+								   uint64_t version);
+
+/*
+ * What a walk without a lock remembers to notice a circle: a buffer that it has
+ * come by.  Zero-initialise when a walk begins at the head of a list.
+ */
+typedef struct PmhListCircle
+{
+	uint64_t	payload;
+	uint64_t	version;
+	uint64_t	steps;			/* since then; ... */
+	uint64_t	most;			/* ... after so many it is another buffer */
+} PmhListCircle;
+
+/*
+ * A walk comes to a buffer.  True if that proves a circle: it has been there,
+ * and the buffer has not left the list meanwhile (its version is the same).  In
+ * a sound list what a walk comes to lies after all buffers it has come by, as long
+ * as these stay in it.  (Brent's algorithm: no more than three times around.)
+ */
+extern bool pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
+							   const PmhListPosition *pos);
 
 /* Where in a buffer a value stands: line and place in the line. */
 #define PMH_NO_PLACE	UINT16_MAX
@@ -168,35 +207,27 @@ extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 							   uint32_t *n);
 
 /*
- * Reader: go on from pos to the buffer 'wanted' of the list.  PMH_OK: pos is
- * at its start.  PMH_NOT_FOUND, else as pmh_list_step.
+ * Reader, after all that it has read of a buffer: was it all right, and where
+ * does the list go on?  As pmh_list_step.
  */
-extern PmhResult pmh_list_find(PmhTable *t, uint64_t hash, uint64_t wanted,
-							   PmhListPosition *pos);
+extern PmhResult pmh_list_pass(PmhTable *t, uint64_t hash,
+							   const PmhListPosition *at, PmhListPosition *next);
+
+/*
+ * Reader, holding no lock: find a buffer again in the list that hash, which is
+ * that of this table, has there now.
+ * PMH_OK: wanted->version is a new one, and *before is the buffer that points to
+ * it (payload 0: none).  PMH_NOT_FOUND: it has left the list, or may have; what
+ * is in the same place now may be another one.  PMH_RETRY: the list has changed
+ * each time, under many searches; nothing is known, and the caller, who has let
+ * its own caller have a word, may search again.  Or a real error.  Maps further.
+ */
+extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+									 PmhListPosition *wanted,
+									 PmhListPosition *before);
 
 /* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */
 extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);
-
-/*
- * A walk along a list begins with as many bytes as the file has, and each
- * buffer costs its size.  If they do not suffice it goes in a circle.
- */
-static inline uint64_t
-pmh_list_budget(const PmhTable *t)
-{
-	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
-}
-
-static inline bool
-pmh_list_pay(uint64_t *budget, uint64_t payload)
-{
-	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(payload));
-
-	if (*budget < bytes)
-		return false;
-	*budget -= bytes;
-	return true;
-}
 
 /*
  * Writer (segment locked): take the buffer 'payload' out of the list whose
@@ -213,6 +244,12 @@ extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
 
 /* How many values a buffer of a locked segment holds. */
 extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
+
+/*
+ * Writer (segment locked): is a buffer of the list of hash where it can be, and
+ * does it say so itself?  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
 
 /*
  * The buffer behind one in a locked segment, or 0.  Checked: PMH_OK, PMH_NEED,
@@ -269,21 +306,41 @@ typedef struct PmhListWalk
 {
 	uint64_t	before;
 	uint64_t	version;		/* of 'before', and ... */
-	uint64_t	rewrites;		/* ... run.list_rewrites, when the segment was let
-								 * go */
+	uint64_t	birth;			/* ... its birth, when the segment was let go */
 } PmhListWalk;
 
 /*
- * With the segment locked again: the buffer to go on with, 0 at the end.  If
- * the last one seen is gone from the list, or may be another one in the same
- * place since a list was rewritten, its head (walk->before is 0 then).
- * PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.  And: before the segment is let go.
+ * With the segment locked again: the buffer to go on with, 0 at the end.
+ * PMH_OK, PMH_NEED, PMH_ERR_CORRUPT; PMH_RETRY: the last one seen has changed, the
+ * caller lets go of the segment and calls pmh_list_search.  That takes no lock,
+ * however long the list is: if the buffer has left the list walk->before is 0
+ * then, and the walk begins anew; if the list does not stand still, the walk is as
+ * it was, and pmh_list_resume says PMH_RETRY again.  And: before the segment is let
+ * go.
  */
 extern PmhResult pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
-								 PmhListWalk *walk, uint64_t *payload);
+								 const PmhListWalk *walk, uint64_t *payload);
+extern PmhResult pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash,
+								 PmhListWalk *walk);
 extern void pmh_list_pause(const PmhTable *t, PmhListWalk *walk);
 
+/*
+ * Writer (segment locked): take the places of mask[] (one for each line of the
+ * largest buffer) out of a buffer that a walk has come to, durable after the
+ * next pm_fence, and the buffer off its list if nothing is left of it.  *before
+ * is what the walk has come from.  PMH_OK: both are as they are now, at->payload
+ * 0 if the buffer is gone.  PMH_RETRY: the list is not as the walk has met it;
+ * PMH_BUSY (if not 'wait'); PMH_NEED; PMH_ERR_CORRUPT; nothing is done then.
+ */
+extern PmhResult pmh_list_take_out(PmhTable *t, const PmhPlace *place,
+								   uint64_t hash, bool wait, PmhListPosition *at,
+								   PmhListPosition *before, const uint16_t *mask);
+
 /* ---- cursors from near (cursor.c), for the sweep ---- */
+
+/* Open a cursor that reads one of the two tables only; the hash there. */
+extern void pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side,
+							   uint64_t side_hash);
 
 /* Have the cursor, just opened, leave this value out. */
 extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
@@ -313,8 +370,9 @@ typedef struct PmhReclaim
 {
 	uint64_t	mark;			/* where our map is, or 0: none goes on */
 	uint64_t	serial;			/* run.mark_serial of ours */
-	uint64_t	mark_blocks;
-	uint64_t	covered;		/* bytes of the file that its map covers */
+	uint64_t	run[PMH_MARK_RUNS];	/* the runs of blocks of our map */
+	unsigned	nruns;
+	uint64_t	covered;		/* bytes of the file that it covers */
 	uint64_t	first_region;	/* newest region when it began */
 	bool		shrinks;		/* begin even if all is known; what is marked is
 								 * in a locked segment, so that marks can be taken
@@ -342,9 +400,11 @@ extern PmhResult pmh_reclaim_finish(PmhTable *t, PmhReclaim *r);
 extern void pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r);
 
 /*
- * Where the mark map of a reclaim is; false: there is none.  *nblocks is 0 if
- * what tells of it is damaged.  All of the file is mapped.
+ * Where a run of blocks of the mark map of a reclaim is, beginning with run 0;
+ * false: there is none.  *nblocks is 0 if what tells of it is damaged.  All of
+ * the file is mapped.
  */
-extern bool pmh_sweep_map_run(const PmhTable *t, uint64_t *block, uint64_t *nblocks);
+extern bool pmh_sweep_map_run(const PmhTable *t, unsigned run, uint64_t *block,
+							  uint64_t *nblocks);
 
 #endif							/* PMH_VALUES_H */

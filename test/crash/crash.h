@@ -20,6 +20,7 @@
 
 #include <setjmp.h>
 
+#include "internal.h"
 #include "recorder.h"
 
 #define TABLE_NAME		"table"

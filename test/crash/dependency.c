@@ -65,13 +65,13 @@ require_buffer(uint64_t payload, const PmSite *commit)
 static void
 directory_word(uint64_t dirword, const PmSite *commit)
 {
-	uint64_t	size = UINT64_C(1) << pmh_dirword_depth(dirword);
+	uint64_t	size = pmh_directory_elements(pmh_dirword_depth(dirword));
 	const uint64_t *dir = (const uint64_t *) at(pmh_dirword_offset(dirword));
 
 	require(pmh_dirword_offset(dirword), size * sizeof(uint64_t), "a directory", commit);
 	for (uint64_t i = 0; i < size; i++)
 	{
-		if (i == 0 || dir[i] != dir[i - 1])
+		if (dir[i] != 0 && (i == 0 || dir[i] != dir[i - 1]))
 			require_segment(dir[i], commit);
 	}
 }
@@ -121,15 +121,54 @@ require_bits(uint64_t bucket, uint32_t bits, const char *what, const PmSite *com
 		require(bucket, PMH_LINE, what, commit);
 }
 
+/* Which table is a bucket of where an entry of this hash may stand? */
+static PmhSide
+side_of(const PmhBucket *b, uint64_t hash)
+{
+	uint32_t	list[4];
+	PmhPlace	place;
+	unsigned	n;
+
+	if (pmh_locate_in(crash.table, PMH_OVERFLOW, hash, &place) != PMH_OK)
+		return PMH_PRIMARY;
+	list[0] = pmh_home_bucket(hash, place.hashing);
+	list[1] = pmh_alt_bucket(hash, place.hashing, list[0]);
+	list[2] = place.hashing;
+	list[3] = place.hashing + 1;
+	for (n = 0; n < 4 && b != pmh_bucket(crash.table, &place, list[n]); n++)
+		;
+	return n < 4 ? PMH_OVERFLOW : PMH_PRIMARY;
+}
+
+/* Does the home in the primary table tell of an entry of the overflow table? */
+static void
+sent_away(uint64_t side_hash, const PmSite *commit)
+{
+	uint64_t	hash = pmh_key_hash(crash.table, PMH_OVERFLOW, side_hash);
+	PmhPlace	place;
+
+	if (pmh_locate(crash.table, hash, &place) == PMH_OK)
+		require_bits(pmh_bucket_offset(crash.table, &place,
+									   pmh_home_bucket(hash, place.hashing)),
+					 PMH_STATE_OVERFLOWED, "the mark that entries are in the overflow table",
+					 commit);
+}
+
 /* Has an entry that is not at home been announced there? */
 static void
 announced(const PmhBucket *b, unsigned slot, const PmSite *commit)
 {
 	uint64_t	hash = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
+	PmhSide		side;
 	PmhPlace	place;
 	uint32_t	home;
 
-	if (crash.table == NULL || pmh_locate(crash.table, hash, &place) != PMH_OK)
+	if (crash.table == NULL)
+		return;
+	side = side_of(b, hash);
+	if (side == PMH_OVERFLOW)
+		sent_away(hash, commit);
+	if (pmh_locate_in(crash.table, side, hash, &place) != PMH_OK)
 		return;
 	home = pmh_home_bucket(hash, place.hashing);
 	if (b == pmh_bucket(crash.table, &place, home))
@@ -201,7 +240,7 @@ dependency_unlock(const uint64_t *lock)
 		lock < &locks->file[0].directory || lock >= (const uint64_t *) locks->stripe)
 		return;
 	require(PMH_LIVE_OFFSET, sizeof(PmhLive), "the live words", &unlock);
-	require(pmh_dirword_offset(dirword), sizeof(uint64_t) << pmh_dirword_depth(dirword),
+	require(pmh_dirword_offset(dirword), pmh_directory_size(pmh_dirword_depth(dirword)),
 			"the directory", &unlock);
 }
 

@@ -29,6 +29,17 @@
 static uint64_t replay_end;		/* of the image at level 1: control keeps it */
 static uint64_t noted;			/* WAL durably noted to have been flushed */
 static uint64_t nvalues;
+static bool spoiling;			/* the journal may have been spoiled ... */
+static bool spoiled;			/* ... and this is durable */
+
+/* Once its journal is spoiled a pool is not trusted: for that no WAL is needed. */
+static const char *
+belief(void)
+{
+	if (spoiled && shim_complaint == NULL)
+		return say("a spoiled journal is believed");
+	return spoiling ? NULL : shim_complaint;
+}
 
 /* Recover as a server start does: undo, under the new instance. */
 static const char *
@@ -49,7 +60,7 @@ undo_first(unsigned level)
 	shim_complaint = NULL;
 	if (!shim_undo(replay_end))
 		return say("undo ended with an error");
-	return shim_complaint;
+	return belief();
 }
 
 /* A transaction has written WAL up to here. */
@@ -75,6 +86,7 @@ start(uint64_t nslots)
 {
 	arm(false);
 	nvalues = noted = 0;
+	spoiling = spoiled = false;
 	if (shim_wal_inserted == 0)
 		shim_wal_inserted = 1000000;
 	shim_wal_flushed = shim_wal_inserted;
@@ -192,6 +204,26 @@ run_replay(void)
 	arm(false);
 }
 
+/*
+ * A run gives its pool up, for want of another way in the journal.  All WAL is
+ * flushed, so that an index which is not undone still is right.
+ */
+static void
+run_spoil(void)
+{
+	start(40);
+	run_for(20);
+	shim_wal_flushed = shim_wal_inserted;
+	arm(true);
+	spoiling = true;
+	if (!shim_spoil())
+		crash_failure("the journal could not be spoiled");
+	spoiled = true;
+	crash.rest_tested = false;	/* more is asked of what is durable now */
+	enumerate(0, NULL);
+	arm(false);
+}
+
 const char	random_name[] = "journal_random";
 
 void
@@ -206,6 +238,7 @@ const Workload workloads[] = {
 	{"journal_write", run_write},
 	{"journal_reuse", run_reuse},
 	{"journal_replay", run_replay},
+	{"journal_spoil", run_spoil},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "recorder.h"
 
@@ -80,7 +79,7 @@ uint64_t   *site_hits;
  * where a list may have room, the mark map of a sweep.
  */
 static const char *const volatile_functions[] = {
-	"push_free", "set_fill_hint", "set_mark_bits", "clear_mark_map"
+	"push_free", "set_fill_hint", "set_mark_bits", "clear_words", "clear_mark_map"
 };
 
 const char *
@@ -830,16 +829,6 @@ pm_record_unlock(const uint64_t *lock)
 
 /* ---- files ---- */
 
-/* In the place of the C library's: the engine asks how long its file is. */
-int
-fstat(int fd, struct stat *st)
-{
-	(void) fd;
-	memset(st, 0, sizeof(*st));
-	st->st_size = FILE_BYTES;
-	return 0;
-}
-
 static int
 find_file(const char *path)
 {
@@ -860,6 +849,7 @@ set_file(PmFile *f, unsigned file)
 	f->is_pmem = recorder_persist;
 	f->persist = recorder_persist;
 	f->lost = 0;
+	f->nold = 0;
 }
 
 /* A file has been made so long: at level 0 for good. */
@@ -948,6 +938,27 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	if (size > f->mapped)
 		f->mapped = size;
 	return PMH_OK;
+}
+
+PmhResult
+pm_size(const PmFile *f, uint64_t *size, PmhError *error)
+{
+	(void) f;
+	(void) error;
+	*size = FILE_BYTES;
+	return PMH_OK;
+}
+
+void
+pm_hold(PmFile *f)
+{
+	(void) f;
+}
+
+void
+pm_let_go(PmFile *f)
+{
+	(void) f;
 }
 
 PmhResult

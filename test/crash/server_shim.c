@@ -147,6 +147,12 @@ pmhash_pool_path(void)
 	return "pool";
 }
 
+const char *
+pmhash_shown_path(Relation index, const char *path)
+{
+	return path;
+}
+
 void
 pmhash_journal_path(char *path, uint64 instance)
 {
@@ -173,7 +179,7 @@ pmhash_disable(const char *reason)
 }
 
 void
-pmhash_pool_renew_eras(PmhashControl *control, bool dax)
+pmhash_renew_eras(PmhashControl *control, bool dax)
 {
 	shim_complaint = "the undo journal is not believed";
 }
@@ -222,6 +228,14 @@ void
 shim_note_flushed(uint64_t lsn)
 {
 	pmhash_journal_note_flushed(lsn);
+}
+
+bool
+shim_spoil(void)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	return pmhash_journal_spoil(SHIM_INSTANCE, reason);
 }
 
 bool

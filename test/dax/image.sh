@@ -11,8 +11,8 @@ DAX_MODULES="crc32c_generic crc16 libcrc32c mbcache jbd2 ext4 libnvdimm nd_btt
 # that the extension is built for.
 guest_packages()
 {
-	echo "postgresql-15=$(dpkg-query -W -f '${Version}' postgresql-15)" \
-		"postgresql-client-15=$(dpkg-query -W -f '${Version}' postgresql-client-15)" \
+	echo "postgresql-$pg_major=$(dpkg-query -W -f '${Version}' "postgresql-$pg_major")" \
+		"postgresql-client-$pg_major=$(dpkg-query -W -f '${Version}' "postgresql-client-$pg_major")" \
 		libpmem1 ndctl procps kmod e2fsprogs
 }
 
@@ -117,7 +117,7 @@ make_disk()
 		install -d -o "$(in_guest "$root" id -u postgres)" -g "$(in_guest "$root" id -g postgres)" \
 			"$root/var/lib/dax"
 		quietly in_guest "$root" runuser -u postgres -- \
-			/usr/lib/postgresql/15/bin/initdb -k -N --no-locale -E UTF8 -A trust \
+			"/usr/lib/postgresql/$pg_major/bin/initdb" -k -N --no-locale -E UTF8 -A trust \
 			-D "/var/lib/dax/$cluster" || return 1
 		echo "include '/dax/postgresql.conf'" >>"$root/var/lib/dax/$cluster/postgresql.conf"
 	done

@@ -357,8 +357,8 @@ story()
 # ---- preparations ----
 
 cd /
-install_packages $PMHASH_BUILD_PACKAGES $PMHASH_DAX_PACKAGES || give_up "install packages"
-server=$(pg_config_of_server) || give_up "PostgreSQL 15 server packages"
+install_server $PMHASH_DAX_PACKAGES || give_up "install packages"
+server=$pg_config
 images=$(prepare_images "$cache" "$here/guest/init") || give_up "kernel and disk of the virtual machine"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/pmhash-dax.XXXXXX")

@@ -166,7 +166,10 @@ damage_header(PmhTable *t)
 	DAMAGE(live->dirlog.count, 1, "directory log");
 	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
 		   "directory word");
-	DAMAGE(live->dirword, live->dirword + 1, "in its place");
+	if (pmh_dirword_depth(live->dirword) <= PMH_SMALL_DIR_DEPTH)
+		DAMAGE(live->dirword, live->dirword + 1, "in its place");
+	else
+		DAMAGE(live->dirword, live->dirword + 1, "begin with a block");
 }
 
 static void

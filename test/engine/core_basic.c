@@ -217,6 +217,11 @@ run_groups(const char *path, uint64_t keys)
 		}
 		CHECK(pmh_lookup_group(t, hash, n, compare_found, &expect) == PMH_OK);
 		CHECK(expect.n == values);
+		memset(&expect, 0, sizeof(expect));
+		expect.key = key;
+		expect.model = &m;
+		CHECK(pmh_lookup_group_short(t, hash, n, compare_found, &expect) == PMH_OK);
+		CHECK(expect.n == values);
 
 		/* Delete pairs, some of them absent. */
 		for (size_t i = 0; i < n / 2; i++)
@@ -241,6 +246,107 @@ run_groups(const char *path, uint64_t keys)
 	free(m.set);
 }
 
+/* What pmh_lookup_group_short has said of each key: values, or so many. */
+#define SHORT_KEYS	200
+#define SHORT_MOST	310			/* values of a list that is always read */
+#define LONG_LEAST	640			/* and of one that never is */
+
+typedef struct Said
+{
+	size_t		n[SHORT_KEYS];
+	size_t		many[SHORT_KEYS];
+} Said;
+
+static void
+note_said(void *arg, size_t i, uint64_t value)
+{
+	Said	   *said = arg;
+
+	REQUIRE(i < SHORT_KEYS);
+	if (value == PMH_VALUE_MANY)
+		said->many[i]++;
+	else
+		said->n[i]++;
+}
+
+/* The same for lists that bulk load has made. */
+static void
+bulk_short(const char *path, const uint64_t *hash)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+	PmhBulk    *bulk;
+	PmhEntry   *entry = malloc(sizeof(PmhEntry) * SHORT_KEYS * SHORT_KEYS * SHORT_KEYS);
+	uint32_t	depth;
+	size_t		n = 0;
+	Said		said;
+
+	REQUIRE(entry != NULL);
+	for (size_t i = 0; i < SHORT_KEYS; i++)
+	{
+		for (size_t v = 0; v < i * i / 4; v++)
+		{
+			entry[n].hash = hash[i];
+			entry[n++].value = v;
+		}
+	}
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_bulk_begin(t, SHORT_KEYS, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	memset(&said, 0, sizeof(said));
+	CHECK(pmh_lookup_group_short(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
+	for (size_t i = 0; i < SHORT_KEYS; i++)
+	{
+		n = i * i / 4;
+		CHECK(said.many[i] == 0 ? said.n[i] == n : said.many[i] == 1 && said.n[i] == 0);
+		CHECK(n < LONG_LEAST || said.many[i] == 1);
+	}
+	pmh_close(t);
+	free(entry);
+}
+
+/*
+ * Key i has i * i / 4 values.  Short lists are read, of long ones it is said that
+ * they are, once, also when they have been shortened again.
+ */
+static void
+run_short(const char *path)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+	uint64_t	hash[SHORT_KEYS];
+	Said		said;
+	size_t		nmany = 0;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (size_t i = 0; i < SHORT_KEYS; i++)
+	{
+		hash[i] = fixture_hash(i);
+		for (size_t v = 0; v < i * i / 4; v++)
+			REQUIRE(pmh_insert(t, hash[i], v, false) == PMH_OK);
+	}
+	memset(&said, 0, sizeof(said));
+	CHECK(pmh_lookup_group_short(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
+	for (size_t i = 0; i < SHORT_KEYS; i++)
+	{
+		size_t		n = i * i / 4;
+
+		CHECK(said.many[i] == 0 ? said.n[i] == n : said.many[i] == 1 && said.n[i] == 0);
+		CHECK(n > SHORT_MOST || said.many[i] == 0);
+		CHECK(n < LONG_LEAST || said.many[i] == 1);
+		nmany += said.many[i];
+	}
+	CHECK(nmany > 0 && nmany < SHORT_KEYS);
+	pmh_close(t);
+	bulk_short(path, hash);
+	unlink(path);
+}
+
 int
 main(void)
 {
@@ -251,5 +357,6 @@ main(void)
 	run(path, 256, false, FIXTURE_SCALE(200000));
 	run(path, 2048, false, FIXTURE_SCALE(100000));
 	run_groups(path, FIXTURE_SCALE(200000));
+	run_short(path);
 	return unit_done("core_basic");
 }

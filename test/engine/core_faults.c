@@ -10,6 +10,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -53,7 +56,8 @@ WRAP(void *, malloc, (size_t n), (n), NULL, ENOMEM)
 WRAP(void *, calloc, (size_t n, size_t m), (n, m), NULL, ENOMEM)
 WRAP(void *, realloc, (void *p, size_t n), (p, n), NULL, ENOMEM)
 WRAP(void *, aligned_alloc, (size_t a, size_t n), (a, n), NULL, ENOMEM)
-WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m), -1, EIO)
+WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m), -1, EMFILE)
+WRAP(int, statx, (int fd, const char *p, int f, unsigned m, struct statx *s), (fd, p, f, m, s), -1, EIO)
 WRAP(int, fstat, (int fd, struct stat *s), (fd, s), -1, EIO)
 WRAP(int, posix_fallocate, (int fd, off_t o, off_t n), (fd, o, n), ENOSPC, 0)
 WRAP(int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n), -1, EIO)
@@ -65,6 +69,30 @@ WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p,
 WRAP(void *, mremap, (void *a, size_t n, size_t m, int f, void *to), (a, n, m, f, to), MAP_FAILED, ENOMEM)
 WRAP(void *, pmem_map_file, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), (p, n, f, m, l, i), NULL, EIO)
 WRAP(int, pmem_msync, (const void *a, size_t n), (a, n), -1, EIO)
+
+/* ---- descriptors ---- */
+
+static int	descriptors;		/* that the engine has */
+
+/* One at a time; and there is none at all if it is this call's turn. */
+static bool
+reserve_descriptor(void)
+{
+	CHECK(descriptors == 0);
+	if (fails())
+	{
+		failed_call = "reserve_descriptor";
+		return false;
+	}
+	descriptors++;
+	return true;
+}
+
+static void
+release_descriptor(void)
+{
+	CHECK(--descriptors == 0);
+}
 
 /* ---- a table and what must be in it ---- */
 
@@ -83,7 +111,8 @@ static uint64_t instance = 1;
 static bool
 is_failure(PmhResult result)
 {
-	return result == PMH_ERR_NO_MEMORY || result == PMH_ERR_NO_SPACE || result == PMH_ERR_IO;
+	return result == PMH_ERR_NO_MEMORY || result == PMH_ERR_NO_SPACE ||
+		result == PMH_ERR_NO_DESCRIPTOR || result == PMH_ERR_IO;
 }
 
 static void
@@ -446,6 +475,8 @@ test_operation(const char *name, PmhResult (*operation) (void))
 		if (!CHECK(result == PMH_OK || (fired > 0 && is_failure(result))))
 			fprintf(stderr, "%s, call %ld: result %d\n", name, fail_at, (int) result);
 		failures += result != PMH_OK;
+		if (!CHECK(descriptors == 0))
+			fprintf(stderr, "%s, call %ld: %d descriptors\n", name, fail_at, descriptors);
 		if (!check_table())
 			fprintf(stderr, "%s, call %ld of %ld: %s\n", name, fail_at, calls, failed_call);
 		if (fired == 0)
@@ -459,6 +490,7 @@ int
 main(void)
 {
 	path = fixture_path("core_faults");
+	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
 	test_operation("create", create);
 	test_operation("open", open_again);
 	test_operation("recover", recover);

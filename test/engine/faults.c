@@ -460,6 +460,112 @@ test_no_growth(void)
 	pmh_close(t);
 }
 
+/* ---- a walk that has to find its place again ---- */
+
+static PmhCursor cursor;
+static PmhRemoval removal;
+static PmhEntry dead[LONG_VALUES];
+
+static PmhResult
+begin_cursor(PmhTable *t)
+{
+	memset(&cursor, 0, sizeof(cursor));
+	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
+	return pmh_cursor_next(t, &cursor, 20);
+}
+
+static PmhResult
+end_cursor(PmhTable *t)
+{
+	PmhResult	result;
+
+	while ((result = pmh_cursor_next(t, &cursor, 500)) == PMH_OK)
+		continue;
+	pmh_cursor_free(&cursor);
+	return result;
+}
+
+static PmhResult
+begin_removal(PmhTable *t, bool wait)
+{
+	PmhResult	result;
+
+	for (uint64_t v = 0; v < LONG_VALUES; v++)
+		dead[v] = (PmhEntry) {fixture_hash(LONG_KEY), v << 20 | LONG_KEY};
+	result = pmh_removal_begin(t, dead, LONG_VALUES / 3, wait, &removal);
+	return result == PMH_OK ? pmh_removal_step(t, &removal, 1) : result;
+}
+
+static PmhResult
+begin_removal_waiting(PmhTable *t)
+{
+	return begin_removal(t, true);
+}
+
+static PmhResult
+begin_removal_of_reader(PmhTable *t)
+{
+	return begin_removal(t, false);
+}
+
+static PmhResult
+end_removal(PmhTable *t)
+{
+	PmhResult	result;
+
+	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
+		continue;
+	pmh_removal_end(&removal);
+	return result;
+}
+
+/*
+ * Let all buffers look as if they had changed: at worst somebody reads once more,
+ * since buffers share versions.
+ */
+static void
+change_versions(void)
+{
+	PmhLocks   *locks = fixture_locks();
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+}
+
+/*
+ * A walk stands in a list; the buffer changes, and a page of the list is lost: the
+ * walk looks for its place among zeroes.  It ends.  (Without a loss the whole list
+ * is gone through.)
+ */
+static void
+test_place_is_lost(PmhResult (*begin) (PmhTable *t), PmhResult (*end) (PmhTable *t))
+{
+	PmhTable   *t = make_table(path);
+	uint64_t	pages = t->file.mapped / PAGE;
+	unsigned	noticed = 0;
+
+	pmh_close(t);
+	for (uint64_t page = 0; page <= pages; page++)
+	{
+		PmhResult	result;
+
+		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+		t = make_table(path);
+		REQUIRE(begin(t) == PMH_OK);
+		change_versions();
+		if (page < pages)
+			break_page(t, page);
+		result = end(t);
+		CHECK(result == PMH_ERR_LOST || result == PMH_DONE);
+		CHECK(page < pages || result == PMH_DONE);
+		CHECK(fixture_no_lock_held());
+		noticed += result == PMH_ERR_LOST;
+		pmh_close(t);
+	}
+	CHECK(noticed > 10);
+}
+
 /* ---- in the middle of anything ---- */
 
 /* Until the file is lost: whatever there is to do, but bulk load. */
@@ -630,6 +736,9 @@ main(void)
 	test_foreign_faults();
 	test_every_page();
 	test_no_growth();
+	test_place_is_lost(begin_cursor, end_cursor);
+	test_place_is_lost(begin_removal_waiting, end_removal);
+	test_place_is_lost(begin_removal_of_reader, end_removal);
 	test_at_work();
 	unlink(path);
 	pmh_values_free(&values);

@@ -211,6 +211,29 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 }
 
 PmhResult
+pm_size(const PmFile *f, uint64_t *size, PmhError *error)
+{
+	struct stat st;
+
+	if (fstat(f->fd, &st) != 0)
+		return fail(error, errno);
+	*size = (uint64_t) st.st_size;
+	return PMH_OK;
+}
+
+void
+pm_hold(PmFile *f)
+{
+	(void) f;
+}
+
+void
+pm_let_go(PmFile *f)
+{
+	(void) f;
+}
+
+PmhResult
 pm_sync(PmFile *f, PmhError *error)
 {
 	return msync(f->base, f->mapped, MS_SYNC) == 0 ? PMH_OK : fail(error, errno);
@@ -243,7 +266,8 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 }
 
 void
-pm_copy_fresh(const PmFile *f, void *dst, const void *src, size_t len)
+pm_copy_to_space(const PmFile *f, void *dst, const void *src, size_t len, bool fresh)
 {
+	(void) fresh;
 	pm_copy(f, dst, src, len);
 }

@@ -72,6 +72,17 @@ static const struct
 	{8, 1500, FILLERS}
 };
 
+/*
+ * Each worker has a few keys whose lists it lets grow and takes down again to the
+ * values that stay, while all read them, with long pauses: buffers of a list go
+ * and come back to it.
+ */
+#define BREATHING_KEYS	8		/* of a worker */
+#define STAYING_VALUES	310		/* a buffer that is full, of the last size copied */
+#define FIRST_BREATH	40		/* are there beside them in the beginning */
+#define BREATH			900		/* values that come and go */
+#define BREATH_LOT		100
+
 #define SMALL_KEYS		4		/* these */
 #define CROWD			60		/* keys with the same buckets as the small ones */
 
@@ -151,6 +162,12 @@ typedef struct Self
 	uint8_t    *gone;			/* ... and taken some out again */
 	uint64_t	bulk;			/* has taken out so many of its bulk keys ... */
 	uint64_t	filler;			/* ... and of its fillers */
+	uint64_t	breath[BREATHING_KEYS]; /* values of its keys that will go */
+	unsigned	breathing;		/* the key that is at it */
+	bool		out;			/* it loses values */
+	PmhCursor	paused;			/* is read on now and then */
+	bool		is_paused;
+	uint8_t		given[STAYING_VALUES];	/* what it has given */
 } Self;
 
 static unsigned
@@ -503,6 +520,79 @@ lose_some(Self *self)
 	CHECK(removed == n);
 }
 
+/* ---- lists that grow and are taken down ---- */
+
+static uint64_t
+breathing_hash(uint64_t worker, uint64_t i)
+{
+	return fixture_hash(((uint64_t) round_number << 40 | UINT64_C(3) << 38) +
+						worker * BREATHING_KEYS + i);
+}
+
+/* Values that stay are the first ones; then come those that do not. */
+static void
+breathe(Self *self)
+{
+	unsigned	key = self->breathing;
+	uint64_t	hash = breathing_hash((uint64_t) self->number, key);
+	PmhEntry	entry[BREATH_LOT];
+	size_t		n = 0;
+	size_t		done;
+
+	if (!self->out)
+	{
+		while (n < BREATH_LOT)
+			entry[n++] = (PmhEntry) {hash, STAYING_VALUES + self->breath[key]++};
+		REQUIRE(pmh_insert_group(self->t, entry, n, false, &done) == PMH_OK && done == n);
+		self->out = self->breath[key] >= BREATH;
+		return;
+	}
+	/* From the newest on: the buffer that is freed last is given out next. */
+	while (n < BREATH_LOT && self->breath[key] > 0)
+		entry[n++] = (PmhEntry) {hash, STAYING_VALUES + --self->breath[key]};
+	REQUIRE(pmh_delete_group(self->t, entry, n, &done) == PMH_OK);
+	CHECK(done == n);
+	if (self->breath[key] > 0)
+		return;
+	/* One more: the last buffer may be full. */
+	self->breath[key] = 1;
+	REQUIRE(pmh_insert(self->t, hash, STAYING_VALUES, false) == PMH_OK);
+	self->breathing = (self->breathing + 1) % BREATHING_KEYS;
+	self->out = false;
+}
+
+/* Read on where a cursor has paused, or begin with another key. */
+static void
+read_on_after_pause(Self *self)
+{
+	PmhResult	result;
+
+	if (!self->is_paused)
+	{
+		memset(self->given, 0, sizeof(self->given));
+		/* Mostly the key that we let breathe ourselves. */
+		pmh_cursor_open(self->t, &self->paused, choose(self, 4) != 0 ?
+						breathing_hash((uint64_t) self->number, self->breathing) :
+						breathing_hash(choose(self, WORKERS), choose(self, BREATHING_KEYS)));
+		self->is_paused = true;
+	}
+	result = pmh_cursor_next(self->t, &self->paused, 50);
+	REQUIRE(result == PMH_OK || result == PMH_DONE);
+	for (size_t i = 0; result == PMH_OK && i < self->paused.batch.n; i++)
+	{
+		uint64_t	value = self->paused.batch.value[i];
+
+		CHECK(value < STAYING_VALUES + 2 * BREATH);
+		if (value < STAYING_VALUES)
+			self->given[value]++;
+	}
+	if (result == PMH_OK)
+		return;
+	for (unsigned i = 0; i < STAYING_VALUES; i++)
+		CHECK(self->given[i] == 1);
+	self->is_paused = false;
+}
+
 static void
 shrink(Self *self)
 {
@@ -553,6 +643,10 @@ step(Self *self)
 		sweep_removing(self);
 	if (choose(self, 2) == 0)
 		lose_some(self);
+	if (choose(self, 3) == 0)
+		breathe(self);
+	if (choose(self, 2) == 0)
+		read_on_after_pause(self);
 	if (choose(self, 200) == 0)
 		shrink(self);
 }
@@ -579,6 +673,8 @@ work(Stage *stage, int number)
 	};
 
 	REQUIRE(self.gone != NULL);
+	for (unsigned i = 0; i < BREATHING_KEYS; i++)
+		self.breath[i] = FIRST_BREATH;
 	while (__atomic_load_n(&stage->ready, __ATOMIC_RELAXED) < WORKERS)
 		sched_yield();
 	for (uint32_t i = 0; i < STEPS; i++)
@@ -587,6 +683,7 @@ work(Stage *stage, int number)
 		cold_lookup(&self, i);
 	pmh_values_free(&self.values);
 	pmh_cursor_free(&self.cursor);
+	pmh_cursor_free(&self.paused);
 	free(self.gone);
 	pmh_close(self.t);
 }
@@ -830,6 +927,32 @@ crowded_hash(uint64_t i)
 	return ((fixture_hash(round_number) >> 8) & ~UINT64_C(0xff)) | i;
 }
 
+static int
+compare_entries(const void *a, const void *b)
+{
+	return pmh_compare_entries(a, b);
+}
+
+/* Loaded, so that the last buffers of their lists are full. */
+static void
+load_breathing_keys(PmhTable *t)
+{
+	static PmhEntry entry[WORKERS * BREATHING_KEYS * (STAYING_VALUES + FIRST_BREATH)];
+	size_t		n = 0;
+	uint32_t	depth;
+	PmhBulk    *bulk;
+
+	for (uint64_t key = 0; key < WORKERS * BREATHING_KEYS; key++)
+	{
+		for (uint64_t value = 0; value < STAYING_VALUES + FIRST_BREATH; value++)
+			entry[n++] = (PmhEntry) {breathing_hash(0, key), value};
+	}
+	qsort(entry, n, sizeof(*entry), compare_entries);
+	REQUIRE(pmh_bulk_begin(t, n, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+}
+
 static void
 make_table(void)
 {
@@ -839,6 +962,7 @@ make_table(void)
 
 	unlink(path);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	load_breathing_keys(t);
 	memset(shared->n, 0, sizeof(shared->n));
 	for (unsigned key = 0; key < HOT_KEYS; key++)
 	{
@@ -865,7 +989,8 @@ make_table(void)
 	}
 	for (uint64_t i = 0; i < CROWD; i++)
 		REQUIRE(pmh_insert(t, crowded_hash(100 + i), PERMANENT, false) == PMH_OK);
-	for (uint64_t i = 0; i < CROWD; i += 4)
+	/* In each second round there is room again; in the others it overflows. */
+	for (uint64_t i = 0; i < CROWD && round_number % 2 == 0; i += 4)
 		REQUIRE(pmh_delete(t, crowded_hash(100 + i), PERMANENT) == PMH_OK);
 	pmh_close(t);
 }
@@ -886,6 +1011,7 @@ check_table(PmhStats *sum)
 	sum->strategy_changes += stats.strategy_changes;
 	sum->entries_stash += stats.entries_stash;
 	sum->merges += stats.merges;
+	sum->overflows += stats.overflows;
 	list_rewrites += pm_load(&pmh_run(t)->list_rewrites);
 	pmh_close(t);
 }
@@ -924,7 +1050,7 @@ main(int argc, char **argv)
 	}
 	CHECK(sum.splits > 0 && sum.grows > 0 && sum.doublings > 0 && sum.compactions > 0 &&
 		  sum.strategy_changes > 0 && sum.entries_stash > 0 && sum.merges > 0 &&
-		  list_rewrites > 0);
+		  sum.overflows > 0 && list_rewrites > 0);
 	unlink(path);
 	return unit_done(PROGRAM);
 }

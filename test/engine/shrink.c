@@ -714,6 +714,8 @@ test_walk_and_rewrite(void)
 
 	/* What others do to the buffer does not matter as long as it stays there. */
 	pmh_buffer_bump(t, pmh_pointer_offset(walk.before));
+	CHECK(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_RETRY);
+	REQUIRE(pmh_list_search(t, PMH_PRIMARY, hash, &walk) == PMH_OK && walk.before != 0);
 	REQUIRE(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_OK);
 	CHECK(payload == pmh_buffer_next(t, walk.before));
 
@@ -721,8 +723,72 @@ test_walk_and_rewrite(void)
 	twin = twin_behind(t, walk.before);
 	CHECK(rewrite_buffer(t, hash, walk.before) != walk.before);
 	REQUIRE(rewrite_buffer(t, hash, twin) == walk.before);
+	CHECK(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_RETRY);
+	REQUIRE(pmh_list_search(t, PMH_PRIMARY, hash, &walk) == PMH_OK);
 	REQUIRE(pmh_list_resume(t, hash, head, &walk, &payload) == PMH_OK);
 	CHECK(walk.before == 0 && payload == head);
+	check(t);
+	pmh_close(t);
+}
+
+/* The buffer of a list that a removal reads in its n-th step (the first: 1). */
+static uint64_t
+buffer_of_step(PmhTable *t, uint64_t head, unsigned n)
+{
+	uint32_t	lines = 0;
+	uint64_t	p = head;
+
+	/* The first step sees to the first lines while the segment is locked. */
+	while (p != 0 && (lines += pmh_class_lines(pmh_pointer_class(p))) <= PMH_LOCKED_LINES)
+		p = pmh_buffer_next(t, p);
+	for (unsigned i = 2; p != 0 && i < n; i++)
+		p = pmh_buffer_next(t, p);
+	return p;
+}
+
+/*
+ * The same under a removal in steps: it is about to read a buffer when this is
+ * rewritten, and a later one into its place.  All that was handed in goes.
+ */
+static void
+test_removal_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	PmhEntry   *entry = malloc(LONG_VALUES * sizeof(*entry));
+	PmhRemoval	removal;
+	uint64_t	head;
+	uint64_t	payload;
+	uint64_t	twin;
+	size_t		n = 0;
+	unsigned	steps = 1;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+	{
+		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+		if (i % 3 == 0)
+			entry[n++] = (PmhEntry) {hash, i};
+	}
+	head = list_head(t, hash);
+	REQUIRE(pmh_removal_begin(t, entry, n, true, &removal) == PMH_OK);
+	REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
+	payload = buffer_of_step(t, head, steps + 1);
+	while (payload != 0 && twin_behind(t, payload) == 0)
+	{
+		REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
+		payload = buffer_of_step(t, head, ++steps + 1);
+	}
+	REQUIRE(payload != 0 && removal.removed > 0 && removal.left > 0);
+	twin = twin_behind(t, payload);
+	CHECK(rewrite_buffer(t, hash, payload) != payload);
+	REQUIRE(rewrite_buffer(t, hash, twin) == payload);
+	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE && removal.removed == n && removal.left == 0);
+	pmh_removal_end(&removal);
+	free(entry);
 	check(t);
 	pmh_close(t);
 }
@@ -868,6 +934,7 @@ main(void)
 		test_cursor_and_rewrite();
 		test_sweep_and_rewrite();
 		test_walk_and_rewrite();
+	test_removal_and_rewrite();
 		test_fold_under_writer();
 		test_drain();
 	}

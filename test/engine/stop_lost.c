@@ -44,6 +44,8 @@ typedef struct Loss
 	uint64_t	page;
 	bool		this;			/* rather the page that is about to be read */
 	bool		rest;			/* all from that page on */
+	bool		changed;		/* whoever walks along a list has to look for its
+								 * place again */
 } Loss;
 
 static Loss loss;
@@ -79,6 +81,8 @@ come_by(const char *name, const void *addr)
 		REQUIRE(truncate(path, (off_t) (loss.page * PAGE)) == 0);
 	else
 		break_page(lose_from, loss.page);
+	if (loss.changed)
+		change_versions();
 }
 
 void
@@ -237,6 +241,7 @@ cut_at_points(const void *image, size_t size, Operation op, uint64_t *random,
 			continue;
 		cut.time = 1 + fixture_random(random) % point->times;
 		cut.page = fixture_random(random) % (i % CUTS == 0 ? size / PAGE : ALWAYS_USED);
+		cut.changed = i % CUTS == 1;
 		*noticed += lose_and_see(image, size, op, cut);
 		(*cuts)++;
 	}
@@ -258,6 +263,7 @@ lose_anywhere(const void *image, size_t size, Operation op, uint64_t *random,
 		some.page = fixture_random(random) % (size / PAGE);
 		some.this = fixture_random(random) % 4 != 0;
 		some.rest = fixture_random(random) % 2 == 0;
+		some.changed = fixture_random(random) % 2 == 0;
 		noticed += lose_and_see(image, size, op, some);
 	}
 	CHECK(nreached == 0 || noticed > 0);

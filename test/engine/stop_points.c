@@ -53,7 +53,7 @@
 
 #define GROUP_PAIRS		24		/* of a group operation */
 #define PATIENCE		20		/* seconds: a reader that takes longer waits */
-#define MAX_POINTS		64
+#define MAX_POINTS		96
 #define NO_OPERATION	UINT32_MAX
 
 /*

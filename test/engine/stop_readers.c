@@ -23,6 +23,7 @@
 
 static const char *path;
 static const char *stop_at;		/* in the reader; NULL: nowhere */
+static const char *stop_again;	/* as soon as it goes on: there next */
 static uint64_t stop_countdown = 1;
 
 void
@@ -30,7 +31,9 @@ pmh_stop_point(const char *name)
 {
 	if (stop_at != NULL && strcmp(stop_at, name) == 0 && --stop_countdown == 0)
 	{
-		stop_at = NULL;
+		stop_at = stop_again;
+		stop_again = NULL;
+		stop_countdown = 1;
 		raise(SIGSTOP);
 	}
 }
@@ -215,6 +218,38 @@ slot_of_deleted_given_away(void)
 		put(t, other, 9);
 		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
 		put(t, hash, 5);
+		CHECK(goes_on_well(reader));
+	}
+	close_sound(t);
+}
+
+/*
+ * A key has two values, and the reader has seen in which slots.  It gets a third;
+ * the two are taken out, and their slots become other keys'.  There was a value all
+ * the time.
+ */
+static void
+slots_of_two_given_away(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	home_mask = UINT64_C(0xffff) << 8;
+
+	for (unsigned trial = 0; trial < TRIALS; trial++)
+	{
+		uint64_t	hash = fixture_hash(trial);
+		pid_t		reader;
+
+		put(t, hash, 5);
+		put(t, hash, 6);
+		/* The first look is for keys with one value, and starts again. */
+		stop_countdown = 2;
+		reader = start_reader("probe_before_slots", hash, 1, 3, 5, 7);
+		stop_countdown = 1;
+		put(t, hash, 7);
+		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
+		REQUIRE(pmh_delete(t, hash, 6) == PMH_OK);
+		for (unsigned i = 0; i < 2; i++)
+			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 9);
 		CHECK(goes_on_well(reader));
 	}
 	close_sound(t);
@@ -415,14 +450,337 @@ value_goes_elsewhere(void)
 	close_sound(t);
 }
 
+/* ---- several buckets, one state ---- */
+
+/*
+ * A hash with these buckets among the hashing ones of a table with one segment
+ * that has not grown: 'number' tells such hashes apart.
+ */
+static uint64_t
+hash_at(const PmhTable *t, uint64_t home, uint64_t alt, uint64_t number)
+{
+	uint64_t	home_bits = (home * 65536 + t->in_main - 1) / t->in_main;
+	uint64_t	alt_bits = (alt * 65536 + t->in_main - 2) / (t->in_main - 1);
+
+	return number << 40 | alt_bits << 24 | home_bits << 8 | (number & 0xff);
+}
+
+/* Insert (hash, value) and then (hash, value + 1). */
+static PmhResult
+insert_two(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhResult	result = pmh_insert(t, hash, value, false);
+
+	return result == PMH_OK ? pmh_insert(t, hash, value + 1, false) : result;
+}
+
+/* Values 1, 2, ... were put in one after the other: is none left out? */
+static PmhResult
+none_left_out(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup(t, hash, &values);
+
+	(void) value;
+	return result == PMH_OK && values.n > 0 && values.value[values.n - 1] != values.n ?
+		PMH_ERR_CORRUPT : result;
+}
+
+/*
+ * A writer has counted the version of the home up, and not yet committed value 2
+ * there; a reader reads the home; the writer goes on, and puts 3 into the
+ * alternative bucket.  A reader that finds 3 there must not miss 2.
+ */
+static void
+later_value_elsewhere(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = hash_at(t, 10, 20, 500);
+	pid_t		writer;
+	pid_t		reader;
+
+	for (uint64_t i = 0; i < PMH_SLOTS; i++)
+		put(t, hash_at(t, 10, 30, i), 1000 + i);
+	put(t, hash, 1);
+	for (uint64_t i = 0; i < 5; i++)
+		REQUIRE(pmh_delete(t, hash_at(t, 10, 30, i), 1000 + i) == PMH_OK);
+	writer = start_change(insert_two, "put_before_commit", 1, hash, 2);
+	reader = start_change(none_left_out, "probe_before_elsewhere", 1, hash, 0);
+	CHECK(goes_on_well(writer));
+	CHECK(goes_on_well(reader));
+	close_sound(t);
+}
+
+/* ---- both tables, one state ---- */
+
+/* A key with value 1 in the overflow table, and room for one more at its home. */
+static uint64_t
+make_key_sent_away(PmhTable *t)
+{
+	uint64_t	hash = hash_at(t, 10, 20, 200);
+
+	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
+		put(t, hash_at(t, 10, 20, i), 1001 + 16 * i);
+	put(t, hash, 1);
+	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
+	{
+		PmhProbe	probe;
+
+		REQUIRE(pmh_probe_in(t, PMH_PRIMARY, hash_at(t, 10, 20, i), &probe) == PMH_OK);
+		if (probe.n == 0)
+			continue;
+		REQUIRE(pmh_delete(t, hash_at(t, 10, 20, i), 1001 + 16 * i) == PMH_OK);
+		break;
+	}
+	return hash;
+}
+
+/* Value 2 has gone to the primary table, 3 to the other. */
+static void
+check_where(PmhTable *t, uint64_t hash)
+{
+	PmhProbe	probe;
+
+	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK);
+	CHECK(probe.n == 1 && probe.value[0] == 2);
+	REQUIRE(pmh_probe_in(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), &probe) == PMH_OK);
+	CHECK(probe.n == 2);
+	close_sound(t);
+}
+
+/*
+ * A writer has counted the version of the home up, and not yet committed value 2
+ * there; a reader reads the primary table; the writer goes on, and puts 3 into the
+ * overflow table.  A reader that finds 3 there must not miss 2.
+ */
+static void
+later_value_in_overflow(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = make_key_sent_away(t);
+	pid_t		writer = start_change(insert_two, "put_before_commit", 1, hash, 2);
+	pid_t		reader = start_change(none_left_out, "probe_before_overflow", 1, hash, 0);
+
+	CHECK(goes_on_well(writer));
+	CHECK(goes_on_well(reader));
+	check_where(t, hash);
+}
+
+static PmhResult move_it(PmhTable *t, uint64_t hash, uint64_t value);
+
+/*
+ * The segment of the primary table is being moved: its copy is published, the
+ * versions of the old one have not been counted up yet.  A reader has read the old
+ * one, value 2 goes to the copy, 3 to the overflow table.
+ */
+static void
+later_value_in_copy(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = make_key_sent_away(t);
+	pid_t		reader = start_change(none_left_out, "probe_before_overflow", 1, hash, 0);
+	pid_t		mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
+
+	REQUIRE(insert_two(t, hash, 2) == PMH_OK);
+	CHECK(goes_on_well(reader));
+	CHECK(goes_on_well(mover));
+	check_where(t, hash);
+}
+
+/*
+ * A bucket without pointers is copied: its first line; then a group of its
+ * entries becomes a list, by a writer that had counted the version up before;
+ * then the line with the pointer.  The pointer is no value.
+ */
+static PmhResult
+sweep_small_values(PmhTable *t, uint64_t hash, uint64_t least)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	uint64_t	n = 0;
+	bool		strange = false;
+
+	(void) hash;
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n; i++)
+			strange = strange || sweep.entries[i].value > 1000;
+		n += sweep.n;
+	}
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE && !strange && n >= least ? PMH_OK : PMH_ERR_CORRUPT;
+}
+
+static void
+list_comes_while_copied(Change reading)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = hash_at(t, 10, 20, 500);
+	pid_t		writer;
+	pid_t		reader;
+
+	for (uint64_t i = 0; i < PMH_LINE0_SLOTS; i++)
+		put(t, hash_at(t, 10, 30, i), i);
+	for (uint64_t i = 0; i < PMH_INLINE_MAX; i++)
+		put(t, hash, 100 + i);
+	writer = start_change(insert_pair, "compact_before_telling", 1, hash, 200);
+	reader = start_change(reading, "segment_between_lines", 1, hash,
+						  PMH_LINE0_SLOTS + PMH_INLINE_MAX);
+	CHECK(goes_on_well(writer));
+	CHECK(goes_on_well(reader));
+	close_sound(t);
+}
+
+/* ---- a segment that is moved away and comes back ---- */
+
+static void
+move_segment(PmhTable *t)
+{
+	PmhResult	result;
+
+	do
+	{
+		PmhPlace	place;
+
+		REQUIRE(pmh_segment_lock(t, 0, &place) == PMH_OK);
+		result = pmh_segment_move(t, &place);
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+}
+
+static PmhResult
+move_it(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	(void) hash;
+	(void) value;
+	move_segment(t);
+	return PMH_OK;
+}
+
+static PmhResult
+read_first_values(PmhTable *t, uint64_t hash, uint64_t most)
+{
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup(t, hash, &values);
+
+	return result == PMH_OK && values.n == most && values.value[most - 1] == most ?
+		PMH_OK : PMH_ERR_CORRUPT;
+}
+
+static PmhResult
+sweep_first_values(PmhTable *t, uint64_t hash, uint64_t most)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	uint64_t	n = 0;
+	bool		strange = false;
+
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n; i++)
+		{
+			if (sweep.entries[i].hash != hash)
+				continue;
+			n++;
+			strange = strange || sweep.entries[i].value > most;
+		}
+	}
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE && n == most && !strange ? PMH_OK : PMH_ERR_CORRUPT;
+}
+
+static PmhResult
+look_up_twice_stopped(PmhTable *t, uint64_t hash, uint64_t most)
+{
+	stop_again = "probe_between_checks";
+	return read_first_values(t, hash, most);
+}
+
+static PmhResult
+sweep_twice_stopped(PmhTable *t, uint64_t hash, uint64_t most)
+{
+	stop_again = "current_between_checks";
+	return sweep_first_values(t, hash, most);
+}
+
+/* Goes on; true if it stops once more, false if it has ended (*well). */
+static bool
+stops_again(pid_t pid, bool *well)
+{
+	int			status;
+
+	REQUIRE(kill(pid, SIGCONT) == 0);
+	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
+	if (WIFSTOPPED(status))
+		return true;
+	*well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return false;
+}
+
+/*
+ * A reader has read the pointer to a list, and stops before it loads the version
+ * of the buffer.  The segment is moved; the one that moves it has not counted the versions
+ * of the old place up yet; the list grows out of its buffer, which another key
+ * gets.  The reader goes on as far as between its two checks; the versions are
+ * counted up, and the segment is moved back.  What the reader checks first must be
+ * whether the place is current.
+ */
+static void
+segment_comes_back(Change reading, const char *point)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = fixture_hash(1);
+	uint64_t	other = fixture_hash(2);
+	PmhPlace	before;
+	PmhPlace	after;
+	pid_t		mover;
+	pid_t		reader;
+	bool		well = false;
+
+	for (uint64_t v = 1; v <= 8; v++)
+		put(t, hash, v);
+	REQUIRE(pmh_locate(t, hash, &before) == PMH_OK);
+	reader = start_change(reading, point, 1, hash, 8);
+	mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
+	for (uint64_t v = 9; v <= 11; v++)
+		put(t, hash, v);
+	for (uint64_t v = 9; v <= 11; v++)
+		REQUIRE(pmh_delete(t, hash, v) == PMH_OK);
+	for (uint64_t v = 1; v <= 8; v++)
+		put(t, other, 5000 + v);
+	if (stops_again(reader, &well))
+	{
+		CHECK(goes_on_well(mover));
+		move_segment(t);
+		REQUIRE(pmh_locate(t, hash, &after) == PMH_OK);
+		CHECK(after.elem == before.elem);
+		well = goes_on_well(reader);
+	}
+	else
+		CHECK(goes_on_well(mover));
+	CHECK(well);
+	close_sound(t);
+}
+
 int
 main(void)
 {
 	path = fixture_path("stop_readers");
+	later_value_elsewhere();
+	later_value_in_overflow();
+	later_value_in_copy();
+	list_comes_while_copied(sweep_small_values);
+	list_comes_while_copied(check_all);
+	segment_comes_back(look_up_twice_stopped, "probe_before_slots");
+	segment_comes_back(sweep_twice_stopped, "sweep_before_list");
 	segment_given_away();
 	buffer_given_away();
 	slot_given_away();
 	slot_of_deleted_given_away();
+	slots_of_two_given_away();
 	place_given_away();
 	announced_meanwhile();
 	value_goes_elsewhere();

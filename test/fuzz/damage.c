@@ -343,7 +343,7 @@ directory_log(Damage *d, uint64_t *seed)
 	uint64_t	element;
 
 	log.count = below(seed, 3) == 0 ? interesting(d, seed, 1) : UINT64_C(1) << below(seed, depth + 1);
-	log.first = below(seed, 3) == 0 ? interesting(d, seed, 1) : below(seed, UINT64_C(1) << depth);
+	log.first = below(seed, 3) == 0 ? interesting(d, seed, 1) : below(seed, pmh_directory_elements((uint32_t) depth));
 	log.low = interesting(d, seed, 0);
 	log.high = interesting(d, seed, log.low);
 	if (below(seed, 2) == 0 && some_spot(d, seed, SPOT_ELEMENT, &element))

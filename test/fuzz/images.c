@@ -151,6 +151,19 @@ fill_foreign(PmhTable *t, Image *image)
 	take_out(t, image, 3);
 }
 
+/* Hashes that no split can part: lists and single values in the overflow table. */
+static void
+fill_hostile(PmhTable *t, Image *image)
+{
+	put_keys(t, image, 0, 400);
+	for (uint64_t i = 0; i < 3000; i++)
+		put(t, image, UINT64_C(0x123456789a) << 24 | (i % 1700) << 5 | (i & 3), 5000 + i);
+	for (uint64_t i = 0; i < 100; i++)
+		put(t, image, UINT64_C(0x123456789a) << 24 | UINT64_C(1600) << 5 | 3, 9000 + i);
+	put_keys(t, image, 400, 1500);
+	take_out(t, image, 9);
+}
+
 static void
 fill_bulk(PmhTable *t, Image *image)
 {
@@ -262,6 +275,8 @@ static const Kind kinds[] = {
 	{"bulk", fill_bulk, NULL, 0, false, false},
 	{"deep", fill_deep, NULL, 0, false, false},
 	{"wide", fill_wide, NULL, 128, false, false},
+	{"hostile", fill_hostile, NULL, 0, false, false},
+	{"hostile, flushed", fill_hostile, NULL, 0, true, false},
 	{"small", fill_small, NULL, 0, false, false},
 	{"empty", fill_empty, NULL, 0, false, false},
 	{"logged", fill_deep, leave_log, 0, false, true},
@@ -342,15 +357,18 @@ map_segments(PmhTable *t, Image *image)
 	uint64_t	offset = pmh_dirword_offset(dirword);
 	const uint64_t *dir = pmh_at(t, offset);
 
-	set_use(image, offset, sizeof(uint64_t) << depth, USE_DIRECTORY);
-	for (uint64_t i = 0; i >> depth == 0; i++)
+	set_use(image, offset, pmh_directory_size(depth), USE_DIRECTORY);
+	for (uint64_t i = 0; i < pmh_directory_elements(depth); i++)
 	{
 		PmhPlace	place;
 
+		if (dir[i] == 0)
+			break;				/* there is no overflow table */
 		add_offset(&image->spot[SPOT_ELEMENT], offset + i * sizeof(uint64_t));
 		if (i > 0 && dir[i] == dir[i - 1])
 			continue;
-		must(t, pmh_locate(t, depth == 0 ? 0 : i << (64 - depth), &place));
+		must(t, pmh_locate_in(t, (PmhSide) (i >> depth), depth == 0 ? 0 : i << (64 - depth),
+							  &place));
 		for (uint32_t b = 0; b < place.buckets; b++)
 			map_bucket(t, image, &place, b);
 	}

@@ -4,91 +4,93 @@
  *	  Mappings with nothing beside them: an access out of bounds is SIGSEGV,
  *	  not a visit to whatever is mapped next door.
  *
- * The engine is linked with --wrap for the three calls of pm.c that map.  The
- * file stands in the middle of a large reservation, and grows in it.
+ * The engine is linked with --wrap for mmap and munmap: where it reserves
+ * addresses (map.c) it gets them from the middle of a large reservation.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define RESERVATION		((size_t) 16 << 30)
-#define MIDDLE			((size_t) 8 << 30)
+#define GUARD			((size_t) 8 << 30)	/* on either side */
+#define MAX_AREAS		64
 
-void	   *__wrap_pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
-								 size_t *mapped_len, int *is_pmem);
-int			__wrap_pmem_unmap(void *addr, size_t len);
-void	   *__wrap_mremap(void *addr, size_t old_len, size_t new_len, int flags, ...);
-void	   *__real_mremap(void *addr, size_t old_len, size_t new_len, int flags, ...);
+void	   *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+void	   *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+int			__wrap_munmap(void *addr, size_t len);
+int			__real_munmap(void *addr, size_t len);
 
-void *
-__wrap_pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
-					 size_t *mapped_len, int *is_pmem)
+/* What the engine has reserved, and how much of that is still its own. */
+static struct
 {
-	struct stat st;
-	char	   *area;
-	void	   *base = MAP_FAILED;
-	int			fd = open(path, O_RDWR | O_CLOEXEC);
+	char	   *all;			/* with the guards; NULL: free */
+	size_t		all_len;
+	char	   *base;
+	size_t		len;
+}			area[MAX_AREAS];
 
-	(void) len;
-	(void) flags;
-	(void) mode;
-	if (fd < 0)
-		return NULL;
-	area = mmap(NULL, RESERVATION, PROT_NONE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (area != MAP_FAILED && fstat(fd, &st) == 0)
-		base = mmap(area + MIDDLE, (size_t) st.st_size, PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_FIXED, fd, 0);
-	(void) close(fd);
-	if (base == MAP_FAILED)
-		return NULL;
-	*mapped_len = (size_t) st.st_size;
-	*is_pmem = 0;
-	return base;
+static void *
+nothing_at(void *addr, size_t len)
+{
+	return __real_mmap(addr, len, PROT_NONE,
+					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+					   (addr == NULL ? 0 : MAP_FIXED), -1, 0);
 }
 
-int
-__wrap_pmem_unmap(void *addr, size_t len)
+void *
+__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	(void) len;
-	return munmap((char *) addr - MIDDLE, RESERVATION);
+	if (addr != NULL || prot != PROT_NONE)
+		return __real_mmap(addr, len, prot, flags, fd, offset);
+	for (int i = 0; i < MAX_AREAS; i++)
+	{
+		if (area[i].all != NULL)
+			continue;
+		area[i].all = nothing_at(NULL, len + 2 * GUARD);
+		if (area[i].all == MAP_FAILED)
+		{
+			area[i].all = NULL;
+			return MAP_FAILED;
+		}
+		area[i].all_len = len + 2 * GUARD;
+		area[i].base = area[i].all + GUARD;
+		area[i].len = len;
+		return area[i].base;
+	}
+	fprintf(stderr, "more than %d reservations\n", MAX_AREAS);
+	abort();
 }
 
 /*
- * pm.c first asks whether the mapping can grow where it is.  Yes: over the
- * guard, with the same pages of the file.
+ * What is given back at either end becomes part of the guard.  In between a
+ * mapping is going to grow.  (To the very end it cannot; then it moves.)
  */
-void *
-__wrap_mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
+int
+__wrap_munmap(void *addr, size_t len)
 {
-	if (flags != 0)
+	for (int i = 0; i < MAX_AREAS; i++)
 	{
-		fprintf(stderr, "mremap in a way that mapping.c does not know\n");
-		abort();
+		char	   *base = area[i].base;
+		size_t		rest = area[i].len - len;
+
+		if (area[i].all == NULL || (char *) addr < base || (char *) addr >= base + area[i].len)
+			continue;
+		if (addr == base && rest == 0)
+		{
+			addr = area[i].all;
+			area[i].all = NULL;
+			return __real_munmap(addr, area[i].all_len);
+		}
+		if (addr != base && (char *) addr + len != base + area[i].len)
+			break;
+		area[i].base = addr == base ? base + len : base;
+		area[i].len = rest;
+		return nothing_at(addr, len) == MAP_FAILED ? -1 : 0;
 	}
-	if (new_len > RESERVATION - MIDDLE)
-	{
-		fprintf(stderr, "a mapping of %zu bytes is too long\n", new_len);
-		abort();
-	}
-	if (munmap((char *) addr + ((old_len + 4095) & ~(size_t) 4095),
-			   RESERVATION - MIDDLE - ((old_len + 4095) & ~(size_t) 4095)) != 0 ||
-		__real_mremap(addr, old_len, new_len, 0) != addr)
-		return MAP_FAILED;
-	new_len = (new_len + 4095) & ~(size_t) 4095;
-	if (mmap((char *) addr + new_len, RESERVATION - MIDDLE - new_len, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-		return MAP_FAILED;
-	return addr;
+	return __real_munmap(addr, len);
 }

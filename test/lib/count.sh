@@ -7,17 +7,17 @@ failed=0
 failed_stages=
 
 # pg_regress and pg_isolation_regress: " All 12 tests passed. " or
-# " 2 of 12 tests failed. "
+# " 2 of 12 tests failed. ", since PostgreSQL 16 with "#" in front
 count_pg_regress()
 {
 	local line
 
 	stage_passed=0
 	stage_failed=0
-	line=$(grep -E '^ (All )?[0-9]+ (of [0-9]+ )?tests (passed|failed)' "$1" | tail -n 1)
+	line=$(sed -nE 's/^[# ] ?((All )?[0-9]+ (of [0-9]+ )?tests (passed|failed))/\1/p' "$1" | tail -n 1)
 	set -- $line
 	case $line in
-		' All '*) stage_passed=$2 ;;
+		'All '*) stage_passed=$2 ;;
 		*' of '*) stage_failed=$1; stage_passed=$(($3 - $1)) ;;
 	esac
 }
@@ -32,6 +32,13 @@ count_prove()
 	stage_failed=$(sed -n 's/^.*(Wstat: [0-9]*.* Tests: [0-9]* Failed: \([0-9]*\))$/\1/p' "$1" |
 		awk '{ n += ($1 > 0 ? $1 : 1) } END { print n + 0 }')
 	stage_passed=$((${total:-0} > stage_failed ? ${total:-0} - stage_failed : 0))
+}
+
+# test/first_steps.sh: a line "ok NAME" or "not ok NAME" a test
+count_lines()
+{
+	stage_passed=$(grep -c '^ok ' "$1")
+	stage_failed=$(grep -c '^not ok ' "$1")
 }
 
 # the engine's unit tests: a line "NAME: N passed, N failed" a program, counted

@@ -26,6 +26,7 @@
 #   unit:NAME                                      test/unit/NAME.c
 #   crash  crash:WORKLOAD[,WORKLOAD]  random       test/crash, the engine
 #   journal                                        test/crash, the undo journal
+#   starts                                         test/crash, what is trusted
 #   fuzz                                           test/fuzz
 #   tap:FILE  regress:TEST  isolation:TEST         against a server
 # Each stage that is used must pass without a mutant first.
@@ -52,11 +53,12 @@ my $here = "$top/test/mutants";
 # Those against a server get real time.  All get REAL_SECONDS at the most.
 my %cpu_seconds = (
 	engine => 120, asan => 240, tsan => 240, stop => 120, loads => 120, unit => 60,
-	crash => 240, random => 240, journal => 120, fuzz => 120);
+	crash => 240, random => 240, journal => 120, starts => 120, fuzz => 120);
 my $real_seconds = 2400;
 my $fuzz_cases = 1500;
 my $random_images = 3_000_000;
 my $journal_images = 20_000;
+my $start_histories = 1500;
 my $source_pg_config = $ENV{SOURCE_PG_CONFIG} // 'pg_config';
 
 # the mutants of --set=smoke: does the tool itself work?
@@ -158,7 +160,7 @@ sub check_table
 my %likely = (
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'strategies,split_deep,merge',
-	'drain.c' => 'list_drain',
+	'drain.c' => 'list_drain,chain_delete',
 	'group.c' => 'group_insert,group_delete',
 	'recover.c' => 'recovery,redo',
 	'segment.c' => 'strategies,merge,reduce,relocate',
@@ -226,7 +228,7 @@ sub sites
 	foreach my $kind ('flush', 'fence', 'copy')
 	{
 		my $calls = count_calls($directory, "pm_$kind");
-		$calls += count_calls($directory, 'pm_copy_fresh') if $kind eq 'copy';
+		$calls += count_calls($directory, 'pm_copy_to_space') if $kind eq 'copy';
 		die "src/$directory has $calls calls of pm_$kind, the recorder knows " . ($count{$kind} // 0) . "\n"
 		  if $calls != ($count{$kind} // 0);
 	}
@@ -388,6 +390,12 @@ sub stage_commands
 		push @command, $suppress if defined $suppress;
 		return ("$root/test/crash",
 			[ @make, "PG_CONFIG=$source_pg_config", '../build/crash/journal' ], \@command);
+	}
+	if ($kind eq 'starts')
+	{
+		return ("$root/test/crash",
+			[ @make, "PG_CONFIG=$source_pg_config", '../build/crash/starts' ],
+			[ '../build/crash/starts', $start_histories ]);
 	}
 	if ($kind eq 'fuzz')
 	{

@@ -21,10 +21,9 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 cd /
-install_packages $PMHASH_TEST_PACKAGES
+install_server $PMHASH_TEST_PACKAGES
 work=$(account_directory mutants)
 as_account mkdir "$work/source" "$work/scratch"
 copy_sources "$top" "$work/source"
-export SOURCE_PG_CONFIG
-SOURCE_PG_CONFIG=$(pg_config_of_server)
+export SOURCE_PG_CONFIG=$pg_config
 as_account perl "$work/source/test/mutants/mutants.pl" --work="$work/scratch" "$@"

@@ -80,14 +80,13 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 
 cd /
-install_packages $PMHASH_TEST_PACKAGES || exit 1
-server=$(pg_config_of_server) || { echo "no PostgreSQL 15 server packages" >&2; exit 1; }
+install_server $PMHASH_TEST_PACKAGES || exit 1
 work=$(account_directory soak) || exit 1
 build=$work/build
 as_account mkdir "$build"
 copy_sources "$top" "$build"
 say "build"
-pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$server" as_account \
+pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$pg_config" as_account \
 	bash test/lib/private_install.sh "$work/server" -j"$(nproc)" COPT=-Werror) || exit 1
 
 status=0

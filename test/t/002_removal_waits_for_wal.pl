@@ -105,6 +105,9 @@ sub lose_rows
 	my ($round, $taken_out) = @_;
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
+	# what came before is on disk: whether the WAL writer has been woken by then
+	# is another matter in each version
+	$node->safe_psql('postgres', 'CHECKPOINT');
 	hold_wal_writer($node);
 	$session->query_safe('BEGIN');
 	$session->query_safe('INSERT INTO r SELECT -i, i % 10 FROM generate_series(1, 5000) i');

@@ -43,8 +43,10 @@ sub disabled
 	fails_like($node, 'REINDEX INDEX t_k', qr/"t_k".*$message/s, "$name, REINDEX");
 	fails_like($node, "SELECT * FROM pmhash_stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash_stats");
 	fails_like($node, 'CREATE INDEX ON t USING pmhash (v)', $message, "$name, CREATE INDEX");
+	my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO ex VALUES (0)');
+	my ($reason) = $stderr =~ /^DETAIL:  The reason is: (.*)\.$/m;
 	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
-		'disabled', "$name, pmhash_indexes");
+		"disabled: $reason", "$name, pmhash_indexes");
 	return;
 }
 
@@ -87,12 +89,17 @@ my $foreign = "$PostgreSQL::Test::Utils::tmp_check/somebodys_home";
 mkdir($foreign);
 chmod(0755, $foreign);
 append_to_file("$foreign/letter.txt", 'dear');
-foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent")
+# event: inside the data directory, when the server starts
+my $inside = $node->data_dir . '/pool';
+my $link = "$PostgreSQL::Test::Utils::tmp_check/link_inside";
+symlink($node->data_dir, $link) or die;
+foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, "$link/pool", $node->data_dir . '/../pgdata/base')
 {
 	$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
 	$node->restart;
 	disabled(qr/\Q$directory\E/, "pmhash.directory = $directory");
 }
+ok(!-e $inside, 'no pool was made inside the data directory');
 is(slurp_file("$foreign/letter.txt"), 'dear', 'what stood there is left alone');
 is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
 is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
@@ -113,6 +120,7 @@ same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
 $node->stop;
 $neighbour->stop;
 $node->start;
+# trust: other-cluster
 disabled(qr/\Q$theirs\E.*another cluster/, 'pool of another cluster');
 $neighbour->start;
 same_answers($neighbour, 'n', 'k', 'n_k', 'the owner again');
@@ -272,6 +280,7 @@ kill('KILL', $pid);
 eval { $victim->quit };
 $node->wait_for_log(qr/reinitializing/, $from);
 $node->poll_query_until('postgres', 'SELECT true');
+# trust: kept-lock
 repaired('emptied, one backend killed');
 
 # replaced by another cluster's, which stays as it is
@@ -314,12 +323,12 @@ $twin->append_conf('postgresql.conf', "pmhash.directory = '$pool'\nport = " . $t
 	  . "\nunix_socket_directories = '" . $twin->host . "'");
 $node->start;
 $twin->start;
-is($twin->safe_psql('postgres', $states), 'disabled', 'a copy of the server, while the first runs');
+like($twin->safe_psql('postgres', $states), qr/^disabled: directory "\Q$pool\E" is in use by another server/, 'a copy of the server, while the first runs');
 is($twin->safe_psql('postgres', $select), '1|1', 'a copy of the server, SELECT');
 repaired('the first of two');
 $node->stop;
 $twin->restart;
-isnt($twin->safe_psql('postgres', $states), 'disabled', 'a copy of the server, when the first is down');
+unlike($twin->safe_psql('postgres', $states), qr/^disabled/, 'a copy of the server, when the first is down');
 $twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'") or die;
 same_answers($twin, 't', 'k', 't_k', 'a copy of the server');
 $twin->safe_psql('postgres', 'INSERT INTO t SELECT 11, i FROM generate_series(1, 500) i');

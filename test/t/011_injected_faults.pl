@@ -171,7 +171,7 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 		usleep(50_000);
 	}
 	worker_faults('', 'memory', 0);
-	$findings = $node->safe_psql('postgres', "SELECT wait_until_valid(); SELECT * FROM check_findings('^f')");
+	$findings = $node->safe_psql('postgres', "CALL wait_until_valid(); SELECT * FROM check_findings('^f')");
 	is($findings, '', "rebuilder, call $n");
 }
 my $files = index_files(pool($node));

@@ -220,6 +220,42 @@ release('dead_before_removal');
 finish($session);
 all_is_well('dead entries');
 
+# 2000 of them take many steps, between which nobody is kept out; a scan that has
+# taken too long, as it was held, leaves the rest to the next one of its session.
+# That one is held where it goes on.
+my $look_up = 'PERFORM sum(v) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(10, 2009)))';
+my $left = "(SELECT entries FROM pmhash_stats('t_k'))";
+my $until = sub {
+	my ($condition) = @_;
+	return "DO \$\$ BEGIN FOR i IN 1..1000 LOOP $look_up; EXIT WHEN $condition; PERFORM pg_sleep(0.01); END LOOP; END \$\$";
+};
+foreach my $disturbed (0, 1)
+{
+	my $name = 'dead entries, in steps' . ($disturbed ? ', disturbed' : '');
+
+	make_table();
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE k BETWEEN 10 AND 2009');
+	$session = start_and_hold('dead_before_removal',
+		join('; ', $by_index, $until->("$left < 8300"), "SELECT $left",
+			$until->($disturbed ? 'i = 20' : "$left = 6300"), "SELECT $left"), $name);
+	hold('dead_before_removal');
+	release('dead_before_removal');
+	is_held('dead_before_removal', "$name: after the first step");
+	my $after_one = at_once("SELECT $left");
+	cmp_ok($after_one, '<', 8300, "$name: some have gone");
+	cmp_ok($after_one, '>', 8300 - 500, "$name: not many");
+	disturb() if $disturbed;
+	usleep(10_000);
+	release('dead_before_removal');
+	my ($after_two, $at_the_end) = split(/\n/, finish($session));
+	if (!$disturbed)
+	{
+		is($after_two, $after_one, "$name: no more at once, as time is over");
+		is($at_the_end, 6300, "$name: later scans have taken out the rest");
+	}
+	all_is_well($name);
+}
+
 # ---- VACUUM held between judging and removing, and before it is through ----
 
 foreach my $point ('vacuum_before_removal', 'vacuum_before_epoch')
@@ -346,7 +382,7 @@ sub wait_until_valid
 			"SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"), "$name: rebuilt");
 }
 
-foreach my $point ('rebuild_before_build', 'rebuild_before_stub')
+foreach my $point ('rebuild_marked', 'rebuild_before_build', 'rebuild_before_stub', 'rebuild_before_valid')
 {
 	make_table();
 	lose_file();
@@ -354,12 +390,8 @@ foreach my $point ('rebuild_before_build', 'rebuild_before_stub')
 	$node->start;
 	is_held($point, 'rebuild');
 	is(at_once("$by_index; SELECT count(*) FROM t WHERE k = 1"), '6000', "$point: queries do without the index");
-	my $writer = start_session('INSERT INTO t VALUES (1, 0, 7)');
-	ok($node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t VALUES%' AND wait_event_type = 'Lock'"),
-		"$point: a writer waits");
+	is(at_once('INSERT INTO t VALUES (1, 0, 7) RETURNING k'), '1', "$point: a writer does not wait");
 	release($point);
-	is(finish($writer), '', "$point: the writer goes on");
 	wait_until_valid($point);
 	is(at_once("$by_index; SELECT count(*) FROM t WHERE k = 1"), '6001', "$point: its row is in the index");
 	all_is_well($point);
@@ -417,6 +449,23 @@ foreach my $point (sort keys %writing)
 	all_is_well($point . ($crash ? ', crash' : ''));
 	$crash = !$crash;
 }
+
+# ---- who waits for a held writer: it shows, and can be cancelled ----
+
+make_table();
+$session = start_and_hold('put_before_commit', $new_keys, 'wait');
+my $waiting = start_session($new_keys);
+ok($node->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'"),
+	'who waits for a lock of the engine has a wait event');
+$node->safe_psql('postgres',
+	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'");
+like(finish($waiting), qr/canceling statement due to user request/, 'and hears a cancel');
+like(finish(start_session("SET statement_timeout = '1s'; $new_keys")),
+	qr/canceling statement due to statement timeout/, 'or a timeout');
+release('put_before_commit');
+is(finish($session), '', 'the held writer goes on');
+all_is_well('waits given up');
 
 $node->stop;
 done_testing();

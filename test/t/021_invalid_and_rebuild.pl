@@ -22,6 +22,7 @@ $node->safe_psql('postgres', invalid_fixture());
 
 # event: missing, damaged, cut off, unreadable, or another index's, when the server starts
 my $damaged = 0;
+# trust: identity
 foreach my $case (file_damage())
 {
 	my ($name, $reason, $damage) = @$case;
@@ -205,11 +206,13 @@ $node->poll_query_until('postgres',
 pass('rebuild gives up behind an open transaction and says so');
 $writer->query_safe('COMMIT');
 $node->poll_query_until('postgres',
-	"SELECT count(*) = 1 FROM pg_locks WHERE relation = 't'::regclass AND mode = 'ShareLock' AND NOT granted")
+	"SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index")
   or die 'no new try';
 pass('a prepared transaction is waited for');
 is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 7000001'), 't',
 	'queries go on meanwhile');
+is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO t VALUES (7000004, 1) RETURNING k"),
+	'7000004', 'and so do writers');
 $node->safe_psql('postgres', "COMMIT PREPARED 'skipper'");
 comes_back($node, 'writers');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7000001'), '100',
@@ -275,11 +278,12 @@ unlink(index_file($node, 's_k')) or die;
 rebuild_on($node);
 $node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM s WHERE slowly(k) = 1 AND k = 1');
 $node->poll_query_until('postgres',
-	"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX'")
+	"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'")
   or die 'no progress shown';
 pass('progress');
 is(index_state($node, 's_k'), 'rebuilding', 'state while it is being rebuilt');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k = 1'), '1', 'the table can be read meanwhile');
+is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO s VALUES (101) RETURNING k"), '101', 'and written');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder'");
 $node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash_indexes WHERE index = 's_k'")
   or die 'no failure shown';

@@ -61,6 +61,7 @@ PostgreSQL::Test::RecursiveCopy::copypath($copied_pool, pool($with));
 $with->append_conf('postgresql.conf', 'archive_mode = off');
 rebuild_off($with);
 $with->start;
+# trust: signal
 stays_invalid($with, $apart, 'backup with a copied pool');
 rebuild_on($with);
 all_come_back($with, 'backup with a copied pool');
@@ -175,7 +176,7 @@ put_back($node->data_dir);
 my $from = -s $node->logfile;
 rebuild_off($node);
 $node->start;
-ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: WAL that had been flushed was not replayed/, $from),
+ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: (WAL that had been flushed was not replayed|.*the data directory is a copy)/, $from),
 	'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
 rebuild_on($node);
 all_come_back($node, 'snapshot of the data directory of a running server, rows alone');
@@ -196,7 +197,7 @@ $node->wait_for_catchup($standby);
 my $reader = $standby->background_psql('postgres');
 is($reader->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 6000'), '100',
 	'standby answers');
-is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash_indexes"), 'disabled',
+is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash_indexes"), 'disabled: the server is in recovery',
 	'its view');
 rebuild_off($standby);
 $standby->promote;

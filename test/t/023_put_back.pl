@@ -68,6 +68,7 @@ copy_tree($pool, $save);
 $node->start;
 change();
 $node->stop;
+# trust: nonce
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'older pool');
 
@@ -135,6 +136,7 @@ my $file = save_file();
 change();
 $node->stop;
 put_back($file);
+# trust: stamp
 invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
 
 $file = index_file($node, 't_k');
@@ -217,7 +219,7 @@ $node->stop;
 rename($pool, $save) if rmtree($save);
 copy_tree(pool($neighbour), $pool);
 $node->start;
-is(index_state($node, 't_k'), 'disabled', 'pool of another cluster');
+like(index_state($node, 't_k'), qr/^disabled: directory "\S+" belongs to another cluster/, 'pool of another cluster');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
 	'pool of another cluster, query');
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -100); VACUUM t');
@@ -240,7 +242,7 @@ is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
 change();
 crash($node);
 pretend_reboot($pool);
-invalid_then_rebuilt('the operating system went down before it was written back', 'machine went down');
+invalid_then_rebuilt('it was not written back, and what was in the page cache may be lost', 'machine went down');
 crash($node);
 $node->start;
 all_come_back($node, 'a crash after that');
@@ -275,6 +277,7 @@ foreach my $put_back (0, 1)
 	$node->start;
 	copy_running();
 	change();
+	unlink("$data/pmhash.nonce.tmp");
 	mkdir("$data/pmhash.nonce.tmp") or die $!;
 	$node->stop;
 	rmdir("$data/pmhash.nonce.tmp") or die $!;
@@ -283,6 +286,7 @@ foreach my $put_back (0, 1)
 	if ($put_back)
 	{
 		copy_tree($save, $data);
+		# trust: older
 		invalid_then_rebuilt($apart, 'nonce not written at shutdown, older data directory');
 	}
 	else

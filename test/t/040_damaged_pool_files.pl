@@ -101,6 +101,7 @@ sub lose_rows
 	return;
 }
 
+# trust: control
 foreach my $damage (@damages)
 {
 	my ($what, $how, $do) = @$damage;
@@ -115,6 +116,7 @@ foreach my $damage (@damages)
 	ok($node->start(fail_ok => 1), "$name: the server starts") or BAIL_OUT('no server');
 
 	# no entry of a lost row leads anywhere, whether the index is used or not
+	# trust: journal
 	is( $node->safe_psql('postgres', <<SQL), '0', "$name: lost keys");
 SET enable_seqscan = off;
 INSERT INTO t SELECT 5000 + i, 5000 + i FROM generate_series(1, 450) i;

@@ -104,6 +104,48 @@ check_against_library(void)
 	}
 }
 
+/*
+ * The veil: the vector for 8 bytes that SipHash's authors publish (key 00 to 0f,
+ * message 00 to 07); and its numbers follow neither the order of the hashes nor
+ * their high half, and are others under another key.
+ */
+static void
+check_veil(void)
+{
+	static const uint64_t published[2] = {
+		UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)
+	};
+	uint64_t	key[2] = {next_random(), next_random()};
+	uint64_t	other[2] = {key[0], key[1] ^ 1};
+	long		ascending = 0;
+	long		i;
+
+	if (pmhash_veil(UINT64_C(0x0706050403020100), published) !=
+		UINT64_C(0x93f5f5799a932462))
+	{
+		printf("the veil is not SipHash-2-4\n");
+		exit(1);
+	}
+	for (i = 0; i < 10000; i++)
+	{
+		uint64_t	hash = (uint64_t) i << 40;
+
+		ascending += pmhash_veil(hash, key) < pmhash_veil(hash + (UINT64_C(1) << 40), key);
+		if (pmhash_veil(hash, key) >> 32 == hash >> 32 ||
+			pmhash_veil(hash, key) == pmhash_veil(hash, other) ||
+			pmhash_veil(hash, key) >> 32 == pmhash_veil(hash + 1, key) >> 32)
+		{
+			printf("the veil of %016" PRIx64 " tells something\n", hash);
+			exit(1);
+		}
+	}
+	if (ascending < 4700 || ascending > 5300)
+	{
+		printf("%ld of 10000 veils are in the order of the hashes\n", ascending);
+		exit(1);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -116,6 +158,9 @@ main(int argc, char **argv)
 	uint64_t	seed = 0;
 	int64_t		small;
 	long		i;
+
+	check_veil();
+	printf("ok - the veil is SipHash-2-4 and tells nothing of a hash\n");
 
 	check_against_library();
 	printf("ok - hash is XXH3_64bits_withSeed\n");

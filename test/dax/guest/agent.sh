@@ -9,7 +9,7 @@
 # The servers' log goes to the second serial line, the clients'
 # acknowledgements to the third.
 
-export PATH=/usr/lib/postgresql/15/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
+export PATH=$(echo /usr/lib/postgresql/*/bin):/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
 export PAGER=cat
 exec </dev/null >/dev/ttyS0 2>&1
 cd /

@@ -16,7 +16,7 @@
  * A session says with variables which call is to fail, and learns from
  * pmhash_faults_report() whether it has, and where in pmhash that was.
  * Allocations in critical sections are counted apart and never fail: there
- * must be none.  Written for PostgreSQL 15, x86-64 and ELF.
+ * must be none.  Written for PostgreSQL 15 to 18, x86-64 and ELF.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,10 +39,14 @@
 #include "miscadmin.h"
 #include "nodes/memnodes.h"
 #include "postmaster/bgworker.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#if PG_VERSION_NUM >= 160000
+#include "utils/memutils_internal.h"
+#endif
 
 PG_MODULE_MAGIC;
 
@@ -53,6 +57,7 @@ typedef enum FaultAction
 {
 	ACTION_FAIL,				/* the call fails */
 	ACTION_SKIP,				/* it does nothing and says it has */
+	ACTION_CANCEL,				/* it is made, and the query cancelled meanwhile */
 	ACTION_PANIC,
 	ACTION_KILL					/* the process is killed */
 } FaultAction;
@@ -60,6 +65,7 @@ typedef enum FaultAction
 static const struct config_enum_entry action_options[] = {
 	{"fail", ACTION_FAIL, false},
 	{"skip", ACTION_SKIP, false},
+	{"cancel", ACTION_CANCEL, false},
 	{"panic", ACTION_PANIC, false},
 	{"kill", ACTION_KILL, false},
 	{NULL, 0, false}
@@ -67,17 +73,22 @@ static const struct config_enum_entry action_options[] = {
 
 /* ---- variables ---- */
 
-static char *selected;			/* "memory", "io" or the name of a function */
+static char *selected;			/* "memory", "io", "system" (io and unlink) or names
+								 * of functions, one blank between them */
 static char *process;			/* type of the only process meant, or empty */
 static char *after;				/* count only behind a call of this one */
+static bool at_restart;			/* count only since shared memory was made anew */
 static bool flush;				/* calls of XLogFlush are made */
 static int	fail_at;			/* number of the call that fails; 0: none */
 static int	fail_for;			/* how many calls fail from there on */
 static int	error_number;		/* errno of failing calls; 0: as it suits */
 static int	action;
 
+static shmem_startup_hook_type previous_shmem_startup_hook;
+
 /* ---- what has happened since fail_at was set ---- */
 
+static int	memories;			/* how often shared memory was made */
 static bool after_seen;
 static int64 calls;
 static int64 fired;
@@ -127,10 +138,26 @@ pmhash_frame(void)
 
 /* ---- to fail or not ---- */
 
+/* Is it one of the words of 'selected'? */
+static bool
+is_word(const char *word)
+{
+	size_t		n = strlen(word);
+
+	for (const char *s = selected; (s = strstr(s, word)) != NULL; s += n)
+	{
+		if ((s == selected || s[-1] == ' ') && (s[n] == '\0' || s[n] == ' '))
+			return true;
+	}
+	return false;
+}
+
 static bool
 is_selected(const char *name, const char *class)
 {
-	return strcmp(selected, name) == 0 || strcmp(selected, class) == 0;
+	if (strcmp(selected, "system") == 0)
+		return strcmp(class, "io") == 0 || strcmp(class, "unlink") == 0;
+	return is_word(name) || is_word(class);
 }
 
 static void
@@ -157,6 +184,8 @@ fault(const char *name, const char *class, uintptr_t site)
 {
 	if (process[0] != '\0' &&
 		(MyBgworkerEntry == NULL || strcmp(MyBgworkerEntry->bgw_type, process) != 0))
+		return false;
+	if (at_restart && memories < 2)
 		return false;
 	if (after[0] != '\0' && !after_seen)
 	{
@@ -185,6 +214,13 @@ fault(const char *name, const char *class, uintptr_t site)
 	}
 	if (action == ACTION_KILL)
 		kill(getpid(), SIGKILL);
+	if (action == ACTION_CANCEL)
+	{
+		/* what StatementCancelHandler does (postgres.c) */
+		InterruptPending = true;
+		QueryCancelPending = true;
+		return false;
+	}
 	return true;
 }
 
@@ -212,14 +248,20 @@ errno_or(int usual)
 	HOOK(aligned_alloc, "memory", void *, (size_t a, size_t n), (a, n), NULL, NULL, ENOMEM) \
 	HOOK(open, "io", int, (const char *p, int f, mode_t m), (p, f, m), -1, -1, EIO) \
 	HOOK(fstat, "io", int, (int fd, struct stat *s), (fd, s), -1, -1, EIO) \
+	HOOK(statx, "io", int, (int fd, const char *p, int f, unsigned m, struct statx *s), \
+		 (fd, p, f, m, s), -1, -1, EIO) \
 	HOOK(pread, "io", ssize_t, (int fd, void *b, size_t n, off_t o), (fd, b, n, o), -1, -1, EIO) \
 	HOOK(read, "io", ssize_t, (int fd, void *b, size_t n), (fd, b, n), -1, -1, EIO) \
-	HOOK(write, "io", ssize_t, (int fd, const void *b, size_t n), (fd, b, n), -1, -1, ENOSPC) \
 	HOOK(pwrite, "io", ssize_t, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), -1, -1, ENOSPC) \
 	HOOK(ftruncate, "io", int, (int fd, off_t n), (fd, n), -1, 0, EIO) \
 	HOOK(fsync, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(rename, "io", int, (const char *a, const char *b), (a, b), -1, 0, EIO) \
+	HOOK(renameat2, "io", int, (int d, const char *a, int e, const char *b, unsigned f), \
+		 (d, a, e, b, f), -1, 0, EIO) \
+	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
+	HOOK(fcntl, "io", int, (int fd, int command, void *p), (fd, command, p), -1, 0, EIO) \
 	HOOK(mkdir, "io", int, (const char *p, mode_t m), (p, m), -1, 0, ENOSPC) \
+	HOOK(stat, "stat", int, (const char *p, struct stat *s), (p, s), -1, -1, EIO) \
 	HOOK(unlink, "unlink", int, (const char *p), (p), -1, 0, EIO) \
 	HOOK(mmap, "io", void *, (void *a, size_t n, int p, int f, int fd, off_t o), \
 		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM) \
@@ -242,7 +284,14 @@ HOOKS(DEFINE_HOOK)
 /* mremap has a variable list of arguments, posix_fallocate returns its errno. */
 static void *(*real_mremap) (void *a, size_t n, size_t m, int f, void *to);
 static int	(*real_posix_fallocate) (int fd, off_t from, off_t n);
-static void (*real_vacuum_delay_point) (void);
+#if PG_VERSION_NUM >= 180000
+#define DELAY_PARAMETERS	bool is_analyze
+#define DELAY_ARGUMENTS		is_analyze
+#else
+#define DELAY_PARAMETERS	void
+#define DELAY_ARGUMENTS
+#endif
+static void (*real_vacuum_delay_point) (DELAY_PARAMETERS);
 static void (*real_XLogFlush) (uint64 lsn);
 static ProcessUtility_hook_type real_standard_ProcessUtility;
 static MemoryContext (*real_AllocSetContextCreateInternal) (MemoryContext parent,
@@ -269,10 +318,10 @@ hook_posix_fallocate(int fd, off_t from, off_t n)
 
 /* Places to crash at, not calls that can fail. */
 static void
-hook_vacuum_delay_point(void)
+hook_vacuum_delay_point(DELAY_PARAMETERS)
 {
 	(void) FAULT("vacuum_delay_point", "place");
-	real_vacuum_delay_point();
+	real_vacuum_delay_point(DELAY_ARGUMENTS);
 }
 
 static void
@@ -402,18 +451,44 @@ find_pmhash(struct dl_phdr_info *info, size_t size, void *arg)
 
 /* ---- palloc ---- */
 
-static void *(*real_alloc) (MemoryContext context, Size size);
-static void *(*real_method_realloc) (MemoryContext context, void *pointer, Size size);
+/*
+ * The methods have other parameters from version to version (memnodes.h), and
+ * since 17 they raise the error themselves, unless they are told not to.
+ */
+#if PG_VERSION_NUM >= 170000
+#define FLAGS_PARAMETER		, int flags
+#define FLAGS_ARGUMENT		, flags
+#define NO_MEMORY(context, size) MemoryContextAllocationFailure(context, size, flags)
+#else
+#define FLAGS_PARAMETER
+#define FLAGS_ARGUMENT
+#define NO_MEMORY(context, size) NULL
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define REALLOC_PARAMETERS	void *pointer, Size size FLAGS_PARAMETER
+#define REALLOC_ARGUMENTS	pointer, size FLAGS_ARGUMENT
+#define REALLOC_CONTEXT		GetMemoryChunkContext(pointer)
+#else
+#define REALLOC_PARAMETERS	MemoryContext context, void *pointer, Size size
+#define REALLOC_ARGUMENTS	context, pointer, size
+#define REALLOC_CONTEXT		context
+#endif
+
+static void *(*real_alloc) (MemoryContext context, Size size FLAGS_PARAMETER);
+static void *(*real_method_realloc) (REALLOC_PARAMETERS);
 
 /*
  * Memory for error reports is in reserve (elog.c).  The statistics of the
  * server do not bear want of memory: pgstat_get_entry_ref_cached leaves an
- * entry without its reference behind, which is followed later.
+ * entry without its reference behind, which is followed later.  And a server
+ * that has said that any error is its end means it: since PostgreSQL 18
+ * BeginInternalSubTransaction (xact.c) takes that rather than an error.
  */
 static bool
 is_spared(MemoryContext context)
 {
-	return context == ErrorContext ||
+	return context == ErrorContext || ExitOnAnyError ||
 		strncmp(context->name, "PgStat", strlen("PgStat")) == 0;
 }
 
@@ -429,16 +504,19 @@ palloc_fault(const char *name, MemoryContext context)
 }
 
 static void *
-method_alloc(MemoryContext context, Size size)
+method_alloc(MemoryContext context, Size size FLAGS_PARAMETER)
 {
-	return palloc_fault("palloc", context) ? NULL : real_alloc(context, size);
+	if (palloc_fault("palloc", context))
+		return NO_MEMORY(context, size);
+	return real_alloc(context, size FLAGS_ARGUMENT);
 }
 
 static void *
-method_realloc(MemoryContext context, void *pointer, Size size)
+method_realloc(REALLOC_PARAMETERS)
 {
-	return palloc_fault("repalloc", context) ? NULL :
-		real_method_realloc(context, pointer, size);
+	if (palloc_fault("repalloc", REALLOC_CONTEXT))
+		return NO_MEMORY(REALLOC_CONTEXT, size);
+	return real_method_realloc(REALLOC_ARGUMENTS);
 }
 
 static void
@@ -504,7 +582,7 @@ static void
 define_variables(void)
 {
 	DefineCustomStringVariable("pmhash_faults.calls",
-							   "Calls that are counted: memory, io, or a function.",
+							   "Calls that are counted: memory, io, system, or functions.",
 							   NULL, &selected, "memory", PGC_SUSET, 0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pmhash_faults.process",
@@ -516,6 +594,10 @@ define_variables(void)
 	DefineCustomStringVariable("pmhash_faults.after",
 							   "Counting begins behind a call of this function.",
 							   NULL, &after, "", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash_faults.at_restart",
+							 "Counting begins when a crash has the postmaster make shared memory anew.",
+							 NULL, &at_restart, false, PGC_SUSET, 0,
+							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash_faults.fail_for",
 							"So many calls fail.",
 							NULL, &fail_for, 1, 1, INT_MAX, PGC_SUSET, 0,
@@ -532,6 +614,14 @@ define_variables(void)
 							"Number of the first call that fails; 0: none.",
 							NULL, &fail_at, 0, 0, INT_MAX, PGC_SUSET, 0,
 							NULL, assign_fail_at, NULL);
+}
+
+/* We come before pmhash, which was loaded first. */
+static void
+shared_memory_is_made(void)
+{
+	memories++;
+	previous_shmem_startup_hook();
 }
 
 void
@@ -551,4 +641,6 @@ _PG_init(void)
 			elog(FATAL, "pmhash_faults: pmhash does not call %s", hooks[h].name);
 	}
 	hook_palloc();
+	previous_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shared_memory_is_made;
 }

@@ -71,18 +71,17 @@ LANGUAGE c AS '$library', 'pmhash_faults_report';
 CREATE FUNCTION pmhash_faults_sites() RETURNS text
 LANGUAGE c AS '$library', 'pmhash_faults_sites';
 
--- Wait until no index is invalid any more.
-CREATE FUNCTION wait_until_valid() RETURNS text LANGUAGE plpgsql AS \$\$
-DECLARE
-	states text;
+-- Wait until no index is invalid any more; else tell which.  A rebuild waits for
+-- those with older snapshots, so we keep none.
+CREATE PROCEDURE wait_until_valid(INOUT states text DEFAULT NULL) LANGUAGE plpgsql AS \$\$
 BEGIN
 	FOR i IN 1 .. 600 LOOP
-		SELECT string_agg(index || ': ' || state, ', ') INTO states
+		SELECT 'invalid: ' || string_agg(index || ': ' || state, ', ') INTO states
 		FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty');
 		EXIT WHEN states IS NULL;
 		PERFORM pg_sleep(0.05);
+		COMMIT;
 	END LOOP;
-	RETURN states;
 END \$\$;
 
 -- What is wrong with any index of soak_indexes that there is.
@@ -130,7 +129,7 @@ sub one_fault
 	$script .= "SELECT pmhash_faults_report() AS report, pmhash_faults_sites() AS sites \\gset\n";
 	$script .= "SELECT 'held: ' || h FROM held_files() h WHERE h > 0;\n";
 	$script .= ($case->{after} // '') . "\n";
-	$script .= "SELECT 'invalid: ' || s FROM wait_until_valid() s WHERE s IS NOT NULL;\n" if $case->{waits};
+	$script .= "CALL wait_until_valid();\n" if $case->{waits};
 	$script .= "SELECT 'finding: ' || f FROM check_findings('" . ($case->{checks} // '^f') . "') f;\n";
 	$script .= "\\echo sites :sites\n" if $n == $end;
 	$script .= "\\echo done $n :state :report\n";

@@ -28,6 +28,7 @@ our @EXPORT = qw(
   comes_back
   all_come_back
   all_checked
+  patch_control
   pretend_reboot
 );
 
@@ -198,21 +199,26 @@ sub crc32c
 	return $crc ^ 0xffffffff;
 }
 
+# Change bytes of a pool's control file, for a server that is down.
+sub patch_control
+{
+	my ($pool, $offset, $bytes) = @_;
+	my $file = "$pool/control";
+	my $control = slurp_file($file);
+
+	substr($control, $offset, length($bytes)) = $bytes;
+	substr($control, 12, 4) = pack('V', 0);
+	substr($control, 12, 4) = pack('V', crc32c($control));
+	return patch_file($file, 0, $control);
+}
+
 # Let the control file of a pool say that the last run was on another boot of
 # the machine, by its boot id, for a server that is down.
 sub pretend_reboot
 {
 	my ($pool) = @_;
-	my $file = "$pool/control";
-	my $control = slurp_file($file);
 
-	substr($control, 72, 4) = 'gone';
-	substr($control, 12, 4) = pack('V', 0);
-	substr($control, 12, 4) = pack('V', crc32c($control));
-	open(my $fh, '>:raw', $file) or die;
-	print $fh $control;
-	close($fh);
-	return;
+	return patch_control($pool, 72, 'gone');
 }
 
 1;

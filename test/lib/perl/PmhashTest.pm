@@ -135,14 +135,33 @@ sub is_zombie
 	return $line =~ /\) Z /;
 }
 
+# The processes that flush WAL though nobody waits for it.
+sub wal_flushers
+{
+	my ($node) = @_;
+
+	return split(/\n/, $node->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher')"));
+}
+
 # Until the next crash nobody writes WAL of his own accord, however long that
 # takes.
 sub hold_wal_writer
 {
 	my ($node) = @_;
 
-	kill('STOP',
-		$node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"));
+	# a checkpoint that the launcher has not seen would cost all indexes their files
+	usleep(500_000);
+
+	# not in the middle of a transaction: everything would be visible to it
+	foreach (1 .. 1000)
+	{
+		kill('STOP', wal_flushers($node));
+		last if $node->safe_psql('postgres',
+			"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'pmhash%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR backend_type <> 'pmhash launcher'))") eq 't';
+		kill('CONT', wal_flushers($node));
+		usleep(20_000);
+	}
 	return;
 }
 
@@ -166,7 +185,8 @@ sub crash
 		usleep(5_000)
 		  while kill(0, $pid) && (time < $deadline || !is_zombie($pid));
 	}
-	unlink($node->data_dir . '/postmaster.pid') if kill(0, $postmaster);
+	unlink($node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock')
+	  if kill(0, $postmaster);
 	return;
 }
 

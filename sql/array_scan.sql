@@ -1,0 +1,72 @@
+--
+-- = ANY over keys with short and with long lists: the first rows come soon, all
+-- come once, and many in the order of the heap.
+--
+CREATE TABLE lists (k int4, n int4);
+-- keys 0 .. 63 have k * k rows, keys 1001 .. 1100 one each, mixed with each other
+INSERT INTO lists SELECT k, n FROM generate_series(0, 63) k, generate_series(1, k * k) n ORDER BY n, k;
+INSERT INTO lists SELECT k, 0 FROM generate_series(1001, 1100) k;
+CREATE INDEX lists_k ON lists USING pmhash (k);
+VACUUM ANALYZE lists;
+
+CREATE VIEW by_any AS SELECT q.name, a.* FROM (VALUES
+	('all', 'SELECT * FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(-5, 1200)))'),
+	('short', 'SELECT * FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 12)))'),
+	('long', 'SELECT * FROM lists WHERE k = ANY (''{63,62,61,60,59}'')'),
+	('one long', 'SELECT * FROM lists WHERE k = ANY (''{63,1001,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011}'')'),
+	('repeated', 'SELECT * FROM lists WHERE k = ANY (''{63,63,50,50,7,7,7,NULL}'')'),
+	('other type', 'SELECT * FROM lists WHERE k = ANY (''{63,18,17,4611686018427387904}''::int8[])'),
+	('key', 'SELECT k FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(10, 60)))'),
+	('nothing', 'SELECT * FROM lists WHERE k = ANY (''{0,-1,5000}'')')) AS q (name, query),
+	answers(q.query, 'lists_k') a;
+SELECT * FROM by_any;
+
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+-- LIMIT and EXISTS, from every place where a batch may end
+SELECT sum(n) AS rows, sum(n) = sum(least(g * 97, 85344)) AS "as many as asked for" FROM generate_series(1, 100) g,
+	LATERAL (SELECT count(*) AS n FROM (SELECT FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 63))) LIMIT g * 97) s) l;
+SELECT count(*) FROM generate_series(0, 63) g WHERE EXISTS (SELECT 1 FROM lists WHERE k IN (g, 63 - g) OFFSET 0);
+-- what the first row takes: a small batch, whatever the lists
+CREATE VIEW scan_memory AS SELECT sum(total_bytes) AS bytes FROM pg_backend_memory_contexts WHERE name = 'pmhash scan';
+BEGIN;
+DECLARE c CURSOR FOR SELECT n FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(50, 63)));
+FETCH c \gset
+SELECT bytes < 20000 AS small FROM scan_memory;
+MOVE 40000 c;
+SELECT bytes > 20000 AS larger FROM scan_memory;
+MOVE ALL c;
+COMMIT;
+
+-- many rows come in the order of the heap: batches of 16384 of them and more, so
+-- the page goes back a few times only, though there are many keys
+CREATE FUNCTION steps_back() RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	at int8 := -1;
+	page int8;
+	steps int8 := 0;
+BEGIN
+	FOR page IN SELECT (ctid::text::point)[0] FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 1200))) LOOP
+		steps := steps + (page < at)::int;
+		at := page;
+	END LOOP;
+	RETURN steps;
+END $$;
+SELECT steps_back() < 20 AS "in order";
+
+-- rows that go while they are read, and dead entries
+BEGIN;
+DECLARE c CURSOR FOR SELECT k FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 63)));
+MOVE 1000 c;
+SAVEPOINT a;
+DELETE FROM lists WHERE k % 3 = 0;
+INSERT INTO lists SELECT k, -1 FROM generate_series(0, 63) k, generate_series(1, 30);
+MOVE ALL c;
+COMMIT;
+SELECT count(*) FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 63)));
+VACUUM lists;
+SELECT * FROM by_any;
+SELECT pmhash_check('lists_k');
+DROP VIEW by_any, scan_memory;
+DROP FUNCTION steps_back;
+DROP TABLE lists;

@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * insert_source.c
+ *	  Where the rows come from that aminsert gets: may their entries wait?
+ *
+ * An entry that waits in a queue must not lose its row meanwhile.  Should
+ * VACUUM remove the row and another one take its TID, the queue would go on to
+ * put (old hash, TID) into the table: a wrong row for ever.  A row that a
+ * transaction has inserted and that this transaction does not roll back is not
+ * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
+ * with one exception: heap_abort_speculative makes it dead to everybody at
+ * once.  src/README, "Inserts", has all cases.
+ *
+ * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert cannot tell (the
+ * token is in the row, on a page that is not pinned any more), so the question
+ * is asked the other way round: who is known to insert no such rows?
+ *	  - a ModifyTable without ON CONFLICT: the index was opened in the context
+ *		of a statement that we have seen start (nodeModifyTable.c: ExecInsert
+ *		and ExecUpdatePrologue open indexes in es_query_cxt;
+ *		ExecInitPartitionInfo does in the one that its PartitionTupleRouting was
+ *		made in, which is that too), and whose plan has no ON CONFLICT anywhere;
+ *	  - COPY: the index was opened in the context in which the command was
+ *		called (copyfrom.c, CopyFrom).
+ * Everybody else's entries do not wait: the workers of logical replication (they
+ * have a ResultRelInfo for each row, so there is nothing to gain), and modules
+ * that call the table and index access methods by themselves, in ways of their
+ * own.  Nor does anybody's if the table is of another access method than
+ * heap, of whose rows we know nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "executor/execdesc.h"
+#include "nodes/execnodes.h"
+#include "nodes/plannodes.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "am.h"
+
+/* A statement that is being executed and may insert rows. */
+typedef struct Source
+{
+	struct Source *next;
+	MemoryContext context;		/* indexes are opened in it */
+	const PlannedStmt *statement;	/* NULL: COPY */
+	MemoryContextCallback callback;
+} Source;
+
+static Source *sources = NULL;	/* the last one first */
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+static void
+forget_source(void *arg)
+{
+	for (Source **link = &sources; *link != NULL; link = &(*link)->next)
+	{
+		if (*link == arg)
+		{
+			*link = (*link)->next;
+			return;
+		}
+	}
+}
+
+/*
+ * A statement has been started.  Remember it, if it may insert rows, as long as
+ * its context is there.  ERROR if memory is short.
+ */
+void
+pmhash_statement_started(QueryDesc *queryDesc)
+{
+	const PlannedStmt *statement = queryDesc->plannedstmt;
+	MemoryContext context = queryDesc->estate->es_query_cxt;
+	Source	   *source;
+
+	if (!statement->hasModifyingCTE &&
+		(statement->commandType == CMD_SELECT || statement->commandType == CMD_DELETE))
+		return;
+	source = MemoryContextAlloc(context, sizeof(Source));
+	source->context = context;
+	source->statement = statement;
+	source->callback.func = forget_source;
+	source->callback.arg = source;
+	MemoryContextRegisterResetCallback(context, &source->callback);
+	source->next = sources;
+	sources = source;
+}
+
+/* Has this plan no ON CONFLICT, as far as it is a ModifyTable? */
+static bool
+is_plain(const Plan *plan)
+{
+	return !IsA(plan, ModifyTable) ||
+		((const ModifyTable *) plan)->onConflictAction == ONCONFLICT_NONE;
+}
+
+/*
+ * Is every row that this statement inserts a plain one?  ModifyTable is at the top
+ * of a plan, or of that of a WITH query, which is among the subplans.  A module
+ * may put a node of its own there, of which we know nothing.
+ */
+static bool
+inserts_plain_rows(const PlannedStmt *statement)
+{
+	ListCell   *lc;
+
+	if (statement->commandType != CMD_SELECT && !IsA(statement->planTree, ModifyTable))
+		return false;
+	if (!is_plain(statement->planTree))
+		return false;
+	foreach(lc, statement->subplans)
+	{
+		const Plan *plan = lfirst(lc);
+
+		if (plan == NULL)
+			continue;
+		if (!is_plain(plan) || (statement->hasModifyingCTE && IsA(plan, CustomScan)))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Does VACUUM leave the rows alone that the statement of indexInfo inserts into
+ * heap, until the (sub)transaction is over?  Raises no error.
+ */
+bool
+pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo)
+{
+	if (heap->rd_tableam != GetHeapamTableAmRoutine())
+		return false;
+	for (const Source *source = sources; source != NULL; source = source->next)
+	{
+		if (source->context == indexInfo->ii_Context)
+			return source->statement == NULL || inserts_plain_rows(source->statement);
+	}
+	return false;
+}
+
+static void
+call_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (previous_utility_hook)
+		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
+							  queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+}
+
+/* COPY FROM is a source for as long as it runs. */
+static void
+utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *statement = pstmt->utilityStmt;
+	Source		source = {0};
+
+	if (!IsA(statement, CopyStmt) || !((CopyStmt *) statement)->is_from)
+	{
+		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					 dest, qc);
+		return;
+	}
+	source.context = CurrentMemoryContext;
+	source.next = sources;
+	sources = &source;
+	PG_TRY();
+	{
+		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					 dest, qc);
+	}
+	PG_FINALLY();
+	{
+		forget_source(&source);
+	}
+	PG_END_TRY();
+}
+
+/* Install the hook.  Called once, while the library is preloaded. */
+void
+pmhash_insert_source_init(void)
+{
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}

@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.h
+ *	  The clock for "how long ago": it is never set.
+ *
+ * GetCurrentTimestamp() is the time of day.  Set back by an hour, it keeps from
+ * happening for that hour whatever is done "so long after the last time"; set
+ * forward, it has everything done at once.  So whatever is timed within a run
+ * of the server is timed by this clock; the time of day is for people to read.
+ * All processes of a boot see the same clock, so its readings may stand in
+ * shared memory; they mean nothing in a file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_CLUSTER_CLOCK_H
+#define PMHASH_CLUSTER_CLOCK_H
+
+#include <time.h>
+
+/* Milliseconds since some moment before this boot's first process; never 0. */
+static inline int64
+pmhash_clock_ms(void)
+{
+	struct timespec now;
+
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+/* The same clock, some milliseconds late, for a few nanoseconds. */
+static inline int64
+pmhash_clock_coarse(void)
+{
+	struct timespec now;
+
+	(void) clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+/* Have 'interval' ms gone by since the reading 'then'?  0: never read yet. */
+static inline bool
+pmhash_clock_past(int64 then, int64 interval)
+{
+	return then == 0 || pmhash_clock_ms() - then >= interval;
+}
+
+#endif							/* PMHASH_CLUSTER_CLOCK_H */

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * durable.c
+ *	  Small files that are replaced as a whole and durably, without ereport
+ *	  and, once they are there, without needing new space.
+ *
+ * The control file of the pool and the token in the data directory must be
+ * written when the disk is full: what a start decides is of no use if it cannot
+ * be kept.  So each of them has a twin with ".tmp" at the end of its name, which
+ * has its space already.  What is new goes into the twin; then the two change
+ * names (RENAME_EXCHANGE), and the old contents are the twin's.  Nobody ever
+ * reads a twin.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/internal.h"
+
+/* Put a reason into reason[PMHASH_REASON_SIZE]; always false. */
+bool
+pmhash_fail(char *reason, const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(reason, PMHASH_REASON_SIZE, format, args);
+	va_end(args);
+	return false;
+}
+
+/* Read a small file whole; -1 with errno if it can't be opened or read. */
+ssize_t
+pmhash_read_small(const char *path, void *data, size_t size)
+{
+	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t		n;
+	int			save_errno;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, data, size);
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return n;
+}
+
+/* Make what has happened to names in a directory durable; false with errno. */
+bool
+pmhash_fsync_directory(const char *path)
+{
+	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int			save_errno;
+	bool		ok;
+
+	if (fd < 0)
+		return false;
+	ok = fsync(fd) == 0;
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return ok;
+}
+
+/* Write data to an open file, cut it to that length, and sync it. */
+static bool
+fill(int fd, const void *data, size_t size)
+{
+	struct stat st;
+
+	errno = ENOSPC;				/* what a short write means */
+	if (pwrite(fd, data, size, 0) != (ssize_t) size || fstat(fd, &st) != 0)
+		return false;
+	if (st.st_size > (off_t) size && ftruncate(fd, (off_t) size) != 0)
+		return false;
+	return fsync(fd) == 0;
+}
+
+/* Fill the twin, in the space that it has.  False with errno. */
+static bool
+fill_twin(const char *twin, const void *data, size_t size)
+{
+	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	bool		ok;
+	int			save_errno;
+
+	if (fd < 0)
+		return false;
+	ok = fill(fd, data, size);
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return ok;
+}
+
+/*
+ * Give a file a twin that has its space.  If there is no room for it now, the
+ * next write needs some: nothing is lost by that.
+ */
+static void
+make_twin(const char *twin, size_t size)
+{
+	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return;
+	(void) posix_fallocate(fd, 0, (off_t) size);
+	close(fd);
+}
+
+/* Let the twin take the place of the file.  False with errno. */
+static bool
+change_places(const char *twin, const char *path, size_t size)
+{
+	struct stat st;
+
+	/* Not with a directory or the like: that would stand in for the twin. */
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+		renameat2(AT_FDCWD, twin, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+		return true;
+
+	/* There was no file yet, or the file system can't exchange names. */
+	if (rename(twin, path) != 0)
+		return false;
+	make_twin(twin, size);
+	return true;
+}
+
+/*
+ * Replace directory/name by data: all or nothing, and durable (the sequence is
+ * that of durable_rename in fd.c, which may ereport).  False with a reason if
+ * that fails; then the file has its old or its new contents.
+ */
+bool
+pmhash_replace_durably(const char *directory, const char *name, const void *data,
+					   size_t size, char *reason)
+{
+	char		path[MAXPGPATH];
+	char		twin[MAXPGPATH];
+
+	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
+	snprintf(twin, MAXPGPATH, "%s/%s.tmp", directory, name);
+	if (!fill_twin(twin, data, size) ||
+		!change_places(twin, path, size) ||
+		!pmhash_fsync_directory(directory))
+		return pmhash_fail(reason, "could not write file \"%s\": %s", path,
+						   strerror(errno));
+	return true;
+}
+
+/*
+ * Make an open file of that size worthless where it stands: empty, or if that
+ * can't be, all zeros.
+ */
+static bool
+spoil(int fd, size_t size)
+{
+	char		zeros[PMHASH_SMALL_FILE] = {0};
+
+	return (ftruncate(fd, 0) == 0 ||
+			pwrite(fd, zeros, size, 0) == (ssize_t) size) &&
+		fsync(fd) == 0;
+}
+
+/* The same by name.  False with errno. */
+static bool
+spoil_durably(const char *path, size_t size)
+{
+	int			fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool		ok;
+	int			save_errno;
+
+	if (fd < 0)
+		return false;
+	ok = spoil(fd, size);
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return ok;
+}
+
+/*
+ * Make away with directory/name, a file of that size (PMHASH_SMALL_FILE at the
+ * most), durably: what it said is said no more.  It is spoiled where it stands,
+ * which needs the file only, and removed, which needs the directory only; one of
+ * both is enough, and neither needs space.  False with a reason if it may still
+ * be there, or be there again after a crash of the operating system.
+ */
+bool
+pmhash_remove_durably(const char *directory, const char *name, size_t size,
+					  char *reason)
+{
+	char		path[MAXPGPATH];
+	bool		spoiled;
+
+	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
+	spoiled = spoil_durably(path, size);
+	if (((unlink(path) == 0 || errno == ENOENT) && pmhash_fsync_directory(directory)) ||
+		spoiled)
+		return true;
+	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,
+					   strerror(errno));
+}

@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_hooks.c
+ *	  What the engine tells the server: waits for its locks, and descriptors.
+ *
+ * The engine's locks are held for microseconds, but their holder may be stopped
+ * meanwhile.  Who waits longer than a spin shows a wait event, and where nothing
+ * is held yet it gives the wait up for a cancel, a timeout or a termination.
+ *
+ * The engine holds at most one descriptor at a time, for moments (a build: while
+ * it loads).  fd.c is told, and closes one of its own files if it has as many as
+ * it may.  So pmhash never takes a descriptor that something else in the server
+ * has counted on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+
+#if PG_VERSION_NUM >= 170000
+#include "utils/wait_event.h"
+#endif
+
+#include "cluster/internal.h"
+
+static uint32 wait_event = PG_WAIT_EXTENSION;
+
+static void
+wait_begin(void)
+{
+	pgstat_report_wait_start(wait_event);
+}
+
+static void
+wait_end(void)
+{
+	pgstat_report_wait_end();
+}
+
+/*
+ * Would CHECK_FOR_INTERRUPTS raise something?  The conditions are those of
+ * ProcessInterrupts (postgres.c).  Statement and lock timeouts set
+ * QueryCancelPending too.
+ */
+static bool
+cancelled(void)
+{
+	if (InterruptHoldoffCount != 0 || CritSectionCount != 0)
+		return false;
+	return ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0);
+}
+
+/*
+ * One descriptor for a moment: not AcquireExternalFD, which refuses it where many
+ * are used for long, but make room and count it.  Reports nothing but what closing
+ * a file may (fd.c, LruDelete: LOG, or PANIC for a file that was not written).
+ */
+static bool
+reserve_descriptor(void)
+{
+	ReserveExternalFD();
+	return true;
+}
+
+static void
+release_descriptor(void)
+{
+	ReleaseExternalFD();
+}
+
+/* For this process and its children. */
+void
+pmhash_engine_hooks_init(void)
+{
+	const PmhWaitHooks hooks = {wait_begin, wait_end, cancelled};
+
+	pmh_set_wait_hooks(&hooks);
+	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
+}
+
+/* Once shared memory is there: give the wait event a name of its own. */
+void
+pmhash_engine_hooks_name(void)
+{
+#if PG_VERSION_NUM >= 170000
+	wait_event = WaitEventExtensionNew("PmhashFileLock");
+#endif
+}

@@ -1,0 +1,482 @@
+/*-------------------------------------------------------------------------
+ *
+ * refill.c
+ *	  Giving an invalid index a new file while the table is written to.
+ *
+ * Nobody waits for this but VACUUM, ANALYZE and DDL of the table.  What is known
+ * of the new file stands in the stub, and says who may use it:
+ *
+ *	filling		inserts put their entries into it.  Nothing reads it.
+ *	filled		every row is in it that a snapshot taken from now on can see.
+ *				Inserts and VACUUM use it.
+ *	(valid)		everything uses it.
+ *
+ *	1 mark	ShareUpdateExclusiveLock on table and index, to the end of 3: keeps
+ *			VACUUM out (no TID is freed, no entry deleted), DDL, and other
+ *			rebuilds.  Make an empty file; the stub names it, as "filling".
+ *	2 wait	for every transaction that holds a lock to write to the table, as
+ *			CREATE INDEX CONCURRENTLY does (indexcmds.c, DefineIndex).  Whoever has
+ *			decided before 1 to leave the index out took that lock before he
+ *			decided, so he is over now, and prepared ones are too.  New writers do
+ *			not wait, and insert into the file.
+ *	3 fill	Take a snapshot S, scan the table by it, insert the entry of each row
+ *			but for those that are in the file: rows of writers that have
+ *			committed since 1.  Those are in for certain: entries are made before
+ *			the commit.  A row that S does not see is of a writer that was at
+ *			work after 2, hence has begun to insert after 1: its entry is in the
+ *			file, or will be.  The stub says "filled".
+ *	4 wait	for transactions with a snapshot older than S.  They may see rows that
+ *			were deleted when S was taken, which have no entry.  No lock is held:
+ *			VACUUM removes from the file what it removes.
+ *	5		The stub says that the file is valid.
+ *
+ * A crash before 5 leaves the stub as it was.  Who comes next begins anew, unless
+ * it says "filled": then only older snapshots are waited for, of which there are
+ * none after a crash.  A file that an insert cannot enter, because the file
+ * system is full for instance, fails the rebuild and not the insert: the insert
+ * marks the stub as invalid (pmhash_filling_failed).  VACUUM, which can come
+ * between a failed try and the next one, does that too if the stub says "filling".
+ *
+ * The stub's WAL record of 3 comes after the commit records of all rows that S
+ * sees, and that of 1 before that of anyone who has inserted because of it.  So no
+ * entry that 3 makes needs the undo journal: if WAL is lost with such a commit,
+ * "filled" is lost as well.
+ *
+ * Constraints: rows are not let in unchecked, and a check needs all rows; so such
+ * inserts fail until 5 (SQLSTATE 40001).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "commands/progress.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/backend_progress.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/clock.h"
+#include "cluster/internal.h"
+
+#define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
+
+/* What is known of a rebuild from step to step, each a transaction. */
+typedef struct Refill
+{
+	Oid			index;
+	Oid			heap;
+	LockRelId	heap_lock;		/* held by the session */
+	LockRelId	index_lock;
+	uint64		file_id;		/* of the new file */
+	TransactionId older;		/* transactions to wait for have this xmin, or an
+								 * older one */
+	PmhashReason reason;		/* why the old file was not used */
+} Refill;
+
+/* Of the rebuild that this worker is at. */
+static Refill refill;
+
+/* What was done for the index before this one is over, whatever comes now. */
+void
+pmhash_refill_forget(void)
+{
+	memset(&refill, 0, sizeof(refill));
+}
+
+/* To the end of step 3, or to the next abort, which releases them too (proc.c,
+ * ProcReleaseLocks). */
+static void
+lock_for_session(Relation heap, Relation index)
+{
+	refill.heap_lock = heap->rd_lockInfo.lockRelId;
+	refill.index_lock = index->rd_lockInfo.lockRelId;
+	LockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
+	LockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
+}
+
+static void
+unlock_for_session(void)
+{
+	UnlockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
+	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
+}
+
+static void
+report_phase(int64 phase)
+{
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, phase);
+}
+
+/* For pg_stat_progress_create_index. */
+static void
+report_begin(Relation index)
+{
+	const int	column[] = {
+		PROGRESS_CREATEIDX_COMMAND,
+		PROGRESS_CREATEIDX_INDEX_OID,
+		PROGRESS_CREATEIDX_ACCESS_METHOD_OID,
+		PROGRESS_CREATEIDX_PHASE
+	};
+	const int64 value[] = {
+		PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY,
+		refill.index,
+		index->rd_rel->relam,
+		PROGRESS_CREATEIDX_PHASE_WAIT_1
+	};
+
+	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, refill.heap);
+	pgstat_progress_update_multi_param(lengthof(column), column, value);
+}
+
+/* ---- the steps ---- */
+
+/*
+ * The old file is not opened again by anyone; make room for the new one.  Plans
+ * that use the index are made anew: nobody may have met it before us.
+ */
+static void
+remove_old_file(Relation heap, Relation index)
+{
+	char		path[MAXPGPATH];
+
+	if (pmhash_stub_invalidate(index, 0, refill.reason))
+		pmhash_stub_changed();
+	if (pmhash_index_path(index, true, NULL, path))
+		pmhash_unlink(path);
+	else
+		pmhash_nudge_at_commit();	/* it may have had one all the same */
+	TransferPredicateLocksToHeapRelation(index);
+	CacheInvalidateRelcache(heap);
+}
+
+/*
+ * An earlier try has come as far as step 4.  False if its file has been lost since,
+ * as after a restore; then the stub is marked.
+ */
+static bool
+resume(Relation index)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	PmhashStub	stub;
+
+	if (pmhash_file_open_or_skip(index, false) == NULL ||
+		!pmhash_stub_read(index, true, &stub))
+		return false;
+	refill.file_id = stub.file_id;
+	/* there can be no snapshot as old as that; InvalidTransactionId: any */
+	refill.older = InvalidTransactionId;
+	if (U64FromFullTransactionId(next) - stub.older < MaxTransactionId / 2)
+		refill.older = XidFromFullTransactionId(FullTransactionIdFromU64(stub.older));
+	return true;
+}
+
+/* Step 1, of a locked index of a locked table. */
+static void
+mark(Relation heap, Relation index)
+{
+	if (refill.reason == PMHASH_REASON_FILLED)
+	{
+		if (resume(index))
+			return;
+		refill.reason = pmhash_index_doubt(index);
+	}
+	remove_old_file(heap, index);
+	refill.file_id = pmhash_file_begin_filling(index);
+	lock_for_session(heap, index);
+	PMH_STOP_POINT("rebuild_marked");
+}
+
+/*
+ * Lock table and index, look again, begin.  False if there is nothing to do any
+ * more.  In a transaction of its own, as all of these.
+ */
+static bool
+begin(Oid relid)
+{
+	Oid			heap_oid;
+	Relation	heap = NULL;
+	Relation	index = NULL;
+	bool		needed;
+
+	pmhash_refill_forget();
+	StartTransactionCommand();
+	heap_oid = IndexGetRelation(relid, true);
+	if (OidIsValid(heap_oid))
+		heap = try_relation_open(heap_oid, ShareUpdateExclusiveLock);
+	if (heap != NULL)
+		index = try_relation_open(relid, ShareUpdateExclusiveLock);
+	needed = index != NULL && index->rd_index != NULL &&
+		index->rd_index->indrelid == heap_oid &&
+		pmhash_index_is_invalid(index, &refill.reason);
+	if (needed)
+	{
+		refill.index = relid;
+		refill.heap = heap_oid;
+		report_begin(index);
+		mark(heap, index);
+	}
+	if (index != NULL)
+		relation_close(index, NoLock);
+	if (heap != NULL)
+		relation_close(heap, NoLock);
+	CommitTransactionCommand();
+	return needed;
+}
+
+/*
+ * Wait until one transaction is over, for lock_timeout at most.  We look again and
+ * again, and do not queue up for it: it may come to wait for our lock on the
+ * table (TRUNCATE or ALTER TABLE after an INSERT), and the deadlock detector would
+ * take it, whose turn it is to look (proc.c, ProcSleep), for the one to be
+ * cancelled.  As it is, it waits until we give up.
+ */
+static void
+wait_for_writer(VirtualTransactionId writer)
+{
+	int64		begun = pmhash_clock_ms();
+
+	while (!VirtualXactLock(writer, false))
+	{
+		if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
+							get_rel_name(refill.heap))));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Step 2.  Each transaction is waited for as long as lock_timeout says, then
+ * this is an ERROR: a new try has to wait for no more than are there then, and
+ * meanwhile other indexes have their turn.
+ */
+static void
+wait_for_writers(void)
+{
+	VirtualTransactionId *writer;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, refill.heap);
+	StartTransactionCommand();
+	writer = GetLockConflicts(&tag, ShareLock, &n);
+	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
+	for (int i = 0; i < n; i++)
+	{
+		wait_for_writer(writer[i]);
+		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
+	}
+	CommitTransactionCommand();
+}
+
+/*
+ * Step 3 in the rights of the table's owner, for what expressions of the index
+ * call; see reindex_index (index.c).
+ */
+static void
+fill(Relation heap, Relation index)
+{
+	PmhashFile *file = pmhash_file_open_filling(index, refill.file_id);
+	IndexInfo  *info;
+	Oid			user;
+	int			context;
+	int			nest_level;
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner,
+						   context | SECURITY_RESTRICTED_OPERATION);
+	nest_level = NewGUCNestLevel();
+#if PG_VERSION_NUM >= 170000
+	RestrictSearchPath();
+#endif
+	info = BuildIndexInfo(index);
+	info->ii_Unique = false;
+	info->ii_ExclusionOps = NULL;
+	info->ii_ExclusionProcs = NULL;
+	info->ii_ExclusionStrats = NULL;
+	PMH_STOP_POINT("rebuild_before_build");
+	pmhash_am_fill(heap, index, info, file);
+	PMH_STOP_POINT("rebuild_before_stub");
+	AtEOXact_GUC(false, nest_level);
+	SetUserIdAndSecContext(user, context);
+}
+
+/* The stub was marked meanwhile: its file lacks something. */
+pg_noreturn static void
+lost_race(Relation index)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the new file of index \"%s\" became unusable while it was being filled",
+					RelationGetRelationName(index))));
+}
+
+/*
+ * Step 3.  The snapshot is one that the scan takes; one taken after it is at least
+ * as new, and its xmin no older (GetSnapshotData, procarray.c).
+ */
+static void
+fill_file(void)
+{
+	Relation	heap;
+	Relation	index;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
+	index = relation_open(refill.index, ShareUpdateExclusiveLock);
+	report_phase(PROGRESS_CREATEIDX_PHASE_BUILD);
+	fill(heap, index);
+	PopActiveSnapshot();
+	refill.older = GetLatestSnapshot()->xmin;
+	if (!pmhash_stub_filled(index, refill.file_id, refill.older))
+		lost_race(index);
+	pmhash_stub_changed();
+	relation_close(index, NoLock);
+	table_close(heap, NoLock);
+	CommitTransactionCommand();
+	unlock_for_session();
+}
+
+/*
+ * Step 4, as WaitForOlderSnapshots (indexcmds.c), which is not exported.  VACUUM
+ * and concurrent builds of other indexes do not read this one.
+ */
+static void
+wait_for_snapshots(void)
+{
+	VirtualTransactionId *older;
+	int			n;
+
+	StartTransactionCommand();
+	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
+	older = GetCurrentVirtualXIDs(refill.older, true, false,
+								  PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC,
+								  &n);
+	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
+	for (int i = 0; i < n; i++)
+	{
+		(void) VirtualXactLock(older[i], true);
+		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
+	}
+	PMH_STOP_POINT("rebuild_before_valid");
+	CommitTransactionCommand();
+}
+
+/* Has somebody marked the stub since step 3?  Else the index has got another file. */
+static bool
+is_marked(Relation index)
+{
+	PmhashStub	stub;
+
+	return pmhash_stub_read(index, true, &stub) &&
+		stub.file_id == refill.file_id && (stub.flags & PMHASH_STUB_INVALID) != 0;
+}
+
+/* Step 5. */
+static void
+make_valid(void)
+{
+	Relation	index;
+	bool		valid = false;
+
+	StartTransactionCommand();
+	index = try_relation_open(refill.index, ShareUpdateExclusiveLock);
+	if (index != NULL)
+	{
+		if (pmhash_stub_validate(index, refill.file_id))
+		{
+			pmhash_stub_changed();
+			CacheInvalidateRelcacheByRelid(refill.heap);
+			CacheInvalidateRelcache(index);	/* who has the old file mapped lets it go */
+			valid = true;
+		}
+		else if (is_marked(index))
+			lost_race(index);
+		if (valid)
+			ereport(LOG,
+					(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
+							RelationGetRelationName(index), get_rel_name(refill.heap)),
+					 errdetail("The file it had before could not be used: %s.",
+							   pmhash_reason_text(refill.reason))));
+		relation_close(index, NoLock);
+	}
+	pgstat_progress_end_command();
+	CommitTransactionCommand();
+}
+
+/* ---- in one piece ---- */
+
+/*
+ * Rebuild an index of this database if it is invalid.  Not in a transaction;
+ * begins and ends some.  ERROR if it fails; then pmhash_refill_failed is to be
+ * called after the abort.
+ */
+void
+pmhash_refill(Oid relid)
+{
+	if (!begin(relid))
+		return;
+	if (refill.reason != PMHASH_REASON_FILLED)
+	{
+		wait_for_writers();
+		fill_file();
+	}
+	wait_for_snapshots();
+	make_valid();
+}
+
+/* Nobody is to put anything more into the file. */
+static void
+abandon(Relation index)
+{
+	PmhashStub	stub;
+	char		path[MAXPGPATH];
+
+	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
+		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
+		return;					/* filled or valid: it is good */
+	if (pmhash_stub_invalidate(index, refill.file_id, refill.reason))
+		pmhash_stub_changed();
+	pmhash_file_path(path, MyDatabaseId, refill.file_id);
+	pmhash_unlink(path);
+}
+
+/*
+ * After the abort of a failed try: give back the space of a file that is not
+ * filled.  In no transaction.  ERROR if the stub can't be marked; the
+ * file is then removed by the next try.
+ */
+void
+pmhash_refill_failed(void)
+{
+	Relation	index;
+
+	if (refill.file_id == 0 || refill.reason == PMHASH_REASON_FILLED)
+		return;
+	StartTransactionCommand();
+	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&
+		(index = try_relation_open(refill.index, NoLock)) != NULL)
+	{
+		abandon(index);
+		relation_close(index, NoLock);
+	}
+	CommitTransactionCommand();
+}

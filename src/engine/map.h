@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * map.h
+ *	  Where files are mapped, for pm.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_MAP_H
+#define PMH_MAP_H
+
+#include "pm.h"
+
+/*
+ * Map the first 'size' bytes of the file that fd has open, which may be closed
+ * then: a mapping holds the file by itself.  *synchronous: with MAP_SYNC, which
+ * the kernel grants where a store is durable once its line is flushed.  Sets
+ * base, mapped and reserved of *f and enters it into the list of the SIGBUS
+ * handler.  0, or an errno: nothing is mapped then.
+ */
+extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
+
+/*
+ * Let the mapping reach 'size', which is more than it has and no more than the
+ * file has.  Takes no descriptor, and works for a file that has no name any
+ * more.  Where the reservation is outgrown, f->base is another one afterwards,
+ * and the old mapping stays as it is, on f->old, until pmh_map_forget_old.  0,
+ * or an errno: nothing has changed then.
+ */
+extern int	pmh_map_further(PmFile *f, size_t size);
+
+/* Unmap everything, and take *f off the list. */
+extern void pmh_unmap(PmFile *f);
+
+/* Note that the page at 'offset' of a file is lost, and tell all others. */
+extern void pmh_map_note_lost(PmFile *f, size_t offset);
+
+#endif							/* PMH_MAP_H */

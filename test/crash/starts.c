@@ -1,0 +1,1106 @@
+/*-------------------------------------------------------------------------
+ *
+ * starts.c
+ *	  Lives of a server and its pool, at random: what a start decides is tried
+ *	  with every history that leads there.
+ *
+ * startup.c, pool.c, trust.c, durable.c, undo.c and undo_journal.c are compiled
+ * as they are and work on files in a scratch directory.  What stands in for
+ * PostgreSQL is as little as it takes: pg_control as a file, WAL as two numbers,
+ * rows with the LSN of their WAL.  A postmaster is a process, what it starts are
+ * processes of its own, and a crash is an exit.
+ *
+ * A history is made of lives: starts with pmhash and without, by a postmaster
+ * and in single-user mode, restarts in the same postmaster, crashes that lose
+ * WAL that was not flushed, deaths at each step of recovery, clean shutdowns,
+ * pg_resetwal, loss of what was in the page cache.  In each start calls of the
+ * operating system may fail, from some call on, a few or all of them, so that any
+ * step of it cannot be written: and then a later start comes.
+ *
+ * The oracle: an index that is trusted has the entry of each living row and none
+ * of a row that is gone.  If it is not trusted it may be rebuilt or not.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "access/rmgr.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
+#include "miscadmin.h"
+#include "port/pg_crc32c.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "cluster/internal.h"
+
+#define MAX_ROWS		400
+#define DATABASE		5
+#define FILE_ID			UINT64CONST(9)
+#define SEGMENT			(16 * 1024 * 1024)
+
+typedef struct Row
+{
+	uint64		lsn;
+	bool		alive;
+	bool		in_index;		/* its entry was made in the file that is there */
+} Row;
+
+/* The world: shared by all processes; what is not on disk or in the files. */
+typedef struct World
+{
+	uint64		rng;
+	uint64		inserted;		/* end of WAL */
+	uint64		flushed;
+	ControlFileData control;	/* pg_control, also a file */
+	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
+	int			nrows;
+	Row			row[MAX_ROWS];
+	uint64		opts;			/* starts by a postmaster */
+	uint64		trusted;		/* figures */
+	uint64		distrusted;
+	uint64		failed_calls;
+	uint64		refused;
+	uint64		not_started;
+	char		history[4096];
+	char		complaint[256];
+} World;
+
+static World *world;
+static char scratch[64];
+
+static void pg_attribute_printf(1, 2)
+tell(const char *format,...)
+{
+	size_t		n = strlen(world->history);
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(world->history + n, sizeof(world->history) - n, format, args);
+	va_end(args);
+}
+
+static uint64
+chance(uint64 n)
+{
+	world->rng = world->rng * UINT64CONST(6364136223846793005) + UINT64CONST(1442695040888963407);
+	return (world->rng >> 33) % n;
+}
+
+/* ---- faults: calls fail from a certain one on ---- */
+
+static long fail_at = -1;		/* counts down; < 0: no faults */
+static long fail_for;
+static long failed_calls;		/* by this process, in this start */
+static int	fail_errno;
+static const int errnos[] = {EIO, ENOSPC, EMFILE, ENOMEM, EINTR};
+
+static bool
+fails(void)
+{
+	if (fail_at < 0 || fail_for <= 0)
+		return false;
+	if (fail_at > 0)
+	{
+		fail_at--;
+		return false;
+	}
+	fail_for--;
+	failed_calls++;
+	world->failed_calls++;
+	errno = fail_errno;
+	return true;
+}
+
+static void
+arm_faults(void)
+{
+	failed_calls = 0;
+	fail_at = chance(3) == 0 ? (long) chance(30) : -1;
+	fail_for = chance(4) != 0 ? 1 + (long) chance(4) : 1000000;
+	fail_errno = errnos[chance(lengthof(errnos))];
+	if (fail_at >= 0)
+		tell(" [call %ld, %ld fail]", fail_at, fail_for);
+}
+
+#define WRAP(type, name, parameters, arguments) \
+	extern type __real_##name parameters; \
+	extern type __wrap_##name parameters; \
+	type __wrap_##name parameters \
+	{ \
+		return fails() ? -1 : __real_##name arguments; \
+	}
+
+WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m))
+WRAP(ssize_t, read, (int fd, void *b, size_t n), (fd, b, n))
+WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
+WRAP(int, fsync, (int fd), (fd))
+WRAP(int, ftruncate, (int fd, off_t n), (fd, n))
+WRAP(int, rename, (const char *a, const char *b), (a, b))
+WRAP(int, renameat2, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
+WRAP(int, unlink, (const char *p), (p))
+WRAP(int, posix_fallocate, (int fd, off_t o, off_t n), (fd, o, n))
+WRAP(int, fcntl, (int fd, int command, void *p), (fd, command, p))
+
+/* ---- what stands in for the server ---- */
+
+XLogRecPtr	XactLastRecEnd;
+Oid			MyDatabaseId = DATABASE;
+int			wal_segment_size = SEGMENT;
+char	   *DataDir;
+bool		IsUnderPostmaster;
+bool		process_shared_preload_libraries_in_progress = true;
+char	   *pmhash_directory;
+int			pmhash_lock_stripes = 64;
+int			pmhash_journal_size = 4;
+shmem_request_hook_type shmem_request_hook;
+shmem_startup_hook_type shmem_startup_hook;
+RmgrData	RmgrTable[RM_MAX_ID + 1];
+LWLockPadded *MainLWLockArray;
+sigjmp_buf *PG_exception_stack;
+ErrorContextCallback *error_context_stack;
+
+static RmgrData resource_manager;
+static pg_on_exit_callback at_exit;
+static char *shared_memory;
+static size_t shared_used;
+static LWLockPadded lwlocks[64];
+static XLogRecPtr replay_end;
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *foundPtr)
+{
+	void	   *area = shared_memory + shared_used;
+
+	shared_used += TYPEALIGN(64, size);
+	*foundPtr = false;
+	return area;
+}
+
+Size
+add_size(Size a, Size b)
+{
+	return a + b;
+}
+
+Size
+mul_size(Size a, Size b)
+{
+	return a * b;
+}
+
+void
+RequestAddinShmemSpace(Size size)
+{
+}
+
+void
+RequestNamedLWLockTranche(const char *name, int n)
+{
+}
+
+LWLockPadded *
+GetNamedLWLockTranche(const char *name)
+{
+	return lwlocks;
+}
+
+bool
+LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	return true;
+}
+
+void
+LWLockRelease(LWLock *lock)
+{
+}
+
+void
+RegisterCustomRmgr(RmgrId id, RmgrData *rmgr)
+{
+	resource_manager = *rmgr;
+}
+
+void
+on_proc_exit(pg_on_exit_callback function, Datum arg)
+{
+	at_exit = function;
+}
+
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	return 0;
+}
+
+TimeLineID
+GetWALInsertionTimeLine(void)
+{
+	return 1;
+}
+
+bool
+RecoveryInProgress(void)
+{
+	return false;
+}
+
+bool
+pg_strong_random(void *buffer, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((unsigned char *) buffer)[i] = (unsigned char) chance(256);
+	return true;
+}
+
+XLogRecPtr
+GetXLogInsertRecPtr(void)
+{
+	return world->inserted;
+}
+
+XLogRecPtr
+GetFlushRecPtr(TimeLineID *tli)
+{
+	return world->flushed;
+}
+
+XLogRecPtr
+GetXLogReplayRecPtr(TimeLineID *tli)
+{
+	return replay_end;
+}
+
+void
+XLogFlush(XLogRecPtr lsn)
+{
+	world->flushed = Max(world->flushed, lsn);
+}
+
+void
+XLogSetAsyncXactLSN(XLogRecPtr lsn)
+{
+}
+
+void *
+palloc_extended(Size size, int flags)
+{
+	return malloc(size);
+}
+
+void
+pfree(void *pointer)
+{
+	free(pointer);
+}
+
+char *
+psprintf(const char *format,...)
+{
+	return strdup(format);
+}
+
+void
+pg_usleep(long microseconds)
+{
+}
+
+int
+s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
+{
+	return 0;
+}
+
+/* ---- errors ---- */
+
+static int	error_level;
+
+bool
+errstart(int elevel, const char *domain)
+{
+	error_level = elevel;
+	return elevel >= LOG;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	if (error_level < ERROR)
+		return;
+	if (error_level == FATAL)
+	{
+		world->not_started++;
+		tell(" server does not start");
+		_exit(2);
+	}
+	pg_re_throw();
+}
+
+void
+pg_re_throw(void)
+{
+	siglongjmp(*PG_exception_stack, 1);
+}
+
+/* Messages stand in the history. */
+int
+errmsg(const char *format,...)
+{
+	char		text[1024];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	tell("\n    %s", text);
+	if (strncmp(text, "pmhash: removed index file", 26) == 0 && failed_calls != 0 &&
+		fail_errno != EIO && world->complaint[0] == '\0')
+		snprintf(world->complaint, sizeof(world->complaint),
+				 "a file is thrown away for an error that passes: %s", strerror(fail_errno));
+	return 0;
+}
+
+int
+errmsg_internal(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail_log(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errcode(int sqlerrcode)
+{
+	return 0;
+}
+
+int
+errcode_for_file_access(void)
+{
+	return 0;
+}
+
+void
+ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+{
+	abort();
+}
+
+/* ---- the rest of the cluster layer ---- */
+
+void
+pmhash_define_gucs(void)
+{
+}
+
+void
+pmhash_life_cycle_init(void)
+{
+}
+
+void
+pmhash_planner_hook_init(void)
+{
+}
+
+void
+pmhash_worker_init(void)
+{
+}
+
+void
+pmhash_stub_changed(void)
+{
+}
+
+bool
+pmhash_directory_allowed(char *reason)
+{
+	return true;
+}
+
+bool
+pmhash_may_see_details(Relation index)
+{
+	return true;
+}
+
+const char *
+pmhash_shown_path(Relation index, const char *path)
+{
+	return path;
+}
+
+void
+pmhash_engine_hooks_name(void)
+{
+}
+
+void
+pmhash_engine_hooks_init(void)
+{
+}
+
+/* As in index_file.c. */
+PmhEnv
+pmhash_engine_env(void)
+{
+	PmhEnv		env;
+
+	memset(&env, 0, sizeof(env));
+	env.locks = pmhash_shared->locks;
+	env.instance = pmhash_shared->instance;
+	env.shut = pmhash_shared->control.shut;
+	env.shut_begun = pmhash_shared->control.shut_begun;
+	env.all_shut = pmhash_shared->control.all_shut != 0;
+	return env;
+}
+
+/* ---- pg_control ---- */
+
+static void
+server_path(char *path, const char *name)
+{
+	snprintf(path, MAXPGPATH, "%s/data/%s", scratch, name);
+}
+
+static void
+write_file(const char *path, const void *data, size_t size)
+{
+	int			fd = __real_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t) size)
+		abort();
+	close(fd);
+}
+
+static void
+write_pg_control(DBState state)
+{
+	char		path[MAXPGPATH];
+	ControlFileData *control = &world->control;
+
+	control->state = state;
+	INIT_CRC32C(control->crc);
+	COMP_CRC32C(control->crc, control, offsetof(ControlFileData, crc));
+	FIN_CRC32C(control->crc);
+	server_path(path, "global/pg_control");
+	write_file(path, control, sizeof(*control));
+}
+
+/* A checkpoint: of a shutdown or the end of recovery, its redo is itself. */
+static void
+checkpoint(bool online, DBState state)
+{
+	world->control.checkPointCopy.redo = world->inserted;
+	if (online)
+		world->inserted += 50;
+	world->control.checkPoint = world->inserted;
+	world->inserted += 120;
+	world->flushed = world->inserted;
+	write_pg_control(state);
+}
+
+/* CreateOptsFile: each postmaster rewrites it. */
+static void
+write_opts(void)
+{
+	char		path[MAXPGPATH];
+	struct timespec times[2];
+
+	server_path(path, "postmaster.opts");
+	write_file(path, "x", 1);
+	times[0].tv_sec = times[1].tv_sec = (time_t) (1000000 + ++world->opts);
+	times[0].tv_nsec = times[1].tv_nsec = 0;
+	if (utimensat(AT_FDCWD, path, times, 0) != 0)
+		abort();
+}
+
+/* WAL from 'end' on is gone, and with it rows and the mark of the stub. */
+static void
+lose_wal(uint64 end)
+{
+	for (int i = 0; i < world->nrows; i++)
+		world->row[i].alive &= world->row[i].lsn <= end;
+	if (world->stub_lsn > end)
+		world->stub_lsn = 0;
+	world->inserted = world->flushed = end;
+}
+
+/* ---- the index ---- */
+
+static uint64
+hash_of(int row)
+{
+	return (uint64) (row + 1) * UINT64CONST(0x9e3779b97f4a7c15);
+}
+
+static void
+index_path(char *path)
+{
+	snprintf(path, MAXPGPATH, "%s/pool/%u/" PMHASH_ID_FORMAT ".pmh", scratch, DATABASE, FILE_ID);
+}
+
+/* ---- the page cache ---- */
+
+static void
+copy_file(const char *from, const char *to)
+{
+	char		buffer[65536];
+	ssize_t		n;
+	int			in = __real_open(from, O_RDONLY, 0);
+	int			out;
+
+	if (in < 0)
+		return;
+	out = __real_open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	while ((n = __real_read(in, buffer, sizeof(buffer))) > 0)
+	{
+		if (write(out, buffer, (size_t) n) != n)
+			abort();
+	}
+	close(in);
+	close(out);
+}
+
+/* The index file as the kernel may have written it back last. */
+static void
+write_back(void)
+{
+	char		path[MAXPGPATH];
+	char		saved[MAXPGPATH];
+
+	index_path(path);
+	snprintf(saved, sizeof(saved), "%s/saved", scratch);
+	copy_file(path, saved);
+}
+
+/*
+ * Boot, unmount, or the like, with no process there: the witness is gone, and
+ * the index is what was written back, unless all of it was.
+ */
+static void
+lose_page_cache(void)
+{
+	char		path[MAXPGPATH];
+	char		saved[MAXPGPATH];
+	PmhashControl control;
+	uint64_t	none = RWH_WRITE_LIFE_NOT_SET;
+	int			fd;
+
+	tell("\n  the page cache is lost");
+	snprintf(path, sizeof(path), "%s/pool/lock", scratch);
+	fd = __real_open(path, O_RDONLY, 0);
+	if (fd < 0)
+		return;
+	if (__real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
+		abort();
+	close(fd);
+	snprintf(path, sizeof(path), "%s/pool/control", scratch);
+	fd = __real_open(path, O_RDONLY, 0);
+	if (fd >= 0 && __real_read(fd, &control, sizeof(control)) == sizeof(control) &&
+		control.state == PMHASH_POOL_CLEAN)
+		write_back();
+	if (fd >= 0)
+		close(fd);
+	index_path(path);
+	snprintf(saved, sizeof(saved), "%s/saved", scratch);
+	copy_file(saved, path);
+}
+
+/* Open the index if it is trusted: identity as pmhash_identity_doubt has it. */
+static PmhTable *
+open_index(void)
+{
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	uint64_t	instance;
+	PmhError	error;
+
+	index_path(path);
+	if (world->stub_lsn != 0 || pmh_examine(path, &id, &instance, &error) != PMH_OK ||
+		id.dax_era != pmhash_shared->control.dax_era ||
+		id.cache_era != pmhash_shared->control.cache_era ||
+		pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+		return NULL;
+	return table;
+}
+
+static bool
+has_entry(PmhTable *table, int row)
+{
+	PmhCursor	cursor;
+	bool		found = false;
+
+	pmh_cursor_open(table, &cursor, hash_of(row));
+	while (pmh_cursor_next(table, &cursor, 0) == PMH_OK)
+		found |= cursor.batch.n > 0;
+	pmh_cursor_free(&cursor);
+	return found;
+}
+
+static void
+check_index(PmhTable *table)
+{
+	world->trusted++;
+	for (int i = 0; i < world->nrows; i++)
+	{
+		if (has_entry(table, i) != world->row[i].alive && world->complaint[0] == '\0')
+			snprintf(world->complaint, sizeof(world->complaint),
+					 world->row[i].alive ? "row %d has no entry" : "row %d is gone, its entry is there", i);
+	}
+}
+
+static void
+rebuild_index(void)
+{
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhGeometry geometry;
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	PmhError	error;
+
+	index_path(path);
+	(void) __real_unlink(path);
+	memset(&id, 0, sizeof(id));
+	id.dax_era = pmhash_shared->control.dax_era;
+	id.cache_era = pmhash_shared->control.cache_era;
+	geometry.segment_buckets = 64;
+	if (pmh_create(path, &geometry, &id, &env, &table, &error) != PMH_OK)
+		abort();
+	for (int i = 0; i < world->nrows; i++)
+	{
+		if (world->row[i].alive && pmh_insert(table, hash_of(i), (uint64) i, false) != PMH_OK)
+			abort();
+	}
+	pmh_close(table);
+	write_back();
+	XLogFlush(world->inserted);
+	world->stub_lsn = 0;
+}
+
+/* ---- a life ---- */
+
+static void
+insert_row(PmhTable *table)
+{
+	PmhashFile	file = {.table = table, .file_id = FILE_ID, .journaled = true};
+	int			row = world->nrows;
+	PmhEntry	entry = {hash_of(row), (uint64) row};
+
+	if (row == MAX_ROWS)
+		return;
+	world->inserted += 100;
+	XactLastRecEnd = world->inserted;
+	if (table != NULL)
+	{
+		pmhash_journal_note(&file, &entry, 1);
+		if (pmh_insert(table, entry.hash, entry.value, true) != PMH_OK)
+			abort();
+	}
+	else if (world->stub_lsn == 0)
+		world->stub_lsn = world->inserted - 10;
+	world->row[row].lsn = world->inserted;
+	world->row[row].alive = true;
+	world->nrows++;
+}
+
+/* What backends and the launcher do for a while; table: the index, or NULL. */
+static void
+work(PmhTable *table, bool may_leave_out)
+{
+	uint64		n = chance(6);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		switch (chance(8))
+		{
+			case 0:
+				checkpoint(true, DB_IN_PRODUCTION);
+				break;
+			case 1:
+				world->flushed = world->inserted;
+				break;
+			case 2:
+				if (table != NULL)
+					pmhash_journal_note_flushed(world->flushed);
+				break;
+			case 3:
+				if (table != NULL)
+					pmhash_renew_nonce();
+				break;
+			default:
+				/* What is disabled leaves rows out; most of the time none comes. */
+				if (table != NULL || (may_leave_out && chance(4) == 0))
+					insert_row(table);
+				else
+					world->inserted += 100;
+		}
+	}
+}
+
+/*
+ * The kernel cannot write back a page of the index, and an older one comes back;
+ * the launcher learns of it (notice_failed_writes).  Calls may fail for it, too.
+ */
+static void
+lose_a_page(PmhTable *table)
+{
+	char		path[MAXPGPATH];
+	char		saved[MAXPGPATH];
+
+	pmh_close(table);
+	index_path(path);
+	snprintf(saved, sizeof(saved), "%s/saved", scratch);
+	copy_file(saved, path);
+	tell(" a page is lost");
+	arm_faults();
+	if (fail_at < 0 || chance(2) == 0)
+	{
+		fail_at = (long) chance(8);
+		fail_for = 1 + (long) chance(2);
+	}
+	pmhash_distrust_all("a page is lost");
+	fail_at = -1;
+}
+
+/* The pool is made ready, or tried again: true if it can be used. */
+static bool
+use_pool(void)
+{
+	sigjmp_buf	jump;
+
+	PG_exception_stack = &jump;
+	if (sigsetjmp(jump, 0) != 0)
+		return false;
+	if (!pmhash_shared->usable && pmhash_shared->retried && chance(2) == 0 && pmhash_try_again())
+		tell(" enters late");
+	if (!pmhash_shared->usable)
+		return false;
+	if (pmhash_shared->control.journal_instance != 0 && chance(3) == 0)
+	{
+		arm_faults();
+		fail_at = (long) chance(8);
+	}
+	pmhash_pool_ready();
+	return true;
+}
+
+/* A process under the postmaster.  Its exit is its end. */
+static bool
+run_child(void (*function) (void))
+{
+	int			status;
+	pid_t		pid = fork();
+
+	if (pid == 0)
+	{
+		IsUnderPostmaster = true;
+		function();
+		_exit(0);
+	}
+	(void) waitpid(pid, &status, 0);
+	if (!WIFEXITED(status))
+		snprintf(world->complaint, sizeof(world->complaint), "a process died: status %d", status);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* StartupXLOG.  Exit code 1: it has died on the way. */
+static void
+recover(void)
+{
+	uint64		end = world->inserted;
+	bool		with_pool = pmhash_shared != NULL;
+
+	write_pg_control(DB_IN_CRASH_RECOVERY);
+	replay_end = end;
+	if (with_pool && end > world->control.checkPoint + 120)
+		resource_manager.rm_cleanup();
+	if (chance(10) == 0)
+		_exit(1);
+	checkpoint(false, DB_SHUTDOWNED);
+	if (chance(10) == 0)
+		_exit(1);
+	write_pg_control(DB_IN_PRODUCTION);
+}
+
+/* Everything after recovery that one run does. */
+static void
+serve(void)
+{
+	PmhTable   *table = NULL;
+	bool		ready = use_pool();
+
+	if (ready)
+	{
+		fail_at = -1;
+		table = open_index();
+		if (table != NULL)
+			check_index(table);
+		else
+			world->distrusted++;
+		if (table == NULL && chance(4) != 0)
+		{
+			rebuild_index();
+			table = open_index();
+		}
+	}
+	fail_at = -1;
+
+	work(table, false);
+	if (table != NULL && chance(4) == 0)
+	{
+		lose_a_page(table);
+		table = NULL;
+	}
+
+	/* While the pool is usable but not ready, inserts are errors. */
+	work(table, ready || !pmhash_shared->usable);
+	if (chance(3) == 0)
+		write_back();
+}
+
+/* WAL that a crash loses; if the server goes down in order it is all there. */
+static void
+crash(void)
+{
+	uint64		unflushed = world->inserted - world->flushed;
+	uint64		end = world->flushed;
+
+	if (chance(3) == 0)
+		end += chance(unflushed + 1);
+	tell(" crash");
+	lose_wal(end);
+}
+
+/* One postmaster with pmhash: runs, restarts, its end. */
+static void
+live(void)
+{
+	bool		first = true;
+
+	IsUnderPostmaster = false;
+	DataDir = malloc(MAXPGPATH);
+	server_path(DataDir, "");
+	DataDir[strlen(DataDir) - 1] = '\0';
+	pmhash_cluster_init(NULL, NULL);
+	for (;;)
+	{
+		shared_used = 0;
+		memset(shared_memory, 0, 1 << 20);
+		tell("\n  start");
+		arm_faults();
+		shmem_startup_hook();
+		fail_at = chance(2) == 0 ? fail_at : -1;
+		if (!pmhash_shared->usable)
+		{
+			world->refused++;
+			tell(" refused");
+		}
+		if (first)
+			write_opts();
+		first = false;
+		if (chance(12) == 0)
+			return;
+		replay_end = world->control.state == DB_SHUTDOWNED ? 0 : world->inserted;
+		if (world->control.state == DB_SHUTDOWNED)
+			write_pg_control(DB_IN_PRODUCTION);
+		else if (!run_child(recover))
+		{
+			tell(" dies in recovery");
+			return;
+		}
+		if (chance(8) != 0)
+			(void) run_child(serve);
+		if (chance(2) == 0)
+			break;
+		crash();
+		if (chance(2) == 0)
+			return;
+	}
+	tell(" shutdown");
+	checkpoint(false, DB_SHUTDOWNED);
+	if (chance(10) == 0)
+		return;
+	arm_faults();
+	at_exit(0, (Datum) 0);
+}
+
+/* A run without the library: it can't write to the table. */
+static void
+live_without(void)
+{
+	bool		single_user = chance(2) == 0;
+
+	tell("\n  %s without pmhash", single_user ? "single-user" : "start");
+	if (!single_user)
+		write_opts();
+	if (world->control.state == DB_SHUTDOWNED)
+		write_pg_control(DB_IN_PRODUCTION);
+	else
+		recover();
+	world->inserted += 100 + chance(500);
+	if (chance(2) == 0)
+		checkpoint(true, DB_IN_PRODUCTION);
+	if (chance(2) == 0)
+		checkpoint(false, DB_SHUTDOWNED);
+	else
+		crash();
+}
+
+/* pg_resetwal -f: a checkpoint in the segment after the last, all WAL gone. */
+static void
+reset_wal(void)
+{
+	bool		emptied = chance(2) == 0;
+	uint64		from = emptied ? world->control.checkPointCopy.redo : world->inserted;
+
+	tell("\n  pg_resetwal");
+	if (world->control.state != DB_SHUTDOWNED)
+		lose_wal(world->control.checkPointCopy.redo);
+	world->inserted = (from / SEGMENT + 1) * SEGMENT + SizeOfXLogLongPHD;
+	checkpoint(false, DB_SHUTDOWNED);
+}
+
+/* ---- histories ---- */
+
+static int
+remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	return flag == FTW_DP ? rmdir(path) : __real_unlink(path);
+}
+
+static void
+new_world(uint64 seed)
+{
+	char		path[MAXPGPATH];
+	World		figures = *world;
+
+	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	memset(world, 0, sizeof(*world));
+	world->trusted = figures.trusted;
+	world->distrusted = figures.distrusted;
+	world->failed_calls = figures.failed_calls;
+	world->refused = figures.refused;
+	world->not_started = figures.not_started;
+	world->rng = seed * UINT64CONST(0x9e3779b97f4a7c15);
+	if (mkdir(scratch, 0700) != 0)
+		abort();
+	server_path(path, "");
+	if (mkdir(path, 0700) != 0)
+		abort();
+	server_path(path, "global");
+	if (mkdir(path, 0700) != 0)
+		abort();
+	snprintf(path, MAXPGPATH, "%s/pool", scratch);
+	if (mkdir(path, 0700) != 0)
+		abort();
+	snprintf(path, MAXPGPATH, "%s/pool/%u", scratch, DATABASE);
+	if (mkdir(path, 0700) != 0)
+		abort();
+	world->inserted = world->flushed = SEGMENT + SizeOfXLogLongPHD;
+	world->control.system_identifier = 4711;
+	world->control.checkPointCopy.ThisTimeLineID = 1;
+	checkpoint(false, DB_SHUTDOWNED);
+}
+
+static bool
+run_history(uint64 seed)
+{
+	int			lives = 2 + (int) (seed % 5);
+
+	new_world(seed);
+	for (int i = 0; i < lives && world->complaint[0] == '\0'; i++)
+	{
+		if (i > 0 && chance(8) == 0)
+			(void) run_child(live_without);
+		else if (i > 0 && chance(10) == 0)
+			reset_wal();
+		if (i > 0 && chance(6) == 0)
+			lose_page_cache();
+		(void) run_child(live);
+	}
+	if (world->complaint[0] == '\0')
+		return true;
+	printf("starts: seed %llu: %s%s\n", (unsigned long long) seed, world->complaint, world->history);
+	return false;
+}
+
+static void *
+map_shared(size_t size)
+{
+	void	   *area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		abort();
+	return area;
+}
+
+/* starts HISTORIES [FIRST SEED]; a single history is told as a whole */
+int
+main(int argc, char **argv)
+{
+	uint64		n = argc > 1 ? strtoull(argv[1], NULL, 10) : 3000;
+	uint64		first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	uint64		bad = 0;
+	static char directory[MAXPGPATH];
+
+	world = map_shared(sizeof(World));
+	shared_memory = map_shared(1 << 20);
+	MainLWLockArray = lwlocks;
+	snprintf(scratch, sizeof(scratch), "%s/pmhash_starts.%d",
+			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int) getpid());
+	snprintf(directory, sizeof(directory), "%s/pool", scratch);
+	pmhash_directory = directory;
+	for (uint64 seed = first; seed < first + n && bad < 5; seed++)
+		bad += run_history(seed) ? 0 : 1;
+	if (n == 1 && bad == 0)
+		printf("starts: seed %llu:%s\n", (unsigned long long) first, world->history);
+	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	printf("starts: %llu runs trusted the index, %llu did not, %llu were refused the pool, "
+		   "%llu servers did not start; %llu calls failed\n",
+		   (unsigned long long) world->trusted, (unsigned long long) world->distrusted,
+		   (unsigned long long) world->refused, (unsigned long long) world->not_started,
+		   (unsigned long long) world->failed_calls);
+	printf("starts: %llu passed, %llu failed\n", (unsigned long long) (n - bad), (unsigned long long) bad);
+	return bad == 0 ? 0 : 1;
+}

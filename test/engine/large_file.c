@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * large_file.c
+ *	  Files up to the greatest size that there can be: what a sweep needs fits in
+ *	  them, and the end of growth is an error that says so.
+ *
+ * They are sparse: posix_fallocate only makes a file longer here, and space
+ * that nobody reads is taken from the space map.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+
+#define KEYS			UINT64_C(200)	/* with a list each */
+#define LIST			UINT64_C(40)
+#define GIB(n)			((uint64_t) (n) << 30)
+#define LONG_RUN		4096
+
+static const char *path;
+static PmhValues values;
+
+int			__wrap_posix_fallocate(int fd, off_t offset, off_t len);
+
+int
+__wrap_posix_fallocate(int fd, off_t offset, off_t len)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 ||
+		(st.st_size < offset + len && ftruncate(fd, offset + len) != 0))
+		return errno;
+	return 0;
+}
+
+static PmhTable *
+make_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t key = 0; key < KEYS; key++)
+	{
+		for (uint64_t i = 0; i < LIST; i++)
+			REQUIRE(pmh_insert(t, fixture_hash(key), i << 20 | key, false) == PMH_OK);
+	}
+	return t;
+}
+
+static uint64_t
+file_bytes(const PmhTable *t)
+{
+	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+}
+
+/*
+ * Take runs of blocks until the file has so many bytes, or cannot grow.  Nothing
+ * is free before the last one, so nobody need look for it there again.
+ */
+static PmhResult
+fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)
+{
+	PmhResult	result = PMH_OK;
+	uint64_t	offset;
+
+	while (result == PMH_OK && file_bytes(t) < bytes)
+	{
+		do
+			result = pmh_space_alloc_run(t, nblocks, &offset);
+		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		if (result == PMH_OK)
+			pm_store64(&pmh_run(t)->space_hint, (offset >> t->block_shift) + nblocks);
+	}
+	return pmh_conclude(t, result);
+}
+
+/* A sweep that is to find out what is free, and takes out what is in 'odd' keys. */
+static void
+sweep(PmhTable *t, bool odd)
+{
+	static uint8_t dead[KEYS * LIST];
+	PmhSweep	s;
+	PmhResult	result;
+	size_t		removed;
+
+	pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
+	REQUIRE(pmh_sweep_begin(t, &s) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &s)) == PMH_OK)
+	{
+		for (size_t i = 0; i < s.n; i++)
+			dead[i] = odd && (s.entries[i].value & 1) != 0;
+		REQUIRE(pmh_sweep_remove(t, &s, dead, &removed) == PMH_OK);
+	}
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, &s);
+}
+
+static void
+check_keys(PmhTable *t, bool odd)
+{
+	for (uint64_t key = 0; key < KEYS; key++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		CHECK(values.n == (odd || key % 2 == 0 ? LIST : 0));
+	}
+}
+
+/* The map of a sweep covers more than a run of blocks could. */
+static void
+test_sweep(void)
+{
+	PmhTable   *t = make_table();
+	uint64_t	before;
+
+	REQUIRE(fill(t, LONG_RUN, GIB(129)) == PMH_OK);
+	before = file_bytes(t);
+	sweep(t, true);
+	CHECK(pm_load(&pmh_run(t)->value_space_known) != 0);
+	check_keys(t, false);
+
+	/* A bit for each line of it, and what comes with growth. */
+	CHECK(file_bytes(t) - before < before / 512 + GIB(1));
+	pmh_close(t);
+	unlink(path);
+}
+
+/* Until nothing is left: then what is there can be read, and taken out. */
+static void
+test_end(void)
+{
+	PmhTable   *t = make_table();
+	uint64_t	offset;
+	PmhResult	result;
+
+	REQUIRE(fill(t, LONG_RUN, UINT64_MAX) == PMH_ERR_TOO_LARGE);
+	CHECK(strstr(pmh_error(t)->detail, "it may have 262144") != NULL);
+	CHECK(file_bytes(t) <= PMH_MAX_BLOCKS << t->block_shift);
+	CHECK(file_bytes(t) + (LONG_RUN + 1) * pmh_block_size(t) > PMH_MAX_BLOCKS << t->block_shift);
+	REQUIRE(fill(t, 1, UINT64_MAX) == PMH_ERR_TOO_LARGE);
+
+	sweep(t, false);
+	CHECK(pm_load(&pmh_run(t)->value_space_known) == 0);
+	check_keys(t, true);
+	sweep(t, true);
+	check_keys(t, false);
+	for (uint64_t key = KEYS;; key++)
+	{
+		result = pmh_insert(t, fixture_hash(key), key, false);
+		if (result != PMH_OK)
+			break;
+	}
+	CHECK(result == PMH_ERR_TOO_LARGE);
+	check_keys(t, false);
+
+	/* What can never be there is refused at once, without growing for it. */
+	CHECK(pmh_space_alloc_run(t, PMH_LONGEST_RUN + 1, &offset) == PMH_ERR_TOO_LARGE);
+	pmh_close(t);
+	unlink(path);
+}
+
+int
+main(void)
+{
+	/* Sparse files are quick in memory, and slow on some file systems. */
+	if (access("/dev/shm", W_OK) == 0)
+		(void) setenv("TMPDIR", "/dev/shm", 1);
+	path = fixture_path("large_file");
+	test_sweep();
+	test_end();
+	pmh_values_free(&values);
+	return unit_done("large_file");
+}

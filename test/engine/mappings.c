@@ -1,0 +1,295 @@
+/*-------------------------------------------------------------------------
+ *
+ * mappings.c
+ *	  What a handle takes of its process: no descriptor, two mappings, addresses
+ *	  in proportion to the file; and what happens when there is none to be had,
+ *	  or when the file has lost its name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+
+#define KEYS		UINT64_C(20000)
+#define FILES		40
+
+static const char *path;
+static PmhValues values;
+
+/* ---- what a process has ---- */
+
+static unsigned
+open_descriptors(void)
+{
+	DIR		   *dir = opendir("/proc/self/fd");
+	unsigned	n = 0;
+
+	REQUIRE(dir != NULL);
+	while (readdir(dir) != NULL)
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static unsigned
+mapped_areas(void)
+{
+	FILE	   *maps = fopen("/proc/self/maps", "r");
+	unsigned	n = 0;
+	int			c;
+
+	REQUIRE(maps != NULL);
+	while ((c = fgetc(maps)) != EOF)
+		n += c == '\n';
+	fclose(maps);
+	return n;
+}
+
+/* No more descriptors, or addresses, than there are; true: as many as before. */
+static void
+allow(int resource, bool more)
+{
+	static struct rlimit before;
+	struct rlimit limit;
+
+	REQUIRE(getrlimit(resource, &limit) == 0);
+	if (!more)
+		before = limit;
+	limit.rlim_cur = more ? before.rlim_cur : resource == RLIMIT_NOFILE ? 3 : 1;
+	REQUIRE(setrlimit(resource, &limit) == 0);
+}
+
+/* ---- a table ---- */
+
+static PmhTable *
+create(const char *name)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(name);
+	REQUIRE(pmh_create(name, NULL, NULL, &env, &t, &error) == PMH_OK);
+	return t;
+}
+
+static PmhTable *
+open_table(const char *name)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	REQUIRE(pmh_open(name, &env, &t, NULL, &error) == PMH_OK);
+	return t;
+}
+
+/* From 'key' on until there are n, or one fails; *key is that one. */
+static PmhResult
+insert(PmhTable *t, uint64_t *key, uint64_t n)
+{
+	PmhResult	result = PMH_OK;
+
+	while (*key < n && (result = pmh_insert(t, fixture_hash(*key), *key, false)) == PMH_OK)
+		(*key)++;
+	return result;
+}
+
+static void
+check_keys(PmhTable *t, uint64_t n)
+{
+	for (uint64_t key = 0; key < n; key++)
+	{
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		CHECK(values.n == 1 && values.value[0] == key);
+	}
+}
+
+/* ---- descriptors ---- */
+
+static void
+test_no_descriptor(void)
+{
+	PmhEnv		env = fixture_env(1);
+	unsigned	before = open_descriptors();
+	PmhTable   *t = create(path);
+	PmhTable   *other = open_table(path);
+	PmhTable   *third;
+	PmhError	error;
+	uint64_t	key = 0;
+	uint8_t		identity[PMH_IDENTITY_SIZE];
+	uint64_t	instance;
+	size_t		mapped;
+
+	CHECK(open_descriptors() == before);
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	CHECK(pmh_sync(t) == PMH_OK);
+	CHECK(open_descriptors() == before);
+
+	/* Readers need none, whatever others have added. */
+	mapped = other->file.mapped;
+	allow(RLIMIT_NOFILE, false);
+	check_keys(other, KEYS);
+	CHECK(other->file.mapped > mapped);
+
+	/* Writers need one when the file has to grow; nothing is lost. */
+	CHECK(insert(t, &key, 3 * KEYS) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_error(t)->sys_errno == EMFILE && pmh_error(t)->detail[0] != '\0');
+	CHECK(pmh_sync(t) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_examine(path, identity, &instance, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_shut(path, &env, 5, &error) == PMH_ERR_NO_DESCRIPTOR);
+	check_keys(t, key);
+	allow(RLIMIT_NOFILE, true);
+	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
+	check_keys(other, 3 * KEYS);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(other);
+	pmh_close(t);
+	CHECK(open_descriptors() == before);
+}
+
+/* ---- addresses ---- */
+
+static void
+test_no_memory(void)
+{
+#ifndef __SANITIZE_ADDRESS__
+	PmhTable   *t = create(path);
+	uint64_t	key = 0;
+
+	allow(RLIMIT_AS, false);
+	CHECK(insert(t, &key, KEYS) == PMH_ERR_NO_MEMORY);
+	CHECK(pmh_error(t)->sys_errno == ENOMEM);
+	check_keys(t, key);
+	allow(RLIMIT_AS, true);
+	CHECK(insert(t, &key, KEYS) == PMH_OK);
+	check_keys(t, KEYS);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+#endif
+}
+
+/* Two areas a file, also when it has grown: what was outgrown is gone. */
+static void
+test_areas(void)
+{
+	static PmhTable *table[FILES];
+	char		name[FILES][100];
+	unsigned	before = mapped_areas();
+
+	for (int i = 0; i < FILES; i++)
+	{
+		uint64_t	key = 0;
+
+		snprintf(name[i], sizeof(name[i]), "%.80s.%d", path, i);
+		table[i] = create(name[i]);
+		CHECK(table[i]->file.reserved <= 256 * 1024);
+		REQUIRE(insert(table[i], &key, KEYS * 2) == PMH_OK);
+		CHECK(table[i]->file.nold == 0);
+		CHECK(table[i]->file.reserved <= 4 * table[i]->file.mapped);
+	}
+	/* malloc has a few of its own. */
+	CHECK(mapped_areas() - before <= 2 * FILES + FILES / 2);
+	for (int i = 0; i < FILES; i++)
+	{
+		check_keys(table[i], KEYS);
+		pmh_close(table[i]);
+		unlink(name[i]);
+	}
+}
+
+/* ---- pointers ---- */
+
+/* A pointer stays good and sees what is stored, however far the file grows. */
+static void
+test_old_pointers(void)
+{
+	PmhTable   *t = create(path);
+	char	   *pointer[8];
+	uint64_t	place[8];
+	size_t		size = t->file.mapped;
+
+	for (unsigned i = 0; i < 8; i++)
+	{
+		place[i] = size - PMH_LINE;
+		pointer[i] = pmh_at(t, place[i]);
+		REQUIRE(pm_extend(&t->file, size, 4 * size, &t->error) == PMH_OK);
+		size *= 4;
+		REQUIRE(pm_remap(&t->file, size, &t->error) == PMH_OK);
+	}
+	CHECK(t->file.nold >= 4);
+	for (unsigned i = 0; i < 8; i++)
+	{
+		strcpy(pointer[i], "by an old pointer");
+		CHECK(strcmp(pmh_at(t, place[i]), "by an old pointer") == 0);
+		strcpy(pmh_at(t, place[i]), "by a new one");
+		CHECK(strcmp(pointer[i], "by a new one") == 0);
+	}
+
+	/* A fault in an old mapping is one of the file. */
+	REQUIRE(truncate(path, PMH_HEADER_SIZE) == 0);
+	CHECK(pm_load((uint64_t *) (void *) pointer[2]) == 0);
+	CHECK(pm_is_lost(&t->file) && t->file.lost - 1 <= place[2]);
+	CHECK(pmh_conclude(t, PMH_OK) == PMH_ERR_LOST && t->file.nold == 0);
+	pmh_close(t);
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+}
+
+/* ---- a file without its name ---- */
+
+/* It can be used until it has to grow; another file of that name is let alone. */
+static void
+test_name_is_gone(bool replaced)
+{
+	PmhTable   *t = create(path);
+	PmhTable   *another = NULL;
+	uint64_t	key = 0;
+	struct stat st;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	unlink(path);
+	if (replaced)
+	{
+		another = create(path);
+		CHECK(stat(path, &st) == 0);
+	}
+	CHECK(insert(t, &key, 10 * KEYS) == PMH_ERR_NO_FILE);
+	CHECK(pmh_error(t)->detail[0] != '\0');
+	CHECK(pmh_sync(t) == PMH_ERR_NO_FILE);
+	check_keys(t, key);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	if (another != NULL)
+	{
+		off_t		size = st.st_size;
+
+		CHECK(stat(path, &st) == 0 && st.st_size == size);
+		CHECK(pmh_check(another, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(another);
+	}
+}
+
+int
+main(void)
+{
+	path = fixture_path("mappings");
+	test_no_descriptor();
+	test_no_memory();
+	test_areas();
+	test_old_pointers();
+	test_name_is_gone(false);
+	test_name_is_gone(true);
+	pmh_values_free(&values);
+	unlink(path);
+	return unit_done("mappings");
+}

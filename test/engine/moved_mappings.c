@@ -1,0 +1,537 @@
+/*-------------------------------------------------------------------------
+ *
+ * moved_mappings.c
+ *	  Several handles of one process on one file, each with as much of it mapped
+ *	  as it has needed so far, while others let it grow in the middle of every
+ *	  operation: a pointer that is kept for too long meets SIGSEGV.
+ *
+ * The engine is compiled with PMH_MOVE_MAPPINGS here (map.c): whenever more is
+ * mapped the mapping moves, and the old one becomes inaccessible when the
+ * operation has come to its end.  It is compiled with PMH_STOP_POINTS as well,
+ * and wherever an operation comes by such a point without holding a lock,
+ * others are let in: they insert, or grow the file, or move blocks about.
+ *
+ *	moved_mappings			some histories
+ *	moved_mappings N		N histories, beginning with a random one
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <time.h>
+
+#include "fixture.h"
+#include "internal.h"
+#include "unit.h"
+
+#define HANDLES		4
+#define STEPS		15			/* of a history */
+#define KEYS		UINT64_C(12000)
+#define LASTING		UINT64_C(1500)	/* keys that stay */
+#define LISTS		UINT64_C(60)	/* the first ones have lists, and every 16th */
+#define LIST_VALUES	UINT64_C(30)
+#define LONG_VALUES	UINT64_C(4000)	/* of the first key of all */
+#define EVERY		3000			/* stop points from one intrusion to the next ... */
+#define EVERY_DECISIVE	2		/* ... and of those where more is mapped */
+#define RUN			8			/* blocks */
+#define MAX_BLOCKS	8192		/* no further than that for growth alone */
+
+static const char *path;
+static uint64_t seed;
+static PmhTable *handle[HANDLES];
+static PmhTable *at_work;		/* is in an operation; NULL: others keep out */
+static bool present[KEYS];
+static uint64_t next_key;		/* not used so far */
+static void (*script) (const char *name);	/* instead of chance */
+static uint64_t intrusions;
+static uint64_t moves;			/* of a mapping, in the middle of an operation */
+
+/* ---- the model ---- */
+
+static uint64_t
+values_of(uint64_t key)
+{
+	return key == 0 ? LONG_VALUES : key < LISTS || key % 16 == 0 ? LIST_VALUES : 1;
+}
+
+static uint64_t
+value_of(uint64_t key, uint64_t i)
+{
+	return i << 20 | key;
+}
+
+static void
+insert_key(PmhTable *t, uint64_t key)
+{
+	for (uint64_t i = 0; i < values_of(key); i++)
+		REQUIRE(pmh_insert(t, fixture_hash(key), value_of(key, i), false) == PMH_OK);
+	present[key] = true;
+}
+
+/* A key that nobody else is using, or KEYS. */
+static uint64_t
+new_key(void)
+{
+	return next_key < KEYS ? next_key++ : KEYS;
+}
+
+/* ---- others ---- */
+
+static void
+add_keys(PmhTable *t, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+	{
+		uint64_t	key = new_key();
+
+		if (key < KEYS)
+			insert_key(t, key);
+	}
+}
+
+/* Let the file grow, and give the space back to the map. */
+static void
+grow(PmhTable *t)
+{
+	uint64_t	before = pm_load(&pmh_live(t)->blocks);
+	uint64_t	run[MAX_BLOCKS / RUN];
+	size_t		n = 0;
+	PmhResult	result = PMH_OK;
+
+	while (result == PMH_OK && before < MAX_BLOCKS && pm_load(&pmh_live(t)->blocks) == before)
+	{
+		do
+			result = pmh_space_alloc_run(t, RUN, &run[n]);
+		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		n += result == PMH_OK;
+	}
+	CHECK(pmh_conclude(t, result) == PMH_OK);
+	while (n > 0)
+		pmh_space_free_run(t, run[--n], RUN);
+}
+
+static void
+double_directory(PmhTable *t)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
+
+	if (depth < PMH_SMALL_DIR_DEPTH + 3)
+		CHECK(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
+}
+
+/* Is the handle at work about to map more, or to change the list of regions? */
+static bool
+is_decisive(const char *name)
+{
+	return strcmp(name, "map_all_before_length") == 0 ||
+		strcmp(name, "provide_before_map") == 0 ||
+		strcmp(name, "region_return_before_lock") == 0;
+}
+
+/*
+ * Another handle than the one at work does something: at random moments, and
+ * more often where it is likely to matter.
+ */
+void
+pmh_stop_point(const char *name)
+{
+	PmhTable   *inside = at_work;
+	PmhTable   *other;
+	uint64_t	every = is_decisive(name) ? EVERY_DECISIVE : EVERY;
+
+	if (inside != NULL && script != NULL)
+	{
+		at_work = NULL;
+		script(name);
+		at_work = inside;
+		return;
+	}
+	if (inside == NULL || fixture_random(&seed) % every != 0 || !fixture_no_lock_held())
+		return;
+	do
+		other = handle[fixture_random(&seed) % HANDLES];
+	while (other == inside);
+	at_work = NULL;
+	intrusions++;
+	switch (fixture_random(&seed) % 4)
+	{
+		case 0:
+			add_keys(other, 50);
+			break;
+		case 1:
+			double_directory(other);
+			break;
+		default:
+			grow(other);
+			break;
+	}
+	at_work = inside;
+}
+
+/* ---- operations ---- */
+
+static PmhValues values;
+
+static void
+expect_key(PmhTable *t, uint64_t key)
+{
+	REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+	CHECK(values.n == (present[key] ? values_of(key) : 0));
+}
+
+static void
+do_lookups(PmhTable *t)
+{
+	for (int i = 0; i < 200; i++)
+	{
+		uint64_t	key = fixture_random(&seed) % (next_key < KEYS ? next_key : KEYS);
+
+		expect_key(t, key);
+	}
+	REQUIRE(pmh_lookup_repeats(t, fixture_hash(1), &values) == PMH_OK);
+	CHECK(values.n == LIST_VALUES);
+}
+
+static void
+count_found(void *arg, size_t key, uint64_t value)
+{
+	(void) key;
+	(void) value;
+	(*(uint64_t *) arg)++;
+}
+
+static void
+do_lookup_group(PmhTable *t)
+{
+	uint64_t	hash[300];
+	uint64_t	found = 0;
+	uint64_t	want = 0;
+
+	for (unsigned i = 0; i < 300; i++)
+	{
+		uint64_t	key = fixture_random(&seed) % LASTING;
+
+		hash[i] = fixture_hash(key);
+		want += values_of(key);
+	}
+	REQUIRE(pmh_lookup_group(t, hash, 300, count_found, &found) == PMH_OK);
+	CHECK(found == want);
+}
+
+/* With a pause after each batch, in which others are at work. */
+static void
+do_cursor(PmhTable *t)
+{
+	PmhCursor	cursor = {0};
+	uint64_t	n = 0;
+	PmhResult	result;
+
+	pmh_cursor_open(t, &cursor, fixture_hash(0));
+	while ((result = pmh_cursor_next(t, &cursor, 300)) == PMH_OK)
+	{
+		n += cursor.batch.n;
+		if (fixture_random(&seed) % 4 == 0)
+			grow(handle[fixture_random(&seed) % HANDLES]);
+	}
+	CHECK(result == PMH_DONE && n == LONG_VALUES);
+	pmh_cursor_free(&cursor);
+}
+
+static void
+do_insert(PmhTable *t)
+{
+	add_keys(t, 300);
+}
+
+static void
+do_insert_group(PmhTable *t)
+{
+	PmhEntry	entry[200 + LIST_VALUES];
+	size_t		n = 0;
+	size_t		done;
+
+	while (n < 200 && next_key < KEYS)
+	{
+		uint64_t	key = new_key();
+
+		for (uint64_t i = 0; i < values_of(key); i++)
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
+	}
+	REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK && done == n);
+	for (size_t i = 0; i < n; i++)
+		present[entry[i].value & ((1 << 20) - 1)] = true;
+}
+
+/* Every third of the keys that need not stay; and some values of the long list. */
+static void
+do_delete(PmhTable *t)
+{
+	static PmhEntry entry[KEYS * 3 + LONG_VALUES];
+	uint64_t	first = LASTING + fixture_random(&seed) % 3;
+	uint64_t	end = next_key;
+	size_t		n = 0;
+	size_t		want = 0;
+	size_t		removed;
+
+	for (uint64_t key = first; key < end; key += 3)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
+		want += present[key] ? values_of(key) : 0;
+		present[key] = false;
+	}
+	for (uint64_t i = 0; i < LONG_VALUES; i += 2)
+		entry[n++] = (PmhEntry) {fixture_hash(0), value_of(0, i)};
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK);
+	CHECK(removed == want + LONG_VALUES / 2);
+	for (uint64_t i = 0; i < LONG_VALUES; i += 2)
+		REQUIRE(pmh_insert(t, fixture_hash(0), value_of(0, i), false) == PMH_OK);
+}
+
+/* Takes out all keys that need not stay and are there already. */
+static void
+do_sweep(PmhTable *t)
+{
+	static uint8_t dead[KEYS * 3 + LONG_VALUES];
+	uint64_t	end = next_key;
+	PmhSweep	sweep;
+	PmhResult	result;
+	size_t		removed;
+
+	if (fixture_random(&seed) % 2 == 0)
+		pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n; i++)
+		{
+			uint64_t	key = sweep.entries[i].value & ((1 << 20) - 1);
+
+			dead[i] = key >= LASTING && key < end;
+		}
+		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+	}
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+	memset(&present[LASTING], 0, end - LASTING);
+}
+
+static void
+do_shrink(PmhTable *t)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+
+	if (result == PMH_DONE)
+		return;
+	REQUIRE(result == PMH_OK);
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE);
+	pmh_shrink_end(t, &shrink);
+}
+
+static void
+do_figures(PmhTable *t)
+{
+	PmhStats	stats;
+	uint64_t	entries;
+	uint64_t	bytes;
+
+	CHECK(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK);
+	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_sync(t) == PMH_OK);
+}
+
+static PmhTable *
+open_handle(uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhTable   *t;
+	PmhError	error;
+
+	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
+	return t;
+}
+
+static void
+do_reopen(PmhTable *t)
+{
+	unsigned	i = 0;
+
+	while (handle[i] != t)
+		i++;
+	at_work = NULL;
+	pmh_close(t);
+	handle[i] = open_handle(1);
+}
+
+typedef void (*Operation) (PmhTable *t);
+
+static const Operation operation[] = {
+	do_lookups, do_lookup_group, do_cursor, do_insert, do_insert_group,
+	do_delete, do_sweep, do_shrink, do_figures, do_reopen
+};
+
+#define OPERATIONS	(sizeof(operation) / sizeof(operation[0]))
+
+/* ---- histories ---- */
+
+static void
+begin_file(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+
+	unlink(path);
+	memset(present, 0, sizeof(present));
+	next_key = 0;
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &handle[0], &error) == PMH_OK);
+	for (unsigned i = 1; i < HANDLES; i++)
+		handle[i] = open_handle(1);
+	add_keys(handle[0], LASTING);
+}
+
+static void
+end_file(void)
+{
+	for (unsigned i = 0; i < HANDLES; i++)
+	{
+		for (uint64_t key = 0; key < next_key; key++)
+			expect_key(handle[i], key);
+	}
+	CHECK(pmh_check(handle[0], true, fixture_report, NULL) == PMH_OK);
+	for (unsigned i = 0; i < HANDLES; i++)
+		pmh_close(handle[i]);
+	unlink(path);
+}
+
+static void
+run_history(void)
+{
+	begin_file();
+	for (unsigned i = 0; i < STEPS; i++)
+	{
+		PmhTable   *t = handle[fixture_random(&seed) % HANDLES];
+		const char *base = t->file.base;
+		Operation	chosen = operation[fixture_random(&seed) % OPERATIONS];
+
+		at_work = t;
+		chosen(t);
+		at_work = NULL;
+		moves += chosen != do_reopen && t->file.base != base;
+	}
+	end_file();
+}
+
+/* ---- two that were found from outside ---- */
+
+/* The handle that is not at work here. */
+static void
+grow_beside(const char *name)
+{
+	if (strcmp(name, "map_all_before_length") == 0)
+		grow(handle[0]);
+}
+
+/* What is free at the end of the file is cut while another handle adds to it. */
+static void
+test_cut_beside_growth(void)
+{
+	PmhShrink	shrink;
+	PmhResult	result;
+	const char *base;
+
+	begin_file();
+	add_keys(handle[0], KEYS - LASTING);
+	for (uint64_t key = LASTING; key < KEYS; key++)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+			REQUIRE(pmh_delete(handle[1], fixture_hash(key), value_of(key, i)) == PMH_OK);
+		present[key] = false;
+	}
+	base = handle[1]->file.base;
+	script = grow_beside;
+	REQUIRE(pmh_shrink_begin(handle[1], PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	at_work = handle[1];
+	while ((result = pmh_shrink_step(handle[1], &shrink)) == PMH_OK)
+		;
+	at_work = NULL;
+	script = NULL;
+	CHECK(result == PMH_DONE && handle[1]->file.base != base);
+	pmh_shrink_end(handle[1], &shrink);
+	end_file();
+}
+
+static bool regions_added;
+
+/* Lists, until the newest region is where the handle at work has nothing mapped. */
+static void
+add_regions(const char *name)
+{
+	PmhTable   *t = handle[0];
+
+	if (regions_added || strcmp(name, "region_return_before_lock") != 0)
+		return;
+	regions_added = true;
+	while (next_key < KEYS &&
+		   pm_load(&pmh_live(t)->value_region) << t->block_shift < handle[1]->file.mapped)
+		add_keys(t, 1);
+	CHECK(next_key < KEYS);
+}
+
+/* Value regions are returned while others make some that are not mapped here. */
+static void
+test_return_beside_regions(void)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	const char *base;
+
+	begin_file();
+	for (uint64_t key = 0; key < LASTING; key++)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
+		present[key] = false;
+	}
+	pm_store64(&pmh_run(handle[0])->value_space_known, 0);
+	REQUIRE(pmh_sweep_begin(handle[1], &sweep) == PMH_OK);
+	base = handle[1]->file.base;
+	script = add_regions;
+	at_work = handle[1];
+	while ((result = pmh_sweep_next(handle[1], &sweep)) == PMH_OK)
+		;
+	at_work = NULL;
+	script = NULL;
+	CHECK(result == PMH_DONE && regions_added && handle[1]->file.base != base);
+	pmh_sweep_end(handle[1], &sweep);
+	end_file();
+}
+
+int
+main(int argc, char **argv)
+{
+	long		histories = argc > 1 ? atol(argv[1]) : 40;
+
+	path = fixture_path("moved_mappings");
+	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
+	test_cut_beside_growth();
+	test_return_beside_regions();
+	for (long i = 0; i < histories; i++)
+	{
+		uint64_t	first = seed;
+
+		run_history();
+		if (unit_failed > 0)
+		{
+			fprintf(stderr, "history with seed %llu\n", (unsigned long long) first);
+			break;
+		}
+	}
+	CHECK(moves > 3 * (uint64_t) histories);
+	printf("%llu intrusions, %llu operations whose mapping moved\n",
+		   (unsigned long long) intrusions, (unsigned long long) moves);
+	pmh_values_free(&values);
+	return unit_done("moved_mappings");
+}

@@ -1,0 +1,673 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_between.c
+ *	  A search: what an operation does while others do as they like between any
+ *	  two of its steps.
+ *
+ * The engine is compiled with PMH_STOP_POINTS here.  One handle reads, or takes
+ * values of its own out.  When it comes by a stop point and nobody holds a lock,
+ * or pauses between two batches, others act, through a second handle that maps
+ * more of the file or less: lists grow and are emptied, so that their buffers
+ * are freed and come back to them or go to other lists, in both tables; keys come
+ * by the thousand and go again; segments are moved; the file is shrunk.  Some pairs stay.  The
+ * operation has to find each of these once, and nothing of other keys; what it was
+ * to take out must be gone; and nothing on this sound file may be called damaged.
+ *
+ * All of it is decided by random numbers from a seed:
+ *
+ *	stop_between					some episodes
+ *	stop_between EPISODES SEED		as many, from this seed on
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "crowd.h"
+#include "values.h"
+
+#define EPISODES		50
+#define OPERATIONS		24		/* of an episode */
+#define LIST_KEYS		14
+#define TORN_KEYS		4		/* the last of these */
+#define PLAIN_KEYS		1200
+#define KEYS			(LIST_KEYS + PLAIN_KEYS)
+#define MOST_STANDING	900		/* values of a key that stay */
+#define MOST_OTHERS		4000	/* that come and go ... */
+#define FIRST_OTHER		1000	/* ... with numbers from here on */
+#define OWN_VALUES		40		/* that the operation takes out */
+#define COLD_KEYS		UINT64_C(40000)	/* at a time */
+#define OTHER_LISTS		64
+#define MOST_ACTIONS	4		/* of others beside one operation */
+
+/* A value tells its key, its number and whose it is. */
+typedef enum Kind
+{
+	STANDING,
+	OTHER,
+	OWN
+} Kind;
+
+static uint64_t
+value_of(uint64_t key, uint64_t number, Kind kind)
+{
+	return key << 24 | number << 2 | (uint64_t) kind;
+}
+
+static const char *path;
+static PmhTable *self;			/* the handle under test ... */
+static PmhTable *others;		/* ... and that of the others */
+static uint64_t seed;
+static uint64_t episode_seed;
+static const char *doing = "nothing";
+static uint64_t standing[KEYS];	/* how many values of a key stay ... */
+static uint64_t first_other[KEYS];	/* ... and which of the others are there */
+static uint64_t next_other[KEYS];
+static uint64_t first_cold;
+static uint64_t next_cold;
+static bool crowded;			/* the buckets of torn keys are full */
+static uint64_t other_lists;
+static uint64_t focus;			/* the key that is being read */
+static bool listening;			/* others may act at stop points ... */
+static uint64_t countdown;		/* ... after so many of them */
+static unsigned actions;		/* that they have done beside this operation */
+static uint64_t all_actions;
+static uint64_t all_shrinks;
+static uint64_t all_overflows;
+
+static uint64_t
+choose(uint64_t n)
+{
+	return fixture_random(&seed) % n;
+}
+
+static bool
+ok(PmhTable *t, PmhResult result, PmhResult expected)
+{
+	if (CHECK(result == expected))
+		return true;
+	fprintf(stderr, "  seed %llu: %s: result %d: %s\n", (unsigned long long) episode_seed,
+			doing, (int) result, pmh_error(t)->detail);
+	return false;
+}
+
+/*
+ * Torn keys have values in both tables: whether what comes goes to the one or to
+ * the other is up to a crowd.
+ */
+#define CROWD			12345
+#define CROWD_VALUE		value_of(KEYS, 0, OTHER)
+
+static bool
+is_torn(uint64_t key)
+{
+	return key >= LIST_KEYS - TORN_KEYS && key < LIST_KEYS;
+}
+
+static uint64_t
+hash_of(uint64_t key)
+{
+	return is_torn(key) ? crowd_hash(CROWD, key) : fixture_hash(key);
+}
+
+/* So many have a prefix in common that they overflow as well. */
+static uint64_t
+cold_hash(uint64_t i)
+{
+	uint64_t	hash = fixture_hash(i + (UINT64_C(1) << 40));
+
+	return i % 4 == 0 ? UINT64_C(0xdeadbeefcc) << 24 | (i * 11 & 0xffffff) : hash;
+}
+
+/* ---- the others ---- */
+
+static uint64_t
+some_list_key(void)
+{
+	return choose(4) != 0 ? focus % LIST_KEYS : choose(LIST_KEYS);
+}
+
+static void
+lists_grow(void)
+{
+	uint64_t	key = some_list_key();
+	uint64_t	n = choose(3) == 0 ? 1 : choose(1500);
+
+	while (n-- > 0 && next_other[key] - first_other[key] < MOST_OTHERS)
+		REQUIRE(pmh_insert(others, hash_of(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
+}
+
+/* What there is of other values of a key goes, in one of three ways. */
+static void
+list_empties(uint64_t key, uint64_t keep)
+{
+	PmhEntry	entry[MOST_OTHERS];
+	uint64_t	to = next_other[key] - keep;
+	size_t		n = 0;
+	size_t		removed = 0;
+	unsigned	way = (unsigned) choose(3);
+
+	for (uint64_t i = first_other[key]; i < to; i++)
+		entry[n++] = (PmhEntry) {hash_of(key), value_of(key, i, OTHER)};
+	if (way == 0)
+		(void) ok(others, pmh_delete_group(others, entry, n, &removed), PMH_OK);
+	for (size_t i = 0; way > 0 && i < n; i++)
+	{
+		const PmhEntry *e = &entry[way == 1 ? i : n - 1 - i];
+
+		removed += ok(others, pmh_delete(others, e->hash, e->value), PMH_OK);
+	}
+	CHECK(removed == n);
+	first_other[key] = to;
+}
+
+static void
+lists_empty(void)
+{
+	uint64_t	key = some_list_key();
+	uint64_t	n = next_other[key] - first_other[key];
+
+	list_empties(key, choose(2) == 0 ? 0 : n / 2);
+}
+
+/* It comes back to a buffer that it has had, if that is the next one given out. */
+static void
+list_breathes(void)
+{
+	uint64_t	key = some_list_key();
+
+	list_empties(key, 0);
+	REQUIRE(pmh_insert(others, hash_of(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
+}
+
+/* Short lists of other keys take what buffers are free. */
+static void
+other_lists_come(void)
+{
+	for (uint64_t n = choose(OTHER_LISTS); n > 0; n--)
+	{
+		uint64_t	hash = fixture_hash(other_lists + (UINT64_C(1) << 50));
+		uint64_t	values = 8 + choose(300);
+
+		for (uint64_t v = 0; v < values; v++)
+			REQUIRE(pmh_insert(others, hash, value_of(KEYS, v, OTHER), false) == PMH_OK);
+		other_lists++;
+	}
+}
+
+static void
+keys_come(void)
+{
+	uint64_t	n = choose(4) == 0 ? choose(COLD_KEYS) : choose(COLD_KEYS / 20);
+
+	for (; n > 0 && next_cold - first_cold < COLD_KEYS; n--, next_cold++)
+		REQUIRE(pmh_insert(others, cold_hash(next_cold), value_of(KEYS, next_cold & 0xffff, OTHER), false) == PMH_OK);
+}
+
+static void
+keys_go(void)
+{
+	PmhEntry   *entry = malloc(COLD_KEYS * sizeof(*entry));
+	size_t		n = 0;
+	size_t		removed;
+
+	REQUIRE(entry != NULL);
+	for (; first_cold < next_cold; first_cold++)
+		entry[n++] = (PmhEntry) {cold_hash(first_cold), value_of(KEYS, first_cold & 0xffff, OTHER)};
+	(void) ok(others, pmh_delete_group(others, entry, n, &removed), PMH_OK);
+	CHECK(removed == n);
+	free(entry);
+}
+
+static void
+file_shrinks(void)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink);
+
+	if (result == PMH_DONE)
+		return;
+	while (result == PMH_OK)
+		result = pmh_shrink_step(others, &shrink);
+	(void) ok(others, result, PMH_DONE);
+	pmh_shrink_end(others, &shrink);
+	all_shrinks++;
+}
+
+static void
+all_goes_and_file_shrinks(void)
+{
+	keys_go();
+	file_shrinks();
+}
+
+static void
+crowd_comes_or_goes(void)
+{
+	if (crowded)
+		crowd_goes(others, CROWD, CROWD_VALUE);
+	else
+		crowd_comes(others, CROWD, CROWD_VALUE);
+	crowded = !crowded;
+}
+
+static void
+segment_moves(void)
+{
+	PmhSide		side = choose(2) == 0 ? PMH_PRIMARY : PMH_OVERFLOW;
+	uint64_t	hash = choose(2) == 0 ? pmh_side_hash(others, side, hash_of(focus)) :
+		fixture_random(&seed);
+	PmhResult	result;
+
+	do
+	{
+		PmhPlace	place;
+
+		REQUIRE(pmh_segment_lock_in(others, side, hash, &place) == PMH_OK);
+		result = pmh_segment_move(others, &place);
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && pmh_provide(others) == PMH_OK);
+	(void) ok(others, result, PMH_OK);
+}
+
+static void
+sweep_takes_out(void)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(others, &sweep)) == PMH_OK)
+	{
+		uint8_t    *dead = calloc(sweep.n, 1);
+		size_t		removed;
+
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+		{
+			uint64_t	key = sweep.entries[i].value >> 24;
+
+			dead[i] = key < LIST_KEYS && (sweep.entries[i].value & 3) == OTHER;
+		}
+		(void) ok(others, pmh_sweep_remove(others, &sweep, dead, &removed), PMH_OK);
+		free(dead);
+	}
+	(void) ok(others, result, PMH_DONE);
+	pmh_sweep_end(others, &sweep);
+	memcpy(first_other, next_other, sizeof(first_other));
+}
+
+static void
+others_act(void)
+{
+	static void (*const action[]) (void) = {
+		lists_grow, lists_grow, lists_empty, list_breathes, list_breathes,
+		other_lists_come, keys_come, keys_go, file_shrinks,
+		all_goes_and_file_shrinks, segment_moves, segment_moves, sweep_takes_out,
+		crowd_comes_or_goes, crowd_comes_or_goes
+	};
+	bool		listened = listening;
+
+	listening = false;
+	for (uint64_t n = 1 + choose(3); n > 0; n--)
+		action[choose(sizeof(action) / sizeof(action[0]))] ();
+	all_actions++;
+	listening = listened;
+}
+
+static void
+draw_countdown(void)
+{
+	countdown = 1 + choose(UINT64_C(1) << choose(12));
+}
+
+void
+pmh_stop_point(const char *name)
+{
+	(void) name;
+	if (!listening || actions >= MOST_ACTIONS || --countdown != 0)
+		return;
+	if (!fixture_no_lock_held())
+	{
+		countdown = 1;
+		return;
+	}
+	actions++;
+	others_act();
+	draw_countdown();
+}
+
+/* ---- what is found ---- */
+
+typedef struct Found
+{
+	uint8_t    *count;			/* of each standing value of a key */
+	bool		strange;
+} Found;
+
+static void
+found_value(Found *found, uint64_t key, uint64_t value)
+{
+	uint64_t	number = (value & 0xffffff) >> 2;
+
+	if (value >> 24 != key)
+		found->strange = true;
+	else if ((value & 3) == STANDING && number < standing[key] &&
+			 found->count[key * MOST_STANDING + number] < UINT8_MAX)
+		found->count[key * MOST_STANDING + number]++;
+	else if ((value & 3) == STANDING)
+		found->strange = true;
+}
+
+static void
+check_found(const Found *found, uint64_t from, uint64_t to)
+{
+	uint64_t	wrong = 0;
+
+	for (uint64_t key = from; key < to; key++)
+	{
+		for (uint64_t i = 0; i < standing[key]; i++)
+			wrong += found->count[key * MOST_STANDING + i] != 1;
+	}
+	if (!CHECK(wrong == 0 && !found->strange))
+		fprintf(stderr, "  seed %llu: %s: %llu standing values are not found once%s\n",
+				(unsigned long long) episode_seed, doing, (unsigned long long) wrong,
+				found->strange ? ", and something else is" : "");
+}
+
+/* ---- operations ---- */
+
+static void
+look_up(Found *found)
+{
+	PmhValues	values = {0};
+	uint64_t	key = focus;
+
+	if (!ok(self, pmh_lookup(self, hash_of(key), &values), PMH_OK))
+		return;
+	for (size_t i = 0; i < values.n; i++)
+		found_value(found, key, values.value[i]);
+	check_found(found, key, key + 1);
+	pmh_values_free(&values);
+}
+
+static void
+group_found(void *arg, size_t key, uint64_t value)
+{
+	found_value(arg, key, value);
+}
+
+static void
+look_up_group(Found *found)
+{
+	uint64_t	hashes[KEYS];
+
+	for (uint64_t key = 0; key < KEYS; key++)
+		hashes[key] = hash_of(key);
+	if (ok(self, pmh_lookup_group(self, hashes, KEYS, group_found, found), PMH_OK))
+		check_found(found, 0, KEYS);
+}
+
+static void
+read_by_cursor(Found *found)
+{
+	PmhCursor	cursor = {0};
+	size_t		want = choose(2) == 0 ? 50 : 1 + choose(400);
+	uint64_t	key = focus;
+	unsigned	pauses = 0;
+	PmhResult	result;
+
+	pmh_cursor_open(self, &cursor, hash_of(key));
+	while ((result = pmh_cursor_next(self, &cursor, want)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			found_value(found, key, cursor.batch.value[i]);
+		if (choose(3) == 0 && pauses++ < MOST_ACTIONS)
+			others_act();
+	}
+	if (ok(self, result, PMH_DONE))
+		check_found(found, key, key + 1);
+	pmh_cursor_free(&cursor);
+}
+
+static void
+sweep(Found *found)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	REQUIRE(pmh_sweep_begin_reading(self, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(self, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n; i++)
+		{
+			uint64_t	key = sweep.entries[i].value >> 24;
+
+			if (key < KEYS && sweep.entries[i].hash == hash_of(key))
+				found_value(found, key, sweep.entries[i].value);
+			else if (key != KEYS)
+				found->strange = true;
+		}
+	}
+	if (ok(self, result, PMH_DONE))
+		check_found(found, 0, KEYS);
+	pmh_sweep_end(self, &sweep);
+}
+
+static void
+count_all(Found *found)
+{
+	PmhStats	stats;
+	uint64_t	entries;
+	uint64_t	bytes;
+
+	(void) found;
+	(void) ok(self, pmh_stats(self, &stats), PMH_OK);
+	(void) ok(self, pmh_estimate(self, &entries, &bytes), PMH_OK);
+}
+
+static void
+check_all(Found *found)
+{
+	(void) found;
+	(void) ok(self, pmh_check(self, false, fixture_report, NULL), PMH_OK);
+}
+
+/* Values of our own go in, and out again in steps, with pauses between these. */
+static void
+put_in_and_take_out(Found *found)
+{
+	PmhEntry	entry[OWN_VALUES];
+	uint64_t	key = focus % LIST_KEYS;
+	size_t		n = 1 + choose(OWN_VALUES);
+	PmhValues	values = {0};
+	PmhRemoval	removal;
+	PmhResult	result;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		entry[i] = (PmhEntry) {hash_of(key), value_of(key, i, OWN)};
+		(void) ok(self, pmh_insert(self, entry[i].hash, entry[i].value, false), PMH_OK);
+	}
+	others_act();
+	REQUIRE(pmh_removal_begin(self, entry, n, choose(2) == 0, &removal) == PMH_OK);
+	while ((result = pmh_removal_step(self, &removal, 1 + choose(3))) == PMH_OK)
+	{
+		if (choose(4) == 0 && actions++ < MOST_ACTIONS)
+			others_act();
+	}
+	(void) ok(self, result, PMH_DONE);
+	if (!CHECK(removal.left == 0 && removal.removed == n))
+		fprintf(stderr, "  seed %llu: %s: %zu of %zu values taken out, %zu left\n",
+				(unsigned long long) episode_seed, doing, removal.removed, n, removal.left);
+	pmh_removal_end(&removal);
+	if (!ok(self, pmh_lookup(self, hash_of(key), &values), PMH_OK))
+		return;
+	for (size_t i = 0; i < values.n; i++)
+	{
+		CHECK((values.value[i] & 3) != OWN);
+		found_value(found, key, values.value[i]);
+	}
+	check_found(found, key, key + 1);
+	pmh_values_free(&values);
+}
+
+/* ---- episodes ---- */
+
+static PmhTable *
+open_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+
+	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
+	return t;
+}
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	return pmh_compare_entries(a, b);
+}
+
+static void
+add_values(uint64_t key, uint64_t n, Kind kind)
+{
+	for (; n > 0; n--)
+	{
+		uint64_t	number = kind == STANDING ? standing[key]++ : next_other[key]++;
+
+		REQUIRE(pmh_insert(others, hash_of(key), value_of(key, number, kind), false) == PMH_OK);
+	}
+}
+
+/*
+ * Values of torn keys: of all in the overflow table, lists of one buffer and of
+ * several; and then, of every other one, in the primary table.
+ */
+static void
+add_torn_keys(void)
+{
+	crowd_comes(others, CROWD, CROWD_VALUE);
+	for (uint64_t key = LIST_KEYS - TORN_KEYS; key < LIST_KEYS; key++)
+	{
+		standing[key] = 0;
+		add_values(key, key % 4 < 2 ? 5 + choose(MOST_STANDING / 2 - 5) : 300, STANDING);
+		add_values(key, choose(MOST_OTHERS), OTHER);
+		REQUIRE(crowd_has_list(others, PMH_OVERFLOW, hash_of(key)));
+	}
+	crowd_goes(others, CROWD, CROWD_VALUE);
+	for (uint64_t key = LIST_KEYS - TORN_KEYS; key < LIST_KEYS; key += 2)
+	{
+		add_values(key, PMH_INLINE_MAX + 1 + choose(MOST_STANDING - 1 - PMH_INLINE_MAX - standing[key]), STANDING);
+		REQUIRE(crowd_has_list(others, PMH_PRIMARY, hash_of(key)));
+	}
+	crowded = choose(2) == 0;
+	if (crowded)
+		crowd_comes(others, CROWD, CROWD_VALUE);
+}
+
+/* What stays is loaded: lists of one buffer, of two, and of several. */
+static void
+make_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhEntry   *entry = malloc(KEYS * MOST_STANDING * sizeof(*entry));
+	size_t		n = 0;
+	uint32_t	depth;
+	PmhBulk    *bulk;
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(entry != NULL);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &others, &error) == PMH_OK);
+	for (uint64_t key = 0; key < KEYS; key++)
+	{
+		standing[key] = key >= LIST_KEYS ? 1 + key % 3 :
+			key % 2 == 0 ? pmh_class_capacity(PMH_CHAIN_CLASS - 1) : 5 + choose(MOST_STANDING - 5);
+		first_other[key] = next_other[key] = FIRST_OTHER;
+		if (is_torn(key))
+			continue;
+		for (uint64_t i = 0; i < standing[key]; i++)
+			entry[n++] = (PmhEntry) {hash_of(key), value_of(key, i, STANDING)};
+		/* Some of the others come with them, and are in the newest buffer. */
+		while (key < LIST_KEYS && next_other[key] < FIRST_OTHER + 40)
+			entry[n++] = (PmhEntry) {hash_of(key), value_of(key, next_other[key]++, OTHER)};
+	}
+	qsort(entry, n, sizeof(*entry), compare_entries);
+	REQUIRE(pmh_bulk_begin(others, n, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entry);
+	first_cold = next_cold = 0;
+	add_torn_keys();
+}
+
+static void
+one_operation(Found *found)
+{
+	static const struct
+	{
+		const char *name;
+		void		(*run) (Found *found);
+	}			operation[] = {
+		{"look-up", look_up}, {"look-up in a group", look_up_group},
+		{"cursor", read_by_cursor}, {"cursor", read_by_cursor},
+		{"cursor", read_by_cursor}, {"sweep", sweep}, {"statistics", count_all},
+		{"check", check_all}, {"removal", put_in_and_take_out},
+		{"removal", put_in_and_take_out}
+	};
+	size_t		which = choose(sizeof(operation) / sizeof(operation[0]));
+
+	if (choose(3) == 0)
+	{
+		/* It does not map what comes now. */
+		pmh_close(self);
+		all_goes_and_file_shrinks();
+		self = open_table();
+		keys_come();
+		lists_grow();
+	}
+	doing = operation[which].name;
+	focus = choose(4) == 0 ? choose(KEYS) : choose(LIST_KEYS);
+	memset(found->count, 0, KEYS * MOST_STANDING);
+	found->strange = false;
+	actions = 0;
+	draw_countdown();
+	if (choose(2) == 0)
+		lists_grow();
+	listening = true;
+	operation[which].run(found);
+	listening = false;
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t	episodes = argc > 1 ? strtoull(argv[1], NULL, 10) : EPISODES;
+	uint64_t	first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	Found		found = {malloc(KEYS * MOST_STANDING), false};
+
+	REQUIRE(found.count != NULL);
+	path = fixture_path("stop_between");
+	for (uint64_t e = 0; e < episodes; e++)
+	{
+		uint64_t	overflows_before;
+
+		seed = episode_seed = first + e;
+		make_table();
+		self = open_table();
+		overflows_before = pm_load(&pmh_run(others)->overflows);
+		for (unsigned i = 0; i < OPERATIONS; i++)
+			one_operation(&found);
+		doing = "check at the end";
+		(void) ok(others, pmh_check(others, true, fixture_report, NULL), PMH_OK);
+		all_overflows += pm_load(&pmh_run(others)->overflows) - overflows_before;
+		pmh_close(self);
+		pmh_close(others);
+	}
+	CHECK(all_actions > episodes && all_shrinks > episodes / 4 && all_overflows > episodes);
+	unlink(path);
+	free(found.count);
+	return unit_done("stop_between");
+}

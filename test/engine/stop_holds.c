@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_holds.c
+ *	  How long is the segment of a key with a very long list held locked?
+ *
+ * The engine is compiled with PMH_STOP_LOADS here: its loads from the file are
+ * counted while the lock of the segment is held.  That is independent of how busy
+ * the machine is: a load that the processor has seen coming takes a nanosecond
+ * or two, one that it has not a tenth of a microsecond.  Whatever is taken out
+ * of a list must not hold the segment for longer because the list is longer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "fixture.h"
+#include "unit.h"
+#include "values.h"
+
+#define SHORT_LIST		UINT64_C(60000)
+#define LONG_LIST		UINT64_C(300000)
+#define LOT				128
+
+/* Loads under one hold, at the most: the first 512 lines of a list, twice. */
+#define MOST_LOADS		UINT64_C(25000)
+#define MOST_SHRINK_LOADS	UINT64_C(250000)
+
+static const uint64_t *watched; /* the lock of the segment */
+static uint64_t held;			/* loads since it was taken */
+static uint64_t longest;
+
+void
+pmh_stop_point(const char *name)
+{
+	(void) name;
+}
+
+void
+pmh_stop_load(const char *function, const void *addr)
+{
+	(void) function;
+	(void) addr;
+	if (watched == NULL)
+		return;
+	if (__atomic_load_n(watched, __ATOMIC_RELAXED) == 0)
+		held = 0;
+	else if (++held > longest)
+		longest = held;
+}
+
+static void
+watch(PmhTable *t, uint64_t hash)
+{
+	PmhPlace	place;
+
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	held = longest = 0;
+	watched = &place.stripe->lock;
+}
+
+static uint64_t
+stop_watching(void)
+{
+	watched = NULL;
+	return longest;
+}
+
+static void
+bounded(const char *what, uint64_t most)
+{
+	uint64_t	loads = stop_watching();
+
+	if (!CHECK(loads <= most))
+		fprintf(stderr, "  %s: %llu loads under one lock\n", what, (unsigned long long) loads);
+	else
+		CHECK(loads > 0);
+}
+
+/* One key with the values 0 .. n - 1, the oldest last in its list. */
+static PmhTable *
+make_table(const char *path, uint64_t hash, uint64_t n)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhEntry   *entry = malloc(n * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(entry != NULL && pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	for (uint64_t i = 0; i < n; i++)
+		entry[i] = (PmhEntry) {hash, i};
+	REQUIRE(pmh_bulk_begin(t, n, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entry);
+	return t;
+}
+
+static void
+delete_lot(PmhTable *t, uint64_t hash, uint64_t first, uint64_t step, bool wait,
+		   size_t expected)
+{
+	PmhEntry	entry[LOT];
+	size_t		removed;
+
+	for (uint64_t i = 0; i < LOT; i++)
+		entry[i] = (PmhEntry) {hash, first + i * step};
+	REQUIRE((wait ? pmh_delete_group : pmh_delete_group_nowait) (t, entry, LOT, &removed) == PMH_OK);
+	CHECK(removed == expected);
+}
+
+/* A sweep that takes a value out of each buffer; the longest hold. */
+static uint64_t
+sweep_some_out(PmhTable *t, uint64_t hash)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	watch(t, hash);
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		uint8_t    *dead = calloc(sweep.n, 1);
+		size_t		removed;
+
+		REQUIRE(dead != NULL);
+		dead[sweep.n / 2] = 1;
+		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK && removed == 1);
+		free(dead);
+	}
+	REQUIRE(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+	return stop_watching();
+}
+
+static void
+take_out(PmhTable *t, uint64_t hash, uint64_t n)
+{
+	watch(t, hash);
+	CHECK(pmh_delete(t, hash, 1) == PMH_OK);
+	CHECK(pmh_delete(t, hash, n) == PMH_NOT_FOUND);
+	bounded("delete", MOST_LOADS);
+	watch(t, hash);
+	delete_lot(t, hash, 1000, 1, false, LOT);
+	bounded("removal by a reader", MOST_LOADS);
+	watch(t, hash);
+	delete_lot(t, hash, n, 1, false, 0);
+	bounded("removal of what is not there", MOST_LOADS);
+	watch(t, hash);
+	delete_lot(t, hash, 5000, n / LOT - 100, true, LOT);
+	bounded("removal all over the list", MOST_LOADS);
+}
+
+/* Most of the list goes in lots; then it is rewritten. */
+static void
+shrink(PmhTable *t, uint64_t hash, uint64_t n)
+{
+	PmhEntry   *entry = malloc(n * sizeof(*entry));
+	size_t		k = 0;
+	size_t		removed;
+	uint64_t	most = 0;
+	PmhShrink	shrink;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < n; i++)
+	{
+		if (i % 8 != 0)
+			entry[k++] = (PmhEntry) {hash, i};
+	}
+	watch(t, hash);
+	REQUIRE(pmh_delete_group(t, entry, k, &removed) == PMH_OK && removed > k - 1000);
+	bounded("removal of most values", MOST_LOADS);
+	free(entry);
+	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	do
+	{
+		watch(t, hash);
+		result = pmh_shrink_step(t, &shrink);
+		if (stop_watching() > most)
+			most = longest;
+		/* What it has come to changes: it has to look for it. */
+		(void) pmh_delete(t, hash, 8 * shrink.steps);
+	} while (result == PMH_OK);
+	REQUIRE(result == PMH_DONE);
+	longest = most;
+	bounded("shrink", MOST_SHRINK_LOADS);
+	pmh_shrink_end(t, &shrink);
+}
+
+int
+main(void)
+{
+	const char *path = fixture_path("stop_holds");
+	uint64_t	hash = fixture_hash(1);
+	uint64_t	few;
+	uint64_t	many;
+	PmhTable   *t = make_table(path, hash, SHORT_LIST);
+
+	few = sweep_some_out(t, hash);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	t = make_table(path, hash, LONG_LIST);
+	many = sweep_some_out(t, hash);
+	if (!CHECK(few > 0 && many * 4 <= few * 5))
+		fprintf(stderr, "  sweep: %llu and %llu loads under one lock\n",
+				(unsigned long long) few, (unsigned long long) many);
+	take_out(t, hash, LONG_LIST);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	shrink(t, hash, LONG_LIST);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	unlink(path);
+	return unit_done("stop_holds");
+}

@@ -1,0 +1,600 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_lists.c
+ *	  Readers beside others that do what is least convenient: a list comes back to
+ *	  a buffer that it had before; the file is cut between a look at it and what
+ *	  follows.  Nothing is missed, and nothing sound is called damaged.
+ *
+ * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
+ * handle others act through a second one, once.  stop_between searches for such
+ * things at random; these are the ones that were found.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "fixture.h"
+#include "unit.h"
+#include "values.h"
+
+#define TAIL_VALUES		pmh_class_capacity(PMH_CHAIN_CLASS - 1)
+#define HEAD_VALUES		40
+#define LATER_VALUES	1000
+#define CHAIN_VALUES	UINT64_C(200000)
+#define KEYS			UINT64_C(60000)
+#define STAYING			50		/* one key in so many stays */
+#define LOST_LISTS		50
+#define LOST_VALUES		30
+
+static const char *path;
+static PmhTable *others;
+static const char *act_at;		/* NULL: nowhere */
+static void (*act) (void);
+static unsigned acted;
+
+void
+pmh_stop_point(const char *name)
+{
+	if (act_at == NULL || strcmp(act_at, name) != 0)
+		return;
+	act_at = NULL;
+	if (act == NULL)
+		raise(SIGSTOP);
+	else
+		act();
+	acted++;
+}
+
+static PmhTable *
+open_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+	PmhTable   *t;
+
+	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
+	return t;
+}
+
+static void
+make_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &others, &error) == PMH_OK);
+}
+
+static void
+close_sound(void)
+{
+	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(others);
+}
+
+/* Load the values 0 .. n - 1 of one key. */
+static void
+load_list(uint64_t hash, uint64_t n)
+{
+	PmhEntry   *entry = malloc(n * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < n; i++)
+		entry[i] = (PmhEntry) {hash, i};
+	REQUIRE(pmh_bulk_begin(others, n, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entry);
+}
+
+static uint64_t
+head_of(uint64_t hash)
+{
+	PmhProbe	probe;
+
+	REQUIRE(pmh_probe(others, hash, &probe) == PMH_OK);
+	return probe.list;
+}
+
+/* ---- a list comes back to a buffer ---- */
+
+/*
+ * All but the oldest values go, and one comes: the last buffer is full, and is
+ * copied to the next one that is given out.
+ */
+static void
+list_breathes(uint64_t hash)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(others, &sweep)) == PMH_OK)
+	{
+		uint8_t    *dead = malloc(sweep.n);
+		size_t		removed;
+
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = sweep.entries[i].value >= TAIL_VALUES;
+		REQUIRE(pmh_sweep_remove(others, &sweep, dead, &removed) == PMH_OK);
+		free(dead);
+	}
+	REQUIRE(result == PMH_DONE);
+	pmh_sweep_end(others, &sweep);
+	REQUIRE(pmh_insert(others, hash, 500000, false) == PMH_OK);
+}
+
+/* A cursor stands in the middle of that buffer. */
+static void
+cursor_and_growth(void)
+{
+	uint64_t	hash = fixture_hash(7);
+	uint8_t    *count = calloc(TAIL_VALUES, 1);
+	PmhCursor	cursor = {0};
+	bool		came_back = false;
+	uint64_t	wrong = 0;
+	PmhResult	result;
+
+	REQUIRE(count != NULL);
+	make_table();
+	load_list(hash, TAIL_VALUES + HEAD_VALUES);
+	for (uint64_t i = 0; i < LATER_VALUES; i++)
+		REQUIRE(pmh_insert(others, hash, 100000 + i, false) == PMH_OK);
+	pmh_cursor_open(others, &cursor, hash);
+	while ((result = pmh_cursor_next(others, &cursor, 50)) == PMH_OK)
+	{
+		uint64_t	next = pmh_buffer_next(others, cursor.chunk);
+
+		for (size_t i = 0; i < cursor.batch.n; i++)
+		{
+			if (cursor.batch.value[i] < TAIL_VALUES)
+				count[cursor.batch.value[i]]++;
+		}
+		/* In the last but one: it is the last that will be freed. */
+		if (came_back || cursor.line < 8 || pmh_buffer_next(others, next) != 0)
+			continue;
+		list_breathes(hash);
+		came_back = head_of(hash) == cursor.chunk;
+		REQUIRE(came_back);
+	}
+	CHECK(result == PMH_DONE && came_back);
+	for (uint64_t i = 0; i < TAIL_VALUES; i++)
+		wrong += count[i] != 1;
+	CHECK(wrong == 0);
+	pmh_cursor_free(&cursor);
+	free(count);
+	close_sound();
+}
+
+/* Take all values of a buffer out, and put others in until it is the head. */
+static bool
+buffer_becomes_head(uint64_t hash, uint64_t payload, uint64_t *next_value)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	PmhEntry   *entry = malloc(pmh_class_capacity(class) * sizeof(*entry));
+	size_t		n = 0;
+	size_t		removed;
+
+	REQUIRE(entry != NULL);
+	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
+	{
+		uint64_t	value[PMH_VALUES_PER_LINE];
+		uint32_t	mask;
+		uint32_t	k = pmh_line_read(pmh_buffer_line(others, payload, line), value, &mask);
+
+		for (uint32_t i = 0; i < k; i++)
+			entry[n++] = (PmhEntry) {hash, value[i]};
+	}
+	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
+	free(entry);
+	for (unsigned i = 0; i < 10000 && head_of(hash) != payload; i++)
+		REQUIRE(pmh_insert(others, hash, (*next_value)++, false) == PMH_OK);
+	return head_of(hash) == payload;
+}
+
+/*
+ * A cursor has come by nearly all of a list when its buffer goes and comes back
+ * as the head: it reads on from there, or anew, and either is no circle.
+ */
+static void
+cursor_and_no_circle(void)
+{
+	uint64_t	hash = fixture_hash(7);
+	uint64_t	next_value = CHAIN_VALUES;
+	uint64_t	given = 0;
+	unsigned	rounds = 0;
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+
+	make_table();
+	load_list(hash, CHAIN_VALUES);
+	pmh_cursor_open(others, &cursor, hash);
+	while ((result = pmh_cursor_next(others, &cursor, 1000)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			given += cursor.batch.value[i] < CHAIN_VALUES;
+		if (given > CHAIN_VALUES * 9 / 10 && rounds < 3 && cursor.line > 0)
+			rounds += buffer_becomes_head(hash, cursor.chunk, &next_value);
+	}
+	if (!CHECK(result == PMH_DONE))
+		fprintf(stderr, "  %s\n", pmh_error(others)->detail);
+	CHECK(rounds == 3);
+	pmh_cursor_free(&cursor);
+	close_sound();
+}
+
+/* What a cursor has remembered of a heavy key is not cleared for each light one. */
+static void
+cursor_of_light_keys(void)
+{
+	uint64_t	heavy = fixture_hash(7);
+	uint64_t	light = fixture_hash(8);
+	size_t		capacity;
+	PmhCursor	cursor = {0};
+
+	make_table();
+	load_list(heavy, CHAIN_VALUES);
+	for (uint64_t i = 0; i < 2000; i++)
+		REQUIRE(pmh_insert(others, light, i, false) == PMH_OK);
+	pmh_cursor_open(others, &cursor, heavy);
+	while (pmh_cursor_next(others, &cursor, 1000) == PMH_OK)
+		;
+	capacity = cursor.seen.capacity;
+	for (unsigned i = 0; i < 2; i++)
+	{
+		pmh_cursor_open(others, &cursor, light);
+		while (pmh_cursor_next(others, &cursor, 100) == PMH_OK)
+			;
+	}
+	pmh_cursor_open(others, &cursor, light);
+	CHECK(capacity >= CHAIN_VALUES / 64 && cursor.seen.capacity < capacity / 4);
+	pmh_cursor_free(&cursor);
+	close_sound();
+}
+
+/* ---- a list that does run in a circle ---- */
+
+/* Each way along a list ends, and says so. */
+static void
+circle_is_found(void)
+{
+	uint64_t	hash = fixture_hash(7);
+	PmhEntry	absent = {hash, CHAIN_VALUES};
+	PmhValues	values = {0};
+	PmhCursor	cursor = {0};
+	PmhStats	stats;
+	PmhShrink	shrink;
+	size_t		removed;
+	uint64_t	last;
+	PmhResult	result;
+
+	make_table();
+	load_list(hash, CHAIN_VALUES);
+	for (last = head_of(hash); pmh_buffer_next(others, last) != 0;)
+		last = pmh_buffer_next(others, last);
+	pm_store64(&pmh_buffer_header(others, last)->next, pmh_buffer_next(others, head_of(hash)));
+	(void) alarm(60);
+	CHECK(pmh_lookup(others, hash, &values) == PMH_ERR_CORRUPT);
+	pmh_cursor_open(others, &cursor, hash);
+	while ((result = pmh_cursor_next(others, &cursor, 1000)) == PMH_OK)
+		;
+	CHECK(result == PMH_ERR_CORRUPT);
+	CHECK(pmh_delete(others, hash, CHAIN_VALUES) == PMH_ERR_CORRUPT);
+	CHECK(pmh_delete_group(others, &absent, 1, &removed) == PMH_ERR_CORRUPT);
+	CHECK(pmh_stats(others, &stats) == PMH_ERR_CORRUPT);
+	CHECK(pmh_check(others, false, NULL, NULL) == PMH_ERR_CORRUPT);
+
+	/* A shrink looks first whether it pays, which would end with the circle. */
+	pm_store64(&pmh_buffer_header(others, last)->next, 0);
+	for (uint64_t key = 0; key < KEYS; key++)
+		REQUIRE(pmh_insert(others, fixture_hash(key + 100), key, false) == PMH_OK);
+	for (uint64_t key = 0; key < KEYS; key++)
+		REQUIRE(pmh_delete(others, fixture_hash(key + 100), key) == PMH_OK);
+	REQUIRE(pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	for (last = head_of(hash); pmh_buffer_next(others, last) != 0;)
+		last = pmh_buffer_next(others, last);
+	pm_store64(&pmh_buffer_header(others, last)->next, pmh_buffer_next(others, head_of(hash)));
+	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
+		;
+	CHECK(result == PMH_ERR_CORRUPT);
+	pmh_shrink_end(others, &shrink);
+	(void) alarm(0);
+	pmh_values_free(&values);
+	pmh_cursor_free(&cursor);
+	pmh_close(others);
+}
+
+/* ---- the file is cut ---- */
+
+static uint64_t
+blocks(void)
+{
+	return pm_load(&pmh_live(others)->blocks);
+}
+
+static void
+shrink(uint64_t before)
+{
+	PmhShrink	shrink;
+	PmhResult	result;
+
+	REQUIRE(pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
+		;
+	REQUIRE(result == PMH_DONE);
+	pmh_shrink_end(others, &shrink);
+	REQUIRE(blocks() < before / 3);
+}
+
+/* Most of it goes, as VACUUM does it. */
+static void
+file_is_cut(void)
+{
+	PmhEntry   *entry = malloc(KEYS * sizeof(*entry));
+	uint64_t	before = blocks();
+	size_t		n = 0;
+	size_t		removed;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t key = 0; key < KEYS; key++)
+	{
+		if (key % STAYING != 0)
+			entry[n++] = (PmhEntry) {fixture_hash(key), key};
+	}
+	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK);
+	free(entry);
+	shrink(before);
+}
+
+/* Keys, in a file of which 'short_one' maps the first part only. */
+static PmhTable *
+make_long_file(bool deep_directory)
+{
+	PmhTable   *short_one;
+
+	make_table();
+	for (uint64_t key = 0; key < KEYS / 10; key++)
+		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	short_one = open_table();
+	for (uint64_t key = KEYS / 10; key < KEYS; key++)
+		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	while (deep_directory && pmh_dirword_depth(pm_load(&pmh_live(others)->dirword)) < PMH_SMALL_DIR_DEPTH + 4)
+		REQUIRE(pmh_directory_double(others, pmh_dirword_depth(pm_load(&pmh_live(others)->dirword))) == PMH_OK);
+	return short_one;
+}
+
+typedef PmhResult (*Operation) (PmhTable *t);
+
+static PmhResult
+look_all_up(PmhTable *t)
+{
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t key = 0; key < KEYS && result == PMH_OK; key += STAYING)
+	{
+		result = pmh_lookup(t, fixture_hash(key), &values);
+		CHECK(result != PMH_OK || (values.n == 1 && values.value[0] == key));
+	}
+	pmh_values_free(&values);
+	return result;
+}
+
+static PmhResult
+insert_some(PmhTable *t)
+{
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t key = KEYS; key < KEYS + 2000 && result == PMH_OK; key++)
+		result = pmh_insert(t, fixture_hash(key), key, false);
+	return result;
+}
+
+static PmhResult
+sweep_all(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+		;
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+check_all(PmhTable *t)
+{
+	return pmh_check(t, false, fixture_report, NULL);
+}
+
+static void
+operation_and_cut(Operation operation, const char *point, bool deep_directory)
+{
+	PmhTable   *t = make_long_file(deep_directory);
+	PmhResult	result;
+
+	act = file_is_cut;
+	acted = 0;
+	act_at = point;
+	result = operation(t);
+	if (!CHECK(result == PMH_OK))
+		fprintf(stderr, "  cut at %s: %s\n", point, pmh_error(t)->detail);
+	CHECK(acted == 1);
+	act_at = NULL;
+	CHECK(look_all_up(t) == PMH_OK);
+	pmh_close(t);
+	close_sound();
+}
+
+/* The list of a key lies in the part that a cursor does not map. */
+static uint64_t cut_hash;
+
+static void
+list_goes(void)
+{
+	PmhEntry   *entry = malloc(CHAIN_VALUES * sizeof(*entry));
+	size_t		n = 0;
+	size_t		removed;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 10; i < CHAIN_VALUES; i++)
+		entry[n++] = (PmhEntry) {cut_hash, i};
+	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
+	free(entry);
+}
+
+static void
+list_is_cut(void)
+{
+	uint64_t	before = blocks();
+
+	list_goes();
+	shrink(before);
+}
+
+static void
+list_and_keys_are_cut(void)
+{
+	list_goes();
+	file_is_cut();
+}
+
+static void
+cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
+{
+	uint64_t	found = 0;
+	PmhTable   *t;
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+
+	make_table();
+	for (uint64_t key = 0; key < keys; key++)
+		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	t = open_table();
+	cut_hash = fixture_hash(KEYS);
+	for (uint64_t i = 0; i < CHAIN_VALUES; i++)
+		REQUIRE(pmh_insert(others, cut_hash, i, false) == PMH_OK);
+	act = cut;
+	acted = 0;
+	act_at = point;
+	pmh_cursor_open(t, &cursor, cut_hash);
+	while ((result = pmh_cursor_next(t, &cursor, 100)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			found += cursor.batch.value[i] < 10;
+	}
+	if (!CHECK(result == PMH_DONE))
+		fprintf(stderr, "  list cut at %s: %s\n", point, pmh_error(t)->detail);
+	CHECK(acted == 1 && found == 10);
+	act_at = NULL;
+	pmh_cursor_free(&cursor);
+	pmh_close(t);
+	close_sound();
+}
+
+/* ---- what is freed when a sweep begins to find out what is free ---- */
+
+static pid_t
+start(Operation operation, const char *point)
+{
+	pid_t		pid = fork();
+
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		(void) alarm(60);
+		act = NULL;
+		act_at = point;
+		_exit(operation(open_table()) == PMH_OK ? 0 : 1);
+	}
+	return pid;
+}
+
+static void
+await(pid_t pid)
+{
+	int			status;
+
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static PmhResult
+sweep_that_reclaims(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin(t, &sweep);
+
+	while (result == PMH_OK)
+		result = pmh_sweep_next(t, &sweep);
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+delete_lists(PmhTable *t)
+{
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t i = 0; i < LOST_LISTS * LOST_VALUES && result == PMH_OK; i++)
+		result = pmh_delete(t, fixture_hash(i / LOST_VALUES), i);
+	return result;
+}
+
+/*
+ * The others may do what they can as long as the sweep stands still; what they
+ * cannot they do when it goes on.  Nothing is lost in either case.
+ */
+static void
+lists_freed_as_sweep_begins(void)
+{
+	pid_t		sweeper;
+	pid_t		deleter;
+	int			status;
+
+	make_table();
+	for (uint64_t i = 0; i < 4 * LOST_LISTS * LOST_VALUES; i++)
+		REQUIRE(pmh_insert(others, fixture_hash(i / LOST_VALUES), i, false) == PMH_OK);
+	pm_store64(&pmh_run(others)->value_space_known, 0);
+	sweeper = start(sweep_that_reclaims, "mark_map_before_forget");
+	REQUIRE(waitpid(sweeper, &status, WUNTRACED) == sweeper && WIFSTOPPED(status));
+	deleter = start(delete_lists, NULL);
+	usleep(300000);
+	REQUIRE(kill(sweeper, SIGCONT) == 0);
+	await(sweeper);
+	await(deleter);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	close_sound();
+}
+
+int
+main(void)
+{
+	path = fixture_path("stop_lists");
+	cursor_and_growth();
+	cursor_and_no_circle();
+	cursor_of_light_keys();
+	circle_is_found();
+	operation_and_cut(look_all_up, "provide_before_map", false);
+	operation_and_cut(look_all_up, "outside_before_span", false);
+	operation_and_cut(look_all_up, "directory_before_span", true);
+	operation_and_cut(insert_some, "provide_before_map", false);
+	operation_and_cut(insert_some, "outside_before_span", false);
+	operation_and_cut(sweep_all, "provide_before_map", false);
+	operation_and_cut(sweep_all, "outside_before_span", false);
+	operation_and_cut(check_all, "check_before_blocks", true);
+	operation_and_cut(check_all, "check_before_elements", false);
+	cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2);
+	cursor_and_cut("probe_between_checks", list_is_cut, 0);
+	lists_freed_as_sweep_begins();
+	unlink(path);
+	return unit_done("stop_lists");
+}

@@ -1,0 +1,145 @@
+#!/bin/bash
+# fs_shutdown.sh PG_CONFIG [ACCOUNT]: for root.  A server whose pool is on a file
+# system of its own is killed; the file system loses its device before everything is
+# written back (EXT4_IOC_SHUTDOWN), or is unmounted, and is mounted again without
+# a boot; then the server starts.  Prints a line for each case.
+set -u
+pg_config=$1
+account=${2:-postgres}
+bin=$("$pg_config" --bindir)
+work=$(mktemp -d /tmp/pmhash_shutdown.XXXXXX)
+passed=0
+failed=0
+device=
+
+as() { runuser -u "$account" -- env -C / "$@"; }
+query() { as "$bin/psql" -XqAt -h "$work" -p 54329 -d postgres -c "$1"; }
+start() { as "$bin/pg_ctl" -D "$work/data" -w -l "$work/log" start >/dev/null; }
+
+finish()
+{
+	as "$bin/pg_ctl" -D "$work/data" -m immediate stop >/dev/null 2>&1
+	umount "$work/mount" 2>/dev/null
+	[ -n "$device" ] && losetup -d "$device"
+	rm -rf "$work"
+}
+trap finish EXIT
+
+# kill -9 of all processes of the server
+kill_server()
+{
+	local postmaster children
+
+	postmaster=$(head -n 1 "$work/data/postmaster.pid")
+	kill -STOP "$postmaster"
+	children=$(cat "/proc/$postmaster/task/$postmaster/children")
+	kill -KILL $children "$postmaster"
+	while grep -qs '^State:[[:space:]]*[^Z[:space:]]' $(printf '/proc/%s/status ' $children $postmaster); do sleep 0.05; done
+	rm -f "$work/data/postmaster.pid" "$work"/.s.PGSQL.*
+}
+
+# expect NAME STATE: the index has that state and gives what the table has
+expect()
+{
+	local state answer
+
+	state=$(query "SELECT state FROM pmhash_indexes WHERE index = 't_k'")
+	answer=$(query "SET enable_seqscan = off; SELECT count(*) FROM generate_series(1, $n) g WHERE EXISTS (SELECT FROM t WHERE k = g OFFSET 0)")
+	if [[ "$state" == $2 && "$answer" = "$n" ]]; then
+		echo "ok $1: $state, $answer rows"
+		passed=$((passed + 1))
+	else
+		echo "not ok $1: $state, $answer of $n rows are found"
+		failed=$((failed + 1))
+	fi
+}
+
+# change: WAL and table are on disk, the index is in the page cache
+change()
+{
+	query "INSERT INTO t SELECT generate_series($((n + 1)), $((n + 1000)))"
+	n=$((n + 1000))
+}
+
+make_fs()
+{
+	truncate -s 200M "$work/image" && mkfs.ext4 -q -F "$work/image" && mkdir "$work/mount" &&
+		device=$(losetup -f --show "$work/image") && mount "$device" "$work/mount" &&
+		mkdir "$work/mount/pool" && chown "$account" "$work/mount/pool" && chmod 700 "$work/mount/pool"
+}
+
+chown "$account" "$work"
+chmod 755 "$work"
+if ! make_fs; then
+	echo "no ext4 file system can be mounted here"
+	exit 2
+fi
+as "$bin/initdb" -D "$work/data" -A trust --no-sync >/dev/null
+cat >> "$work/data/postgresql.conf" <<CONF
+port = 54329
+listen_addresses = ''
+unix_socket_directories = '$work'
+shared_preload_libraries = 'pmhash'
+pmhash.directory = '$work/mount/pool'
+pmhash.rebuild = off
+autovacuum = off
+CONF
+start
+n=1000
+query "CREATE EXTENSION pmhash; CREATE TABLE t (k int8); INSERT INTO t SELECT generate_series(1, $n); CREATE INDEX t_k ON t USING pmhash (k); CHECKPOINT"
+sync
+sleep 3
+change
+kill_server
+start
+expect "killed" valid
+
+change
+kill_server
+perl -e 'open(my $d, "<", $ARGV[0]) or die $!; my $how = pack("I", 2); ioctl($d, 0x8004587d, $how) or die $!' "$work/mount"
+umount "$work/mount"
+mount "$device" "$work/mount"
+start
+expect "killed, file system shut down and mounted again" 'invalid*'
+query "REINDEX INDEX t_k"
+
+change
+kill_server
+umount "$work/mount"
+mount "$device" "$work/mount"
+start
+expect "killed, file system unmounted and mounted again" 'invalid*'
+query "REINDEX INDEX t_k"
+
+# an image of the device, taken while the server runs, without a freeze
+change
+cp --sparse=always "$work/image" "$work/snapshot"
+change
+kill_server
+umount "$work/mount"
+losetup -d "$device"
+device=$(losetup -f --show "$work/snapshot")
+mount "$device" "$work/mount"
+start
+expect "killed, a snapshot of the device mounted" 'invalid*'
+query "REINDEX INDEX t_k"
+
+change
+as "$bin/pg_ctl" -D "$work/data" -w stop >/dev/null
+umount "$work/mount"
+mount "$device" "$work/mount"
+start
+expect "shut down, unmounted and mounted again" valid
+
+# the whole pool is full: a crash of a child needs no space
+change
+dd if=/dev/zero of="$work/mount/filler" bs=4k 2>/dev/null
+pid=$(query "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
+kill -KILL "$pid"
+for ((i = 0; i < 200; i++)); do
+	[ "$(query "SELECT 1" 2>/dev/null)" = 1 ] && break
+	sleep 0.1
+done
+expect "full, a child has crashed" valid
+echo "fs_shutdown: $passed passed, $failed failed"
+exit $((failed > 0))

@@ -1,0 +1,441 @@
+# Differential fuzzing in SQL: random transactions while calls of pmhash fail, the
+# file system is full or the statement is cancelled, and errors are caught by
+# savepoints and EXCEPTION blocks.  The judge is the sequential scan in the same
+# snapshot, and pmhash_check.
+#
+# Three sessions, driven one statement at a time (but for the moment when one of
+# them is held in the middle of an INSERT ... ON CONFLICT):
+#	writer	a random transaction
+#	other	statements of its own in between, VACUUM, what takes TIDs over
+#	judge	looks at everything when the transaction is over
+# Everything follows from the seed, but for when a statement_timeout strikes.
+
+package PmhashSqlFuzz;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run;
+use PmhashFaults;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+our @EXPORT = qw(
+  new_fuzz_server
+  fuzz_transactions
+  fuzz_figures
+);
+
+my $most_rows = 5000;
+my $patience = 120;    # seconds for a statement
+
+# SQLSTATEs of errors that are right: what is injected (disk full, no memory,
+# cancel), what the transactions do to each other, and what comes after an error.
+my $expected = qr/^(53100|53200|57014|40001|40P01|55P03|23505|25P02|3B001|34000|24000|P0001|25001|42704|55006)$/;
+
+my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0);
+
+# ---- the server ----
+
+sub schema
+{
+	return <<'SQL';
+CREATE SEQUENCE ids START 1000000;
+-- waits while the other session wants it to: see held_conflict
+CREATE FUNCTION held(v int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF v = 99 THEN
+		PERFORM pg_advisory_lock_shared(1);
+		PERFORM pg_advisory_unlock_shared(1);
+	END IF;
+	RETURN v;
+END $$;
+CREATE TABLE fz (id int8 DEFAULT nextval('ids'), k int8, t varchar(30) DEFAULT 't0', v int4 DEFAULT 0);
+CREATE INDEX fz_held ON fz (held(v));
+CREATE UNIQUE INDEX fz_id ON fz (id);
+CREATE INDEX fz_k ON fz USING pmhash (k);
+CREATE INDEX fz_t ON fz USING pmhash (t);
+CREATE INDEX fz_kv ON fz USING pmhash (k, v);
+CREATE TABLE fp (k int8, v int4) PARTITION BY LIST (v);
+SELECT format('CREATE TABLE fp%s PARTITION OF fp FOR VALUES IN (%s)', i, i) FROM generate_series(0, 3) i \gexec
+CREATE INDEX ON fp USING pmhash (k);
+INSERT INTO soak_indexes VALUES ('fz', '{k}', 'fz_k', true), ('fz', '{t}', 'fz_t', false), ('fz', '{k,v}', 'fz_kv', false);
+INSERT INTO soak_indexes SELECT format('fp%s', i), '{k}', format('fp%s_k_idx', i), true FROM generate_series(0, 3) i;
+
+-- Does a condition give the same rows by index and by sequential scan?
+CREATE FUNCTION differ(tab text, condition text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	query text := format('SELECT count(*) || '' rows, sum '' || coalesce(sum(hashtextextended(ROW(x.tableoid, x.ctid, x.*)::text, 0)), 0) FROM %s x WHERE %s', tab, condition);
+	wanted text;
+	got text;
+BEGIN
+	PERFORM set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'off', true),
+			set_config('enable_bitmapscan', 'off', true);
+	EXECUTE query INTO wanted;
+	PERFORM set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'on', true);
+	EXECUTE query INTO got;
+	IF got IS NOT DISTINCT FROM wanted THEN
+		PERFORM set_config('enable_indexscan', 'off', true), set_config('enable_bitmapscan', 'on', true);
+		EXECUTE query INTO got;
+	END IF;
+	PERFORM set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'on', true),
+			set_config('enable_bitmapscan', 'on', true);
+	RETURN CASE WHEN got IS DISTINCT FROM wanted THEN format('finding: %s WHERE %s: %s, sequential scan %s', tab, condition, got, wanted) END;
+END $$;
+-- What is wrong: pmhash_check of all indexes, every key by every kind of scan of one.
+CREATE FUNCTION judge(one int4) RETURNS SETOF text LANGUAGE sql AS $$
+SELECT 'finding: ' || f FROM check_findings('^f[zp]') f
+UNION ALL
+SELECT 'finding: ' || f FROM (SELECT i FROM soak_indexes i OFFSET one LIMIT 1) o (i), soak_findings(o.i) f
+UNION ALL
+SELECT format('finding: %s is %s', index, state) FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')
+$$;
+SQL
+}
+
+sub new_fuzz_server
+{
+	my $node = new_faulty_server('sql_fuzz', "max_prepared_transactions = 5\n");
+
+	$node->safe_psql('postgres', schema());
+	return $node;
+}
+
+# ---- sessions ----
+
+sub new_session
+{
+	my ($node) = @_;
+	my $session = { in => '', out => '', n => 0 };
+
+	$session->{timer} = IPC::Run::timeout($patience);
+	$session->{psql} = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=sqlstate', $node->connstr('postgres') ],
+		'<', \$session->{in}, '>', \$session->{out}, '2>', \$session->{out}, $session->{timer});
+	run_sql($session, 'SET client_min_messages = error; SET lock_timeout = 300;');
+	return $session;
+}
+
+# Give a session something to do.
+sub begin_sql
+{
+	my ($session, $sql) = @_;
+
+	$session->{n}++;
+	$session->{log} .= "$sql\n";
+	$session->{in} .= "$sql\n\\echo =DONE $session->{n}=\n";
+	$session->{psql}->pump_nb;
+	return;
+}
+
+# Wait until it has been done; returns what it has said.
+sub answer_of
+{
+	my ($session) = @_;
+	my $done = "=DONE $session->{n}=\n";
+	my $said;
+
+	$session->{timer}->start($patience);
+	$session->{psql}->pump until $session->{out} =~ /\Q$done\E/;
+	$session->{timer}->reset;
+	$said = substr($session->{out}, 0, index($session->{out}, $done));
+	$session->{out} = '';
+	$session->{log} .= join('', map { "-- $_\n" } split(/\n/, $said));
+	return $said;
+}
+
+# Both; returns the SQLSTATE of the last error, or ''.
+sub run_sql
+{
+	my ($session, $sql) = @_;
+
+	begin_sql($session, $sql);
+	return after($session, answer_of($session));
+}
+
+# Look at what a session has said.
+sub after
+{
+	my ($session, $said) = @_;
+	my $state = '';
+
+	$figures{statements}++;
+	foreach my $line (split /\n/, $said)
+	{
+		$session->{finding} .= "$line\n" if $line =~ /^finding:|PANIC|FATAL|server closed/;
+		next unless $line =~ /ERROR:  (\w+)/;
+		$state = $1;
+		$figures{errors}++;
+		$session->{finding} .= "unexpected error: $line\n" if $state !~ $expected;
+	}
+	return $state;
+}
+
+# ---- statements ----
+
+sub pick
+{
+	return $_[ int(rand(@_)) ];
+}
+
+sub between
+{
+	my ($from, $to) = @_;
+	return $from + int(rand($to - $from + 1));
+}
+
+# Rows to be inserted: columns id, k, t, v; many keys or few.
+sub rows
+{
+	my ($id) = @_;
+	my $n = pick(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
+	my $keys = pick(1, 5, 50, 1000, 100000);
+
+	return sprintf('SELECT %s, (i * 7919 + %d) %% %d, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
+		$id, between(0, 1000), $keys, pick(3, 200, 10000), $n);
+}
+
+my $fresh = 'nextval(\'ids\')';
+my $colliding = 'i * 3';
+
+sub insert
+{
+	return pick(
+		'INSERT INTO fz ' . rows($fresh),
+		'INSERT INTO fz ' . rows($fresh),
+		'INSERT INTO fp SELECT k, v FROM (' . rows($fresh) . ') r (id, k, t, v)',
+		'WITH i AS (INSERT INTO fz ' . rows($fresh) . ' RETURNING k) SELECT \'rows\' WHERE (SELECT count(*) FROM i) < 0',
+		'COPY fz (k) FROM PROGRAM \'seq 1 ' . between(1, 3000) . '\'',
+		'INSERT INTO fz ' . rows($colliding) . ' ON CONFLICT DO NOTHING',
+		'INSERT INTO fz ' . rows($colliding) . ' ON CONFLICT (id) DO UPDATE SET k = excluded.k + 1, t = fz.t') . ';';
+}
+
+sub change
+{
+	my $some = pick('k % 7 = ' . between(0, 6), 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
+
+	return pick("DELETE FROM fz WHERE $some", "UPDATE fz SET k = k + 1 WHERE $some", "UPDATE fz SET v = (v + 1) % 4 WHERE $some",
+		'UPDATE fp SET v = (v + 1) % 4 WHERE k % 5 = 1', 'DELETE FROM fp WHERE k % 4 = 0') . ';';
+}
+
+sub read_some
+{
+	my $k = between(0, 60);
+
+	return pick(
+		"SELECT differ('fz', 'k = $k');",
+		"SELECT differ('fz', 't = ''t$k''');",
+		"SELECT differ('fz', 'k = $k AND v = ' || $k % 4);",
+		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT generate_series(0, $k)))');",
+		"SELECT differ('fp', 'k = $k');",
+		"SET enable_seqscan = off; SELECT 'rows' FROM fz WHERE k = ANY ('{1,2,3,$k}') AND id < 0 LIMIT 3; RESET enable_seqscan;");
+}
+
+# A block that catches what goes wrong in it: of itself, by division, by a fault.
+sub block
+{
+	my ($depth) = @_;
+	my $inner = $depth < 2 && rand() < .4 ? block($depth + 1) : insert();
+	my $first = rand() < .5 ? insert() : '';
+	my $bad = pick('', 'PERFORM 1 / 0;', 'RAISE \'of itself\';', ('PERFORM differ(\'fz\', \'k = 5\');') x 2);
+
+	$_ =~ s/SELECT 'rows' WHERE/SELECT count(*) FROM (SELECT) x WHERE/ foreach ($first, $inner);
+	$_ =~ s/^WITH i AS \((INSERT.*) RETURNING k\).*/$1;/s foreach ($first, $inner);
+	return "$first BEGIN $inner $bad EXCEPTION WHEN OTHERS THEN NULL; END;";
+}
+
+sub structure
+{
+	return pick('REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
+		'TRUNCATE fz;', 'DROP INDEX fz_kv; CREATE INDEX fz_kv ON fz USING pmhash (k, v);');
+}
+
+# Calls that fail from now on: the first of the engine's and so on, or any.
+sub faults_on
+{
+	my $for = pick(1, 2_000_000_000);
+
+	return 'SET statement_timeout = ' . between(1, 40) . ';' if rand() < .1;
+	return sprintf('SET pmhash_faults.calls = %s; SET pmhash_faults.fail_for = %d; SET pmhash_faults.fail_at = %d;',
+		rand() < .2 ? ('memory', 1, between(1, 60))
+		: (pick('posix_fallocate', 'posix_fallocate', 'malloc', 'calloc', 'realloc', 'aligned_alloc', 'aligned_alloc'), $for, between(1, 3)));
+}
+
+my $faults_off = 'SET pmhash_faults.fail_at = 0; SET statement_timeout = 0;';
+
+# INSERT ... ON CONFLICT in the writer, held in the middle; meanwhile the other
+# session takes one of its keys, so that the writer's row is killed.  Then VACUUM
+# gives its TID away.
+sub held_conflict
+{
+	my ($s) = @_;
+	my $base = 500_000 + 100 * int(rand(1000));
+	my $row = between(18, 60);
+	my $deadline = time + 5;
+	my $state;
+
+	run_sql($s->{other}, 'SELECT FROM pg_advisory_lock(1);');
+	begin_sql($s->{writer}, "INSERT INTO fz SELECT $base + i, i, 'held', CASE i WHEN $row THEN 99 ELSE 0 END FROM generate_series(1, 60) i "
+		  . pick('ON CONFLICT DO NOTHING;', 'ON CONFLICT (id) DO UPDATE SET t = \'updated\';'));
+	for (;;)
+	{
+		begin_sql($s->{judge}, 'SELECT count(*) FROM pg_locks WHERE locktype = \'advisory\' AND NOT granted;');
+		last if answer_of($s->{judge}) =~ /^1$/m;
+		$s->{writer}{psql}->pump_nb;
+		last if time > $deadline || $s->{writer}{out} =~ /=DONE/;
+		usleep(5_000);
+	}
+	run_sql($s->{other}, "INSERT INTO fz VALUES ($base + $row, -1, 'taken', 0);");
+	run_sql($s->{other}, 'SELECT FROM pg_advisory_unlock(1);');
+	$state = after($s->{writer}, answer_of($s->{writer}));
+	$figures{killed}++ if $state eq '';
+	run_sql($s->{other}, 'VACUUM (INDEX_CLEANUP on) fz;');
+	run_sql($s->{other}, 'INSERT INTO fz ' . rows($fresh) . ';');
+	return $state;
+}
+
+# Rows are inserted, and something else fails before anybody has read them.  The
+# error is caught.
+sub caught_fault
+{
+	my ($s) = @_;
+	my $w = $s->{writer};
+	my $state = run_sql($w, insert());
+
+	return $state if $state ne '';
+	if (rand() < .5)
+	{
+		run_sql($w, faults_on() . ' DO $$ BEGIN ' . block(1) . ' END $$;');
+		return run_sql($w, $faults_off);
+	}
+	run_sql($w, 'SAVEPOINT caught; ' . faults_on());
+	run_sql($w, rand() < .7 ? read_some() : insert());
+	run_sql($w, 'ROLLBACK TO caught;');
+	return run_sql($w, rand() < .8 ? $faults_off : '');
+}
+
+# ---- transactions ----
+
+sub other_session
+{
+	my ($s) = @_;
+
+	run_sql($s->{other}, pick('VACUUM fz;', 'VACUUM (INDEX_CLEANUP on) fz; VACUUM fp;', insert(), change(), read_some()));
+	return '';
+}
+
+# The next statement of the writer; returns the SQLSTATE.
+sub next_statement
+{
+	my ($s, $points) = @_;
+	my $w = $s->{writer};
+	my $r = rand();
+
+	return run_sql($w, insert()) if $r < .20;
+	return caught_fault($s) if $r < .30;
+	return run_sql($w, read_some()) if $r < .42;
+	return run_sql($w, change()) if $r < .48;
+	return run_sql($w, 'DO $$ BEGIN ' . block(0) . ' END $$;') if $r < .58;
+	return other_session($s) if $r < .66;
+	return held_conflict($s) if $r < .68;
+	return run_sql($w, structure()) if $r < .70;
+	if ($r < .80)
+	{
+		push @$points, 's' . @$points;
+		return run_sql($w, "SAVEPOINT $points->[-1];");
+	}
+	return run_sql($w, faults_on()) if $r < .90;
+	return run_sql($w, $faults_off) if $r < .94;
+	return run_sql($w, 'CLOSE ALL; DECLARE c CURSOR FOR SELECT id FROM fz WHERE k = ANY (ARRAY(SELECT generate_series(0, 40))); FETCH 1 c \\g /dev/null') if $r < .97;
+	return '' if !@$points;
+	return run_sql($w, 'RELEASE ' . pop(@$points) . ';');
+}
+
+# An error has come: go on behind a savepoint, or not.
+sub recover
+{
+	my ($s, $points) = @_;
+
+	return 0 if !@$points || rand() < .05;
+	splice(@$points, between(1, scalar @$points)) if rand() < .3;
+	run_sql($s->{writer}, $faults_off) if rand() < .5;
+	return run_sql($s->{writer}, "ROLLBACK TO $points->[-1]; " . (rand() < .5 ? $faults_off : '')) eq '';
+}
+
+sub end_transaction
+{
+	my ($s) = @_;
+	my $w = $s->{writer};
+	my $r = rand();
+	my $state;
+
+	run_sql($w, $faults_off) if rand() < .7;
+	if ($r < .12)
+	{
+		$state = run_sql($w, 'PREPARE TRANSACTION \'fz\';');
+		run_sql($w, $faults_off);
+		run_sql($w, 'SELECT \'' . pick('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
+	}
+	else
+	{
+		$state = run_sql($w, $r < .25 ? 'ROLLBACK;' : 'COMMIT;');
+	}
+	$figures{committed}++ if $state eq '' && ($r < .12 || $r >= .25);
+	run_sql($w, "ROLLBACK; $faults_off");
+	return;
+}
+
+# One transaction and the judgement; returns what was found, or ''.
+sub one_transaction
+{
+	my ($s) = @_;
+	my @points;
+
+	$_->{log} = $_->{finding} = '' foreach values %$s;
+	run_sql($s->{writer}, 'BEGIN ISOLATION LEVEL ' . pick(('READ COMMITTED') x 4, 'REPEATABLE READ', 'SERIALIZABLE') . ';');
+	for (my $n = between(1, 14); $n > 0; $n--)
+	{
+		my $state = next_statement($s, \@points);
+
+		last if $state ne '' && !recover($s, \@points);
+	}
+	end_transaction($s);
+	run_sql($s->{judge}, 'SELECT judge(' . between(0, 6) . ');');
+	$figures{transactions}++;
+	$figures{judged}++;
+	run_sql($s->{other}, "SELECT 'TRUNCATE fz, fp' FROM fz HAVING count(*) > $most_rows \\gexec");
+	return join('', map { $s->{$_}{finding} ne '' ? "$_: $s->{$_}{finding}" : '' } sort keys %$s);
+}
+
+# Random transactions for so many seconds; returns what the first that went wrong
+# has found, with the statements of all sessions, or ''.
+sub fuzz_transactions
+{
+	my ($node, $seed, $seconds) = @_;
+	my $end = time + $seconds;
+	my %s = map { $_ => new_session($node) } qw(writer other judge);
+	my $found = '';
+
+	srand($seed);
+	while ($found eq '' && time < $end)
+	{
+		$found = one_transaction(\%s);
+	}
+	$found .= join('', map { "---- $_\n$s{$_}{log}" } qw(writer other judge)) if $found ne '';
+	foreach my $session (values %s)
+	{
+		$session->{in} .= "\\q\n";
+		$session->{psql}->finish;
+	}
+	return $found;
+}
+
+sub fuzz_figures
+{
+	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed));
+}
+
+1;

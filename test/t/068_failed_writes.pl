@@ -1,0 +1,84 @@
+# The kernel cannot write back what is in the page cache: it says so once, and
+# from then on the page may be gone at any time.  Whatever is in the index files
+# is not believed any more.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashFaults;
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $apart = 'server and pool directory have not been together all the time since it was made';
+my $node = new_faulty_server('writes');
+my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+
+$node->safe_psql('postgres', invalid_fixture());
+
+sub faults
+{
+	my ($calls, $n) = @_;
+
+	$node->append_conf('postgresql.conf', <<CONF);
+pmhash_faults.calls = '$calls'
+pmhash_faults.error = 5
+pmhash_faults.fail_for = 1
+pmhash_faults.fail_at = $n
+CONF
+	$node->reload;
+	return;
+}
+
+# event: the kernel fails to write back pages of the pool's file system, while the server runs
+# ---- noticed with the next checkpoint; a session that has the files open as well ----
+my $session = $node->background_psql('postgres');
+$session->query_safe('SET enable_seqscan = off; INSERT INTO t VALUES (-1, -1); SELECT * FROM t WHERE k = -1');
+my $before = $node->safe_psql('postgres', $files);
+my $from = -s $node->logfile;
+rebuild_off($node);
+faults('syncfs', 1);
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/, $from);
+faults('syncfs', 0);
+# trust: syncfs
+is($session->query_safe('EXPLAIN (COSTS OFF) SELECT * FROM t WHERE k = -1') =~ /Index/ ? 'index' : 'no index', 'no index',
+	'a session that has the file open');
+is($session->query_safe('SELECT count(*) FROM t WHERE k = -1'), '1', 'and its answer');
+$session->quit;
+stays_invalid($node, $apart, 'failed write');
+
+# and after a crash, a shutdown
+crash($node);
+$node->start;
+stays_invalid($node, $apart, 'failed write, crash');
+$node->restart;
+like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
+rebuild_on($node);
+all_come_back($node, 'failed write');
+isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
+
+# event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
+$from = -s $node->logfile;
+rebuild_off($node);
+my $instance = $node->safe_psql('postgres', 'SELECT count(*) FROM pmhash_indexes');
+faults('fsync', 4);    # the third of an index file: the control file has three
+$node->safe_psql('postgres', 'SELECT 1');
+$node->stop;
+# trust: fsync
+like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: Input/, 'shutdown: log');
+faults_off();
+$node->start;
+stays_invalid($node, $apart, 'shutdown');
+rebuild_on($node);
+all_come_back($node, 'shutdown');
+$node->stop;
+done_testing();
+
+sub faults_off
+{
+	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
+}

@@ -1,0 +1,169 @@
+# A run has to give its pool up, and what it would do to say so fails, one way
+# after the other: whatever is left is enough.  And what an undo meets by want of
+# something that comes back does not cost an index.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashFaults;
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $apart = 'server and pool directory have not been together all the time since it was made';
+my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+my $node = new_faulty_server('given_up', <<CONF);
+wal_writer_delay = 10s
+wal_writer_flush_after = 1GB
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+CONF
+
+$node->safe_psql('postgres', invalid_fixture());
+
+# Faults in the launcher, from the n-th call on.
+sub faults
+{
+	my ($calls, $n, $for, $error, $restart, $process) = @_;
+
+	$process //= 'pmhash launcher';
+	$node->append_conf('postgresql.conf', <<CONF);
+pmhash_faults.calls = '$calls'
+pmhash_faults.process = '$process'
+pmhash_faults.at_restart = $restart
+pmhash_faults.error = $error
+pmhash_faults.fail_for = $for
+pmhash_faults.fail_at = $n
+CONF
+	reload($n);
+	return;
+}
+
+sub reload
+{
+	my ($n) = @_;
+
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$n'")
+	  or die 'no reload';
+	return;
+}
+
+sub no_faults
+{
+	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
+}
+
+sub token
+{
+	return $node->data_dir . '/pmhash.nonce';
+}
+
+# ---- the kernel fails to write something back, and that cannot be noted ----
+# The control file cannot be written; so the token goes.  If that stays, the
+# journal, which is mapped, is spoiled.  Ends: an orderly one, and a crash.
+foreach my $way ([ 'control file', 'syncfs pwrite', 0 ],
+	[ 'control file, token', 'syncfs pwrite unlink ftruncate', 1 ])
+{
+	foreach my $end ('shutdown', 'crash')
+	{
+		my ($name, $calls, $has_token) = @$way;
+		my $from;
+
+		$node->restart if $end eq 'crash';
+		rebuild_off($node);
+		$from = -s $node->logfile;
+		faults($calls, 1, 1_000_000, 5, 'off');
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+		usleep(300_000);    # what comes after that message
+		is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
+		unlike(slurp_file($node->logfile, $from), qr/PANIC|can neither/, "$name, $end: log");
+		no_faults();
+		$end eq 'crash' ? $node->stop('immediate') : $node->stop;
+		$node->start;
+		stays_invalid($node, $apart, "$name, $end");
+		rebuild_on($node);
+		all_come_back($node, "$name, $end");
+	}
+}
+
+# ---- nothing can be written or removed: the inode of the lock file says it ----
+foreach my $end ('immediate', 'fast')
+{
+	my $from = -s $node->logfile;
+	my $hint = pack('Q', 0);
+	my $session;
+
+	$node->restart;
+	rebuild_off($node);
+	faults('pwrite fsync ftruncate unlink rename renameat2 pmem_map_file', 1, 1_000_000, 5, 'on', '');
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
+	eval { $session->quit };
+	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+	$node->poll_query_until('postgres', 'SELECT true');
+	open(my $lock, '<', pool($node) . '/lock') or die $!;
+	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
+	close($lock);
+	is(unpack('Q', $hint), 2, "revoked, $end: hint");
+	no_faults();
+	$node->stop($end);
+	$from = -s $node->logfile;
+	$node->start;
+	# trust: revoked
+	like(slurp_file($node->logfile, $from), qr/not trusted: an earlier run had to give them up/, "revoked, $end: log");
+	stays_invalid($node, $apart, "revoked, $end");
+	rebuild_on($node);
+	all_come_back($node, "revoked, $end");
+}
+
+# ---- the undo lacks a descriptor, or memory: for the journal, for a file ----
+# A row is lost that has an entry; the launcher fails, a session succeeds.
+foreach my $case ([ 'journal', 1, 24 ], [ 'file', 2, 24 ], [ 'file', 2, 12 ], [ 'file', 2, 4 ])
+{
+	my ($what, $n, $error) = @$case;
+	my $name = "undo, $what, error $error";
+	my $before = $node->safe_psql('postgres', $files);
+	my $from = -s $node->logfile;
+	my ($session, $pid);
+
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	sleep(1);
+	faults('open', $n, 1, $error, 'on');
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	$pid = $session->query_safe('SELECT pg_backend_pid()');
+	$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
+	kill('KILL', $pid);
+	eval { $session->quit };
+	$node->wait_for_log(qr/ERROR: .*pmhash could not use file ".*" to take out what a crash has lost/, $from);
+	$node->poll_query_until('postgres', 'SELECT true');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 6000 AND 6020 OR k = 6000'), '0',
+		"$name: lost rows");
+	$node->safe_psql('postgres', 'INSERT INTO o VALUES (7000); DELETE FROM o WHERE k = 7000');
+	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, "$name: taken out in the end");
+	unlike(slurp_file($node->logfile, $from), qr/removed index file|not trusted/, "$name: no file is given up");
+	is($node->safe_psql('postgres', $files), $before, "$name: nothing is rebuilt");
+	no_faults();
+	reload(0);
+	$node->restart;    # at_restart counts from there
+}
+all_checked($node, 'in the end');
+
+# ---- a crash at once after a checkpoint costs nothing ----
+my $before = $node->safe_psql('postgres', $files);
+foreach my $i (1 .. 3)
+{
+	$node->safe_psql('postgres', "INSERT INTO o VALUES (8000 + $i); CHECKPOINT");
+	usleep(300_000);
+	$node->stop('immediate');
+	$node->start;
+	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "checkpoint, crash $i");
+	is($node->safe_psql('postgres', $files), $before, "checkpoint, crash $i: nothing is rebuilt");
+}
+$node->stop;
+done_testing();

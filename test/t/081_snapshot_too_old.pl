@@ -1,0 +1,105 @@
+# old_snapshot_threshold (PostgreSQL 15 and 16): a scan whose snapshot is too old
+# says so, as core does, when rows that it sees may have lost their entries, be it
+# by VACUUM, by scans, by pruning or by a new index; it never has fewer rows.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('too_old');
+plan skip_all => 'no old_snapshot_threshold' if $node->pg_version >= 17;
+
+# 0: five seconds
+$node->append_conf('postgresql.conf', <<CONF);
+old_snapshot_threshold = 0
+synchronous_commit = on
+enable_bitmapscan = off
+CONF
+$node->start;
+install_extension($node);
+my @tables = qw(by_vacuum by_scan by_pruning by_reindex by_new_entry);
+foreach my $table (@tables, 'unchanged')
+{
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE $table (k int4, v text);
+INSERT INTO $table SELECT i, 'row ' || i FROM generate_series(1, 1000) i;
+CREATE INDEX ${table}_k ON $table USING pmhash (k);
+SQL
+}
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE other (v int4);
+CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+BEGIN
+	EXECUTE query INTO n;
+	RETURN n;
+EXCEPTION WHEN snapshot_too_old THEN
+	RETURN SQLERRM;
+END $$;
+VACUUM ANALYZE;
+SQL
+
+sub entries
+{
+	my ($table) = @_;
+	return $node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('${table}_k')");
+}
+
+# Rows that are dead before the snapshot is taken, so that removing them takes
+# nothing from it.  (The server takes rows from under a snapshot by the minute;
+# that would be a long test.  What is tested is what a page of core's indexes has
+# its LSN for: something has been removed since the snapshot was taken.)
+$node->safe_psql('postgres', "DELETE FROM $_ WHERE k = 400") foreach grep { $_ ne "by_new_entry" } @tables;
+
+# one snapshot for all: errors are caught in subtransactions
+my $session = $node->background_psql('postgres');
+$session->query_safe('SET enable_seqscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(v) FROM unchanged WHERE k = 1');
+sub old_answer
+{
+	my ($table, $columns) = @_;
+	return $session->query_safe("SELECT answer('SELECT count($columns) FROM $table WHERE k = 500')");
+}
+foreach my $table (@tables)
+{
+	next if $table eq 'by_reindex';    # REINDEX would wait for the session
+	is(old_answer($table, 'v'), 1, "$table: before");
+}
+$node->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
+sleep(6);
+
+# event: `old_snapshot_threshold` (PostgreSQL 15, 16) lets rows be taken from under a snapshot
+$node->safe_psql('postgres', 'VACUUM by_vacuum');
+is(entries('by_vacuum'), 999, 'VACUUM has removed the entry');
+foreach (1 .. 3)
+{
+	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(v) FROM by_scan WHERE k = 400; INSERT INTO other VALUES (1)');
+}
+is(entries('by_scan'), 999, 'a scan has removed the entry');
+$node->safe_psql('postgres', 'SELECT count(v) FROM by_pruning');
+is(entries('by_pruning'), 1000, 'pruning removes no entry');
+$node->safe_psql('postgres', 'REINDEX INDEX by_reindex_k');
+is(entries('by_reindex'), 999, 'the new index lacks the dead row');
+$node->safe_psql('postgres', 'UPDATE by_new_entry SET v = v WHERE k = 900');
+
+my %wanted = map { $_ => 'snapshot too old' } @tables;
+delete $wanted{by_new_entry};
+is(old_answer($_, 'v'), $wanted{$_}, "$_: too old") foreach sort keys %wanted;
+is(old_answer($_, 'k'), $wanted{$_}, "$_: too old for a scan of the index alone")
+	foreach qw(by_vacuum by_scan by_pruning by_reindex);
+is($session->query_safe("SELECT answer('SELECT count(k) FROM by_pruning WHERE k = 400')"), 'snapshot too old',
+	'by_pruning: a scan of the index alone visits the page, finds no row, and nothing after it');
+is(old_answer('unchanged', 'v'), 1, 'unchanged table');
+is(old_answer('by_new_entry', 'v'), 1, 'a table in which nothing was removed near the row');
+$session->query_safe('SET enable_bitmapscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off');
+is(old_answer($_, 'v'), 'snapshot too old', "$_: too old for a bitmap scan") foreach qw(by_vacuum by_scan by_reindex);
+$session->quit;
+is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT answer('SELECT count(v) FROM $_ WHERE k = 501')"), 1, "$_: a new snapshot")
+	foreach @tables;
+$node->stop;
+done_testing();
