@@ -155,7 +155,7 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 
 /*
  * Values of the key being streamed, as many as there is room for, into values[].
- * Bounded work, since nobody can cancel it meanwhile.
+ * Bounded work, since it can't be cancelled meanwhile.
  */
 static void
 collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
@@ -201,5 +201,6 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 	}
 	so->room = Max(so->room, Min(so->room * 2, LEAST_ROOM));
 	pmh_sort_numbers(so->values, so->values_n);
-	return pmhash_scan_set_batch(so, so->values, so->values_n, GROUP_BITS, so->group_hashes);
+	return pmhash_scan_set_batch(so, so->values, so->values_n, GROUP_BITS,
+								 so->group_hashes);
 }

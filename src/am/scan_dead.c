@@ -36,7 +36,7 @@ pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so)
 /*
  * The LSN of the heap page on which the current element's tuple has just been
  * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
- * locked: who changes it stores it in two halves.
+ * locked: a process that changes it stores it in two halves.
  */
 static XLogRecPtr
 judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
@@ -53,13 +53,18 @@ judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
 	return lsn;
 }
 
+/* Room at first, in entries. */
+#define FIRST_CAPACITY	64
+
+StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the most");
+
 /* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
 static void
 reserve_dead(PmhashScan *so)
 {
 	if (so->ndead < so->dead_capacity)
 		return;
-	so->dead_capacity = Min(Max(so->dead_capacity * 2, 64), PMHASH_DEAD_MAX);
+	so->dead_capacity = Min(Max(so->dead_capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
 	if (so->dead == NULL)
 		so->dead = MemoryContextAlloc(so->context,
 									  so->dead_capacity * sizeof(PmhEntry));

@@ -306,7 +306,7 @@ set_dependency(OpFamilyMember *member, Oid family, Oid opclass)
  * pmhash_adjustmembers
  *		Look at members that are to be added to an operator family, for
  *		amadjustmembers: refuse what could not work and say what they depend
- *		on (as hashadjustmembers does; its comments tell why).
+ *		on (as hashadjustmembers does; its comments say why).
  *
  * opclassoid is the class being created, or InvalidOid.
  */
