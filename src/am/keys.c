@@ -73,14 +73,14 @@
  * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
  * and byteaeq the data; bpchareq the data without trailing blanks.
  *
- * A group is a set of types whose words or bytes may be compared.
+ * Types with the same layout are hashed alike: their words or bytes may be compared.
  */
 typedef struct KnownKey
 {
 	Oid			type;			/* opclass input type */
 	Oid			proc;			/* support function 1 */
 	Oid			equal;			/* function of "type = type" */
-	Oid			group;
+	Oid			layout;			/* named by a type that has it */
 	PmhashShape shape;
 } KnownKey;
 
@@ -128,17 +128,17 @@ find_known_key(Oid type, Oid proc)
 }
 
 /*
- * pmhash_keys_bitwise_group
- *		In which group of comparable keys is (type, hash function)?
+ * pmhash_keys_layout
+ *		By which layout are keys of (type, hash function) hashed?
  *
  * InvalidOid if keys are hashed by the function.  No errors, no locks.
  */
 Oid
-pmhash_keys_bitwise_group(Oid type, Oid proc)
+pmhash_keys_layout(Oid type, Oid proc)
 {
 	const KnownKey *known = find_known_key(type, proc);
 
-	return known ? known->group : InvalidOid;
+	return known ? known->layout : InvalidOid;
 }
 
 static PmhashKeyKind
@@ -192,7 +192,7 @@ wrong_shape(PmhashShape shape)
 static bool
 key_is_collated(const KnownKey *known)
 {
-	return known->group == TEXTOID || known->group == BPCHAROID;
+	return known->layout == TEXTOID || known->layout == BPCHAROID;
 }
 
 /*

@@ -162,7 +162,7 @@ extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
  * way.  Returns which way that is for keys of 'type' with hash function 'proc'
  * (types with the same result agree), InvalidOid if by calling proc.
  */
-extern Oid	pmhash_keys_bitwise_group(Oid type, Oid proc);
+extern Oid	pmhash_keys_layout(Oid type, Oid proc);
 
 /*
  * ---- predicate locks (keys.c): a pseudo-page per key hash, never block 0 ----

@@ -7,6 +7,9 @@
  * when one becomes invalid.  What is left is a statement that was planned
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
+ * Without it each such statement would fail with 55000 in the moment in which
+ * pmhash_check, or a process that cannot read the file, condemns the index, though
+ * its user has done nothing wrong and the table has all rows.
  *
  * Why it is exact: the snapshot was taken before the walk begins, so what it
  * sees is in blocks that exist by then, and each such row is in one HOT chain,
