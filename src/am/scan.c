@@ -109,8 +109,6 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 	return true;
 }
 
-/* ---- binding: from scan keys to hashes ---- */
-
 /* ---- starting ---- */
 
 /*
@@ -315,12 +313,6 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 									 scan->xs_snapshot);
 	return more;
 }
-
-/* ---- the element being handed out ---- */
-
-/* ---- entries found dead ---- */
-
-/* ---- index-only scans ---- */
 
 /* ---- callbacks ---- */
 
