@@ -349,7 +349,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
-	so->dead_enough = false;
+	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
 	so->in_history = false;
 	if (so->history != NULL)
@@ -480,7 +480,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
-	so->no_hurry = true;
+	so->array.no_hurry = true;
 	while (fill_batch(scan, so))
 	{
 		while (so->batch_next < so->batch_n)

@@ -70,7 +70,7 @@ pmhash_test_visited_page(IndexScanDesc scan)
 
 /*
  * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
- * snapshot sees?  Notes it if it is dead to everyone.
+ * snapshot sees?  Notes it if it is dead to all.
  */
 static bool
 row_is_visible(IndexScanDesc scan, PmhashScan *so)
