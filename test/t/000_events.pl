@@ -27,7 +27,7 @@ sub rows_of_readme
 	return @rows;
 }
 
-# Tags and the files they stand in.  Behind a tag there has to be a test.
+# Tags and the files they stand in.  After a tag there has to be a test.
 sub tags_of_tests
 {
 	my %files;

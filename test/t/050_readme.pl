@@ -11,7 +11,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# Blocks of SQL, each with its section and the block of output behind it, if
+# Blocks of SQL, each with its section and the block of output after it, if
 # there is one.
 sub examples
 {
