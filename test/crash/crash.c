@@ -2,7 +2,7 @@
  *
  * crash.c
  *	  Crash-state enumeration: options, worker processes, figures.
- *	  test/README.md, "Crash-state enumeration".
+ *	  test/README.md, "Crash states".
  *
  *-------------------------------------------------------------------------
  */
