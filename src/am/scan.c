@@ -566,7 +566,7 @@ hash_arrays(IndexScanDesc scan, PmhashScan *so, const BoundColumns *bound)
  * they guard is read.  If the index has been marked as invalid by then, writers may
  * have left rows out already, without having met our locks, and we would not find
  * those rows in the file.  If it is marked later, our locks are moved to the table
- * (index_file.c, invalidate_index).
+ * (invalid.c, pmhash_mark_invalid).
  */
 static void
 check_locked_in_time(IndexScanDesc scan, PmhashScan *so)

@@ -76,7 +76,7 @@ extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
-extern int	pmhash_sweep_naptime;	/* seconds */
+extern int	pmhash_cleaner_naptime;	/* seconds */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
@@ -204,7 +204,7 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
  */
 extern void pmhash_removal_barrier(Relation index);
 
-/* ---- removal_epoch.c ---- */
+/* ---- removal.c ---- */
 
 /*
  * The removal epoch of an index: as long as it is the one that was there

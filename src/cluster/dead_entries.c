@@ -55,9 +55,12 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
-#define DEAD_LOTS	8
+#include "cluster/cluster.h"
+#include "cluster/dead_entries.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/undo_journal.h"
+#define DEAD_BATCHES	8
 
 /*
  * For how long a scan works on removals at once, in microseconds; and how much
@@ -76,7 +79,7 @@
 #define SHORTEST_PAUSE		1
 #define LONGEST_PAUSE		100
 
-typedef struct DeadLot
+typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
@@ -84,14 +87,14 @@ typedef struct DeadLot
 								 * InvalidXLogRecPtr: it waits no longer */
 	XLogRecPtr	end;			/* of all WAL when they were handed over */
 	PmhRemoval	removal;
-} DeadLot;
+} DeadBatch;
 
-static DeadLot *lots[DEAD_LOTS];	/* NULL: free */
+static DeadBatch *lots[DEAD_BATCHES];	/* NULL: free */
 static int	nlots;				/* that are not */
 static int	next_lot;			/* the one to be replaced next */
 
 static inline bool
-is_waiting(const DeadLot *lot)
+is_waiting(const DeadBatch *lot)
 {
 	return lot->waits_for != InvalidXLogRecPtr;
 }
@@ -100,7 +103,7 @@ is_waiting(const DeadLot *lot)
 static int
 find_lot(const PmhashFile *file, bool waiting)
 {
-	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	for (int i = 0; nlots > 0 && i < DEAD_BATCHES; i++)
 	{
 		if (lots[i] != NULL && lots[i]->file == file &&
 			is_waiting(lots[i]) == waiting)
@@ -112,7 +115,7 @@ find_lot(const PmhashFile *file, bool waiting)
 static void
 drop_lot(int i)
 {
-	DeadLot    *lot = lots[i];
+	DeadBatch    *lot = lots[i];
 
 	if (lot == NULL)
 		return;
@@ -126,12 +129,12 @@ drop_lot(int i)
 static int
 free_place(void)
 {
-	for (int i = 0; i < DEAD_LOTS; i++)
+	for (int i = 0; i < DEAD_BATCHES; i++)
 	{
 		if (lots[i] == NULL)
 			return i;
 	}
-	next_lot = (next_lot + 1) % DEAD_LOTS;
+	next_lot = (next_lot + 1) % DEAD_BATCHES;
 	drop_lot(next_lot);
 	return next_lot;
 }
@@ -140,7 +143,7 @@ free_place(void)
 void
 pmhash_dead_entries_forget(const PmhashFile *file)
 {
-	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	for (int i = 0; nlots > 0 && i < DEAD_BATCHES; i++)
 	{
 		if (lots[i] != NULL && lots[i]->file == file)
 			drop_lot(i);
@@ -253,7 +256,7 @@ make_lot(Relation index, PmhashFile *file, uint64 epoch,
 		 const PmhEntry *entries, int n)
 {
 	int			place = free_place();
-	DeadLot    *lot = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadLot));
+	DeadBatch    *lot = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadBatch));
 	PmhResult	result;
 
 	lot->file = file;
@@ -275,7 +278,7 @@ make_lot(Relation index, PmhashFile *file, uint64 epoch,
  * that kind.
  */
 static PmhResult
-begin_anew(DeadLot *lot)
+begin_anew(DeadBatch *lot)
 {
 	PmhRemoval	old = lot->removal;
 	PmhEntry   *entries;
@@ -301,7 +304,7 @@ begin_anew(DeadLot *lot)
  * the next one, or for VACUUM.
  */
 static PmhResult
-take_some_out(DeadLot *lot, bool *more)
+take_some_out(DeadBatch *lot, bool *more)
 {
 	PmhResult	result = PMH_DONE;
 
@@ -324,7 +327,7 @@ take_some_out(DeadLot *lot, bool *more)
 static void
 work_on(Relation index, int place)
 {
-	DeadLot    *lot = lots[place];
+	DeadBatch    *lot = lots[place];
 	PmhashFile *file = lot->file;
 	PmhResult	result;
 	instr_time	begun;
@@ -348,7 +351,7 @@ work_on(Relation index, int place)
 
 /* Is the lot's WAL on disk?  It waits no longer then. */
 static bool
-may_go(DeadLot *lot)
+may_go(DeadBatch *lot)
 {
 	if (!flushed_far_enough(lot->waits_for, lot->end))
 		return false;
@@ -397,7 +400,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 					XLogRecPtr lsn, const PmhEntry *entries, int n)
 {
 	XLogRecPtr	end = pmhash_insert_end();
-	DeadLot    *lot;
+	DeadBatch    *lot;
 
 	Assert(n <= PMHASH_DEAD_MAX);
 	if (lsn == InvalidXLogRecPtr || lsn > end)

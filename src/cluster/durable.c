@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/internal.h"
+#include "cluster/durable.h"
 
 /* Put a reason into reason[PMHASH_REASON_SIZE]; always false. */
 bool

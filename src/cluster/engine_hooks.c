@@ -24,7 +24,8 @@
 #include "utils/wait_event.h"
 #endif
 
-#include "cluster/internal.h"
+#include "cluster/engine_hooks.h"
+#include "engine/table.h"
 
 static uint32 wait_event = PG_WAIT_EXTENSION;
 

@@ -23,8 +23,14 @@
 #include "utils/tuplestore.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/invalid.h"
+#include "cluster/orphans.h"
+#include "cluster/rebuild.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 #define FILES_COLUMNS	5
 
 PG_FUNCTION_INFO_V1(pmhash_files);

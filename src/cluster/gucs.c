@@ -18,12 +18,14 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/gucs.h"
 
 char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 2048;
-int			pmhash_sweep_naptime = 60;
+int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
@@ -112,10 +114,10 @@ pmhash_define_gucs(void)
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.sweep_naptime",
+	DefineCustomIntVariable("pmhash.cleaner_naptime",
 							"Time between looks for pmhash index files that no index owns.",
 							"Dropped and rebuilt indexes are looked after at once; this is for what crashes and prepared transactions leave.",
-							&pmhash_sweep_naptime, 60, 1, INT_MAX / 1000,
+							&pmhash_cleaner_naptime, 60, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.rebuild",

@@ -10,7 +10,7 @@
  *			flushed by then: a transaction that drops relation files never
  *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
  *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED
- *			leaves is found by the sweeper.
+ *			leaves is found by the cleaner.
  * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
  *			a new main fork with a new stub.  Before commit the stubs of the main
  *			forks that are about to be deleted are read (storage.c tells which
@@ -26,7 +26,7 @@
  * the transaction is about to commit.  (All these leave the file with an index of
  * the same table.)  Where that can't be found out, because an index of the table
  * is locked by somebody else or the table is not known, nothing is removed and
- * the sweeper is woken.
+ * the cleaner is woken.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +49,16 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/file_cache.h"
+#include "cluster/file_open.h"
+#include "cluster/identity.h"
+#include "cluster/life_cycle.h"
+#include "cluster/pool.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 
 /* A file whose fate hangs on a transaction; lives in TopMemoryContext. */
 typedef struct Pending
@@ -80,7 +89,7 @@ static List *pending = NIL;
 static List *temp_files = NIL;	/* TempFile */
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool temp_forks_replaced = false;	/* of temporary indexes */
-static Oid	nudge_wanted = InvalidOid;	/* database to sweep after commit */
+static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
 static object_access_hook_type previous_access_hook = NULL;
@@ -110,7 +119,7 @@ forget_temp_file(const char *path)
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is
  * called after commit and in aborts: what can't be removed is logged, and
- * tried again by the sweeper.
+ * tried again by the cleaner.
  */
 void
 pmhash_unlink(const char *path)
@@ -206,9 +215,9 @@ pmhash_pending_keep(const char *path)
 
 /* Something may be left over when this transaction has committed. */
 void
-pmhash_nudge_at_commit(void)
+pmhash_request_cleaning_at_commit(void)
 {
-	nudge_wanted = MyDatabaseId;
+	cleaning_wanted = MyDatabaseId;
 }
 
 /* ---- DROP ---- */
@@ -253,7 +262,7 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 		get_rel_relkind(objectId) == RELKIND_INDEX)
 		note_drop(objectId);
 	if (access == OAT_DROP && classId == DatabaseRelationId)
-		nudge_wanted = objectId;
+		cleaning_wanted = objectId;
 	if (access == OAT_POST_CREATE && classId == DatabaseRelationId)
 		look_wanted = objectId;
 }
@@ -279,7 +288,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
 	if (finishes)
-		pmhash_nudge(MyDatabaseId);
+		pmhash_request_cleaning(MyDatabaseId);
 	if (IsA(statement, CheckPointStmt) && pmhash_shared != NULL)
 		pmhash_wake_launcher();
 }
@@ -363,7 +372,7 @@ verify_drops(void)
 		if (owned == OWNED_NO)
 			continue;
 		if (owned == OWNED_UNKNOWN)
-			pmhash_nudge_at_commit();
+			pmhash_request_cleaning_at_commit();
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
@@ -404,7 +413,7 @@ note_replaced(uint64 file_id)
 		return;
 	heap = result == PMH_OK ? IndexGetRelation(id.index_oid, true) : InvalidOid;
 	if (!OidIsValid(heap))
-		pmhash_nudge_at_commit();
+		pmhash_request_cleaning_at_commit();
 	else
 		switch (named_on_table(heap, file_id))
 		{
@@ -412,7 +421,7 @@ note_replaced(uint64 file_id)
 				(void) add_pending(path, id.index_oid, true);
 				break;
 			case OWNED_UNKNOWN:
-				pmhash_nudge_at_commit();
+				pmhash_request_cleaning_at_commit();
 				break;
 			case OWNED_YES:
 				break;
@@ -474,11 +483,11 @@ at_commit(void)
 		pending = foreach_delete_current(pending, lc);
 	}
 	forks_replaced = false;
-	if (OidIsValid(nudge_wanted))
-		pmhash_nudge(nudge_wanted);
+	if (OidIsValid(cleaning_wanted))
+		pmhash_request_cleaning(cleaning_wanted);
 	if (OidIsValid(look_wanted))
-		pmhash_nudge_look(look_wanted);
-	nudge_wanted = InvalidOid;
+		pmhash_request_look(look_wanted);
+	cleaning_wanted = InvalidOid;
 	look_wanted = InvalidOid;
 }
 
@@ -502,12 +511,12 @@ at_abort(int level)
 	if (level <= 1)
 	{
 		forks_replaced = false;
-		nudge_wanted = InvalidOid;
+		cleaning_wanted = InvalidOid;
 		look_wanted = InvalidOid;
 	}
 }
 
-/* Now it is for the sweeper to follow the prepared transaction. */
+/* Now it is for the cleaner to follow the prepared transaction. */
 static void
 at_prepare(void)
 {
@@ -518,7 +527,7 @@ at_prepare(void)
 	list_free(pending);
 	pending = NIL;
 	forks_replaced = false;
-	nudge_wanted = InvalidOid;
+	cleaning_wanted = InvalidOid;
 }
 
 static void

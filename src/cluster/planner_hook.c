@@ -27,8 +27,9 @@
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/file_open.h"
+#include "cluster/life_cycle.h"
+#include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
 

@@ -39,11 +39,14 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
-#include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/trust.h"
+#include "cluster/undo_journal.h"
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
 #define LOCK_TEXT		16		/* bytes in the lock file */
 
@@ -103,71 +106,6 @@ pmhash_parse_database_name(const char *name, Oid *database)
 		return false;
 	*database = (Oid) strtoul(name, NULL, 10);
 	return true;
-}
-
-/* ---- control file ---- */
-
-static pg_crc32c
-control_crc(const PmhashControl *control)
-{
-	PmhashControl copy = *control;
-	pg_crc32c	crc;
-
-	copy.crc = 0;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &copy, sizeof(copy));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
-/*
- * Write the control file.  Serialised by the pool lock, or by being alone
- * (postmaster with no children, startup process).  False with a reason if
- * that fails; the old contents are then still valid.
- */
-bool
-pmhash_pool_write_control(PmhashControl *control, char *reason)
-{
-	control->crc = control_crc(control);
-	return pmhash_replace_durably(pool_path, "control", control, sizeof(*control),
-						   reason);
-}
-
-typedef enum ControlRead
-{
-	CONTROL_VALID,
-	CONTROL_ABSENT,
-	CONTROL_DAMAGED,
-	CONTROL_REFUSED				/* reason is set */
-} ControlRead;
-
-static ControlRead
-read_control(PmhashControl *control, char *reason)
-{
-	char		path[MAXPGPATH];
-	ssize_t		n;
-
-	snprintf(path, MAXPGPATH, "%s/control", pool_path);
-	n = pmhash_read_small(path, control, sizeof(*control));
-	if (n < 0 && errno == ENOENT)
-		return CONTROL_ABSENT;
-	if (n < 0)
-	{
-		pmhash_fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
-		return CONTROL_REFUSED;
-	}
-	if (n >= (ssize_t) offsetof(PmhashControl, crc) &&
-		control->magic == PMHASH_CONTROL_MAGIC &&
-		control->version != PMHASH_POOL_VERSION)
-	{
-		pmhash_fail(reason, "file \"%s\" has format version %u, this pmhash knows version %u",
-			 path, control->version, PMHASH_POOL_VERSION);
-		return CONTROL_REFUSED;
-	}
-	if (n != sizeof(*control) || control->magic != PMHASH_CONTROL_MAGIC ||
-		control->crc != control_crc(control))
-		return CONTROL_DAMAGED;
-	return CONTROL_VALID;
 }
 
 /* ---- the directory ---- */
@@ -341,7 +279,7 @@ pmhash_pool_is_locked(void)
  * uses its pool; children have the descriptor from the postmaster.
  */
 bool
-pmhash_pool_in_place(void)
+pmhash_pool_is_present(void)
 {
 	char		path[MAXPGPATH];
 	struct stat there;
@@ -397,7 +335,7 @@ lock_pool(char *reason)
 	int			fd;
 
 	/* At a restart after a crash we still have it, unless it was replaced. */
-	if (lock_fd >= 0 && pmhash_pool_in_place())
+	if (lock_fd >= 0 && pmhash_pool_is_present())
 		return true;
 	if (lock_fd >= 0)
 		unlock_pool();
@@ -428,58 +366,14 @@ lock_pool(char *reason)
 
 /* ---- start ---- */
 
-static void
-new_nonce(PmhashControl *control)
-{
-	for (int i = 0; i < PMHASH_NONCE_SIZE; i += sizeof(uint64))
-	{
-		uint64		id = pmhash_random_id();
-
-		memcpy(control->nonce + i, &id, sizeof(id));
-	}
-}
-
-/*
- * Renew the nonce in both places, at start.  While it is pending the old one
- * counts as well, so that a crash between the two writes is no time travel.
- */
-static bool
-renew_nonce_at_start(PmhashControl *control, const PmhashServerState *server,
-					 char *reason)
-{
-	memcpy(control->old_nonce, server->token.nonce, PMHASH_NONCE_SIZE);
-	new_nonce(control);
-	control->nonce_pending = server->has_token;
-	return pmhash_pool_write_control(control, reason) &&
-		pmhash_write_token(control, 0, reason);
-}
-
-/*
- * The same in the run: now and then, and at its end.  So a pool or a data
- * directory put back from an earlier moment of the run is noticed, too.
- * checkpoint: see PmhashToken.  Under the pool lock, or alone.
- */
-bool
-pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
-{
-	memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
-	new_nonce(control);
-	control->nonce_pending = 1;
-	if (!pmhash_pool_write_control(control, reason) ||
-		!pmhash_write_token(control, checkpoint, reason))
-		return false;
-	control->nonce_pending = 0;
-	return pmhash_pool_write_control(control, reason);
-}
-
 /* Is the locked pool this server's, as far as its control file tells? */
 static bool
-is_ours(const PmhashControl *control, ControlRead found,
+is_ours(const PmhashControl *control, PmhashControlRead found,
 		const PmhashServerState *server, char *reason)
 {
-	if (found == CONTROL_REFUSED)
+	if (found == PMHASH_CONTROL_REFUSED)
 		return false;
-	if (found == CONTROL_VALID &&
+	if (found == PMHASH_CONTROL_VALID &&
 		control->system_identifier != server->control.system_identifier)
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
 						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
@@ -493,7 +387,7 @@ is_ours(const PmhashControl *control, ControlRead found,
  * running.  The witness comes last: it vouches for what the control file says.
  */
 static bool
-take_pool(PmhashControl *control, ControlRead found,
+take_pool(PmhashControl *control, PmhashControlRead found,
 		  const PmhashServerState *server, uint64 instance, bool late, char *reason)
 {
 	PmhashEntryState entry;
@@ -502,10 +396,10 @@ take_pool(PmhashControl *control, ControlRead found,
 	entry.lock_fd = lock_fd;
 	entry.lock_kept = lock_served;
 	entry.late = late;
-	entry.has_control = found == CONTROL_VALID;
-	entry.is_damaged = found == CONTROL_DAMAGED;
+	entry.has_control = found == PMHASH_CONTROL_VALID;
+	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
 	pmhash_decide(control, &entry, server, instance);
-	if (!renew_nonce_at_start(control, server, reason))
+	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	pmhash_set_witness(lock_fd);
 	lock_served = true;
@@ -521,7 +415,7 @@ static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 {
 	PmhashServerState server;
-	ControlRead found = read_control(control, reason);
+	PmhashControlRead found = pmhash_control_read(control, reason);
 
 	if (!pmhash_read_server_state(&server, reason) ||
 		!is_ours(control, found, &server, reason))
@@ -555,11 +449,13 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 bool
 pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
 {
-	if (!pmhash_pool_in_place())
+	if (!pmhash_pool_is_present())
 		return pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
 						   pool_path);
 	return enter_pool(control, instance, true, reason);
 }
+
+/* ---- giving it up ---- */
 
 /*
  * Make away with the control file of the pool, if it is ours: whatever the
@@ -571,12 +467,8 @@ pmhash_pool_forget(char *reason)
 {
 	if (lock_fd < 0)
 		return pmhash_fail(reason, "the pool is not locked");
-	return pmhash_remove_durably(pool_path, "control", sizeof(PmhashControl), reason);
+	return pmhash_control_remove(reason);
 }
-
-StaticAssertDecl(sizeof(PmhashControl) <= PMHASH_SMALL_FILE &&
-				 sizeof(PmhashToken) <= PMHASH_SMALL_FILE,
-				 "files of durable.c are small");
 
 /* Say in memory that nothing in the pool is trusted.  False with a reason. */
 bool
@@ -723,11 +615,11 @@ pmhash_pool_stop(uint64 instance)
 	ControlFileData server;
 	PmhashControl control;
 
-	if (lock_fd < 0 || !pmhash_pool_in_place() ||
+	if (lock_fd < 0 || !pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
 		server.state != DB_SHUTDOWNED ||
-		read_control(&control, reason) != CONTROL_VALID ||
-		control.run_instance != instance)
+		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
+		control.life_instance != instance)
 		return;
 
 	/* A run that has given its pool up must not make it a good one again. */

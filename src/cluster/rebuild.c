@@ -38,8 +38,15 @@
 #include "utils/syscache.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/life_cycle.h"
+#include "cluster/orphans.h"
+#include "cluster/rebuild.h"
+#include "cluster/refill.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
 #define LONGEST_PAUSE	300		/* seconds between tries */
 #define MANY_FAILURES	3		/* after these somebody has to see to it */
 
@@ -280,7 +287,7 @@ pmhash_rebuild_wanted(Oid index)
 		return;
 	last_index = index;
 	last = now;
-	pmhash_nudge_look(MyDatabaseId);
+	pmhash_request_look(MyDatabaseId);
 }
 
 static void
@@ -358,7 +365,7 @@ needs_rebuild(Oid relid, char *name)
 	needed = pmhash_index_is_invalid(index, &reason);
 	relation_close(index, NoLock);
 	if (needed)
-		pmhash_require_pool_in_place();
+		pmhash_require_pool_present();
 	return needed;
 }
 

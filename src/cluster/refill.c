@@ -69,8 +69,16 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_create.h"
+#include "cluster/file_open.h"
+#include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
+#include "cluster/pool.h"
+#include "cluster/rebuild.h"
+#include "cluster/refill.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 
 /* What is known of a rebuild from step to step, each a transaction. */
@@ -157,7 +165,7 @@ remove_old_file(Relation heap, Relation index)
 	if (pmhash_index_path(index, true, NULL, path))
 		pmhash_unlink(path);
 	else
-		pmhash_nudge_at_commit();	/* it may have had one all the same */
+		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
 	CacheInvalidateRelcache(heap);
 }

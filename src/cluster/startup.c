@@ -30,8 +30,22 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/engine_hooks.h"
+#include "cluster/gucs.h"
+#include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
+#include "cluster/planner_hook.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/trust.h"
+#include "cluster/undo.h"
+#include "cluster/undo_journal.h"
+#include "cluster/worker.h"
 #define TRANCHE_NAME	"pmhash"
 
 /*
@@ -110,7 +124,7 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
-	pg_atomic_init_u32(&pmhash_shared->sweep_kept, 0);
+	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -296,7 +310,7 @@ keep_control(PmhashControl *control)
  * with nothing to undo: nobody has written.
  */
 static void
-finish_last_run(PmhashControl *control)
+finish_last_life(PmhashControl *control)
 {
 	uint64		instance = control->journal_instance;
 
@@ -320,7 +334,7 @@ make_ready(void)
 	bool		pmem;
 
 	if (control.journal_instance != 0)
-		finish_last_run(&control);
+		finish_last_life(&control);
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
@@ -475,9 +489,9 @@ pmhash_disable(const char *reason)
  * For a process that is about to make a file in it.
  */
 void
-pmhash_require_pool_in_place(void)
+pmhash_require_pool_present(void)
 {
-	if (!pmhash_pool_in_place())
+	if (!pmhash_pool_is_present())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 pmhash_may_see_details(NULL) ?

@@ -22,7 +22,8 @@
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/stub.h"
 
 /* A stub that names a file. */
 static PmhashStub

@@ -36,15 +36,14 @@
 
 #include "access/xlog_internal.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
-#include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
-#define TOKEN_FILE		"pmhash.nonce"
-
-/* pg_control is written while we read it: no more than a few times in a row. */
-#define READ_TRIES		20
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/trust.h"
+#include "cluster/undo_journal.h"
 
 /*
  * The witness of the page cache: a write life time hint on the lock file.  It
@@ -64,81 +63,6 @@
 /* What pg_control said when this postmaster was refused the pool; or 0. */
 static XLogRecPtr refused_at = InvalidXLogRecPtr;
 
-/* ---- numbers ---- */
-
-/* A random number that is not 0. */
-uint64
-pmhash_random_id(void)
-{
-	uint64		id = 0;
-
-	while (id == 0)
-	{
-		if (!pg_strong_random(&id, sizeof(id)))
-			id = ((uint64) random() << 32) ^ (uint64) random() ^
-				(uint64) GetCurrentTimestamp();
-	}
-	return id;
-}
-
-/*
- * Distrust every file whose class is "cache", with dax every file: see
- * PmhashControl.  Takes effect when the control file is written.
- */
-void
-pmhash_renew_eras(PmhashControl *control, bool dax)
-{
-	control->cache_era = pmhash_random_id();
-	if (dax)
-		control->dax_era = pmhash_random_id();
-}
-
-/* ---- what the data directory says ---- */
-
-static bool
-exists_in_data_directory(const char *name)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
-	return stat(path, &st) == 0;
-}
-
-static bool
-is_sound_pg_control(const ControlFileData *data)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, data, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, data->crc);
-}
-
-/*
- * pg_control as it is on disk.  get_controlfile (controldata_utils.c) would
- * raise an ERROR.  At start the server has read the file itself a moment ago,
- * so this can hardly fail; in a run somebody may be writing it.
- */
-bool
-pmhash_read_pg_control(ControlFileData *data, char *reason)
-{
-	char		path[MAXPGPATH];
-
-	snprintf(path, MAXPGPATH, "%s/global/pg_control", DataDir);
-	for (int i = 0; i < READ_TRIES; i++)
-	{
-		if (pmhash_read_small(path, data, sizeof(*data)) != sizeof(*data))
-			return pmhash_fail(reason, "could not read file \"%s\": %s", path,
-							   strerror(errno));
-		if (is_sound_pg_control(data))
-			return true;
-		pg_usleep(1000L);
-	}
-	return pmhash_fail(reason, "file \"%s\" has a wrong checksum", path);
-}
-
 /*
  * Note where pg_control has replay begin now: in the run that uses the pool, so
  * that checkpoint is its own.  What is noted is durable on the server's side.
@@ -154,69 +78,6 @@ pmhash_see_redo(PmhashControl *control)
 		control->seen_redo = server.checkPointCopy.redo;
 }
 
-/*
- * When the last postmaster start on this data directory was, in ns; 0: not
- * known.  The postmaster rewrites postmaster.opts at each start, after shared
- * memory is set up (postmaster.c, CreateOptsFile), so during our start-up it is
- * still that of the run before.
- */
-int64
-pmhash_postmaster_opts_mtime(void)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
-	if (stat(path, &st) != 0)
-		return 0;
-	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
-		st.st_mtim.tv_nsec;
-}
-
-/* ---- the token ---- */
-
-static uint32
-token_crc(const PmhashToken *token)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, token, offsetof(PmhashToken, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
-static bool
-read_token(PmhashToken *token)
-{
-	char		path[MAXPGPATH];
-	PmhashToken longer[2];
-
-	snprintf(path, MAXPGPATH, "%s/" TOKEN_FILE, DataDir);
-	if (pmhash_read_small(path, longer, sizeof(longer)) != sizeof(*token))
-		return false;
-	*token = longer[0];
-	return token->magic == PMHASH_TOKEN_MAGIC && token->crc == token_crc(token);
-}
-
-/*
- * Write the token of trust, with the nonce of the control structure.
- * checkpoint: see PmhashToken.  False with a reason if that fails; then the old
- * or the new one is there.
- */
-bool
-pmhash_write_token(const PmhashControl *control, uint64 checkpoint, char *reason)
-{
-	PmhashToken token;
-
-	memset(&token, 0, sizeof(token));
-	token.magic = PMHASH_TOKEN_MAGIC;
-	memcpy(token.nonce, control->nonce, PMHASH_NONCE_SIZE);
-	token.checkpoint = checkpoint;
-	token.crc = token_crc(&token);
-	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
-}
-
 /* Does the token have the nonce of the pool? */
 static bool
 is_our_nonce(const PmhashControl *control, const PmhashToken *token)
@@ -224,27 +85,6 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 	return memcmp(token->nonce, control->nonce, PMHASH_NONCE_SIZE) == 0 ||
 		(control->nonce_pending &&
 		 memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0);
-}
-
-bool
-pmhash_read_server_state(PmhashServerState *server, char *reason)
-{
-	memset(server, 0, sizeof(*server));
-	if (!pmhash_read_pg_control(&server->control, reason))
-		return false;
-	server->from_elsewhere = exists_in_data_directory("standby.signal") ||
-		exists_in_data_directory("recovery.signal") ||
-		exists_in_data_directory("backup_label");
-	server->has_token = read_token(&server->token);
-	return true;
-}
-
-/* Did the run that wrote the token end in order, and has none begun since? */
-static bool
-has_ended_token(const PmhashServerState *server)
-{
-	return server->has_token && server->token.checkpoint != 0 &&
-		server->token.checkpoint == server->control.checkPoint;
 }
 
 /*
@@ -273,9 +113,9 @@ pmhash_refuse_trust(void)
 	char		last[PMHASH_REASON_SIZE];
 
 	refused_at = InvalidXLogRecPtr;
-	if (pmhash_read_server_state(&server, reason) && has_ended_token(&server))
+	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
-	else if (!pmhash_remove_durably(DataDir, TOKEN_FILE, sizeof(PmhashToken), reason) &&
+	else if (!pmhash_remove_token(reason) &&
 			 !pmhash_pool_forget(last) &&
 			 !pmhash_journal_spoil(pmhash_shared->control.journal_instance, last) &&
 			 !pmhash_pool_revoke(last))
@@ -293,7 +133,7 @@ pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 {
 	PmhashToken token;
 
-	if (pmhash_trust_is_revoked(lock_fd) || !read_token(&token))
+	if (pmhash_trust_is_revoked(lock_fd) || !pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
 }
@@ -314,9 +154,7 @@ pmhash_continue_without_pool(void)
 		!server.has_token || server.token.checkpoint != refused_at)
 		return;
 	server.token.checkpoint = server.control.checkPoint;
-	server.token.crc = token_crc(&server.token);
-	if (!pmhash_replace_durably(DataDir, TOKEN_FILE, &server.token,
-								sizeof(server.token), reason))
+	if (!pmhash_store_token(&server.token, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }
 
@@ -329,7 +167,7 @@ pmhash_continue_without_pool(void)
  * flushed in that run; undo.c compares, unless it is one that we have seen.
  */
 static const char *
-crashed_run_doubt(const PmhashControl *control, const PmhashServerState *server)
+crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
 	if (server->control.state != DB_IN_PRODUCTION &&
 		server->control.state != DB_SHUTDOWNING)
@@ -363,7 +201,7 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
 	bool		unknown_end = control->journal_instance != 0 && control->undo_end == 0;
 
-	if (has_ended_token(server))
+	if (pmhash_has_ended_token(server))
 		return NULL;
 	if (control->state == PMHASH_POOL_CLEAN)
 	{
@@ -373,7 +211,7 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 		return "the server has run without the pool since it was shut down";
 	}
 	if (control->journal_instance != 0 && !control->undo_inherited)
-		return crashed_run_doubt(control, server);
+		return crashed_life_doubt(control, server);
 	return unfinished_start_doubt(control, server);
 }
 
@@ -598,7 +436,7 @@ forget_undo(PmhashControl *control)
 
 /* What the run that begins now starts from. */
 static void
-begin_run(PmhashControl *control, const PmhashEntryState *entry,
+begin_life(PmhashControl *control, const PmhashEntryState *entry,
 		  const PmhashServerState *server, uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
@@ -607,7 +445,7 @@ begin_run(PmhashControl *control, const PmhashEntryState *entry,
 	control->next_shut = pmhash_random_id();
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
-	control->run_instance = instance;
+	control->life_instance = instance;
 	control->start_checkpoint = server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
 	control->clean_checkpoint = 0;
@@ -649,5 +487,5 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		inherit_undo(control, server);
 	else
 		forget_undo(control);
-	begin_run(control, entry, server, instance);
+	begin_life(control, entry, server, instance);
 }

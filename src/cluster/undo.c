@@ -27,7 +27,11 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 
-#include "cluster/internal.h"
+#include "cluster/control_file.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/undo.h"
+#include "cluster/undo_journal.h"
 #include "engine/pm.h"
 
 /* What the records of a journal tell, and what is to be done about it. */

@@ -28,7 +28,12 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/undo_journal.h"
 #include "engine/pm.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sweep.c
+ * orphans.c
  *	  Removing index files that no index owns.
  *
  * A file of a database is an orphan if no stub in that database names it and
@@ -57,10 +57,18 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/identity.h"
+#include "cluster/life_cycle.h"
+#include "cluster/orphans.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 
-/* A committing DDL nudges us before it releases its locks: try for a while. */
-#define LOCK_TRIES		20		/* in one sweep, for all indexes together */
+/* A committing DDL asks for us before it releases its locks: try for a while. */
+#define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
 #define LOCK_PAUSE_US	25000L
 
 typedef struct IdList
@@ -137,7 +145,7 @@ creator_in_progress(uint64 xid)
 /*
  * May someone who is still at work need the file, without a stub that we can
  * see?  A file without a valid header is one whose creation was cut off: who makes
- * one holds the create lock until it has its header (index_file.c, create_file),
+ * one holds the create lock until it has its header (file_create.c, create_file),
  * and it was listed under that lock.
  */
 static bool
@@ -284,7 +292,7 @@ typedef enum StubState
 
 /*
  * Say that a stub can't be read, once in a run of the server.  There is one
- * sweeper at a time, and only it touches the notes.
+ * cleaner at a time, and only it touches the notes.
  */
 static void
 complain_once(Relation index, const char *why)
@@ -303,7 +311,7 @@ complain_once(Relation index, const char *why)
 	complaint[i].database = MyDatabaseId;
 	complaint[i].index = relid;
 	ereport(LOG,
-			(errmsg("pmhash: the sweeper cannot tell which file index \"%s\" has: %s",
+			(errmsg("pmhash: the cleaner cannot tell which file index \"%s\" has: %s",
 					RelationGetRelationName(index), why),
 			 errdetail("Files that may belong to it are kept."),
 			 errhint("REINDEX INDEX makes a new stub page.")));
@@ -464,7 +472,7 @@ remove_orphans(const IdList *files, const Owners *owners)
 		pmhash_unlink(path);
 		removed++;
 	}
-	pg_atomic_write_u32(&pmhash_shared->sweep_kept, kept);
+	pg_atomic_write_u32(&pmhash_shared->files_kept, kept);
 	if (removed > 0)
 		ereport(DEBUG1,
 				(errmsg("pmhash: removed %d files that no index owns", removed)));
@@ -475,7 +483,7 @@ remove_orphans(const IdList *files, const Owners *owners)
  * after the files of its indexes.  Runs in a transaction.
  */
 void
-pmhash_sweep_database(void)
+pmhash_remove_orphans(void)
 {
 	IdList		files = {0};
 	Owners		owners = {0};
@@ -492,12 +500,12 @@ pmhash_sweep_database(void)
 
 /*
  * On a standby: remove the files of a database that were made before it became
- * one.  The eras were renewed when it started (pool.c, reason_for_doubt), so
+ * one.  The eras were renewed when it started (trust.c, reason_for_doubt), so
  * nobody will ever open them, and there is no stub to be asked.  What is made
  * after a promotion has the new eras and is left alone.
  */
 void
-pmhash_sweep_distrusted(Oid database)
+pmhash_remove_distrusted(Oid database)
 {
 	IdList		files = {0};
 	char		path[MAXPGPATH];
@@ -521,7 +529,7 @@ pmhash_sweep_distrusted(Oid database)
  * back, and its OID is not used again while pg_database knows better.
  */
 void
-pmhash_sweep_dropped(Oid database)
+pmhash_remove_dropped(Oid database)
 {
 	IdList		files = {0};
 	char		path[MAXPGPATH];

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * open_files.c
+ * file_cache.c
  *	  The files that this backend knows and has mapped.
  *
  * An entry stands for what the stub of an index said when it was read: which
@@ -42,7 +42,12 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/dead_entries.h"
+#include "cluster/file_cache.h"
+#include "cluster/identity.h"
+#include "cluster/shared.h"
+#include "cluster/stub.h"
 
 /* Stat calls that the end of a transaction may cost. */
 #define LOOKS_PER_TRANSACTION	16
