@@ -36,14 +36,14 @@ pmhash_random_id(void)
 }
 
 /*
- * Distrust every file whose class is "cache", with dax every file: see
+ * Distrust the files that lived in the page cache, or all files: see
  * PmhashControl.  Takes effect when the control file is written.
  */
 void
-pmhash_renew_eras(PmhashControl *control, bool dax)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
 {
 	control->cache_era = pmhash_random_id();
-	if (dax)
+	if (which == PMHASH_ALL_FILES)
 		control->dax_era = pmhash_random_id();
 }
 
@@ -69,8 +69,8 @@ bool
 pmhash_pool_write_control(PmhashControl *control, char *reason)
 {
 	control->crc = control_crc(control);
-	return pmhash_replace_durably(pmhash_pool_path(), CONTROL_FILE, control, sizeof(*control),
-						   reason);
+	return pmhash_replace_durably(pmhash_pool_path(), CONTROL_FILE,
+								  control, sizeof(*control), reason);
 }
 
 PmhashControlRead
@@ -131,8 +131,9 @@ new_nonce(PmhashControl *control)
 }
 
 /*
- * Renew the nonce in both places, at start.  While it is pending the old one
- * counts as well, so that a crash between the two writes is no time travel.
+ * Renew the nonce in pool and data directory, at start.  While it is pending
+ * the old one counts as well, so that a crash between the two writes is no time
+ * travel.
  */
 bool
 pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *server,
@@ -146,8 +147,8 @@ pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *serv
 }
 
 /*
- * The same in the run: now and then, and at its end.  So a pool or a data
- * directory put back from an earlier moment of the run is noticed, too.
+ * The same later in the server life: now and then, and at its end.  So a pool
+ * or a data directory put back from an earlier moment of it is noticed, too.
  * checkpoint: see PmhashToken.  Under the pool lock, or alone.
  */
 bool

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * data_directory.c
- *	  What the data directory tells of the server.
+ *	  What the data directory says about the server.
  *
  * pg_control and postmaster.opts are the server's.  The token of trust is ours; it
  * stands directly in the data directory: a foreign name in base/ would make
@@ -48,7 +48,7 @@ is_sound_pg_control(const ControlFileData *data)
 /*
  * pg_control as it is on disk.  get_controlfile (controldata_utils.c) would
  * raise an ERROR.  At start the server has read the file itself a moment ago,
- * so this can hardly fail; in a run somebody may be writing it.
+ * so this can hardly fail; later the server may be writing it.
  */
 bool
 pmhash_read_pg_control(ControlFileData *data, char *reason)
@@ -72,7 +72,7 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
  * When the last postmaster start on this data directory was, in ns; 0: not
  * known.  The postmaster rewrites postmaster.opts at each start, after shared
  * memory is set up (postmaster.c, CreateOptsFile), so during our start-up it is
- * still that of the run before.
+ * still that of the server life before.
  */
 int64
 pmhash_postmaster_opts_mtime(void)
@@ -161,7 +161,7 @@ pmhash_read_server_state(PmhashServerState *server, char *reason)
 	return true;
 }
 
-/* Did the run that wrote the token end in order, and has none begun since? */
+/* Did the server life that wrote the token end in order, and has none begun since? */
 bool
 pmhash_has_ended_token(const PmhashServerState *server)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * data_directory.h
- *	  What the data directory tells of the server: pg_control, postmaster.opts
+ *	  What the data directory says about the server: pg_control, postmaster.opts
  *	  and the token of trust.
  *
  *-------------------------------------------------------------------------
@@ -18,7 +18,8 @@
  * Token of trust: <data directory>/pmhash.nonce.  It is there only if all that
  * the server has done since it was written was done with the pool whose control
  * file has the same nonce: a start that can't use the pool removes it, unless
- * the run before has ended in order and 'checkpoint' is still pg_control's.
+ * the server life before has ended in order and 'checkpoint' is still
+ * pg_control's.
  */
 #define PMHASH_TOKEN_MAGIC		UINT64CONST(0x4e454b4f54484d50)
 
@@ -26,13 +27,16 @@ typedef struct PmhashToken
 {
 	uint64		magic;
 	uint8		nonce[PMHASH_NONCE_SIZE];
-	uint64		checkpoint;		/* at the end in order of the run that wrote it,
+	uint64		checkpoint;		/* at the end in order of the life that wrote it,
 								 * if nothing is left to be undone; else 0 */
 	uint32		reserved;
 	uint32		crc;			/* CRC-32C of all before */
 } PmhashToken;
 
-StaticAssertDecl(sizeof(PmhashToken) == 40, "no padding in the token");
+StaticAssertDecl(sizeof(PmhashToken) == 40 &&
+				 offsetof(PmhashToken, checkpoint) == 24 &&
+				 offsetof(PmhashToken, crc) == 36,
+				 "another layout of the token is another PMHASH_TOKEN_MAGIC");
 
 /* What a start finds in the data directory. */
 typedef struct PmhashServerState

@@ -70,8 +70,8 @@ sync_name(Relation index, const char *directory)
 
 /*
  * pmh_create, under the create lock: the cleaner lists files under it, so that it
- * never meets one whose header is still being written by somebody alive.  If the
- * process has no room for another mapping, what it does not need is unmapped.
+ * never meets one whose header is still being written.  If the process has no
+ * room for another mapping, what it does not need is unmapped.
  */
 static PmhResult
 create_file(const char *path, const PmhashIdentity *id, PmhTable **table,
@@ -189,14 +189,14 @@ file_before(Relation index, char *path)
 }
 
 /*
- * ambuild runs for an index that may have a file already.
+ * ambuild is called for an index that may have a file already.
  *
- * It runs again on the same main fork when a table is truncated in the
- * transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled
- * back, and nobody else has seen that file: it goes now.  If the main fork is
- * new, the old one and its file go at commit.  Of a temporary index
- * that is emptied in place after SET TABLESPACE it may not be known which file it
- * had: that is found out before the next commit.
+ * It is called again on the same main fork when a table is truncated in the
+ * transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can be
+ * rolled back, and no other transaction has seen that file: it goes now.  If
+ * the main fork is new, the old one and its file go at commit.  Of a temporary
+ * index that is emptied in place after SET TABLESPACE it may not be known which
+ * file it had: that is found out before the next commit.
  */
 static void
 part_with_file_before(Relation index)
@@ -244,7 +244,7 @@ pmhash_file_create_init(Relation index)
 /*
  * An unlogged index after a crash: reinit.c has copied the init fork over the
  * main fork, and the table is empty.  Make the file that the stub asks for,
- * unless someone else is quicker.  The create lock keeps the cleaner from
+ * unless another backend has done it.  The create lock keeps the cleaner from
  * taking the file for an orphan before the stub names it.
  */
 void

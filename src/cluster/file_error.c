@@ -36,12 +36,21 @@ sqlstate_of(const PmhError *error)
 			return ERRCODE_INDEX_CORRUPTED;
 		case PMH_ERR_NO_FILE:
 			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		default:
-			return ERRCODE_IO_ERROR;
+		case PMH_CANCELLED:
+			return ERRCODE_QUERY_CANCELED;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_IO:
+		case PMH_ERR_LOST:
+		case PMH_ERR_OUTDATED:
+			break;
 	}
+	return ERRCODE_IO_ERROR;
 }
 
-/* Is an invalid index rebuilt without anybody doing anything? */
+/* Is an invalid index rebuilt in the background? */
 bool
 pmhash_rebuilds_itself(Relation index)
 {
@@ -72,9 +81,18 @@ hint_for(Relation index, const PmhError *error)
 			return "Free space on the file system of the pmhash directory.";
 		case PMH_ERR_NO_MEMORY:
 			return "The system limits the mappings of a process (vm.max_map_count); a transaction needs one for each pmhash index that it uses.";
-		default:
-			return NULL;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_IO:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_ERR_OUTDATED:
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_CANCELLED:
+			break;
 	}
+	return NULL;
 }
 
 /*
@@ -92,10 +110,10 @@ raise_cancelled(Relation index)
 }
 
 /*
- * May this user see where the files are and why a rebuild has failed?  That may tell
- * of rows, as an expression of the index that fails for one tells its value, and of
- * the server's directories: for the owner of the index (NULL: nobody's) and for
- * pg_monitor, which superusers are members of.
+ * May this user see where the files are and why a rebuild has failed?  That may
+ * reveal rows, as an expression of the index that fails for one shows its
+ * value, and the server's directories: for the owner of the index (NULL: it has
+ * none) and for pg_monitor, which superusers are members of.
  */
 bool
 pmhash_may_see_details(Relation index)
@@ -144,7 +162,8 @@ pmhash_detail_of_file(const char *detail, const char *path, const char *shown)
 }
 
 pg_noreturn void
-pmhash_file_error(Relation index, const char *path, const char *what, const PmhError *error)
+pmhash_file_error(Relation index, const char *path, const char *what,
+				  const PmhError *error)
 {
 	const char *hint = hint_for(index, error);
 	const char *shown;

@@ -29,8 +29,8 @@
 
 /*
  * Is the file at trouble->path the one that the stub names?  *recovered, if not
- * NULL: has somebody opened it in this run already, and found it sound?  Nothing
- * is mapped.
+ * NULL: has a backend opened it in this server life already, and found it
+ * sound?  Nothing is mapped.
  */
 static bool
 check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
@@ -154,8 +154,9 @@ read_stub_with_file(Relation index, PmhashUse use, PmhashStub *stub,
 
 /*
  * The entry of an index, as its stub says now.  With 'map' the file is mapped;
- * without, only if nobody has opened it in this run, since opening it for the
- * first time may show more than looking at it from outside.  NULL: trouble.
+ * without, only if no backend has opened it in this server life, since opening
+ * it for the first time may show more than looking at it from outside.  NULL:
+ * trouble.
  */
 static PmhashEntry *
 entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
@@ -196,7 +197,7 @@ open_by_stub(Relation index, PmhashUse use, PmhashTrouble *trouble)
 	return entry != NULL ? pmhash_entry_use(entry) : NULL;
 }
 
-/* Is pmhash disabled for this run?  Then this is the trouble. */
+/* Is pmhash disabled for this server life?  Then this is the trouble. */
 static bool
 is_disabled(PmhashTrouble *trouble)
 {
@@ -331,10 +332,10 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 /* ---- questions ---- */
 
 /*
- * For the cleaner, which comes by all the time: mark an index if its file is
- * not to be used any more, though nobody has tried, and have it rebuilt.
- * Nothing is mapped.  The caller holds a lock on the index and has just read
- * its stub.
+ * For the cleaner, which looks at each index regularly: mark an index if its
+ * file is not to be used any more, though no backend has tried, and have it
+ * rebuilt.  Nothing is mapped.  The caller holds a lock on the index and has
+ * just read its stub.
  */
 void
 pmhash_index_examine(Relation index, const PmhashStub *stub)
@@ -346,7 +347,7 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 		return;
 	if (!pmhash_stub_serves(stub->flags, PMHASH_READ))
 	{
-		/* Whoever has marked it may have asked while rebuilds were off. */
+		/* It may have been marked while rebuilds were off. */
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 		return;
 	}
@@ -358,9 +359,9 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 }
 
 /*
- * Why an index is invalid, or NONE.  ERROR for what may pass.  For the worker
- * and for those who want to know; the caller holds a lock on the index.  An
- * unlogged index that has no file yet is not invalid.
+ * Why an index is invalid, or NONE.  ERROR for what may pass.  For the
+ * rebuilder and for views; the caller holds a lock on the index.  An unlogged
+ * index that has no file yet is not invalid.
  */
 PmhashReason
 pmhash_index_doubt(Relation index)
@@ -399,8 +400,8 @@ pmhash_index_is_pmem(Relation index)
 /*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
- * silence: who runs the plan will be told if it is still there.  A file that an
- * unlogged index does not have yet is left to who uses it.
+ * silence: the plan that uses the index fails if it is still there.  A file
+ * that an unlogged index does not have yet is left to the first use.
  */
 bool
 pmhash_index_plannable(Relation index)
@@ -454,7 +455,7 @@ pmhash_may_have_file(Relation index, const PmhashFile *file)
 
 /*
  * Bytes that a file occupies.  One that has shrunk keeps its length until the
- * next start of the server, with nothing behind its end in use.
+ * next start of the server, with nothing past its end in use.
  */
 int64
 pmhash_stat_size(const struct stat *st)

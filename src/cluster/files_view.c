@@ -133,7 +133,8 @@ describe(Relation index, Datum *values, bool *nulls)
 		}
 		if (strcmp(state, "valid") == 0)
 		{
-			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ? "dax" : "cache");
+			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ?
+												"dax" : "cache");
 			nulls[2] = false;
 		}
 	}

@@ -3,10 +3,10 @@
  * gucs.c
  *	  Configuration variables.
  *
- * Most of them size or place shared things, so all are defined only while
- * shared_preload_libraries is being loaded: later the server would refuse them (DefineCustomStringVariable and its sisters raise
- * an ERROR for PGC_POSTMASTER variables after start; guc.c,
- * init_custom_variable).
+ * Most of them set size or location of shared things, so all are defined only
+ * while shared_preload_libraries is being loaded: later the server would refuse
+ * them (DefineCustomStringVariable and its sisters raise an ERROR for
+ * PGC_POSTMASTER variables after start; guc.c, init_custom_variable).
  *
  *-------------------------------------------------------------------------
  */
@@ -60,10 +60,10 @@ is_below(const char *path, const char *directory)
  * be in every base backup and be taken for the server's own by pg_rewind and
  * pg_checksums, and a copy of the data directory would bring a pool along.
  * What is not there yet is judged by its parent.  If neither is there false is
- * not returned: then no pool can be made, and pool.c tells why.
+ * not returned: then no pool can be made, and pool.c says why.
  *
- * False with the reason in reason[PMHASH_REASON_SIZE].  Runs in the postmaster,
- * raises no error, takes no lock.
+ * False with the reason in reason[PMHASH_REASON_SIZE].  Called by the
+ * postmaster, raises no error, takes no lock.
  */
 bool
 pmhash_directory_allowed(char *reason)

@@ -17,7 +17,7 @@
 #include "cluster/identity.h"
 #include "cluster/shared.h"
 
-/* The engine's environment in this run. */
+/* The engine's environment in this server life. */
 PmhEnv
 pmhash_engine_env(void)
 {
@@ -33,9 +33,8 @@ pmhash_engine_env(void)
 }
 
 /*
- * Why a file with this identity must not be trusted, or NONE.  pmem tells
- * whether it is persistent memory, which does not help it if its journal was
- * not.
+ * Why a file with this identity must not be trusted, or NONE.  pmem: whether it
+ * is persistent memory, which does not help it if its journal was not.
  */
 PmhashReason
 pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
@@ -54,7 +53,7 @@ pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
 	return PMHASH_REASON_NONE;
 }
 
-/* Is an open file (still) trusted?  Its eras may have ended in this run. */
+/* Is an open file (still) trusted?  Its eras may have ended in this server life. */
 PmhashReason
 pmhash_table_doubt(const PmhTable *table)
 {

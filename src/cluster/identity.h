@@ -23,7 +23,7 @@ typedef struct PmhashIdentity
 	uint64		seed;
 	uint64		dax_era;
 	uint64		cache_era;
-	uint64		instance;		/* run of its creation */
+	uint64		instance;		/* server life of its creation */
 	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
 	int64		created_at;		/* TimestampTz */
 	uint64		created_lsn;	/* insert position then */
@@ -39,6 +39,11 @@ typedef struct PmhashIdentity
 
 StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
 				 "identity must fill the engine's header field");
+StaticAssertDecl(offsetof(PmhashIdentity, file_id) == 16 &&
+				 offsetof(PmhashIdentity, dax_era) == 32 &&
+				 offsetof(PmhashIdentity, database) == 80 &&
+				 offsetof(PmhashIdentity, predicate_key) == 112,
+				 "another layout is another PMHASH_IDENTITY_VERSION");
 
 extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);

@@ -5,11 +5,11 @@
  *
  * An index is invalid if the file that its stub names must not be used.  That
  * may be seen from the file (there is none, it is damaged, its eras are over),
- * and it is so for certain once the stub says so.  Before anyone leaves the
- * index alone, that is inserts a row without an entry or lets VACUUM free TIDs
- * that have one, the stub is marked.  The mark is in WAL before the commit
- * record of who has relied on it, so a file that turns up again, in this run
- * or a later one, is not taken for a complete one.
+ * and it is so for certain once the stub says so.  Before a transaction leaves
+ * the index alone, that is inserts a row without an entry or lets VACUUM free
+ * TIDs that have one, the stub is marked.  The mark is in WAL before the commit
+ * record of the transaction that has relied on it, so a file that turns up
+ * again, in this server life or a later one, is not taken for a complete one.
  *
  * Backends that still have the file open learn of the mark by a counter in
  * shared memory that each of them compares before it uses an index.  A scan
@@ -96,9 +96,9 @@ pmhash_enforces_constraint(Relation index)
 }
 
 /*
- * What to do about an invalid index whose rebuild keeps failing.  Why it fails may
- * tell of rows, which not everybody may see who meets this error: the SQLSTATE
- * has to do.
+ * What to do about an invalid index whose rebuild keeps failing.  Why it fails
+ * may reveal rows, which a user that meets this error may have no right to see:
+ * the SQLSTATE has to do.
  */
 static char *
 failing_hint(const PmhashRebuild *rebuild)
@@ -125,9 +125,9 @@ why_not_usable(const PmhashTrouble *trouble, const char *shown)
 }
 
 /*
- * ERROR for an invalid index.  Its SQLSTATE tells to try again if that will
- * help: a constraint can be checked when the index has been rebuilt, and a
- * plan that is older than the index's invalidity is made anew.  It does not if the
+ * ERROR for an invalid index.  Its SQLSTATE says to try again if that will
+ * help: a constraint can be checked when the index has been rebuilt, and a plan
+ * that is older than the index's invalidity is made anew.  It does not if the
  * rebuild fails again and again.
  */
 pg_noreturn static void
@@ -175,7 +175,7 @@ pmhash_reason_of(const PmhError *error)
 			return PMHASH_REASON_DAMAGED;
 		case PMH_ERR_NO_DESCRIPTOR:
 		case PMH_ERR_NO_MEMORY:
-			return PMHASH_REASON_NONE;
+			break;
 		case PMH_ERR_IO:
 			if (error->sys_errno == EINTR || error->sys_errno == EAGAIN)
 				return PMHASH_REASON_NONE;
@@ -184,9 +184,16 @@ pmhash_reason_of(const PmhError *error)
 			return PMHASH_REASON_UNREADABLE;
 		case PMH_ERR_OUTDATED:
 			return PMHASH_REASON_OUTDATED;
-		default:
-			return PMHASH_REASON_NONE;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_NO_SPACE:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_CANCELLED:
+			break;
 	}
+	return PMHASH_REASON_NONE;
 }
 
 /* ---- marking ---- */
@@ -208,7 +215,7 @@ forget_plans(Oid table)
 	SendSharedInvalidMessages(&message, 1);
 }
 
-/* Mark the stub, tell everybody, have the index rebuilt. */
+/* Mark the stub, make all backends notice, have the index rebuilt. */
 void
 pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 {
@@ -230,9 +237,9 @@ pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 }
 
 /*
- * Somebody who does not leave anything out has found an index to be invalid.
- * Mark it, so that all others learn of it as well, unless the reason may go
- * away again: then the file is still good.
+ * A transaction that leaves no row out has found an index to be invalid.  Mark
+ * it, so that all backends learn of it, unless the reason may go away again:
+ * then the file is still good.
  */
 void
 pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)

@@ -37,7 +37,7 @@ look_at(List *databases)
 	MemoryContextSwitchTo(old);
 }
 
-/* Add the databases that have been asked for, or where a new try is due. */
+/* Add the databases that were requested, or where a new try is due. */
 static void
 collect_databases(bool everything, int64 *next)
 {
@@ -97,7 +97,8 @@ start_rebuilder(void)
 
 		pg_atomic_write_u32(&pmhash_shared->rebuilder_finished, 0);
 		started = exists &&
-			pmhash_start_worker(database, "pmhash_rebuilder_main", "pmhash rebuilder", &rebuilder);
+			pmhash_start_worker(database, "pmhash_rebuilder_main",
+								"pmhash rebuilder", &rebuilder);
 
 		MemoryContextSwitchTo(old);
 		if (exists && !started)
@@ -117,7 +118,7 @@ start_rebuilder(void)
 	}
 }
 
-/* Not too often in the same database: it may fail before it can tell. */
+/* Not too often in the same database: it may fail before it can report that. */
 static bool
 may_start_rebuilder(void)
 {

@@ -107,10 +107,10 @@ launcher_exit(int code, Datum arg)
 /* ---- its rounds ---- */
 
 /*
- * Keep the note of flushed WAL fresh also while nobody inserts or vacuums.
- * Where WAL ends now is the end of a record; by the next round it is flushed.
- * Returns milliseconds until there may be something to note again: a server that
- * writes nothing is seldom woken.
+ * Keep the note of flushed WAL fresh also while there are no inserts and no
+ * vacuum.  Where WAL ends now is the end of a record; by the next round it is
+ * flushed.  Returns milliseconds until there may be something to note again: a
+ * server that writes nothing is seldom woken.
  */
 static long
 note_flushed(void)
@@ -130,13 +130,13 @@ note_flushed(void)
 
 /*
  * A crash within the first seconds after a checkpoint must not cost the indexes:
- * the journal has to say that WAL past its redo pointer was flushed by this run
- * (undo.c, undo_doubt).  Once pg_control has the checkpoint, its record is
- * flushed (xlog.c, CreateCheckPoint), and every replay reads it: so replay ends
- * past where that begins.  Looked for only from when a checkpoint begins, which
- * shared memory tells, until it is in pg_control, or WAL past its redo pointer
- * has been noted anyway, as it is in one that takes long.  Returns milliseconds
- * until the next look.
+ * the journal has to say that WAL past its redo pointer was flushed by this
+ * server life (undo.c, undo_doubt).  Once pg_control has the checkpoint, its
+ * record is flushed (xlog.c, CreateCheckPoint), and every replay reads it: so
+ * replay ends past where that begins.  Looked for only from when a checkpoint
+ * begins, which shared memory shows, until it is in pg_control, or WAL past its
+ * redo pointer has been noted anyway, as it is in one that takes long.  Returns
+ * milliseconds until the next look.
  */
 static long
 note_checkpoint(void)
@@ -200,9 +200,9 @@ rest(long timeout)
 }
 
 /*
- * Has the kernel written back what it should?  Asked when a checkpoint has come
- * by, whose cost that of writing back our files is part of, and once at the
- * beginning: the last run may not have had the time to ask.
+ * Has the kernel written back what it should? Checked when a checkpoint has
+ * come by, whose cost that of writing back our files is part of, and once at
+ * the beginning: the last server life may not have had the time to ask.
  */
 static void
 notice_failed_writes(void)
@@ -234,7 +234,7 @@ wait_for_pool(void)
 }
 
 /*
- * The launcher.  Ends for good if the pool can't be used in this run.
+ * The launcher.  Ends for good if the pool can't be used in this server life.
  */
 void
 pmhash_launcher_main(Datum arg)

@@ -13,20 +13,20 @@
  *			leaves is found by the cleaner.
  * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
  *			a new main fork with a new stub.  Before commit the stubs of the main
- *			forks that are about to be deleted are read (storage.c tells which
+ *			forks that are about to be deleted are read (storage.c knows which
  *			these are, smgrGetPendingDeletes), and the files that they name go
  *			as those of dropped indexes do.
  *
- * Neither means that nobody has the file any more: SET TABLESPACE copies the main
- * fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and create
- * another one on the same main fork (tablecmds.c, TryReuseIndex); both may be done
- * in one transaction; and DROP INDEX CONCURRENTLY calls the hook, then commits
- * twice before the index goes (index.c, index_drop).  So the rule is: a file goes
- * with a transaction only if no stub of an index on the same table names it when
- * the transaction is about to commit.  (All these leave the file with an index of
- * the same table.)  Where that can't be found out, because an index of the table
- * is locked by somebody else or the table is not known, nothing is removed and
- * the cleaner is woken.
+ * Neither means that no index has the file any more: SET TABLESPACE copies the
+ * main fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and
+ * create another one on the same main fork (tablecmds.c, TryReuseIndex); both
+ * may be done in one transaction; and DROP INDEX CONCURRENTLY calls the hook,
+ * then commits twice before the index goes (index.c, index_drop).  So the rule
+ * is: a file goes with a transaction only if no stub of an index on the same
+ * table names it when the transaction is about to commit.  (All these leave the
+ * file with an index of the same table.)  Where that can't be found out,
+ * because an index of the table is locked by another session or the table is
+ * not known, nothing is removed and the cleaner is woken.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,7 +68,7 @@ typedef struct Pending
 	bool		not_yet;		/* drop: the index is still there */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
-	Oid			heap;			/* drop: its table, or InvalidOid if nobody else
+	Oid			heap;			/* drop: its table, or InvalidOid if no other index
 								 * can have the file */
 	uint64		file_id;		/* drop, with a table */
 	char	   *path;
@@ -269,7 +269,7 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 
 /*
  * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
- * no callback tells us (twophase.c, FinishPreparedTransaction).
+ * no callback is called (twophase.c, FinishPreparedTransaction).
  */
 static void
 utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
@@ -293,7 +293,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		pmhash_wake_launcher();
 }
 
-/* ---- before commit: who has a file now? ---- */
+/* ---- before commit: which index has a file now? ---- */
 
 typedef enum Owned
 {
@@ -310,7 +310,7 @@ named_by(Oid relid, uint64 file_id)
 	Owned		result = OWNED_NO;
 	PmhashStub	stub;
 
-	/* Somebody else may be rebuilding it, and be about to look at ours. */
+	/* Another session may be rebuilding it, and be about to look at ours. */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return OWNED_UNKNOWN;
 	index = try_relation_open(relid, NoLock);
@@ -553,7 +553,8 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			at_prepare();
 			break;
-		default:
+		case XACT_EVENT_PRE_PREPARE:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			return;
 	}
 	pmhash_entries_at_end_of_transaction();
@@ -631,7 +632,7 @@ pmhash_temp_file_of(Relation index, char *path)
 /*
  * An index of a temporary table is getting another file, with a new main fork: look
  * which of that table's files are still wanted before commit.  (storage.c does not
- * tell which main forks of temporary relations are deleted.)
+ * know which main forks of temporary relations are deleted.)
  */
 void
 pmhash_temp_file_replaced(Oid heap)

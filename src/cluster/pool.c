@@ -6,20 +6,20 @@
  *
  *		<pool>/lock						held by flock() while a server uses it
  *		<pool>/control					PmhashControl
- *		<pool>/journal.<instance>		undo journal of one run
+ *		<pool>/journal.<instance>		undo journal of one server life
  *		<pool>/<database>/<id>.pmh		index files
  *		<data directory>/pmhash.nonce	ties data directory and pool together
  *
- * The nonce is renewed in both places at each start, at clean shutdown, and now
- * and then in between.  A data directory or a
- * pool that was put back from an older copy has another one, and then no file
- * is trusted (trust.c).  It stands directly in the data directory: a foreign
- * name in base/ would make pg_basebackup with checksums fail.
+ * The nonce is renewed in control file and token at each start, at clean
+ * shutdown, and now and then in between.  A data directory or a pool that was
+ * put back from an older copy has another one, and then no file is trusted
+ * (trust.c).  It stands directly in the data directory: a foreign name in base/
+ * would make pg_basebackup with checksums fail.
  *
  * Control file, nonce, lock file and journal have their space beforehand, so
  * that a start does not fail for want of it.
  *
- * Most of this runs in the postmaster, where an ERROR would keep the server
+ * Most of this is done by the postmaster, where an ERROR would keep the server
  * from starting.  So functions here report with a reason and return false.
  *
  *-------------------------------------------------------------------------
@@ -85,7 +85,7 @@ pmhash_journal_path(char *path, uint64 instance)
 			 pool_path, instance);
 }
 
-/* Is name that of an index file?  Tell its id. */
+/* Is name that of an index file? Sets its id. */
 bool
 pmhash_parse_file_name(const char *name, uint64 *file_id)
 {
@@ -96,7 +96,7 @@ pmhash_parse_file_name(const char *name, uint64 *file_id)
 	return true;
 }
 
-/* Is name that of a database's directory?  Tell its OID. */
+/* Is name that of a database's directory? Sets its OID. */
 bool
 pmhash_parse_database_name(const char *name, Oid *database)
 {
@@ -196,7 +196,7 @@ prepare_directory(char *reason)
 	return looks_like_pool(reason);
 }
 
-/* The pool is ours and locked: may we write in it?  Nobody else shall look. */
+/* The pool is ours and locked: may we write in it?  No other user shall look. */
 static bool
 open_to_us(char *reason)
 {
@@ -214,7 +214,7 @@ open_to_us(char *reason)
 	return true;
 }
 
-/* Remove journals of runs that need no undo any more, but for the spare one. */
+/* Remove journals of server lives that need no undo any more, but for the spare one. */
 static void
 remove_old_journals(uint64 keep)
 {
@@ -255,7 +255,7 @@ holder_is_alive(int fd)
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-/* A pool that is not ours is its owner's: don't keep him out. */
+/* A pool that is not ours is its owner's: don't keep that server out. */
 static void
 unlock_pool(void)
 {
@@ -275,7 +275,7 @@ pmhash_pool_is_locked(void)
 /*
  * Is the directory still the one that this server has locked?  Not if it has
  * been unmounted, moved, removed or replaced since: then nothing must be made
- * or changed in what stands in its place.  For any process of a server that
+ * or changed in what stands there instead.  For any process of a server that
  * uses its pool; children have the descriptor from the postmaster.
  */
 bool
@@ -366,7 +366,7 @@ lock_pool(char *reason)
 
 /* ---- start ---- */
 
-/* Is the locked pool this server's, as far as its control file tells? */
+/* Is the locked pool this server's, as far as its control file says? */
 static bool
 is_ours(const PmhashControl *control, PmhashControlRead found,
 		const PmhashServerState *server, char *reason)
@@ -383,8 +383,8 @@ is_ours(const PmhashControl *control, PmhashControlRead found,
 }
 
 /*
- * The pool is locked and ours: decide what may be trusted, and mark the pool
- * running.  The witness comes last: it vouches for what the control file says.
+ * The pool is locked and ours: decide what may be trusted, and mark the pool as
+ * in use.  The witness comes last: it vouches for what the control file says.
  */
 static bool
 take_pool(PmhashControl *control, PmhashControlRead found,
@@ -428,10 +428,11 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 }
 
 /*
- * Take the pool into use for a run: find or make the directory, lock it, read
- * the control file, decide what may be trusted, mark it running.  Called by
- * the postmaster at start and after a crash of its children, when nobody else
- * runs.  False with a reason if the pool can't be used.
+ * Take the pool into use for a server life: find or make the directory, lock
+ * it, read the control file, decide what may be trusted, mark it as in use.
+ * Called by the postmaster at start and after a crash of its children, when no
+ * other process of the server is there.  False with a reason if the pool can't
+ * be used.
  */
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
@@ -442,9 +443,9 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 }
 
 /*
- * The same in the middle of a run that was refused the pool at its start: it has
- * the lock, and what could not be written then may be writable by now.  Nothing
- * is trusted.  By one process, under the pool lock.
+ * The same in the middle of a server life that was refused the pool at its
+ * start: it has the lock, and what could not be written then may be writable by
+ * now.  Nothing is trusted.  By one process, under the pool lock.
  */
 bool
 pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
@@ -483,10 +484,10 @@ pmhash_pool_revoke(char *reason)
  * Has the kernel failed to write back something to the pool's file system, since
  * we asked last or since the pool was locked?  Then pages of an index file may
  * be gone from the page cache, or may go, and older ones come from the disk.
- * syncfs tells of each failure once for an open file (Linux 5.8: errseq of the
+ * syncfs reports each failure once for an open file (Linux 5.8: errseq of the
  * superblock, fs/sync.c); all processes share the postmaster's.  It writes
- * everything back first, so ask no more often than checkpoints come.  False with
- * a reason if something has failed.
+ * everything back first, so ask no more often than checkpoints come.  False
+ * with a reason if something has failed.
  */
 bool
 pmhash_pool_written_back(char *reason)
@@ -550,7 +551,7 @@ give_up_files(PmhashControl *control, int error)
 					pool_path)));
 	if (error != EIO && error != ENOSPC && error != EDQUOT)
 		return;
-	pmhash_renew_eras(control, true);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
@@ -559,10 +560,9 @@ give_up_files(PmhashControl *control, int error)
 }
 
 /*
- * The server has shut down in order, so there is nothing to undo of its run.
- * That is noted at once: to write everything back may take long, and a
- * postmaster that is killed meanwhile has lost nothing, unless the operating
- * system goes down too.
+ * The server has shut down in order, so there is nothing to undo.  That is noted
+ * at once: to write everything back may take long, and a postmaster that is
+ * killed meanwhile has lost nothing, unless the operating system goes down too.
  */
 static bool
 note_orderly_end(PmhashControl *control, const ControlFileData *server,
@@ -604,9 +604,9 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 
 /*
  * The postmaster exits, after all its children.  If the server was shut down
- * cleanly (only pg_control tells: a postmaster's exit code does not), write
- * every file back and mark the pool clean.  Without the mark all that happens
- * is that the files are not trusted after a reboot.
+ * cleanly (only pg_control shows that: a postmaster's exit code does not),
+ * write every file back and mark the pool clean.  Without the mark all that
+ * happens is that the files are not trusted after a reboot.
  */
 void
 pmhash_pool_stop(uint64 instance)
@@ -622,7 +622,7 @@ pmhash_pool_stop(uint64 instance)
 		control.life_instance != instance)
 		return;
 
-	/* A run that has given its pool up must not make it a good one again. */
+	/* A server that has given its pool up must not make it a good one again. */
 	if (!pmhash_trust_stands(&control, lock_fd) ||
 		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
 		return;

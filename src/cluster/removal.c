@@ -5,14 +5,14 @@
  *
  * Removal waits for WAL.
  *
- * With asynchronous commit a tuple can be dead to everyone while the commit
- * that killed it is still only in WAL buffers.  An entry removed durably at
- * this moment would be missing after a crash that revives the tuple.  Tuples
- * that vacuum has found dead were made so by WAL inserted earlier, so it is
- * enough to flush up to the end of what has been inserted when the removal
- * begins.  A record of our own is not needed: pmhash_insert_end is the exact
- * end of the last record reserved, and XLogFlush waits for insertions in
- * progress before it (xlog.c, WaitXLogInsertionsToFinish).
+ * With asynchronous commit a tuple can be dead to all while the commit that
+ * killed it is still only in WAL buffers.  An entry removed durably at this
+ * moment would be missing after a crash that revives the tuple.  Tuples that
+ * vacuum has found dead were made so by WAL inserted earlier, so it is enough
+ * to flush up to the end of what has been inserted when the removal begins.  A
+ * record of our own is not needed: pmhash_insert_end is the exact end of the
+ * last record reserved, and XLogFlush waits for insertions in progress before
+ * it (xlog.c, WaitXLogInsertionsToFinish).
  *
  * That position is also noted in the journal, before anything is removed: a
  * data directory put back from before it has the tuples, but not the WAL.
@@ -30,15 +30,15 @@
  * Counters are striped by file id; sharing one costs its users some wasted
  * caution, no more.
  *
- * Whoever wants to act on that knowledge, and not just to know it, holds the
- * removal lock shared meanwhile: an epoch does not advance under it.
+ * A process that acts on that knowledge, and does not just use it for a choice,
+ * holds the removal lock shared meanwhile: an epoch does not advance under it.
  *
  * Beside the epoch stands the LSN of the last removal, for
  * old_snapshot_threshold (PostgreSQL 15 and 16), with which VACUUM and pruning
- * take rows away that somebody's snapshot still sees; he is to get an error
- * then, and not fewer rows.  btree and hash compare the snapshot's LSN with
- * that of each page they read (bufmgr.h, TestForOldSnapshot); a file of ours
- * has no pages with LSNs, so a stripe of files has one for all.
+ * take rows away that a snapshot still sees; its query is to get an error then,
+ * and not fewer rows.  btree and hash compare the snapshot's LSN with that of
+ * each page they read (bufmgr.h, TestForOldSnapshot); a file of ours has no
+ * pages with LSNs, so a stripe of files has one for all.
  *
  *-------------------------------------------------------------------------
  */
@@ -98,8 +98,8 @@ pmhash_removal_epoch(const PmhashFile *file)
 /*
  * Advance the epoch.  To be called by every bulk delete before it returns,
  * also if it has removed nothing itself: an earlier one that failed half way
- * may have removed what this one would have.  Waits for those who hold the
- * removal lock; that is a bounded number of removals.
+ * may have removed what this one would have.  Waits for the processes that hold
+ * the removal lock; that is a bounded number of removals.
  */
 void
 pmhash_removal_finished(const PmhashFile *file)
@@ -111,7 +111,7 @@ pmhash_removal_finished(const PmhashFile *file)
 
 /*
  * Advance all of them: bulk delete has been asked to do something on an index
- * whose file is not to be used.  Scans that have it open are told this way.
+ * whose file is not to be used.  Scans that have it open notice this way.
  */
 void
 pmhash_removal_skipped(void)
@@ -131,10 +131,10 @@ removal_lsn_of(const PmhashFile *file)
 }
 
 /*
- * Call before entries of a file are removed, whoever does it.  The LSN noted
- * is greater than that of every snapshot taken so far (procarray.c,
+ * Call before entries of a file are removed, in any way.  The LSN noted is
+ * greater than that of every snapshot taken so far (procarray.c,
  * GetSnapshotDataInitOldSnapshot: the insert position), and is there for all
- * who miss one of the entries.  (So a snapshot taken later, but at the same
+ * that miss one of the entries.  (So a snapshot taken later, but at the same
  * insert position, counts as older too, and is refused once it is past the
  * threshold: an error too many, where nothing at all was written in between.)
  */

@@ -33,12 +33,13 @@ typedef enum PmhashLockId
 } PmhashLockId;
 
 /*
- * The rebuild of an invalid index, while it runs and after it has failed.  With no
- * index: all indexes of the database that have failed and found no place.
+ * The rebuild of an invalid index, while it goes on and after it has failed.
+ * With no index: all indexes of the database that have failed and found no
+ * slot.
  */
 typedef struct PmhashRebuild
 {
-	Oid			database;		/* InvalidOid: a free place */
+	Oid			database;		/* InvalidOid: a free slot */
 	Oid			index;
 	bool		running;
 	int			failures;
@@ -47,7 +48,7 @@ typedef struct PmhashRebuild
 	char		failure[PMHASH_FAILURE_SIZE];
 } PmhashRebuild;
 
-/* An index that the cleaner has complained about in this run. */
+/* An index that the cleaner has complained about in this server life. */
 typedef struct PmhashComplaint
 {
 	Oid			database;
@@ -81,7 +82,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
 	pg_atomic_uint64 dead_wait[PMHASH_REMOVAL_EPOCHS];	/* likewise: LSN that a
-														 * lot waits for */
+														 * batch waits for */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */

@@ -17,7 +17,7 @@ extern bool pmhash_try_again(void);
 extern void pmhash_distrust_all(const char *why);
 extern void pmhash_renew_nonce(void);
 
-/* what tells our indexes from others; set by pmhash_cluster_init */
+/* what distinguishes our indexes from others; set by pmhash_cluster_init */
 extern ambuild_function pmhash_am_build;
 extern PmhashFillFunction pmhash_am_fill;
 

@@ -31,7 +31,11 @@ typedef struct PmhashStub
 	uint64		reserved[3];
 } PmhashStub;
 
-StaticAssertDecl(sizeof(PmhashStub) == 64, "the stub is of a fixed size");
+StaticAssertDecl(sizeof(PmhashStub) == 64 &&
+				 offsetof(PmhashStub, file_id) == 8 &&
+				 offsetof(PmhashStub, reason) == 24 &&
+				 offsetof(PmhashStub, older) == 32,
+				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);

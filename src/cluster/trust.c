@@ -3,7 +3,7 @@
  * trust.c
  *	  What may be trusted when the pool is taken into use.
  *
- * The rule: a file is trusted only if everything says so that could tell of its
+ * The rule: a file is trusted only if everything says so that could show its
  * being out of step with the tables.  What cannot be read, was not written or
  * is not known counts as "not trusted".  Nothing here relies on a mark of doubt
  * having been written at the right moment: doubt is what is left when a mark of
@@ -14,13 +14,13 @@
  *
  *	pool and data directory		the token in the data directory has the nonce of
  *								the pool's control file
- *	control file and WAL		pg_control tells of no end of a run, and of no
- *								checkpoint, that did not come from the run whose
- *								pool this is (wal_doubt)
- *	files and page cache		what the last run has stored is still in the page
- *								cache, if that run did not write it back
+ *	control file and WAL		pg_control shows no end of a server life, and no
+ *								checkpoint, that did not come from the life
+ *								whose pool this is (wal_doubt)
+ *	files and page cachewhat the last life has stored is still in the page
+ *								cache, if that did not write it back
  *
- * Runs in the postmaster, where an ERROR would keep the server from starting,
+ * Called by the postmaster, where an ERROR would keep the server from starting,
  * and for pmhash_pool_start_late in the launcher.
  *
  *-------------------------------------------------------------------------
@@ -64,9 +64,10 @@
 static XLogRecPtr refused_at = InvalidXLogRecPtr;
 
 /*
- * Note where pg_control has replay begin now: in the run that uses the pool, so
- * that checkpoint is its own.  What is noted is durable on the server's side.
- * If pg_control cannot be read the older note stays, which is as true.
+ * Note where pg_control has replay begin now: in the server life that uses the
+ * pool, so that checkpoint is its own.  What is noted is durable on the
+ * server's side.  If pg_control cannot be read the older note stays, which is as
+ * true.
  */
 void
 pmhash_see_redo(PmhashControl *control)
@@ -88,22 +89,23 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 }
 
 /*
- * The server is about to run without the pool, and what is in the pool will be
- * out of step with the tables: rows that a crash has lost and that nobody takes
- * out, pages that the kernel has lost.  No later start must take it for up to
- * date.  Of what has to hold for that, one thing is made not so: the token is
- * removed or spoiled, or the control file, or the journal, or trust is revoked
- * in the inode of the lock file.  None of that needs space, the last one no
- * medium that can be written either.
+ * The server is about to do without the pool, and what is in the pool will be
+ * out of step with the tables: rows that a crash has lost and that are not
+ * taken out, pages that the kernel has lost.  No later start must take it for
+ * up to date.  Of what has to hold for that, one thing is made not so: the
+ * token is removed or spoiled, or the control file, or the journal, or trust is
+ * revoked in the inode of the lock file.  None of that needs space, the last
+ * one no medium that can be written either.
  *
- * If all of that fails the server runs nevertheless.  A start that finds the
- * control file as it is now judges it by pg_control, as after a run of a server
- * that has no pmhash, which takes nothing away either (wal_doubt): the run that
- * begins now recovers and leaves a checkpoint past all of the crashed run's WAL.
- * What it leaves out of an index it marks in the stub.
+ * If all of that fails the server goes on nevertheless.  A start that finds the
+ * control file as it is now judges it by pg_control, as after the life of a
+ * server that has no pmhash, which takes nothing away either (wal_doubt): the
+ * one that begins now recovers and leaves a checkpoint past all of the crashed
+ * one's WAL. What it leaves out of an index it marks in the stub.
  *
- * After an orderly end nothing is lost, and what this run leaves out it marks
- * in the stubs; then the token stays, and goes on telling of each orderly end.
+ * After an orderly end nothing is lost, and what this server life leaves out it
+ * marks in the stubs; then the token stays, and goes on recording each orderly
+ * end.
  */
 void
 pmhash_refuse_trust(void)
@@ -125,8 +127,9 @@ pmhash_refuse_trust(void)
 }
 
 /*
- * The run ends in order.  May its files be marked clean, as far as what is in
- * the data directory and in memory tells?  Not if it has given its pool up.
+ * The server life ends in order.  May its files be marked clean, as far as what
+ * is in the data directory and in memory shows?  Not if it has given its pool
+ * up.
  */
 bool
 pmhash_trust_stands(const PmhashControl *control, int lock_fd)
@@ -140,7 +143,7 @@ pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 
 /*
  * A server that was refused the pool has shut down in order.  If the token was
- * kept, let it tell that nothing else has happened since.
+ * kept, let it say that nothing else has happened since.
  */
 void
 pmhash_continue_without_pool(void)
@@ -161,10 +164,10 @@ pmhash_continue_without_pool(void)
 /* ---- is the control file that of this WAL? ---- */
 
 /*
- * A run that had its journal has crashed, and this is the first start since.
+ * A server that had its journal has crashed, and this is the first start since.
  * It left the server "in production" or about to shut down.  A server that
  * recovers it and goes on leaves a checkpoint later than all WAL that had been
- * flushed in that run; undo.c compares, unless it is one that we have seen.
+ * flushed in that life; undo.c compares, unless it is one that we have seen.
  */
 static const char *
 crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -218,9 +221,10 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 /* ---- is what was stored still in the page cache? ---- */
 
 /*
- * Which file is the lock file?  Its inode, and when that was made, which tell
- * it from a copy that was put in its place.  0 where the file system does not
- * say when.  (dev_t would not do: it may change from boot to boot.)
+ * Which file is the lock file?  Its inode, and when that was made, which
+ * distinguish it from a copy that was put there instead.  0 where the file
+ * system does not say when.  (dev_t would not do: it may change from boot to
+ * boot.)
  */
 static void
 read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
@@ -237,10 +241,10 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 
 /*
  * Has the pool been copied while it was in use?  A copy of a running server's
- * pool, put back after a crash of the same run, has everything that tells
- * runs apart, but not what was inserted since.  After a clean shutdown a copy
- * is as good as the original.  (For files in page cache the witness tells as
- * much; this is for persistent memory.)
+ * pool, put back after a crash of the same server life, has everything that
+ * distinguishes server lives, but not what was inserted since.  After a clean
+ * shutdown a copy is as good as the original.  (For files in page cache the
+ * witness shows as much; this is for persistent memory.)
  */
 static bool
 is_copy_of_running_pool(const PmhashControl *control, int lock_fd)
@@ -254,7 +258,7 @@ is_copy_of_running_pool(const PmhashControl *control, int lock_fd)
 	return inode != control->lock_inode || birth != control->lock_birth;
 }
 
-/* Linux tells boots apart by a random id.  Empty: it is not known. */
+/* Linux gives each boot a random id.  Empty: it is not known. */
 static void
 read_boot_id(char *boot_id)
 {
@@ -296,8 +300,8 @@ has_witness(int lock_fd)
 }
 
 /*
- * Say in the inode of the lock file that nothing is to be trusted, until a run
- * has written that down.  False with errno if that can't be said.
+ * Say in the inode of the lock file that nothing is to be trusted, until a
+ * server life has written that down.  False with errno if that can't be said.
  */
 bool
 pmhash_revoke_trust(int lock_fd)
@@ -314,9 +318,10 @@ pmhash_trust_is_revoked(int lock_fd)
 }
 
 /*
- * Why what the last run has stored may not be in the page cache any more, or
- * NULL.  A postmaster that has had the pool's lock file open all the time has
- * kept the file system from being unmounted, and itself from being booted.
+ * Why what the last server life has stored may not be in the page cache any
+ * more, or NULL.  A postmaster that has had the pool's lock file open all the
+ * time has kept the file system from being unmounted, and itself from being
+ * booted.
  */
 static const char *
 page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
@@ -336,9 +341,10 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 }
 
 /*
- * The last run did not end cleanly, and its page cache may be gone.  If its
- * journal was there no file is any good, not even those that turn out to be on
- * persistent memory now: the file system may have been mounted without dax then.
+ * The last server life did not end cleanly, and its page cache may be gone.  If
+ * its journal was there no file is any good, not even those that turn out to be
+ * on persistent memory now: the file system may have been mounted without dax
+ * then.
  */
 static void
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
@@ -352,7 +358,8 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
 	}
-	pmhash_renew_eras(control, !control->pmem);
+	pmhash_renew_eras(control,
+					  control->pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
@@ -399,7 +406,7 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->magic = PMHASH_CONTROL_MAGIC;
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
-	pmhash_renew_eras(control, true);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (entry->is_damaged)
 		return "its control file is damaged";
 	return server->has_token ? "the data directory was used with another pool" : NULL;
@@ -408,8 +415,8 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 /*
  * There is a journal whose undo has not been completed.  undo_end is saved by
  * the startup process at the end of replay.  If this is the first start since,
- * and pg_control has a checkpoint that was not seen in that run, undo.c has to
- * find out whether it is of that run.
+ * and pg_control has a checkpoint that was not seen in that life, undo.c has to
+ * find out whether it is of that life.
  */
 static void
 inherit_undo(PmhashControl *control, const PmhashServerState *server)
@@ -434,7 +441,7 @@ forget_undo(PmhashControl *control)
 	control->undo_redo = 0;
 }
 
-/* What the run that begins now starts from. */
+/* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
 		  const PmhashServerState *server, uint64 instance)
@@ -456,7 +463,7 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 
 /*
  * Bring the control structure from what was found to what holds from now on.
- * instance: of the run that begins.
+ * instance: of the server life that begins.
  */
 void
 pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
@@ -471,13 +478,13 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 
 	if (doubt != NULL)
 	{
-		/* Who tries again every few seconds tells when it has worked. */
+		/* The launcher, which tries every few seconds, reports its success. */
 		if (!entry->late)
 			ereport(LOG,
 					(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 							pmhash_pool_path(), doubt),
 					 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, true);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 		control->journal_instance = 0;
 	}
 	else if (control->state == PMHASH_POOL_RUNNING)

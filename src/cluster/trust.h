@@ -15,7 +15,7 @@
 typedef struct PmhashEntryState
 {
 	int			lock_fd;		/* of the pool's lock file */
-	bool		lock_kept;		/* this postmaster had it in the last run, too */
+	bool		lock_kept;		/* this postmaster had it before, too */
 	bool		late;			/* the server has been running without the pool */
 	bool		has_control;	/* the control file is there and sound */
 	bool		is_damaged;		/* it is there */

@@ -39,8 +39,14 @@ typedef struct PmhashJournalRecord
 	uint32		crc;			/* CRC-32C of all before */
 } PmhashJournalRecord;
 
-StaticAssertDecl(sizeof(PmhashJournalHeader) == 64, "one cache line");
-StaticAssertDecl(sizeof(PmhashJournalRecord) == 64, "one cache line");
+StaticAssertDecl(sizeof(PmhashJournalHeader) == 64 &&
+				 offsetof(PmhashJournalHeader, flushed) == 24,
+				 "another layout of the journal is another PMHASH_JOURNAL_MAGIC");
+StaticAssertDecl(sizeof(PmhashJournalRecord) == 64 &&
+				 offsetof(PmhashJournalRecord, lsn) == 24 &&
+				 offsetof(PmhashJournalRecord, instance) == 40 &&
+				 offsetof(PmhashJournalRecord, crc) == 60,
+				 "a record is a cache line, and ends with its CRC");
 
 extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);

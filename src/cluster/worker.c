@@ -72,8 +72,8 @@ pmhash_databases_in_pool(void)
 
 /*
  * Databases that exist and can be connected to; *all those that exist.  A
- * database that CREATE DATABASE is still making is not among them, but nobody
- * can have made an index in it either.
+ * database that CREATE DATABASE is still making is not among them, but there
+ * can be no index in it either.
  */
 List *
 pmhash_databases_in_catalog(List **all)
@@ -179,7 +179,7 @@ pmhash_cleaner_main(Datum arg)
 /*
  * A rebuilder: looks at all indexes of one database and rebuilds those that
  * are invalid.  Waits a while for locks, since a try that is given up is a
- * longer wait for everybody; but not for ever, since writers queue behind it.
+ * longer wait for all; but not for ever, since writers queue after it.
  */
 void
 pmhash_rebuilder_main(Datum arg)

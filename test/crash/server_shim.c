@@ -186,7 +186,7 @@ pmhash_disable(const char *reason)
 }
 
 void
-pmhash_renew_eras(PmhashControl *control, bool dax)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
 {
 	shim_complaint = "the undo journal is not believed";
 }
