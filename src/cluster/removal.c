@@ -110,8 +110,8 @@ pmhash_removal_finished(const PmhashFile *file)
 }
 
 /*
- * Advance all of them: bulk delete has been asked to do something on an index
- * whose file is not to be used.  Scans that have it open notice this way.
+ * Advance all of them: bulk delete was called for an index whose file is not to
+ * be used.  Scans that have it open notice this way.
  */
 void
 pmhash_removal_skipped(void)
