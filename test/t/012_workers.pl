@@ -1,5 +1,5 @@
 # The background workers in unusual moments: the launcher at a shutdown and
-# when it is terminated; the sweeper in a database with a damaged stub page.
+# when it is terminated; the cleaner in a database with a damaged stub page.
 
 use strict;
 use warnings;
@@ -91,7 +91,7 @@ my $log = logged($from);
 unlike($log, qr/ERROR:/, 'no sweep fails');
 foreach my $index ('ex_k', 'o_k')
 {
-	my $count = () = $log =~ /cannot tell which file index "$index" has/g;
+	my $count = () = $log =~ /could not determine which file index "$index" has/g;
 	is($count, 1, "said once of $index");
 }
 
