@@ -10,7 +10,16 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "bucket.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_write.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "stop_point.h"
+#include "table.h"
 
 /* Slots of the other lines, as masks. */
 static const uint32_t line_mask[4] = {

@@ -24,7 +24,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "table.h"
+#include "value_array.h"
 
 enum
 {

@@ -17,7 +17,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "descriptor.h"
+#include "error.h"
+#include "table.h"
 
 static bool (*reserve_descriptor) (void);
 static void (*release_descriptor) (void);

@@ -12,7 +12,21 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "compiler.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 

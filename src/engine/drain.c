@@ -22,7 +22,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "drain.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "stop_point.h"
+#include "table.h"
 
 /* Places lost in one walk until a reader leaves the rest to others. */
 #define MOST_LOSSES		32

@@ -16,7 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "bucket.h"
+#include "compiler.h"
+#include "directory.h"
+#include "drain.h"
+#include "element.h"
+#include "entry.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "group.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "space.h"
+#include "table.h"
 
 /* So many pairs of one hash are deleted in one walk along its list. */
 #define DRAIN_MIN	4

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "lock.h"
+#include "table.h"
 
 #define SPINS_BEFORE_SLEEP	200
 #define FIRST_SLEEP_NS		1000

@@ -49,8 +49,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "layout.h"
+#include "lock.h"
 #include "map.h"
+#include "pm.h"
 
 /* Huge page and DAX PMD size: reservations as large begin at a multiple of it. */
 #define ALIGNMENT		((size_t) 2 * 1024 * 1024)

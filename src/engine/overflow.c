@@ -20,7 +20,16 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "overflow.h"
+#include "place.h"
+#include "table.h"
 
 #define SHIFT_OUTER		32
 #define SHIFT_INNER		29

@@ -28,8 +28,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "descriptor.h"
+#include "error.h"
+#include "fail.h"
+#include "layout.h"
 #include "map.h"
+#include "pm.h"
 
 static PmhResult
 pm_error(PmhError *error, int err, const char *what)

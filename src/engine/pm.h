@@ -39,7 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "table.h"
+#include "error.h"
 
 /* Mappings that an operation may leave; see map.c. */
 #ifdef PMH_MOVE_MAPPINGS

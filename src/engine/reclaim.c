@@ -18,7 +18,21 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "values.h"
+#include "buffer.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "recover.h"
+#include "region.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_space.h"
 
 /* run.sweep_mark: map offset, "the map is closed", "given up" */
 #define MARK_GIVEN_UP	UINT64_C(0x1000)

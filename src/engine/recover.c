@@ -10,7 +10,19 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "bucket.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "recover.h"
+#include "region.h"
+#include "space.h"
+#include "table.h"
 
 /*
  * Redo the directory log: its elements may have been stored in part.  It is

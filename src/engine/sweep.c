@@ -16,7 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "group.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "segment.h"
+#include "stop_point.h"
+#include "table.h"
 
 /*
  * Lists found in a segment after its step has this many entries are streamed,

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * stats.c
+ * figures.c
  *	  Statistics: exact by walking everything, and estimates from a sample.
  *
  * Both read as any reader does and hold nobody up.
@@ -10,7 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "figures.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "table.h"
 
 /* Segments the estimate looks at. */
 #define SAMPLE_BITS		6

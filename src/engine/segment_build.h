@@ -1,14 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * build.h
- *	  Filling a segment in private memory (build.c), for splits and bulk load.
+ * segment_build.h
+ *	  Filling a segment in private memory (segment_build.c), for splits and bulk load.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PMH_BUILD_H
-#define PMH_BUILD_H
+#ifndef PMH_SEGMENT_BUILD_H
+#define PMH_SEGMENT_BUILD_H
 
-#include "internal.h"
+#include "bucket.h"
+#include "compiler.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "table.h"
 
 /* An entry without a place yet. */
 typedef struct PmhItem
@@ -113,4 +118,4 @@ pmh_build_slots(const PmhTable *t, uint32_t units)
 	return (t->segment_buckets + units * t->unit_buckets) * PMH_SLOTS;
 }
 
-#endif							/* PMH_BUILD_H */
+#endif							/* PMH_SEGMENT_BUILD_H */

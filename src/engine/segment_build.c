@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * build.c
+ * segment_build.c
  *	  Filling a segment in private memory.
  *
  * Entries go home as long as there is room there; what is left over goes to
@@ -13,7 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "build.h"
+#include "bucket.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "pm.h"
+#include "segment_build.h"
+#include "table.h"
 
 PmhBuild *
 pmh_build_alloc(const PmhTable *t)
