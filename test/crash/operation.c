@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "crash.h"
+#include "error.h"
+#include "layout.h"
+#include "table.h"
 
 #define LOCK_STRIPES	64
 

@@ -16,8 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buffer.h"
 #include "crash.h"
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "lookup.h"
+#include "place.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "table.h"
 
 /* Entries of one home and one alternative bucket that a segment holds. */
 #define FULL	(4 * PMH_SLOTS)

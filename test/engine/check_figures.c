@@ -8,8 +8,12 @@
  */
 #include <string.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "segment.h"
+#include "table.h"
 #include "unit.h"
 
 static PmhTable *

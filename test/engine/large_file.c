@@ -13,8 +13,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "space.h"
+#include "table.h"
 #include "unit.h"
 
 #define KEYS			UINT64_C(200)	/* with a list each */

@@ -19,8 +19,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
 
 #define HANDLES		4

@@ -9,9 +9,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "place.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
 
 #define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
 #define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))

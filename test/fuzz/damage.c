@@ -8,7 +8,13 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "bucket.h"
+#include "buffer.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
 #include "fuzz.h"
+#include "layout.h"
 
 typedef void (*Way) (Damage *d, uint64_t *seed);
 
