@@ -14,6 +14,7 @@
 #include "error.h"
 #include "layout.h"
 #include "table.h"
+#include "segment_resize.h"
 
 #define LOCK_STRIPES	64
 
