@@ -117,25 +117,25 @@ pmh_line_state_without(uint32_t state, uint32_t mask)
 	return (state & ~mask) + PMH_LINE_REMOVAL;
 }
 
-/* Where in a buffer a value stands: line and place in the line. */
-#define PMH_NO_PLACE	UINT16_MAX
+/* Where in a buffer a value stands: line and cell of the line. */
+#define PMH_NO_CELL	UINT16_MAX
 
 static inline uint16_t
-pmh_make_place(uint32_t line, unsigned i)
+pmh_make_cell(uint32_t line, unsigned i)
 {
 	return (uint16_t) (line * 16 + i);
 }
 
 static inline uint32_t
-pmh_place_line(uint16_t place)
+pmh_cell_line(uint16_t cell)
 {
-	return place / 16;
+	return cell / 16;
 }
 
 static inline uint32_t
-pmh_place_mask(uint16_t place)
+pmh_cell_mask(uint16_t cell)
 {
-	return UINT32_C(1) << (place % 16);
+	return UINT32_C(1) << (cell % 16);
 }
 
 #endif							/* PMH_BUFFER_H */

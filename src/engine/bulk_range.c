@@ -106,7 +106,7 @@ make_lists(PmhBulk *bulk, PmhBulkRange *range)
 /* ---- ranges ---- */
 
 /*
- * Two neighbours: leave them together if they fit one segment, else place
+ * Two neighbours: leave them together if they fit one segment, else write
  * what has not been written.
  */
 static PmhResult
@@ -130,7 +130,7 @@ join(PmhBulk *bulk, PmhBulkRange *left, PmhBulkRange *right, PmhBulkRange *whole
 }
 
 /*
- * Deal the entries of a range out by the next 'bits' hash bits, in place;
+ * Deal the entries of a range out by the next 'bits' hash bits, where they stand;
  * start[d] .. start[d + 1] are those of digit d.
  */
 static void

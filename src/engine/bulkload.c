@@ -4,9 +4,9 @@
  *	  Fill an empty table from entries that come ordered by their top hash
  *	  bits.
  *
- * A partition is cut into segment ranges by further hash bits, in place.
+ * A partition is cut into segment ranges by further hash bits, where they stand.
  * Where a range fits a segment it is built in private memory at the load
- * asked for and written once, sequentially; ranges that hold little (many
+ * wanted and written once, sequentially; ranges that hold little (many
  * entries of one key have become a list) are put together with their
  * neighbours, ranges that hold too much are cut once more.  The directory is
  * made from their elements at the end and published by one store of dirword.
@@ -40,15 +40,15 @@
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
- * load asked for, which makes that the average.
+ * load wanted, which makes that the average.
  */
 #define FILL_SLACK		3
 
 /* Segments are no more than so much deeper than expected. */
 #define DEPTH_ALLOWED	3
 
-/* Extensions are cut from runs of so many blocks. */
-#define EXTENSION_RUN	16
+/* Extensions are cut from extents of so many blocks. */
+#define EXTENSION_BLOCKS	16
 
 /*
  * A value region made while loading has so many blocks, and this part of those
@@ -85,7 +85,7 @@ pmh_bulk_reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 
 /* ---- segments ---- */
 
-/* Free the rest of the run for extensions. */
+/* Free the rest of the extent for extensions. */
 static void
 free_extension_rest(PmhBulk *bulk)
 {
@@ -95,7 +95,7 @@ free_extension_rest(PmhBulk *bulk)
 		pmh_space_free_units(t, bulk->ext_next * pmh_unit_size(t), 1);
 }
 
-/* Space for an extension: units of a run of our own, packed. */
+/* Space for an extension: units of an extent of our own, packed. */
 static PmhResult
 take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 {
@@ -104,7 +104,7 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	while (bulk->ext_end - bulk->ext_next < units)
 	{
 		uint64_t	offset;
-		PmhResult	result = pmh_space_alloc_run(t, EXTENSION_RUN, &offset);
+		PmhResult	result = pmh_space_alloc_extent(t, EXTENSION_BLOCKS, &offset);
 
 		if (result == PMH_NEED)
 		{
@@ -116,12 +116,12 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 			return result;
 		if (bulk->ext_end == offset / pmh_unit_size(t))
 		{
-			bulk->ext_end += EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+			bulk->ext_end += EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 			continue;
 		}
 		free_extension_rest(bulk);
 		bulk->ext_next = offset / pmh_unit_size(t);
-		bulk->ext_end = bulk->ext_next + EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+		bulk->ext_end = bulk->ext_next + EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 	}
 	*unit = bulk->ext_next;
 	bulk->ext_next += units;
@@ -192,7 +192,7 @@ fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t units)
 
 /* ---- what does not fit, and would not if it were cut further ---- */
 
-/* A list that has not found a place: its values instead.  It is freed. */
+/* A list that has found no room: its values instead.  It is freed. */
 static PmhResult
 send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 {
@@ -217,7 +217,7 @@ send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 	return result;
 }
 
-/* An entry that has not found a place in the segment that is built. */
+/* An entry that has found no room in the segment that is built. */
 static PmhResult
 send_away(PmhBulk *bulk, const PmhEntry *e)
 {
@@ -273,7 +273,7 @@ place_crowded(PmhBulk *bulk, PmhBulkRange *range)
 	{
 		PmhItem		item = {range->entry[i].hash, range->entry[i].value};
 
-		if (!pmh_build_place(build, &item))
+		if (!pmh_build_find_room(build, &item))
 			result = send_away(bulk, &range->entry[i]);
 	}
 	return result == PMH_OK ?
@@ -527,7 +527,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
-	while (nblocks > 0 && (result = pmh_space_alloc_run(t, nblocks, &to)) == PMH_NEED)
+	while (nblocks > 0 && (result = pmh_space_alloc_extent(t, nblocks, &to)) == PMH_NEED)
 	{
 		result = pmh_provide(t);
 		if (result != PMH_OK)

@@ -25,7 +25,7 @@ typedef struct PmhBulkSegment
 struct PmhBulk
 {
 	PmhTable   *table;
-	uint32_t	depth;			/* of a segment range, as told to the caller */
+	uint32_t	depth;			/* of a segment range, as given to the caller */
 	uint32_t	deepest;		/* depth that segments may have */
 	uint32_t	fill;			/* most that a segment is loaded, percent */
 	uint32_t	most;			/* entries of the largest segment at that load */
@@ -41,7 +41,7 @@ struct PmhBulk
 	size_t		rest_room;
 	uint32_t   *seen;			/* hash set of one range: position + 1 */
 	uint32_t	seen_size;		/* a power of two */
-	uint64_t	ext_next;		/* rest of the run for extensions, in units */
+	uint64_t	ext_next;		/* rest of the extent for extensions, in units */
 	uint64_t	ext_end;
 };
 
@@ -68,12 +68,12 @@ extern bool pmh_bulk_reserve(void **array, size_t used, size_t n, size_t *room,
  */
 extern bool pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range);
 
-/* Place a range: in one segment if it fits, else half by half. */
+/* Write a range: in one segment if it fits, else half by half. */
 extern PmhResult pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range);
 
 /*
  * Build a range.  What fits one segment is left for the caller to join with
- * its neighbour or to place (range->written is false then).
+ * its neighbour or to write (range->written is false then).
  */
 extern PmhResult pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range);
 

@@ -126,7 +126,7 @@ check_live(PmhCheck *c)
 		if (offset % pmh_block_size(c->t) != 0)
 			pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
 		if (c->exclusive)
-			pmh_check_claim_run(c, offset >> c->t->block_shift,
+			pmh_check_claim_extent(c, offset >> c->t->block_shift,
 					  (size + pmh_block_size(c->t) - 1) >> c->t->block_shift,
 					  "The directory");
 	}
@@ -169,7 +169,7 @@ typedef struct Piece
 
 /*
  * Is this element 0 because there is no overflow table?  Then all of its half of
- * the directory is.  (If somebody is writing, it may have come into being.)
+ * the directory is.  (If a process is writing, it may have come into being.)
  */
 static bool
 no_overflow(PmhCheck *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t offset)
@@ -295,7 +295,7 @@ check_directory(PmhCheck *c)
 
 /* ---- value lists ---- */
 
-/* What only shows if nobody writes: bits that must be 0, buffers used twice. */
+/* What only shows if no process writes: bits that must be 0, buffers used twice. */
 static void
 check_buffer_alone(PmhCheck *c, uint64_t payload)
 {

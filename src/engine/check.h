@@ -14,7 +14,7 @@
 
 typedef struct PmhCheckRegion
 {
-	uint64_t	from;			/* offsets of its first and behind its last line */
+	uint64_t	from;			/* offsets of its first and past its last line */
 	uint64_t	to;
 } PmhCheckRegion;
 
@@ -48,7 +48,7 @@ extern PmhResult pmh_check_absorb(PmhCheck *c, PmhResult result);
 extern void pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask,
 								  const char *what);
 
-extern void pmh_check_claim_run(PmhCheck *c, uint64_t block, uint64_t nblocks,
+extern void pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks,
 								const char *what);
 
 /* The value region that holds all of [offset, offset + len), or NULL. */
@@ -58,10 +58,10 @@ extern const PmhCheckRegion *pmh_check_region_of(const PmhCheck *c, uint64_t off
 /* Claim the lines of a buffer; false if some of them are claimed already. */
 extern bool pmh_check_claim_lines(PmhCheck *c, uint64_t offset, uint64_t len);
 
-/* Read the list of value regions; nobody allocates one meanwhile. */
+/* Read the list of value regions; none is allocated meanwhile. */
 extern PmhResult pmh_check_regions(PmhCheck *c);
 
-/* Everything about space, behind the walk that has claimed what is in use. */
+/* Everything about space, after the walk that has claimed what is in use. */
 extern void pmh_check_space(PmhCheck *c);
 
 #endif							/* PMH_CHECK_H */

@@ -36,7 +36,7 @@ pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *wh
 }
 
 void
-pmh_check_claim_run(PmhCheck *c, uint64_t block, uint64_t nblocks, const char *what)
+pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks, const char *what)
 {
 	for (uint64_t i = 0; i < nblocks && i < c->blocks; i++)
 		pmh_check_claim_units(c, block + i, 0xff, what);
@@ -136,7 +136,7 @@ pmh_check_regions(PmhCheck *c)
 		c->region[c->nregions].from = (block << t->block_shift) + PMH_LINE;
 		c->region[c->nregions].to = (block + region->blocks) << t->block_shift;
 		c->nregions++;
-		pmh_check_claim_run(c, block, region->blocks, "A value region");
+		pmh_check_claim_extent(c, block, region->blocks, "A value region");
 		block = region->next;
 	}
 	if (c->nregions > 0)
@@ -248,11 +248,11 @@ pmh_check_space(PmhCheck *c)
 	uint64_t	block;
 	uint64_t	nblocks;
 
-	for (unsigned run = 0; pmh_sweep_map_run(c->t, run, &block, &nblocks); run++)
+	for (unsigned run = 0; pmh_reclaim_map_extent(c->t, run, &block, &nblocks); run++)
 	{
 		if (nblocks == 0)
 			pmh_check_finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
-		pmh_check_claim_run(c, block, nblocks, "The mark map of a sweep");
+		pmh_check_claim_extent(c, block, nblocks, "The mark map of a sweep");
 	}
 	for (uint32_t class = 0; class < PMH_CLASSES; class++)
 		check_free_list(c, class);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compiler.h
- *	  What a compiler is told about branches.
+ *	  Which way branches mostly go, for the compiler.
  *
  *-------------------------------------------------------------------------
  */

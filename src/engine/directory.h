@@ -128,7 +128,7 @@ extern PmhResult pmh_directory_enter_overflow(PmhTable *t, uint64_t elem);
 
 /*
  * Blocks a directory of this depth takes: 0 if it stands in block 0; and the
- * place for a small directory there that is not the current one's.
+ * offset for a small directory there that is not the current one's.
  */
 extern uint64_t pmh_directory_blocks(const PmhTable *t, uint32_t depth);
 extern uint64_t pmh_small_directory(const PmhTable *t);

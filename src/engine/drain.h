@@ -18,7 +18,7 @@
  * table does not have them.  No lock may be held.  Its buffers are read without a lock, but for the
  * first ones, and the segment is locked for the commit stores of one buffer at a
  * time.  state[] (n bytes, zeroes) tells what has become of each pair.  Unless
- * 'wait', nobody is waited for.
+ * 'wait', it waits for no lock.
  *
  * pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
  * more; PMH_DONE; or a real error.  Durable after the next pm_fence.  Memory

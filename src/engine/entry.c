@@ -58,7 +58,7 @@ pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
 	}
 }
 
-/* The home has been told. */
+/* The home has been marked. */
 static PmhResult __attribute__((noinline))
 insert_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {

@@ -12,7 +12,7 @@
  * 				and starts again.
  * 	PMH_FAR		the key's list is too long to be searched while its segment is
  * 				locked: pmh_drain_one() does it
- * 	PMH_BUSY	it takes a lock that somebody else holds, and we are not to wait
+ * 	PMH_BUSY	it takes a lock that another process holds, and we are not to wait
  * 	PMH_CROWDED	there is no room for the entry in the primary table, and no
  * 				larger segment would help; its home tells so.  It belongs in the
  * 				overflow table.

@@ -3,7 +3,7 @@
  * figures.c
  *	  Statistics: exact by walking everything, and estimates from a sample.
  *
- * Both read as any reader does and hold nobody up.
+ * Both read as any reader does and hold no process up.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,7 +78,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 }
 
 /*
- * About how many values has a list?  Counts the first buffer; those behind it
+ * About how many values has a list?  Counts the first buffer; those after it
  * are taken to be full, and as many as when it was made.
  */
 static PmhResult

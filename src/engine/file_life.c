@@ -86,7 +86,7 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	return PMH_OK;
 }
 
-/* From now on a fault in the mapping is told to all handles on the file. */
+/* From now on a fault in the mapping is posted to all handles on the file. */
 static void
 watch_for_faults(PmhTable *t)
 {
@@ -212,10 +212,10 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 }
 
 /*
- * Read the header of the file at fd, and ask for its size.  The directory may
+ * Read the header of the file at fd, and get its size.  The directory may
  * move while the length in blocks is changed: this one is from between two times
- * that the directory was in the same place.  While anybody has it open the file
- * never becomes shorter, so its size is asked for last.
+ * that the directory was at the same offset.  While any process has it open the file
+ * never becomes shorter, so its size is read last.
  */
 static PmhResult
 read_header(int fd, char *head, struct stat *st, PmhError *error)
@@ -367,8 +367,8 @@ pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
 /*
  * Are the live words within the file?  Whatever they name is checked later.  The
  * file may be growing or shrinking: its length in blocks is that of a moment
- * when the directory was where it is said to be, and its size is asked for
- * behind that.
+ * when the directory was where it is said to be, and its size is read
+ * after that.
  */
 static PmhResult
 check_live(PmhTable *t)
@@ -482,7 +482,7 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 static PmhResult
 shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
 {
-	const off_t place = PMH_RUN_OFFSET + offsetof(PmhRun, shut);
+	const off_t where = PMH_RUN_OFFSET + offsetof(PmhRun, shut);
 	struct stat st;
 	PmhRun		run;
 
@@ -495,7 +495,7 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was reading the header.");
 	if ((run.instance == env->instance || !is_outdated(env, run.shut)) &&
-		pwrite(fd, &stamp, sizeof(stamp), place) != (ssize_t) sizeof(stamp))
+		pwrite(fd, &stamp, sizeof(stamp), where) != (ssize_t) sizeof(stamp))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was writing the header.");
 	if (fsync(fd) != 0)

@@ -61,7 +61,7 @@ growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve
 	end = blocks + step;
 	if ((end - 1) / zone != blocks / zone || blocks % zone == 0)
 	{
-		/* A map block comes in between: let the run fit behind it. */
+		/* A map block comes in between: let the extent fit after it. */
 		uint64_t	map_block = (blocks + zone - 1) / zone * zone;
 
 		if (end < map_block + 1 + nblocks)
@@ -94,7 +94,7 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 	return free_blocks;
 }
 
-/* Let the file grow by a run of nblocks, or map what others have added. */
+/* Let the file grow by an extent of nblocks, or map what others have added. */
 static PmhResult
 grow_file(PmhTable *t, uint64_t nblocks)
 {
@@ -158,7 +158,7 @@ pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
 	pmh_space_unlock(t);
 }
 
-/* Behind the last block below 'blocks' that is not free; the space lock is held. */
+/* Past the last block below 'blocks' that is not free; the space lock is held. */
 static uint64_t
 end_of_use(const PmhTable *t, uint64_t blocks)
 {

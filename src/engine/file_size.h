@@ -30,15 +30,15 @@ extern PmhResult pmh_provide(PmhTable *t);
 extern PmhResult pmh_map_all(PmhTable *t);
 
 /*
- * End the file behind its last block in use, though not before 'keep' blocks,
- * durably, and give what is behind back to the file system; clears
+ * End the file past its last block in use, though not before 'keep' blocks,
+ * durably, and give what is past it back to the file system; clears
  * run.shrink_limit.  No lock may be held.
  */
 extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
 
 /*
- * From now on no space behind 'limit' blocks is given out (0: no limit), and
- * new value regions have 'region_blocks' (0: no matter).  Whoever finds no
+ * From now on no space past 'limit' blocks is given out (0: no limit), and
+ * new value regions have 'region_blocks' (0: no matter).  A process that finds no
  * other space lifts the limit.
  */
 extern void pmh_space_set_limit(PmhTable *t, uint64_t limit,

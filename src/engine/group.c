@@ -6,8 +6,8 @@
  * A processor waits for its flushes at every fence, and at every locked
  * instruction as well, which is what taking a lock takes.  So a group locks the
  * segments of several entries first, does all its stores and flushes, fences
- * once before the commit stores and once behind them, and then unlocks.  No one
- * else sees an entry that is not durable yet.  Cache lines are asked for well
+ * once before the commit stores and once after them, and then unlocks.  No one
+ * else sees an entry that is not durable yet.  Cache lines are prefetched well
  * before.  See src/README, "Locks" and "Order of stores".
  *
  *-------------------------------------------------------------------------
@@ -116,7 +116,7 @@ prefetch_slot_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
 }
 
 /*
- * The entries from 'at' on are next: ask for what those behind them need, each
+ * The entries from 'at' on are next: prefetch what those after them need, each
  * stage for the lines that the next one reads.
  */
 static inline void __attribute__((always_inline))
@@ -163,8 +163,8 @@ add_locked(Group *g, uint64_t hash)
 }
 
 /*
- * Begin with the first of n entries and those behind it, as far as their
- * segments can be locked at once; nobody is waited for by who holds a lock.  If
+ * Begin with the first of n entries and those after it, as far as their
+ * segments can be locked at once; no process waits while it holds a lock.  If
  * not 'wait', not by others either: PMH_RETRY if the first one's is locked.
  * PMH_OK, PMH_NEED (nothing locked), or a real error.
  */
@@ -328,9 +328,9 @@ same_hash(const PmhEntry *entries, size_t n)
 	return same;
 }
 
-/* The entries up to the next run of one hash that pmh_drain is for. */
+/* The entries up to the next ones of one hash that pmh_drain is for. */
 static size_t
-up_to_run(const PmhEntry *entries, size_t n)
+up_to_many(const PmhEntry *entries, size_t n)
 {
 	size_t		up_to = 0;
 
@@ -469,7 +469,7 @@ delete_piece(PmhTable *t, struct PmhRemovalPrivate *p, Ahead *ahead)
 	if (ahead->line < p->at)
 		ahead->element = ahead->bucket = ahead->line = p->at;
 	prefetch(t, p->entry, p->n, p->at, ahead, prefetch_slot_line);
-	some = up_to_run(p->entry + p->at, p->n - p->at);
+	some = up_to_many(p->entry + p->at, p->n - p->at);
 	return some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
 }
 

@@ -28,7 +28,7 @@ typedef struct PmhNeed
 	bool		map;			/* map as far as live.blocks tells */
 	bool		doubling;		/* double the directory ... */
 	uint32_t	doubling_depth; /* ... if it still has this depth */
-	uint64_t	blocks;			/* a run of so many free blocks */
+	uint64_t	blocks;			/* an extent of so many free blocks */
 	bool		value_region;	/* a value region that ... */
 	uint32_t	value_class;	/* ... holds at least a buffer of this class */
 } PmhNeed;
@@ -122,7 +122,7 @@ static inline PmhResult
 pmh_conclude_reading(PmhTable *t, PmhResult result)
 {
 	pmh_read_fence();
-	/* Whoever loses a page posts it, so mostly the board says it all. */
+	/* The process that loses a page posts it, so mostly the board says it all. */
 	if (unlikely(pmh_lost_count(t->file_lock->lost) != 0) &&
 		(pm_is_lost(&t->file) || pmh_lost_posted(t->file_lock->lost, t->file_id)))
 		return pmh_fail_lost(t);

@@ -40,11 +40,11 @@ typedef struct PmhHome
  * dirword anyway: an element of one that is not any more leads to nothing that
  * would be believed.
  *
- * Every look-up goes through here, and the next one's can begin only as far
- * behind as the processor has registers for what lies between: so it is
+ * Every look-up goes through here, and how early the next one's can begin is a
+ * matter of the registers that the processor has for what lies between: so it is
  * written for few instructions.  Shifts by what the file's geometry tells are
- * multiplications, and whether a bucket is in the extension, which nobody can
- * foresee, takes no branch.
+ * multiplications, and whether a bucket is in the extension, which cannot be
+ * foreseen, takes no branch.
  */
 static inline bool __attribute__((always_inline))
 pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
@@ -92,7 +92,7 @@ pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 									 pmh_home_bucket(hash, place.hashing)));
 }
 
-/* Ask for the directory element of a hash. */
+/* Prefetch the directory element of a hash. */
 static inline void __attribute__((always_inline))
 pmh_prefetch_element(const PmhTable *t, uint64_t hash)
 {
@@ -101,7 +101,7 @@ pmh_prefetch_element(const PmhTable *t, uint64_t hash)
 	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
 }
 
-/* Is it what the directory says?  To be asked behind a load of the version. */
+/* Is it what the directory says?  To be asked after a load of the version. */
 static inline bool
 pmh_home_current(const PmhHome *h)
 {

@@ -79,7 +79,7 @@
  * of the ten 6-byte values are there, and the values, low parts and high parts
  * apart so that each is aligned and stored and loaded atomically.  The other
  * bits of the state count the stores that took values out: a reader that finds
- * the same count before and after has not met a place that was given away to
+ * the same count before and after has not met a cell that was given away to
  * another value meanwhile.
  *
  * Classes 0 and 1 are nothing but lines.  From class 2 on the first line is a
@@ -145,17 +145,17 @@ _Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
  * largest directory takes about as much.  A file that would have to grow beyond
  * is PMH_ERR_TOO_LARGE; what is in it can be read and taken out.
  *
- * No run of blocks is longer than what lies between two map blocks; a block has
+ * No extent of blocks is longer than what lies between two map blocks; a block has
  * PMH_MIN_BLOCK bytes at least, and a map block tells of a block with each.
  */
 #define PMH_MAX_BLOCKS_SHIFT	24
 #define PMH_MAX_BLOCKS			(UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT)
 #define PMH_MIN_BLOCK			UINT64_C(16384)
 #define PMH_MAX_BLOCK			UINT64_C(524288)
-#define PMH_LONGEST_RUN			(PMH_MIN_BLOCK - 2)
+#define PMH_LONGEST_EXTENT			(PMH_MIN_BLOCK - 2)
 
-/* Runs of blocks that the mark map of a sweep may have (volatile). */
-#define PMH_MARK_RUNS			8
+/* Extents of blocks that the mark map of a reclaim may have (volatile). */
+#define PMH_MARK_EXTENTS			8
 
 _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
 			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
@@ -209,7 +209,7 @@ _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_GEN_SHIFT - PMH_DIRWORD_DEPTH_S
  *
  * A directory update touches several elements.  It is written here first and
  * made valid by storing 'count' last; recovery redoes it (idempotent).  That
- * way nobody can act on an element that a crash would take back.
+ * way no process can act on an element that a crash would take back.
  */
 typedef struct PmhDirLog
 {
@@ -268,19 +268,19 @@ typedef struct PmhRun
 	uint64_t	unit_hint;		/* first partly used block for extensions */
 	uint64_t	free_units;		/* units free in the map */
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
-								 * run has opened the file behind it; else 0 */
+								 * run has opened the file after it; else 0 */
 	uint64_t	pad0[2];
 	uint64_t	free_list[PMH_CLASSES]; /* free value buffers: offset or 0 */
 	uint64_t	region_next;	/* bump allocation in the newest region */
 	uint64_t	region_end;
-	uint64_t	sweep_mark;		/* a sweep is finding out: its mark map */
+	uint64_t	reclaim_mark;		/* a reclaim is going on: its mark map */
 	uint64_t	splits;
 	uint64_t	grows;
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
-	uint64_t	mark_serial;	/* tells those sweeps apart */
-	uint64_t	mark_shrinks;	/* that sweep is a shrink: it marks nothing that
+	uint64_t	mark_serial;	/* tells reclaims apart */
+	uint64_t	mark_shrinks;	/* it belongs to a shrink: that marks nothing that
 								 * might have been freed */
 	uint64_t	merges;
 	uint64_t	list_rewrites;	/* by shrinks */
@@ -288,11 +288,11 @@ typedef struct PmhRun
 								 * 0: none is at work */
 	uint64_t	region_blocks;	/* of the next value regions while a shrink or a
 								 * bulk load is at work; 0: let them grow */
-	uint64_t	values_lost;	/* buffers were freed that the sweep which is
-								 * finding out will not find */
+	uint64_t	values_lost;	/* buffers were freed that the reclaim which is
+								 * going on will not find */
 	uint64_t	value_blocks;	/* of all value regions */
 	uint64_t	births;			/* of value buffers with a header; tells a buffer
-								 * from a later one in the same place */
+								 * from a later one at the same offset */
 	uint64_t	overflows;		/* entries put into the overflow table */
 } PmhRun;
 
@@ -320,7 +320,7 @@ typedef struct PmhRun
  * ---- region log ----
  *
  * live.region_unlink names a value region that is being taken off the list
- * behind another one: two stores, next and checksum of the latter, that
+ * after another one: two stores, next and checksum of the latter, that
  * recovery redoes.  bits 0-23 the region, bits 24-47 the one before it.
  */
 #define PMH_UNLINK_BEFORE_SHIFT	24
@@ -330,7 +330,7 @@ _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_UNLINK_BEFORE_SHIFT &&
 			   PMH_UNLINK_BEFORE_SHIFT + PMH_MAX_BLOCKS_SHIFT <= 64,
 			   "the region log cannot name every block");
 
-/* ---- value region: a run of blocks for value buffers; first line ---- */
+/* ---- value region: an extent of blocks for value buffers; first line ---- */
 typedef struct PmhRegion
 {
 	uint64_t	magic;

@@ -166,7 +166,7 @@ pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
 
 PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
-			  uint64_t *value, uint16_t *place, uint32_t *n)
+			  uint64_t *value, uint16_t *cell, uint32_t *n)
 {
 	uint32_t	class = pmh_pointer_class(pos->payload);
 	uint32_t	lines = pmh_class_lines(class);
@@ -184,8 +184,8 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, line),
 									  value + found, &mask);
 
-		for (; place != NULL && mask != 0; mask &= mask - 1)
-			*place++ = pmh_make_place(line, (unsigned) __builtin_ctz(mask));
+		for (; cell != NULL && mask != 0; mask &= mask - 1)
+			*cell++ = pmh_make_cell(line, (unsigned) __builtin_ctz(mask));
 		found += k;
 	}
 	result = pmh_list_pass(t, hash, pos, &next);

@@ -24,7 +24,7 @@ extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
 
 /*
  * Reader: the values of a line, as they stood at one moment, to value[]
- * (room for PMH_VALUES_PER_LINE).  *mask tells which places they came from.
+ * (room for PMH_VALUES_PER_LINE).  *mask tells which cells they came from.
  * Returns their number.  To be believed only after validating the buffer.
  */
 extern uint32_t pmh_line_read(const PmhValueLine *line, uint64_t *value,
@@ -40,7 +40,7 @@ extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
 extern PmhResult pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next);
 
 /*
- * A place in a list from which reading can go on as long as the version of
+ * A position in a list from which reading can go on as long as the version of
  * the buffer stays the same.
  */
 typedef struct PmhListPosition
@@ -82,14 +82,14 @@ extern bool pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
 /*
  * Reader: the values of one buffer from pos on, up to the end of the line
  * with which there are 'want' or more, to value[] (room for 'want' +
- * PMH_VALUES_PER_LINE); where they stand to place[] if it is not NULL.  *n: how
+ * PMH_VALUES_PER_LINE); where they stand to cell[] if it is not NULL.  *n: how
  * many.  pos moves on, at the end of the buffer to the next one.
  *
  * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
  * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.
  */
 extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
-							   uint32_t want, uint64_t *value, uint16_t *place,
+							   uint32_t want, uint64_t *value, uint16_t *cell,
 							   uint32_t *n);
 
 /*
@@ -104,8 +104,8 @@ extern PmhResult pmh_list_pass(PmhTable *t, uint64_t hash,
  * that of this table, has there now.
  * PMH_OK: wanted->version is a new one, and *before is the buffer that points to
  * it (payload 0: none).  PMH_NOT_FOUND: it has left the list, or may have; what
- * is in the same place now may be another one.  PMH_RETRY: the list has changed
- * each time, under many searches; nothing is known, and the caller, who has let
+ * is at the same offset now may be another one.  PMH_RETRY: the list has changed
+ * each time, under many searches; nothing is known, and the caller, which has let
  * its own caller have a word, may search again.  Or a real error.  Maps further.
  */
 extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,

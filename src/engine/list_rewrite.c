@@ -56,36 +56,36 @@ pmh_buffer_follow(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t *next)
 	return result == PMH_OK && *next != 0 ? pmh_buffer_check(t, hash, *next) : result;
 }
 
-/* The smallest class that holds n values and may stand where the run stands. */
+/* The smallest class that holds n values and may stand where the stretch stands. */
 static uint32_t
-class_for_run(size_t n, const PmhListRun *run)
+class_for_stretch(size_t n, const PmhListStretch *stretch)
 {
 	uint32_t	class;
 
-	if (run->before == 0)
+	if (stretch->before == 0)
 		n += n / PMH_HEAD_ROOM;	/* the head is where values are added */
 	class = pmh_buffer_class_for(n);
-	if (pmh_class_bytes(class) > run->bytes)
-		class = pmh_buffer_class_for(run->values);
-	if ((run->before != 0 || run->behind != 0) && class < PMH_HEADER_CLASS)
+	if (pmh_class_bytes(class) > stretch->bytes)
+		class = pmh_buffer_class_for(stretch->values);
+	if ((stretch->before != 0 || stretch->after != 0) && class < PMH_HEADER_CLASS)
 		class = PMH_HEADER_CLASS;
 	return class;
 }
 
 bool
-pmh_list_run_pays(const PmhListRun *run)
+pmh_list_stretch_pays(const PmhListStretch *stretch)
 {
-	uint64_t	bytes = pmh_class_bytes(class_for_run(run->values, run));
+	uint64_t	bytes = pmh_class_bytes(class_for_stretch(stretch->values, stretch));
 
-	return bytes * 4 <= run->bytes * 3;
+	return bytes * 4 <= stretch->bytes * 3;
 }
 
 PmhResult
 pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
-				 uint64_t hash, const PmhListRun *run, uint64_t *new_payload)
+				 uint64_t hash, const PmhListStretch *stretch, uint64_t *new_payload)
 {
 	uint64_t	values[PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE];
-	uint32_t	class = class_for_run(run->values, run);
+	uint32_t	class = class_for_stretch(stretch->values, stretch);
 	uint64_t	list_bytes = pmh_class_bytes(class);
 	uint64_t	offset;
 	size_t		n = 0;
@@ -93,8 +93,8 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 
 	if (result != PMH_OK)
 		return result;
-	/* Among zeroes, in the place of a lost page, the list ends early. */
-	for (uint64_t p = run->first; p != 0 && p != run->behind; p = pmh_buffer_next(t, p))
+	/* Among zeroes, instead of a lost page, the list ends early. */
+	for (uint64_t p = stretch->first; p != 0 && p != stretch->after; p = pmh_buffer_next(t, p))
 	{
 		uint32_t	old = pmh_pointer_class(p);
 		uint32_t	mask;
@@ -102,20 +102,20 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 		for (uint32_t i = pmh_class_first_line(old); i < pmh_class_lines(old); i++)
 			n += pmh_line_read(pmh_buffer_line(t, p, i), values + n, &mask);
 	}
-	if (run->behind != 0)
-		list_bytes += pmh_list_bytes_from(t, run->behind);
+	if (stretch->after != 0)
+		list_bytes += pmh_list_bytes_from(t, stretch->after);
 	*new_payload = pmh_make_pointer(offset, class);
-	pmh_buffer_write(t, *new_payload, hash, run->behind, list_bytes, values, n);
+	pmh_buffer_write(t, *new_payload, hash, stretch->after, list_bytes, values, n);
 	pm_fence(&t->file);
 
 	PMH_STOP_POINT("rewrite_before_publish");
-	if (run->before == 0)
+	if (stretch->before == 0)
 		pmh_bucket_repoint(t, place, at->bucket, at->slot, *new_payload);
 	else
-		pmh_list_relink(t, run->before, *new_payload);
+		pmh_list_relink(t, stretch->before, *new_payload);
 	pmh_count(&pmh_run(t)->list_rewrites, 1);
 	PMH_STOP_POINT("rewrite_before_retire");
-	pmh_list_retire(t, run->first, *new_payload);
+	pmh_list_retire(t, stretch->first, *new_payload);
 	return PMH_OK;
 }
 
@@ -182,7 +182,7 @@ pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	return PMH_OK;
 }
 
-/* Is anything left of a buffer without the places of mask[]? */
+/* Is anything left of a buffer without the cells of mask[]? */
 static bool
 anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
 {

@@ -19,36 +19,36 @@
 extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
 
 /*
- * The buffer behind one in a locked segment, or 0.  Checked: PMH_OK, PMH_NEED,
+ * The buffer after one in a locked segment, or 0.  Checked: PMH_OK, PMH_NEED,
  * PMH_ERR_CORRUPT.
  */
 extern uint64_t pmh_buffer_next(const PmhTable *t, uint64_t payload);
 extern PmhResult pmh_buffer_follow(PmhTable *t, uint64_t hash, uint64_t payload,
 								   uint64_t *next);
 
-/* Neighbours in a list, from 'first' up to, not including, 'behind'. */
-typedef struct PmhListRun
+/* Neighbours in a list, from 'first' up to, not including, 'after'. */
+typedef struct PmhListStretch
 {
 	uint64_t	before;			/* what points to the first: a buffer, or 0 */
 	uint64_t	first;
-	uint64_t	behind;			/* or 0: the end */
+	uint64_t	after;			/* or 0: the end */
 	uint64_t	values;			/* in them: no more than the largest buffer holds */
 	uint64_t	bytes;			/* of their buffers */
-} PmhListRun;
+} PmhListStretch;
 
 /* A head that is rewritten has room for a share of its values more. */
 #define PMH_HEAD_ROOM	4
 
 /* Would one buffer for all of them save a quarter of their bytes? */
-extern bool pmh_list_run_pays(const PmhListRun *run);
+extern bool pmh_list_stretch_pays(const PmhListStretch *stretch);
 
 /*
- * Writer (segment locked): put all values of the run into one new buffer that
+ * Writer (segment locked): put all values of the stretch into one new buffer that
  * fits, durably, and free theirs.  PMH_OK, PMH_NEED (nothing done).
  */
 extern PmhResult pmh_list_rewrite(PmhTable *t, const PmhPlace *place,
 								  const PmhListSlot *at, uint64_t hash,
-								  const PmhListRun *run, uint64_t *new_payload);
+								  const PmhListStretch *stretch, uint64_t *new_payload);
 
 /*
  * Writer (segment locked): the buffer holds nothing that is to stay.  Take it
@@ -92,7 +92,7 @@ extern PmhResult pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash,
 extern void pmh_list_pause(const PmhTable *t, PmhListWalk *walk);
 
 /*
- * Writer (segment locked): take the places of mask[] (one for each line of the
+ * Writer (segment locked): take the cells of mask[] (one for each line of the
  * largest buffer) out of a buffer that a walk has come to, durable after the
  * next pm_fence, and the buffer off its list if nothing is left of it.  *before
  * is what the walk has come from.  PMH_OK: both are as they are now, at->payload

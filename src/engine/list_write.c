@@ -44,7 +44,7 @@
 
 /* ---- writing buffers ---- */
 
-/* Put values into the places of a line, from the first on; returns how many. */
+/* Put values into the cells of a line, from the first on; returns how many. */
 static uint32_t
 fill_line(PmhValueLine *line, const uint64_t *values, size_t n)
 {
@@ -361,7 +361,7 @@ pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
 
-/* Find a value in a buffer: its line (and place), or false. */
+/* Find a value in a buffer: its line (and cell), or false. */
 static bool
 find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
 		   unsigned *place)

@@ -34,7 +34,7 @@ pmh_locks_init(void *memory, uint32_t nstripes)
 	return locks;
 }
 
-/* What this process wants to be told of waits. */
+/* What this process has set to be called in waits. */
 static PmhWaitHooks hooks;
 
 void

@@ -31,11 +31,11 @@
 /* So many keys of a group go through a stage of their look-up together. */
 #define BATCH					32
 
-/* So many lines of a list are asked for as soon as it is found. */
+/* So many lines of a list are prefetched as soon as it is found. */
 #define LIST_AHEAD				8
 
 /*
- * Nobody has asked for the bucket, and any line of it may be needed: all at
+ * The bucket was not prefetched, and any line of it may be needed: all at
  * once.  (Has to be inline, as everything that only prefetches: a compiler may
  * leave the call of a function out that does nothing else.)
  */
@@ -101,7 +101,7 @@ note_list(const PmhTable *t, PmhProbe *probe)
 	probe->list_version = pmh_buffer_version(t, offset);
 }
 
-/* What a reader knows of a home bucket behind a look at its line 0. */
+/* What a reader knows of a home bucket after a look at its line 0. */
 typedef struct Sight
 {
 	uint64_t	version;		/* from before that look */
@@ -680,7 +680,7 @@ finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
 
 /*
  * In batches, and each stage for a whole batch at once: a prefetch whose address
- * has to be translated first holds back all that comes behind it, so there
+ * has to be translated first holds back all that comes after it, so there
  * should be little between it and the next one.  While the lines of a batch are
  * on their way the one before it is finished.
  */

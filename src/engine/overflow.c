@@ -14,7 +14,7 @@
  *
  * The permutation is three rounds of a product with a secret odd number, each
  * of which sends the low bits up, and a shift that brings the high ones down.
- * Whoever does not know the key and does not see what comes of it (nothing that
+ * One that does not know the key and does not see what comes of it (nothing that
  * a caller gets is in the order of these hashes but for sweeps) can do no better
  * than chance.
  *

@@ -14,7 +14,7 @@
 /*
  * Make the volatile parts true again; the caller holds the grow lock and has
  * seen that run.instance is not the current one.  Idempotent.  Whatever was
- * flushed before is durable behind it.
+ * flushed before is durable after it.
  */
 extern PmhResult pmh_recover(PmhTable *t);
 

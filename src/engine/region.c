@@ -124,7 +124,7 @@ pmh_region_return(PmhTable *t, uint64_t block)
 				pm_store64(&run->region_end, 0);
 			}
 			pmh_space_unlock(t);
-			pmh_space_free_run(t, offset, nblocks);
+			pmh_space_free_extent(t, offset, nblocks);
 		}
 		pmh_unlock(&t->file_lock->grow);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);

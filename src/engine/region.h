@@ -20,7 +20,7 @@ extern PmhResult pmh_region_return(PmhTable *t, uint64_t block);
 /* Where a value region is. */
 typedef struct PmhRegionSpan
 {
-	uint64_t	from;			/* offsets of its first and behind its last byte */
+	uint64_t	from;			/* offsets of its first and past its last byte */
 	uint64_t	to;
 	uint64_t	live;			/* bytes of buffers in it that lists have */
 } PmhRegionSpan;

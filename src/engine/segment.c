@@ -102,7 +102,7 @@ follow_list(PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot,
 	pmh_list_retire(t, old, new_payload);
 }
 
-/* Append to the list behind a pointer slot.  PMH_OK, PMH_NEED, corrupt. */
+/* Append to the list of a pointer slot.  PMH_OK, PMH_NEED, corrupt. */
 static PmhResult
 append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
@@ -173,7 +173,7 @@ is_pending(const PmhPending *pending, const PmhBucket *b)
 
 /*
  * Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none.  With
- * 'pending' the caller fences behind it; PMH_RETRY: that bucket is pending.
+ * 'pending' the caller fences after it; PMH_RETRY: that bucket is pending.
  */
 static PmhResult
 append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
@@ -471,7 +471,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 
 /* ---- delete ---- */
 
-/* Take (hash, value) out of one bucket or the list behind it. */
+/* Take (hash, value) out of one bucket or the list of it. */
 static PmhResult
 delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 			uint64_t value, bool wait, bool fence)
@@ -539,7 +539,7 @@ copy_line(PmhBucket *to, const PmhBucket *from, unsigned line)
 		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
 }
 
-/* Copy a bucket; of lines without an occupied slot nobody reads the copy. */
+/* Copy a bucket; of lines without an occupied slot the copy is not read. */
 static void
 copy_bucket(PmhBucket *to, const PmhBucket *from)
 {

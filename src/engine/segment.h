@@ -47,7 +47,7 @@ pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
  * other one; delete, primary table: not found, but may be in the other one); or a
  * real error.  Inserts are
  * durable on return, deletes if 'fence', else after the next pm_fence.  'wait' as
- * for pmh_list_remove; who passes false calls pmh_space_release afterwards.
+ * for pmh_list_remove; a caller that passes false calls pmh_space_release afterwards.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value, bool fence_first);

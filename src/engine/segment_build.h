@@ -15,7 +15,7 @@
 #include "place.h"
 #include "table.h"
 
-/* An entry without a place yet. */
+/* An entry without a slot yet. */
 typedef struct PmhItem
 {
 	uint64_t	hash;
@@ -90,18 +90,18 @@ extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
 extern uint32_t pmh_build_settle(PmhBuild *build);
 
 /*
- * After all other entries have been offered to their homes: find places for
+ * After all other entries have been offered to their homes: find room for
  * those that were turned away, and for those marked PMH_ITEM_BESIDE_LIST.
  * False if they do not fit.
  */
 extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 
 /*
- * Find a place for one item of a segment that is settled; false if there is
+ * Find room for one item of a segment that is settled; false if there is
  * none.  And: let the home of a hash tell that there are entries in the overflow
  * table.
  */
-extern bool pmh_build_place(PmhBuild *build, const PmhItem *item);
+extern bool pmh_build_find_room(PmhBuild *build, const PmhItem *item);
 extern void pmh_build_send_away(PmhBuild *build, uint64_t hash);
 
 /*

@@ -3,7 +3,7 @@
  * segment_resize.c
  *	  A segment is replaced by a larger one, by two, or by a smaller one.
  *
- * In place of the locked segment others are built in private memory, written to free
+ * Instead of the locked segment others are built in private memory, written to free
  * space and published by one directory update; see src/README, "Segments".
  *
  *-------------------------------------------------------------------------
@@ -54,10 +54,10 @@ has_lists(const PmhTable *t, const PmhPlace *place)
 static void
 carry_overflow(PmhBuild *build, uint32_t bucket, uint32_t hashing)
 {
-	/* First home bits of this bucket, and of the one behind it. */
+	/* First home bits of this bucket, and of the one after it it. */
 	uint32_t	from = ((bucket << 16) + hashing - 1) / hashing;
-	uint32_t	behind = (((bucket + 1) << 16) + hashing - 1) / hashing;
-	uint32_t	last = ((behind - 1) * build->hashing) >> 16;
+	uint32_t	after = (((bucket + 1) << 16) + hashing - 1) / hashing;
+	uint32_t	last = ((after - 1) * build->hashing) >> 16;
 
 	for (uint32_t i = (from * build->hashing) >> 16; i <= last; i++)
 		*(uint32_t *) build->bucket[i].bytes |= PMH_STATE_OVERFLOWED;
@@ -67,7 +67,7 @@ carry_overflow(PmhBuild *build, uint32_t bucket, uint32_t hashing)
  * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
  * segments being built.
  * Entries with no room at home, or none where they would be seen, are kept in
- * t->overflow, behind noverflow[].
+ * t->overflow, after noverflow[].
  */
 static void
 deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
@@ -198,9 +198,9 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	deal_out_unchanged(t, place);
 }
 
-/* Place a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
+/* Store a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
 static PmhResult
-place_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
+store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 {
 	uint64_t	main_offset = 0;
 	uint64_t	ext_offset = 0;
@@ -233,7 +233,7 @@ pmh_overflow_begin(PmhTable *t)
 		uint64_t	elem;
 
 		pmh_build_begin(t, build, 0);
-		result = place_built(t, build, 0, &elem);
+		result = store_built(t, build, 0, &elem);
 		if (result == PMH_OK)
 		{
 			pm_fence(&t->file);
@@ -275,13 +275,13 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	uint64_t	elem[2];
 	PmhResult	result;
 
-	result = place_built(t, t->build[0], depth, &elem[0]);
+	result = store_built(t, t->build[0], depth, &elem[0]);
 	if (result != PMH_OK)
 		return result;
 	elem[1] = elem[0];
 	if (n == 2)
 	{
-		result = place_built(t, t->build[1], depth, &elem[1]);
+		result = store_built(t, t->build[1], depth, &elem[1]);
 		if (result != PMH_OK)
 		{
 			pmh_segment_free(t, elem[0]);
@@ -431,7 +431,7 @@ replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
 	uint64_t	elem;
 	PmhResult	result;
 
-	result = place_built(t, t->build[0],
+	result = store_built(t, t->build[0],
 						 pmh_elem_depth(left->elem) - (right != NULL), &elem);
 	if (result != PMH_OK)
 		return result;

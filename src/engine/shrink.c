@@ -9,10 +9,10 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	what lies behind a limit goes to free space before it; at the
+ *	emptying	what lies past a limit goes to free space before it; at the
  *				same time the value regions that nothing is left in are found
  *
- * and the file is cut behind what is then its last block in use.  Merging of
+ * and the file is cut after what is then its last block in use.  Merging of
  * buddies is the inverse of the split of extendible hashing (Fagin et al.,
  * 1979); that all of it is published as splits are, and that emptying shares
  * its walk with the reclaim of value buffers, is ours.
@@ -315,7 +315,7 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 }
 
 /*
- * Behind a walk along the lists: begin with another one, if that pays, or cut
+ * After a walk along the lists: begin with another one, if that pays, or cut
  * the file and be done.
  */
 static PmhResult

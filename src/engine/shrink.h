@@ -47,7 +47,7 @@ struct PmhShrinkPrivate
 	PmhListWalk walk;			/* along its list */
 	PmhListCircle circle;		/* does it run in one? */
 	uint64_t	walk_head;		/* where that has begun */
-	uint64_t	walk_bytes;		/* behind it */
+	uint64_t	walk_bytes;		/* after it */
 };
 
 /*

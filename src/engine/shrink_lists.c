@@ -30,9 +30,9 @@
 
 /* Buffers of a list seen to, and put into one, under one hold of the stripe. */
 #define STEP_BUFFERS		32
-#define RUN_BUFFERS			16
+#define STRETCH_BUFFERS			16
 
-/* Is the file's end being emptied, and has nobody lifted the limit yet? */
+/* Is the file's end being emptied, and is the limit still in force? */
 static bool
 is_emptying(const PmhTable *t, const struct PmhShrinkPrivate *p)
 {
@@ -41,12 +41,12 @@ is_emptying(const PmhTable *t, const struct PmhShrinkPrivate *p)
 }
 
 /*
- * The run of buffers from 'first' on that one buffer could hold the values of,
+ * The stretch of buffers from 'first' on that one buffer could hold the values of,
  * and the same for that one alone.
  */
 static PmhResult
-collect_runs(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
-			 uint64_t first, PmhListRun *alone, PmhListRun *run)
+collect_stretches(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
+			 uint64_t first, PmhListStretch *alone, PmhListStretch *stretch)
 {
 	PmhResult	result;
 
@@ -54,18 +54,18 @@ collect_runs(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
 	alone->first = first;
 	alone->values = pmh_buffer_count(t, first);
 	alone->bytes = pmh_class_bytes(pmh_pointer_class(first));
-	result = pmh_buffer_follow(t, hash, first, &alone->behind);
-	*run = *alone;
-	for (unsigned i = 1; i < RUN_BUFFERS && result == PMH_OK && run->behind != 0; i++)
+	result = pmh_buffer_follow(t, hash, first, &alone->after);
+	*stretch = *alone;
+	for (unsigned i = 1; i < STRETCH_BUFFERS && result == PMH_OK && stretch->after != 0; i++)
 	{
-		uint64_t	buffer = run->behind;
-		uint64_t	values = run->values + pmh_buffer_count(t, buffer);
+		uint64_t	buffer = stretch->after;
+		uint64_t	values = stretch->values + pmh_buffer_count(t, buffer);
 
 		if (values > pmh_class_capacity(PMH_MAX_CLASS))
 			break;
-		result = pmh_buffer_follow(t, hash, buffer, &run->behind);
-		run->values = values;
-		run->bytes += pmh_class_bytes(pmh_pointer_class(buffer));
+		result = pmh_buffer_follow(t, hash, buffer, &stretch->after);
+		stretch->values = values;
+		stretch->bytes += pmh_class_bytes(pmh_pointer_class(buffer));
 	}
 	return result;
 }
@@ -83,15 +83,15 @@ must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
 }
 
 /* What of a list is to be rewritten, beginning with a buffer, or NULL. */
-static const PmhListRun *
+static const PmhListStretch *
 choose_run(const PmhTable *t, const struct PmhShrinkPrivate *p,
-		   const PmhListRun *alone, const PmhListRun *run)
+		   const PmhListStretch *alone, const PmhListStretch *stretch)
 {
 	if (p->no_space)
 		return NULL;
-	if (pmh_list_run_pays(run))
-		return run;
-	if (pmh_list_run_pays(alone))
+	if (pmh_list_stretch_pays(stretch))
+		return stretch;
+	if (pmh_list_stretch_pays(alone))
 		return alone;
 	return must_move(t, p, alone->first) ? alone : NULL;
 }
@@ -108,7 +108,7 @@ note_live(struct PmhShrinkPrivate *p, uint64_t payload)
 }
 
 /*
- * See to the buffer 'payload' of a list, and perhaps some behind it; *payload is
+ * See to the buffer 'payload' of a list, and perhaps some after it; *payload is
  * the one to go on with, 0 at the end.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
  */
 static PmhResult
@@ -116,17 +116,17 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 			PmhListSlot *at, uint64_t *payload)
 {
 	uint64_t	hash = p->keys[p->key];
-	PmhListRun	alone;
-	PmhListRun	all;
-	const PmhListRun *run;
-	PmhResult	result = collect_runs(t, p, hash, *payload, &alone, &all);
+	PmhListStretch	alone;
+	PmhListStretch	all;
+	const PmhListStretch *stretch;
+	PmhResult	result = collect_stretches(t, p, hash, *payload, &alone, &all);
 
 	if (result != PMH_OK)
 		return result;
-	run = choose_run(t, p, &alone, &all);
-	if (run == NULL)
+	stretch = choose_run(t, p, &alone, &all);
+	if (stretch == NULL)
 	{
-		run = &alone;
+		stretch = &alone;
 		pmh_reclaim_mark(t, &p->reclaim, *payload);
 		p->walk.before = *payload;
 	}
@@ -134,16 +134,16 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	{
 		uint64_t	made;
 
-		result = pmh_list_rewrite(t, place, at, hash, run, &made);
+		result = pmh_list_rewrite(t, place, at, hash, stretch, &made);
 		if (result != PMH_OK)
 			return result;
-		if (run->before == 0)
+		if (stretch->before == 0)
 			at->payload = p->walk_head = made;
 		p->walk.before = made;
 	}
 	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
 	note_live(p, p->walk.before);
-	*payload = run->behind;
+	*payload = stretch->after;
 	return PMH_OK;
 }
 
@@ -242,7 +242,7 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 	}
 }
 
-/* Does a segment lie behind the limit, all or in part? */
+/* Does a segment lie past the limit, all or in part? */
 static bool
 is_beyond(const PmhTable *t, const struct PmhShrinkPrivate *p, const PmhPlace *place)
 {

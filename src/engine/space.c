@@ -66,7 +66,7 @@ allocatable_blocks(const PmhTable *t)
 }
 
 /*
- * There is no room below the limit of a shrink: those who need space now go
+ * There is no room below the limit of a shrink: those that need space now go
  * before it.  False if there is no limit that matters.  The space lock is held.
  */
 static bool
@@ -87,7 +87,7 @@ pmh_space_map(const PmhTable *t, uint64_t block)
 	return (uint8_t *) pmh_at(t, (map_block << t->block_shift) + (block - zone_start));
 }
 
-/* Ask for a run of blocks: of the file, or only of our mapping. */
+/* Ask for an extent of blocks: of the file, or only of our mapping. */
 static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
@@ -99,11 +99,11 @@ need_blocks(PmhTable *t, uint64_t nblocks)
 }
 
 /*
- * First run of nblocks free blocks at or behind 'from', or 0.  Runs never
+ * First extent of nblocks free blocks at or after 'from', or 0.  Extents never
  * cross a map block, since that is in use.
  */
 static uint64_t
-find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
+find_extent(const PmhTable *t, uint64_t from, uint64_t nblocks)
 {
 	uint64_t	limit = allocatable_blocks(t);
 	uint64_t	zone_mask = pmh_block_size(t) - 1;
@@ -148,9 +148,9 @@ find_run(const PmhTable *t, uint64_t from, uint64_t nblocks)
 	return 0;
 }
 
-/* Mark a run as used; the caller holds the space lock. */
+/* Mark an extent as used; the caller holds the space lock. */
 static void
-take_run(PmhTable *t, uint64_t block, uint64_t nblocks)
+take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
 	PmhRun	   *run = pmh_run(t);
 
@@ -162,20 +162,20 @@ take_run(PmhTable *t, uint64_t block, uint64_t nblocks)
 }
 
 PmhResult
-pmh_space_alloc_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
+pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	uint64_t	block;
 
-	if (nblocks > PMH_LONGEST_RUN)
+	if (nblocks > PMH_LONGEST_EXTENT)
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
 						"No %llu blocks of a file can be next to each other.",
 						(unsigned long long) nblocks);
 	pmh_space_lock(t);
 	do
-		block = find_run(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+		block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	while (block == 0 && give_up_shrink(t));
 	if (block != 0)
-		take_run(t, block, nblocks);
+		take_extent(t, block, nblocks);
 	pmh_space_unlock(t);
 
 	if (block == 0)
@@ -185,14 +185,14 @@ pmh_space_alloc_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 }
 
 bool
-pmh_space_try_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
+pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	uint64_t	block;
 
 	pmh_space_lock(t);
-	block = find_run(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	if (block != 0)
-		take_run(t, block, nblocks);
+		take_extent(t, block, nblocks);
 	pmh_space_unlock(t);
 	*offset = block << t->block_shift;
 	return block != 0;
@@ -201,7 +201,7 @@ pmh_space_try_run(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 PmhResult
 pmh_space_alloc_block(PmhTable *t, uint64_t *offset)
 {
-	return pmh_space_alloc_run(t, 1, offset);
+	return pmh_space_alloc_extent(t, 1, offset);
 }
 
 /* Position of 'units' adjacent free units in a map byte, or -1. */
@@ -241,7 +241,7 @@ find_units(const PmhTable *t, uint32_t units, int *at)
 			return block;
 	}
 	*at = 0;
-	return find_run(t, pm_load(&pmh_run(t)->space_hint), 1);
+	return find_extent(t, pm_load(&pmh_run(t)->space_hint), 1);
 }
 
 PmhResult
@@ -292,7 +292,7 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 }
 
 void
-pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
+pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
 	uint64_t	block = offset >> t->block_shift;
 
@@ -305,7 +305,7 @@ pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
 void
 pmh_space_free_block(PmhTable *t, uint64_t offset)
 {
-	pmh_space_free_run(t, offset, 1);
+	pmh_space_free_extent(t, offset, 1);
 }
 
 void

@@ -28,22 +28,22 @@ extern void pmh_space_release(PmhTable *t);
  *	block	a whole block
  *	units	1..7 adjacent units within a block (an extension that bulk load
  *			has placed may reach from one block into the next)
- *	run		nblocks adjacent blocks
+ *	extent	nblocks adjacent blocks
  */
 extern PmhResult pmh_space_alloc_block(PmhTable *t, uint64_t *offset);
 extern PmhResult pmh_space_alloc_units(PmhTable *t, uint32_t units,
 									   uint64_t *offset);
-extern PmhResult pmh_space_alloc_run(PmhTable *t, uint64_t nblocks,
+extern PmhResult pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks,
 									 uint64_t *offset);
 extern void pmh_space_free_block(PmhTable *t, uint64_t offset);
 extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
-extern void pmh_space_free_run(PmhTable *t, uint64_t offset, uint64_t nblocks);
+extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks);
 
 /*
- * A run of blocks if there is one just now (below the limit of a shrink): asks
+ * An extent of blocks if there is one just now (below the limit of a shrink): asks
  * for nothing, and lets no shrink be given up.
  */
-extern bool pmh_space_try_run(PmhTable *t, uint64_t nblocks, uint64_t *offset);
+extern bool pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
 
 /* The map byte of a block that is in use as a whole. */
 #define PMH_BLOCK_USED	0xff

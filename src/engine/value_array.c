@@ -54,7 +54,7 @@ pmh_values_finish(PmhValues *values)
 		return;
 	/*
 	 * Values of a key mostly come in ascending order but for a few, since they
-	 * were put into its list one behind the other.
+	 * were put into its list one after the other.
 	 */
 	if (!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
 		pmh_sort_numbers(value, values->n);

@@ -28,8 +28,8 @@
 #define MIN_REGION_BLOCKS	4
 #define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
 
-_Static_assert(MAX_REGION_BYTES / PMH_MIN_BLOCK <= PMH_LONGEST_RUN,
-			   "the largest value region is a run of blocks that cannot exist");
+_Static_assert(MAX_REGION_BYTES / PMH_MIN_BLOCK <= PMH_LONGEST_EXTENT,
+			   "the largest value region is an extent of blocks that cannot exist");
 
 /* Put a buffer on its free list; the caller holds the space lock. */
 static void
@@ -125,7 +125,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	PmhResult	result;
 
 	pmh_space_lock(t);
-	result = pmh_sweep_account_check(t);
+	result = pmh_reclaim_account_check(t);
 	if (result != PMH_OK)
 	{
 		pmh_space_unlock(t);
@@ -136,8 +136,8 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 		result = bump_region(t, class, offset);
 	if (result == PMH_NOT_FOUND)
 		result = split_larger(t, class, offset);
-	if (result == PMH_OK && pm_load(&pmh_run(t)->sweep_mark) != 0)
-		pmh_sweep_account(t, *offset, pmh_class_bytes(class));
+	if (result == PMH_OK && pm_load(&pmh_run(t)->reclaim_mark) != 0)
+		pmh_reclaim_account(t, *offset, pmh_class_bytes(class));
 	pmh_space_unlock(t);
 
 	if (result == PMH_NOT_FOUND)
@@ -149,7 +149,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	return result;
 }
 
-/* Is a place in the part of the file that a shrink is emptying? */
+/* Is an offset in the part of the file that a shrink is emptying? */
 static bool
 beyond_limit(const PmhTable *t, uint64_t offset)
 {
@@ -167,12 +167,12 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 	if (beyond_limit(t, offset) ||
 		(t->ndiscard > 0 && t->discard_serial == pm_load(&pmh_run(t)->mark_serial) &&
 		 pmh_region_of(t->discard, t->ndiscard, offset) != NULL))
-		pmh_sweep_discard(t, offset, pmh_class_bytes(class));
+		pmh_reclaim_discard(t, offset, pmh_class_bytes(class));
 	else
 	{
 		push_free(t, offset, class);
-		if (pm_load(&pmh_run(t)->sweep_mark) != 0)
-			pmh_sweep_account(t, offset, pmh_class_bytes(class));
+		if (pm_load(&pmh_run(t)->reclaim_mark) != 0)
+			pmh_reclaim_account(t, offset, pmh_class_bytes(class));
 	}
 	pmh_space_unlock(t);
 }
@@ -197,7 +197,7 @@ pmh_value_forget_free(PmhTable *t)
 
 /*
  * Blocks of the next region: half as many again as the newest has, but few for
- * the first after recovery.  What was free then is lost until a sweep finds it;
+ * the first after recovery.  What was free then is lost until a reclaim finds it;
  * a restart now and then must not cost much space.
  */
 static PmhResult
@@ -292,7 +292,7 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 		if (result == PMH_OK)
 			result = next_region_blocks(t, newest, &nblocks);
 		if (result == PMH_OK)
-			result = pmh_space_alloc_run(t, nblocks, &offset);
+			result = pmh_space_alloc_extent(t, nblocks, &offset);
 		if (result == PMH_OK)
 			publish_region(t, offset, nblocks);
 	}

@@ -21,11 +21,11 @@ extern PmhResult pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset);
 extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 
 /*
- * For a sweep that finds out what is free: give [offset, offset + len) of a
+ * For the reclaim, which finds out what is free: give [offset, offset + len) of a
  * region to the free lists; and, when it starts, forget all free lists and the
  * rest of the newest region (so that all space of existing regions is either
- * reachable or found free by the sweep).  For the latter the caller holds the
- * space lock, from before others are told of the sweep: what they free from then
+ * reachable or found free by the reclaim).  For the latter the caller holds the
+ * space lock, from before the reclaim is recorded: what they free from then
  * on is marked, and must not be forgotten.
  */
 extern void pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len);

@@ -328,7 +328,7 @@ read_state(FILE *file)
 		fread(shared->distinct, sizeof(shared->distinct), 1, file) == 1;
 }
 
-/* Take over what earlier runs have done: seeds go on behind theirs. */
+/* Take over what earlier runs have done: seeds go on after theirs. */
 static void
 load_state(void)
 {

@@ -110,13 +110,13 @@ grow(PmhTable *t)
 	while (result == PMH_OK && before < MAX_BLOCKS && pm_load(&pmh_live(t)->blocks) == before)
 	{
 		do
-			result = pmh_space_alloc_run(t, RUN, &run[n]);
+			result = pmh_space_alloc_extent(t, RUN, &run[n]);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		n += result == PMH_OK;
 	}
 	CHECK(pmh_conclude(t, result) == PMH_OK);
 	while (n > 0)
-		pmh_space_free_run(t, run[--n], RUN);
+		pmh_space_free_extent(t, run[--n], RUN);
 }
 
 static void

@@ -498,7 +498,7 @@ test_region_log(void)
 
 /* ---- what is under way when a shrink comes by ---- */
 
-/* A sweep goes on after segments have been merged behind and before it. */
+/* A sweep goes on after segments have been merged after and before it. */
 static void
 test_sweep_and_merge(void)
 {
@@ -546,9 +546,9 @@ test_sweep_and_merge(void)
 static uint64_t
 rewrite_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
 {
-	PmhListRun	run = {.first = payload, .values = pmh_buffer_count(t, payload),
+	PmhListStretch	run = {.first = payload, .values = pmh_buffer_count(t, payload),
 		.bytes = pmh_class_bytes(pmh_pointer_class(payload)),
-	.behind = pmh_buffer_next(t, payload)};
+	.after = pmh_buffer_next(t, payload)};
 	PmhListSlot at;
 	PmhPlace	place;
 	uint64_t	made = 0;
@@ -700,7 +700,7 @@ twin_behind(PmhTable *t, uint64_t payload)
 }
 
 /*
- * Somebody goes along a list, and has let go of the segment behind a buffer.
+ * Somebody goes along a list, and has let go of the segment after a buffer.
  * This is rewritten into another one, and a later part of the list into its old
  * place: what lies in between has not been seen.
  */
