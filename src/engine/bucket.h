@@ -125,7 +125,7 @@ pmh_slot_load_word(const PmhBucket *b, unsigned slot)
 static inline uint64_t
 pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
 {
-	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + 4 + slot));
+	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
 	uint64_t	mid = pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot]));
 	uint64_t	top = pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot]));
 
@@ -172,7 +172,7 @@ pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
-	pm_store8((uint8_t *) (b->bytes + 4 + slot), pmh_hash_fingerprint(hash));
+	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot), pmh_hash_fingerprint(hash));
 }
 
 /*

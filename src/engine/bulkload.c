@@ -430,7 +430,8 @@ PmhResult
 pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
 {
-	PmhBulkRange		range = {entries, n, partition_bits, partition, false, false};
+	PmhBulkRange range = {.entry = entries, .n = n, .depth = partition_bits,
+		.prefix = partition};
 	PmhRun	   *run = pmh_run(bulk->table);
 	PmhResult	result;
 

@@ -29,7 +29,7 @@ struct PmhBulk
 	uint32_t	deepest;		/* depth that segments may have */
 	uint32_t	fill;			/* most that a segment is loaded, percent */
 	uint32_t	most;			/* entries of the largest segment at that load */
-	PmhBulkSegment    *segment;		/* the segments so far, in any order */
+	PmhBulkSegment *segment;		/* the segments so far, in any order */
 	size_t		nsegments;
 	size_t		segment_room;
 	uint64_t   *values;			/* of one key */

@@ -187,7 +187,7 @@ no_overflow(PmhCheck *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t
 }
 
 /*
- * PmhCheck the elements of a piece, from index 'first' on: each possible, and the
+ * Check the elements of a piece, from index 'first' on: each possible, and the
  * neighbours that belong to one segment equal.
  */
 static void
@@ -358,7 +358,7 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 }
 
 /*
- * PmhCheck the list of a pointer slot found in the copy.  If it is not there any
+ * Check the list of a pointer slot found in the copy.  If it is not there any
  * more, or changes all the time, a writer is at work on it: passed over.
  */
 static PmhResult
@@ -502,7 +502,7 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
 }
 
-/* PmhCheck the segment at a position, and go on to the one after it. */
+/* Check the segment at a position, and go on to the one after it. */
 static PmhResult
 check_segment(PmhCheck *c, PmhPosition *at)
 {

@@ -33,7 +33,7 @@ typedef struct PmhCheck
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* hashes of pointer slots of a segment */
 	size_t		nkeys;
-	PmhCheckRegion	   *region;			/* ascending */
+	PmhCheckRegion *region;			/* ascending */
 	size_t		nregions;
 } PmhCheck;
 

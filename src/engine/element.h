@@ -71,7 +71,8 @@ pmh_elem_depth(uint64_t elem)
 static inline PmhStrategy
 pmh_elem_strategy(uint64_t elem)
 {
-	return (PmhStrategy) ((elem >> PMH_ELEM_STRATEGY_SHIFT) & 3);
+	return (PmhStrategy) ((elem >> PMH_ELEM_STRATEGY_SHIFT) &
+						  ((1 << PMH_ELEM_STRATEGY_BITS) - 1));
 }
 
 static inline uint64_t

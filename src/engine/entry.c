@@ -83,9 +83,11 @@ pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 
 /* As pmh_segment_delete, but locks, and maps further, by itself. */
 static PmhResult
-delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value, bool wait,
-			bool fence)
+delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
+			unsigned how)
 {
+	bool		wait = (how & PMH_DELETE_WAIT) != 0;
+
 	for (;;)
 	{
 		PmhPlace	place;
@@ -93,7 +95,7 @@ delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value, bool wait,
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_delete(t, &place, hash, value, wait, fence);
+		result = pmh_segment_delete(t, &place, hash, value, how);
 		if (!wait)
 			pmh_space_release(t);
 		pmh_segment_unlock(&place);
@@ -109,21 +111,22 @@ PmhResult
 pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
 {
 	return delete_once(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), value,
-					   wait, false);
+					   wait ? PMH_DELETE_WAIT : 0);
 }
 
 /* An entry never goes from one table to the other, so one after the other. */
 PmhResult
 pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
+	const unsigned how = PMH_DELETE_WAIT | PMH_DELETE_FENCE;
 	PmhSide		side = PMH_PRIMARY;
-	PmhResult	result = delete_once(t, side, hash, value, true, true);
+	PmhResult	result = delete_once(t, side, hash, value, how);
 
 	if (unlikely(result == PMH_CROWDED))
 	{
 		side = PMH_OVERFLOW;
 		hash = pmh_side_hash(t, side, hash);
-		result = delete_once(t, side, hash, value, true, true);
+		result = delete_once(t, side, hash, value, how);
 	}
 	return result == PMH_FAR ? pmh_drain_one(t, side, hash, value) : result;
 }

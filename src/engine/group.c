@@ -155,7 +155,7 @@ static inline void
 add_locked(Group *g, uint64_t hash)
 {
 	uint32_t	depth = pmh_elem_depth(g->locked[g->nlocked].elem);
-	uint64_t	mask = depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
+	uint64_t	mask = pmh_segment_mask(depth);
 
 	g->mask[g->nlocked] = mask;
 	g->prefix[g->nlocked] = hash & mask;
@@ -359,7 +359,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		result = pmh_segment_delete(t, &g->locked[g->place[*done]], entries[*done].hash,
-									entries[*done].value, wait, false);
+									entries[*done].value, wait ? PMH_DELETE_WAIT : 0);
 		if (!wait)
 			pmh_space_release(t);
 		if (result == PMH_OK)

@@ -215,8 +215,8 @@ set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
 
 /* Value, then line state, all in one line. */
 static void
-append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
-				bool fence_first, bool fence)
+append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
+				unsigned how)
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 	uint32_t	state = pm_load(&l->state);
@@ -224,13 +224,13 @@ append_in_place(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 
 	pm_store32(&l->low[i], (uint32_t) value);
 	pm_store16(&l->high[i], (uint16_t) (value >> 32));
-	if (fence_first)
+	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
 		pm_fence(&t->file);
 	PMH_STOP_POINT("append_before_state");
 	pm_store32(&l->state, state | UINT32_C(1) << i);
 	PMH_STOP_POINT("append_after_state");
 	pm_flush(&t->file, l, sizeof(*l));
-	if (fence)
+	if ((how & PMH_APPEND_FENCE) != 0)
 		pm_fence(&t->file);
 }
 
@@ -303,7 +303,7 @@ pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
 
 PmhResult
 pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				bool fence_first, bool fence, uint64_t *new_payload)
+				unsigned how, uint64_t *new_payload)
 {
 	PmhResult	result = pmh_buffer_check(t, hash, payload);
 	uint32_t	line;
@@ -313,7 +313,7 @@ pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	line = find_room(t, payload);
 	if (line < pmh_class_lines(pmh_pointer_class(payload)))
 	{
-		append_in_place(t, payload, line, value, fence_first, fence);
+		append_to_line(t, payload, line, value, how);
 		set_fill_hint(t, payload, line);
 		*new_payload = payload;
 		return PMH_OK;

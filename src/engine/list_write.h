@@ -20,17 +20,25 @@ extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 								 const uint64_t *values, size_t n,
 								 uint64_t *payload);
 
+/* Fences of pmh_list_append: none, or any of these. */
+typedef enum PmhAppendFlags
+{
+	PMH_APPEND_FENCE_FIRST = 1 << 0,	/* before the entry can become visible */
+	PMH_APPEND_FENCE = 1 << 1	/* until it is durable */
+} PmhAppendFlags;
+
 /*
  * Add a value to the list at payload; the segment is locked.  If there is room
- * it is in, durable if 'fence', else after the next pm_fence (fence_first as for
- * pmh_insert, between value and line state), and *new_payload == payload.  Else
+ * it is in, durable with PMH_APPEND_FENCE, else after the next pm_fence
+ * (PMH_APPEND_FENCE_FIRST as fence_first of pmh_insert, between value and line
+ * state), and *new_payload == payload.  Else
  * *new_payload is a list that has the value too (a larger copy, or a new buffer
  * chained in front), durable; the caller publishes it with pmh_bucket_repoint
  * and then calls pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED
  * (nothing done), or PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, bool fence_first, bool fence,
+								 uint64_t value, unsigned how,
 								 uint64_t *new_payload);
 
 /*

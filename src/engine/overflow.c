@@ -117,8 +117,7 @@ pmh_position_advance(PmhTable *t, PmhPosition *position, uint32_t depth)
 	bool		exists;
 	PmhResult	result;
 
-	position->next = depth == 0 ? 0 :
-		(pmh_hash_prefix(position->next, depth) + 1) << (64 - depth);
+	position->next = pmh_segment_end(position->next, depth);
 	if (position->next != 0)
 		return PMH_OK;
 	position->through = true;

@@ -106,7 +106,7 @@ follow_list(PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot,
 static PmhResult
 append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
-			   bool fence_first, bool fence)
+			   unsigned how)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
@@ -116,7 +116,7 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	if (shadowed != 0)
 		pmh_bucket_clear(t, place, bucket, shadowed, false);
-	result = pmh_list_append(t, hash, payload, value, fence_first, fence, &new_payload);
+	result = pmh_list_append(t, hash, payload, value, how, &new_payload);
 	if (result == PMH_OK)
 		follow_list(t, place, bucket, slot, payload, new_payload);
 	return result;
@@ -197,7 +197,9 @@ append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
 		if (pending != NULL && is_pending(pending, b))
 			return PMH_RETRY;
 		return append_to_list(t, place, list[i], mask, (unsigned) pointer,
-							  target->hash, value, fence_first, pending == NULL);
+							  target->hash, value,
+							  (fence_first ? PMH_APPEND_FENCE_FIRST : 0) |
+							  (pending == NULL ? PMH_APPEND_FENCE : 0));
 	}
 	return PMH_NOT_FOUND;
 }
@@ -213,7 +215,7 @@ may_have_group(const PmhBucket *b)
 
 	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 	{
-		uint8_t		fp = pm_load((const uint8_t *) (b->bytes + 4 + slot));
+		uint8_t		fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
 		uint64_t	bit = UINT64_C(1) << (fp & 63);
 
 		if ((twice[fp >> 6] & bit) != 0)
@@ -296,6 +298,20 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 /* ---- insert ---- */
 
+/* A bucket of the stash that has room, or -1. */
+static int64_t
+choose_stash(const PmhTable *t, const PmhPlace *place)
+{
+	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
+	{
+		uint32_t	bucket = place->hashing + i;
+
+		if (!pmh_state_full(pmh_bucket_state(pmh_bucket(t, place, bucket))))
+			return bucket;
+	}
+	return -1;
+}
+
 /* The bucket a new entry goes to, or -1 if there is no room for it. */
 static int64_t
 choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
@@ -304,27 +320,23 @@ choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 	unsigned	home_fill = pmh_state_count(pmh_bucket_state(target->home_bucket));
 	unsigned	alt_fill;
 
-	if (home_fill < PMH_BALANCE_FROM ||
-		(strategy == PMH_SINGLE && home_fill < PMH_SLOTS))
+	if (home_fill < PMH_BALANCE_FROM)
 		return target->home;
-	if (strategy == PMH_SINGLE)
-		return -1;
+	switch (strategy)
+	{
+		case PMH_SINGLE:
+			return home_fill < PMH_SLOTS ? (int64_t) target->home : -1;
+		case PMH_TWO_CHOICE:
+		case PMH_STASH:
+			break;
+	}
 
 	alt_fill = pmh_state_count(pmh_bucket_state(target->alt_bucket));
 	if (alt_fill < home_fill)
 		return target->alt;
 	if (home_fill < PMH_SLOTS)
 		return target->home;
-
-	if (strategy == PMH_STASH)
-	{
-		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-		{
-			if (!pmh_state_full(pmh_bucket_state(pmh_bucket(t, place, place->hashing + i))))
-				return place->hashing + i;
-		}
-	}
-	return -1;
+	return strategy == PMH_STASH ? choose_stash(t, place) : -1;
 }
 
 /* What the home of an entry has to tell of it if it goes to this bucket. */
@@ -401,8 +413,15 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	if (result != PMH_NOT_FOUND)
 		return result;
 
-	if (strategy < PMH_STASH)
-		return pmh_directory_strategy(t, place, strategy + 1);
+	switch (strategy)
+	{
+		case PMH_SINGLE:
+			return pmh_directory_strategy(t, place, PMH_TWO_CHOICE);
+		case PMH_TWO_CHOICE:
+			return pmh_directory_strategy(t, place, PMH_STASH);
+		case PMH_STASH:
+			break;
+	}
 	result = pmh_segment_enlarge(t, place);
 	if (result == PMH_CROWDED)
 		announce_overflow(t, target->home_bucket);
@@ -474,7 +493,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 /* Take (hash, value) out of one bucket or the list of it. */
 static PmhResult
 delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
-			uint64_t value, bool wait, bool fence)
+			uint64_t value, unsigned how)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state;
@@ -487,7 +506,8 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 		uint64_t	new_payload;
 		PmhResult	result;
 
-		result = pmh_list_remove(t, hash, payload, value, wait, &new_payload);
+		result = pmh_list_remove(t, hash, payload, value,
+								 (how & PMH_DELETE_WAIT) != 0, &new_payload);
 		if (result == PMH_OK)
 			follow_list(t, place, bucket, (unsigned) pointer, payload, new_payload);
 		return result;
@@ -498,7 +518,8 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 
 		if (pmh_word_payload(pmh_slot_load_word(b, slot)) == value)
 		{
-			pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, fence);
+			pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot,
+							 (how & PMH_DELETE_FENCE) != 0);
 			return PMH_OK;
 		}
 	}
@@ -507,7 +528,7 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 
 PmhResult
 pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
-				   uint64_t value, bool wait, bool fence)
+				   uint64_t value, unsigned how)
 {
 	Target		target;
 	uint32_t	list[4];
@@ -517,8 +538,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
 	{
-		PmhResult	result = delete_from(t, place, list[i], hash, value, wait,
-										 fence);
+		PmhResult	result = delete_from(t, place, list[i], hash, value, how);
 
 		if (result != PMH_NOT_FOUND)
 			return result;

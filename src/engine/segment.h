@@ -40,20 +40,27 @@ pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
 	return pmh_segment_read_in(t, PMH_PRIMARY, hash, snap, copy);
 }
 
+/* How pmh_segment_delete goes about it: 0, or any of these. */
+typedef enum PmhDeleteFlags
+{
+	PMH_DELETE_WAIT = 1 << 0,	/* for locks */
+	PMH_DELETE_FENCE = 1 << 1	/* until it is durable */
+} PmhDeleteFlags;
+
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; PMH_FAR, PMH_BUSY (delete, as
  * pmh_list_remove); PMH_CROWDED (insert, primary table: to be inserted into the
  * other one; delete, primary table: not found, but may be in the other one); or a
  * real error.  Inserts are
- * durable on return, deletes if 'fence', else after the next pm_fence.  'wait' as
- * for pmh_list_remove; a caller that passes false calls pmh_space_release afterwards.
+ * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence.
+ * PMH_DELETE_WAIT as 'wait' of pmh_list_remove; a caller that does without it calls
+ * pmh_space_release afterwards.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value, bool fence_first);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
-									uint64_t hash, uint64_t value,
-									bool wait, bool fence);
+									uint64_t hash, uint64_t value, unsigned how);
 
 /* Entries that a group works on together, each in a locked segment. */
 #define PMH_GROUP_MAX	16

@@ -51,7 +51,7 @@ pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
 	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
 	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
 	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
-	*(uint8_t *) (b->bytes + 4 + slot) = pmh_hash_fingerprint(hash);
+	*(uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot) = pmh_hash_fingerprint(hash);
 	if (unlikely(pmh_word_is_pointer(payload)))
 		*(uint32_t *) b->bytes |= PMH_STATE_POINTERS;
 }

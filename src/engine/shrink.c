@@ -76,12 +76,6 @@
 
 /* ---- positions ---- */
 
-static uint64_t
-segment_start(uint64_t hash, uint32_t depth)
-{
-	return depth == 0 ? 0 : pmh_hash_prefix(hash, depth) << (64 - depth);
-}
-
 static void
 start_walk(struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 {
@@ -117,7 +111,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 	bool		same_stripe;
 
 	result = pmh_locate_in(t, pmh_place_side(left),
-						   start | UINT64_C(1) << (64 - depth), &right);
+						   start | pmh_segment_span(depth), &right);
 	if (result != PMH_OK)
 		return result;
 	same_stripe = right.stripe == left->stripe;
@@ -142,13 +136,13 @@ look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
 	PmhPlace	buddy;
 	PmhResult	result;
 
-	p->at.next = segment_start(p->at.next, depth);
+	p->at.next = pmh_segment_start(p->at.next, depth);
 	if (depth == 0 || (pmh_hash_prefix(p->at.next, depth) & 1) == 0)
 		return PMH_OK;
-	result = pmh_locate_in(t, p->at.side, p->at.next - (UINT64_C(1) << (64 - depth)),
+	result = pmh_locate_in(t, p->at.side, p->at.next - pmh_segment_span(depth),
 						   &buddy);
 	if (result == PMH_OK && pmh_elem_depth(buddy.elem) == depth)
-		p->at.next -= UINT64_C(1) << (64 - depth);
+		p->at.next -= pmh_segment_span(depth);
 	return result == PMH_NEED ? PMH_OK : result;
 }
 
@@ -165,7 +159,7 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);
-	start = segment_start(p->at.next, depth);
+	start = pmh_segment_start(p->at.next, depth);
 	result = PMH_NOT_FOUND;
 	if (depth > 0 && (pmh_hash_prefix(start, depth) & 1) == 0)
 		result = merge_with_buddy(t, &place, start, p->percent);
