@@ -1,5 +1,5 @@
 # Damage while the server runs: to files that are not in use just now, which the
-# sweeper finds; and to a bucket, which pmhash_check finds.
+# cleaner finds; and to a bucket, which pmhash_check finds.
 
 use strict;
 use warnings;
