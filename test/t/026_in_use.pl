@@ -33,7 +33,7 @@ sub wait_for_rebuild
 		"$name: rebuilt though it is not in use");
 }
 
-# event: removed, damaged or cut off while nobody uses it
+# event: removed, damaged or cut off while not in use
 # ---- files that are not in use ----
 foreach my $case (file_damage())
 {
