@@ -743,7 +743,7 @@ deepest_pair(uint32_t depth, uint32_t *n)
 
 /*
  * What lies in front in the file goes, and what cannot be made smaller comes
- * from near: segments with and without extension, a large directory, value
+ * from the end: segments with and without extension, a large directory, value
  * buffers.  One list lost a buffer from its middle before, so that its length
  * has to be noted anew.
  */
