@@ -74,7 +74,8 @@ typedef struct PmFile
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
 	uint64_t	file_id;		/* ... and what to post; both set by the engine */
 	/* private to pm.c and map.c */
-	struct PmFile *next;		/* all mapped files */
+	struct PmFile *next;		/* all mapped files ... */
+	struct PmFile **link;		/* ... and what points to this one */
 	char	   *path;			/* as given */
 	PmBirth		birth;
 	size_t		reserved;		/* addresses from base on that are ours */
