@@ -66,6 +66,18 @@ log_page(Relation index, Buffer buffer, const PmhashStub *stub)
 }
 
 /*
+ * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
+ * (smgrexists would close and open it; the planner has just asked for its length.)
+ */
+static bool
+has_main_fork(Relation index)
+{
+	SMgrRelation smgr = RelationGetSmgr(index);
+
+	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
+}
+
+/*
  * Read the stub of an index.  False if there is none: no fork, no block, or a
  * page that was never filled.  With zero_on_error a damaged page counts as
  * none (for DROP, which must not fail for that).  ERROR if the page is
@@ -79,8 +91,7 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 	Page		page;
 	bool		found;
 
-	if (!smgrexists(RelationGetSmgr(index), MAIN_FORKNUM) ||
-		RelationGetNumberOfBlocks(index) == 0)
+	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
 		return false;
 
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
