@@ -520,6 +520,12 @@ pmh_close(PmhTable *table)
 	free_handle(table);
 }
 
+void
+pmh_rest(PmhTable *table)
+{
+	pm_rest(&table->file);
+}
+
 PmhResult
 pmh_sync(PmhTable *table)
 {

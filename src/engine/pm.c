@@ -26,6 +26,7 @@
 #include <libpmem.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -309,6 +310,13 @@ pm_close(PmFile *f)
 	free(f->path);
 	memset(f, 0, sizeof(*f));
 	f->fd = -1;
+}
+
+/* (The pages of a shared mapping are the file's: nothing is thrown away.) */
+void
+pm_rest(const PmFile *f)
+{
+	(void) madvise(f->base, f->mapped, MADV_DONTNEED);
 }
 
 /* ---- its length ---- */

@@ -95,6 +95,13 @@ extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
 extern void pm_close(PmFile *f);
 
 /*
+ * Give up the pages that this process has of the mapping.  The file and what has
+ * been stored stay; the next access gets its page again.  No other thread may be at
+ * work on this mapping.
+ */
+extern void pm_rest(const PmFile *f);
+
+/*
  * posix_fallocate [from, to); never leaves a hole: PMH_ERR_LOST if the file is
  * shorter than 'from' tells.
  */
