@@ -29,6 +29,7 @@ int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
+int			pmhash_mapped_files = 16000;
 
 /* The engine wants a power of two. */
 static bool
@@ -138,5 +139,11 @@ pmhash_define_gucs(void)
 							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.mapped_files",
+							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
+							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
+							&pmhash_mapped_files, 16000, 100, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }
