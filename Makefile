@@ -103,9 +103,19 @@ AM_OBJS = \
 	src/am/verdicts.o \
 	src/am/validate.o
 
+JOIN_OBJS = \
+	src/join/batch.o \
+	src/join/cost.o \
+	src/join/exec.o \
+	src/join/explain.o \
+	src/join/fetch.o \
+	src/join/path.o \
+	src/join/plan.o \
+	src/join/probe.o
+
 MAIN_OBJS = src/pmhash.o
 
-OBJS = $(MAIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
+OBJS = $(MAIN_OBJS) $(JOIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
 DATA = pmhash--1.0.sql
@@ -223,10 +233,15 @@ AM_HEADERS = \
 	src/am/keyhash.h \
 	src/am/spool.h \
 	$(CLUSTER_HEADERS)
+JOIN_HEADERS = \
+	src/join/join.h \
+	src/join/path.h \
+	$(AM_HEADERS)
 
 $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
-$(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
+$(AM_OBJS) $(AM_OBJS:.o=.bc): $(AM_HEADERS)
+$(JOIN_OBJS) $(JOIN_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(JOIN_HEADERS)
 
 test:
 	bash $(top)/test/run.sh

@@ -80,6 +80,7 @@ extern int	pmhash_sweep_naptime;	/* seconds */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
+extern bool pmhash_enable_join; /* may the planner use src/join? */
 
 /* ---- startup.c ---- */
 

@@ -27,6 +27,7 @@ int			pmhash_sweep_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
+bool		pmhash_enable_join = true;
 
 /* The engine wants a power of two. */
 static bool
@@ -135,6 +136,12 @@ pmhash_define_gucs(void)
 							 NULL,
 							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_join",
+							 "Enables the planner's use of pmhash join plans.",
+							 NULL,
+							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost.c
+ *	  What a join by groups of keys costs.
+ *
+ * It reads the same pages as a nested loop over the same index, and evaluates
+ * the same conditions; so it costs what the planner says that costs, less what
+ * looking up and fetching many rows at once saves.  Measured, a row that is found
+ * takes a quarter of the time of a nested loop; the planner is told of less, for
+ * its charges for other ways to join have to stay comparable: see src/README,
+ * "Joins".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+
+#include "join/join.h"
+#include "join/path.h"
+
+/* Saved per key that is looked up, and per row of the table that is fetched. */
+#define SAVED_PER_PROBE		(0.25 * cpu_operator_cost)
+#define SAVED_PER_ROW		(0.5 * cpu_tuple_cost)
+
+/* The conditions on the index's columns, as an index path has them. */
+static List *
+index_clauses(const PmhashJoinClauses *clauses)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, clauses->conditions)
+	{
+		IndexClause *clause = makeNode(IndexClause);
+
+		clause->rinfo = lfirst_node(RestrictInfo, lc);
+		clause->indexquals = list_make1(clause->rinfo);
+		clause->lossy = false;
+		clause->indexcol = foreach_current_index(lc);
+		clause->indexcols = NIL;
+		result = lappend(result, clause);
+	}
+	return result;
+}
+
+/* The relations that the keys come from. */
+static Relids
+key_relids(PlannerInfo *root, const PmhashJoinClauses *clauses)
+{
+	return pull_varnos(root, (Node *) clauses->keys);
+}
+
+/*
+ * pmhash_join_cost
+ *		Fill in the costs and rows of a path that joins 'outer' by 'index'.
+ */
+void
+pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
+				 const PmhashJoinClauses *clauses, JoinType type, bool index_only,
+				 JoinPathExtraData *extra, Path *outer, Path *path)
+{
+	double		probes = clamp_row_est(outer->rows);
+	JoinCostWorkspace workspace;
+	IndexPath  *inner;
+	Path	   *nested;
+	double		saved;
+
+	inner = create_index_path(root, index, index_clauses(clauses), NIL, NIL, NIL,
+							  ForwardScanDirection, index_only,
+							  key_relids(root, clauses), probes, false);
+	initial_cost_nestloop(root, &workspace, type, outer, (Path *) inner, extra);
+	nested = (Path *) create_nestloop_path(root, joinrel, type, &workspace, extra,
+										   outer, (Path *) inner,
+										   extra->restrictlist, NIL, NULL);
+
+	path->rows = nested->rows;
+	path->startup_cost = nested->startup_cost;
+	path->total_cost = nested->total_cost;
+#if PG_VERSION_NUM >= 180000
+	path->disabled_nodes = nested->disabled_nodes - (enable_nestloop ? 0 : 1);
+#else
+	if (!enable_nestloop)
+	{
+		path->startup_cost -= disable_cost;
+		path->total_cost -= disable_cost;
+	}
+#endif
+	saved = probes * SAVED_PER_PROBE + path->rows * SAVED_PER_ROW;
+	path->total_cost = Max(path->total_cost - saved, path->startup_cost);
+}
