@@ -223,16 +223,20 @@ agree_about_nulling(Node *node, void *context)
 	return expression_tree_mutator(node, agree_about_nulling, context);
 }
 
-/* Lay the columns out, for a target list and lists of conditions. */
+/*
+ * Lay the columns out, for lists of targets and of conditions.  The planner may put
+ * another target list in the place of ours, or of none at all (createplan.c,
+ * create_projection_plan); so there has to be what it can be made of.
+ */
 static void
-lay_out(Layout *layout, const Plan *outer, List *tlist, List *exprs)
+lay_out(Layout *layout, const Plan *outer, List *targets, List *exprs)
 {
 	ListCell   *lc;
 
 	foreach(lc, outer->targetlist)
 		add_column(layout, copyObject(lfirst_node(TargetEntry, lc)->expr));
 	layout->nouter = list_length(layout->columns);
-	collect_columns((Node *) tlist, layout);
+	collect_columns((Node *) targets, layout);
 	collect_condition_columns((Node *) exprs, layout);
 	add_column(layout, (Expr *) makeVar(layout->inner, TableOidAttributeNumber,
 										OIDOID, -1, InvalidOid, 0));
@@ -252,7 +256,8 @@ pmhash_join_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tli
 	List	   *exprs = sort_conditions(root, rel->relids, path);
 	List	   *ints = list_copy(llast(path->custom_private));
 
-	lay_out(&layout, linitial(custom_plans), tlist, exprs);
+	lay_out(&layout, linitial(custom_plans),
+			list_make3(rel->reltarget->exprs, path->path.pathtarget->exprs, tlist), exprs);
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = NIL;
 	scan->scan.scanrelid = 0;
