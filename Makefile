@@ -147,6 +147,7 @@ REGRESS = \
 	dead_entries \
 	group_insert \
 	array_scan \
+	join \
 	parallel_build \
 	build_pages \
 	shrink \
