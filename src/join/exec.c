@@ -36,6 +36,8 @@ typedef struct Columns
 {
 	List	   *ints;			/* of the plan: see PmhashJoinInts */
 	bool		no_inner;		/* columns of the table are NULL */
+	List	   *subplans;		/* those met, and what they have become */
+	List	   *became;
 } Columns;
 
 /* A column of the plan's tuple as one of the two slots. */
@@ -61,11 +63,43 @@ split_column(const Var *column, const Columns *columns)
 static Node *
 split_columns(Node *node, void *context)
 {
+	Columns    *columns = context;
+	Node	   *result;
+
 	if (node == NULL)
 		return NULL;
 	if (IsA(node, Var) && ((Var *) node)->varno == INDEX_VAR)
-		return split_column((Var *) node, context);
-	return expression_tree_mutator(node, split_columns, context);
+		return split_column((Var *) node, columns);
+	result = expression_tree_mutator(node, split_columns, columns);
+	if (IsA(node, SubPlan))
+	{
+		columns->subplans = lappend(columns->subplans, node);
+		columns->became = lappend(columns->became, result);
+	}
+	return result;
+}
+
+/*
+ * EXPLAIN shows the arguments of sub-plans as they stand in the plan: our slots mean
+ * nothing to it.  (The executor has made of them what it needs by now.)
+ */
+static void
+show_subplans(PmhashJoinState *js, const Columns *columns)
+{
+	ListCell   *lc;
+	ListCell   *from;
+	ListCell   *to;
+
+	foreach(lc, js->css.ss.ps.subPlan)
+	{
+		SubPlanState *state = lfirst_node(SubPlanState, lc);
+
+		forboth(from, columns->subplans, to, columns->became)
+		{
+			if (state->subplan == lfirst(to))
+				state->subplan = lfirst(from);
+		}
+	}
 }
 
 static ExprState *
@@ -109,7 +143,7 @@ static void
 make_expressions(PmhashJoinState *js, List *ints, List *oids)
 {
 	PlanState  *ps = &js->css.ss.ps;
-	Columns		columns = {ints, false};
+	Columns		columns = {ints, false, NIL, NIL};
 
 	ps->ps_ProjInfo = NULL;
 	ps->subPlan = NIL;
@@ -125,6 +159,7 @@ make_expressions(PmhashJoinState *js, List *ints, List *oids)
 		js->null_other = make_qual(js, PMHASH_JOIN_OTHER, &columns);
 		js->null_project = make_projection(js, &columns);
 	}
+	show_subplans(js, &columns);
 }
 
 /* ---- begin ---- */

@@ -325,7 +325,7 @@ sub fuzz_joins
 		my $status = $node->psql('postgres', $script,
 			stdout => \$out, stderr => \$err, on_error_stop => 1);
 
-		return "psql: $err\n$script" if $status != 0;
+		return "psql: $err" if $status != 0;
 		$queries += () = $out =~ /^(?:same|DIFFERS)/mg;
 		$joined += () = $out =~ / joined$/mg;
 		return $out =~ s/^same.*\n?//mgr if $out =~ /DIFFERS/;
