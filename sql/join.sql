@@ -140,6 +140,7 @@ ROLLBACK;
 EXPLAIN (COSTS OFF) INSERT INTO outr SELECT o.id, i.v FROM outr o JOIN inr i ON i.k = o.k;
 EXPLAIN (COSTS OFF) CREATE TABLE fed AS SELECT o.id, i.v FROM outr o JOIN inr i ON i.k = o.k;
 SET enable_nestloop = on;
+SET enable_memoize = off;
 CREATE FUNCTION uses_join(query text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

@@ -111,7 +111,11 @@ pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
 		make_hints(fetch, RelationGetNumberOfBlocks(heap));
 }
 
-/* ---- the stages ---- */
+/*
+ * ---- the stages ----
+ *
+ * Inline, all of them: a compiler may leave out the call of what only prefetches.
+ */
 
 /* A page, by the hint of its block, as it is: neither pinned nor locked. */
 static inline char *
@@ -129,7 +133,7 @@ peek_line_pointer(Buffer hint, uint64 value)
 		(Min(offset, MaxHeapTuplesPerPage) - 1) * sizeof(ItemIdData);
 }
 
-static inline void
+static inline void __attribute__((always_inline))
 ask_for_page(const PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
@@ -141,7 +145,7 @@ ask_for_page(const PmhashFetch *fetch, uint64 value)
 	__builtin_prefetch(peek_line_pointer(hint, value));
 }
 
-static inline void
+static inline void __attribute__((always_inline))
 ask_for_row(const PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
