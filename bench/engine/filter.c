@@ -20,7 +20,9 @@
 #endif
 
 #include "bench.h"
-#include "internal.h"
+#include "error.h"
+#include "layout.h"
+#include "table.h"
 
 #define FILTER_BITS		10		/* per key of the fullest table */
 #define FILTER_PROBES	6
@@ -87,7 +89,7 @@ filter_has(const Filter *f, uint64_t hash)
 	return all != 0;
 }
 
-/* What comes behind does not begin before everything in front is done. */
+/* What comes after does not begin before everything in front is done. */
 static inline void
 wait_for_loads(void)
 {

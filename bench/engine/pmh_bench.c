@@ -20,7 +20,14 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "internal.h"
+#include "bucket.h"
+#include "error.h"
+#include "file_size.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "lock.h"
+#include "table.h"
 
 #define STRIPES			65536
 #define MAX_GROUP		1024
@@ -188,7 +195,7 @@ typedef void (*Operation) (Share *share);
 
 /*
  * Visit the share's keys in an order that has nothing to do with insertion: the
- * next one behind 'key' (any of them to begin with).  No division, so that the
+ * next one after 'key' (any of them to begin with).  No division, so that the
  * order costs no more than going through them one by one.
  */
 typedef struct Order

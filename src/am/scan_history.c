@@ -17,14 +17,16 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
-#include "storage/buffile.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 
-#include "am.h"
+#include "scan.h"
+#include "temp_file.h"
 
 /* Entries read from the file at once: a block of it. */
 #define PIECE		(BLCKSZ / sizeof(PmhEntry))
+
+StaticAssertDecl(BLCKSZ % sizeof(PmhEntry) == 0, "pieces are whole blocks");
 
 struct PmhashScanHistory
 {
@@ -38,7 +40,7 @@ struct PmhashScanHistory
 	uint64		piece_no;		/* which one */
 };
 
-/* ---- who may turn back ---- */
+/* ---- which scans may turn back ---- */
 
 /*
  * Is the scan in the part of a plan that runs backward when the whole of it does?
@@ -78,8 +80,8 @@ runs_backward(PlanState *node, void *scan)
 }
 
 /*
- * Can this scan, which is about to begin, be turned back later?  Nobody tells an
- * access method.  Only portals run a plan backward, those with the option SCROLL
+ * Can this scan, which is about to begin, be turned back later?  An access method
+ * gets no word of it.  Only portals run a plan backward, those with the option SCROLL
  * (pquery.c, PortalRunSelect); while they run they are the ActivePortal, but so
  * they are for all queries of the functions they call.  A portal that is being put
  * away for the time after its transaction goes forward once more, and that is its
@@ -153,7 +155,7 @@ spill(PmhashScanHistory *history)
 	if (BufFileSeekBlock(history->file, history->in_file / PIECE) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not seek in temporary file of a scan: %m")));
+				 errmsg("could not seek in temporary file: %m")));
 	BufFileWrite(history->file, history->recent,
 				 history->nrecent * sizeof(PmhEntry));
 	history->in_file += history->nrecent;
@@ -202,16 +204,8 @@ pmhash_history_get(PmhashScanHistory *history, uint64 at)
 		if (BufFileSeekBlock(history->file, at / PIECE) != 0)
 			ereport(ERROR,
 					(errcode_for_file_access(),
-					 errmsg("could not seek in temporary file of a scan: %m")));
-#if PG_VERSION_NUM >= 160000
-		BufFileReadExact(history->file, history->piece, PIECE * sizeof(PmhEntry));
-#else
-		if (BufFileRead(history->file, history->piece, PIECE * sizeof(PmhEntry)) !=
-			PIECE * sizeof(PmhEntry))
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not read from temporary file of a scan: %m")));
-#endif
+					 errmsg("could not seek in temporary file: %m")));
+		pmhash_temp_read(history->file, history->piece, PIECE * sizeof(PmhEntry));
 		history->piece_no = at / PIECE;
 	}
 	return history->piece[at % PIECE];

@@ -7,11 +7,14 @@
  * when one becomes invalid.  What is left is a statement that was planned
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
+ * Without it each such statement would fail with 55000 in the moment in which
+ * pmhash_check, or a process that cannot read the file, condemns the index, though
+ * its user has done nothing wrong and the table has all rows.
  *
  * Why it is exact: the snapshot was taken before the walk begins, so what it
  * sees is in blocks that exist by then, and each such row is in one HOT chain,
  * whose root is an ordinary tuple that is not heap-only, or a redirecting line
- * pointer, as long as anyone can see the row.  A TID that is given to another
+ * pointer, as long as any snapshot sees the row.  A TID that is given to another
  * row between our visit and the executor's leads to a row that the snapshot
  * does not see.  The executor then evaluates the conditions of the index scan
  * for each row (xs_recheck).
@@ -41,7 +44,7 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "am.h"
+#include "scan.h"
 
 /* Pages that the walks of one scan read, before it is refused another one. */
 #define MAX_PAGES	65536
@@ -50,7 +53,7 @@ struct PmhashTableWalk
 {
 	Relation	heap;
 	Snapshot	snapshot;
-	BufferAccessStrategy strategy;
+	BufferAccessStrategy access;
 	BlockNumber next;
 	BlockNumber end;
 	uint64		pages;			/* read by all walks of this scan */
@@ -84,7 +87,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
 
 		walk = palloc0(sizeof(PmhashTableWalk));
 		walk->heap = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
-		walk->strategy = GetAccessStrategy(BAS_BULKREAD);
+		walk->access = GetAccessStrategy(BAS_BULKREAD);
 		MemoryContextSwitchTo(old);
 	}
 	if (!can_walk(scan, walk))
@@ -119,25 +122,6 @@ collect_roots(Page page, BlockNumber block, uint64 *values)
 }
 
 /*
- * Can rows that the snapshot sees have been pruned from a page of the table,
- * which is pinned but not locked, as old_snapshot_threshold allows?  ERROR if
- * so.  core tests the pages of sequential scans only (heapam.c): visiting one by
- * an index is left to the test of the index page (heap_hot_search_buffer), which
- * pruning does not touch.
- */
-void
-pmhash_test_heap_page(Snapshot snapshot, Relation heap, Buffer buffer)
-{
-#if PG_VERSION_NUM < 170000
-	if (likely(old_snapshot_threshold < 0))
-		return;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);	/* else the LSN may be torn */
-	TestForOldSnapshot(snapshot, heap, BufferGetPage(buffer));
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-#endif
-}
-
-/*
  * The values of the next page into values[MaxHeapTuplesPerPage], ascending.
  * Returns how many, or -1 at the end of the table.
  */
@@ -150,7 +134,7 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 	if (walk->next >= walk->end)
 		return -1;
 	buffer = ReadBufferExtended(walk->heap, MAIN_FORKNUM, walk->next, RBM_NORMAL,
-								walk->strategy);
+								walk->access);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	n = collect_roots(BufferGetPage(buffer), walk->next, values);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -165,6 +149,6 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 void
 pmhash_table_walk_end(PmhashTableWalk *walk)
 {
-	FreeAccessStrategy(walk->strategy);
+	FreeAccessStrategy(walk->access);
 	table_close(walk->heap, NoLock);
 }

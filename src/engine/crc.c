@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "crc.h"
 
 /* A linear function of a nibble, from its values for 1, 2, 4 and 8. */
 #define ROW2(a, b, x)	(x), (a) ^ (x), (b) ^ (x), (a) ^ (b) ^ (x)
@@ -48,6 +48,7 @@ pmh_crc32c(const void *data, size_t len)
 			crc ^= table[i][word >> (4 * i) & 15];
 	}
 	for (; len > 0; len--, byte++)
-		crc = crc >> 8 ^ table[6][(crc ^ *byte) & 15] ^ table[7][(crc >> 4 ^ *byte >> 4) & 15];
+		crc = crc >> 8 ^ table[6][(crc ^ *byte) & 15] ^
+			table[7][(crc >> 4 ^ *byte >> 4) & 15];
 	return ~crc;
 }

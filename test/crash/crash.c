@@ -2,7 +2,7 @@
  *
  * crash.c
  *	  Crash-state enumeration: options, worker processes, figures.
- *	  test/README.md, "Crash-state enumeration".
+ *	  test/README.md, "Crash states".
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +26,9 @@
 #include <unistd.h>
 
 #include "crash.h"
+#include "lock.h"
+#include "pm.h"
+#include "table.h"
 
 /*
  * Segments become larger although they are far from full, which elsewhere sends
@@ -325,7 +328,7 @@ read_state(FILE *file)
 		fread(shared->distinct, sizeof(shared->distinct), 1, file) == 1;
 }
 
-/* Take over what earlier runs have done: seeds go on behind theirs. */
+/* Take over what earlier runs have done: seeds go on after theirs. */
 static void
 load_state(void)
 {

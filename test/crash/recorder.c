@@ -14,6 +14,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "error.h"
+#include "fail.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
 #include "recorder.h"
 
 /* Blocks of the smallest geometry; block 1 is the space map. */
@@ -909,7 +914,7 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 /*
- * What is behind the end of the file may be anything: we leave it as it is, so
+ * What is past the end of the file may be anything: we leave it as it is, so
  * that an image shows who still relies on it.
  */
 PmhResult

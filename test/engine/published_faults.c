@@ -3,7 +3,7 @@
  * published_faults.c
  *	  Faults of published hash tables on persistent memory, looked for here,
  *	  each in a function that names it.  Those that need crashes, threads or a
- *	  server are looked for elsewhere: test/README.md has the whole list.
+ *	  server are looked for elsewhere: test/FAULTS.md has the whole list.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,9 +12,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "element.h"
+#include "error.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
+#include "value_array.h"
 
 static const char *path;
 static uint64_t instance = 1;

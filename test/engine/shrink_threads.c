@@ -9,8 +9,9 @@
  */
 #include <string.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "table.h"
 #include "unit.h"
 #include "workers.h"
 
@@ -50,7 +51,7 @@ pace(uint64_t operations)
 #endif
 }
 
-/* Told by those who shrink. */
+/* Recorded by the processes that shrink. */
 typedef struct Tally
 {
 	uint64_t	shrinks;

@@ -9,7 +9,7 @@
  *
  * A case is its seed: which file, which damage, under which instance.  Children
  * run them one after the other; when one dies, the parent tells in which case
- * and at which step, and the next child goes on behind it.
+ * and at which step, and the next child goes on after it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,9 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "error.h"
 #include "fuzz.h"
+#include "table.h"
 #include "unit.h"
 
 #define DEFAULT_CASES		10000

@@ -122,7 +122,7 @@ foreach my $statement (@statements)
 $node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
 wait_for_files(pool($node), 7, 'input and output: no file is left over');
 
-# ---- unlogged indexes after a crash: the first who comes makes the file ----
+# ---- unlogged indexes after a crash: the first user makes the file ----
 my $unlogged_tables = $all ? 400 : 60;
 $node->safe_psql('postgres', join('', map {
 	"CREATE UNLOGGED TABLE u$_ (k int4); INSERT INTO u$_ VALUES (0); CREATE INDEX u${_}_k ON u$_ USING pmhash (k);"
@@ -177,11 +177,11 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 my $files = index_files(pool($node));
 foreach my $n ($all ? 1 .. 15 : (1, 5))
 {
-	worker_faults('pmhash sweeper', 'memory', $n);
+	worker_faults('pmhash cleaner', 'memory', $n);
 	$node->safe_psql('postgres', 'REINDEX INDEX f_k');
 	sleep(2);
 	worker_faults('', 'memory', 0);
-	wait_for_files(pool($node), $files, "sweeper, call $n");
+	wait_for_files(pool($node), $files, "cleaner, call $n");
 }
 
 # ---- what has been reached ----

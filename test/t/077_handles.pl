@@ -1,7 +1,7 @@
 # What a transaction has in its hands stays mapped, however many files it needs:
 # a handle that a queue of entries, a scan, a cursor or a build still has is never
-# closed under it.  And what nobody has any more goes: files of temporary tables
-# that are emptied at each commit, and the calls that look for them.  Where files are is not told to everybody.
+# closed under it.  And what has no owner any more goes: files of temporary tables
+# that are emptied at each commit, and the calls that look for them.  Where files are is not shown to all users.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use Test::More;
 my $many = 1010;    # a backend keeps 1,000 files mapped from one transaction to the next
 my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
-pmhash.sweep_naptime = 3600
+pmhash.cleaner_naptime = 3600
 CONF
 my $pool = pool($node);
 
@@ -154,7 +154,7 @@ run_sql('INSERT INTO tt_1 VALUES (1)') foreach 1 .. 2;
 is(scalar(index_files($pool)), $before, 'a file for each index');
 $session->quit;
 
-# ---- where the files are is not for everybody, in errors either ----
+# ---- where the files are is not shown to all users, in errors either ----
 $node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 $node->reload;
 $node->safe_psql('postgres', <<SQL);
@@ -188,9 +188,9 @@ foreach my $what ('missing', 'damaged')
 		my ($status, $stdout, $stderr) = $node->psql('postgres', "SET ROLE $role; INSERT INTO x VALUES (1)");
 		my $path = $role eq 'stranger' ? $name : $file;
 
-		like($stderr, qr/"x_k" has no usable file.*File "\Q$path\E" can't be used/s, "$what: what a $role may see");
+		like($stderr, qr/"x_k" has no usable file.*File "\Q$path\E" cannot be used/s, "$what: what a $role may see");
 	}
-	like(slurp_file($node->logfile, $offset), qr/DETAIL:  File "\Q$name\E" can't be used.*\n\s*The path is "\Q$file\E"\.\n/,
+	like(slurp_file($node->logfile, $offset), qr/DETAIL:  File "\Q$name\E" cannot be used.*\n\s*The path is "\Q$file\E"\.\n/,
 		"$what: the log has the whole path");
 }
 

@@ -1,0 +1,128 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_dead.c
+ *	  Entries whose rows the executor has found dead to all transactions.
+ *
+ * A scan collects them and hands them over many at a time (cluster's
+ * pmhash_dead_entries), by which they are removed, unless their TIDs may have
+ * been given to other rows since they were read: the removal epoch says so.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+
+#include "scan.h"
+
+/* Room at first, in entries. */
+#define FIRST_CAPACITY	64
+
+StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the most");
+
+/* Have the entries collected so far removed. */
+void
+pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhashScanDead *dead = &so->dead;
+	int			ready = dead->nready;
+	int			others = dead->n - ready;
+
+	dead->n = dead->nready = 0;
+	if (ready > 0)
+		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
+							dead->flushed, dead->entry, ready);
+	if (others > 0)
+		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
+							dead->lsn, dead->entry + ready, others);
+}
+
+/*
+ * The LSN of the heap page on which the current element's tuple has just been
+ * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
+ * locked: a process that changes it stores it in two halves.
+ */
+static XLogRecPtr
+judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
+{
+	Buffer		buffer = pmhash_visited_heap_page(scan);
+	XLogRecPtr	lsn;
+
+	if (!BufferIsValid(buffer) ||
+		BufferGetBlockNumber(buffer) != pmhash_value_to_block(pmhash_scan_value(so)))
+		return InvalidXLogRecPtr;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	lsn = BufferGetLSNAtomic(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return lsn;
+}
+
+/* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
+static void
+reserve_dead(PmhashScan *so)
+{
+	PmhashScanDead *dead = &so->dead;
+
+	if (dead->n < dead->capacity)
+		return;
+	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
+	if (dead->entry == NULL)
+		dead->entry = MemoryContextAlloc(so->context,
+										 dead->capacity * sizeof(PmhEntry));
+	else
+		dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
+}
+
+/* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
+static void
+add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
+{
+	PmhashScanDead *dead = &so->dead;
+	bool		unknown = lsn == InvalidXLogRecPtr;
+
+	if (dead->n == 0)
+		dead->flushed = GetFlushRecPtr(NULL);
+	if (!unknown && lsn <= dead->flushed)
+	{
+		dead->entry[dead->n++] = dead->entry[dead->nready];
+		dead->entry[dead->nready++] = entry;
+		return;
+	}
+	if (dead->n == dead->nready)	/* the first of these */
+		dead->lsn = lsn;
+	else if (unknown || dead->lsn == InvalidXLogRecPtr)
+		dead->lsn = InvalidXLogRecPtr;
+	else
+		dead->lsn = Max(dead->lsn, lsn);
+	dead->entry[dead->n++] = entry;
+}
+
+/*
+ * The current element's tuple is dead to all.  Collect entries until
+ * there are enough, the epoch changes or the scan ends.
+ *
+ * What is gone through again, backward, has been noted when it was read.
+ */
+void
+pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhashScanDead *dead = &so->dead;
+	PmhEntry	entry;
+
+	if (so->batch_hashes == NULL || dead->enough || so->in_history)
+		return;
+	if (dead->n > 0 && dead->epoch != so->epoch)
+		pmhash_scan_hand_over_dead(scan, so);
+	reserve_dead(so);
+	dead->epoch = so->epoch;
+	entry.hash = pmhash_scan_hash(so);
+	entry.value = pmhash_scan_value(so);
+	add_dead(so, entry, judged_page_lsn(scan, so));
+	if (dead->n == PMHASH_DEAD_MAX)
+	{
+		pmhash_scan_hand_over_dead(scan, so);
+		dead->enough = true;
+	}
+}

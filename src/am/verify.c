@@ -1,0 +1,711 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  pmhash_check(): is the file sound, and does the index agree with its
+ *	  table?
+ *
+ * The method is that of bt_index_check (contrib/amcheck/verify_nbtree.c): only
+ * AccessShareLock on table and index, so that only statements wait for us that
+ * want AccessExclusiveLock.  ShareUpdateExclusiveLock would keep VACUUM away
+ * and make some of what follows simpler, but each check would then cancel an
+ * autovacuum or wait for a VACUUM.  So anything may be going on, and three things
+ * are checked:
+ *
+ *	1. The structure of the file (pmh_check).  What only shows while there
+ *	   are no writers, that is the space map and the free lists, is left out.
+ *
+ *	2. Every row that a snapshot sees and that is to be indexed has exactly one
+ *	   entry: (hash of its key, TID of the root of its HOT chain).
+ *
+ *	3. Every entry names a row that has its key.
+ *
+ * 2 and 3 work in batches of maintenance_work_mem.  Rows are sorted by hash
+ * and looked up, each key once a batch; entries are sorted by TID, so that the
+ * table is read in order once a batch.  Nothing is estimated or sampled.
+ * Memory beyond the batch: the values of one key, and what a sweep needs.
+ *
+ * Why nothing is reported on a live server that is not wrong
+ *
+ * Rows without an entry.  The snapshot is registered before anything is read.
+ * A row it sees was committed before, hence its entry was in the table before;
+ * and as long as the snapshot is registered neither VACUUM nor a scan that
+ * removes dead entries takes it away.  So every later look-up must find it.
+ * (An index that older snapshots may not use, indcheckxmin, is refused under
+ * such a snapshot, as by amcheck.)
+ *
+ * Rows with two entries.  A look-up may meet one entry twice if a writer moves
+ * it into a value list meanwhile.  It never moves back, and it cannot be taken
+ * out and put in again, as above.  So a second look-up meets it once.
+ *
+ * Entries beyond the end of the table.  The row came before the entry, and a
+ * table does not get shorter as long as we have a lock on it.
+ *
+ * Entries whose line pointer is unused, or holds a heap-only tuple.  A line
+ * pointer is freed after its entries have been removed, so an entry that we
+ * saw may be gone, and its TID may be another row's.  Or even that of a row
+ * with the same key, inserted after we had looked at the page.  Therefore such
+ * an entry is only suspect.  When the batch is through it is looked up again,
+ * and if it is still there, once more with the page locked.  With the lock,
+ * no process can use or free the line pointer.  An entry which is there at this
+ * moment was put in when its line pointer was in use for its row, and the line
+ * pointer cannot be freed before the entry is removed: it is wrong.
+ *
+ * Entries with another key than their row.  As before, and moreover the keys
+ * of a row's HOT chain have to be read with care: see verify_heap.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_am.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am.h"
+#include "insert_queue.h"
+#include "keys.h"
+#include "verify.h"
+
+PG_FUNCTION_INFO_V1(pmhash_check);
+
+/* Findings that are reported; the comparison with the table ends at the last. */
+#define MAX_FINDINGS	10
+#define FINDING_SIZE	256
+
+/* Entries of the first batch's memory; it doubles up to maintenance_work_mem. */
+#define FIRST_BATCH		4096
+
+/* Marks on values of a batch, above the 47 bits of a TID. */
+#define MARK_FOUND		(UINT64CONST(1) << 62)
+#define MARK_REPEATED	(UINT64CONST(1) << 63)
+
+StaticAssertDecl(PMH_VALUE_BITS <= 62, "marks are no bits of a value");
+
+typedef struct CheckState
+{
+	Relation	heap;
+	Relation	index;
+	PmhashFile *file;
+	PmhashKeys *keys;
+	Snapshot	snapshot;
+
+	/* rows to be looked up, or entries to be compared with their rows */
+	PmhEntry   *batch;
+	size_t		n;
+	size_t		capacity;
+	size_t		limit;
+
+	/* of the engine, not in the context */
+	PmhValues	values;			/* of the key looked up last */
+	PmhSweep	sweep;
+	bool		sweeping;
+
+	PmhashHeapCheck *heap_check;	/* while entries are compared */
+
+	uint64		findings;
+	char		finding[MAX_FINDINGS][FINDING_SIZE];
+} CheckState;
+
+#define ST_SORT sort_by_hash
+#define ST_ELEMENT_TYPE PmhEntry
+#define ST_COMPARE(a, b) \
+	((a)->hash != (b)->hash ? ((a)->hash < (b)->hash ? -1 : 1) : \
+	 (a)->value < (b)->value ? -1 : (a)->value > (b)->value)
+#define ST_SCOPE static
+#define ST_CHECK_FOR_INTERRUPTS
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+#define ST_SORT sort_by_value
+#define ST_ELEMENT_TYPE PmhEntry
+#define ST_COMPARE(a, b) ((a)->value < (b)->value ? -1 : (a)->value > (b)->value)
+#define ST_SCOPE static
+#define ST_CHECK_FOR_INTERRUPTS
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+/* ---- findings ---- */
+
+/* Findings as lines of an errdetail. */
+static char *
+list_findings(CheckState *state)
+{
+	StringInfoData lines;
+	uint64		listed = Min(state->findings, MAX_FINDINGS);
+
+	initStringInfo(&lines);
+	for (uint64 i = 0; i < listed; i++)
+		appendStringInfo(&lines, "%s%s", i > 0 ? "\n" : "", state->finding[i]);
+	if (state->findings > listed)
+		appendStringInfo(&lines, "\nThere are %llu more findings.",
+						 (unsigned long long) (state->findings - listed));
+	return lines.data;
+}
+
+/*
+ * What has been found is not an error of this transaction: the index must not
+ * be used any more.
+ */
+static void
+condemn_index(CheckState *state)
+{
+	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
+}
+
+static void
+report_disagreement(CheckState *state)
+{
+	condemn_index(state);
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("index \"%s\" does not agree with table \"%s\"",
+					RelationGetRelationName(state->index),
+					RelationGetRelationName(state->heap)),
+			 errdetail("%s%s", list_findings(state),
+					   state->findings == MAX_FINDINGS ?
+					   "\nThe check ended here; there may be more." : ""),
+			 errhint("%s", pmhash_rebuild_hint(state->index))));
+}
+
+/* PmhReport: note what pmh_check has found.  Must not raise an error. */
+static void
+note_structure(void *arg, uint64_t offset, const char *finding)
+{
+	CheckState *state = arg;
+
+	if (state->findings < MAX_FINDINGS)
+		snprintf(state->finding[state->findings], FINDING_SIZE,
+				 "%s (offset %llu)", finding, (unsigned long long) offset);
+	state->findings++;
+}
+
+/* Note a finding about a row or entry; ERROR if there have been enough. */
+static void
+note_row(CheckState *state, const char *format, uint64 hash, uint64 value)
+{
+	ItemPointerData tid;
+	char		row[64];
+
+	pmhash_value_to_tid(value, &tid);
+	snprintf(row, sizeof(row), "(%u,%u)",
+			 ItemPointerGetBlockNumberNoCheck(&tid),
+			 ItemPointerGetOffsetNumberNoCheck(&tid));
+	snprintf(state->finding[state->findings], FINDING_SIZE, format, row,
+			 (unsigned long long) hash);
+	if (++state->findings == MAX_FINDINGS)
+		report_disagreement(state);
+}
+
+/* ---- the batch ---- */
+
+static void
+add_to_batch(CheckState *state, uint64 hash, uint64 value)
+{
+	if (state->n == state->capacity)
+	{
+		state->capacity = Min(2 * state->capacity, state->limit);
+		state->batch = repalloc_huge(state->batch,
+									 state->capacity * sizeof(PmhEntry));
+	}
+	state->batch[state->n].hash = hash;
+	state->batch[state->n].value = value;
+	state->n++;
+}
+
+static bool
+batch_is_full(const CheckState *state)
+{
+	return state->n == state->limit;
+}
+
+/* ---- looking up ---- */
+
+/* All entries of a key into state->values, repeats and all. */
+static void
+look_up(CheckState *state, uint64 hash)
+{
+	PmhResult	result;
+
+	result = pmh_lookup_repeats(state->file->table, hash, &state->values);
+	if (result != PMH_OK)
+		pmhash_engine_error(state->index, state->file, result);
+}
+
+/* How often (hash, value) is in the table. */
+static int
+count_entry(CheckState *state, uint64 hash, uint64 value)
+{
+	int			count = 0;
+
+	look_up(state, hash);
+	for (size_t i = 0; i < state->values.n; i++)
+		count += (state->values.value[i] == value);
+	return count;
+}
+
+/* Mark value among n pairs of one key, ascending by value, if it is there. */
+static void
+mark_value(PmhEntry *pair, size_t n, uint64 value)
+{
+	size_t		low = 0;
+	size_t		high = n;
+
+	while (low < high)
+	{
+		size_t		middle = low + (high - low) / 2;
+
+		if ((pair[middle].value & PMH_VALUE_MAX) < value)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < n && (pair[low].value & PMH_VALUE_MAX) == value)
+		pair[low].value |= (pair[low].value & MARK_FOUND) ?
+			MARK_REPEATED : MARK_FOUND;
+}
+
+/* Sort the pairs of the batch by hash, and mark those that are in the table. */
+static void
+mark_batch(CheckState *state)
+{
+	size_t		next;
+
+	sort_by_hash(state->batch, state->n);
+	for (size_t first = 0; first < state->n; first = next)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (next = first + 1; next < state->n; next++)
+		{
+			if (state->batch[next].hash != state->batch[first].hash)
+				break;
+		}
+		look_up(state, state->batch[first].hash);
+		for (size_t i = 0; i < state->values.n; i++)
+			mark_value(state->batch + first, next - first,
+					   state->values.value[i]);
+	}
+}
+
+/* ---- every row has an entry ---- */
+
+/* Look the rows of the batch up, and empty it. */
+static void
+check_rows(CheckState *state)
+{
+	mark_batch(state);
+	for (size_t i = 0; i < state->n; i++)
+	{
+		uint64		hash = state->batch[i].hash;
+		uint64		mark = state->batch[i].value & ~PMH_VALUE_MAX;
+		uint64		value = state->batch[i].value & PMH_VALUE_MAX;
+
+		if (mark == 0)
+			note_row(state, "Row %s has no entry (its hash is %016llx).",
+					 hash, value);
+		else if ((mark & MARK_REPEATED) && count_entry(state, hash, value) > 1)
+			note_row(state, "Row %s has more than one entry with hash %016llx.",
+					 hash, value);
+	}
+	state->n = 0;
+}
+
+/* IndexBuildCallback: a row that is to be in the index. */
+static void
+take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
+		 bool tupleIsAlive, void *arg)
+{
+	CheckState *state = arg;
+	uint64		hash;
+
+	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
+		return;
+	add_to_batch(state, hash, pmhash_tid_to_value(tid));
+	if (batch_is_full(state))
+		check_rows(state);
+}
+
+/*
+ * Scan the table as the first scan of CREATE INDEX CONCURRENTLY does, but with
+ * our snapshot and without waiting for writers (compare verify_nbtree.c).
+ */
+static void
+check_all_rows(CheckState *state)
+{
+	IndexInfo  *indexInfo = BuildIndexInfo(state->index);
+	TableScanDesc scan;
+
+	indexInfo->ii_Concurrent = true;
+	indexInfo->ii_Unique = false;
+	indexInfo->ii_ExclusionOps = NULL;
+	indexInfo->ii_ExclusionProcs = NULL;
+	indexInfo->ii_ExclusionStrats = NULL;
+
+	scan = table_beginscan_strat(state->heap, state->snapshot, 0, NULL, true,
+								 true);
+	table_index_build_scan(state->heap, state->index, indexInfo, true, false,
+						   take_row, state, scan);
+	check_rows(state);
+}
+
+/* ---- every entry has a row ---- */
+
+/*
+ * Judge an entry with its page locked: none if it is not in the table any
+ * more.  The end of a table that we have locked only moves on, so beyond it
+ * there is no page to lock and no need to.
+ */
+static PmhashEntryCheck
+judge_finally(CheckState *state, const PmhEntry *entry)
+{
+	Buffer		buffer;
+	int			count;
+
+	if (pmhash_value_to_block(entry->value) >= RelationGetNumberOfBlocks(state->heap))
+		return ENTRY_BEYOND_END;
+	buffer = pmhash_check_read_page(state->heap_check, entry, 1);
+	count = count_entry(state, entry->hash, entry->value);
+	UnlockReleaseBuffer(buffer);
+	return count == 0 ? ENTRY_FITS : pmhash_check_entry(state->heap_check, entry);
+}
+
+static void
+note_verdict(CheckState *state, const PmhEntry *entry, PmhashEntryCheck verdict)
+{
+	const char *format = NULL;
+
+	switch (verdict)
+	{
+		case ENTRY_FITS:
+			return;
+		case ENTRY_BEYOND_END:
+			format = "There is an entry for row %s, which is beyond the end of the table (hash %016llx).";
+			break;
+		case ENTRY_WITHOUT_ROW:
+			format = "There is an entry for row %s, which does not exist (hash %016llx).";
+			break;
+		case ENTRY_HEAP_ONLY:
+			format = "There is an entry for row %s, which is a heap-only tuple (hash %016llx).";
+			break;
+		case ENTRY_OTHER_KEY:
+			format = "There is an entry for row %s, whose key is another one or not to be indexed (hash %016llx).";
+			break;
+	}
+	note_row(state, format, entry->hash, entry->value);
+}
+
+/* The batch holds suspect entries: report those that are really wrong. */
+static void
+check_suspects(CheckState *state)
+{
+	mark_batch(state);
+	for (size_t i = 0; i < state->n; i++)
+	{
+		PmhEntry	entry = state->batch[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if ((entry.value & MARK_FOUND) == 0)
+			continue;
+		entry.value &= PMH_VALUE_MAX;
+		note_verdict(state, &entry, judge_finally(state, &entry));
+	}
+	state->n = 0;
+}
+
+/* Compare n entries that name one page with it; the suspect ones go to dst. */
+static size_t
+judge_page(CheckState *state, const PmhEntry *entry, size_t n,
+		   BlockNumber blocks, PmhEntry *dst)
+{
+	size_t		suspects = 0;
+	bool		beyond = pmhash_value_to_block(entry->value) >= blocks;
+
+	if (!beyond)
+		UnlockReleaseBuffer(pmhash_check_read_page(state->heap_check, entry, n));
+	for (size_t i = 0; i < n; i++)
+	{
+		if (beyond || pmhash_check_entry(state->heap_check, &entry[i]) != ENTRY_FITS)
+			dst[suspects++] = entry[i];
+	}
+	return suspects;
+}
+
+/* Compare the entries of the batch with their rows, and empty it. */
+static void
+check_entries(CheckState *state)
+{
+	BlockNumber blocks = RelationGetNumberOfBlocks(state->heap);
+	size_t		suspects = 0;
+	size_t		next;
+
+	sort_by_value(state->batch, state->n);
+	for (size_t first = 0; first < state->n; first = next)
+	{
+		BlockNumber block = pmhash_value_to_block(state->batch[first].value);
+
+		CHECK_FOR_INTERRUPTS();
+		for (next = first + 1; next < state->n; next++)
+		{
+			if (pmhash_value_to_block(state->batch[next].value) != block)
+				break;
+		}
+		suspects += judge_page(state, state->batch + first, next - first,
+							   blocks, state->batch + suspects);
+	}
+	state->n = suspects;
+	check_suspects(state);
+}
+
+/* The next entries of a sweep; false at its end. */
+static bool
+sweep_step(CheckState *state)
+{
+	PmhResult	result;
+
+	CHECK_FOR_INTERRUPTS();
+	result = pmh_sweep_next(state->file->table, &state->sweep);
+	if (result == PMH_DONE)
+		return false;
+	if (result != PMH_OK)
+		pmhash_engine_error(state->index, state->file, result);
+	return true;
+}
+
+static void
+check_all_entries(CheckState *state)
+{
+	PmhResult	result;
+
+	result = pmh_sweep_begin_reading(state->file->table, &state->sweep);
+	if (result != PMH_OK)
+		pmhash_engine_error(state->index, state->file, result);
+	state->sweeping = true;
+
+	state->heap_check = pmhash_heap_check_begin(state->heap, state->index,
+												state->keys, state->snapshot);
+	while (sweep_step(state))
+	{
+		for (size_t i = 0; i < state->sweep.n; i++)
+		{
+			add_to_batch(state, state->sweep.entries[i].hash,
+						 state->sweep.entries[i].value);
+			if (batch_is_full(state))
+				check_entries(state);
+		}
+	}
+	check_entries(state);
+	pmhash_heap_check_end(state->heap_check);
+}
+
+/* ---- the check ---- */
+
+/* Free what the engine has allocated for us. */
+static void
+free_engine_memory(CheckState *state)
+{
+	if (state->sweeping)
+		pmh_sweep_end(state->file->table, &state->sweep);
+	state->sweeping = false;
+	pmh_values_free(&state->values);
+}
+
+/* PmhStop: is there something that CHECK_FOR_INTERRUPTS will raise? */
+static bool
+must_stop(void *arg)
+{
+	return QueryCancelPending || ProcDiePending;
+}
+
+static void
+check_structure(CheckState *state)
+{
+	PmhResult	result;
+
+	for (;;)
+	{
+		result = pmh_check_until(state->file->table, false, note_structure,
+								 must_stop, state);
+		if (result != PMH_DONE)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		state->findings = 0;
+	}
+	if (result == PMH_ERR_CORRUPT && state->findings > 0)
+	{
+		condemn_index(state);
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("file \"%s\" of index \"%s\" is damaged",
+						pmhash_shown_path(state->index, state->file->path),
+						RelationGetRelationName(state->index)),
+				 errdetail("%s", list_findings(state)),
+				 errhint("%s", pmhash_rebuild_hint(state->index))));
+	}
+	if (result != PMH_OK)
+		pmhash_engine_error(state->index, state->file, result);
+}
+
+/*
+ * A snapshot for the comparison.  A new one needs no look at indcheckxmin; one
+ * of an older transaction may see tuples that the index does not have.
+ */
+static Snapshot
+take_snapshot(Relation index)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+
+	if (IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
+		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+							   snapshot->xmin))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
+						RelationGetRelationName(index)),
+				 errdetail("The index is younger than the snapshot, and the table had been updated before.")));
+	return snapshot;
+}
+
+/* Compare index and table, in both directions. */
+static void
+check_against_table(CheckState *state)
+{
+	state->limit = Max((size_t) maintenance_work_mem * 1024 / sizeof(PmhEntry),
+					   FIRST_BATCH);
+	state->capacity = FIRST_BATCH;
+	state->batch = palloc(state->capacity * sizeof(PmhEntry));
+	state->keys = pmhash_keys_make(state->index, state->file->seed);
+	state->snapshot = take_snapshot(state->index);
+
+	PG_TRY();
+	{
+		elog(DEBUG1, "checking that rows of table \"%s\" are in index \"%s\"",
+			 RelationGetRelationName(state->heap),
+			 RelationGetRelationName(state->index));
+		check_all_rows(state);
+		elog(DEBUG1, "checking that entries of index \"%s\" are in table \"%s\"",
+			 RelationGetRelationName(state->index),
+			 RelationGetRelationName(state->heap));
+		check_all_entries(state);
+	}
+	PG_FINALLY();
+	{
+		free_engine_memory(state);
+	}
+	PG_END_TRY();
+
+	if (state->findings > 0)
+		report_disagreement(state);
+	UnregisterSnapshot(state->snapshot);
+}
+
+static void
+check_index(Relation heap, Relation index, bool heapallindexed)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "pmhash check",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	CheckState *state = palloc0(sizeof(CheckState));
+
+	state->heap = heap;
+	state->index = index;
+	state->file = pmhash_file_open(index);
+	pmhash_apply_inserts(state->file);
+	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
+		 RelationGetRelationName(index));
+	check_structure(state);
+	if (heapallindexed)
+		check_against_table(state);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* ERROR unless it is a pmhash index that we can check. */
+static void
+require_checkable(Relation index)
+{
+	pmhash_require_index(index);
+	if (!index->rd_index->indisvalid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot check index \"%s\"",
+						RelationGetRelationName(index)),
+				 errdetail("The index is not valid: its CREATE INDEX or REINDEX has not been completed.")));
+}
+
+/* ERROR unless TIDs and pages of the table are those of heap. */
+static void
+require_heap(Relation table)
+{
+	if (table->rd_rel->relam != HEAP_TABLE_AM_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot compare an index with table \"%s\"",
+						RelationGetRelationName(table)),
+				 errdetail("Its table access method is not heap."),
+				 errhint("Use pmhash_check(index, false) to check the file alone.")));
+}
+
+/*
+ * pmhash_check(index regclass, heapallindexed boolean) returns void
+ *
+ * ERROR with the first findings if the file of the index is damaged or, with
+ * heapallindexed, does not have exactly the rows of the table; also if it is
+ * no index that we can check.  Takes AccessShareLock on table and index until
+ * it returns.
+ *
+ * As in amcheck: the table is locked before the index, lest there be a
+ * deadlock; functions in the index's expressions and predicate run as the
+ * table's owner; permission to call us is a matter of GRANT.
+ */
+Datum
+pmhash_check(PG_FUNCTION_ARGS)
+{
+	Oid			indexOid = PG_GETARG_OID(0);
+	bool		heapallindexed = PG_GETARG_BOOL(1);
+	Oid			heapOid = IndexGetRelation(indexOid, true);
+	Relation	heap = NULL;
+	Relation	index;
+	Oid			user;
+	int			security;
+	int			nesting = NewGUCNestLevel();
+
+	GetUserIdAndSecContext(&user, &security);
+	if (OidIsValid(heapOid))
+	{
+		heap = table_open(heapOid, AccessShareLock);
+		SetUserIdAndSecContext(heap->rd_rel->relowner,
+							   security | SECURITY_RESTRICTED_OPERATION);
+#if PG_VERSION_NUM >= 170000
+		RestrictSearchPath();
+#endif
+	}
+	index = index_open(indexOid, AccessShareLock);
+
+	/* Looked up without a lock: is it still the table of this index? */
+	if (heap == NULL || heapOid != IndexGetRelation(indexOid, false))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("could not open the table of index \"%s\"",
+						RelationGetRelationName(index))));
+
+	require_checkable(index);
+	if (heapallindexed)
+		require_heap(heap);
+	check_index(heap, index, heapallindexed);
+
+	AtEOXact_GUC(false, nesting);
+	SetUserIdAndSecContext(user, security);
+	index_close(index, AccessShareLock);
+	table_close(heap, AccessShareLock);
+	PG_RETURN_VOID();
+}
