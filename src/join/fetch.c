@@ -33,6 +33,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "am/scan.h"
 #include "join/join.h"
 
 /* How many rows ahead a row is asked for; its page, twice as many. */
@@ -127,7 +128,7 @@ peek_page(Buffer hint)
 static inline char *
 peek_line_pointer(Buffer hint, uint64 value)
 {
-	OffsetNumber offset = value & PMHASH_OFFSET_MASK;
+	OffsetNumber offset = pmhash_value_to_offset(value);
 
 	return peek_page(hint) + SizeOfPageHeaderData +
 		(Min(offset, MaxHeapTuplesPerPage) - 1) * sizeof(ItemIdData);

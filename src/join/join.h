@@ -19,6 +19,7 @@
 #include "storage/buf.h"
 
 #include "am/am.h"
+#include "am/keys.h"
 
 #define PMHASH_JOIN_NAME	"pmhash join"
 

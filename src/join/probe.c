@@ -25,11 +25,12 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "am/insert_queue.h"
+#include "am/scan.h"
 #include "join/join.h"
 
-/* Values asked of a cursor at first, and at most after doubling. */
+/* Values asked of a cursor at first: twice as many each time. */
 #define FIRST_WANT		32
-#define LAST_WANT		8192
 
 /* What the engine has malloc'd goes with our memory, also after an error. */
 static void
@@ -68,26 +69,16 @@ pmhash_join_open_index(PmhashJoinState *js)
 		js->condition = NULL;
 }
 
-/*
- * Before the keys of a group are read: if the index has been marked as invalid by
- * now, writers may have left rows out without having met our locks.  (If it is
- * marked later, our locks are moved to the table.)
- */
+/* Serializable transactions lock the keys of a group before they are read. */
 static void
 lock_keys(PmhashJoinState *js)
 {
-	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable))
+	if (likely(!IsolationIsSerializable()))
 		return;
 	for (int i = 0; i < js->nhashes; i++)
 		PredicateLockPage(js->index, pmhash_predicate_block(js->file, js->hash[i]),
 						  js->fetch.snapshot);
-	if (pmhash_file_open_for_scan(js->index) == js->file)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access because index \"%s\" has become invalid",
-					RelationGetRelationName(js->index)),
-			 errhint("The transaction might succeed if retried.")));
+	pmhash_scan_check_locks(js->index, js->file);
 }
 
 /* The hashes of the rows from js->looked on, as many as make a group. */
@@ -217,7 +208,7 @@ pmhash_join_next_values(PmhashJoinState *js)
 	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
 	if (result == PMH_DONE)
 		return false;
-	js->want_values = Min(js->want_values * 2, LAST_WANT);
+	js->want_values = Min(js->want_values * 2, PMHASH_CURSOR_VALUES);
 	set_run(js, js->cursor.batch.value, js->cursor.batch.n);
 	js->left = js->cursor.batch.n;
 	return true;
