@@ -290,6 +290,7 @@ is_visible(PmhashJoinState *js, uint64 value)
 {
 	BlockNumber block = pmhash_value_to_block(value);
 
+	PMH_STOP_POINT("join_before_visibility");
 	if (VM_ALL_VISIBLE(js->heap, block, &js->visibility_map) &&
 		pmhash_removal_epoch(js->file) == js->epoch)
 	{

@@ -188,6 +188,7 @@ pmhash_join_look_up(PmhashJoinState *js)
 		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
 	set_run(js, js->value, js->nvalues);
 	count_probes(js);
+	PMH_STOP_POINT("join_before_rows");
 }
 
 /*
