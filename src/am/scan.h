@@ -246,6 +246,11 @@ extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_dead.c ---- */
 
+extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
+							 Relation index, PmhashFile *file, uint64 epoch,
+							 PmhEntry entry, XLogRecPtr lsn);
+extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
+								  PmhashFile *file);
 extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
 

@@ -26,6 +26,20 @@
 #define SAVED_PER_PROBE		(0.25 * cpu_operator_cost)
 #define SAVED_PER_ROW		(0.5 * cpu_tuple_cost)
 
+/*
+ * What the index path was charged for more rows than one of a key: many visits at
+ * once take about the time that the planner thinks they do.
+ */
+static Cost
+charged_for_more_rows(const IndexPath *inner, bool index_only, double probes)
+{
+	double		table_rows = inner->indexinfo->rel->tuples;
+
+	if (index_only || probes <= 1)
+		return 0;
+	return pmhash_more_rows_cost(inner->indexselectivity * table_rows, table_rows);
+}
+
 /* The conditions on the index's columns, as an index path has them. */
 static List *
 index_clauses(const PmhashJoinClauses *clauses)
@@ -72,6 +86,7 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 	inner = create_index_path(root, index, index_clauses(clauses), NIL, NIL, NIL,
 							  ForwardScanDirection, index_only,
 							  key_relids(root, clauses), probes, false);
+	inner->path.total_cost -= charged_for_more_rows(inner, index_only, probes);
 	initial_cost_nestloop(root, &workspace, type, outer, (Path *) inner, extra);
 	nested = (Path *) create_nestloop_path(root, joinrel, type, &workspace, extra,
 										   outer, (Path *) inner,

@@ -16,6 +16,7 @@
 #include "access/genam.h"
 #include "access/sysattr.h"
 #include "access/visibilitymap.h"
+#include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -202,6 +203,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	js->index_only = list_nth_int(ints, PMHASH_JOIN_INDEX_ONLY) != 0;
 	js->want = 1;
 	js->group_size = PMHASH_JOIN_GROUP;
+	js->note_dead = !TransactionStartedDuringRecovery();
 
 	js->outer = ExecInitNode(linitial(scan->custom_plans), estate,
 							 eflags & ~(EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK));
@@ -280,6 +282,24 @@ skip_values(PmhashJoinState *js)
 
 /* ---- one row of the table ---- */
 
+/* Find the row; note its entry if it is dead to all, as index scans do. */
+static bool
+fetch_row(PmhashJoinState *js, uint64 value)
+{
+	PmhEntry	entry;
+
+	if (pmhash_fetch_row(&js->fetch, value))
+		return true;
+	if (js->fetch.dead && js->note_dead)
+	{
+		entry.hash = js->row[js->current].hash;
+		entry.value = value;
+		pmhash_note_dead(&js->dead, js->context, js->index, js->file, js->epoch, entry,
+						 js->fetch.lsn);
+	}
+	return false;
+}
+
 /*
  * Index-only: does the value lead to a row that the snapshot sees?  The reasons are
  * those of scan.c, may_be_returned: the page was all-visible before the TID can
@@ -300,7 +320,7 @@ is_visible(PmhashJoinState *js, uint64 value)
 		return true;
 	}
 	js->heap_fetches++;
-	return pmhash_fetch_row(&js->fetch, value);
+	return fetch_row(js, value);
 }
 
 /* Make the row of an index-only join: its key, and nothing else. */
@@ -334,7 +354,7 @@ store_inner(PmhashJoinState *js, uint64 value)
 	else
 	{
 		ExecClearTuple(js->inner_slot);
-		if (!pmhash_fetch_row(&js->fetch, value))
+		if (!fetch_row(js, value))
 			return false;
 		ExecStoreHeapTuple(&js->fetch.tuple, js->inner_slot, false);
 	}
@@ -448,6 +468,7 @@ rescan(CustomScanState *node)
 	if (!js->outer_done)
 		js->want = 1;
 	js->outer_done = false;
+	js->dead.enough = false;
 	pmhash_join_reset_batch(js);
 	if (node->ss.ps.chgParam != NULL)
 		UpdateChangedParamSet(js->outer, node->ss.ps.chgParam);
@@ -461,6 +482,7 @@ end(CustomScanState *node)
 	PmhashJoinState *js = (PmhashJoinState *) node;
 
 	let_go(js);
+	pmhash_hand_over_dead(&js->dead, js->index, js->file);
 	ExecEndNode(js->outer);
 	if (js->index != NULL)
 		index_close(js->index, NoLock);

@@ -231,7 +231,8 @@ go_to_block(PmhashFetch *fetch, BlockNumber block)
  *		sees.
  *
  * It is in fetch->tuple then, and stays there until the next call or
- * pmhash_fetch_release.  False if there is none.  Locks the row for serializable
+ * pmhash_fetch_release.  False if there is none; then fetch->dead says whether the
+ * chain is dead to all.  Locks the row for serializable
  * transactions, as index scans do.
  */
 bool
@@ -244,7 +245,9 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 	go_to_block(fetch, pmhash_value_to_block(value));
 	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
 	found = heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
-								   &fetch->tuple, NULL, true);
+								   &fetch->tuple, &fetch->dead, true);
+	if (unlikely(fetch->dead))
+		fetch->lsn = BufferGetLSNAtomic(fetch->buffer);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
 	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
 	pgstat_count_index_tuples(fetch->index, 1);

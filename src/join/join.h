@@ -20,6 +20,7 @@
 
 #include "am/am.h"
 #include "am/keys.h"
+#include "am/scan.h"
 
 #define PMHASH_JOIN_NAME	"pmhash join"
 
@@ -115,6 +116,8 @@ typedef struct PmhashFetch
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
 	HeapTupleData tuple;		/* the last one found, on that page */
+	bool		dead;			/* none was found, and nobody sees one; */
+	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
 	/* figures for EXPLAIN */
 	uint64		blocks;			/* pages visited */
 	uint64		hinted;			/* of these, found by a hint */
@@ -191,6 +194,8 @@ typedef struct PmhashJoinState
 	size_t		want_values;
 
 	PmhashFetch fetch;
+	PmhashScanDead dead;		/* entries whose rows are dead to all */
+	bool		note_dead;
 	Buffer		visibility_map;
 
 	/* figures for EXPLAIN */
