@@ -18,6 +18,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "utils/memutils.h"
 
 #include "join/join.h"
 #include "join/path.h"
@@ -61,11 +62,23 @@ index_clauses(const PmhashJoinClauses *clauses)
 	return result;
 }
 
-/* The relations that the keys come from. */
-static Relids
-key_relids(PlannerInfo *root, const PmhashJoinClauses *clauses)
+/*
+ * The path of the index scan that a nested loop would repeat.  The relation keeps a
+ * part of it (ppilist), for longer than GEQO keeps what a try of its has made.
+ */
+static IndexPath *
+make_inner_path(PlannerInfo *root, IndexOptInfo *index,
+				const PmhashJoinClauses *clauses, bool index_only, double probes)
 {
-	return pull_varnos(root, (Node *) clauses->keys);
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(index->rel));
+	IndexPath  *path = create_index_path(root, index, index_clauses(clauses), NIL, NIL,
+										 NIL, ForwardScanDirection, index_only,
+										 pull_varnos(root, (Node *) clauses->keys),
+										 probes, false);
+
+	MemoryContextSwitchTo(old);
+	path->path.total_cost -= charged_for_more_rows(path, index_only, probes);
+	return path;
 }
 
 /*
@@ -83,10 +96,7 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 	Path	   *nested;
 	double		saved;
 
-	inner = create_index_path(root, index, index_clauses(clauses), NIL, NIL, NIL,
-							  ForwardScanDirection, index_only,
-							  key_relids(root, clauses), probes, false);
-	inner->path.total_cost -= charged_for_more_rows(inner, index_only, probes);
+	inner = make_inner_path(root, index, clauses, index_only, probes);
 	initial_cost_nestloop(root, &workspace, type, outer, (Path *) inner, extra);
 	nested = (Path *) create_nestloop_path(root, joinrel, type, &workspace, extra,
 										   outer, (Path *) inner,

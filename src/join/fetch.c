@@ -53,13 +53,13 @@ static void
 make_hints(PmhashFetch *fetch, BlockNumber nblocks)
 {
 	PmhashHints *hints = &fetch->hints;
-	uint32		most = Max((uint32) work_mem * (1024 / 4 / sizeof(Buffer)), PART_SIZE);
-	uint32		size = PART_SIZE;
+	uint64		most = Max((uint64) work_mem * (1024 / 4 / sizeof(Buffer)), PART_SIZE);
+	uint64		size = PART_SIZE;
 
 	while (size < nblocks && size <= most / 2)
 		size *= 2;
-	hints->mask = size - 1;
-	hints->nparts = size / PART_SIZE;
+	hints->mask = (uint32) (size - 1);
+	hints->nparts = (uint32) (size / PART_SIZE);
 	hints->part = MemoryContextAllocZero(fetch->context,
 										 hints->nparts * sizeof(Buffer *));
 }

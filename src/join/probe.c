@@ -168,6 +168,7 @@ pmhash_join_look_up(PmhashJoinState *js)
 {
 	PmhResult	result;
 
+	CHECK_FOR_INTERRUPTS();
 	gather_hashes(js);
 	js->nvalues = 0;
 	set_run(js, js->value, 0);

@@ -220,7 +220,7 @@ sub join_query
 sub nested_query
 {
 	my ($x, $y) = (one_of(@bindings), one_of(grep { $_->[0] ne 'd' } @bindings));
-	my $kind = int(rand(5));
+	my $kind = int(rand(6));
 	my ($first, $second) = (conditions($x), conditions($y));
 
 	$second =~ s/\bi\./j./g;
@@ -237,6 +237,11 @@ sub nested_query
 	return "SELECT count(*) AS n FROM (SELECT o.id, i.id AS i FROM a o JOIN $x->[0] i ON $first LIMIT "
 	  . int(rand(50)) . ') l'
 	  if $kind == 3;
+	# expressions that an outer join may make null are computed below it
+	return 'SELECT o.id, l.* FROM a o LEFT JOIN (SELECT z.s AS ks, coalesce(j.t, z.t) AS tt, '
+	  . "(j.id, z.id) AS r, 7 AS seven FROM u z JOIN $y->[0] j ON " . ($second =~ s/\bo\./z./gr)
+	  . ') l ON l.ks = o.s WHERE o.id < 30'
+	  if $kind == 4;
 	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id FROM a) o "
 	  . "LEFT JOIN $x->[0] i ON $first GROUP BY o.k HAVING count(i.id) <> 1";
 }
@@ -270,6 +275,7 @@ sub forced
 		'pmhash.enable_join' => 'on',
 		enable_nestloop => 'off',
 		work_mem => one_of('64kB', '4MB'),
+		geqo_threshold => one_of(2, 12),
 		max_parallel_workers_per_gather => rand() < 0.1 ? 2 : 0,
 		parallel_setup_cost => 0,
 		parallel_tuple_cost => 0);
