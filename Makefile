@@ -20,6 +20,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
 #   make bench-partitions         10,000 partitions with an index each, few descriptors
@@ -207,7 +208,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-partitions bench-rebuild bench-queue \
+	bench-join bench-partitions bench-rebuild bench-queue \
 	soak soak-faults
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -381,6 +382,9 @@ bench-exclusion:
 
 bench-recovery:
 	bash $(top)/bench/recovery.sh
+
+bench-join:
+	bash $(top)/bench/join.sh $(ARGS)
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh
