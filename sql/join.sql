@@ -190,7 +190,7 @@ RESET pmhash.enable_join;
 CREATE ROLE join_reader;
 CREATE FUNCTION tell(v int4) RETURNS bool LANGUAGE plpgsql STABLE COST 0.0000001 AS $$
 BEGIN
-	RAISE NOTICE 'told of %', v;
+	RAISE NOTICE 'seen: %', v;
 	RETURN true;
 END $$;
 CREATE TABLE guarded (k int4, v int4);

@@ -6,8 +6,8 @@
  * It reads the same pages as a nested loop over the same index, and evaluates
  * the same conditions; so it costs what the planner says that costs, less what
  * looking up and fetching many rows at once saves.  Measured, a row that is found
- * takes a quarter of the time of a nested loop; the planner is told of less, for
- * its charges for other ways to join have to stay comparable: see src/README,
+ * takes a third of the time of a nested loop.  The planner learns of less, since
+ * what it charges for other ways to join has to stay comparable: see src/README,
  * "Joins".
  *
  *-------------------------------------------------------------------------

@@ -4,7 +4,7 @@
  *	  The executor's side of a join: begin, next row, end.
  *
  * Rows come in the order of the outer plan.  For each one its values are visited,
- * one after the other (fetch.c has asked for the cache lines of those that come
+ * one after the other (fetch.c has prefetched the cache lines of those that come
  * next); those that the snapshot sees and the conditions let through are matches.
  * Between two rows handed out, no more is held than a pin on one page of the
  * table, and for index-only joins one on the visibility map.

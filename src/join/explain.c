@@ -50,14 +50,14 @@ explain_relations(PmhashJoinState *js, ExplainState *es)
 	TargetEntry *last = llast_node(TargetEntry, scan->custom_scan_tlist);
 	Index		inner = castNode(Var, last->expr)->varno;
 	Oid			index = list_nth_oid(linitial(scan->custom_private), PMHASH_JOIN_INDEX);
+	const char *schema = get_namespace_name(RelationGetNamespace(js->heap));
 	const char *table = RelationGetRelationName(js->heap);
 	const char *alias = list_nth(es->rtable_names, inner - 1);
 	StringInfoData text;
 
 	initStringInfo(&text);
 	if (es->verbose)
-		appendStringInfo(&text, "%s.",
-						 quote_identifier(get_namespace_name(RelationGetNamespace(js->heap))));
+		appendStringInfo(&text, "%s.", quote_identifier(schema));
 	appendStringInfoString(&text, quote_identifier(table));
 	if (alias != NULL && strcmp(alias, table) != 0)
 		appendStringInfo(&text, " %s", quote_identifier(alias));

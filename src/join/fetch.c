@@ -7,7 +7,7 @@
  * next: the entry of the buffer table, the buffer's descriptor, the page's header
  * and the line pointer, the row.  An index scan waits for them one after the
  * other.  Here the TIDs of many rows are known before the first is visited, so
- * the lines of later ones are asked for meanwhile, in two stages:
+ * the lines of later ones are prefetched meanwhile, in two stages:
  *
  *	page	the descriptor of the buffer, the line pointer and the page's header
  *	row		the row, where the line pointer says
@@ -36,7 +36,7 @@
 #include "am/scan.h"
 #include "join/join.h"
 
-/* How many rows ahead a row is asked for; its page, twice as many. */
+/* How many rows ahead a row is prefetched; its page, twice as many. */
 #define DISTANCE	24
 
 /* Blocks in a part of the hints. */
@@ -135,7 +135,7 @@ peek_line_pointer(Buffer hint, uint64 value)
 }
 
 static inline void __attribute__((always_inline))
-ask_for_page(const PmhashFetch *fetch, uint64 value)
+prefetch_page(const PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
 
@@ -147,7 +147,7 @@ ask_for_page(const PmhashFetch *fetch, uint64 value)
 }
 
 static inline void __attribute__((always_inline))
-ask_for_row(const PmhashFetch *fetch, uint64 value)
+prefetch_row(const PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
 	ItemIdData	lp;
@@ -165,7 +165,7 @@ ask_for_row(const PmhashFetch *fetch, uint64 value)
 
 /*
  * pmhash_fetch_ahead
- *		Ask for the cache lines of what comes after run->next.
+ *		Prefetch the cache lines of what comes after run->next.
  */
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
@@ -176,9 +176,9 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 	if (unlikely(fetch->hints.part == NULL))
 		return;
 	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
-		ask_for_page(fetch, run->value[run->page]);
+		prefetch_page(fetch, run->value[run->page]);
 	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
-		ask_for_row(fetch, run->value[run->row]);
+		prefetch_row(fetch, run->value[run->row]);
 }
 
 /* ---- the visit ---- */

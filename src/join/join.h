@@ -129,8 +129,8 @@ typedef struct PmhashRun
 	const uint64 *value;
 	size_t		n;
 	size_t		next;			/* the next one to be fetched */
-	size_t		page;			/* first one whose page was not asked for */
-	size_t		row;			/* first one whose row was not asked for */
+	size_t		page;			/* first one whose page is not prefetched */
+	size_t		row;			/* first one whose row is not prefetched */
 } PmhashRun;
 
 typedef struct PmhashJoinState

@@ -181,7 +181,7 @@ collect_columns(Node *node, void *context)
 		if (IsA(node, Var))
 		{
 			if (((Var *) node)->varno != (int) layout->inner)
-				elog(ERROR, "column of relation %d is not in the outer plan of a pmhash join",
+				elog(ERROR, "pmhash join: relation %d is not in the outer plan",
 					 ((Var *) node)->varno);
 			add_column(layout, copyObject((Expr *) node));
 			layout->attnos = lappend_int(layout->attnos, ((Var *) node)->varattno);
@@ -257,7 +257,8 @@ pmhash_join_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tli
 	List	   *ints = list_copy(llast(path->custom_private));
 
 	lay_out(&layout, linitial(custom_plans),
-			list_make3(rel->reltarget->exprs, path->path.pathtarget->exprs, tlist), exprs);
+			list_make3(rel->reltarget->exprs, path->path.pathtarget->exprs, tlist),
+			exprs);
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = NIL;
 	scan->scan.scanrelid = 0;
