@@ -349,12 +349,19 @@ add_serial_paths(PlannerInfo *root, const Candidate *c)
 
 /* Each worker reads a part of the outer relation, and looks that up by itself. */
 static void
-add_parallel_path(PlannerInfo *root, const Candidate *c)
+add_parallel_paths(PlannerInfo *root, const Candidate *c)
 {
-	if (!c->joinrel->consider_parallel || c->outerrel->partial_pathlist == NIL)
+	ListCell   *lc;
+
+	if (!c->joinrel->consider_parallel)
 		return;
-	add_partial_path(c->joinrel,
-					 make_path(root, c, linitial(c->outerrel->partial_pathlist)));
+	foreach(lc, c->outerrel->partial_pathlist)
+	{
+		Path	   *outer = lfirst(lc);
+
+		if (foreach_current_index(lc) == 0 || outer->pathkeys != NIL)
+			add_partial_path(c->joinrel, make_path(root, c, outer));
+	}
 }
 
 /* IN (sub-query): its rows, none twice, are the keys. */
@@ -387,7 +394,7 @@ add_paths_for_index(PlannerInfo *root, Candidate *c, JoinType jointype)
 	else
 	{
 		add_serial_paths(root, c);
-		add_parallel_path(root, c);
+		add_parallel_paths(root, c);
 	}
 }
 
