@@ -24,8 +24,8 @@
  *	tuple	half a cpu_index_tuple_cost.  No index tuple is deformed and no key
  *			is compared, TIDs come in batches from lines already read.
  *
- *	row		in nested loops over cached tables, a twentieth for each row of a key
- *			past the first, up to what a btree charges for a descent.  There the
+ *	row		in nested loops over cached tables, 0.05 for each row of a key
+ *			past the first, up to what a btree charges for descent and tuples.  There the
  *			planner takes a visit to a row for cpu_tuple_cost, which is a tenth of
  *			what it takes, while it is nearly right about hash joins.  With a btree
  *			the error is hidden by the charge for its descent, so keys of several
@@ -161,7 +161,10 @@ btree_descent_cost(double rows)
 Cost
 pmhash_more_rows_cost(double rows, double table_rows)
 {
-	return Min(Max(rows - 1, 0) * ROW_COST, btree_descent_cost(table_rows));
+	Cost		of_btree = btree_descent_cost(table_rows) +
+		rows * (cpu_index_tuple_cost + cpu_operator_cost - TUPLE_COST);
+
+	return Min(Max(rows - 1, 0) * ROW_COST, of_btree);
 }
 
 /*

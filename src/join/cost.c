@@ -32,11 +32,11 @@
  * once take about the time that the planner thinks they do.
  */
 static Cost
-charged_for_more_rows(const IndexPath *inner, bool index_only, double probes)
+charged_for_more_rows(const IndexPath *inner, bool index_only, double loops)
 {
 	double		table_rows = inner->indexinfo->rel->tuples;
 
-	if (index_only || probes <= 1)
+	if (index_only || loops <= 1)
 		return 0;
 	return pmhash_more_rows_cost(inner->indexselectivity * table_rows, table_rows);
 }
@@ -65,19 +65,21 @@ index_clauses(const PmhashJoinClauses *clauses)
 /*
  * The path of the index scan that a nested loop would repeat.  The relation keeps a
  * part of it (ppilist), for longer than GEQO keeps what a try of its has made.
+ * loops: by all workers together, who share what is cached (indxpath.c,
+ * get_loop_count).
  */
 static IndexPath *
 make_inner_path(PlannerInfo *root, IndexOptInfo *index,
-				const PmhashJoinClauses *clauses, bool index_only, double probes)
+				const PmhashJoinClauses *clauses, bool index_only, double loops)
 {
 	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(index->rel));
 	IndexPath  *path = create_index_path(root, index, index_clauses(clauses), NIL, NIL,
 										 NIL, ForwardScanDirection, index_only,
 										 pull_varnos(root, (Node *) clauses->keys),
-										 probes, false);
+										 loops, false);
 
 	MemoryContextSwitchTo(old);
-	path->path.total_cost -= charged_for_more_rows(path, index_only, probes);
+	path->path.total_cost -= charged_for_more_rows(path, index_only, loops);
 	return path;
 }
 
@@ -91,12 +93,14 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 				 JoinPathExtraData *extra, Path *outer, Path *path)
 {
 	double		probes = clamp_row_est(outer->rows);
+	double		loops = clamp_row_est(outer->parallel_workers > 0 ?
+									  outer->parent->rows : outer->rows);
 	JoinCostWorkspace workspace;
 	IndexPath  *inner;
 	Path	   *nested;
 	double		saved;
 
-	inner = make_inner_path(root, index, clauses, index_only, probes);
+	inner = make_inner_path(root, index, clauses, index_only, loops);
 	initial_cost_nestloop(root, &workspace, type, outer, (Path *) inner, extra);
 	nested = (Path *) create_nestloop_path(root, joinrel, type, &workspace, extra,
 										   outer, (Path *) inner,
