@@ -13,6 +13,7 @@
 #include "am/am.h"
 #include "am/insert_queue.h"
 #include "cluster/cluster.h"
+#include "join/join.h"
 
 PG_MODULE_MAGIC;
 
@@ -23,5 +24,8 @@ _PG_init(void)
 {
 	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
 	if (process_shared_preload_libraries_in_progress)
+	{
 		pmhash_insert_queue_init();
+		pmhash_join_init();
+	}
 }

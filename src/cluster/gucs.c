@@ -30,6 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 int			pmhash_mapped_files = 16000;
+bool		pmhash_enable_join = true;
 
 /* The engine wants a power of two. */
 static bool
@@ -145,5 +146,11 @@ pmhash_define_gucs(void)
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_join",
+							 "Enables the planner's use of pmhash join plans.",
+							 NULL,
+							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }
