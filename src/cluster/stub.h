@@ -37,9 +37,15 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
+/* Something that reads a stub page, and may fail. */
+typedef void (*PmhashStubReader) (void *arg);
+
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern uint64 pmhash_stub_of_fork(PmhashNode node);
+extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
+extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
+extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id);
 extern void pmhash_stub_create(Relation index, uint64 file_id, uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 uint64 seed);
