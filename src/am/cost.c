@@ -27,10 +27,10 @@
  *	row		in nested loops 0.05 for each row of a key past the first, up to what
  *			a btree charges for descent and tuples.  Where all is cached the planner
  *			takes a visit to a row for cpu_tuple_cost, which is a tenth of what it
- *			takes, while it is nearly right about hash joins.  With a btree the error is hidden by the charge for its descent, so keys of several
- *			rows are left to a hash join where that is quicker; ours would be taken
- *			for better than that, though with ten rows a key the two indexes take
- *			the same time.
+ *			takes, while it is nearly right about hash joins.  With a btree the error
+ *			is hidden by the charge for its descent, so keys of several rows are left
+ *			to a hash join where that is quicker; ours would be taken for better than
+ *			that, though with ten rows a key the two indexes take the same time.
  *
  * The heap pages that are then visited are added by cost_index and make up
  * most of the total.  The TIDs of a key are returned in heap order, as btree

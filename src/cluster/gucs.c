@@ -29,8 +29,8 @@ int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
-int			pmhash_mapped_files = 16000;
 bool		pmhash_enable_join = true;
+int			pmhash_mapped_files = 16000;
 
 /* The engine wants a power of two. */
 static bool
@@ -140,17 +140,17 @@ pmhash_define_gucs(void)
 							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.mapped_files",
-							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
-							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
-							&pmhash_mapped_files, 16000, 100, INT_MAX,
-							PGC_USERSET, 0,
-							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.enable_join",
 							 "Enables the planner's use of pmhash join plans.",
 							 NULL,
 							 &pmhash_enable_join, true,
 							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.mapped_files",
+							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
+							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
+							&pmhash_mapped_files, 16000, 100, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }
