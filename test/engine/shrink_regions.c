@@ -11,11 +11,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
 
 #include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
 #include "file_size.h"
 #include "fixture.h"
