@@ -222,6 +222,7 @@ CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/internal.h \
+	src/cluster/tid_value.h \
 	src/cluster/versions.h \
 	src/cluster/wal_record.h \
 	$(ENGINE_HEADERS)
