@@ -22,10 +22,17 @@
 
 #include "access/xlogrecovery.h"
 #include "storage/shmem.h"
+#include "storage/sinval.h"
+#include "utils/snapmgr.h"
 #include "utils/elog.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/invalid.h"
+#include "cluster/shared.h"
+#include "cluster/trust.h"
 #include "cluster/standby_state.h"
 
 /* Milliseconds to the next try after the first failure, and at the most. */
@@ -131,6 +138,19 @@ pmhash_standby_forget(PmhashPlace *place)
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 }
 
+/* Plans of queries on the table are made anew: see forget_plans in invalid.c. */
+static void
+forget_plans(const PmhashPlace *place)
+{
+	SharedInvalidationMessage message;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = place->database;
+	message.rc.relId = place->heap;
+	SendSharedInvalidMessages(&message, 1);
+}
+
 /* A place has another status from now on: tell everybody.  Exclusively. */
 void
 pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status)
@@ -142,6 +162,7 @@ pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status)
 	place->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 	pmhash_stub_changed();
+	forget_plans(place);
 }
 
 /* ---- nudges ---- */
@@ -156,7 +177,7 @@ pmhash_standby_nudge(Oid database)
 	SpinLockAcquire(&standby->mutex);
 	for (int i = 0; i < standby->n_nudges; i++)
 		known |= standby->nudge[i] == database;
-	if (!OidIsValid(database) || (!known && standby->n_nudges == PMHASH_MAX_NUDGES))
+	if (!OidIsValid(database) || (!known && standby->n_nudges == PMHASH_MAX_REQUESTS))
 		standby->look_all = true;
 	else if (!known)
 		standby->nudge[standby->n_nudges++] = database;
@@ -302,18 +323,37 @@ pmhash_standby_reached(void)
 	return true;
 }
 
-/* Is the file LIVE?  Takes the lock. */
-bool
-pmhash_standby_is_live(uint64 file_id)
+/*
+ * Which of the files that have had this id here is LIVE?  0: none.  Takes the lock.
+ * It stays so after a promotion, for backends that have mapped an earlier one.
+ */
+uint64
+pmhash_standby_life(uint64 file_id)
 {
 	PmhashPlace *place;
-	bool		live;
+	uint64		life = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	place = pmhash_standby_find(file_id);
-	live = place != NULL && place->status == PMHASH_STANDBY_LIVE;
+	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+		life = place->life;
 	LWLockRelease(pmhash_standby_lock);
-	return live;
+	return life;
+}
+
+/* Is a file that was opened on a standby still LIVE?  Cheap, mostly. */
+bool
+pmhash_standby_still_live(PmhashFile *file)
+{
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+
+	if (likely(file->standby_changes == changes))
+		return true;
+	pg_read_barrier();
+	if (pmhash_standby_life(file->file_id) != file->standby_life)
+		return false;
+	file->standby_changes = changes;
+	return true;
 }
 
 /* Is there a LIVE file of this id?  For who is alone, or holds the lock. */
@@ -465,7 +505,7 @@ List *
 pmhash_standby_take_databases(bool *all, int64 *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	Oid			nudge[PMHASH_MAX_NUDGES];
+	Oid			nudge[PMHASH_MAX_REQUESTS];
 	int			n;
 	int64		now = pmhash_clock_ms();
 	List	   *databases = NIL;

@@ -19,7 +19,10 @@
 #include "access/xlogrecovery.h"
 #include "storage/fd.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/wal_record.h"
 
@@ -89,6 +92,7 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 		pmhash_standby_note_failure(place, ERRCODE_IO_ERROR, reason);
 		return false;
 	}
+	place->heap = build->of.heap;
 	pg_atomic_write_u64(&place->delta_ops, 0);
 	place->delta_horizon = InvalidTransactionId;
 	place->phase = PMHASH_PHASE_WAITING;
@@ -246,7 +250,7 @@ pmhash_standby_apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
 
 /* Apply what is left of the delta.  The lock is held. */
 static PmhashPublishResult
-apply_rest(const PmhashStandbyBuild *build, const PmhashPlace *place, uint64 from,
+apply_rest(const PmhashStandbyBuild *build, PmhashPlace *place, uint64 from,
 		   PmhTable *table, char *reason)
 {
 	static PmhashDeltaOp ops[PMHASH_PUBLISH_MAX];

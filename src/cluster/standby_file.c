@@ -29,7 +29,12 @@
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "engine/pm.h"
 
@@ -53,8 +58,9 @@ typedef struct Slot
 	uint64		file_id;		/* 0: none */
 	uint64		usable_xmin;	/* full transaction id */
 	Oid			database;
-	uint32		crc;			/* CRC-32C of all before */
-	uint64		reserved;
+	uint32		crc;			/* CRC-32C of all before and of heap */
+	Oid			heap;			/* 0: not known */
+	uint32		reserved;
 } Slot;
 
 StaticAssertDecl(sizeof(Header) == 64 && sizeof(Slot) == 32,
@@ -99,6 +105,7 @@ slot_crc(const Slot *slot)
 
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, slot, offsetof(Slot, crc));
+	COMP_CRC32C(crc, &slot->heap, sizeof(slot->heap));
 	FIN_CRC32C(crc);
 	return crc;
 }
@@ -133,17 +140,24 @@ slot_offset(const PmhashPlace *place)
 		(off_t) (place - pmhash_shared->standby->place) * (off_t) sizeof(Slot);
 }
 
+static void
+fill_slot(Slot *slot, const PmhashPlace *place)
+{
+	memset(slot, 0, sizeof(*slot));
+	slot->file_id = place->file_id;
+	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
+	slot->database = place->database;
+	slot->heap = place->heap;
+	slot->crc = slot_crc(slot);
+}
+
 /* A file has become LIVE: say so durably.  False with a reason. */
 bool
 pmhash_standby_keep(const PmhashPlace *place, char *reason)
 {
 	Slot		slot;
 
-	memset(&slot, 0, sizeof(slot));
-	slot.file_id = place->file_id;
-	slot.usable_xmin = U64FromFullTransactionId(place->usable_xmin);
-	slot.database = place->database;
-	slot.crc = slot_crc(&slot);
+	fill_slot(&slot, place);
 	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
 }
 
@@ -258,14 +272,9 @@ write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		const PmhashPlace *place = &pmhash_shared->standby->place[i];
-		Slot	   *slot = (Slot *) (bytes + slot_offset(place));
 
-		if (place->status != PMHASH_STANDBY_LIVE)
-			continue;
-		slot->file_id = place->file_id;
-		slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
-		slot->database = place->database;
-		slot->crc = slot_crc(slot);
+		if (place->status == PMHASH_STANDBY_LIVE)
+			fill_slot((Slot *) (bytes + slot_offset(place)), place);
 	}
 	ok = pmhash_replace_durably(pmhash_pool_path(), STANDBY_FILE, bytes, size, reason);
 	free(bytes);
@@ -296,6 +305,7 @@ read_slots(char *reason)
 			continue;
 		place->file_id = standby->id[i] = slots[i].file_id;
 		place->database = slots[i].database;
+		place->heap = slots[i].heap;
 		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
 		place->status = PMHASH_STANDBY_LIVE;
 		place->restored = true;
@@ -436,17 +446,6 @@ pmhash_standby_clear_files(bool all)
 /* ---- start and end ---- */
 
 /*
- * Where does this run, a standby's, begin?  The decision of trust.c has been that
- * the pool is to be trusted.
- */
-PmhashStandbyStart
-pmhash_standby_how(const PmhashControl *control, const PmhashServerState *server)
-{
-	return control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
-		PMHASH_STANDBY_DEMOTED;
-}
-
-/*
  * Set the table up for a standby's run, and its file.  Called in the postmaster
  * when it has taken the pool, alone.  False with a reason if that can't be written.
  */
@@ -488,6 +487,26 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->look_all = true;
 	standby->active = true;
 	return true;
+}
+
+/* At the end of a clean shutdown: make what `applied` says durable.  errno if not. */
+bool
+pmhash_standby_sync(void)
+{
+	char		path[MAXPGPATH];
+	int			fd;
+	bool		ok;
+	int			save_errno;
+
+	standby_path(path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT;
+	ok = fsync(fd) == 0;
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return ok;
 }
 
 /* The server is no standby any more. */

@@ -42,8 +42,15 @@
 #include "storage/standby.h"
 #include "utils/memutils.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/invalid.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
 #include "cluster/standby_state.h"
+#include "cluster/tid_value.h"
 #include "cluster/wal_record.h"
 
 /* Files that the startup process has mapped, at the most. */
@@ -363,7 +370,7 @@ resolve_conflicts(void)
 	PmhashNode	node = {0};
 
 	if (!InHotStandby || !TransactionIdIsValid(work.record.horizon) ||
-		!pmhash_standby_is_live(work.record.file_id))
+		pmhash_standby_life(work.record.file_id) == 0)
 		return;
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
@@ -416,6 +423,7 @@ announce_file(void)
 	{
 		if (place->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(place, true, 0, NULL);
+		place->heap = work.record.heap;
 		place->wanted = true;
 		place->failures = 0;
 		place->next_try = 0;
@@ -654,9 +662,10 @@ pmhash_standby_promote(PmhashControl *control)
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
 				 errdetail("Index files there are not trusted any more.")));
-		pmhash_renew_eras(control, true);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	}
 	standby->active = false;
+	pmhash_stub_changed();
 	LWLockRelease(pmhash_standby_lock);
 	pmhash_standby_remove_file();
 	control->role = PMHASH_ROLE_PRIMARY;

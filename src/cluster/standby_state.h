@@ -4,26 +4,21 @@
  *	  Private to standby*.c: the table of files of a server in recovery, in shared
  *	  memory and in the pool.
  *
- * Include postgres.h and cluster/internal.h first.
+ * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMHASH_STANDBY_STATE_H
 #define PMHASH_STANDBY_STATE_H
 
+#include "cluster/cluster.h"
+#include "cluster/shared.h"
 #include "cluster/standby.h"
+#include "cluster/trust.h"
 
 /* Files that a standby knows of.  Those that find no place are NONE. */
 #define PMHASH_STANDBY_FILES	4096
 #define PMHASH_STANDBY_MESSAGE	160
-
-/* How a server in recovery begins with what is in the pool (trust.c). */
-typedef enum PmhashStandbyStart
-{
-	PMHASH_STANDBY_FRESH,		/* with nothing */
-	PMHASH_STANDBY_RESUME,		/* with what it had itself */
-	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
-} PmhashStandbyStart;
 
 /* A file.  status and what goes with it change under the lock, exclusively. */
 typedef struct PmhashPlace
@@ -32,7 +27,9 @@ typedef struct PmhashPlace
 	Oid			database;
 	PmhashStandbyStatus status;
 	bool		wanted;			/* if NONE: a build would be welcome */
-	bool		restored;		/* LIVE since before this run: has all up to skip_to */
+	bool		restored;		/* LIVE since before this server life: it has all
+								 * records up to skip_to */
+	Oid			heap;			/* the table, or InvalidOid: not known */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 
@@ -72,7 +69,7 @@ typedef struct PmhashStandby
 	Latch	   *latch;
 	bool		look_all;
 	int			n_nudges;
-	Oid			nudge[PMHASH_MAX_NUDGES];
+	Oid			nudge[PMHASH_MAX_REQUESTS];
 
 	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each place, to search */
 	PmhashPlace place[PMHASH_STANDBY_FILES];
@@ -97,13 +94,12 @@ extern void pmhash_standby_note_failure(PmhashPlace *place, int sqlstate,
 										const char *why);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
-extern bool pmhash_standby_is_live(uint64 file_id);
+extern uint64 pmhash_standby_life(uint64 file_id);
+extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
 extern bool pmhash_standby_owns(uint64 file_id);
 
 /* ---- standby_file.c ---- */
-extern PmhashStandbyStart pmhash_standby_how(const PmhashControl *control,
-											 const PmhashServerState *server);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
 extern bool pmhash_standby_keep(const PmhashPlace *place, char *reason);
@@ -114,6 +110,7 @@ extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_clear_files(bool all);
 extern void pmhash_standby_remove_file(void);
+extern bool pmhash_standby_sync(void);
 extern bool pmhash_standby_is_file(const char *name);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
