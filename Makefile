@@ -86,6 +86,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
 	src/cluster/standby_redo.o \
+	src/cluster/standby_view.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/trust.o \
@@ -256,6 +257,7 @@ CLUSTER_HEADERS = \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
 	src/cluster/standby_state.h \
+	src/cluster/standby_view.h \
 	src/cluster/startup.h \
 	src/cluster/stub.h \
 	src/cluster/tid_value.h \
