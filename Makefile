@@ -58,6 +58,7 @@ ENGINE_OBJS = \
 	src/engine/values.o
 
 CLUSTER_OBJS = \
+	src/cluster/conflict_horizon.o \
 	src/cluster/dead_entries.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
@@ -66,6 +67,8 @@ CLUSTER_OBJS = \
 	src/cluster/index_file.o \
 	src/cluster/invalid.o \
 	src/cluster/life_cycle.o \
+	src/cluster/logged.o \
+	src/cluster/logged_entries.o \
 	src/cluster/open_files.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
@@ -95,7 +98,9 @@ AM_OBJS = \
 	src/am/insert_source.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
+	src/am/logged_removal.o \
 	src/am/options.o \
+	src/am/wal_records.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -222,6 +227,7 @@ CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/internal.h \
+	src/cluster/logged.h \
 	src/cluster/tid_value.h \
 	src/cluster/versions.h \
 	src/cluster/wal_record.h \
@@ -233,6 +239,7 @@ AM_HEADERS = \
 	src/am/insert_queue.h \
 	src/am/keyhash.h \
 	src/am/keys.h \
+	src/am/logged_removal.h \
 	src/am/scan.h \
 	src/am/spool.h \
 	src/am/temp_file.h \

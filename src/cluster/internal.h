@@ -150,6 +150,10 @@ StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
+#define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
+#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by everybody:
+										 * standbys may build a file like it */
+#define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
 
 typedef struct PmhashStub
 {
@@ -380,8 +384,9 @@ extern void pmhash_undo(PmhashControl *control);
 /* ---- stub.c ---- */
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
-extern uint64 pmhash_stub_of_fork(PmhashNode node);
-extern void pmhash_stub_create(Relation index, uint64 file_id, uint64 seed);
+extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
+extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
+							   uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 uint64 seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
@@ -390,6 +395,7 @@ extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern void pmhash_stub_create_init(Relation index);
+extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
 
 /* ---- open_files.c ---- */
 
@@ -509,6 +515,24 @@ extern void pmhash_sweep_database(void);
 extern void pmhash_sweep_dropped(Oid database);
 extern void pmhash_sweep_distrusted(Oid database);
 extern List *pmhash_list_indexes(bool temporary);
+
+/* ---- logged.c ---- */
+extern void pmhash_logged_init(void);
+extern bool pmhash_wants_wal(Relation index);
+extern uint16 pmhash_new_wal_flags(Relation index);
+extern bool pmhash_flags_logged(uint16 flags);
+extern void pmhash_file_announce(Relation index, uint64 file_id);
+extern void pmhash_wal_examine(Relation index, const PmhashStub *stub);
+extern void pmhash_file_is_new(Relation index, uint64 file_id);
+extern void pmhash_file_is_not_new(uint64 file_id);
+
+/* ---- logged_entries.c ---- */
+extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
+									 uint8 flags, const PmhEntry *entries, int n);
+
+/* ---- conflict_horizon.c ---- */
+extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
+									TransactionId *horizon);
 
 /* ---- planner_hook.c ---- */
 extern void pmhash_planner_hook_init(void);

@@ -580,5 +580,6 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	startup_init();
 	pmhash_engine_hooks_init();
 	pmhash_life_cycle_init();
+	pmhash_logged_init();
 	pmhash_worker_init();
 }

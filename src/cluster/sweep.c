@@ -374,6 +374,7 @@ note_owner(Relation index, Owners *owners)
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
 				add_id(&owners->owned, stub.file_id);
 			pmhash_index_examine(index, &stub);
+			pmhash_wal_examine(index, &stub);
 			break;
 		case STUB_NONE:
 			break;
