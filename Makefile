@@ -155,7 +155,7 @@ REGRESS = \
 ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
 TAP_TESTS = 1
 
-# All of them take half an hour: REGRESS= ISOLATION= asks for that.  Beside the
+# All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
 # other suites there are some that take seconds.
 ifeq ($(REGRESS)$(ISOLATION),)
 PROVE_TESTS = test/t/*.pl

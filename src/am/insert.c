@@ -113,8 +113,8 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
  * ERROR if the file is full or can't be opened for the moment; the row is then
  * not indexed and the transaction is to abort.  Into an invalid index nothing
  * is inserted; its rebuild waits for our transaction and finds the row, which
- * is why the choice is made anew for each statement (and nobody makes it while
- * a rebuild is under way).  Takes no lock but the engine's.
+ * is why the choice is made anew for each statement (and by none while a rebuild
+ * is under way).  Takes no lock but the engine's.
  *
  * A serializable reader locks its key's pseudo-page first and reads then; we
  * insert first and look for such locks then.  So one of us always sees the

@@ -89,7 +89,7 @@ pmhash_options(Datum reloptions, bool validate)
  *		Percent of slots that a build of 'index' is to fill, between
  *		PMH_MIN_FILL and PMH_MAX_FILL.
  *
- * 100 may be asked for, as of other access methods, but a segment that full
+ * 100 is accepted, as by other access methods, but a segment that full
  * would not take what hashes unevenly.
  */
 int

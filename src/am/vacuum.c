@@ -213,7 +213,7 @@ static void
 delete_dead(VacuumState *state, const IndexVacuumInfo *info)
 {
 	state->dead_tids = pmhash_dead_tids_make(state->index, state->callback,
-										   state->callback_state);
+											 state->callback_state);
 	if (state->dead_tids == NULL ||
 		pmhash_dead_tids_from_vacuum(state->dead_tids, info))
 		sweep_table(state, count_and_remove_step);
@@ -333,8 +333,8 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 
 /*
  * amvacuumcleanup: shrink the file if that is wanted and pays.  If there was no
- * bulk delete, tell the number of entries as the engine estimates it; NULL for
- * an invalid index.
+ * bulk delete, return the number of entries as the engine estimates it; NULL
+ * for an invalid index.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)

@@ -31,6 +31,7 @@ wait_for_files($pool, 1, 'files before');
 
 # event: its file system is full
 my $full = qr/ERROR:.*"t_k".*No space left on device/s;
+# trouble: `could not use file "..." of index "...": No space left on device`
 fails_like($node, 'INSERT INTO t SELECT generate_series(100001, 2000000)', $full, 'INSERT');
 like($node->safe_psql('postgres', 'SELECT file FROM pmhash_indexes'), qr/\Q$small\E/, 'the file is there');
 same_answers($node, 't', 'k', 't_k', 'INSERT that did not fit');
@@ -69,7 +70,7 @@ same_answers($node, 't', 'k', 't_k', 'REINDEX that did not fit');
 $node->safe_psql('postgres', 'VACUUM t');
 same_answers($node, 't', 'k', 't_k', 'VACUUM that shrinks');
 $node->safe_psql('postgres', 'REINDEX INDEX t_k');
-same_answers($node, 't', 'k', 't_k', 'REINDEX behind it');
+same_answers($node, 't', 'k', 't_k', 'REINDEX after it');
 $node->safe_psql('postgres', 'DROP INDEX t_k; TRUNCATE t');
 wait_for_files($pool, 0, 'DROP INDEX');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000); CREATE INDEX t_k ON t USING pmhash (k)');

@@ -92,7 +92,7 @@ unlike($log, qr/ERROR:/, 'no sweep fails');
 foreach my $index ('ex_k', 'o_k')
 {
 	my $count = () = $log =~ /cannot tell which file index "$index" has/g;
-	is($count, 1, "told once of $index");
+	is($count, 1, "said once of $index");
 }
 
 # the indexes come back, and then everything left over goes

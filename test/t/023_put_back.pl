@@ -100,7 +100,7 @@ $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 
-# after a crash it is told by the nonce, which is renewed every sweep_naptime
+# after a crash the nonce says so, which is renewed every sweep_naptime
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
 change();
@@ -159,7 +159,7 @@ crash($node);
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
 
-# nobody looks at it in one run: the shutdown must not make it a good one
+# no session looks at it in one run: the shutdown must not make it a good one
 $file = index_file($node, 't_k');
 $node->stop;
 copy($file, $one) or die;
