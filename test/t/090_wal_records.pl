@@ -113,7 +113,7 @@ $node->psql('postgres', "COPY t FROM PROGRAM 'seq -f \"%.0f,1\" 30000 39999' (FO
 $bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
 cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
 
-# event: nothing is logged of an index that is not to be
+# nothing is logged of an index that is not to be
 foreach my $kind (
 	[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],
 	[ 'by default', 'TABLE', '' ],
@@ -218,7 +218,7 @@ is($horizons, $deleter, 'with the transaction that made them dead');
 
 # ---- files ----
 
-# event: ALTER INDEX SET (wal) while others insert
+# event: `ALTER INDEX ... SET (wal = on)`, or `off`, while others write
 sql('CREATE TABLE a (k int8, v int8); INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k)');
 my $a = file_of('a_k');
 $from = lsn();
@@ -245,7 +245,7 @@ is(types($from, $a), 'INSERT FILE_GONE', 'in a transaction that has inserted');
 sql('ALTER INDEX a_k SET (wal = on)');
 fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum option "wal": maybe/, 'other values');
 
-# event: the configuration changes: the sweeper turns logging on and off
+# the configuration changes: the sweeper turns logging on and off
 sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
 my $g = file_of('g_k');
 $from = lsn();

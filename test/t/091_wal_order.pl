@@ -165,7 +165,7 @@ is(on_disk($from), join(' ', ('INSERT1') x 16), 'group: the record is not');
 release('insert_before_wal', $session);
 is(on_disk($from), join(' ', ('INSERT1') x 16, 'INSERT100'), 'group: one record for all');
 
-# event: killed between entry and record
+# killed between entry and record
 $from = flush();
 $session = start_and_hold('insert_before_wal', 'INSERT INTO t VALUES (-5, -5)');
 flush();
@@ -176,7 +176,7 @@ $session = start_and_hold('insert_before_wal', 'INSERT INTO t VALUES (-5, -5)');
 crash_held('insert_before_wal', $session);
 sound('killed between entry and record, the row is lost');
 
-# event: cancelled between entry and record, and committed all the same
+# cancelled between entry and record, and committed all the same
 sql(<<'SQL');
 CREATE FUNCTION careless() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -200,7 +200,7 @@ $from = flush();
 $session = start_and_hold('vacuum_after_log', 'VACUUM t');
 is(entries(), $before, 'VACUUM: logged and not removed');
 is(on_disk($from), '', 'VACUUM: nor flushed');
-# event: killed between VACUUM's record and its flush
+# killed between VACUUM's record and its flush
 crash_held('vacuum_after_log', $session);
 is(entries(), $before, 'killed before the flush: the entries are still there');
 sound('killed before the flush');
@@ -209,7 +209,7 @@ $from = flush();
 $session = start_and_hold('vacuum_after_flush', 'VACUUM t');
 is(on_disk($from), 'DELETE100', 'VACUUM: the record is on disk');
 is(entries(), $before, 'VACUUM: and nothing removed');
-# event: killed between VACUUM's flush and the removal
+# killed between VACUUM's flush and the removal
 crash_held('vacuum_after_flush', $session);
 is(entries(), $before, 'killed before the removal: the entries are still there');
 $from = flush();
@@ -219,7 +219,7 @@ is(on_disk($from), 'DELETE100 SWEPT', 'the next VACUUM logs them again');
 is(entries(), $before - 100, 'and removes them');
 sound('VACUUM after that');
 
-# event: VACUUM is cancelled after its record
+# VACUUM is cancelled after its record
 sql('DELETE FROM t WHERE k BETWEEN 101 AND 200');
 $before = entries();
 $session = start_and_hold('vacuum_after_flush', 'VACUUM t');
@@ -236,7 +236,7 @@ sound('cancelled');
 
 my $look = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM t WHERE k = 300';
 
-# event: VACUUM gives TIDs away between the horizon and the record of a scan
+# VACUUM gives TIDs away between the horizon and the record of a scan
 sql('DELETE FROM t WHERE k = 300');
 $from = flush();
 $session = start_and_hold('dead_before_log', $look);
@@ -247,7 +247,7 @@ is(release('dead_before_log', $session), '0', 'the scan goes on');
 flush();
 is(on_disk($from), 'DELETE1 SWEPT', 'and logs nothing');
 
-# event: killed between the record of a scan and the removal
+# killed between the record of a scan and the removal
 $look =~ s/300/301/;
 sql('DELETE FROM t WHERE k = 301');
 $before = entries();
@@ -263,7 +263,7 @@ is(entries(), $before - 1, 'VACUUM removes it');
 
 # ---- ALTER INDEX SET (wal) beside writers ----
 
-# event: wal = on while a statement is between row and entry
+# wal = on while a statement is between row and entry
 sql('ALTER INDEX t_k SET (wal = off)');
 $from = flush();
 $session = start_and_hold('insert_after_journal', 'INSERT INTO t VALUES (-7, -7)');
@@ -283,7 +283,7 @@ $session = start_and_hold('wal_before_standby', 'ALTER INDEX t_k SET (wal = on)'
 $writer->query_safe('INSERT INTO t VALUES (-8, -8)');
 flush();
 is(on_disk($from), 'INSERT1', 'a writer logs before FILE_NEW');
-# event: killed while wal = on is being set
+# killed while wal = on is being set
 $writer->query_safe('COMMIT');
 crash_held('wal_before_standby', $session);
 eval { $writer->quit };
