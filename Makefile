@@ -58,6 +58,7 @@ ENGINE_OBJS = \
 	src/engine/values.o
 
 CLUSTER_OBJS = \
+	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
@@ -75,6 +76,8 @@ CLUSTER_OBJS = \
 	src/cluster/launch_rebuilders.o \
 	src/cluster/launcher.o \
 	src/cluster/life_cycle.o \
+	src/cluster/logged.o \
+	src/cluster/logged_entries.o \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
@@ -108,7 +111,9 @@ AM_OBJS = \
 	src/am/insert_source.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
+	src/am/logged_removal.o \
 	src/am/options.o \
+	src/am/wal_records.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -163,7 +168,7 @@ REGRESS = \
 ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
 TAP_TESTS = 1
 
-# All of them take half an hour: REGRESS= ISOLATION= asks for that.  Beside the
+# All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
 # other suites there are some that take seconds.
 ifeq ($(REGRESS)$(ISOLATION),)
 PROVE_TESTS = test/t/*.pl
@@ -248,6 +253,7 @@ CLUSTER_HEADERS = \
 	src/cluster/invalid.h \
 	src/cluster/launcher.h \
 	src/cluster/life_cycle.h \
+	src/cluster/logged.h \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \
@@ -275,6 +281,7 @@ AM_HEADERS = \
 	src/am/insert_queue.h \
 	src/am/keyhash.h \
 	src/am/keys.h \
+	src/am/logged_removal.h \
 	src/am/scan.h \
 	src/am/spool.h \
 	src/am/temp_file.h \

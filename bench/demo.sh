@@ -170,7 +170,7 @@ report()
 {
 	echo
 	echo "$rows rows of bigint and text in random order, $probes probes a run, median of $runs runs;"
-	echo "$(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers'), warm, locale C, checkpoints held off but where told."
+	echo "$(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers'), warm, locale C, checkpoints held off but where the table says so."
 	echo
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 		-f - <"$tree/bench/lib/report.sql"
@@ -182,7 +182,7 @@ report()
 	! $quick || echo "--quick: the figures of so small a table say little."
 }
 
-# what is wrong with it is better told now than when everything is installed
+# what is wrong with it is better said now than when everything is installed
 scratch_parent >/dev/null || die "no scratch directory"
 install_server || die "no server, or not what it takes to build"
 bindir=${pg_config%/*}

@@ -55,7 +55,7 @@ cluster_create "$work/cluster" "$bindir" pmhash
 cluster_start
 run_sql exclusion.sql >/dev/null
 for ((r = 1; r <= rounds; r++)); do
-	# who begins changes from round to round
+	# which one begins changes from round to round
 	if ((r % 2)); then order="btree pmhash"; else order="pmhash btree"; fi
 	for bytes in 80 1000 2500 6000; do
 		for method in $order; do

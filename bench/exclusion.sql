@@ -12,7 +12,7 @@ CREATE TABLE figure
 	method		text NOT NULL,
 	ms			float8 NOT NULL,
 	wal			float8 NOT NULL,	-- bytes per row
-	index_bytes	bigint NOT NULL		-- behind it
+	index_bytes	bigint NOT NULL		-- after it
 );
 
 -- An url of so many bytes, which no compression makes shorter.

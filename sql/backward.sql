@@ -119,7 +119,7 @@ FETCH ALL FROM c;
 FETCH BACKWARD ALL FROM c;
 ROLLBACK;
 
--- only scans that somebody can turn back remember: 16 bytes for each of 12000 rows
+-- only scans that can be turned back remember: 16 bytes for each of 12000 rows
 CREATE FUNCTION remembers() RETURNS bool LANGUAGE sql VOLATILE AS
 	$$ SELECT max(used_bytes) > 100000 FROM pg_backend_memory_contexts WHERE name = 'pmhash scan' $$;
 CREATE FUNCTION query_in_function() RETURNS bool LANGUAGE plpgsql AS $$

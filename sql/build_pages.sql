@@ -41,7 +41,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- not yet looked at by anybody; then all-visible
+-- not yet looked at by any process; then all-visible
 SELECT * FROM same_as_btree('k');
 VACUUM bp;
 SELECT * FROM same_as_btree('k');

@@ -1,5 +1,5 @@
 --
--- Entries that scans have found dead are removed, those that somebody may
+-- Entries that scans have found dead are removed, those that a snapshot may
 -- still need are not.
 --
 CREATE TABLE dead (k int4, v int4);

@@ -1,6 +1,6 @@
 --
 -- Entries of long statements wait in a queue and go into the table in groups;
--- nobody may notice.
+-- no reader may notice.
 --
 CREATE TABLE gi (k int8, t text);
 CREATE INDEX gi_k ON gi USING pmhash (k);
@@ -103,7 +103,7 @@ ROLLBACK TO a;
 SELECT entries - :before AS entries FROM pmhash_stats('gi_k');
 ROLLBACK;
 
--- what a transaction may do to table and index behind an insert
+-- what a transaction may do to table and index after an insert
 BEGIN;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 REINDEX INDEX gi_k;
@@ -211,9 +211,9 @@ SELECT entries FROM pmhash_stats('gi_unlogged_k');
 SELECT pmhash_check('gi_k'), pmhash_check('gi_t'), pmhash_check('gi_unlogged_k');
 
 -- Which statements' rows wait: entries that are in the table when a statement of
--- 500 rows is undone before anybody has applied a queue.  The first 16 are put
+-- 500 rows is undone before a queue has been applied.  The first 16 are put
 -- there at once; all, if its rows may become dead while it runs (ON CONFLICT), or
--- nobody knows what it does.
+-- nothing is known of what it does.
 CREATE FUNCTION gi_at_once(statement text, index regclass = 'gi_k') RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	before int8 := (SELECT entries FROM pmhash_stats(index));

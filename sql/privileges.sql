@@ -1,5 +1,5 @@
 --
--- Who may look at what.
+-- Which roles may look at what.
 --
 CREATE ROLE regress_pmhash_owner;
 CREATE ROLE regress_pmhash_reader;
@@ -20,7 +20,7 @@ SELECT entries FROM pmhash_stats('private_k');
 SET ROLE regress_pmhash_stranger;
 SELECT entries FROM pmhash_stats('private_k');
 SELECT k FROM private WHERE k = 5;
--- size and state are for everybody, as pg_relation_size and pg_class are; where the
+-- size and state are for all users, as pg_relation_size and pg_class are; where the
 -- file is, for the owner and pg_monitor
 SELECT pmhash_size('private_k') > 0;
 SELECT index, state, file IS NULL AS hidden FROM pmhash_indexes WHERE "table" = 'private';

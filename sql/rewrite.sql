@@ -156,5 +156,5 @@ COMMIT;
 SELECT * FROM every_key('rw_new', 'k', 'rw_new_k');
 DROP TABLE rw_new;
 
--- system catalogues and indexes named for one another are nobody's business
+-- system catalogues and indexes named for one another are left alone
 DROP TABLE rw;

@@ -42,7 +42,7 @@ SELECT count(*) = (SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = c.rel
 FROM pmhash_indexes;
 SELECT count(DISTINCT file) = count(*) AS each_its_own FROM pmhash_indexes;
 
--- the view is for everybody, the exact figures for those who may read the table
+-- the view is for all users, the exact figures for those that may read the table
 CREATE ROLE st_nobody;
 SET ROLE st_nobody;
 SELECT count(*) FROM pmhash_indexes WHERE "table" = 'st';

@@ -183,7 +183,7 @@ SELECT count(*) FROM long_keys WHERE k = ANY ((SELECT array_agg(k) FROM long_key
 RESET enable_seqscan;
 DROP TABLE long_keys;
 
--- keys of different types in one index, with NULLs behind the first column
+-- keys of different types in one index, with NULLs after the first column
 CREATE TABLE several (a int4, b text, c numeric, d timestamptz, e int2, f uuid);
 INSERT INTO several
 	SELECT i % 50, CASE WHEN i % 7 > 0 THEN 'b' || i % 20 END, i % 3 / 2.0,

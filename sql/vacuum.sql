@@ -1,6 +1,6 @@
 --
 -- VACUUM, whose verdicts are kept in a map of the table (37 bytes a block),
--- or asked for while removing if that is more than half of maintenance_work_mem
+-- or looked up while removing if that is more than half of maintenance_work_mem
 --
 -- A row a block.
 CREATE TABLE sparse (k int8, pad text) WITH (fillfactor = 10, autovacuum_enabled = false);

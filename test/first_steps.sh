@@ -159,7 +159,7 @@ outside()
 		{ find "$scratch/root"; return 1; }
 }
 
-# What installcheck runs: all TAP tests only if they alone are asked for.
+# What installcheck runs: all TAP tests only if nothing else is wanted.
 tap_tests()
 {
 	local all few none
@@ -210,8 +210,8 @@ not_executable()			# directory of such a file system
 
 # ---- sudo ----
 
-# A sudo that wants a password, and no terminal to ask for it: nobody waits.
-no_terminal()				# file with what fake sudo was asked for
+# A sudo that wants a password, and no terminal to ask for it: it does not wait.
+no_terminal()				# file with what fake sudo was called with
 {
 	mkdir -p "$scratch/bin"
 	printf '#!/bin/sh\necho "$*" >>%s\n[ "$1" != -n ] && sleep 60\nexit 1\n' "$1" >"$scratch/bin/sudo"
@@ -321,7 +321,7 @@ interrupted()				# signal, processes that get it: of apt too?
 		KILL)
 			[ -f "$left" ] || { echo "what KILL leaves is gone?"; return 1; }
 			"${with_packages[@]}" install_packages make || return 1
-			# who made the directory is not known any more
+			# which user made the directory is not known any more
 			rmdir "${left%/*}" "${left%/*/*}" || return 1
 			;;
 	esac

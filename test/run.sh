@@ -26,7 +26,7 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 
 work=
 small_fs=
-runner=as_account				# who runs a stage
+runner=as_account				# which account runs a stage
 
 cleanup()
 {
@@ -93,7 +93,7 @@ for name in $stages; do
 done
 
 cd /
-# what is wrong with it is better told now than when everything is installed
+# what is wrong with it is better said now than when everything is installed
 scratch_parent >/dev/null || give_up "no scratch directory"
 install_server $PMHASH_TEST_PACKAGES || give_up "could not install packages"
 server=$pg_config

@@ -17,7 +17,7 @@
 #
 # Each chroot is Debian's base system and nothing more.  In it, in this order:
 # what a new user meets on an empty system (test/first_steps.sh --empty),
-# bench/demo.sh as a user with sudo who has set a umask of 077, and
+# bench/demo.sh as a user with sudo and a umask of 077, and
 # test/run.sh as root.  The machine needs debootstrap (installed if it is missing), root or
 # sudo, namespaces (unshare), and a mirror of Debian in its apt configuration
 # that has those releases.  PostgreSQL 16 was in no release of Debian.

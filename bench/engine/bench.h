@@ -60,7 +60,7 @@ extern PmhTable *open_table(void);
 /* Have every page of the mapping in our page table, writable. */
 extern void prefault(PmhTable *t);
 
-/* Tell of the space of a table behind an operation; check it, if asked for. */
+/* Tell of the space of a table after an operation; check it, if asked for. */
 extern void print_space(PmhTable *t, const char *op);
 extern void check_table(PmhTable *t);
 

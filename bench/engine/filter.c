@@ -87,7 +87,7 @@ filter_has(const Filter *f, uint64_t hash)
 	return all != 0;
 }
 
-/* What comes behind does not begin before everything in front is done. */
+/* What comes after does not begin before everything in front is done. */
 static inline void
 wait_for_loads(void)
 {

@@ -188,7 +188,7 @@ typedef void (*Operation) (Share *share);
 
 /*
  * Visit the share's keys in an order that has nothing to do with insertion: the
- * next one behind 'key' (any of them to begin with).  No division, so that the
+ * next one after 'key' (any of them to begin with).  No division, so that the
  * order costs no more than going through them one by one.
  */
 typedef struct Order

@@ -3,7 +3,7 @@
 -- is at bench.watch_vacuum
 --
 -- Variables: method, indexed, round, metric (where its time goes), relation,
--- question and query (to be asked behind it; the plan must use "index").
+-- question and query (to be asked after it; the plan must use "index").
 --
 SELECT bench.force_index(:indexed);
 \if :indexed

@@ -46,7 +46,7 @@ SELECT clock_timestamp() AS moment \gset
 INSERT INTO bench.work SELECT * FROM bench.fresh_rows_:name;
 SELECT bench.sample(:round, :'method', :'name' || '_insert',
 	bench.since(:'moment') * 1e6 / :work_fresh);
-SELECT bench.ask(:'method', format('which rows have the keys of workload %s behind it', :'name'),
+SELECT bench.ask(:'method', format('which rows have the keys of workload %s after it', :'name'),
 	format('SELECT count(*) || '' rows, sum '' || sum(t.payload)
 			FROM bench.hit_%s AS p JOIN bench.work AS t ON %s', :'name', :'match'),
 	:index);

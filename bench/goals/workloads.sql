@@ -5,7 +5,7 @@
 --
 -- For each workload: tables rows_NAME and fresh_rows_NAME of its key columns
 -- and a payload, and probe sets hit_NAME and miss_NAME of the key columns.
--- Keys asked for are all different, whatever their frequency.
+-- Keys looked up are all different, whatever their frequency.
 --
 
 -- Graph edges and zipf: rank 0 .. n - 1 of a zipf distribution, from u in

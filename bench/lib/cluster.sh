@@ -101,7 +101,7 @@ cluster_kill_hard()
 	done < <(grep -l "^PPid:[[:space:]]*$postmaster\$" /proc/[0-9]*/status 2>/dev/null)
 	kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
 
-	# Where nobody reaps orphans the dead postmaster stays in the process
+	# Where orphans are not reaped the dead postmaster stays in the process
 	# table, and its lock files would be believed.
 	while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$postmaster/status" 2>/dev/null; do
 		sleep 0.02

@@ -189,7 +189,7 @@ cluster_create "$work/cluster" "$bindir" pmhash
 cluster_start
 load
 for ((r = 1; r <= rounds; r++)); do
-	# who begins changes from round to round
+	# which one begins changes from round to round
 	if ((r % 2)); then order="btree pmhash"; else order="pmhash btree"; fi
 	for method in $order; do
 		round "$method" "$r"

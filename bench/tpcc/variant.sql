@@ -35,7 +35,7 @@ ALTER TABLE stock ADD CONSTRAINT stock_key EXCLUDE USING pmhash (s_w_id WITH =, 
 ALTER TABLE orders ADD CONSTRAINT orders_key
 	EXCLUDE USING pmhash (o_w_id WITH =, o_d_id WITH =, o_id WITH =);
 
--- Order lines are asked for by order, never singly.  An index with ol_number
+-- Order lines are read by order, never singly.  An index with ol_number
 -- would serve nothing but uniqueness, which consistency.sql sees after.
 CREATE INDEX order_line_key ON order_line USING pmhash (ol_w_id, ol_d_id, ol_o_id);
 

@@ -279,7 +279,7 @@ insert_rest(BuildState *build)
  * Slots that the entries will need.  Keys with more than KEY_SLOTS rows go to
  * value lists and take one slot; what matters is that a table of a million
  * rows and ten keys does not get a directory for a million slots.  It is a
- * hint: the engine copes with more or less than it was told.
+ * hint: the engine copes with more or fewer.
  */
 static uint64
 expected_slots(BuildState *build)

@@ -4,16 +4,16 @@
  *	  The scan of a heap for an index build, a page at a time.
  *
  * The server's scan for index builds (heapam_handler.c,
- * heapam_index_build_range_scan) locks the page anew for every tuple, asks
- * whether the tuple is dead to everybody, and puts it into a slot to get at its
+ * heapam_index_build_range_scan) locks the page anew for every tuple, finds out
+ * whether the tuple is dead to all, and puts it into a slot to get at its
  * columns.  That is two to three times the cost of a plain sequential scan, and
  * more than everything else that a build does.  All of it is for tuples that
- * somebody may be at work on, and nearly every page has none: those pages are
+ * may be in the middle of a change, and nearly every page has none: those are
  * read here, under one lock; the others are left to the server's scan.
  *
  * A page is quiet if each of its tuples is alive beyond doubt: the page says
  * that it is all-visible, or the tuple's hint bits say that its inserter has
- * committed and nobody has deleted it.  HeapTupleSatisfiesVacuum answers
+ * committed and that it has not been deleted.  HeapTupleSatisfiesVacuum answers
  * HEAPTUPLE_LIVE to such a tuple, and the server's scan then counts it, and
  * indexes it under the TID of the root of its HOT chain; so do we.  It can't
  * change under us: the build holds a lock on the table that keeps writers and
@@ -42,7 +42,7 @@
 /* Blocks that a process takes from a range at a time. */
 #define PIECE			256
 
-/* Tuples ahead of the one at hand that are asked for. */
+/* Tuples ahead of the one at hand that are prefetched. */
 #define PREFETCH		12
 
 /* What does not change from page to page. */
@@ -53,13 +53,13 @@ typedef struct PageScan
 	IndexInfo  *indexInfo;
 	IndexBuildCallback callback;
 	void	   *state;
-	BufferAccessStrategy strategy;
+	BufferAccessStrategy access;
 	double		rows;
 	BlockNumber noisy_from;		/* blocks left to the server's scan, */
 	BlockNumber noisy_n;		/* and how many */
 } PageScan;
 
-/* The tuples of a page, as line pointers that nobody will change. */
+/* The tuples of a page, as line pointers that will not change. */
 typedef struct QuietPage
 {
 	Buffer		buffer;
@@ -194,7 +194,7 @@ scan_quiet_page(PageScan *scan, BlockNumber block)
 	bool		is_quiet;
 
 	quiet.buffer = ReadBufferExtended(scan->heap, MAIN_FORKNUM, block,
-									  RBM_NORMAL, scan->strategy);
+									  RBM_NORMAL, scan->access);
 	quiet.page = BufferGetPage(quiet.buffer);
 	LockBuffer(quiet.buffer, BUFFER_LOCK_SHARE);
 	is_quiet = list_tuples(&quiet);
@@ -241,10 +241,10 @@ scan_piece(PageScan *scan, BlockNumber from, BlockNumber to)
 }
 
 /*
- * Scan what is left of range, together with all others who were given the same
- * one: each piece of it is scanned by one of them.  Calls callback for every
+ * Scan what is left of range, together with all processes that share it: each
+ * piece of it is scanned by one of them.  Calls callback for every
  * row as table_index_build_scan would; returns how many there were.  progress:
- * tell of it in pg_stat_progress_create_index.  Only if pmhash_can_scan_pages.
+ * count blocks in pg_stat_progress_create_index.  Only if pmhash_can_scan_pages.
  */
 double
 pmhash_scan_pages(Relation heap, Relation index, IndexInfo *indexInfo,
@@ -261,7 +261,7 @@ pmhash_scan_pages(Relation heap, Relation index, IndexInfo *indexInfo,
 	scan.state = state;
 	/* as heapam.c, initscan: a table that is large does not wash others out */
 	if (!RelationUsesLocalBuffers(heap) && range->nblocks > (BlockNumber) NBuffers / 4)
-		scan.strategy = GetAccessStrategy(BAS_BULKREAD);
+		scan.access = GetAccessStrategy(BAS_BULKREAD);
 	if (progress)
 		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, range->nblocks);
 	pgstat_count_heap_scan(heap);
@@ -274,7 +274,7 @@ pmhash_scan_pages(Relation heap, Relation index, IndexInfo *indexInfo,
 		if (progress)
 			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, to);
 	}
-	if (scan.strategy != NULL)
-		FreeAccessStrategy(scan.strategy);
+	if (scan.access != NULL)
+		FreeAccessStrategy(scan.access);
 	return scan.rows;
 }

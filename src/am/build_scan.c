@@ -4,7 +4,7 @@
  *	  The scan of the table for an index build, alone or with workers.
  *
  * The server decides how many workers an index build may have only for btree
- * (index.c, index_build); we ask it (plan_create_index_workers), and follow
+ * (index.c, index_build); we call plan_create_index_workers, and follow
  * nbtsort.c in how they are started and ended.  Workers hash and partition what
  * they scan; so does the leader.  Workers know nothing of the index file but
  * the seed of its hash.  They hand their spools over in shared temporary files
@@ -173,7 +173,7 @@ scan_as_worker(Relation heap, Relation index, Shared *shared,
 
 /*
  * Main function of a worker.  The leader holds strong locks on table and index;
- * ours are only for the books of relcache and lock manager, so the weakest
+ * ours are only for relcache and lock manager, so the weakest
  * do, whatever locks the build goes under.
  */
 void
@@ -211,7 +211,7 @@ shared_size(int workers)
 					mul_size(workers, sizeof(WorkerResult)));
 }
 
-/* Ask for the memory that start_workers() will fill. */
+/* Reserve the shared memory that fill_shared() will fill. */
 static void
 estimate_shared(ParallelContext *context, Relation heap, Snapshot snapshot)
 {
@@ -287,7 +287,7 @@ leave_parallel_mode(PmhashParallelScan *parallel)
  * max_parallel_maintenance_workers and maintenance_work_mem.
  *
  * memory: bytes of entries that all participants may hold together.
- * *participants tells among how many it is divided, the leader included.
+ * *participants: among how many it is divided, the leader included.
  * NULL (and 1) if the leader is to scan alone.
  */
 PmhashParallelScan *

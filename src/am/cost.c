@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * cost.c
- *	  What the planner is told about pmhash index scans.
+ *	  What pmhash index scans cost, for the planner.
  *
  * Nothing is read or opened here.  All that the costs depend on is how many
  * rows will match, and the table's statistics know that better than the
  * index; planning stays cheap, and no state of an index file can make it
- * fail.  (The one-page main fork tells the planner nothing: it takes a partial
+ * fail.  (The one-page main fork means nothing to the planner: it takes a partial
  * index for empty.  So IndexOptInfo's tuples and pages are not used either.)
  *
  * The numbers.  PostgreSQL's costs count pages, and a probe reads none: the

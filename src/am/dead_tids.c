@@ -87,7 +87,7 @@ heap_blocks(Relation index)
  */
 PmhashDeadTids *
 pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
-					 void *callback_state)
+					  void *callback_state)
 {
 	PmhashDeadTids *set;
 	BlockNumber nblocks = heap_blocks(index);
@@ -102,7 +102,7 @@ pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
 	set->callback_state = callback_state;
 	set->nblocks = nblocks;
 	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
-										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	return set;
 }
 
@@ -271,7 +271,7 @@ add_dead_of_vacuum(PmhashDeadTids *set)
 		if (i % JUDGED_AT_ONCE == 0)
 			pmhash_vacuum_delay_point();
 		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
-					  ItemPointerGetOffsetNumber(&dead->items[i]));
+					 ItemPointerGetOffsetNumber(&dead->items[i]));
 	}
 }
 

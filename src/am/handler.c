@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * handler.c
- *	  What pmhash tells PostgreSQL about itself: its abilities and callbacks.
+ *	  The handler function: the abilities and callbacks of pmhash.
  *
  * The abilities it denies are denied on purpose; src/README, part III, says
  * why for each (unique, INCLUDE, parallel scan and others).
@@ -19,7 +19,7 @@
 
 PG_FUNCTION_INFO_V1(pmhash_handler);
 
-/* Fill in what index AM properties ask: see amapi.h for each. */
+/* Fill in the abilities: see amapi.h for each. */
 static void
 set_abilities(IndexAmRoutine *am)
 {
@@ -89,7 +89,7 @@ set_callbacks(IndexAmRoutine *am)
 /*
  * pmhash_handler(internal) returns index_am_handler
  *
- * The result is palloc'd in the caller's context, as amapi.h asks.
+ * The result is palloc'd in the caller's context, as amapi.h says.
  */
 Datum
 pmhash_handler(PG_FUNCTION_ARGS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * index_stats.c
- *	  SQL functions that tell about one index: pmhash_stats, pmhash_size.
+ *	  SQL functions about one index: pmhash_stats, pmhash_size.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,8 +65,8 @@ open_index(Oid oid)
 }
 
 /*
- * ERROR unless the user may know what is in the index: who may read the table
- * does, and so do those who may scan tables for statistics (pg_monitor, for
+ * ERROR unless the user may know what is in the index: roles that may read the
+ * table do, and so do those that may scan tables for statistics (pg_monitor, for
  * one).
  */
 static void
@@ -116,7 +116,7 @@ stats_row(const PmhashFile *file, const PmhStats *stats, Datum *value)
 /*
  * pmhash_stats(regclass) returns record
  *
- * Exact figures by walking the whole index, which blocks nobody.  NULL if the
+ * Exact figures by walking the whole index, which blocks no other process.  NULL if the
  * index has been dropped.  ERROR if its file cannot be used or the user may
  * not know.
  */

@@ -16,6 +16,8 @@
 #include "nodes/execnodes.h"
 #include "storage/predicate.h"
 
+#include "cluster/logged.h"
+
 #include "am.h"
 #include "insert_queue.h"
 #include "keys.h"
@@ -79,18 +81,26 @@ queue_for(PmhashInsertState *state, Relation index, Relation heap,
 	return state->queue;
 }
 
-/* Make an entry durable, after its undo record if the file is journalled. */
+/*
+ * Make an entry durable, after its undo record if the file is journalled, and
+ * before its record in WAL if it is logged.
+ */
 static void
 insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 {
+	bool		log = pmhash_file_must_log(file, index);
 	PmhResult	result;
+	size_t		done;
 
 	if (file->journaled)
 		pmhash_journal_note(file, entry, 1);
 
 	PMH_STOP_POINT("insert_after_journal");
-	result = pmh_insert(file->table, entry->hash, entry->value,
-						file->journaled);
+	if (log)
+		result = pmhash_insert_and_log(file, entry, 1, &done);
+	else
+		result = pmh_insert(file->table, entry->hash, entry->value,
+							file->journaled);
 	if (result != PMH_OK)
 		pmhash_insert_failed(index, file, result);
 }
@@ -103,8 +113,8 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
  * ERROR if the file is full or can't be opened for the moment; the row is then
  * not indexed and the transaction is to abort.  Into an invalid index nothing
  * is inserted; its rebuild waits for our transaction and finds the row, which
- * is why the choice is made anew for each statement (and nobody makes it while
- * a rebuild is under way).  Takes no lock but the engine's.
+ * is why the choice is made anew for each statement (and by none while a rebuild
+ * is under way).  Takes no lock but the engine's.
  *
  * A serializable reader locks its key's pseudo-page first and reads then; we
  * insert first and look for such locks then.  So one of us always sees the

@@ -8,7 +8,7 @@
  * come from memory, one after the other.  A group has them all prefetched
  * (pmh_insert_group), and its journal records share a fence.
  *
- * Nobody may notice.  An entry is wanted by
+ * No reader may notice.  An entry is wanted by
  *	  - scans of this backend: they apply the queues of their file when they
  *		begin to read, as everything else does that reads the table;
  *	  - parallel workers of this backend: applied when a plan that uses some is
@@ -20,7 +20,7 @@
  *		serializable transactions, at once: such entries are never queued;
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.
- * And nobody may meet an entry whose TID belongs to another row by now: only
+ * And no reader may meet an entry whose TID belongs to another row by now: only
  * rows that VACUUM cannot remove while they wait are queued (insert_source.c).
  *
  * Nothing that is queued is forgotten while a transaction that owns it can
@@ -29,8 +29,8 @@
  * its rows are dead then; and in no other way but by being applied.  Applying
  * may fail at any group, with any error, in a statement or subtransaction that
  * is not the queue's own, and that error may be caught.  So 'first' is stepped
- * after each group by what has gone in, and the rest waits for the next who
- * applies: the commit of its level at the latest, which fails if it still does
+ * after each group by what has gone in, and the rest waits until the queue is
+ * applied again: by the commit of its level at the latest, which fails if it still does
  * not go in.  A level applies its queues when it is about to commit, where an
  * error is still allowed (SUBXACT_EVENT_PRE_COMMIT_SUB); what is left or new
  * after that, because another callback has inserted something, goes to the
@@ -44,7 +44,7 @@
  * only if some index of the table has it still.
  *
  * One statement may fill as many queues as a partitioned table has indexes, and
- * a statement asks for its queue again after each subtransaction, a scan applies
+ * a statement looks its queue up again after each subtransaction, a scan applies
  * those of its file each time that it starts.  So queues are found by file in a
  * hash table, and nothing that is done per row or per scan walks them all.
  *
@@ -63,6 +63,8 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "cluster/logged.h"
+
 #include "am.h"
 #include "insert_queue.h"
 
@@ -78,6 +80,10 @@
 
 /* Entries under one fence, and journalled together. */
 #define GROUP_ENTRIES	256
+
+StaticAssertDecl(FULL % FIRST_CAPACITY == 0 &&
+				 ((FULL / FIRST_CAPACITY) & (FULL / FIRST_CAPACITY - 1)) == 0,
+				 "doubling a queue ends at a full one");
 
 struct PmhashInsertQueue
 {
@@ -135,7 +141,8 @@ static void
 make_room(PmhashInsertQueue *queue)
 {
 	int			capacity = queue->capacity == 0 ? FIRST_CAPACITY : 2 * queue->capacity;
-	PmhEntry   *entry = MemoryContextAllocHuge(entries_context, capacity * sizeof(PmhEntry));
+	PmhEntry   *entry = MemoryContextAllocHuge(entries_context,
+											   capacity * sizeof(PmhEntry));
 
 	queue->n -= queue->first;
 	if (queue->entry != NULL)
@@ -152,6 +159,9 @@ make_room(PmhashInsertQueue *queue)
 /* ---- finding ---- */
 
 #define FIRST_CHAINS	32
+
+StaticAssertDecl((FIRST_CHAINS & (FIRST_CHAINS - 1)) == 0,
+				 "chains are chosen by bits of the file's identifier");
 
 /* Of all queues for a file, whatever their level and handle.  chains is there. */
 static inline PmhashInsertQueue **
@@ -180,7 +190,8 @@ divide_chains(PmhashInsertQueue **made)
 	{
 		PmhashInsertQueue **tail[2] = {&made[i], &made[i + nchains]};
 
-		for (PmhashInsertQueue *queue = chains[i]; queue != NULL; queue = queue->next_in_chain)
+		for (PmhashInsertQueue *queue = chains[i]; queue != NULL;
+			 queue = queue->next_in_chain)
 		{
 			int			half = (queue->file->file_id & nchains) != 0;
 
@@ -292,7 +303,7 @@ open_owner(const PmhashInsertQueue *queue)
 }
 
 /*
- * A group has failed.  That is an ERROR, unless nobody will miss the entries
+ * A group has failed.  That is an ERROR, unless the entries will not be missed
  * should this transaction commit: no index has their file any more, or the one
  * that has it has been marked as invalid, for good, and its rebuild waits for
  * our lock on the table.  A ROLLBACK to a savepoint may bring the file back in
@@ -312,8 +323,30 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 }
 
 /*
- * Journal records for the next group, then its entries.  'first' goes on by
- * those that are in, whatever else happens.  False if not all are.
+ * Are entries of the queue to be logged now?  As it was if no index has its file any
+ * more.
+ */
+static bool
+must_log(const PmhashInsertQueue *queue)
+{
+	Relation	index;
+	bool		log;
+
+	if (likely(pmhash_file_knows_log(queue->file, &log)))
+		return log;
+	index = open_owner(queue);
+	if (index != NULL)
+	{
+		log = pmhash_file_must_log(queue->file, index);
+		relation_close(index, NoLock);
+	}
+	return log;
+}
+
+/*
+ * Journal records for the next group, then its entries, then a record of WAL if the
+ * file is logged.  'first' goes on by those that are in, whatever else happens.
+ * False if not all are.
  */
 static bool
 insert_group(PmhashInsertQueue *queue)
@@ -321,6 +354,7 @@ insert_group(PmhashInsertQueue *queue)
 	PmhashFile *file = queue->file;
 	const PmhEntry *entries = &queue->entry[queue->first];
 	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
+	bool		log = must_log(queue);
 	PmhResult	result;
 	size_t		done;
 
@@ -328,7 +362,8 @@ insert_group(PmhashInsertQueue *queue)
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
-	result = pmh_insert_group(file->table, entries, n, file->journaled, &done);
+	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
+		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	queue->first += (int) done;
 	if (result == PMH_OK)
 		return true;
@@ -338,7 +373,7 @@ insert_group(PmhashInsertQueue *queue)
 
 /*
  * Put what a queue holds into its table.  On ERROR what is not in yet stays; so
- * it does, without one, if nobody will miss it (group_failed).
+ * it does, without one, if it will not be missed (group_failed).
  */
 static void
 apply(PmhashInsertQueue *queue)

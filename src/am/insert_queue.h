@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * insert_queue.h
- *	  Entries that wait in memory, and whose may.
+ *	  Entries that wait in memory, and which statements' entries may.
  *
  * Include postgres.h first.
  *

@@ -8,12 +8,11 @@
  * put (old hash, TID) into the table: a wrong row for ever.  A row that a
  * transaction has inserted and that this transaction does not roll back is not
  * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
- * with one exception: heap_abort_speculative makes it dead to everybody at
- * once.  src/README, "Inserts", has all cases.
+ * with one exception: heap_abort_speculative makes it dead to all at once.  src/README, "Inserts", has all cases.
  *
- * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert cannot tell (the
- * token is in the row, on a page that is not pinned any more), so the question
- * is asked the other way round: who is known to insert no such rows?
+ * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert does not see it
+ * (the token is in the row, on a page that is not pinned any more), so it is
+ * turned round: which statements are known to insert no such rows?
  *	  - a ModifyTable without ON CONFLICT: the index was opened in the context
  *		of a statement that we have seen start (nodeModifyTable.c: ExecInsert
  *		and ExecUpdatePrologue open indexes in es_query_cxt;
@@ -21,11 +20,11 @@
  *		made in, which is that too), and whose plan has no ON CONFLICT anywhere;
  *	  - COPY: the index was opened in the context in which the command was
  *		called (copyfrom.c, CopyFrom).
- * Everybody else's entries do not wait: the workers of logical replication (they
- * have a ResultRelInfo for each row, so there is nothing to gain), and modules
+ * All other entries do not wait: those of the workers of logical replication (they
+ * have a ResultRelInfo for each row, so there is nothing to gain), of modules
  * that call the table and index access methods by themselves, in ways of their
- * own.  Nor does anybody's if the table is of another access method than
- * heap, of whose rows we know nothing.
+ * own; and all of tables of another access method than heap, of whose rows we
+ * know nothing.
  *
  *-------------------------------------------------------------------------
  */

@@ -16,7 +16,7 @@
  *		h = h ^ (h >> 28)
  *
  * and every line can be undone.  What flip() is for a seed we do not repeat
- * from the specification but ask the library: it is what hashing the word 0
+ * from the specification but get from the library: it is what hashing the word 0
  * leaves after undoing all lines but the first.
  *
  *-------------------------------------------------------------------------
@@ -26,6 +26,8 @@
 /* The multiplier K of XXH3 and its inverse modulo 2^64. */
 #define MIX_MULTIPLIER		UINT64_C(0x9FB21C651E98DF25)
 #define UNMIX_MULTIPLIER	UINT64_C(0x02AB9C720D1024AD)
+
+_Static_assert(MIX_MULTIPLIER * UNMIX_MULTIPLIER == 1, "they are inverses");
 
 static inline uint64_t
 rotate_left(uint64_t x, int n)

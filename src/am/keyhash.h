@@ -2,12 +2,12 @@
  *
  * keyhash.h
  *	  The hash functions of keys, free of PostgreSQL: XXH3 over a key's bytes,
- *	  the way back for keys of 8 bytes, and a veil for hashes that others see.
+ *	  the way back for keys of 8 bytes, and a veil for hashes that other users see.
  *
  * XXH3_64bits_withSeed, given exactly 8 bytes and a fixed seed, xors its
  * input with a constant that depends on the seed, and then mixes with steps
  * each of which can be undone: it is a permutation of the 64-bit words.  So
- * the hash of a short key tells the key.  See pmhash_unhash_word.
+ * the hash of a short key gives the key away.  See pmhash_unhash_word.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,8 +39,8 @@ pmhash_hash_word(uint64_t word, uint64_t seed)
 }
 
 /*
- * A pseudorandom function of a hash under a secret key: tells nothing of the
- * hash, nor of the seed it was made with, to who does not know the key.
+ * A pseudorandom function of a hash under a secret key: without the key it gives
+ * nothing away of the hash, nor of the seed that it was made with.
  */
 extern uint64_t pmhash_veil(uint64_t hash, const uint64_t key[2]);
 

@@ -3,7 +3,7 @@
  * keys.c
  *	  From key values to 64-bit hashes, and back.
  *
- * There are three ways to hash a column, told by its operator class:
+ * There are three ways to hash a column, which its operator class decides:
  *
  * EXACT.  The type has at most 8 bytes and two values are equal if and only
  * if these bytes are.  The value is widened to a word, and the hash of an
@@ -13,7 +13,7 @@
  * that values which compare equal across types give the same word: integers
  * are sign-extended; float4 becomes float8.  Floating point values are not
  * equal by bytes, but they are after zero and NaN have been put into one
- * form; the form of a zero is lost, so the key cannot be told from the hash.
+ * form; the form of a zero is lost, so the key cannot be computed from the hash.
  *
  * BYTES.  Two values are equal if and only if certain bytes of them are (text
  * under a deterministic collation, bytea, uuid, ...).  XXH3 over these bytes;
@@ -29,8 +29,8 @@
  * user's operator class with another equality on the same type is hashed by
  * its function.  That all types of a family agree about the way is ensured by
  * pmhash_adjustmembers.  Cross-type operators are taken at their word: one
- * that says more than that two integers are the same number, say, has no
- * place in a family of hashed integers.
+ * that says more than that two integers are the same number, say, does
+ * not belong in a family of hashed integers.
  *
  * An index on several columns hashes the words of all columns, in order:
  * for an EXACT column the widened value, else the hash of the value.
@@ -53,10 +53,11 @@
 #include "utils/uuid.h"
 
 #include "am/am.h"
-#include "am/keys.h"
 #include "am/keyhash.h"
+#include "am/keys.h"
+#include "cluster/versions.h"
 
-/* What stands for a NULL in a column behind the first. */
+/* What stands for a NULL in a column after the first. */
 #define NULL_WORD		UINT64CONST(0x4c4c554e204c5153)
 
 /* Bytes of a timetz that count: 8 of time, 4 of zone, no padding between. */
@@ -72,14 +73,14 @@
  * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
  * and byteaeq the data; bpchareq the data without trailing blanks.
  *
- * A group is a set of types whose words or bytes may be compared.
+ * Types with the same layout are hashed alike: their words or bytes may be compared.
  */
 typedef struct KnownKey
 {
 	Oid			type;			/* opclass input type */
 	Oid			proc;			/* support function 1 */
-	Oid			equal;			/* function behind "type = type" */
-	Oid			group;
+	Oid			equal;			/* function of "type = type" */
+	Oid			layout;			/* named by a type that has it */
 	PmhashShape shape;
 } KnownKey;
 
@@ -91,8 +92,10 @@ static const KnownKey known_keys[] = {
 	{NAMEOID, F_HASHNAMEEXTENDED, F_NAMEEQ, TEXTOID, PMHASH_SHAPE_NAME},
 	{BPCHAROID, F_HASHBPCHAREXTENDED, F_BPCHAREQ, BPCHAROID, PMHASH_SHAPE_BPCHAR},
 	{UUIDOID, F_UUID_HASH_EXTENDED, F_UUID_EQ, UUIDOID, PMHASH_SHAPE_UUID},
-	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID, PMHASH_SHAPE_INT64},
-	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID, PMHASH_SHAPE_INT64},
+	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID,
+	PMHASH_SHAPE_INT64},
+	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID,
+	PMHASH_SHAPE_INT64},
 	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, DATEOID, PMHASH_SHAPE_INT32},
 	{TIMEOID, F_TIME_HASH_EXTENDED, F_TIME_EQ, TIMEOID, PMHASH_SHAPE_INT64},
 	{TIMETZOID, F_TIMETZ_HASH_EXTENDED, F_TIMETZ_EQ, TIMETZOID, PMHASH_SHAPE_TIMETZ},
@@ -110,7 +113,8 @@ static const KnownKey known_keys[] = {
 	{XID8OID, F_HASHINT8EXTENDED, F_XID8EQ, XID8OID, PMHASH_SHAPE_INT64},
 	{PG_LSNOID, F_PG_LSN_HASH_EXTENDED, F_PG_LSN_EQ, PG_LSNOID, PMHASH_SHAPE_INT64},
 	{MACADDROID, F_HASHMACADDREXTENDED, F_MACADDR_EQ, MACADDROID, PMHASH_SHAPE_MACADDR},
-	{MACADDR8OID, F_HASHMACADDR8EXTENDED, F_MACADDR8_EQ, MACADDR8OID, PMHASH_SHAPE_MACADDR8},
+	{MACADDR8OID, F_HASHMACADDR8EXTENDED, F_MACADDR8_EQ, MACADDR8OID,
+	PMHASH_SHAPE_MACADDR8},
 	{TIDOID, F_HASHTIDEXTENDED, F_TIDEQ, TIDOID, PMHASH_SHAPE_TID},
 };
 
@@ -124,45 +128,76 @@ find_known_key(Oid type, Oid proc)
 }
 
 /*
- * pmhash_keys_bitwise_group
- *		In which group of comparable keys is (type, hash function)?
+ * pmhash_keys_layout
+ *		By which layout are keys of (type, hash function) hashed?
  *
  * InvalidOid if keys are hashed by the function.  No errors, no locks.
  */
 Oid
-pmhash_keys_bitwise_group(Oid type, Oid proc)
+pmhash_keys_layout(Oid type, Oid proc)
 {
 	const KnownKey *known = find_known_key(type, proc);
 
-	return known ? known->group : InvalidOid;
+	return known ? known->layout : InvalidOid;
 }
 
 static PmhashKeyKind
 kind_of_shape(PmhashShape shape)
 {
-	if (shape <= PMHASH_SHAPE_FLOAT8)
-		return PMHASH_KEY_EXACT;
-	if (shape <= PMHASH_SHAPE_TIMETZ)
-		return PMHASH_KEY_BYTES;
+	switch (shape)
+	{
+		case PMHASH_SHAPE_BOOL:
+		case PMHASH_SHAPE_CHAR:
+		case PMHASH_SHAPE_INT16:
+		case PMHASH_SHAPE_INT32:
+		case PMHASH_SHAPE_INT64:
+		case PMHASH_SHAPE_UINT32:
+		case PMHASH_SHAPE_MACADDR:
+		case PMHASH_SHAPE_MACADDR8:
+		case PMHASH_SHAPE_TID:
+		case PMHASH_SHAPE_FLOAT4:
+		case PMHASH_SHAPE_FLOAT8:
+			return PMHASH_KEY_EXACT;
+		case PMHASH_SHAPE_VARLENA:
+		case PMHASH_SHAPE_BPCHAR:
+		case PMHASH_SHAPE_NAME:
+		case PMHASH_SHAPE_UUID:
+		case PMHASH_SHAPE_TIMETZ:
+			return PMHASH_KEY_BYTES;
+		case PMHASH_SHAPE_FUNCTION:
+		case PMHASH_SHAPE_NAME_AS_TEXT:
+		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
+			break;
+	}
 	return PMHASH_KEY_FUNCTION;
 }
 
+/* Can the datum be made from the word?  Zeroes have lost their sign. */
 static bool
 shape_can_return(PmhashShape shape)
 {
-	return shape <= PMHASH_SHAPE_TID;
+	return kind_of_shape(shape) == PMHASH_KEY_EXACT &&
+		shape != PMHASH_SHAPE_FLOAT4 && shape != PMHASH_SHAPE_FLOAT8;
+}
+
+/* A value is hashed in another way than its shape allows: a bug. */
+pg_noreturn static void
+wrong_shape(PmhashShape shape)
+{
+	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+	pg_unreachable();
 }
 
 /* Does equality of these keys follow a collation? */
 static bool
 key_is_collated(const KnownKey *known)
 {
-	return known->group == TEXTOID || known->group == BPCHAROID;
+	return known->layout == TEXTOID || known->layout == BPCHAROID;
 }
 
 /*
  * The shape of a string under a collation that takes different strings for
- * equal: only the hash function can tell.  Of text, that is: core's functions
+ * equal: only the hash function knows.  Of text, that is: core's functions
  * for the others do not agree with their equality here.  hashname knows
  * nothing of collations, though nameeq does; hashbpchar then hashes the
  * trailing blanks, too, which bpchareq passes over.
@@ -407,11 +442,17 @@ exact_word(PmhashShape shape, Datum value)
 			return word_from_float8((float8) DatumGetFloat4(value));
 		case PMHASH_SHAPE_FLOAT8:
 			return word_from_float8(DatumGetFloat8(value));
-		default:
+		case PMHASH_SHAPE_VARLENA:
+		case PMHASH_SHAPE_BPCHAR:
+		case PMHASH_SHAPE_NAME:
+		case PMHASH_SHAPE_UUID:
+		case PMHASH_SHAPE_TIMETZ:
+		case PMHASH_SHAPE_FUNCTION:
+		case PMHASH_SHAPE_NAME_AS_TEXT:
+		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
 			break;
 	}
-	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
-	return 0;					/* keep compiler quiet */
+	wrong_shape(shape);
 }
 
 /* A fresh macaddr or macaddr8. */
@@ -448,11 +489,19 @@ exact_datum(PmhashShape shape, uint64 word)
 			return bytes_from_word(word, sizeof(macaddr8));
 		case PMHASH_SHAPE_TID:
 			return tid_from_word(word);
-		default:
+		case PMHASH_SHAPE_FLOAT4:
+		case PMHASH_SHAPE_FLOAT8:
+		case PMHASH_SHAPE_VARLENA:
+		case PMHASH_SHAPE_BPCHAR:
+		case PMHASH_SHAPE_NAME:
+		case PMHASH_SHAPE_UUID:
+		case PMHASH_SHAPE_TIMETZ:
+		case PMHASH_SHAPE_FUNCTION:
+		case PMHASH_SHAPE_NAME_AS_TEXT:
+		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
 			break;
 	}
-	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
-	return (Datum) 0;			/* keep compiler quiet */
+	wrong_shape(shape);
 }
 
 /* ---- hashes of long values ---- */
@@ -493,11 +542,23 @@ bytes_word(PmhashShape shape, Datum value, uint64 seed)
 		case PMHASH_SHAPE_TIMETZ:
 			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES,
 									 seed);
-		default:
+		case PMHASH_SHAPE_BOOL:
+		case PMHASH_SHAPE_CHAR:
+		case PMHASH_SHAPE_INT16:
+		case PMHASH_SHAPE_INT32:
+		case PMHASH_SHAPE_INT64:
+		case PMHASH_SHAPE_UINT32:
+		case PMHASH_SHAPE_MACADDR:
+		case PMHASH_SHAPE_MACADDR8:
+		case PMHASH_SHAPE_TID:
+		case PMHASH_SHAPE_FLOAT4:
+		case PMHASH_SHAPE_FLOAT8:
+		case PMHASH_SHAPE_FUNCTION:
+		case PMHASH_SHAPE_NAME_AS_TEXT:
+		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
 			break;
 	}
-	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
-	return 0;					/* keep compiler quiet */
+	wrong_shape(shape);
 }
 
 /* A bpchar as text, palloc'd, without its trailing blanks. */
@@ -514,7 +575,7 @@ text_from_bpchar(Datum value)
 /*
  * Hash of a value by the hash function.  Not all of them free what they
  * detoast and deform, and a build calls this for every row: whatever they
- * leave behind goes with the scratch context.
+ * leave in it goes with the scratch context.
  */
 static uint64
 function_word(PmhashKeys *keys, PmhashKeyColumn *column,
@@ -573,7 +634,7 @@ hash_words(PmhashKeys *keys, const uint64 *words)
  *
  * values, isnull: of all key columns, as from FormIndexDatum.  Returns false,
  * and no hash, if the first column is NULL: such a row cannot be found by "="
- * and, as amoptionalkey is false, need not be found otherwise.  A NULL behind
+ * and, as amoptionalkey is false, need not be found otherwise.  A NULL after
  * the first column is hashed as a word of its own: the row has to be in the
  * index for scans that bind the first columns only.
  *
@@ -601,7 +662,7 @@ pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
 /*
  * How an argument of another type of the family is hashed, looked up and kept
  * in column->other.  The types of a family agree about the kind; if this one
- * does not, someone has gone around ALTER OPERATOR FAMILY.
+ * does not, it has not come in by ALTER OPERATOR FAMILY.
  */
 static void
 resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)

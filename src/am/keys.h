@@ -125,17 +125,17 @@ extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 
 /*
  * For validate.c: types of one operator family have to be hashed in the same
- * way.  Tells which way that is for keys of 'type' with hash function 'proc'
- * (types with the same answer agree), InvalidOid if by calling proc.
+ * way.  Returns which way that is for keys of 'type' with hash function 'proc'
+ * (types with the same result agree), InvalidOid if by calling proc.
  */
-extern Oid	pmhash_keys_bitwise_group(Oid type, Oid proc);
+extern Oid	pmhash_keys_layout(Oid type, Oid proc);
 
 /*
  * ---- predicate locks (keys.c): a pseudo-page per key hash, never block 0 ----
  *
  * 31 bits, since pg_locks shows page numbers as signed integers.  Since it shows
- * them to everybody, they are no bits of the hash, but of what a function makes
- * of it whose key nobody sees.
+ * them to all users, they are no bits of the hash, but of what a function makes
+ * of it whose key no user sees.
  */
 extern BlockNumber pmhash_predicate_block(const PmhashFile *file, uint64 hash);
 

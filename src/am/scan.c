@@ -3,13 +3,13 @@
  * scan.c
  *	  Plain, index-only and bitmap index scans.
  *
- * A scan is one of five kinds, found out when its first tuple is asked for:
+ * A scan is one of five kinds, found out when its first tuple is wanted:
  *
  *	nothing	 some argument is NULL
  *	one		 one hash: a cursor streams its values in growing batches
- *	many	 = ANY: the hashes, sorted, none twice, are looked up in groups;
- *			 if several arrays multiply to more hashes than work_mem holds, one
- *			 range of hashes after the other
+ *	array	 = ANY: the hashes, sorted, none twice, are looked up in groups
+ *			 (scan_array.c); if several arrays multiply to more hashes than
+ *			 work_mem holds, one range of hashes after the other (scan_keys.c)
  *	all		 not every column is bound, or there are so many hashes that it is
  *			 quicker to sweep the whole table, every tuple to be rechecked
  *	table	 the index has become invalid since the plan was made: every row of
@@ -25,9 +25,9 @@
  *
  * A TID may be removed and used again by VACUUM between our reading of it and
  * the visit to the heap, since no pin or lock holds VACUUM back.  The removal
- * epoch tells whether that can have happened.  See src/README, "Scans and
- * VACUUM", for what it is needed for: index-only scans, and the removal of
- * entries that the executor has found dead.
+ * epoch says whether that can have happened.  See src/README, "Scans and
+ * VACUUM", for what it is needed for: index-only scans (visibility.c), and the
+ * removal of entries that the executor has found dead (scan_dead.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -108,8 +108,6 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 	MemoryContextSwitchTo(old);
 	return true;
 }
-
-/* ---- binding: from scan keys to hashes ---- */
 
 /* ---- starting ---- */
 
@@ -236,7 +234,7 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	so->want = Min(so->want * 2, PMHASH_CURSOR_VALUES);
 	return pmhash_scan_set_batch(so, so->cursor.batch.value, so->cursor.batch.n, 0,
-					 &so->cursor.hash);
+								 &so->cursor.hash);
 }
 
 /* The next step of a sweep; false at its end. */
@@ -316,12 +314,6 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	return more;
 }
 
-/* ---- the element being handed out ---- */
-
-/* ---- entries found dead ---- */
-
-/* ---- index-only scans ---- */
-
 /* ---- callbacks ---- */
 
 /*
@@ -357,7 +349,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
-	so->dead_enough = false;
+	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
 	so->in_history = false;
 	if (so->history != NULL)
@@ -488,7 +480,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
-	so->no_hurry = true;
+	so->array.no_hurry = true;
 	while (fill_batch(scan, so))
 	{
 		while (so->batch_next < so->batch_n)

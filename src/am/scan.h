@@ -77,6 +77,38 @@ typedef struct PmhashProduct
 	uint64		next_range;
 } PmhashProduct;
 
+/* Where a scan for = ANY is in its hashes (scan_array.c). */
+typedef struct PmhashScanArray
+{
+	bool		no_hurry;		/* all is wanted: begin with large groups */
+	bool		overflowed;		/* a short list has not fit */
+	size_t		group;			/* hashes in the next group */
+	size_t		room;			/* values in the next batch, about */
+	const uint64 *group_hashes;
+	size_t	   *big;			/* keys of this group to be read by cursor: */
+	size_t		big_capacity;	/* long lists, and what did not fit */
+	size_t		nbig;
+	size_t		next_big;
+	size_t		collecting;		/* key that collect_value is at */
+	size_t		collecting_from;	/* where its values start in values[] */
+} PmhashScanArray;
+
+/*
+ * Entries found dead, not handed over yet (scan_dead.c).  Those whose heap pages
+ * need no flush of WAL are before the others.
+ */
+typedef struct PmhashScanDead
+{
+	PmhEntry   *entry;			/* NULL until needed */
+	int			n;
+	int			nready;			/* how many of them need no flush */
+	int			capacity;
+	uint64		epoch;			/* before the first of them was read */
+	XLogRecPtr	flushed;		/* WAL, when the first of them was found */
+	XLogRecPtr	lsn;			/* the latest of the others' heap pages */
+	bool		enough;			/* since the last rescan */
+} PmhashScanDead;
+
 typedef struct PmhashScan
 {
 	MemoryContext context;		/* everything of this scan */
@@ -109,19 +141,7 @@ typedef struct PmhashScan
 	size_t		nhashes;
 	size_t		hashes_capacity;
 	size_t		next_hash;
-
-	/* SCAN_ARRAY: how scan_array.c looks it up */
-	bool		no_hurry;		/* all is wanted: begin with large groups */
-	bool		overflowed;		/* a short list has not fit */
-	size_t		group;			/* hashes in the next group */
-	size_t		room;			/* values in the next batch, about */
-	const uint64 *group_hashes;
-	size_t	   *big;			/* keys of this group to be read by cursor: */
-	size_t		big_capacity;	/* long lists, and what did not fit */
-	size_t		nbig;
-	size_t		next_big;
-	size_t		collecting;		/* key that collect_value is at */
-	size_t		collecting_from;	/* where its values start in values[] */
+	PmhashScanArray array;		/* how they are looked up */
 
 	/* SCAN_ARRAY, SCAN_ALL: memory of the batch */
 	uint64	   *values;
@@ -140,20 +160,9 @@ typedef struct PmhashScan
 	Buffer		visibility_map;
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
 
-	/*
-	 * Entries found dead, not handed over yet (scan_dead.c); NULL until needed.
-	 * Those whose heap pages need no flush of WAL are in front of the others.
-	 */
-	PmhEntry   *dead;
-	int			ndead;
-	int			nready;
-	int			dead_capacity;
-	uint64		dead_epoch;		/* before the first of them was read */
-	XLogRecPtr	flushed;		/* WAL, when the first of them was found */
-	XLogRecPtr	dead_lsn;		/* the latest of the others' heap pages */
-	bool		dead_enough;	/* since the last rescan */
+	PmhashScanDead dead;
 
-	/* scans that may turn back (scan_history.c): the batches before the present one */
+	/* scans that may turn back (scan_history.c): the batches before this one */
 	bool		may_turn_back;
 	PmhashScanHistory *history; /* NULL until needed */
 	bool		in_history;		/* the current element is there */

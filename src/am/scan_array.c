@@ -64,13 +64,15 @@ extend_values(PmhashScan *so, size_t n)
 static void
 reserve_big(PmhashScan *so, size_t n)
 {
-	if (n <= so->big_capacity)
+	PmhashScanArray *array = &so->array;
+
+	if (n <= array->big_capacity)
 		return;
-	if (so->big != NULL)
-		pfree(so->big);
-	so->big_capacity = 0;
-	so->big = MemoryContextAlloc(so->context, n * sizeof(size_t));
-	so->big_capacity = n;
+	if (array->big != NULL)
+		pfree(array->big);
+	array->big_capacity = 0;
+	array->big = MemoryContextAlloc(so->context, n * sizeof(size_t));
+	array->big_capacity = n;
 }
 
 /* ---- groups ---- */
@@ -78,9 +80,11 @@ reserve_big(PmhashScan *so, size_t n)
 void
 pmhash_scan_array_start(PmhashScan *so)
 {
-	so->nbig = so->next_big = 0;
-	so->group = so->no_hurry ? LEAST_ROOM / VALUES_PER_KEY : FIRST_GROUP;
-	so->room = so->no_hurry ? LEAST_ROOM : FIRST_ROOM;
+	PmhashScanArray *array = &so->array;
+
+	array->nbig = array->next_big = 0;
+	array->group = array->no_hurry ? LEAST_ROOM / VALUES_PER_KEY : FIRST_GROUP;
+	array->room = array->no_hurry ? LEAST_ROOM : FIRST_ROOM;
 	so->streaming = false;
 	so->kind = SCAN_ARRAY;
 }
@@ -94,23 +98,24 @@ static void
 collect_value(void *arg, size_t key, uint64_t value)
 {
 	PmhashScan *so = arg;
+	PmhashScanArray *array = &so->array;
 
-	if (key != so->collecting)
+	if (key != array->collecting)
 	{
-		so->collecting = key;
-		so->collecting_from = so->values_n;
+		array->collecting = key;
+		array->collecting_from = so->values_n;
 	}
-	else if (so->nbig > 0 && so->big[so->nbig - 1] == key)
+	else if (array->nbig > 0 && array->big[array->nbig - 1] == key)
 		return;
 
-	if (value != PMH_VALUE_MANY && so->values_n < so->room)
+	if (value != PMH_VALUE_MANY && so->values_n < array->room)
 	{
 		so->values[so->values_n++] = value << GROUP_BITS | key;
 		return;
 	}
-	so->overflowed |= value != PMH_VALUE_MANY;
-	so->values_n = so->collecting_from;
-	so->big[so->nbig++] = key;
+	array->overflowed |= value != PMH_VALUE_MANY;
+	so->values_n = array->collecting_from;
+	array->big[array->nbig++] = key;
 }
 
 /*
@@ -120,6 +125,7 @@ collect_value(void *arg, size_t key, uint64_t value)
 static bool
 look_group_up(IndexScanDesc scan, PmhashScan *so)
 {
+	PmhashScanArray *array = &so->array;
 	size_t		n;
 	PmhResult	result;
 
@@ -129,39 +135,41 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 		if (!pmhash_scan_next_hashes(so))
 			return false;
 	}
-	n = Min(so->group, so->nhashes - so->next_hash);
-	so->group_hashes = so->hashes + so->next_hash;
+	n = Min(array->group, so->nhashes - so->next_hash);
+	array->group_hashes = so->hashes + so->next_hash;
 	for (size_t i = 0; i < n; i++)
 		PredicateLockPage(scan->indexRelation,
-						  pmhash_predicate_block(so->file, so->group_hashes[i]),
+						  pmhash_predicate_block(so->file, array->group_hashes[i]),
 						  scan->xs_snapshot);
 	pmhash_scan_check_locks(scan, so);
 
-	if (so->room >= LEAST_ROOM)
-		so->room = Max(n * VALUES_PER_KEY, LEAST_ROOM);
-	pmhash_scan_reserve_values(so, so->room);
+	if (array->room >= LEAST_ROOM)
+		array->room = Max(n * VALUES_PER_KEY, LEAST_ROOM);
+	pmhash_scan_reserve_values(so, array->room);
 	reserve_big(so, n);
-	so->nbig = so->next_big = 0;
-	so->collecting = SIZE_MAX;
-	so->overflowed = false;
-	result = pmh_lookup_group_short(so->file->table, so->group_hashes, n,
+	array->nbig = array->next_big = 0;
+	array->collecting = SIZE_MAX;
+	array->overflowed = false;
+	result = pmh_lookup_group_short(so->file->table, array->group_hashes, n,
 									collect_value, so);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	so->next_hash += n;
-	so->group = so->overflowed ? Max(so->group / 2, 1) : Min(so->group * 2, LAST_GROUP);
+	array->group = array->overflowed ? Max(array->group / 2, 1) :
+		Min(array->group * 2, LAST_GROUP);
 	return true;
 }
 
 /*
  * Values of the key being streamed, as many as there is room for, into values[].
- * Bounded work, since nobody can cancel it meanwhile.
+ * Bounded work, since it can't be cancelled meanwhile.
  */
 static void
 collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 {
-	uint64		key = so->big[so->next_big - 1];
-	size_t		want = Min(so->room - so->values_n, PMHASH_CURSOR_VALUES);
+	PmhashScanArray *array = &so->array;
+	uint64		key = array->big[array->next_big - 1];
+	size_t		want = Min(array->room - so->values_n, PMHASH_CURSOR_VALUES);
 	PmhValues  *batch = &so->cursor.batch;
 	PmhResult	result = pmh_cursor_next(so->file->table, &so->cursor, want);
 
@@ -185,21 +193,24 @@ collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 bool
 pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 {
+	PmhashScanArray *array = &so->array;
+
 	so->values_n = 0;
-	if (!so->streaming && so->next_big == so->nbig && !look_group_up(scan, so))
+	if (!so->streaming && array->next_big == array->nbig && !look_group_up(scan, so))
 		return false;
-	while (so->values_n < so->room && (so->streaming || so->next_big < so->nbig))
+	while (so->values_n < array->room && (so->streaming || array->next_big < array->nbig))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!so->streaming)
 		{
 			pmh_cursor_open(so->file->table, &so->cursor,
-							so->group_hashes[so->big[so->next_big++]]);
+							array->group_hashes[array->big[array->next_big++]]);
 			so->streaming = true;
 		}
 		collect_from_cursor(scan, so);
 	}
-	so->room = Max(so->room, Min(so->room * 2, LEAST_ROOM));
+	array->room = Max(array->room, Min(array->room * 2, LEAST_ROOM));
 	pmh_sort_numbers(so->values, so->values_n);
-	return pmhash_scan_set_batch(so, so->values, so->values_n, GROUP_BITS, so->group_hashes);
+	return pmhash_scan_set_batch(so, so->values, so->values_n, GROUP_BITS,
+								 array->group_hashes);
 }

@@ -17,26 +17,32 @@
 
 #include "scan.h"
 
+/* Room at first, in entries. */
+#define FIRST_CAPACITY	64
+
+StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the most");
+
 /* Have the entries collected so far removed. */
 void
 pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	int			ready = so->nready;
-	int			others = so->ndead - ready;
+	PmhashScanDead *dead = &so->dead;
+	int			ready = dead->nready;
+	int			others = dead->n - ready;
 
-	so->ndead = so->nready = 0;
+	dead->n = dead->nready = 0;
 	if (ready > 0)
-		pmhash_dead_entries(scan->indexRelation, so->file, so->dead_epoch,
-							so->flushed, so->dead, ready);
+		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
+							dead->flushed, dead->entry, ready);
 	if (others > 0)
-		pmhash_dead_entries(scan->indexRelation, so->file, so->dead_epoch,
-							so->dead_lsn, so->dead + ready, others);
+		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
+							dead->lsn, dead->entry + ready, others);
 }
 
 /*
  * The LSN of the heap page on which the current element's tuple has just been
  * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
- * locked: who changes it stores it in two halves.
+ * locked: a process that changes it stores it in two halves.
  */
 static XLogRecPtr
 judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
@@ -57,41 +63,44 @@ judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
 static void
 reserve_dead(PmhashScan *so)
 {
-	if (so->ndead < so->dead_capacity)
+	PmhashScanDead *dead = &so->dead;
+
+	if (dead->n < dead->capacity)
 		return;
-	so->dead_capacity = Min(Max(so->dead_capacity * 2, 64), PMHASH_DEAD_MAX);
-	if (so->dead == NULL)
-		so->dead = MemoryContextAlloc(so->context,
-									  so->dead_capacity * sizeof(PmhEntry));
+	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
+	if (dead->entry == NULL)
+		dead->entry = MemoryContextAlloc(so->context,
+										 dead->capacity * sizeof(PmhEntry));
 	else
-		so->dead = repalloc(so->dead, so->dead_capacity * sizeof(PmhEntry));
+		dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
 }
 
 /* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
 static void
 add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
 {
+	PmhashScanDead *dead = &so->dead;
 	bool		unknown = lsn == InvalidXLogRecPtr;
 
-	if (so->ndead == 0)
-		so->flushed = GetFlushRecPtr(NULL);
-	if (!unknown && lsn <= so->flushed)
+	if (dead->n == 0)
+		dead->flushed = GetFlushRecPtr(NULL);
+	if (!unknown && lsn <= dead->flushed)
 	{
-		so->dead[so->ndead++] = so->dead[so->nready];
-		so->dead[so->nready++] = entry;
+		dead->entry[dead->n++] = dead->entry[dead->nready];
+		dead->entry[dead->nready++] = entry;
 		return;
 	}
-	if (so->ndead == so->nready)	/* the first of these */
-		so->dead_lsn = lsn;
-	else if (unknown || so->dead_lsn == InvalidXLogRecPtr)
-		so->dead_lsn = InvalidXLogRecPtr;
+	if (dead->n == dead->nready)	/* the first of these */
+		dead->lsn = lsn;
+	else if (unknown || dead->lsn == InvalidXLogRecPtr)
+		dead->lsn = InvalidXLogRecPtr;
 	else
-		so->dead_lsn = Max(so->dead_lsn, lsn);
-	so->dead[so->ndead++] = entry;
+		dead->lsn = Max(dead->lsn, lsn);
+	dead->entry[dead->n++] = entry;
 }
 
 /*
- * The current element's tuple is dead to everyone.  Collect entries until
+ * The current element's tuple is dead to all.  Collect entries until
  * there are enough, the epoch changes or the scan ends.
  *
  * What is gone through again, backward, has been noted when it was read.
@@ -99,20 +108,21 @@ add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
 void
 pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
 {
+	PmhashScanDead *dead = &so->dead;
 	PmhEntry	entry;
 
-	if (so->batch_hashes == NULL || so->dead_enough || so->in_history)
+	if (so->batch_hashes == NULL || dead->enough || so->in_history)
 		return;
-	if (so->ndead > 0 && so->dead_epoch != so->epoch)
+	if (dead->n > 0 && dead->epoch != so->epoch)
 		pmhash_scan_hand_over_dead(scan, so);
 	reserve_dead(so);
-	so->dead_epoch = so->epoch;
+	dead->epoch = so->epoch;
 	entry.hash = pmhash_scan_hash(so);
 	entry.value = pmhash_scan_value(so);
 	add_dead(so, entry, judged_page_lsn(scan, so));
-	if (so->ndead == PMHASH_DEAD_MAX)
+	if (dead->n == PMHASH_DEAD_MAX)
 	{
 		pmhash_scan_hand_over_dead(scan, so);
-		so->dead_enough = true;
+		dead->enough = true;
 	}
 }

@@ -26,6 +26,8 @@
 /* Entries read from the file at once: a block of it. */
 #define PIECE		(BLCKSZ / sizeof(PmhEntry))
 
+StaticAssertDecl(BLCKSZ % sizeof(PmhEntry) == 0, "pieces are whole blocks");
+
 struct PmhashScanHistory
 {
 	MemoryContext context;
@@ -38,7 +40,7 @@ struct PmhashScanHistory
 	uint64		piece_no;		/* which one */
 };
 
-/* ---- who may turn back ---- */
+/* ---- which scans may turn back ---- */
 
 /*
  * Is the scan in the part of a plan that runs backward when the whole of it does?
@@ -78,8 +80,8 @@ runs_backward(PlanState *node, void *scan)
 }
 
 /*
- * Can this scan, which is about to begin, be turned back later?  Nobody tells an
- * access method.  Only portals run a plan backward, those with the option SCROLL
+ * Can this scan, which is about to begin, be turned back later?  An access method
+ * gets no word of it.  Only portals run a plan backward, those with the option SCROLL
  * (pquery.c, PortalRunSelect); while they run they are the ActivePortal, but so
  * they are for all queries of the functions they call.  A portal that is being put
  * away for the time after its transaction goes forward once more, and that is its

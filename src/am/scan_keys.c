@@ -182,7 +182,7 @@ extend_hashes(PmhashScan *so)
 	so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
 }
 
-/* Go on to the next combination; false behind the last. */
+/* Go on to the next combination; false after the last. */
 static bool
 next_combination(const PmhashProduct *product, int ncolumns, int *at, uint64 *words)
 {
@@ -263,7 +263,8 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
  * False if there are too many: the caller sweeps the table instead.
  */
 bool
-pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
+pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
+						const PmhashBoundColumns *bound)
 {
 	PmhashProduct    *product = &so->product;
 	int			ncolumns = so->keys->ncolumns;
@@ -272,6 +273,7 @@ pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so, const PmhashBoundCol
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(scratch);
 	ColumnArgs	args;
+	double		most;
 
 	if (so->product_context == NULL)
 		so->product_context = AllocSetContextCreate(so->context,
@@ -295,7 +297,7 @@ pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so, const PmhashBoundCol
 	product->ranges = count_ranges(scan, so, bound->arrays);
 	if (product->ranges == 0)
 		return false;
-	reserve_hashes(so, (size_t) Min(product->count,
-									Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges)));
+	most = Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges);
+	reserve_hashes(so, (size_t) Min(product->count, most));
 	return pmhash_scan_next_hashes(so);
 }

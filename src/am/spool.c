@@ -27,6 +27,9 @@
 #define FIRST_CHUNK		256
 #define LAST_CHUNK		8192
 
+StaticAssertDecl(PMHASH_SPOOL_BITS >= 1 && PMHASH_SPOOL_BITS < 31,
+				 "partitions are counted by int, and hashes shifted by 64 - bits");
+
 typedef struct Chunk
 {
 	struct Chunk *next;			/* older chunk of the same partition */

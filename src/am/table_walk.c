@@ -7,11 +7,14 @@
  * when one becomes invalid.  What is left is a statement that was planned
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
+ * Without it each such statement would fail with 55000 in the moment in which
+ * pmhash_check, or a process that cannot read the file, condemns the index, though
+ * its user has done nothing wrong and the table has all rows.
  *
  * Why it is exact: the snapshot was taken before the walk begins, so what it
  * sees is in blocks that exist by then, and each such row is in one HOT chain,
  * whose root is an ordinary tuple that is not heap-only, or a redirecting line
- * pointer, as long as anyone can see the row.  A TID that is given to another
+ * pointer, as long as any snapshot sees the row.  A TID that is given to another
  * row between our visit and the executor's leads to a row that the snapshot
  * does not see.  The executor then evaluates the conditions of the index scan
  * for each row (xs_recheck).
@@ -50,7 +53,7 @@ struct PmhashTableWalk
 {
 	Relation	heap;
 	Snapshot	snapshot;
-	BufferAccessStrategy strategy;
+	BufferAccessStrategy access;
 	BlockNumber next;
 	BlockNumber end;
 	uint64		pages;			/* read by all walks of this scan */
@@ -84,7 +87,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
 
 		walk = palloc0(sizeof(PmhashTableWalk));
 		walk->heap = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
-		walk->strategy = GetAccessStrategy(BAS_BULKREAD);
+		walk->access = GetAccessStrategy(BAS_BULKREAD);
 		MemoryContextSwitchTo(old);
 	}
 	if (!can_walk(scan, walk))
@@ -131,7 +134,7 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 	if (walk->next >= walk->end)
 		return -1;
 	buffer = ReadBufferExtended(walk->heap, MAIN_FORKNUM, walk->next, RBM_NORMAL,
-								walk->strategy);
+								walk->access);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	n = collect_roots(BufferGetPage(buffer), walk->next, values);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -146,6 +149,6 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 void
 pmhash_table_walk_end(PmhashTableWalk *walk)
 {
-	FreeAccessStrategy(walk->strategy);
+	FreeAccessStrategy(walk->access);
 	table_close(walk->heap, NoLock);
 }

@@ -73,7 +73,7 @@ hash_function_is_good(Oid funcid, Oid argtype)
 	good = proc->prorettype == INT8OID && !proc->proretset &&
 		proc->pronargs == 2 && proc->proargtypes.values[1] == INT8OID &&
 		(IsBinaryCoercible(argtype, proc->proargtypes.values[0]) ||
-		 OidIsValid(pmhash_keys_bitwise_group(argtype, funcid)));
+		 OidIsValid(pmhash_keys_layout(argtype, funcid)));
 	ReleaseSysCache(tuple);
 	return good;
 }
@@ -227,11 +227,11 @@ typedef struct HashedType
 static void
 check_hashed_alike(Oid family, HashedType a, HashedType b)
 {
-	Oid			group_a = pmhash_keys_bitwise_group(a.type, a.proc);
-	Oid			group_b = pmhash_keys_bitwise_group(b.type, b.proc);
-	HashedType	bitwise = OidIsValid(group_a) ? a : b;
+	Oid			layout_a = pmhash_keys_layout(a.type, a.proc);
+	Oid			layout_b = pmhash_keys_layout(b.type, b.proc);
+	HashedType	bitwise = OidIsValid(layout_a) ? a : b;
 
-	if (group_a == group_b)
+	if (layout_a == layout_b)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
@@ -306,7 +306,7 @@ set_dependency(OpFamilyMember *member, Oid family, Oid opclass)
  * pmhash_adjustmembers
  *		Look at members that are to be added to an operator family, for
  *		amadjustmembers: refuse what could not work and say what they depend
- *		on (as hashadjustmembers does; its comments tell why).
+ *		on (as hashadjustmembers does; its comments say why).
  *
  * opclassoid is the class being created, or InvalidOid.
  */

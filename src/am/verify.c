@@ -5,14 +5,14 @@
  *	  table?
  *
  * The method is that of bt_index_check (contrib/amcheck/verify_nbtree.c): only
- * AccessShareLock on table and index, so that nobody waits for us but who
- * wants AccessExclusiveLock.  ShareUpdateExclusiveLock would keep VACUUM away
+ * AccessShareLock on table and index, so that only statements wait for us that
+ * want AccessExclusiveLock.  ShareUpdateExclusiveLock would keep VACUUM away
  * and make some of what follows simpler, but each check would then cancel an
- * autovacuum or wait for a VACUUM.  So everybody may be at work, and three
- * things are checked:
+ * autovacuum or wait for a VACUUM.  So anything may be going on, and three things
+ * are checked:
  *
- *	1. The structure of the file (pmh_check).  What only shows when nobody
- *	   writes, that is the space map and the free lists, is left out.
+ *	1. The structure of the file (pmh_check).  What only shows while there
+ *	   are no writers, that is the space map and the free lists, is left out.
  *
  *	2. Every row that a snapshot sees and that is to be indexed has exactly one
  *	   entry: (hash of its key, TID of the root of its HOT chain).
@@ -46,7 +46,7 @@
  * with the same key, inserted after we had looked at the page.  Therefore such
  * an entry is only suspect.  When the batch is through it is looked up again,
  * and if it is still there, once more with the page locked.  With the lock,
- * nobody can use or free the line pointer.  An entry which is there at this
+ * no process can use or free the line pointer.  An entry which is there at this
  * moment was put in when its line pointer was in use for its row, and the line
  * pointer cannot be freed before the entry is removed: it is wrong.
  *
@@ -57,7 +57,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -79,7 +78,7 @@
 
 PG_FUNCTION_INFO_V1(pmhash_check);
 
-/* Findings that are told; the comparison with the table ends with the last. */
+/* Findings that are reported; the comparison with the table ends at the last. */
 #define MAX_FINDINGS	10
 #define FINDING_SIZE	256
 
@@ -89,6 +88,8 @@ PG_FUNCTION_INFO_V1(pmhash_check);
 /* Marks on values of a batch, above the 47 bits of a TID. */
 #define MARK_FOUND		(UINT64CONST(1) << 62)
 #define MARK_REPEATED	(UINT64CONST(1) << 63)
+
+StaticAssertDecl(PMH_VALUE_BITS <= 62, "marks are no bits of a value");
 
 typedef struct CheckState
 {
@@ -140,20 +141,20 @@ static char *
 list_findings(CheckState *state)
 {
 	StringInfoData lines;
-	uint64		told = Min(state->findings, MAX_FINDINGS);
+	uint64		listed = Min(state->findings, MAX_FINDINGS);
 
 	initStringInfo(&lines);
-	for (uint64 i = 0; i < told; i++)
+	for (uint64 i = 0; i < listed; i++)
 		appendStringInfo(&lines, "%s%s", i > 0 ? "\n" : "", state->finding[i]);
-	if (state->findings > told)
+	if (state->findings > listed)
 		appendStringInfo(&lines, "\nThere are %llu more findings.",
-						 (unsigned long long) (state->findings - told));
+						 (unsigned long long) (state->findings - listed));
 	return lines.data;
 }
 
 /*
  * What has been found is not an error of this transaction: the index must not
- * be used by anybody any more.
+ * be used any more.
  */
 static void
 condemn_index(CheckState *state)
@@ -335,7 +336,7 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 
 /*
  * Scan the table as the first scan of CREATE INDEX CONCURRENTLY does, but with
- * our snapshot and without waiting for anybody (compare verify_nbtree.c).
+ * our snapshot and without waiting for writers (compare verify_nbtree.c).
  */
 static void
 check_all_rows(CheckState *state)
@@ -651,7 +652,7 @@ require_heap(Relation table)
 				 errmsg("cannot compare an index with table \"%s\"",
 						RelationGetRelationName(table)),
 				 errdetail("Its table access method is not heap."),
-				 errhint("pmhash_check(index, false) checks the file alone.")));
+				 errhint("Use pmhash_check(index, false) to check the file alone.")));
 }
 
 /*
@@ -662,8 +663,8 @@ require_heap(Relation table)
  * no index that we can check.  Takes AccessShareLock on table and index until
  * it returns.
  *
- * As in amcheck: the table is locked before the index, lest we meet someone
- * half-way; functions in the index's expressions and predicate run as the
+ * As in amcheck: the table is locked before the index, lest there be a
+ * deadlock; functions in the index's expressions and predicate run as the
  * table's owner; permission to call us is a matter of GRANT.
  */
 Datum

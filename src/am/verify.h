@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * verify.h
- *	  What pmhash_check asks the heap.
+ *	  What pmhash_check has to know from the heap.
  *
  * Include postgres.h first.
  *

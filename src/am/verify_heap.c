@@ -3,8 +3,8 @@
  * verify_heap.c
  *	  Does an entry fit the row that it names?  The heap's side of pmhash_check.
  *
- * The keys of a row's HOT chain have to be read with care, since anybody may be
- * at work on the table:
+ * The keys of a row's HOT chain have to be read with care, since writers and
+ * VACUUM may be at work on the table:
  *	 - A line pointer that is dead says nothing: legal, VACUUM is to come.
  *	 - Keys are computed from a copy of the page, after its lock has been
  *	   released, so values in TOAST must still be there.  They are for tuples which
@@ -249,7 +249,10 @@ compare_with_chain(PmhashHeapCheck *check, const PmhEntry *entry)
 	return unknown && !live ? ENTRY_FITS : ENTRY_OTHER_KEY;
 }
 
-/* Compare an entry with the page that it names, which pmhash_check_read_page has copied. */
+/*
+ * Compare an entry with the row that it names, in the page that
+ * pmhash_check_read_page has copied.
+ */
 PmhashEntryCheck
 pmhash_check_entry(PmhashHeapCheck *check, const PmhEntry *entry)
 {

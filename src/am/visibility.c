@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * visibility.c
- *	  Index-only scans, and what a scan has to ask the heap pages of its rows.
+ *	  Index-only scans, and the heap pages that scans visit.
  *
  * An index-only scan returns a key without a visit to its row if the row's page
  * is all-visible.  A TID may be removed and used again by VACUUM between our
@@ -70,7 +70,7 @@ pmhash_test_visited_page(IndexScanDesc scan)
 
 /*
  * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
- * snapshot sees?  Notes it if it is dead to everyone.
+ * snapshot sees?  Notes it if it is dead to all.
  */
 static bool
 row_is_visible(IndexScanDesc scan, PmhashScan *so)

@@ -35,8 +35,25 @@ typedef struct PmhashFile
 	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
+	bool		logged;			/* its stub said so when stub_generation was ... */
+	uint64		generation;		/* ... this; see logged.h */
 	char	   *path;			/* for messages */
 } PmhashFile;
+
+/* What rd_options of a pmhash index points to; see options.c. */
+typedef enum PmhashWalOption
+{
+	PMHASH_WAL_BY_DEFAULT,		/* as pmhash.wal says */
+	PMHASH_WAL_ON,
+	PMHASH_WAL_OFF
+} PmhashWalOption;
+
+typedef struct PmhashOptions
+{
+	int32		vl_len_;		/* varlena header (do not touch directly!) */
+	int			fillfactor;
+	PmhashWalOption wal;
+} PmhashOptions;
 
 /* ---- why an index is invalid; stands in stubs, so never renumber ---- */
 
@@ -84,6 +101,7 @@ extern int	pmhash_cleaner_naptime;	/* seconds */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
+extern bool pmhash_wal;			/* are indexes logged that do not say? */
 
 /* ---- startup.c ---- */
 

@@ -47,6 +47,7 @@
 #include "cluster/dead_entries.h"
 #include "cluster/file_cache.h"
 #include "cluster/identity.h"
+#include "cluster/logged.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
@@ -316,7 +317,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 /* A handle, in one piece of memory with its path. */
 static PmhashFile *
 make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
-			const char *path)
+			const char *path, uint64 generation)
 {
 	Size		length = strlen(path) + 1;
 	PmhashFile *file = MemoryContextAlloc(TopMemoryContext,
@@ -331,6 +332,8 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	file->journaled = RelationIsPermanent(index);
 	file->standby_life = file->standby_changes = 0;
 	file->filling = is_filling(stub->flags);
+	file->logged = pmhash_flags_logged(stub->flags);
+	file->generation = generation;
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
 	return file;
@@ -376,7 +379,11 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
 	if (entry->file != NULL)
+	{
 		entry->file->filling = is_filling(stub->flags);
+		entry->file->logged = pmhash_flags_logged(stub->flags);
+		entry->file->generation = generation;
+	}
 	entry->generation = generation;
 	entry->valid = true;
 	return entry;
@@ -421,7 +428,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 
 	PG_TRY();
 	{
-		file = make_handle(index, table, stub, path);
+		file = make_handle(index, table, stub, path, generation);
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);

@@ -29,6 +29,7 @@ int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
+bool		pmhash_wal = false;
 
 /* The engine wants a power of two. */
 static bool
@@ -137,6 +138,12 @@ pmhash_define_gucs(void)
 							 NULL,
 							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.wal",
+							 "Log the entries of pmhash indexes that have no storage parameter \"wal\".",
+							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
+							 &pmhash_wal, false,
+							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -609,5 +609,6 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_engine_hooks_init();
 	pmhash_life_cycle_init();
 	pmhash_standby_redo_init();
+	pmhash_logged_init();
 	pmhash_worker_init();
 }

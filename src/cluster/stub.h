@@ -43,8 +43,9 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
-extern uint64 pmhash_stub_of_fork(PmhashNode node);
-extern void pmhash_stub_create(Relation index, uint64 file_id, uint64 seed);
+extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
+extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
+							   uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 uint64 seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
@@ -52,6 +53,7 @@ extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
+extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
 extern void pmhash_stub_create_init(Relation index);
 
 #endif							/* PMHASH_STUB_H */

@@ -2,7 +2,7 @@
  *
  * crash.c
  *	  Crash-state enumeration: options, worker processes, figures.
- *	  test/README.md, "Crash-state enumeration".
+ *	  test/README.md, "Crash states".
  *
  *-------------------------------------------------------------------------
  */
@@ -325,7 +325,7 @@ read_state(FILE *file)
 		fread(shared->distinct, sizeof(shared->distinct), 1, file) == 1;
 }
 
-/* Take over what earlier runs have done: seeds go on behind theirs. */
+/* Take over what earlier runs have done: seeds go on after theirs. */
 static void
 load_state(void)
 {

@@ -145,7 +145,7 @@ typedef struct Crash
 	uint32_t	walk;			/* number of the last walk */
 	bool		rest_tested;	/* what is durable now has been tested */
 	uint64_t	rng;
-	uint64_t	replay_end;		/* entries whose LSN is behind it must be gone */
+	uint64_t	replay_end;		/* entries whose LSN is after it must be gone */
 	const char *(*before_open) (unsigned level);	/* start of a server */
 	void		(*before_insert) (const PmhEntry *entries, size_t n);
 	uint64_t	crash_recovery; /* recovery is crashed in one of so many images */

@@ -7,7 +7,7 @@
  * Every completed operation must be there, the one in flight whole or not at
  * all, nothing twice, nothing else; the structure must be sound; after one
  * complete sweep no space may be lost; and inserts, look-ups and deletes must
- * work, with all of this true again behind them.
+ * work, with all of this true again after them.
  *
  * Each image is recovered.  What comes then depends on nothing but what
  * recovery has left, the model, and chance: an image that is now equal, byte by
@@ -562,7 +562,7 @@ check_recovered(Image *im)
 	bool		known = run->value_space_known != 0;
 	const char *bad = NULL;
 
-	/* Behind a sweep the check says more, and nothing less. */
+	/* After a sweep the check says more, and nothing less. */
 	if (known || im->number % CHECK_TWICE == 0)
 		bad = check_structure(im);
 	if (bad == NULL)

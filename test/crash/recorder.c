@@ -909,7 +909,7 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 /*
- * What is behind the end of the file may be anything: we leave it as it is, so
+ * What is past the end of the file may be anything: we leave it as it is, so
  * that an image shows who still relies on it.
  */
 PmhResult

@@ -34,7 +34,7 @@ extern void shim_note_flushed(uint64_t lsn);
 /* Let the journal say nothing any more.  False if that failed. */
 extern bool shim_spoil(void);
 
-/* Undo what depends on WAL behind 'end'.  False if that ended with an ERROR. */
+/* Undo what depends on WAL after 'end'.  False if that ended with an ERROR. */
 extern bool shim_undo(uint64_t end);
 
 #endif							/* PMH_CRASH_SERVER_SHIM_H */

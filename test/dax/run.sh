@@ -218,7 +218,7 @@ note_files()
 }
 
 # acknowledged CUT: from the clients' line, parameters for the boot after.  Only
-# clients 0 and 1 are at work on the server that is asked for prepared ones.
+# clients 0 and 1 are at work on the server whose prepared ones are wanted.
 acknowledged()
 {
 	local acks waited gid kept=

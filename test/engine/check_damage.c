@@ -336,7 +336,7 @@ read_damaged(PmhTable *t)
 }
 
 /*
- * The first buffer of a chain cannot be taken off while the pointer behind it is
+ * The first buffer of a chain cannot be taken off while the pointer after it is
  * damaged: its last value stays.
  */
 static void

@@ -194,7 +194,7 @@ test_live(void)
 }
 
 /*
- * Random damage anywhere behind the format header: whatever an operation
+ * Random damage anywhere after the format header: whatever an operation
  * gives, it returns.
  */
 static void

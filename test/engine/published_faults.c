@@ -3,7 +3,7 @@
  * published_faults.c
  *	  Faults of published hash tables on persistent memory, looked for here,
  *	  each in a function that names it.  Those that need crashes, threads or a
- *	  server are looked for elsewhere: test/README.md has the whole list.
+ *	  server are looked for elsewhere: test/FAULTS.md has the whole list.
  *
  *-------------------------------------------------------------------------
  */

@@ -485,7 +485,7 @@ test_region_log(void)
 
 /* ---- what is under way when a shrink comes by ---- */
 
-/* A sweep goes on after segments have been merged behind and before it. */
+/* A sweep goes on after segments have been merged after and before it. */
 static void
 test_sweep_and_merge(void)
 {
@@ -687,7 +687,7 @@ twin_behind(PmhTable *t, uint64_t payload)
 }
 
 /*
- * Somebody goes along a list, and has let go of the segment behind a buffer.
+ * Somebody goes along a list, and has let go of the segment after a buffer.
  * This is rewritten into another one, and a later part of the list into its old
  * place: what lies in between has not been seen.
  */

@@ -50,7 +50,7 @@ pace(uint64_t operations)
 #endif
 }
 
-/* Told by those who shrink. */
+/* Recorded by the processes that shrink. */
 typedef struct Tally
 {
 	uint64_t	shrinks;

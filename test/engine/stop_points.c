@@ -10,7 +10,7 @@
  * (SIGSTOP) at the n-th time it comes by a point.  Others, each with a mapping
  * of its own, know what the table must hold: everything but the operation in
  * flight, which may have taken effect or not, and if one reader has seen it,
- * all later ones do, also behind a crash.
+ * all later ones do, also after a crash.
  *
  *	stop_points			the first, a middle and the last time
  *	stop_points N		N times each, spread over all

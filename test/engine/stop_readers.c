@@ -300,7 +300,7 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
 
 /*
  * A value of a list is taken out and its place given to another between the
- * two halves of its reading, behind the version count of the deletion: nobody
+ * two halves of its reading, after the version count of the deletion: nobody
  * has ever put the one half and the other together.
  */
 static void

@@ -9,7 +9,7 @@
  *
  * A case is its seed: which file, which damage, under which instance.  Children
  * run them one after the other; when one dies, the parent tells in which case
- * and at which step, and the next child goes on behind it.
+ * and at which step, and the next child goes on after it.
  *
  *-------------------------------------------------------------------------
  */

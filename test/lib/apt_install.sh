@@ -15,7 +15,7 @@ directory=/etc/postgresql-common/createcluster.d
 conf=$directory/pmhash-test.conf
 made=
 
-# what is ours: the file, and directories that we have made and nobody needs
+# what is ours: the file, and directories that we have made and that are not needed
 forget()
 {
 	rm -f "$conf"

@@ -15,7 +15,7 @@ release_of()
 }
 
 # machine_mirror: address of the archive that this machine's packages come from:
-# Debian's own, not that of security updates or of somebody else
+# Debian's own, not that of security updates or of other vendors
 machine_mirror()
 {
 	apt-get indextargets --format '$(LABEL)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |

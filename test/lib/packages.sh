@@ -26,7 +26,7 @@ say()
 	printf '== %s\n' "$*" >&2
 }
 
-# can_be_root: root, or sudo that does not ask, or that has somebody to ask.
+# can_be_root: root, or sudo that does not ask, or that has a terminal to ask.
 # Otherwise a message, at once: sudo without a terminal would fail later, or wait.
 can_be_root()
 {
@@ -144,7 +144,7 @@ install_packages()
 
 	missing=$(missing_packages "$@")
 	if [ -z "$missing" ]; then
-		# somebody was killed when he had installed them
+		# an earlier run was killed when it had installed them
 		if [ -f "$left" ] && can_be_root 2>/dev/null; then
 			apt_install
 		fi
@@ -180,7 +180,7 @@ install_server()
 }
 
 # PostgreSQL refuses to run as root.  Root lends its work to the account that
-# Debian's packages create for the purpose; everybody else does it himself.
+# Debian's packages create for the purpose; other accounts do it themselves.
 account()
 {
 	if [ "$(id -u)" -eq 0 ]; then

@@ -16,7 +16,7 @@
 # Not as root: PostgreSQL refuses it (mutants.sh sees to that).
 #
 # Two kinds of mutants:
-#   table       test/mutants/table: seeded by hand; the format is told there
+#   table       test/mutants/table: seeded by hand; the format is said there
 #   generated   each pm_flush, pm_fence and pm_copy in src/engine and src/cluster
 #               is left out in turn, at run time, by the recorder of test/crash.
 #               test/mutants/needless names those that may be left out, and why.

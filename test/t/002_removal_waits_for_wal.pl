@@ -12,7 +12,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# nobody but us flushes WAL
+# only this test flushes WAL
 my $node = new_faulty_server('removal', <<CONF);
 synchronous_commit = off
 wal_writer_delay = 10s

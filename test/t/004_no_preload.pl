@@ -57,7 +57,7 @@ is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 
 $node->safe_psql('postgres', 'DROP TABLE dropped');
 
 # With the library: what the server has done meanwhile, and how it ended, is not
-# known to anybody.
+# known.
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 $node->restart;
 $node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")

@@ -70,7 +70,7 @@ same_answers($node, 't', 'k', 't_k', 'REINDEX that did not fit');
 $node->safe_psql('postgres', 'VACUUM t');
 same_answers($node, 't', 'k', 't_k', 'VACUUM that shrinks');
 $node->safe_psql('postgres', 'REINDEX INDEX t_k');
-same_answers($node, 't', 'k', 't_k', 'REINDEX behind it');
+same_answers($node, 't', 'k', 't_k', 'REINDEX after it');
 $node->safe_psql('postgres', 'DROP INDEX t_k; TRUNCATE t');
 wait_for_files($pool, 0, 'DROP INDEX');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000); CREATE INDEX t_k ON t USING pmhash (k)');

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-# nobody writes WAL of his own accord; hint bits need no flush where a page
+# no process writes WAL of its own accord; hint bits need no flush where a page
 # carries the LSN of a later record
 my $node = new_server('dead', <<CONF);
 synchronous_commit = off

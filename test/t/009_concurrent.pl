@@ -1,6 +1,6 @@
 # Readers, writers, VACUUM and REINDEX at the same time: a reader always finds
-# every row of a key that nobody touches, once, and never a row of a key that
-# nobody inserts.
+# every row of a key that is not changed, once, and never a row of a key that
+# is not inserted.
 
 use strict;
 use warnings;
@@ -84,7 +84,7 @@ foreach my $name (sort keys %run)
 same_answers($node, 'c', 'k', 'c_k', 'at the end');
 same_answers($node, 'c', 't', 'c_t', 'at the end');
 is($node->safe_psql('postgres', "SELECT count(found(k, n)) FROM (SELECT g AS k, (SELECT count(*) FROM c WHERE k = g) AS n FROM generate_series(-100, 10100) g) x"),
-	'10201', 'every key that nobody touched');
+	'10201', 'every key that was not changed');
 foreach my $index ('c_k', 'c_t')
 {
 	my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash_check('$index')");

@@ -122,7 +122,7 @@ foreach my $statement (@statements)
 $node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
 wait_for_files(pool($node), 7, 'input and output: no file is left over');
 
-# ---- unlogged indexes after a crash: the first who comes makes the file ----
+# ---- unlogged indexes after a crash: the first user makes the file ----
 my $unlogged_tables = $all ? 400 : 60;
 $node->safe_psql('postgres', join('', map {
 	"CREATE UNLOGGED TABLE u$_ (k int4); INSERT INTO u$_ VALUES (0); CREATE INDEX u${_}_k ON u$_ USING pmhash (k);"

@@ -51,7 +51,7 @@ sub hold
 	return;
 }
 
-# A test: somebody is held.
+# A test: a process is held.
 sub is_held
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -136,7 +136,7 @@ SQL
 	return;
 }
 
-# Everything that could disturb somebody who reads: dead rows are vacuumed,
+# Everything that could disturb a reader: dead rows are vacuumed,
 # their TIDs are used again by rows with the same keys, segments are split,
 # lists grow.  VACUUM must get through.
 sub disturb
@@ -195,7 +195,7 @@ foreach my $scan (@scans)
 	my $begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; $settings";
 
 	make_table();
-	# dead to everybody, but still in the index
+	# dead to all, but still in the index
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE v % 10 = 0');
 	my $wanted = $node->safe_psql('postgres',
 		"SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; $query");
@@ -220,7 +220,7 @@ release('dead_before_removal');
 finish($session);
 all_is_well('dead entries');
 
-# 2000 of them take many steps, between which nobody is kept out; a scan that has
+# 2000 of them take many steps, between which no process is kept out; a scan that has
 # taken too long, as it was held, leaves the rest to the next one of its session.
 # That one is held where it goes on.
 my $look_up = 'PERFORM sum(v) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(10, 2009)))';
@@ -343,7 +343,7 @@ SQL
 }
 
 # Serializable: two read what the other inserts.  The first is held in its
-# insert, before or behind the entry; the second does all it has to do.
+# insert, before or after the entry; the second does all it has to do.
 foreach my $point ('insert_after_journal', 'insert_before_conflict_check')
 {
 	foreach my $settings ($by_index, $by_bitmap)
@@ -363,7 +363,7 @@ foreach my $point ('insert_after_journal', 'insert_before_conflict_check')
 	}
 }
 
-# ---- rebuilds held behind the mark and before the stub ----
+# ---- rebuilds held after the mark and before the stub ----
 
 sub lose_file
 {
@@ -450,14 +450,14 @@ foreach my $point (sort keys %writing)
 	$crash = !$crash;
 }
 
-# ---- who waits for a held writer: it shows, and can be cancelled ----
+# ---- processes that wait for a held writer: it shows, and can be cancelled ----
 
 make_table();
 $session = start_and_hold('put_before_commit', $new_keys, 'wait');
 my $waiting = start_session($new_keys);
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'"),
-	'who waits for a lock of the engine has a wait event');
+	'a process that waits for a lock of the engine has a wait event');
 $node->safe_psql('postgres',
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'");
 like(finish($waiting), qr/canceling statement due to user request/, 'and hears a cancel');

@@ -19,7 +19,7 @@ $node->start;
 install_extension($node);
 
 # Keys 1 .. 1000 have k % 5 rows, for good (they may be updated); others come
-# and go.  In e nobody gets a key twice.
+# and go.  In e no key is there twice.
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE m (k int8, v int4, t text);
 INSERT INTO m SELECT k, 0, 'key ' || k FROM generate_series(1, 1000) k, generate_series(1, k % 5);
@@ -159,7 +159,7 @@ foreach my $name (keys %work)
 }
 
 # Start all, for so many seconds: what each is doing, and its output, by name.
-# Who loses to others, as in a deadlock, tries again.
+# A transaction that loses to others, as in a deadlock, tries again.
 sub start_all
 {
 	my ($duration) = @_;

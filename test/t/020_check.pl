@@ -1,5 +1,5 @@
 # pmhash_check: finds each kind of damage, and cries wolf over nothing while
-# everybody is at work.
+# others are at work.
 
 use strict;
 use warnings;
@@ -155,7 +155,7 @@ sub value_line
 		{
 			my $word = get($file, 'Q<', $bucket + $word[$slot]);
 
-			# behind a header line
+			# after a header line
 			push @lines, ((($word & VALUE_MASK) >> 5) + 1) * 64 if $word & POINTER;
 		}
 	}

@@ -140,7 +140,7 @@ sub fetch_late
 	$planned->query_safe("BEGIN; DECLARE c CURSOR FOR $query");
 	$holder->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
 	unlink(index_file($node, $index)) or die;
-	# who leaves a row out marks the index for everybody
+	# a process that leaves a row out marks the index for all
 	$holder->query_safe('INSERT INTO t VALUES (7000003, 1)');
 	like(index_state($node, $index), qr/^(invalid|rebuild)/, "old plan: $index is invalid");
 	rebuild_on($node) if $rebuild;
@@ -203,7 +203,7 @@ rebuild_on($node);
 $node->poll_query_until('postgres',
 	"SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash_indexes WHERE index = 't_k'")
   or die 'the rebuild did not report its failure';
-pass('rebuild gives up behind an open transaction and says so');
+pass('rebuild gives up after an open transaction and says so');
 $writer->query_safe('COMMIT');
 $node->poll_query_until('postgres',
 	"SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index")

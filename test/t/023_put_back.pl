@@ -159,7 +159,7 @@ crash($node);
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
 
-# nobody looks at it in one run: the shutdown must not make it a good one
+# no session looks at it in one run: the shutdown must not make it a good one
 $file = index_file($node, 't_k');
 $node->stop;
 copy($file, $one) or die;

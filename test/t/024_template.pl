@@ -28,7 +28,7 @@ foreach my $strategy ('wal_log', 'file_copy')
 	all_come_back($node, $strategy, "copy_$strategy");
 	same_answers($node, 'u', 'k', 'u_k', "$strategy, unlogged", "copy_$strategy");
 
-	# nobody has to use the database for that
+	# no session has to use the database for that
 	$node->safe_psql('postgres', "CREATE DATABASE unused_$strategy TEMPLATE original STRATEGY $strategy");
 	my $oid = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'unused_$strategy'");
 	wait_for_files(pool($node) . "/$oid", 5, "$strategy, before the first session");

@@ -1,6 +1,6 @@
 # Files that are cut off under a running server.  Touching what is missing
 # raises SIGBUS: the statement fails, nothing else does, the index is invalid
-# for everybody, and comes back.
+# for all, and comes back.
 
 use strict;
 use warnings;
@@ -82,7 +82,7 @@ sub cut
 	return;
 }
 
-# Nobody has noticed but for the error; the index is invalid, then comes back.
+# Nothing was noticed but the error; the index is invalid, then comes back.
 sub everybody_lives
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -180,15 +180,15 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = -5'), '1', 'savepoint: row written before');
 everybody_lives('savepoint');
 
-# ---- the mark outlives a crash right behind the error ----
+# ---- the mark outlives a crash right after the error ----
 cut(16384);
 loses('reader', 'EXECUTE one(7)', 'crash');
 $_->quit foreach values %session;
 crash($node);
 $node->start;
-like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right behind the error: the index is marked');
+like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right after the error: the index is marked');
 rebuild_on($node);
-all_come_back($node, 'crash right behind the error');
+all_come_back($node, 'crash right after the error');
 
 # ---- under load ----
 my $script = "$PostgreSQL::Test::Utils::tmp_check/sigbus_load.sql";
@@ -213,7 +213,7 @@ foreach my $round (1 .. 5)
 	$load->signal('INT');
 	$load->finish;
 	my @errors = grep { /ERROR/ } split /\n/, $output;
-	cmp_ok(scalar(@errors), '>', 0, "round $round: somebody has noticed");
+	cmp_ok(scalar(@errors), '>', 0, "round $round: it was noticed");
 	is(scalar(grep { !/could not use file|has no usable file/ } @errors), 0, "round $round: no other errors")
 	  or diag($output);
 	all_come_back($node, "round $round under load");

@@ -21,7 +21,7 @@ install_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
-# Wait for a line of the log; nobody looks at an index meanwhile.
+# Wait for a line of the log; no session looks at an index meanwhile.
 sub wait_for_rebuild
 {
 	my ($index, $from, $name) = @_;
@@ -30,11 +30,11 @@ sub wait_for_rebuild
 	sleep 1 while time < $deadline &&
 	  slurp_file($node->logfile, $from) !~ /index "$index" of table "\w+" has been rebuilt/;
 	return like(slurp_file($node->logfile, $from), qr/index "$index" of table "\w+" has been rebuilt/,
-		"$name: rebuilt though nobody uses it");
+		"$name: rebuilt though it is not in use");
 }
 
-# event: removed, damaged or cut off while nobody uses it
-# ---- files that nobody uses ----
+# event: removed, damaged or cut off while not in use
+# ---- files that are not in use ----
 foreach my $case (file_damage())
 {
 	my ($name, $reason, $damage) = @$case;
@@ -103,13 +103,13 @@ $node->safe_psql('postgres', 'CREATE INDEX o_v ON o USING pmhash (k) WITH (fillf
 	}
 	is(index_state($node, 'o_v'), 'invalid: it is damaged', 'damaged bucket: the index is invalid');
 	is($session->query_safe('SELECT count(*) FROM generate_series(1, 5000) i JOIN o ON o.k = i'), '5000',
-		'damaged bucket: nobody uses it');
+		'damaged bucket: not in use');
 	rebuild_on($node);
 	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'o_v'") or die;
 	same_answers($node, 'o', 'k', 'o_v', 'damaged bucket, rebuilt');
 	is($node->psql('postgres', "SELECT pmhash_check('o_v')"), 0, 'damaged bucket: sound after');
 
-	# the mark is not undone with the statement, nor by a crash behind it
+	# the mark is not undone with the statement, nor by a crash after it
 	rebuild_off($node);
 	$file = index_file($node, 'o_v');
 	patch_file($file, $fingerprint + $_, "\0") foreach 0 .. 17;

@@ -1,6 +1,6 @@
 # The machine was booted again: what that means for files in the page cache
 # (class cache) and for persistent memory (class dax), after a clean shutdown
-# and after none.  A boot is told by its id, which the test changes in the
+# and after none.  A boot is known by its id, which the test changes in the
 # control file; what is in the page cache survives here, so the decision is
 # tested and not the loss.
 
@@ -30,7 +30,7 @@ SQL
 	return;
 }
 
-# Rows that are lost with a crash: WAL that nobody has flushed.  Their entries
+# Rows that are lost with a crash: WAL that was not flushed.  Their entries
 # are in the index file by then.
 sub lose_rows
 {
@@ -115,7 +115,7 @@ rebuild_on($cache);
 all_come_back($cache, 'cache, unclean, a start without the library');
 
 # The same on one boot.  The rows that the crash has lost are not in the table
-# any more, but what that start has replayed is not known to anybody.
+# any more, but what that start has replayed is not known.
 # event: killed, then started without the library, then with it
 rebuild_off($cache);
 change($cache);
@@ -136,7 +136,7 @@ all_come_back($cache, 'killed, a start without the library');
 
 # Two boots, the second start before anything was rebuilt.  Whoever finds the
 # index invalid marks it with the reason.  The control file knows the eras of one
-# loss of power, so of an index that nobody has found the reason is told in
+# loss of power, so of an index that no session has met the reason stands in
 # general terms.
 change($cache);
 crash($cache);

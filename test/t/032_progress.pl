@@ -21,7 +21,7 @@ FROM pg_am am, generate_series(1, 10) n WHERE amname = 'pmhash'
 SQL
 	'initializing, scanning table, loading partitions, inserting remaining duplicates', 'names of the phases');
 
-# wait_at stops a build at one row, as long as somebody has the lock.
+# wait_at stops a build at one row, as long as a session has the lock.
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE seen (phase text, blocks_total bigint, blocks_done bigint, tuples_total bigint, tuples_done bigint);
 CREATE FUNCTION wait_at(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS

@@ -21,15 +21,15 @@ $node->start;
 install_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
-# The first record behind the checkpoint of a clean shutdown is that of a row
-# in an empty table, and nobody flushes it.
+# The first record after the checkpoint of a clean shutdown is that of a row
+# in an empty table, and it is not flushed.
 sub lose_one_row
 {
 	my ($table) = @_;
 
 	$node->safe_psql('postgres', "CREATE TABLE $table (k int4); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
 	# With checksums (the default since PostgreSQL 18) hint bits make WAL: all are
-	# set before the start, so that no WAL comes behind its checkpoint.
+	# set before the start, so that no WAL comes after its checkpoint.
 	$node->safe_psql('postgres', 'VACUUM');
 	$node->stop;
 	$node->start;
@@ -59,7 +59,7 @@ sub nothing_comes_back
 }
 
 rebuild_off($node);
-# event: a crash loses all WAL since the last checkpoint, and the next start is killed behind its end-of-recovery checkpoint
+# event: a crash loses all WAL since the last checkpoint, and the next start is killed after its end-of-recovery checkpoint
 foreach my $known (1, 0)
 {
 	my $table = "lost$known";

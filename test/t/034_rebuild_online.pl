@@ -1,4 +1,4 @@
-# A rebuild holds nobody up: writers of all kinds go on while the table is being
+# A rebuild holds no session up: writers of all kinds go on while the table is being
 # scanned, their rows are in the new file once, transactions that are older than
 # it are waited for, and what happens in between is survived.
 
@@ -18,7 +18,7 @@ my $node = new_server('rebuild_online', "max_prepared_transactions = 5\n");
 $node->start;
 install_extension($node);
 
-# wait_at(0) stops a scan as long as somebody has the advisory lock (and is not
+# wait_at(0) stops a scan as long as a session has the advisory lock (and is not
 # subject to lock_timeout).
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION wait_at(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS

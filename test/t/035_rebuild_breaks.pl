@@ -18,7 +18,7 @@ use Time::HiRes qw(usleep);
 my $node = new_faulty_server('rebuild_breaks', "default_transaction_isolation = serializable\n");
 my $rc = 'SET default_transaction_isolation = \'read committed\'';
 
-# wait_at(0) waits as long as somebody has the advisory lock.
+# wait_at(0) waits as long as a session has the advisory lock.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION wait_at(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
 	'BEGIN WHILE k = 0 AND NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN k; END';
@@ -74,7 +74,7 @@ sub rebuilds
 	return scalar(() = slurp_file($node->logfile) =~ /index "\Q$index\E" of table "\w+" has been rebuilt/g);
 }
 
-# ---- it reads as everybody does, whatever the default is ----
+# ---- it reads as others do, whatever the default is ----
 start_held_rebuild('t_w', 't');
 is($node->safe_psql('postgres',
 		"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE mode = 'SIReadLock' AND backend_type = 'pmhash rebuilder'"),

@@ -1,4 +1,4 @@
-# Control file, journal, nonce and stubs damaged behind a crash that has taken
+# Control file, journal, nonce and stubs damaged after a crash that has taken
 # rows back: the server starts each time, answers right from the first query,
 # and in the end every index is as it should be.
 # (Index files: test/fuzz and 021.  The directory: 005.)
@@ -13,7 +13,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# nobody but us flushes WAL, so that a crash takes rows back
+# only this test flushes WAL, so that a crash takes rows back
 my $node = new_server('damaged', <<CONF);
 synchronous_commit = off
 wal_writer_delay = 10s
@@ -124,7 +124,7 @@ SELECT count(*) FROM generate_series(-450, -1) g, LATERAL (SELECT FROM t WHERE k
 SQL
 	if (-d "$pool/control")
 	{
-		# not ours to touch: pmhash is disabled until somebody puts it right
+		# not ours to touch: pmhash is disabled until it has been put right
 		$node->stop;
 		rmdir("$pool/control") or die;
 		$node->start;

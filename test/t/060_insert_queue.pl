@@ -104,7 +104,7 @@ DO \$\$ BEGIN
 	END;
 END \$\$;
 SQL
-case_is('rows of a block: its own handler is told', '', 100, <<SQL);
+case_is('rows of a block: its own handler gets the error', '', 100, <<SQL);
 $full
 DO \$\$ BEGIN
 	BEGIN
@@ -133,7 +133,7 @@ DO \$\$ BEGIN
 END \$\$;
 SQL
 
-# others who apply
+# others that apply
 case_is('a cursor', '53100', 5000,
 	"$by_index BEGIN; $load DECLARE c CURSOR FOR SELECT * FROM q WHERE k = 77; $full SAVEPOINT s; FETCH c; ROLLBACK TO s; $space COMMIT;");
 case_is('pmhash_check', '53100', 5000,

@@ -2,7 +2,7 @@
 # fail: see PmhashSqlFuzz.pm.
 #
 # PMHASH_SQL_FUZZ_SECONDS says how long (20), PMHASH_SQL_FUZZ_SEED with which
-# seed; without it the seed is another one each time, and is told.
+# seed; without it the seed is another one each time, and is printed.
 
 use strict;
 use warnings;

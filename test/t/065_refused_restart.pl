@@ -1,7 +1,7 @@
 # A child has crashed, WAL is lost, and whatever the restart of the server does
 # for the pool fails: each call of the operating system in turn, once and for
 # good.  The server runs on, with the pool or without; it is shut down and started;
-# the places of the lost rows are used again.  Nobody may meet an entry of a lost
+# the TIDs of the lost rows are used again.  No reader may meet an entry of a lost
 # row, and none of a living one may be missing: an index is right or not used.
 #
 # PMHASH_FAULTS=all tries every call, otherwise some of each kind.
@@ -88,7 +88,7 @@ sub lose_rows
 		sleep(2);
 	}
 
-	# nobody flushes what comes now
+	# what comes now is not flushed
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	$pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe("BEGIN; INSERT INTO t SELECT g, 'lost' FROM generate_series($unused, $unused + 20) g");

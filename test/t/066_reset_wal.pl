@@ -138,7 +138,7 @@ unlink(glob "$data/pg_wal/0*");
 reset_wal();
 not_trusted('t3', 'pg_wal emptied');
 
-# after a clean shutdown nothing is lost by it, but nobody can know
+# after a clean shutdown nothing is lost by it, but that cannot be known
 $node->stop;
 reset_wal();
 # trust: ended-token

@@ -3,7 +3,7 @@
 # back in part or as a whole: index and sequential scan agree after each, and at
 # the end of each transaction the pool has one file for each index, and a session
 # has no file mapped that is gone.  First the cases that have failed once, then
-# cases drawn by lot.
+# cases drawn at random.
 #
 # PMHASH_DDL_CASES sets how many; PMHASH_DDL_SEED the first one's seed.
 
@@ -163,7 +163,7 @@ foreach my $name (sort keys %known)
 	all_is_well($name);
 }
 
-# ---- cases by lot ----
+# ---- cases at random ----
 
 my $random = $seed;
 

@@ -1,6 +1,6 @@
 # The queue of rebuilds: constraints come first; what fails waits longer and
 # longer, also with more failures than there are places to note them; users are
-# told what to do, and no more than they may know; so is who has no worker slot.
+# given a hint what to do, and no more than they may know; so are those without a worker slot.
 
 use strict;
 use warnings;
@@ -85,7 +85,7 @@ like($stderr, qr/HINT:  Its rebuild has failed \d+ times \(SQLSTATE 42883.*ALTER
 	'what to do');
 like(log_since($offset), qr/HINT:  A function that the index calls may depend on search_path/, 'the log tells it as well');
 
-# ---- who may see what ----
+# ---- which roles may see what ----
 my $state = "SELECT state, file IS NULL FROM pmhash_indexes WHERE index = 'secret_s'";
 like($node->safe_psql('postgres', $state), qr/^rebuild failed: invalid input syntax.*"word \d+".*\|f$/, 'a superuser sees why');
 like($node->safe_psql('postgres', "SET ROLE owner; $state"), qr/"word \d+".*\|f$/, 'so does the owner');

@@ -1,7 +1,7 @@
 # What a transaction has in its hands stays mapped, however many files it needs:
 # a handle that a queue of entries, a scan, a cursor or a build still has is never
-# closed under it.  And what nobody has any more goes: files of temporary tables
-# that are emptied at each commit, and the calls that look for them.  Where files are is not told to everybody.
+# closed under it.  And what has no owner any more goes: files of temporary tables
+# that are emptied at each commit, and the calls that look for them.  Where files are is not shown to all users.
 
 use strict;
 use warnings;
@@ -154,7 +154,7 @@ run_sql('INSERT INTO tt_1 VALUES (1)') foreach 1 .. 2;
 is(scalar(index_files($pool)), $before, 'a file for each index');
 $session->quit;
 
-# ---- where the files are is not for everybody, in errors either ----
+# ---- where the files are is not shown to all users, in errors either ----
 $node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 $node->reload;
 $node->safe_psql('postgres', <<SQL);

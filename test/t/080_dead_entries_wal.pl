@@ -12,7 +12,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# nobody flushes WAL of his own accord; pages are half empty, so that no scan
+# no process flushes WAL of its own accord; pages are half empty, so that no scan
 # prunes any: that would be WAL of its own on them
 my $node = new_server('dead_wal', <<CONF);
 synchronous_commit = off
@@ -69,7 +69,7 @@ ROLLBACK;
 SQL
 }
 
-# WAL that nobody flushes.  No commit: see above.
+# WAL that is not flushed.  No commit: see above.
 sub write_wal
 {
 	return $node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
@@ -129,7 +129,7 @@ is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_seqscan 
 	3000, 'the deletion is lost');
 same_answers($node, 'd', 'k', 'd_k', 'rows that came back');
 
-# The launcher flushes for those who wait, though nobody else does.
+# The launcher flushes for those that wait, though no other process does.
 my ($wal_writer) = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
 $node->safe_psql('postgres', 'TRUNCATE d; INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i');
 kill('STOP', $wal_writer);

@@ -39,7 +39,7 @@ sub taken_over
 	$node->safe_psql('postgres', $sql);
 	my $log = slurp_file($node->logfile, $from);
 	push @{ $said{$1} }, $2
-	  while $log =~ /DEBUG:  index "(\w+)": (\d+) dead row pointers taken over from VACUUM/g;
+	  while $log =~ /DEBUG:  index "(\w+)": took over (\d+) dead TIDs from VACUUM/g;
 	return \%said;
 }
 

@@ -110,12 +110,12 @@ step_domain()
 	local found
 
 	found=$(/dax/pm_probe domain /pmem)
-	info "kernel: persistence domain $(cat /sys/bus/nd/devices/region0/persistence_domain 2>/dev/null || echo "not told"); libpmem: is_pmem, auto_flush = $found"
+	info "kernel: persistence domain $(cat /sys/bus/nd/devices/region0/persistence_domain 2>/dev/null || echo "not known"); libpmem: is_pmem, auto_flush = $found"
 	is "libpmem: persistent memory, $(parameter dax_domain)" \
 		"1 $([ "$(parameter dax_domain)" = eADR ] && echo 1 || echo 0)" "$found"
 }
 
-# The engine alone: many files that move, and who claims to be persistent.
+# The engine alone: many files that move, and which claim to be persistent.
 step_probe()
 {
 	is "files that grow and move" ok "$(/dax/pm_probe remap /pmem)"
@@ -200,7 +200,7 @@ step_check_b() { check b; }
 # base CUT CLIENT: its transactions of that boot are numbered from here
 base() { echo $((($1 * 10 + $2) * 1000000)); }
 
-# All that client 0 was told of is there: the first dax_acked of its
+# All that was acknowledged to client 0 is there: the first dax_acked of its
 # transactions before the cut.
 step_acknowledged()
 {
@@ -267,7 +267,7 @@ invalid()
 	is "queries are answered without them" "$(sql "$1" -c "SELECT count(*) FROM t WHERE d + 0 = 7")" \
 		"$(sql "$1" -c "SELECT count(*) FROM t WHERE d = 7")"
 	sql "$1" -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
-	end_prepared "$1"			# a rebuild waits for who has written to the table
+	end_prepared "$1"			# a rebuild waits for transactions that have written to the table
 	stop "$1"
 	start "$1"
 	all_valid "$1"
@@ -380,7 +380,7 @@ step_faults()
 	info "kernel: $(dmesg | grep -i 'memory failure' | tail -n 1)"
 	# a kernel that maps the page again for whoever comes next hides nothing
 	if [ "$(/dax/pm_probe read "$file" 2>&1)" = read ]; then
-		info "a poisoned page: this kernel lets everybody read it"
+		info "a poisoned page: this kernel lets every process read it"
 	else
 		lost t_id "a poisoned page"
 	fi

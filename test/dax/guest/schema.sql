@@ -13,7 +13,7 @@ CREATE INDEX t_s ON t USING pmhash (s);
 -- A constraint.
 CREATE TABLE e (id int8, CONSTRAINT e_id EXCLUDE USING pmhash (id WITH =));
 
--- What was done: a row for each transaction that the client was told of.
+-- What was done: a row for each transaction that was acknowledged to the client.
 CREATE TABLE done (client int4, n int8);
 CREATE INDEX done_n ON done USING pmhash (n);
 

@@ -3,11 +3,11 @@
  * pmhash_faults.c
  *	  A test library that makes calls fail which pmhash makes.
  *
- * It is loaded by shared_preload_libraries behind pmhash and works on the
+ * It is loaded by shared_preload_libraries after pmhash and works on the
  * pmhash library as it is, built like any other:
  *
  *	hooks	the entries of pmhash's global offset table for the functions in
- *			HOOKS are replaced, so its calls of them, and nobody else's, come
+ *			HOOKS are replaced, so its calls of them, and no others, come
  *			here first
  *	palloc	the alloc and realloc methods of AllocSet contexts are replaced;
  *			calls with a function of pmhash anywhere on the stack are counted,
@@ -76,7 +76,7 @@ static const struct config_enum_entry action_options[] = {
 static char *selected;			/* "memory", "io", "system" (io and unlink) or names
 								 * of functions, one blank between them */
 static char *process;			/* type of the only process meant, or empty */
-static char *after;				/* count only behind a call of this one */
+static char *after;				/* count only after a call of this one */
 static bool at_restart;			/* count only since shared memory was made anew */
 static bool flush;				/* calls of XLogFlush are made */
 static int	fail_at;			/* number of the call that fails; 0: none */
@@ -453,7 +453,7 @@ find_pmhash(struct dl_phdr_info *info, size_t size, void *arg)
 
 /*
  * The methods have other parameters from version to version (memnodes.h), and
- * since 17 they raise the error themselves, unless they are told not to.
+ * since 17 they raise the error themselves, unless a flag says not to.
  */
 #if PG_VERSION_NUM >= 170000
 #define FLAGS_PARAMETER		, int flags
@@ -592,7 +592,7 @@ define_variables(void)
 							 "WAL is flushed when pmhash says so.",
 							 NULL, &flush, true, PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pmhash_faults.after",
-							   "Counting begins behind a call of this function.",
+							   "Counting begins after a call of this function.",
 							   NULL, &after, "", PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash_faults.at_restart",
 							 "Counting begins when a crash has the postmaster make shared memory anew.",

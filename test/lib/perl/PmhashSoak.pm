@@ -419,7 +419,7 @@ SQL
 }
 
 # Wait until processes are dead and reaped, and see to it that a zombie that
-# nobody reaps is not taken for a running server.
+# is not reaped is not taken for a running server.
 sub wait_for_death
 {
 	my ($node, @pids) = @_;
@@ -662,7 +662,7 @@ sub soak_cycle
 	# the load has met no error before
 	$wrong = join('', map { ${ $_->{output} } =~ /.*ERROR:.*/ ? "$_->{name}: $&\n" : '' } @load);
 
-	# the launcher undoes; who asks first waits for it
+	# the launcher undoes; the first query waits for it
 	$findings = $node->safe_psql('postgres', 'SELECT * FROM soak_all_findings()');
 	$findings =~ s/^un_k: state is empty\n?//m;
 	$log = substr(slurp_file($node->logfile), $from);

@@ -297,7 +297,7 @@ sub held_conflict
 	return $state;
 }
 
-# Rows are inserted, and something else fails before anybody has read them.  The
+# Rows are inserted, and something else fails before they have been read.  The
 # error is caught.
 sub caught_fault
 {
@@ -354,7 +354,7 @@ sub next_statement
 	return run_sql($w, 'RELEASE ' . pop(@$points) . ';');
 }
 
-# An error has come: go on behind a savepoint, or not.
+# An error has come: go on after a savepoint, or not.
 sub recover
 {
 	my ($s, $points) = @_;

@@ -32,7 +32,7 @@ our @EXPORT = qw(
 );
 
 # A server that preloads pmhash, not started.  Further settings as a string,
-# parameters for PostgreSQL::Test::Cluster behind them.
+# parameters for PostgreSQL::Test::Cluster after them.
 sub new_server
 {
 	my ($name, $settings, %parameters) = @_;
@@ -136,7 +136,7 @@ sub is_zombie
 	return $line =~ /\) Z /;
 }
 
-# The processes that flush WAL though nobody waits for it.
+# The processes that flush WAL though no commit waits for it.
 sub wal_flushers
 {
 	my ($node) = @_;
@@ -145,7 +145,7 @@ sub wal_flushers
 		"SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher')"));
 }
 
-# Until the next crash nobody writes WAL of his own accord, however long that
+# Until the next crash no process writes WAL of its own accord, however long that
 # takes.
 sub hold_wal_writer
 {
@@ -186,7 +186,7 @@ sub crash
 	@pids = children($postmaster);
 	kill('KILL', @pids);
 	$node->kill9;
-	# All are dead when this returns.  Where nobody reaps orphans they stay
+	# All are dead when this returns.  Where orphans are not reaped they stay
 	# zombies, which a new postmaster would take for a running one.
 	my $deadline = time + 10;
 	foreach my $pid ($postmaster, @pids)
@@ -199,8 +199,8 @@ sub crash
 	return;
 }
 
-# Start a server that has crashed, without a launcher, so that nobody needs the
-# pool, and kill it behind the end of replay.  Returns what it has said.
+# Start a server that has crashed, without a launcher, so that no process needs the
+# pool, and kill it after the end of replay.  Returns what it has said.
 sub die_in_start
 {
 	my ($node) = @_;
