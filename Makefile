@@ -79,6 +79,7 @@ CLUSTER_OBJS = \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
+	src/cluster/wal_record.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -217,6 +218,7 @@ CLUSTER_HEADERS = \
 	src/cluster/cluster.h \
 	src/cluster/internal.h \
 	src/cluster/versions.h \
+	src/cluster/wal_record.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
 	src/am/am.h \
