@@ -86,9 +86,10 @@ AM_OBJS = \
 	src/am/build.o \
 	src/am/build_pages.o \
 	src/am/build_scan.o \
-	src/am/check.o \
 	src/am/cost.o \
+	src/am/dead_tids.o \
 	src/am/handler.o \
+	src/am/index_stats.o \
 	src/am/insert.o \
 	src/am/insert_queue.o \
 	src/am/insert_source.o \
@@ -96,13 +97,17 @@ AM_OBJS = \
 	src/am/keys.o \
 	src/am/options.o \
 	src/am/scan.o \
+	src/am/scan_array.o \
+	src/am/scan_dead.o \
 	src/am/scan_history.o \
+	src/am/scan_keys.o \
 	src/am/spool.o \
-	src/am/stats.o \
 	src/am/table_walk.o \
 	src/am/vacuum.o \
-	src/am/verdicts.o \
-	src/am/validate.o
+	src/am/validate.o \
+	src/am/verify.o \
+	src/am/verify_heap.o \
+	src/am/visibility.o
 
 MAIN_OBJS = src/pmhash.o
 
@@ -222,8 +227,15 @@ CLUSTER_HEADERS = \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
 	src/am/am.h \
+	src/am/build_scan.h \
+	src/am/dead_tids.h \
+	src/am/insert_queue.h \
 	src/am/keyhash.h \
+	src/am/keys.h \
+	src/am/scan.h \
 	src/am/spool.h \
+	src/am/temp_file.h \
+	src/am/verify.h \
 	$(CLUSTER_HEADERS)
 
 $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)

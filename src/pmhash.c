@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 
 #include "am/am.h"
+#include "am/insert_queue.h"
 #include "cluster/cluster.h"
 
 PG_MODULE_MAGIC;

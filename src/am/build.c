@@ -23,11 +23,11 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
-#include "storage/buffile.h"
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
-#include "spool.h"
+#include "build_scan.h"
+#include "temp_file.h"
 
 /* Entries read back or inserted at a time. */
 #define REST_ENTRIES	4096
@@ -74,6 +74,15 @@ reserve_load(BuildState *build, size_t n)
 	build->load_capacity = n;
 }
 
+/* Count n entries as loaded. */
+static void
+count_loaded(BuildState *build, uint64 n)
+{
+	build->loaded += n;
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE,
+								 (int64) build->loaded);
+}
+
 /* Hand load[0 .. n) to the engine as the range 'range' of 'bits' hash bits. */
 static void
 load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
@@ -86,9 +95,7 @@ load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
 	result = pmh_bulk_partition(build->bulk, bits, range, build->load, n);
 	if (result != PMH_OK)
 		pmhash_engine_error(build->index, build->file, result);
-	build->loaded += n;
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE,
-								 (int64) build->loaded);
+	count_loaded(build, n);
 }
 
 /* Entries that may be in load[] at once. */
@@ -234,46 +241,36 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 	}
 }
 
-/* Read n entries that were put aside into load[]. */
+/* Insert load[0 .. n) in groups. */
 static void
-read_rest(BuildState *build, uint64 n)
+insert_load(BuildState *build, size_t n)
 {
-	size_t		bytes = n * sizeof(PmhEntry);
+	for (size_t at = 0; at < n; at += REST_ENTRIES)
+	{
+		size_t		done;
+		PmhResult	result;
 
-#if PG_VERSION_NUM >= 160000
-	BufFileReadExact(build->rest, build->load, bytes);
-#else
-	if (BufFileRead(build->rest, build->load, bytes) != bytes)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read from temporary file of index build")));
-#endif
+		CHECK_FOR_INTERRUPTS();
+		result = pmh_insert_group(build->file->table, &build->load[at],
+								  Min(REST_ENTRIES, n - at), false, &done);
+		if (result != PMH_OK)
+			pmhash_engine_error(build->index, build->file, result);
+	}
 }
 
 /* Insert what the bulk load has left over. */
 static void
 insert_rest(BuildState *build)
 {
-	if (BufFileSeek(build->rest, 0, 0, SEEK_SET) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not seek in temporary file of index build: %m")));
+	pmhash_temp_seek(build->rest, 0, 0);
 	while (build->rest_n > 0)
 	{
 		uint64		n = Min(build->rest_n, REST_ENTRIES);
-		size_t		done;
-		PmhResult	result;
 
-		CHECK_FOR_INTERRUPTS();
-		read_rest(build, n);
-		result = pmh_insert_group(build->file->table, build->load, n, false,
-								  &done);
-		if (result != PMH_OK)
-			pmhash_engine_error(build->index, build->file, result);
+		pmhash_temp_read(build->rest, build->load, n * sizeof(PmhEntry));
+		insert_load(build, n);
 		build->rest_n -= n;
-		build->loaded += n;
-		pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE,
-									 (int64) build->loaded);
+		count_loaded(build, n);
 	}
 	BufFileClose(build->rest);
 }
@@ -437,23 +434,6 @@ drop_present(BuildState *build, const Present *present, size_t n)
 	return left;
 }
 
-/* Insert n entries of load[] in groups. */
-static void
-insert_load(BuildState *build, size_t n)
-{
-	for (size_t at = 0; at < n; at += REST_ENTRIES)
-	{
-		size_t		done;
-		PmhResult	result;
-
-		CHECK_FOR_INTERRUPTS();
-		result = pmh_insert_group(build->file->table, &build->load[at],
-								  Min(REST_ENTRIES, n - at), false, &done);
-		if (result != PMH_OK)
-			pmhash_engine_error(build->index, build->file, result);
-	}
-}
-
 /*
  * Insert a partition of the spool.  In the order of the heap, not of the hash:
  * so all segments of the partition fill evenly.
@@ -469,9 +449,7 @@ insert_partition(BuildState *build, PmhashSpool *spool, int i,
 		reserve_load(build, n);
 		pmhash_spool_take(spool, i, build->load, n);
 		insert_load(build, drop_present(build, present, n));
-		build->loaded += n;
-		pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE,
-									 (int64) build->loaded);
+		count_loaded(build, n);
 	}
 }
 

@@ -37,7 +37,7 @@
 #include "utils/backend_progress.h"
 #include "utils/rel.h"
 
-#include "spool.h"
+#include "build_scan.h"
 
 /* Blocks that a process takes from a range at a time. */
 #define PIECE			256

@@ -29,7 +29,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "spool.h"
+#include "build_scan.h"
 
 /* Registers are bytes, the error of the estimate is 1.6 % */
 #define DISTINCT_REGISTER_BITS	12

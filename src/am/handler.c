@@ -15,6 +15,7 @@
 #include "nodes/nodes.h"
 
 #include "am.h"
+#include "keys.h"
 
 PG_FUNCTION_INFO_V1(pmhash_handler);
 

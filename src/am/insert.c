@@ -17,6 +17,8 @@
 #include "storage/predicate.h"
 
 #include "am.h"
+#include "insert_queue.h"
+#include "keys.h"
 
 /* Short statements gain nothing by a queue. */
 #define QUEUE_AFTER		16

@@ -64,6 +64,7 @@
 #include "utils/relcache.h"
 
 #include "am.h"
+#include "insert_queue.h"
 
 /*
  * Entries of one queue, at first and when it is applied.  Those of a full queue

@@ -39,7 +39,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "am.h"
+#include "insert_queue.h"
 
 /* A statement that is being executed and may insert rows. */
 typedef struct Source

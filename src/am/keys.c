@@ -53,6 +53,7 @@
 #include "utils/uuid.h"
 
 #include "am/am.h"
+#include "am/keys.h"
 #include "am/keyhash.h"
 
 /* What stands for a NULL in a column behind the first. */

@@ -17,11 +17,11 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
-#include "storage/buffile.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 
-#include "am.h"
+#include "scan.h"
+#include "temp_file.h"
 
 /* Entries read from the file at once: a block of it. */
 #define PIECE		(BLCKSZ / sizeof(PmhEntry))
@@ -153,7 +153,7 @@ spill(PmhashScanHistory *history)
 	if (BufFileSeekBlock(history->file, history->in_file / PIECE) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not seek in temporary file of a scan: %m")));
+				 errmsg("could not seek in temporary file: %m")));
 	BufFileWrite(history->file, history->recent,
 				 history->nrecent * sizeof(PmhEntry));
 	history->in_file += history->nrecent;
@@ -202,16 +202,8 @@ pmhash_history_get(PmhashScanHistory *history, uint64 at)
 		if (BufFileSeekBlock(history->file, at / PIECE) != 0)
 			ereport(ERROR,
 					(errcode_for_file_access(),
-					 errmsg("could not seek in temporary file of a scan: %m")));
-#if PG_VERSION_NUM >= 160000
-		BufFileReadExact(history->file, history->piece, PIECE * sizeof(PmhEntry));
-#else
-		if (BufFileRead(history->file, history->piece, PIECE * sizeof(PmhEntry)) !=
-			PIECE * sizeof(PmhEntry))
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not read from temporary file of a scan: %m")));
-#endif
+					 errmsg("could not seek in temporary file: %m")));
+		pmhash_temp_read(history->file, history->piece, PIECE * sizeof(PmhEntry));
 		history->piece_no = at / PIECE;
 	}
 	return history->piece[at % PIECE];

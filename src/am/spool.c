@@ -9,7 +9,7 @@
  * partition; each such piece is an extent, and the partition remembers it.
  *
  * A spool of a parallel worker has its file in a file set that the leader can
- * read.  In the end the worker writes everything to it, and behind that the
+ * read.  In the end the worker writes everything to it, and after that the
  * list of extents (export); the leader adds these to its own spool (import).
  * Nothing but this list is copied before the load takes the entries.
  *
@@ -18,10 +18,10 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/buffile.h"
 #include "utils/memutils.h"
 
 #include "spool.h"
+#include "temp_file.h"
 
 /* Chunk sizes in bytes: a partition's first, and what doubling ends at. */
 #define FIRST_CHUNK		256
@@ -35,7 +35,7 @@ typedef struct Chunk
 	PmhEntry	entry[FLEXIBLE_ARRAY_MEMBER];
 } Chunk;
 
-/* n entries of one partition, from a place in a file on. */
+/* n entries of one partition, from a position in a file on. */
 typedef struct Extent
 {
 	struct Extent *next;		/* older extent of the same partition */
@@ -45,17 +45,17 @@ typedef struct Extent
 	uint64		n;
 } Extent;
 
-/* An extent as it is told in a file. */
-typedef struct ToldExtent
+/* An extent in the list of an exported file. */
+typedef struct ListedExtent
 {
 	uint32		partition;
 	int			fileno;
 	off_t		offset;
 	uint64		n;
-} ToldExtent;
+} ListedExtent;
 
 /*
- * The newest chunk's n is brought up to date when somebody looks at the chunk
+ * The newest chunk's n is brought up to date before the chunk is read
  * (close_chunk): entries are added with no other line of it touched.
  */
 typedef struct Partition
@@ -105,16 +105,16 @@ pmhash_spool_make(MemoryContext context, size_t memory, int bits,
 /* ---- to the file ---- */
 
 static void
-add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ToldExtent *told)
+add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ListedExtent *listed)
 {
 	Extent	   *extent = MemoryContextAlloc(priv->context, sizeof(Extent));
-	Partition  *partition = &priv->partition[told->partition];
+	Partition  *partition = &priv->partition[listed->partition];
 
 	extent->next = partition->extent;
 	extent->file = file;
-	extent->fileno = told->fileno;
-	extent->offset = told->offset;
-	extent->n = told->n;
+	extent->fileno = listed->fileno;
+	extent->offset = listed->offset;
+	extent->n = listed->n;
 	partition->extent = extent;
 }
 
@@ -131,24 +131,24 @@ close_chunk(Partition *partition)
 static void
 write_partition(PmhashSpoolPrivate *priv, uint32 i)
 {
-	ToldExtent	told = {.partition = i};
+	ListedExtent	listed = {.partition = i};
 	Chunk	   *chunk = priv->partition[i].chunk;
 
 	if (chunk == NULL)
 		return;
 	close_chunk(&priv->partition[i]);
-	BufFileTell(priv->file, &told.fileno, &told.offset);
+	BufFileTell(priv->file, &listed.fileno, &listed.offset);
 	while (chunk != NULL)
 	{
 		Chunk	   *next = chunk->next;
 
 		BufFileWrite(priv->file, chunk->entry, chunk->n * sizeof(PmhEntry));
-		told.n += chunk->n;
+		listed.n += chunk->n;
 		pfree(chunk);
 		chunk = next;
 	}
 	priv->partition[i].chunk = NULL;
-	add_extent(priv, priv->file, &told);
+	add_extent(priv, priv->file, &listed);
 }
 
 static void
@@ -228,29 +228,6 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 
 /* ---- taking ---- */
 
-static void
-seek(BufFile *file, int fileno, off_t offset)
-{
-	if (BufFileSeek(file, fileno, offset, SEEK_SET) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not seek in temporary file of index build: %m")));
-}
-
-/* Read exactly 'bytes' from where the file stands. */
-static void
-read_file(BufFile *file, void *to, size_t bytes)
-{
-#if PG_VERSION_NUM >= 160000
-	BufFileReadExact(file, to, bytes);
-#else
-	if (BufFileRead(file, to, bytes) != bytes)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read from temporary file of index build")));
-#endif
-}
-
 /* The last n entries of a partition's newest chunk, or as many as it has. */
 static uint64
 take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
@@ -275,8 +252,8 @@ take_from_extent(Partition *partition, PmhEntry *entries, uint64 n)
 	Extent	   *extent = partition->extent;
 
 	n = Min(n, extent->n);
-	seek(extent->file, extent->fileno, extent->offset);
-	read_file(extent->file, entries, n * sizeof(PmhEntry));
+	pmhash_temp_seek(extent->file, extent->fileno, extent->offset);
+	pmhash_temp_read(extent->file, entries, n * sizeof(PmhEntry));
 	BufFileTell(extent->file, &extent->fileno, &extent->offset);
 	extent->n -= n;
 	if (extent->n == 0)
@@ -327,7 +304,7 @@ pmhash_spool_free(PmhashSpool *spool)
 /* ---- from worker to leader ---- */
 
 static void
-write_extents(PmhashSpool *spool, PmhashSpoolExport *told)
+write_extents(PmhashSpool *spool, PmhashSpoolExport *list)
 {
 	PmhashSpoolPrivate *priv = spool->priv;
 
@@ -336,7 +313,7 @@ write_extents(PmhashSpool *spool, PmhashSpoolExport *told)
 		for (Extent *extent = priv->partition[i].extent; extent != NULL;
 			 extent = extent->next)
 		{
-			ToldExtent	line = {
+			ListedExtent	line = {
 				.partition = i,
 				.fileno = extent->fileno,
 				.offset = extent->offset,
@@ -344,26 +321,26 @@ write_extents(PmhashSpool *spool, PmhashSpoolExport *told)
 			};
 
 			BufFileWrite(priv->file, &line, sizeof(line));
-			told->nextents++;
+			list->nextents++;
 		}
 	}
 }
 
 /*
- * Leave everything in the file of the file set, closed, and tell where in it
- * the list of its extents is.  The spool can only be freed after that.
+ * Leave everything in the file of the file set, closed; *list becomes
+ * where in it the list of its extents is.  The spool can only be freed after that.
  */
 void
-pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *told)
+pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *list)
 {
 	PmhashSpoolPrivate *priv = spool->priv;
 
-	memset(told, 0, sizeof(*told));
+	memset(list, 0, sizeof(*list));
 	pmhash_spool_write(spool);
 	if (priv->file == NULL)
 		return;
-	BufFileTell(priv->file, &told->fileno, &told->offset);
-	write_extents(spool, told);
+	BufFileTell(priv->file, &list->fileno, &list->offset);
+	write_extents(spool, list);
 	BufFileClose(priv->file);
 	priv->file = NULL;
 }
@@ -374,25 +351,25 @@ pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *told)
  */
 void
 pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
-					const PmhashSpoolExport *told)
+					const PmhashSpoolExport *list)
 {
 	PmhashSpoolPrivate *priv = spool->priv;
 	MemoryContext old;
 	BufFile    *file;
 
-	if (told->nextents == 0)
+	if (list->nextents == 0)
 		return;
 	old = MemoryContextSwitchTo(priv->context);
 	file = BufFileOpenFileSet(files, name, O_RDONLY, false);
 	priv->imported = lappend(priv->imported, file);
 	MemoryContextSwitchTo(old);
 
-	seek(file, told->fileno, told->offset);
-	for (uint32 i = 0; i < told->nextents; i++)
+	pmhash_temp_seek(file, list->fileno, list->offset);
+	for (uint32 i = 0; i < list->nextents; i++)
 	{
-		ToldExtent	line;
+		ListedExtent	line;
 
-		read_file(file, &line, sizeof(line));
+		pmhash_temp_read(file, &line, sizeof(line));
 		add_extent(priv, file, &line);
 		spool->partition_n[line.partition] += line.n;
 	}

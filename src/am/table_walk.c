@@ -41,7 +41,7 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "am.h"
+#include "scan.h"
 
 /* Pages that the walks of one scan read, before it is refused another one. */
 #define MAX_PAGES	65536
@@ -116,25 +116,6 @@ collect_roots(Page page, BlockNumber block, uint64 *values)
 		values[n++] = pmhash_tid_to_value(&tid);
 	}
 	return n;
-}
-
-/*
- * Can rows that the snapshot sees have been pruned from a page of the table,
- * which is pinned but not locked, as old_snapshot_threshold allows?  ERROR if
- * so.  core tests the pages of sequential scans only (heapam.c): visiting one by
- * an index is left to the test of the index page (heap_hot_search_buffer), which
- * pruning does not touch.
- */
-void
-pmhash_test_heap_page(Snapshot snapshot, Relation heap, Buffer buffer)
-{
-#if PG_VERSION_NUM < 170000
-	if (likely(old_snapshot_threshold < 0))
-		return;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);	/* else the LSN may be torn */
-	TestForOldSnapshot(snapshot, heap, BufferGetPage(buffer));
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-#endif
 }
 
 /*

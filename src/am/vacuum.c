@@ -5,13 +5,13 @@
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
  * by the engine and looked at here with no lock held, and its dead entries are
- * taken out together.  VACUUM's verdicts are known beforehand (verdicts.c).  If
- * somebody else calls, a first sweep collects the TIDs, which are judged in the
- * order of the heap; a second one, if any are dead, removes.  Where verdicts
- * cannot be kept, one sweep judges and removes.  Every entry
- * that was there when the (first) sweep began is judged exactly once (CREATE
- * INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.  When
- * all is done, the removal epoch advances: from then on VACUUM may give the
+ * taken out together.  What VACUUM has found dead is known beforehand
+ * (dead_tids.c).  For other callers a first sweep collects the TIDs, which are
+ * judged in the order of the heap; a second one, if any are dead, removes.
+ * Where there is no memory for the set of TIDs, one sweep judges and removes.
+ * Every entry that was there when the (first) sweep began is judged exactly once
+ * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
+ * When all is done, the removal epoch advances: from then on VACUUM may give the
  * TIDs to other rows.
  *
  *-------------------------------------------------------------------------
@@ -23,6 +23,8 @@
 #include "utils/memutils.h"
 
 #include "am.h"
+#include "dead_tids.h"
+#include "keys.h"
 
 typedef struct VacuumState
 {
@@ -30,9 +32,9 @@ typedef struct VacuumState
 	PmhashFile *file;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
-	PmhashVerdicts *verdicts;	/* NULL: judge and remove in one sweep */
+	PmhashDeadTids *dead_tids;	/* NULL: judge and remove in one sweep */
 	bool		barrier_passed;	/* removal may begin: WAL is on disk */
-	uint8	   *dead;			/* verdicts on the entries of a step */
+	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
 	double		seen;
 	double		removed;
@@ -40,7 +42,7 @@ typedef struct VacuumState
 
 /* Make dead[] large enough for the step at hand; contents are lost. */
 static void
-reserve_verdicts(VacuumState *state, size_t n)
+reserve_dead(VacuumState *state, size_t n)
 {
 	if (n <= state->dead_capacity)
 		return;
@@ -50,14 +52,14 @@ reserve_verdicts(VacuumState *state, size_t n)
 	state->dead_capacity = n;
 }
 
-/* Is an entry dead?  By the verdicts, if there are some, else ask. */
+/* Is an entry dead?  By the set, if there is one, else by VACUUM's callback. */
 static inline bool
 is_dead(const VacuumState *state, uint64 value)
 {
 	ItemPointerData tid;
 
-	if (state->verdicts != NULL)
-		return pmhash_verdict(state->verdicts, value);
+	if (state->dead_tids != NULL)
+		return pmhash_tid_is_dead(state->dead_tids, value);
 	pmhash_value_to_tid(value, &tid);
 	return state->callback(&tid, state->callback_state);
 }
@@ -68,7 +70,7 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
 {
 	size_t		dead = 0;
 
-	reserve_verdicts(state, sweep->n);
+	reserve_dead(state, sweep->n);
 	for (size_t i = 0; i < sweep->n; i++)
 	{
 		state->dead[i] = is_dead(state, sweep->entries[i].value);
@@ -132,7 +134,7 @@ typedef void (*StepAction) (VacuumState *state, PmhSweep *sweep);
 static void
 collect_step(VacuumState *state, PmhSweep *sweep)
 {
-	pmhash_verdicts_collect(state->verdicts, sweep->entries, sweep->n);
+	pmhash_dead_tids_collect(state->dead_tids, sweep->entries, sweep->n);
 	state->seen += sweep->n;
 	charge_step(sweep, false);
 }
@@ -197,19 +199,19 @@ sweep_table(VacuumState *state, StepAction action)
 static void
 delete_dead(VacuumState *state, const IndexVacuumInfo *info)
 {
-	state->verdicts = pmhash_verdicts_make(state->index, state->callback,
+	state->dead_tids = pmhash_dead_tids_make(state->index, state->callback,
 										   state->callback_state);
-	if (state->verdicts == NULL ||
-		pmhash_verdicts_of_vacuum(state->verdicts, info))
+	if (state->dead_tids == NULL ||
+		pmhash_dead_tids_from_vacuum(state->dead_tids, info))
 		sweep_table(state, count_and_remove_step);
 	else
 	{
 		sweep_table(state, collect_step);
-		if (pmhash_verdicts_complete(state->verdicts) > 0)
+		if (pmhash_dead_tids_judge(state->dead_tids) > 0)
 			sweep_table(state, remove_step);
 	}
-	if (state->verdicts != NULL)
-		pmhash_verdicts_free(state->verdicts);
+	if (state->dead_tids != NULL)
+		pmhash_dead_tids_free(state->dead_tids);
 }
 
 /*
@@ -286,7 +288,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	VacuumState state = {0};
 
-	if (pmhash_verdicts_is_question(callback, callback_state))
+	if (pmhash_dead_tids_is_probe(callback, callback_state))
 		return stats;
 	state.index = info->index;
 	state.file = pmhash_file_open_or_skip(info->index, false);

@@ -31,6 +31,7 @@
 #include "utils/syscache.h"
 
 #include "am/am.h"
+#include "am/keys.h"
 
 /* What is being validated, and what has been found. */
 typedef struct Validation

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * stats.c
+ * index_stats.c
  *	  SQL functions that tell about one index: pmhash_stats, pmhash_size.
  *
  *-------------------------------------------------------------------------
@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 
 #include "am.h"
+#include "insert_queue.h"
 
 PG_FUNCTION_INFO_V1(pmhash_stats);
 PG_FUNCTION_INFO_V1(pmhash_size);

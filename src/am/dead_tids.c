@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * verdicts.c
- *	  VACUUM's verdicts on TIDs, asked for in the order of the heap.
+ * dead_tids.c
+ *	  Which TIDs of an index are dead, found out in the order of the heap.
  *
  * VACUUM's callback searches a sorted array of dead TIDs (vacuum.c,
- * vac_tid_reaped).  Asked in the order of hashes it misses the cache at every
+ * vac_tid_reaped).  Called in the order of hashes it misses the cache at every
  * step of every search, and that is most of what a bulk delete costs.  So the
  * TIDs of the whole index are collected first, in a bitmap of all TIDs of the
  * table; then each of them is judged, in the order of the bitmap, and only the
  * dead keep their bits.  Removal then needs only the bitmap.
  *
- * VACUUM itself need not be asked at all: what its callback searches is an array
- * of dead TIDs (PostgreSQL 15 and 16) or a TidStore (17 and later), which we can
- * read.  Only it has to be VACUUM that calls, and not validate_index, which
- * lists all TIDs by a callback of its own (pmhash_verdicts_of_vacuum).
+ * If it is VACUUM that calls, its callback need not be called at all: what it
+ * searches is an array of dead TIDs (PostgreSQL 15 and 16) or a TidStore (17 and
+ * later), which we can read (pmhash_dead_tids_from_vacuum).  validate_index,
+ * which lists all TIDs, has a callback of its own.
  *
  * Otherwise each TID is judged exactly once, which validate_index relies on.  A TID
  * judged dead stays so until VACUUM gives it away, which it does after bulk
@@ -38,20 +38,25 @@
 #include "utils/memutils.h"
 
 #include "am.h"
+#include "dead_tids.h"
+#include "keys.h"
 
 /* Bytes of the bitmap for one heap block; offsets start at 1. */
 #define BLOCK_BYTES		((MaxHeapTuplesPerPage + 8) / 8)
 
+StaticAssertDecl(MaxHeapTuplesPerPage < 8 * BLOCK_BYTES,
+				 "the last offset of a block has a bit");
+
 /* TIDs judged between two looks at vacuum_cost_delay and interrupts */
 #define JUDGED_AT_ONCE	8192
 
-struct PmhashVerdicts
+struct PmhashDeadTids
 {
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	BlockNumber nblocks;		/* of the table when bulk delete began */
 	uint8	   *tids;			/* BLOCK_BYTES for each block: what is in the
-								 * index, and when complete: what is dead */
+								 * index, and in a complete set: what is dead */
 	uint64		ndead;
 };
 
@@ -73,18 +78,18 @@ heap_blocks(Relation index)
 }
 
 /*
- * pmhash_verdicts_make
- *		Get ready to judge all TIDs of index by callback.
+ * pmhash_dead_tids_make
+ *		An empty set, to find out by callback which TIDs of index are dead.
  *
- * Returns NULL if verdicts cannot be kept: the table is not a heap, or they
+ * Returns NULL if there can't be one: the table is not a heap, or the bitmap
  * would take more than half of maintenance_work_mem.  Memory comes from the
  * current context.
  */
-PmhashVerdicts *
-pmhash_verdicts_make(Relation index, IndexBulkDeleteCallback callback,
+PmhashDeadTids *
+pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
 					 void *callback_state)
 {
-	PmhashVerdicts *v;
+	PmhashDeadTids *set;
 	BlockNumber nblocks = heap_blocks(index);
 	Size		bitmap = (Size) nblocks * BLOCK_BYTES;
 
@@ -92,63 +97,70 @@ pmhash_verdicts_make(Relation index, IndexBulkDeleteCallback callback,
 		bitmap > (Size) maintenance_work_mem * 1024 / 2)
 		return NULL;
 
-	v = palloc0(sizeof(PmhashVerdicts));
-	v->callback = callback;
-	v->callback_state = callback_state;
-	v->nblocks = nblocks;
-	v->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
+	set = palloc0(sizeof(PmhashDeadTids));
+	set->callback = callback;
+	set->callback_state = callback_state;
+	set->nblocks = nblocks;
+	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
 										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	return v;
+	return set;
 }
 
 void
-pmhash_verdicts_free(PmhashVerdicts *v)
+pmhash_dead_tids_free(PmhashDeadTids *set)
 {
-	pfree(v->tids);
-	pfree(v);
+	pfree(set->tids);
+	pfree(set);
 }
 
-/* Does the bitmap have a place for a TID? */
+/* Does the bitmap have a bit for a TID? */
 static inline bool
-has_place(const PmhashVerdicts *v, BlockNumber block, OffsetNumber offset)
+has_bit(const PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
 {
-	return block < v->nblocks && offset <= MaxHeapTuplesPerPage;
+	return block < set->nblocks && offset <= MaxHeapTuplesPerPage;
 }
 
-/* Judge a TID that the bitmap has no place for: the table did not have it. */
+/* Which byte of the bitmap it is in; bits are in the order of offsets. */
+static inline Size
+byte_of(BlockNumber block, OffsetNumber offset)
+{
+	return (Size) block * BLOCK_BYTES + offset / 8;
+}
+
+/* Judge a TID that the bitmap has no bit for: the table did not have it. */
 static void
-judge_new(const PmhashVerdicts *v, uint64 value)
+judge_new(const PmhashDeadTids *set, uint64 value)
 {
 	ItemPointerData tid;
 
 	pmhash_value_to_tid(value, &tid);
-	if (v->callback(&tid, v->callback_state))
-		elog(ERROR, "bulk delete was told that TID (%u,%u) is dead, which the table did not have",
+	if (set->callback(&tid, set->callback_state))
+		elog(ERROR, "TID (%u,%u) is dead for the caller of bulk delete, but was not in the table",
 			 ItemPointerGetBlockNumber(&tid), ItemPointerGetOffsetNumber(&tid));
 }
 
-/* Have the values of n entries judged, now or when all are known. */
+/* Have the values of n entries judged, now or by pmhash_dead_tids_judge. */
 void
-pmhash_verdicts_collect(PmhashVerdicts *v, const PmhEntry *entries, size_t n)
+pmhash_dead_tids_collect(PmhashDeadTids *set, const PmhEntry *entries, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 	{
 		uint64		value = entries[i].value;
 		BlockNumber block = pmhash_value_to_block(value);
-		OffsetNumber offset = value & PMHASH_OFFSET_MASK;
+		OffsetNumber offset = pmhash_value_to_offset(value);
 
-		if (has_place(v, block, offset))
-			v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
+		if (has_bit(set, block, offset))
+			set->tids[byte_of(block, offset)] |= 1 << (offset % 8);
 		else
-			judge_new(v, value);
+			judge_new(set, value);
 	}
 }
 
-/* ---- VACUUM's verdicts ---- */
+/* ---- what VACUUM has found ---- */
 
 /*
- * The state that we ask for VACUUM's callback with: no dead TIDs.  Its address
- * tells our question from a call of VACUUM's.
+ * The dead TIDs, none, of a call of bulk delete that we have made only to see
+ * which callback comes with it: the probe.  It is known by their address.
  */
 #if PG_VERSION_NUM >= 170000
 static VacDeadItemsInfo nothing_dead;
@@ -165,11 +177,11 @@ static VacDeadItems nothing_dead;
 static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
 
 /*
- * pmhash_verdicts_is_question
- *		Is this call of bulk delete only our own question, answered now?
+ * pmhash_dead_tids_is_probe
+ *		Is this call of bulk delete only our own probe?  Notes its callback then.
  */
 bool
-pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_state)
+pmhash_dead_tids_is_probe(IndexBulkDeleteCallback callback, void *callback_state)
 {
 	if (callback_state != &nothing_dead)
 		return false;
@@ -178,30 +190,30 @@ pmhash_verdicts_is_question(IndexBulkDeleteCallback callback, void *callback_sta
 }
 
 /*
- * What is VACUUM's callback?  It has no name outside of vacuum.c; but
- * vac_bulkdel_one_index, by which VACUUM calls bulk delete, can be called by
- * everybody, and calls us back with it.  Besides that it only makes a message
- * of the number of dead TIDs (vacuum.c).
+ * Find out VACUUM's callback.  It has no name outside of vacuum.c; but
+ * vac_bulkdel_one_index, by which VACUUM calls bulk delete, is exported, and
+ * calls us back with it.  Besides that it only makes a message of the number of
+ * dead TIDs (vacuum.c).
  */
 static void
-ask_for_callback(const IndexVacuumInfo *info)
+find_callback(const IndexVacuumInfo *info)
 {
-	IndexVacuumInfo question = *info;
+	IndexVacuumInfo probe = *info;
 
-	question.message_level = DEBUG5;
-	(void) bulkdel_of_vacuum(&question);
+	probe.message_level = DEBUG5;
+	(void) bulkdel_of_vacuum(&probe);
 	Assert(vacuum_callback != NULL);
 }
 
 /* Note that VACUUM has found a TID dead. */
 static inline void
-take_over_tid(PmhashVerdicts *v, BlockNumber block, OffsetNumber offset)
+add_dead_tid(PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
 {
-	if (!has_place(v, block, offset))
-		elog(ERROR, "VACUUM has found TID (%u,%u) dead, which the table did not have",
+	if (!has_bit(set, block, offset))
+		elog(ERROR, "TID (%u,%u) is dead for VACUUM, but was not in the table",
 			 block, offset);
-	v->tids[(Size) block * BLOCK_BYTES + offset / 8] |= 1 << (offset % 8);
-	v->ndead++;
+	set->tids[byte_of(block, offset)] |= 1 << (offset % 8);
+	set->ndead++;
 }
 
 #if PG_VERSION_NUM >= 170000
@@ -221,13 +233,13 @@ offsets_of_block(TidStoreIterResult *found, OffsetNumber **offsets)
 /*
  * Take over the dead TIDs of VACUUM.  The TidStore is not locked, here as in
  * lazy_vacuum_heap_rel and vac_tid_reaped (vacuumlazy.c, vacuum.c): while indexes
- * are vacuumed, by however many processes, nobody adds to it.
+ * are vacuumed, by however many processes, nothing is added to it.
  */
 static void
-take_over_dead(PmhashVerdicts *v)
+add_dead_of_vacuum(PmhashDeadTids *set)
 {
 	OffsetNumber buffer[MaxOffsetNumber];
-	TidStoreIter *iter = TidStoreBeginIterate(v->callback_state);
+	TidStoreIter *iter = TidStoreBeginIterate(set->callback_state);
 	TidStoreIterResult *found;
 	uint64		next_pause = 0;
 
@@ -236,13 +248,13 @@ take_over_dead(PmhashVerdicts *v)
 		OffsetNumber *offsets = buffer;
 		int			n = offsets_of_block(found, &offsets);
 
-		if (v->ndead >= next_pause)
+		if (set->ndead >= next_pause)
 		{
 			pmhash_vacuum_delay_point();
-			next_pause = v->ndead + JUDGED_AT_ONCE;
+			next_pause = set->ndead + JUDGED_AT_ONCE;
 		}
 		for (int i = 0; i < n; i++)
-			take_over_tid(v, found->blkno, offsets[i]);
+			add_dead_tid(set, found->blkno, offsets[i]);
 	}
 	TidStoreEndIterate(iter);
 }
@@ -250,15 +262,15 @@ take_over_dead(PmhashVerdicts *v)
 #else							/* its dead TIDs are in an array */
 
 static void
-take_over_dead(PmhashVerdicts *v)
+add_dead_of_vacuum(PmhashDeadTids *set)
 {
-	const VacDeadItems *dead = v->callback_state;
+	const VacDeadItems *dead = set->callback_state;
 
 	for (int i = 0; i < dead->num_items; i++)
 	{
 		if (i % JUDGED_AT_ONCE == 0)
 			pmhash_vacuum_delay_point();
-		take_over_tid(v, ItemPointerGetBlockNumber(&dead->items[i]),
+		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
 					  ItemPointerGetOffsetNumber(&dead->items[i]));
 	}
 }
@@ -266,28 +278,28 @@ take_over_dead(PmhashVerdicts *v)
 #endif
 
 /*
- * pmhash_verdicts_of_vacuum
+ * pmhash_dead_tids_from_vacuum
  *		If it is VACUUM that wants entries deleted, take over its dead TIDs:
- *		verdicts are complete then.  Else false.
+ *		the set is complete then.  Else false.
  */
 bool
-pmhash_verdicts_of_vacuum(PmhashVerdicts *v, const IndexVacuumInfo *info)
+pmhash_dead_tids_from_vacuum(PmhashDeadTids *set, const IndexVacuumInfo *info)
 {
 	if (vacuum_callback == NULL)
-		ask_for_callback(info);
-	if (v->callback != vacuum_callback)
+		find_callback(info);
+	if (set->callback != vacuum_callback)
 		return false;
-	take_over_dead(v);
-	elog(DEBUG1, "index \"%s\": " UINT64_FORMAT " dead row pointers taken over from VACUUM",
-		 RelationGetRelationName(info->index), v->ndead);
+	add_dead_of_vacuum(set);
+	elog(DEBUG1, "index \"%s\": took over " UINT64_FORMAT " dead TIDs from VACUUM",
+		 RelationGetRelationName(info->index), set->ndead);
 	return true;
 }
 
-/* ---- asking ---- */
+/* ---- judging by callback ---- */
 
 /* Judge the TIDs that a byte of the bitmap has.  Returns those that are dead. */
 static uint8
-judge_byte(const PmhashVerdicts *v, BlockNumber block, int byte, uint8 tids)
+judge_byte(const PmhashDeadTids *set, BlockNumber block, int byte, uint8 tids)
 {
 	uint8		dead = 0;
 
@@ -297,21 +309,24 @@ judge_byte(const PmhashVerdicts *v, BlockNumber block, int byte, uint8 tids)
 		ItemPointerData tid;
 
 		ItemPointerSet(&tid, block, (OffsetNumber) (byte * 8 + bit));
-		if (v->callback(&tid, v->callback_state))
+		if (set->callback(&tid, set->callback_state))
 			dead |= 1 << bit;
 	}
 	return dead;
 }
 
-/* Judge all that has been collected.  Returns how many TIDs are dead. */
+/*
+ * Judge all that has been collected: the set is complete then.  Returns how many
+ * TIDs are dead.
+ */
 uint64
-pmhash_verdicts_complete(PmhashVerdicts *v)
+pmhash_dead_tids_judge(PmhashDeadTids *set)
 {
 	int			judged = JUDGED_AT_ONCE;
 
-	for (BlockNumber block = 0; block < v->nblocks; block++)
+	for (BlockNumber block = 0; block < set->nblocks; block++)
 	{
-		uint8	   *tids = v->tids + (Size) block * BLOCK_BYTES;
+		uint8	   *tids = set->tids + (Size) block * BLOCK_BYTES;
 
 		if (judged >= JUDGED_AT_ONCE)
 		{
@@ -323,20 +338,20 @@ pmhash_verdicts_complete(PmhashVerdicts *v)
 			if (tids[byte] == 0)
 				continue;
 			judged += 8;
-			tids[byte] = judge_byte(v, block, byte, tids[byte]);
-			v->ndead += pg_number_of_ones[tids[byte]];
+			tids[byte] = judge_byte(set, block, byte, tids[byte]);
+			set->ndead += pg_number_of_ones[tids[byte]];
 		}
 	}
-	return v->ndead;
+	return set->ndead;
 }
 
-/* The verdict on a value, when all are complete: is it dead? */
+/* Does a value name a dead TID?  Only of a complete set. */
 bool
-pmhash_verdict(const PmhashVerdicts *v, uint64 value)
+pmhash_tid_is_dead(const PmhashDeadTids *set, uint64 value)
 {
 	BlockNumber block = pmhash_value_to_block(value);
-	OffsetNumber offset = value & PMHASH_OFFSET_MASK;
+	OffsetNumber offset = pmhash_value_to_offset(value);
 
-	return has_place(v, block, offset) &&
-		(v->tids[(Size) block * BLOCK_BYTES + offset / 8] & (1 << (offset % 8))) != 0;
+	return has_bit(set, block, offset) &&
+		(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * check.c
+ * verify.c
  *	  pmhash_check(): is the file sound, and does the index agree with its
  *	  table?
  *
@@ -51,25 +51,7 @@
  * pointer cannot be freed before the entry is removed: it is wrong.
  *
  * Entries with another key than their row.  As before, and moreover the keys
- * of a row's HOT chain have to be read with care:
- *	 - A line pointer that is dead says nothing: legal, VACUUM is to come.
- *	 - Keys are computed from a copy of the page, behind the lock, so values
- *	   in TOAST must still be there.  They are for tuples which are not removable
- *	   under our snapshot's xmin, since no VACUUM, not of the TOAST table
- *	   either, works with a later horizon: its own was computed before our
- *	   snapshot was taken, from transactions running then, or it heeds our xmin.
- *	   Tuples that are dead by that measure, or of a transaction of another
- *	   backend that is still in progress (it may abort, and VACUUM come by), have
- *	   no key for us; they are "unknown".
- *	 - All members of a HOT chain have one key, except those that were there
- *	   when the index was built: the member then indexed, and all behind it in
- *	   the chain, have the key of the entry; older ones may have others.
- *	   A live member (committed, not deleted, no update under way) is the last
- *	   of its chain that counts, so if there is one it must match, provided that
- *	   no known member does.  If no member is live, unknown ones may be what was
- *	   indexed; then the entry is legal.  If all are known, one must match.
- *
- * The predicate of a partial index is a part of the key in all this.
+ * of a row's HOT chain have to be read with care: see verify_heap.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,6 +73,9 @@
 #include "utils/snapmgr.h"
 
 #include "am.h"
+#include "insert_queue.h"
+#include "keys.h"
+#include "verify.h"
 
 PG_FUNCTION_INFO_V1(pmhash_check);
 
@@ -105,25 +90,6 @@ PG_FUNCTION_INFO_V1(pmhash_check);
 #define MARK_FOUND		(UINT64CONST(1) << 62)
 #define MARK_REPEATED	(UINT64CONST(1) << 63)
 
-/* What an entry has to do with the row that it names. */
-typedef enum Verdict
-{
-	ENTRY_FITS,
-	ENTRY_BEYOND_END,
-	ENTRY_WITHOUT_ROW,
-	ENTRY_HEAP_ONLY,
-	ENTRY_OTHER_KEY
-} Verdict;
-
-/* What there is to know of a member of a HOT chain. */
-typedef enum Knowledge
-{
-	TUPLE_NOT_SEEN = 0,			/* not classified yet */
-	TUPLE_UNKNOWN,				/* its key cannot be read safely */
-	TUPLE_KNOWN,				/* it can, but a newer one may count */
-	TUPLE_LIVE					/* it can, and it is the current one */
-} Knowledge;
-
 typedef struct CheckState
 {
 	Relation	heap;
@@ -131,7 +97,6 @@ typedef struct CheckState
 	PmhashFile *file;
 	PmhashKeys *keys;
 	Snapshot	snapshot;
-	BufferAccessStrategy strategy;
 
 	/* rows to be looked up, or entries to be compared with their rows */
 	PmhEntry   *batch;
@@ -144,16 +109,7 @@ typedef struct CheckState
 	PmhSweep	sweep;
 	bool		sweeping;
 
-	/* computing keys of rows */
-	IndexInfo  *indexInfo;
-	EState	   *estate;
-	ExprContext *econtext;
-	ExprState  *predicate;
-	TupleTableSlot *slot;
-
-	/* the heap page looked at last */
-	PGAlignedBlock page;
-	Knowledge	knowledge[MaxHeapTuplesPerPage + 1];	/* by offset */
+	PmhashHeapCheck *heap_check;	/* while entries are compared */
 
 	uint64		findings;
 	char		finding[MAX_FINDINGS][FINDING_SIZE];
@@ -400,242 +356,29 @@ check_all_rows(CheckState *state)
 	check_rows(state);
 }
 
-/* ---- heap pages ---- */
-
-static OffsetNumber
-max_offset(CheckState *state)
-{
-	return Min(PageGetMaxOffsetNumber((Page) state->page.data),
-			   MaxHeapTuplesPerPage);
-}
-
-/* The tuple at a line pointer, in any copy of the page. */
-static void
-get_tuple(CheckState *state, Page page, BlockNumber block, OffsetNumber offset,
-		  HeapTuple tuple)
-{
-	ItemId		lp = PageGetItemId(page, offset);
-
-	tuple->t_data = (HeapTupleHeader) PageGetItem(page, lp);
-	tuple->t_len = ItemIdGetLength(lp);
-	tuple->t_tableOid = RelationGetRelid(state->heap);
-	ItemPointerSet(&tuple->t_self, block, offset);
-}
-
-/*
- * The offsets of the members of the HOT chain that begins at a line pointer
- * of the page copied last, which is normal or redirected; returns how many
- * (compare heap_get_root_tuples in access/heap/pruneheap.c).
- */
-static int
-chain_members(CheckState *state, OffsetNumber root, OffsetNumber *member)
-{
-	Page		page = (Page) state->page.data;
-	OffsetNumber offset = root;
-	TransactionId before = InvalidTransactionId;
-	int			n = 0;
-
-	if (ItemIdIsRedirected(PageGetItemId(page, root)))
-		offset = ItemIdGetRedirect(PageGetItemId(page, root));
-
-	while (offset >= FirstOffsetNumber && offset <= max_offset(state) &&
-		   n < MaxHeapTuplesPerPage)
-	{
-		ItemId		lp = PageGetItemId(page, offset);
-		HeapTupleHeader tuple;
-
-		if (!ItemIdIsNormal(lp))
-			break;
-		tuple = (HeapTupleHeader) PageGetItem(page, lp);
-		if (TransactionIdIsValid(before) &&
-			!TransactionIdEquals(before, HeapTupleHeaderGetXmin(tuple)))
-			break;
-		member[n++] = offset;
-		if (!HeapTupleHeaderIsHotUpdated(tuple))
-			break;
-		before = HeapTupleHeaderGetUpdateXid(tuple);
-		offset = ItemPointerGetOffsetNumber(&tuple->t_ctid);
-	}
-	return n;
-}
-
-/* What is to be known of a tuple in a locked buffer. */
-static Knowledge
-classify(CheckState *state, Buffer buffer, BlockNumber block, OffsetNumber offset)
-{
-	HeapTupleData tuple;
-
-	get_tuple(state, BufferGetPage(buffer), block, offset, &tuple);
-	switch (HeapTupleSatisfiesVacuum(&tuple, state->snapshot->xmin, buffer))
-	{
-		case HEAPTUPLE_LIVE:
-			return TUPLE_LIVE;
-		case HEAPTUPLE_RECENTLY_DEAD:
-		case HEAPTUPLE_DELETE_IN_PROGRESS:
-			return TUPLE_KNOWN;
-		case HEAPTUPLE_INSERT_IN_PROGRESS:
-			if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple.t_data)))
-				return TUPLE_KNOWN;
-			return TUPLE_UNKNOWN;
-		case HEAPTUPLE_DEAD:
-			break;
-	}
-	return TUPLE_UNKNOWN;
-}
-
-/* Is the line pointer in use, and not dead? */
-static bool
-has_chain(CheckState *state, OffsetNumber root)
-{
-	ItemId		lp;
-
-	if (root < FirstOffsetNumber || root > max_offset(state))
-		return false;
-	lp = PageGetItemId((Page) state->page.data, root);
-	return ItemIdIsNormal(lp) || ItemIdIsRedirected(lp);
-}
-
-static BlockNumber
-block_of(uint64 value)
-{
-	return (BlockNumber) (value >> 15);
-}
-
-static OffsetNumber
-offset_of(uint64 value)
-{
-	return (OffsetNumber) (value & 0x7fff);
-}
-
-/*
- * Copy the page that n entries name, and classify the members of their
- * chains.  Returns the buffer, share-locked.
- */
-static Buffer
-read_page(CheckState *state, const PmhEntry *entry, size_t n)
-{
-	BlockNumber block = block_of(entry->value);
-	OffsetNumber member[MaxHeapTuplesPerPage];
-	Buffer		buffer;
-
-	buffer = ReadBufferExtended(state->heap, MAIN_FORKNUM, block, RBM_NORMAL,
-								state->strategy);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	memcpy(state->page.data, BufferGetPage(buffer), BLCKSZ);
-	memset(state->knowledge, TUPLE_NOT_SEEN, sizeof(state->knowledge));
-	for (size_t i = 0; i < n; i++)
-	{
-		OffsetNumber root = offset_of(entry[i].value);
-		int			members = has_chain(state, root) ?
-			chain_members(state, root, member) : 0;
-
-		for (int m = 0; m < members; m++)
-		{
-			if (state->knowledge[member[m]] == TUPLE_NOT_SEEN)
-				state->knowledge[member[m]] =
-					classify(state, buffer, block, member[m]);
-		}
-	}
-	return buffer;
-}
-
 /* ---- every entry has a row ---- */
-
-/* Does a tuple of the page copied last have an entry with this hash? */
-static bool
-tuple_has_hash(CheckState *state, BlockNumber block, OffsetNumber offset,
-			   uint64 wanted)
-{
-	MemoryContext old = MemoryContextSwitchTo(state->econtext->ecxt_per_tuple_memory);
-	HeapTupleData tuple;
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	uint64		hash;
-	bool		has = false;
-
-	get_tuple(state, (Page) state->page.data, block, offset, &tuple);
-	ExecStoreHeapTuple(&tuple, state->slot, false);
-	if (ExecQual(state->predicate, state->econtext))
-	{
-		FormIndexDatum(state->indexInfo, state->slot, state->estate, values,
-					   isnull);
-		has = pmhash_keys_hash(state->keys, values, isnull, &hash) &&
-			hash == wanted;
-	}
-	ExecClearTuple(state->slot);
-	MemoryContextSwitchTo(old);
-	ResetExprContext(state->econtext);
-	return has;
-}
-
-/* Compare an entry with the members of its chain. */
-static Verdict
-judge_chain(CheckState *state, const PmhEntry *entry)
-{
-	OffsetNumber member[MaxHeapTuplesPerPage];
-	int			n = chain_members(state, offset_of(entry->value), member);
-	bool		live = false;
-	bool		unknown = false;
-
-	for (int m = 0; m < n; m++)
-	{
-		Knowledge	knowledge = state->knowledge[member[m]];
-
-		if (knowledge == TUPLE_UNKNOWN)
-			unknown = true;
-		else if (tuple_has_hash(state, block_of(entry->value), member[m],
-								entry->hash))
-			return ENTRY_FITS;
-		if (knowledge == TUPLE_LIVE)
-			live = true;
-	}
-	if (n == 0)
-		return ENTRY_WITHOUT_ROW;
-	return unknown && !live ? ENTRY_FITS : ENTRY_OTHER_KEY;
-}
-
-/* Compare an entry with the page that it names, which read_page has copied. */
-static Verdict
-judge_entry(CheckState *state, const PmhEntry *entry)
-{
-	Page		page = (Page) state->page.data;
-	OffsetNumber root = offset_of(entry->value);
-	ItemId		lp;
-
-	if (root < FirstOffsetNumber || root > max_offset(state))
-		return ENTRY_WITHOUT_ROW;
-	lp = PageGetItemId(page, root);
-	if (ItemIdIsDead(lp))
-		return ENTRY_FITS;
-	if (!ItemIdIsUsed(lp))
-		return ENTRY_WITHOUT_ROW;
-	if (ItemIdIsNormal(lp) &&
-		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)))
-		return ENTRY_HEAP_ONLY;
-	return judge_chain(state, entry);
-}
 
 /*
  * Judge an entry with its page locked: none if it is not in the table any
  * more.  The end of a table that we have locked only moves on, so beyond it
  * there is no page to lock and no need to.
  */
-static Verdict
+static PmhashEntryCheck
 judge_finally(CheckState *state, const PmhEntry *entry)
 {
 	Buffer		buffer;
 	int			count;
 
-	if (block_of(entry->value) >= RelationGetNumberOfBlocks(state->heap))
+	if (pmhash_value_to_block(entry->value) >= RelationGetNumberOfBlocks(state->heap))
 		return ENTRY_BEYOND_END;
-	buffer = read_page(state, entry, 1);
+	buffer = pmhash_check_read_page(state->heap_check, entry, 1);
 	count = count_entry(state, entry->hash, entry->value);
 	UnlockReleaseBuffer(buffer);
-	return count == 0 ? ENTRY_FITS : judge_entry(state, entry);
+	return count == 0 ? ENTRY_FITS : pmhash_check_entry(state->heap_check, entry);
 }
 
 static void
-note_verdict(CheckState *state, const PmhEntry *entry, Verdict verdict)
+note_verdict(CheckState *state, const PmhEntry *entry, PmhashEntryCheck verdict)
 {
 	const char *format = NULL;
 
@@ -683,13 +426,13 @@ judge_page(CheckState *state, const PmhEntry *entry, size_t n,
 		   BlockNumber blocks, PmhEntry *dst)
 {
 	size_t		suspects = 0;
-	bool		beyond = block_of(entry->value) >= blocks;
+	bool		beyond = pmhash_value_to_block(entry->value) >= blocks;
 
 	if (!beyond)
-		UnlockReleaseBuffer(read_page(state, entry, n));
+		UnlockReleaseBuffer(pmhash_check_read_page(state->heap_check, entry, n));
 	for (size_t i = 0; i < n; i++)
 	{
-		if (beyond || judge_entry(state, &entry[i]) != ENTRY_FITS)
+		if (beyond || pmhash_check_entry(state->heap_check, &entry[i]) != ENTRY_FITS)
 			dst[suspects++] = entry[i];
 	}
 	return suspects;
@@ -706,12 +449,12 @@ check_entries(CheckState *state)
 	sort_by_value(state->batch, state->n);
 	for (size_t first = 0; first < state->n; first = next)
 	{
-		BlockNumber block = block_of(state->batch[first].value);
+		BlockNumber block = pmhash_value_to_block(state->batch[first].value);
 
 		CHECK_FOR_INTERRUPTS();
 		for (next = first + 1; next < state->n; next++)
 		{
-			if (block_of(state->batch[next].value) != block)
+			if (pmhash_value_to_block(state->batch[next].value) != block)
 				break;
 		}
 		suspects += judge_page(state, state->batch + first, next - first,
@@ -736,27 +479,6 @@ sweep_step(CheckState *state)
 	return true;
 }
 
-/* Prepare for computing keys from tuples. */
-static void
-begin_keys(CheckState *state)
-{
-	state->indexInfo = BuildIndexInfo(state->index);
-	state->estate = CreateExecutorState();
-	state->econtext = GetPerTupleExprContext(state->estate);
-	state->predicate = ExecPrepareQual(state->indexInfo->ii_Predicate,
-									   state->estate);
-	state->slot = MakeSingleTupleTableSlot(RelationGetDescr(state->heap),
-										   &TTSOpsHeapTuple);
-	state->econtext->ecxt_scantuple = state->slot;
-}
-
-static void
-end_keys(CheckState *state)
-{
-	ExecDropSingleTupleTableSlot(state->slot);
-	FreeExecutorState(state->estate);
-}
-
 static void
 check_all_entries(CheckState *state)
 {
@@ -767,7 +489,8 @@ check_all_entries(CheckState *state)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;
 
-	begin_keys(state);
+	state->heap_check = pmhash_heap_check_begin(state->heap, state->index,
+												state->keys, state->snapshot);
 	while (sweep_step(state))
 	{
 		for (size_t i = 0; i < state->sweep.n; i++)
@@ -779,7 +502,7 @@ check_all_entries(CheckState *state)
 		}
 	}
 	check_entries(state);
-	end_keys(state);
+	pmhash_heap_check_end(state->heap_check);
 }
 
 /* ---- the check ---- */
@@ -859,7 +582,6 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->strategy = GetAccessStrategy(BAS_BULKREAD);
 	state->snapshot = take_snapshot(state->index);
 
 	PG_TRY();
@@ -881,7 +603,6 @@ check_against_table(CheckState *state)
 
 	if (state->findings > 0)
 		report_disagreement(state);
-	FreeAccessStrategy(state->strategy);
 	UnregisterSnapshot(state->snapshot);
 }
 

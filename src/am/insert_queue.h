@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * insert_queue.h
+ *	  Entries that wait in memory, and whose may.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_INSERT_QUEUE_H
+#define PMHASH_INSERT_QUEUE_H
+
+#include "utils/relcache.h"
+
+#include "cluster/cluster.h"
+
+struct IndexInfo;
+
+/* ---- insert_queue.c ---- */
+typedef struct PmhashInsertQueue PmhashInsertQueue;
+
+/* Another one whenever queues may have gone: see pmhash_insert_queue. */
+extern uint32 pmhash_queue_generation;
+
+extern void pmhash_insert_queue_init(void);
+extern bool pmhash_may_queue(Relation heap, Relation index,
+							 struct IndexInfo *indexInfo);
+extern PmhashInsertQueue *pmhash_insert_queue(Relation heap, PmhashFile *file);
+extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
+								  const PmhEntry *entry);
+extern void pmhash_apply_inserts(const PmhashFile *file);
+
+/* ---- insert_source.c ---- */
+struct QueryDesc;
+
+extern void pmhash_insert_source_init(void);
+extern void pmhash_statement_started(struct QueryDesc *queryDesc);
+extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);
+
+#endif							/* PMHASH_INSERT_QUEUE_H */

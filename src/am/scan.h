@@ -1,0 +1,252 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.h
+ *	  What the files that make up an index scan share: its state and steps.
+ *
+ *	scan.c			callbacks, kinds of scans, batches, directions
+ *	scan_keys.c		from scan keys to hashes
+ *	scan_array.c	= ANY
+ *	scan_dead.c		entries whose rows have been found dead
+ *	scan_history.c	what has been handed out, for cursors that turn back
+ *	table_walk.c	the table instead of an invalid index
+ *	visibility.c	index-only scans; heap pages
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_SCAN_H
+#define PMHASH_SCAN_H
+
+#include "access/relscan.h"
+#include "executor/tuptable.h"
+#include "storage/buf.h"
+#include "utils/snapmgr.h"
+
+#include "am/am.h"
+#include "am/keys.h"
+
+/* ---- scan_history.c ---- */
+
+typedef struct PmhashScanHistory PmhashScanHistory;
+
+extern bool pmhash_scan_may_turn_back(IndexScanDesc scan);
+extern PmhashScanHistory *pmhash_history_make(MemoryContext context);
+extern void pmhash_history_clear(PmhashScanHistory *history);
+extern uint64 pmhash_history_length(const PmhashScanHistory *history);
+extern void pmhash_history_add(PmhashScanHistory *history, PmhEntry entry);
+extern PmhEntry pmhash_history_get(PmhashScanHistory *history, uint64 at);
+
+/* ---- table_walk.c ---- */
+
+typedef struct PmhashTableWalk PmhashTableWalk;
+
+extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
+										  PmhashTableWalk *walk,
+										  MemoryContext context);
+extern int	pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values);
+extern void pmhash_table_walk_end(PmhashTableWalk *walk);
+
+/* ---- the state of a scan ---- */
+
+/* Values asked of a cursor at most: bounded work between two interrupts. */
+#define PMHASH_CURSOR_VALUES	8192
+
+/* See scan.c. */
+typedef enum PmhashScanKind
+{
+	SCAN_UNBOUND,				/* not started since the last rescan */
+	SCAN_NOTHING,
+	SCAN_ONE,
+	SCAN_ARRAY,
+	SCAN_ALL,
+	SCAN_TABLE
+} PmhashScanKind;
+
+/*
+ * The combinations of the arguments of all columns, as words of keys.c.  Their
+ * hashes are computed one range of hashes after the other, so that equal ones
+ * come together, whatever combinations they are of, and no TID comes twice.
+ */
+typedef struct PmhashProduct
+{
+	uint64	   *word[INDEX_MAX_KEYS];
+	int			n[INDEX_MAX_KEYS];
+	double		count;
+	uint64		ranges;
+	uint64		next_range;
+} PmhashProduct;
+
+typedef struct PmhashScan
+{
+	MemoryContext context;		/* everything of this scan */
+	MemoryContextCallback cleanup;	/* frees what the engine has malloc'd */
+	PmhashFile *file;			/* NULL before the first use, and as long as */
+	PmhashKeys *keys;			/* the index is invalid */
+	PmhashScanKind kind;
+	bool		recheck;
+
+	/*
+	 * The batch being handed out.  The low batch_shift bits of an element are
+	 * the position of its hash in batch_hashes; NULL if hashes are not known.
+	 */
+	const uint64 *batch;
+	size_t		batch_n;
+	size_t		batch_next;
+	int			batch_shift;
+	const uint64 *batch_hashes;
+	uint64		epoch;			/* removal epoch before the batch was read */
+
+	/* a key's values being streamed: SCAN_ONE, and big keys of SCAN_ARRAY */
+	PmhCursor	cursor;
+	size_t		want;
+	bool		streaming;
+
+	/* SCAN_ARRAY: what scan_keys.c makes */
+	PmhashProduct product;
+	MemoryContext product_context;	/* of its words; NULL until needed */
+	uint64	   *hashes;
+	size_t		nhashes;
+	size_t		hashes_capacity;
+	size_t		next_hash;
+
+	/* SCAN_ARRAY: how scan_array.c looks it up */
+	bool		no_hurry;		/* all is wanted: begin with large groups */
+	bool		overflowed;		/* a short list has not fit */
+	size_t		group;			/* hashes in the next group */
+	size_t		room;			/* values in the next batch, about */
+	const uint64 *group_hashes;
+	size_t	   *big;			/* keys of this group to be read by cursor: */
+	size_t		big_capacity;	/* long lists, and what did not fit */
+	size_t		nbig;
+	size_t		next_big;
+	size_t		collecting;		/* key that collect_value is at */
+	size_t		collecting_from;	/* where its values start in values[] */
+
+	/* SCAN_ARRAY, SCAN_ALL: memory of the batch */
+	uint64	   *values;
+	size_t		values_n;
+	size_t		values_capacity;
+
+	/* SCAN_ALL */
+	PmhSweep	sweep;
+	bool		sweeping;
+
+	/* SCAN_TABLE (table_walk.c) */
+	PmhashTableWalk *walk;		/* NULL until needed */
+
+	/* index-only scans (visibility.c) */
+	uint64		key_hash;		/* of the key in xs_itup */
+	Buffer		visibility_map;
+	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
+
+	/*
+	 * Entries found dead, not handed over yet (scan_dead.c); NULL until needed.
+	 * Those whose heap pages need no flush of WAL are in front of the others.
+	 */
+	PmhEntry   *dead;
+	int			ndead;
+	int			nready;
+	int			dead_capacity;
+	uint64		dead_epoch;		/* before the first of them was read */
+	XLogRecPtr	flushed;		/* WAL, when the first of them was found */
+	XLogRecPtr	dead_lsn;		/* the latest of the others' heap pages */
+	bool		dead_enough;	/* since the last rescan */
+
+	/* scans that may turn back (scan_history.c): the batches before the present one */
+	bool		may_turn_back;
+	PmhashScanHistory *history; /* NULL until needed */
+	bool		in_history;		/* the current element is there */
+	int64		history_at;		/* where; -1: the scan is before its first */
+} PmhashScan;
+
+/* ---- scan.c ---- */
+
+extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
+extern void pmhash_scan_check_locks(IndexScanDesc scan, PmhashScan *so);
+
+/* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
+static inline bool
+pmhash_scan_set_batch(PmhashScan *so, const uint64 *v, size_t n, int shift,
+					  const uint64 *hashes)
+{
+	so->batch = v;
+	so->batch_n = n;
+	so->batch_next = 0;
+	so->batch_shift = shift;
+	so->batch_hashes = hashes;
+	return true;
+}
+
+/* An element of the batch, of which there are batch_n. */
+static inline uint64
+pmhash_batch_value(const PmhashScan *so, size_t at)
+{
+	return so->batch[at] >> so->batch_shift;
+}
+
+/* Its hash; only if the batch knows its hashes. */
+static inline uint64
+pmhash_batch_hash(const PmhashScan *so, size_t at)
+{
+	uint64		mask = (UINT64CONST(1) << so->batch_shift) - 1;
+
+	return so->batch_hashes[so->batch[at] & mask];
+}
+
+/* The element being handed out. */
+static inline uint64
+pmhash_scan_value(const PmhashScan *so)
+{
+	if (unlikely(so->in_history))
+		return pmhash_history_get(so->history, so->history_at).value;
+	return pmhash_batch_value(so, so->batch_next - 1);
+}
+
+/* Its hash; only if the batches know their hashes. */
+static inline uint64
+pmhash_scan_hash(const PmhashScan *so)
+{
+	if (unlikely(so->in_history))
+		return pmhash_history_get(so->history, so->history_at).hash;
+	return pmhash_batch_hash(so, so->batch_next - 1);
+}
+
+/* ---- scan_keys.c ---- */
+
+/* The scan key that binds each column, or NULL. */
+typedef struct PmhashBoundColumns
+{
+	ScanKey		key[INDEX_MAX_KEYS];
+	bool		complete;		/* every column has one */
+	int			arrays;			/* how many are arrays */
+} PmhashBoundColumns;
+
+extern bool pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so,
+							 PmhashBoundColumns *bound);
+extern uint64 pmhash_scan_bound_hash(PmhashScan *so,
+									 const PmhashBoundColumns *bound);
+extern bool pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
+									const PmhashBoundColumns *bound);
+extern bool pmhash_scan_next_hashes(PmhashScan *so);
+
+/* ---- scan_array.c ---- */
+
+extern void pmhash_scan_array_start(PmhashScan *so);
+extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
+
+/* ---- scan_dead.c ---- */
+
+extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
+extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
+
+/* ---- visibility.c ---- */
+
+extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
+extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
+								  Buffer buffer);
+extern void pmhash_test_visited_page(IndexScanDesc scan);
+extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);
+extern void pmhash_scan_return_key(IndexScanDesc scan, PmhashScan *so);
+
+#endif							/* PMHASH_SCAN_H */

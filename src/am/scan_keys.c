@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_keys.c
+ *	  What a scan looks for: from its scan keys to hashes.
+ *
+ * Each column needs a key; arrays (= ANY) of several columns are multiplied.
+ * The hashes of such a product are made one range of hashes after the other,
+ * as many as work_mem holds, so that equal ones come together whatever
+ * combinations they are of.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/skey.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "engine/sort.h"
+#include "scan.h"
+
+/*
+ * What it takes to look a hash up, to compute one, and to visit a row of the
+ * table and recheck it, all in nanoseconds and roughly.
+ */
+#define PROBE_TIME		50.0
+#define HASH_TIME		5.0
+#define ROW_TIME		500.0
+
+/* One column's arguments: the elements of an array, or a single datum. */
+typedef struct ColumnArgs
+{
+	Datum	   *value;
+	int			n;
+	Datum		single;
+} ColumnArgs;
+
+/* ---- binding ---- */
+
+/*
+ * Find a key for each column.  False if some argument is NULL: = is strict,
+ * so nothing can match.  Sets so->recheck if there are keys that the hash
+ * does not cover; of two keys on a column a single value beats an array.
+ */
+bool
+pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so, PmhashBoundColumns *bound)
+{
+	int			ncolumns = so->keys->ncolumns;
+
+	memset(bound->key, 0, ncolumns * sizeof(ScanKey));
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		ScanKey		key = &scan->keyData[i];
+		ScanKey    *column = &bound->key[key->sk_attno - 1];
+
+		if (key->sk_flags & SK_ISNULL)
+			return false;
+		if (*column != NULL)
+			so->recheck = true;
+		if (*column == NULL || ((*column)->sk_flags & SK_SEARCHARRAY))
+			*column = key;
+	}
+
+	bound->complete = true;
+	bound->arrays = 0;
+	for (int i = 0; i < ncolumns; i++)
+	{
+		if (bound->key[i] == NULL)
+			bound->complete = false;
+		else if (bound->key[i]->sk_flags & SK_SEARCHARRAY)
+			bound->arrays++;
+	}
+	return true;
+}
+
+/* The hash of arguments that are no arrays. */
+uint64
+pmhash_scan_bound_hash(PmhashScan *so, const PmhashBoundColumns *bound)
+{
+	Datum		value[INDEX_MAX_KEYS];
+	Oid			subtype[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < so->keys->ncolumns; i++)
+	{
+		value[i] = bound->key[i]->sk_argument;
+		subtype[i] = bound->key[i]->sk_subtype;
+	}
+	return pmhash_keys_hash_args(so->keys, value, subtype);
+}
+
+/* Take a key's argument apart, into the current context; NULLs left out. */
+static void
+take_apart(ScanKey key, ColumnArgs *args)
+{
+	ArrayType  *array;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	bool	   *isnull;
+	int			n;
+
+	if (!(key->sk_flags & SK_SEARCHARRAY))
+	{
+		args->single = key->sk_argument;
+		args->value = &args->single;
+		args->n = 1;
+		return;
+	}
+
+	array = DatumGetArrayTypeP(key->sk_argument);
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &args->value, &isnull, &n);
+	args->n = 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (!isnull[i])
+			args->value[args->n++] = args->value[i];
+	}
+}
+
+/* Sort numbers and drop repeats; returns how many are left. */
+static size_t
+sort_unique(uint64 *number, size_t n)
+{
+	size_t		kept = 0;
+
+	pmh_sort_numbers(number, n);
+	for (size_t i = 0; i < n; i++)
+	{
+		if (kept == 0 || number[i] != number[kept - 1])
+			number[kept++] = number[i];
+	}
+	return kept;
+}
+
+/*
+ * The words of one column's arguments.  'unique': no word twice, which is worth
+ * its while where they are multiplied.  Leaks into the current context.
+ */
+static void
+make_words(PmhashScan *so, int column, const ScanKey key, const ColumnArgs *args,
+		   bool unique)
+{
+	PmhashProduct    *product = &so->product;
+	uint64	   *word = MemoryContextAllocHuge(so->product_context,
+											  args->n * sizeof(uint64));
+
+	for (int i = 0; i < args->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		word[i] = pmhash_keys_word(so->keys, column, args->value[i], key->sk_subtype);
+	}
+	product->word[column] = word;
+	product->n[column] = unique ? (int) sort_unique(word, args->n) : args->n;
+}
+
+/* ---- the hashes of a product ---- */
+
+/* Make hashes[] large enough for n; what was in it is lost. */
+static void
+reserve_hashes(PmhashScan *so, size_t n)
+{
+	if (n <= so->hashes_capacity)
+		return;
+	if (so->hashes != NULL)
+		pfree(so->hashes);
+	so->hashes_capacity = 0;
+	so->hashes = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
+	so->hashes_capacity = n;
+}
+
+/* Make room for more hashes; what is in it stays. */
+static void
+extend_hashes(PmhashScan *so)
+{
+	so->hashes_capacity += so->hashes_capacity / 2 + 1024;
+	so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
+}
+
+/* Go on to the next combination; false behind the last. */
+static bool
+next_combination(const PmhashProduct *product, int ncolumns, int *at, uint64 *words)
+{
+	for (int i = ncolumns - 1; i >= 0; i--)
+	{
+		if (++at[i] == product->n[i])
+			at[i] = 0;
+		words[i] = product->word[i][at[i]];
+		if (at[i] > 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Compute the hashes of the next range, sorted, none twice, into so->hashes.
+ * False if there is none left.
+ */
+bool
+pmhash_scan_next_hashes(PmhashScan *so)
+{
+	PmhashProduct    *product = &so->product;
+	int			ncolumns = so->keys->ncolumns;
+	int			at[INDEX_MAX_KEYS] = {0};
+	uint64		words[INDEX_MAX_KEYS];
+	size_t		n = 0;
+
+	if (product->next_range == product->ranges)
+		return false;
+	for (int i = 0; i < ncolumns; i++)
+		words[i] = product->word[i][0];
+	do
+	{
+		uint64		hash = pmhash_keys_hash_words(so->keys, words);
+
+		CHECK_FOR_INTERRUPTS();
+		if (((hash >> 32) * product->ranges) >> 32 != product->next_range)
+			continue;
+		if (n == so->hashes_capacity)
+			extend_hashes(so);
+		so->hashes[n++] = hash;
+	} while (next_combination(product, ncolumns, at, words));
+	so->nhashes = sort_unique(so->hashes, n);
+	so->next_hash = 0;
+	product->next_range++;
+	return true;
+}
+
+/*
+ * Into how many ranges is the product to be divided so that the hashes of each
+ * fit in work_mem?  One array alone is never too many: its hashes are about as
+ * large as itself.  0 if to read all of the index takes less time.
+ */
+static uint64
+count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
+{
+	double		count = so->product.count;
+	double		fit = work_mem * 1024.0 / sizeof(uint64) * 7 / 8;	/* they vary */
+	double		ranges = ceil(count / fit);
+	uint64_t	entries;
+	uint64_t	bytes;
+	PmhResult	result;
+
+	if (arrays <= 1 || ranges <= 1)
+		return 1;
+	result = pmh_estimate(so->file->table, &entries, &bytes);
+	if (result != PMH_OK)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	if (count * (PROBE_TIME + ranges * HASH_TIME) > entries * ROW_TIME)
+		ranges = 0;
+	elog(DEBUG1, "index \"%s\": %.0f combinations of keys, ranges of hashes: %.0f",
+		 RelationGetRelationName(scan->indexRelation), count, ranges);
+	return (uint64) ranges;
+}
+
+/*
+ * Turn array arguments into so->product, and its first hashes into so->hashes.
+ * False if there are too many: the caller sweeps the table instead.
+ */
+bool
+pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
+{
+	PmhashProduct    *product = &so->product;
+	int			ncolumns = so->keys->ncolumns;
+	MemoryContext scratch = AllocSetContextCreate(so->context,
+												  "pmhash scan arrays",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(scratch);
+	ColumnArgs	args;
+
+	if (so->product_context == NULL)
+		so->product_context = AllocSetContextCreate(so->context,
+													"pmhash scan product",
+													ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(so->product_context);
+	product->count = 1;
+	for (int i = 0; i < ncolumns; i++)
+	{
+		take_apart(bound->key[i], &args);
+		make_words(so, i, bound->key[i], &args, bound->arrays > 1);
+		product->count *= product->n[i];
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(scratch);
+
+	so->nhashes = so->next_hash = 0;
+	product->next_range = product->ranges = 0;
+	if (product->count == 0)
+		return true;
+	product->ranges = count_ranges(scan, so, bound->arrays);
+	if (product->ranges == 0)
+		return false;
+	reserve_hashes(so, (size_t) Min(product->count,
+									Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges)));
+	return pmhash_scan_next_hashes(so);
+}

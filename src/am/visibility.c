@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.c
+ *	  Index-only scans, and what a scan has to ask the heap pages of its rows.
+ *
+ * An index-only scan returns a key without a visit to its row if the row's page
+ * is all-visible.  A TID may be removed and used again by VACUUM between our
+ * reading of it and that look at the visibility map, since no pin or lock holds
+ * VACUUM back; the removal epoch says whether that can have happened.  See
+ * src/README, "Scans and VACUUM".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/itup.h"
+#include "access/tupmacs.h"
+#include "access/visibilitymap.h"
+#include "executor/tuptable.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "scan.h"
+
+/* ---- heap pages ---- */
+
+/* The heap page that was visited last, still pinned, or InvalidBuffer. */
+Buffer
+pmhash_visited_heap_page(IndexScanDesc scan)
+{
+	if (scan->xs_heapfetch == NULL ||
+		scan->heapRelation->rd_tableam != GetHeapamTableAmRoutine())
+		return InvalidBuffer;
+	return ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
+}
+
+/*
+ * Can rows that the snapshot sees have been pruned from a page of the table,
+ * which is pinned but not locked, as old_snapshot_threshold allows?  ERROR if
+ * so.  core tests the pages of sequential scans only (heapam.c): visiting one by
+ * an index is left to the test of the index page (heap_hot_search_buffer), which
+ * pruning does not touch.
+ */
+void
+pmhash_test_heap_page(Snapshot snapshot, Relation heap, Buffer buffer)
+{
+#if PG_VERSION_NUM < 170000
+	if (likely(old_snapshot_threshold < 0))
+		return;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);	/* else the LSN may be torn */
+	TestForOldSnapshot(snapshot, heap, BufferGetPage(buffer));
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+#endif
+}
+
+/* The same for the page that was visited last, if there is one. */
+void
+pmhash_test_visited_page(IndexScanDesc scan)
+{
+	Buffer		visited = pmhash_visited_heap_page(scan);
+
+	if (BufferIsValid(visited))
+		pmhash_test_heap_page(scan->xs_snapshot, scan->heapRelation, visited);
+}
+
+/* ---- index-only scans ---- */
+
+/*
+ * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
+ * snapshot sees?  Notes it if it is dead to everyone.
+ */
+static bool
+row_is_visible(IndexScanDesc scan, PmhashScan *so)
+{
+	ItemPointerData tid = scan->xs_heaptid; /* changed by the look-up */
+	bool		call_again = false;
+	bool		all_dead = false;
+	bool		found;
+
+	if (so->slot == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(so->context);
+
+		so->slot = table_slot_create(scan->heapRelation, NULL);
+		MemoryContextSwitchTo(old);
+	}
+	found = table_index_fetch_tuple(scan->xs_heapfetch, &tid,
+									scan->xs_snapshot, so->slot,
+									&call_again, &all_dead);
+	ExecClearTuple(so->slot);
+	pmhash_test_visited_page(scan);
+	if (all_dead && !scan->xactStartedInRecovery)
+		pmhash_scan_note_dead(scan, so);
+	return found;
+}
+
+/*
+ * May the executor take the current element for a row if it finds its page
+ * all-visible a moment later?  Its look at the visibility map comes after
+ * VACUUM may have given the TID away, so we have to know it here: either the
+ * page is all-visible and the TID was not given away until after we looked, or
+ * the row itself is visible.  (Of elements gone through again the epoch is not
+ * known any more.)
+ */
+bool
+pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
+
+	PMH_STOP_POINT("scan_before_visibility");
+	if (!so->in_history &&
+		VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+		pmhash_removal_epoch(so->file) == so->epoch)
+		return true;
+	return row_is_visible(scan, so);
+}
+
+/*
+ * Put the key that the current element was found by into xs_itup.  An index
+ * tuple of one column of fixed length is its header and the datum; it is
+ * allocated once per scan and filled again whenever the key changes.
+ */
+void
+pmhash_scan_return_key(IndexScanDesc scan, PmhashScan *so)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(scan->indexRelation), 0);
+	uint64		hash = pmhash_scan_hash(so);
+	Datum		key;
+	char	   *data;
+
+	Assert(so->keys->can_return && column->attlen > 0);
+	if (scan->xs_itup == NULL)
+	{
+		Size		size = MAXALIGN(IndexInfoFindDataOffset(0) + column->attlen);
+
+		scan->xs_itup = MemoryContextAllocZero(so->context, size);
+		scan->xs_itup->t_info = size;
+		scan->xs_itupdesc = RelationGetDescr(scan->indexRelation);
+	}
+	else if (hash == so->key_hash)
+		return;
+
+	key = pmhash_keys_unhash(so->keys, hash);
+	data = (char *) scan->xs_itup + IndexInfoFindDataOffset(0);
+	if (column->attbyval)
+		store_att_byval(data, key, column->attlen);
+	else
+	{
+		memcpy(data, DatumGetPointer(key), column->attlen);
+		pfree(DatumGetPointer(key));
+	}
+	so->key_hash = hash;
+}
