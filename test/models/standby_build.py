@@ -18,8 +18,7 @@ RULES = {
     'wait': 'wait until all transactions before N0 are over',
     'skip_new': 'leave out rows inserted since N0: their INSERT is in the delta',
     'dead_chains': 'leave out chains that were dead as of N0: their DELETE may be past',
-    'last_member': 'the key is that of the last member of the chain, however new',
-    'key_of_living': 'but not of one whose transaction was aborted',
+    'new_members': 'a chain lives by members that were added to it since N0',
     'once': 'what is both in the delta and found by the scan is one entry',
     'deletes': 'the last operation of the delta on an entry decides, deletions too',
     'usable': 'a snapshot older than what was left out as dead does not use the file',
@@ -40,7 +39,7 @@ class System(NamedTuple):
     per_page: int = 2
     keys: int = 2
     xids: int = 3
-    entries: int = 99           # changes of rows at most, 99: as many as there are xids for
+    changes: int = 999          # inserts, updates and deletions at most
     snapshots: int = 1
     crashes: int = 0
     lag: bool = False           # is WAL flushed later than written?
@@ -163,7 +162,10 @@ def horizon_of(state):
 
 
 def with_xid(sys, state):
-    """Transactions that may go on, and one that may begin."""
+    """Transactions that may make one more change, and one that may begin."""
+    if state.changes >= sys.changes:
+        return
+    state = state._replace(changes=state.changes + 1)
     for xid, status in enumerate(state.status):
         if status == RUNNING:
             yield xid, state
@@ -367,16 +369,11 @@ def scan_root(sys, state, root):
             usable = max(usable, member.xmax + 1)
     if all(dead(m) for m in living) and sys.keeps('dead_chains'):
         return None, usable
-    last = living[-1]
-    if not sys.keeps('last_member'):
+    if not sys.keeps('new_members'):
         old = [m for m in living if m.frozen or m.xmin < state.n0]
-        if not old:
-            return None, usable
         if all(dead(m) for m in old):
             return None, usable
-    if not sys.keeps('key_of_living'):
-        last = members[-1]
-    return (last.key, root), usable
+    return (living[-1].key, root), usable
 
 
 def scan_page(sys, state):
@@ -460,8 +457,8 @@ def violation(sys, state):
 # ---- what is run ----
 
 SMALL = {
-    'a build, two transactions': System(xids=2),
-    'a build, three transactions, one key': System(xids=3, keys=1, snapshots=0),
+    'a build, two changes': System(xids=2, changes=2),
+    'a build, three transactions, one key': System(xids=3, keys=1, snapshots=0, changes=3),
     'a crash of the primary': System(xids=2, per_page=1, lag=True, crashes=1, build=False, snapshots=1),
 }
 LARGE = [
