@@ -58,24 +58,36 @@ ENGINE_OBJS = \
 	src/engine/values.o
 
 CLUSTER_OBJS = \
+	src/cluster/control_file.o \
+	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
+	src/cluster/file_cache.o \
+	src/cluster/file_create.o \
+	src/cluster/file_error.o \
+	src/cluster/file_open.o \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
-	src/cluster/index_file.o \
+	src/cluster/identity.o \
 	src/cluster/invalid.o \
+	src/cluster/launch_cleaners.o \
+	src/cluster/launch_rebuilders.o \
+	src/cluster/launcher.o \
 	src/cluster/life_cycle.o \
-	src/cluster/open_files.o \
+	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
 	src/cluster/rebuild.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
-	src/cluster/removal_epoch.o \
+	src/cluster/requests.o \
+	src/cluster/standby.o \
+	src/cluster/standby_delta.o \
+	src/cluster/standby_file.o \
+	src/cluster/standby_redo.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
-	src/cluster/sweep.o \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
@@ -221,9 +233,38 @@ ENGINE_HEADERS = \
 CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
-	src/cluster/internal.h \
+	src/cluster/control_file.h \
+	src/cluster/data_directory.h \
+	src/cluster/dead_entries.h \
+	src/cluster/durable.h \
+	src/cluster/engine_hooks.h \
+	src/cluster/file_cache.h \
+	src/cluster/file_create.h \
+	src/cluster/file_error.h \
+	src/cluster/file_open.h \
+	src/cluster/gucs.h \
+	src/cluster/identity.h \
+	src/cluster/invalid.h \
+	src/cluster/launcher.h \
+	src/cluster/life_cycle.h \
+	src/cluster/orphans.h \
+	src/cluster/planner_hook.h \
+	src/cluster/pool.h \
+	src/cluster/rebuild.h \
+	src/cluster/refill.h \
+	src/cluster/requests.h \
+	src/cluster/shared.h \
+	src/cluster/standby.h \
+	src/cluster/standby_state.h \
+	src/cluster/startup.h \
+	src/cluster/stub.h \
+	src/cluster/tid_value.h \
+	src/cluster/trust.h \
+	src/cluster/undo.h \
+	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
 	src/cluster/wal_record.h \
+	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
 	src/am/am.h \

@@ -100,7 +100,7 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 
 	if (likely(so->keys != NULL))
 		return true;
-	so->file = pmhash_file_open_for_scan(scan->indexRelation);
+	so->file = pmhash_file_open_for_scan(scan->indexRelation, scan->xs_snapshot);
 	if (so->file == NULL)
 		return false;
 	old = MemoryContextSwitchTo(so->context);
@@ -118,13 +118,13 @@ open_file(IndexScanDesc scan, PmhashScan *so)
  * they guard is read.  If the index has been marked as invalid by then, writers may
  * have left rows out already, without having met our locks, and we would not find
  * those rows in the file.  If it is marked later, our locks are moved to the table
- * (index_file.c, invalidate_index).
+ * (invalid.c, pmhash_mark_invalid).
  */
 void
 pmhash_scan_check_locks(IndexScanDesc scan, PmhashScan *so)
 {
 	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable) ||
-		pmhash_file_open_for_scan(scan->indexRelation) == so->file)
+		pmhash_file_open_for_scan(scan->indexRelation, scan->xs_snapshot) == so->file)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

@@ -31,6 +31,8 @@ typedef struct PmhashFile
 	uint64		seed;			/* of the key hash, per file */
 	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
 	bool		journaled;		/* false for unlogged and temporary indexes */
+	uint64		standby_life;	/* opened on a standby: which file of this id */
+	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
 	char	   *path;			/* for messages */
@@ -54,7 +56,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_DISABLED = 11,
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
-	PMHASH_REASON_FILLED = 14
+	PMHASH_REASON_FILLED = 14,
+	PMHASH_REASON_NOT_LOGGED = 15,	/* from here on of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 16
 } PmhashReason;
 
 /* ---- startup.c ---- */
@@ -66,9 +70,9 @@ typedef void (*PmhashFillFunction) (Relation heap, Relation index,
 
 /*
  * Set everything up; called once from _PG_init.  build is the ambuild
- * callback of our access method: it tells our indexes from others; fill is what
- * rebuilds call.  Does nothing but remember them unless shared_preload_libraries
- * is being loaded.
+ * callback of our access method: it distinguishes our indexes from others; fill
+ * is what rebuilds call.  Does nothing but remember them unless
+ * shared_preload_libraries is being loaded.
  */
 extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill);
 
@@ -76,7 +80,7 @@ extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
-extern int	pmhash_sweep_naptime;	/* seconds */
+extern int	pmhash_cleaner_naptime;	/* seconds */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
@@ -87,7 +91,8 @@ extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
  * ERROR with the hint unless the library was preloaded, the pool is usable
  * and the server is not in recovery.  Every entry from SQL calls it, directly
  * or through pmhash_file_open/create.  index is for the message and may be
- * NULL.  Completes the undo of the last run if nobody has yet.
+ * NULL.  Completes the undo of the last server life if that has not been done
+ * yet.
  */
 extern void pmhash_require_service(Relation index);
 
@@ -98,21 +103,21 @@ extern bool pmhash_service_available(void);
 
 /*
  * The open file of an index.  Reads the stub, maps the file, checks that they
- * belong together (recovering it if this is the first open of this run).
- * ERROR if there is no usable file: the message names index and file, the
- * hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
+ * belong together (recovering it if this is the first open in this server
+ * life).  ERROR if there is no usable file: the message names index and file,
+ * the hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
  */
-extern PmhashFile *pmhash_file_open(Relation index);
+extern PmhashFile *pmhash_file_open(Relation index, Snapshot snapshot);
 
 /*
- * The same for who may leave an invalid index alone, which is inserts and
- * VACUUM: NULL if the index is invalid.  Before that it is marked so in its
- * stub for good, in front of whatever the transaction writes to WAL
- * afterwards; so the file will not be used again by anyone before it has been
- * rebuilt, for which the rebuild waits until this transaction is over.  The
- * caller holds RowExclusiveLock or ShareUpdateExclusiveLock on the table, and
- * keeps it.  ERROR if the index cannot be opened for a reason that may pass, as
- * want of memory; and for inserts if it enforces a constraint or is temporary.
+ * The same for callers that may leave an invalid index alone, which are inserts
+ * and VACUUM: NULL if the index is invalid.  Before that it is marked so in its
+ * stub for good, in front of whatever the transaction writes to WAL afterwards;
+ * so the file will not be used again before it has been rebuilt, for which the
+ * rebuild waits until this transaction is over.  The caller holds
+ * RowExclusiveLock or ShareUpdateExclusiveLock on the table, and keeps it.
+ * ERROR if the index cannot be opened for a reason that may pass, as want of
+ * memory; and for inserts if it enforces a constraint or is temporary.
  */
 extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 
@@ -121,12 +126,12 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
  * invalid.  It has then been marked as such, and plans that use it are made
  * anew.
  */
-extern PmhashFile *pmhash_file_open_for_scan(Relation index);
+extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 
-/* May this user see where the index's file is, and what may tell of its rows? */
+/* May this user see where the index's file is, and what may reveal its rows? */
 extern bool pmhash_may_see_details(Relation index);
 
 /* The path of a file of the index as this user may see it, for messages. */
@@ -141,7 +146,7 @@ extern const char *pmhash_shown_path(Relation index, const char *path);
 extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 									PmhashReason reason);
 
-/* For an errhint behind that. */
+/* The errhint that goes with it. */
 extern const char *pmhash_rebuild_hint(Relation index);
 
 /*
@@ -152,9 +157,9 @@ extern const char *pmhash_rebuild_hint(Relation index);
 extern PmhashFile *pmhash_file_create(Relation index);
 
 /*
- * Whoever was given this file does not use it any more, and nobody else in this
- * transaction: it may be unmapped before the end of the transaction, which else
- * keeps all that it has used.  For builds, of which a transaction can have many.
+ * The caller has finished with this file, and so has this transaction: it may
+ * be unmapped before the end of the transaction, which else keeps all that it
+ * has used.  For builds, of which a transaction can have many.
  */
 extern void pmhash_file_release(Relation index, const PmhashFile *file);
 
@@ -204,7 +209,7 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
  */
 extern void pmhash_removal_barrier(Relation index);
 
-/* ---- removal_epoch.c ---- */
+/* ---- removal.c ---- */
 
 /*
  * The removal epoch of an index: as long as it is the one that was there
@@ -216,10 +221,13 @@ extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 /* Advance it: the last thing that any bulk delete does. */
 extern void pmhash_removal_finished(const PmhashFile *file);
 
+/* The same on a standby, where WAL says so.  file_id 0: for all files. */
+extern void pmhash_removal_replayed(uint64 file_id);
+
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);
 
-/* Entries are about to be removed: tell scans with older snapshots. */
+/* Entries are about to be removed: scans with older snapshots will notice. */
 extern void pmhash_removal_begins(const PmhashFile *file);
 
 /*
@@ -235,8 +243,8 @@ extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
 
 /*
  * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
- * everyone, once the WAL that made them so is on disk: as soon as it is flushed
- * up to lsn, which no heap page of theirs was past when it was judged
+ * all, once the WAL that made them so is on disk: as soon as it is flushed up
+ * to lsn, which no heap page of theirs was past when it was judged
  * (InvalidXLogRecPtr: not known).
  */
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,

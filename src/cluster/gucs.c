@@ -3,10 +3,10 @@
  * gucs.c
  *	  Configuration variables.
  *
- * Most of them size or place shared things, so all are defined only while
- * shared_preload_libraries is being loaded: later the server would refuse them (DefineCustomStringVariable and its sisters raise
- * an ERROR for PGC_POSTMASTER variables after start; guc.c,
- * init_custom_variable).
+ * Most of them set size or location of shared things, so all are defined only
+ * while shared_preload_libraries is being loaded: later the server would refuse
+ * them (DefineCustomStringVariable and its sisters raise an ERROR for
+ * PGC_POSTMASTER variables after start; guc.c, init_custom_variable).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +18,14 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/gucs.h"
 
 char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 2048;
-int			pmhash_sweep_naptime = 60;
+int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
@@ -58,10 +60,10 @@ is_below(const char *path, const char *directory)
  * be in every base backup and be taken for the server's own by pg_rewind and
  * pg_checksums, and a copy of the data directory would bring a pool along.
  * What is not there yet is judged by its parent.  If neither is there false is
- * not returned: then no pool can be made, and pool.c tells why.
+ * not returned: then no pool can be made, and pool.c says why.
  *
- * False with the reason in reason[PMHASH_REASON_SIZE].  Runs in the postmaster,
- * raises no error, takes no lock.
+ * False with the reason in reason[PMHASH_REASON_SIZE].  Called by the
+ * postmaster, raises no error, takes no lock.
  */
 bool
 pmhash_directory_allowed(char *reason)
@@ -112,10 +114,10 @@ pmhash_define_gucs(void)
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.sweep_naptime",
+	DefineCustomIntVariable("pmhash.cleaner_naptime",
 							"Time between looks for pmhash index files that no index owns.",
 							"Dropped and rebuilt indexes are looked after at once; this is for what crashes and prepared transactions leave.",
-							&pmhash_sweep_naptime, 60, 1, INT_MAX / 1000,
+							&pmhash_cleaner_naptime, 60, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.rebuild",

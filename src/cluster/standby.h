@@ -120,9 +120,10 @@ extern bool pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 fr
 									  char *reason);
 
 /*
- * Apply operations in their order to a table, looking first: an entry is not put
- * in twice, and what is not there need not be removed.  What the builder does to
- * catch up, and publish with the rest.
+ * Apply operations in their order to a table: what the builder does to catch up,
+ * and publish with the rest.  For operations that came after the scan had ended,
+ * which none of its entries is of; those before are folded.  What is not there need
+ * not be removed.
  */
 extern PmhResult pmhash_standby_apply_ops(PmhTable *table,
 										  const PmhashDeltaOp *ops, size_t n);

@@ -216,7 +216,7 @@ sub sites
 		my ($kind, $where, $function) = split ' ', $line;
 		my ($file) = split /:/, $where;
 
-		# sweep.c is there twice, that of the cluster layer is not recorded
+		# of two files with the same name only the engine's is recorded
 		next if $kind eq 'store' || !-e "$top/src/$directory/$file"
 		  || ($directory ne 'engine' && -e "$top/src/engine/$file");
 		$count{$kind}++;

@@ -16,7 +16,7 @@ use Test::More;
 my $many = 1010;    # a backend keeps 1,000 files mapped from one transaction to the next
 my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
-pmhash.sweep_naptime = 3600
+pmhash.cleaner_naptime = 3600
 CONF
 my $pool = pool($node);
 

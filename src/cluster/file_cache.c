@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * open_files.c
+ * file_cache.c
  *	  The files that this backend knows and has mapped.
  *
  * An entry stands for what the stub of an index said when it was read: which
@@ -16,9 +16,9 @@
  *
  * Mappings are bounded.  A process has vm.max_map_count of them (65,530 by
  * default) for all its purposes, and each costs some memory.  A mapping that has
- * been handed out stays until the end of the transaction, since nobody tells us
- * when he has done with it; those that were handed out in earlier transactions
- * only, longest ago first, are unmapped when there are more than
+ * been handed out stays until the end of the transaction, since users of it do
+ * not say when they have finished; those that were handed out in earlier
+ * transactions only, longest ago first, are unmapped when there are more than
  * PMHASH_MAPPED_FILES.  The entry stays and the next use maps the file again.
  *
  * A mapping keeps the space of a file that has been removed, and one of an index
@@ -27,8 +27,9 @@
  * after at the end of transactions, LOOKS_PER_TRANSACTION at most each time: soon
  * after it they are unmapped if the file has gone.  (What removes a file at commit
  * does so before the invalidation goes out: xact.c, CommitTransaction calls the
- * callbacks before AtEOXact_Inval.)  If nobody has used them since, half a minute
- * later they are unmapped in any case, which costs the next user a mapping.
+ * callbacks before AtEOXact_Inval.)  If they have not been used since, half a
+ * minute later they are unmapped in any case, which costs the next user a
+ * mapping.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +43,13 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/dead_entries.h"
+#include "cluster/file_cache.h"
+#include "cluster/identity.h"
+#include "cluster/shared.h"
+#include "cluster/standby_state.h"
+#include "cluster/stub.h"
 
 /* Stat calls that the end of a transaction may cost. */
 #define LOOKS_PER_TRANSACTION	16
@@ -65,7 +72,7 @@ static List *replaced = NIL;	/* handles to close at end of transaction */
  */
 static uint64 transaction = 2;
 
-/* The same of a file that nobody has but the build that has made it. */
+/* The same of a file that only the build has that has made it. */
 #define BEING_BUILT			(transaction + 1)
 
 /* ---- entries ---- */
@@ -228,7 +235,7 @@ take_file(PmhashEntry *entry)
 	return file;
 }
 
-/* Unmap the file of an entry that nobody uses in this transaction. */
+/* Unmap the file of an entry that is not used in this transaction. */
 static void
 unmap(PmhashEntry *entry)
 {
@@ -289,9 +296,9 @@ pmhash_entry_use_for_build(PmhashEntry *entry)
 
 /*
  * A build has done with the file that it has made: it may be unmapped before the
- * end of the transaction, unless somebody else has got it meanwhile.  (A function
- * that the build calls can insert into the table, and leave a queue of entries for
- * the end of the transaction.)
+ * end of the transaction, unless another user in it has got it meanwhile.  (A
+ * function that the build calls can insert into the table, and leave a queue of
+ * entries for the end of the transaction.)
  */
 void
 pmhash_file_release(Relation index, const PmhashFile *file)
@@ -322,6 +329,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
 	file->journaled = RelationIsPermanent(index);
+	file->standby_life = file->standby_changes = 0;
 	file->filling = is_filling(stub->flags);
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
@@ -330,7 +338,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 
 /* ---- entering ---- */
 
-/* Take the mapping from an entry, and close it when nobody can still use it. */
+/* Take the mapping from an entry, and close it when it can be in use no longer. */
 static void
 drop_file(PmhashEntry *entry)
 {
@@ -460,7 +468,17 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 {
 	PmhashEntry *entry = find_any(relid);
 
-	return entry != NULL && entry->file_id == file_id ? entry->file : NULL;
+	if (entry == NULL || entry->file == NULL || entry->file_id != file_id)
+		return NULL;
+
+	/* A standby gives the same id to a file that it builds again. */
+	if (entry->file->standby_life != 0 &&
+		entry->file->standby_life != pmhash_standby_life(file_id))
+	{
+		drop_file(entry);
+		return NULL;
+	}
+	return entry->file;
 }
 
 /* This backend has removed a file: let its mappings go soon.  Raises no error. */
@@ -480,7 +498,7 @@ pmhash_entries_file_removed(uint64 file_id)
 
 /* ---- end of transactions ---- */
 
-/* Has somebody removed this file? */
+/* Has this file been removed? */
 static bool
 is_gone(const PmhashFile *file)
 {
