@@ -83,9 +83,11 @@ CLUSTER_OBJS = \
 	src/cluster/removal.o \
 	src/cluster/requests.o \
 	src/cluster/standby.o \
+	src/cluster/standby_build.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
 	src/cluster/standby_redo.o \
+	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/trust.o \
@@ -114,6 +116,8 @@ AM_OBJS = \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
 	src/am/spool.o \
+	src/am/standby_fill.o \
+	src/am/standby_scan.o \
 	src/am/table_walk.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
@@ -255,6 +259,7 @@ CLUSTER_HEADERS = \
 	src/cluster/requests.h \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
+	src/cluster/standby_build.h \
 	src/cluster/standby_state.h \
 	src/cluster/startup.h \
 	src/cluster/stub.h \
@@ -275,6 +280,8 @@ AM_HEADERS = \
 	src/am/keys.h \
 	src/am/scan.h \
 	src/am/spool.h \
+	src/am/standby_fill.h \
+	src/am/standby_scan.h \
 	src/am/temp_file.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
