@@ -87,6 +87,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
 	src/cluster/standby_redo.o \
+	src/cluster/standby_view.o \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
@@ -261,6 +262,7 @@ CLUSTER_HEADERS = \
 	src/cluster/standby.h \
 	src/cluster/standby_build.h \
 	src/cluster/standby_state.h \
+	src/cluster/standby_view.h \
 	src/cluster/startup.h \
 	src/cluster/stub.h \
 	src/cluster/tid_value.h \

@@ -278,3 +278,20 @@ COMMENT ON VIEW pmhash_indexes IS
 'all pmhash indexes of this database and the state they are in';
 
 GRANT SELECT ON pmhash_indexes TO PUBLIC;
+
+-- On a standby: how far it is with logged indexes.  NULL elsewhere.
+CREATE FUNCTION pmhash_standby(
+	OUT applied_lsn pg_lsn,
+	OUT timeline integer,
+	OUT replayed_lsn pg_lsn,
+	OUT received_lsn pg_lsn,
+	OUT lag bigint,
+	OUT live integer,
+	OUT building integer,
+	OUT waiting integer)
+RETURNS record
+AS 'MODULE_PATHNAME', 'pmhash_standby'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pmhash_standby() IS
+'how far a standby has applied the records of logged pmhash indexes';

@@ -99,7 +99,7 @@ extern void pmhash_require_service(Relation index);
 /* The same as a question, for the planner.  No ERROR, no waiting. */
 extern bool pmhash_service_available(void);
 
-/* ---- index_file.c ---- */
+/* ---- file_open.c ---- */
 
 /*
  * The open file of an index.  Reads the stub, maps the file, checks that they
@@ -131,11 +131,38 @@ extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 
-/* May this user see where the index's file is, and what may reveal its rows? */
-extern bool pmhash_may_see_details(Relation index);
+/*
+ * Does the index's stub name this file?  Whether it is valid is not looked at.
+ * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
+ * lock on the index; ERROR if the stub cannot be read.
+ */
+extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
-/* The path of a file of the index as this user may see it, for messages. */
-extern const char *pmhash_shown_path(Relation index, const char *path);
+/* Bytes of the index file, without opening it in the engine; 0 if none. */
+extern int64 pmhash_file_size(Relation index);
+
+/* ---- file_create.c ---- */
+
+/*
+ * Make a new file for an index being built, and its WAL-logged stub page in
+ * the main fork.  Removed again if the (sub)transaction aborts.  The file
+ * that the same main fork had before, if any, goes at the end of transaction.
+ */
+extern PmhashFile *pmhash_file_create(Relation index);
+
+/* Write the stub of an unlogged index's init fork: "make a new file". */
+extern void pmhash_file_create_init(Relation index);
+
+/* ---- file_cache.c ---- */
+
+/*
+ * The caller has finished with this file, and so has this transaction: it may
+ * be unmapped before the end of the transaction, which else keeps all that it
+ * has used.  For builds, of which a transaction can have many.
+ */
+extern void pmhash_file_release(Relation index, const PmhashFile *file);
+
+/* ---- invalid.c ---- */
 
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
@@ -145,26 +172,6 @@ extern const char *pmhash_shown_path(Relation index, const char *path);
  */
 extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 									PmhashReason reason);
-
-/* The errhint that goes with it. */
-extern const char *pmhash_rebuild_hint(Relation index);
-
-/*
- * Make a new file for an index being built, and its WAL-logged stub page in
- * the main fork.  Removed again if the (sub)transaction aborts.  The file
- * that the same main fork had before, if any, goes at the end of transaction.
- */
-extern PmhashFile *pmhash_file_create(Relation index);
-
-/*
- * The caller has finished with this file, and so has this transaction: it may
- * be unmapped before the end of the transaction, which else keeps all that it
- * has used.  For builds, of which a transaction can have many.
- */
-extern void pmhash_file_release(Relation index, const PmhashFile *file);
-
-/* Write the stub of an unlogged index's init fork: "make a new file". */
-extern void pmhash_file_create_init(Relation index);
 
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
@@ -183,15 +190,16 @@ pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
 extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 								 PmhResult result);
 
-/*
- * Does the index's stub name this file?  Whether it is valid is not looked at.
- * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
- * lock on the index; ERROR if the stub cannot be read.
- */
-extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
+/* ---- file_error.c ---- */
 
-/* Bytes of the index file, without opening it in the engine; 0 if none. */
-extern int64 pmhash_file_size(Relation index);
+/* What to do about an invalid index: an errhint. */
+extern const char *pmhash_rebuild_hint(Relation index);
+
+/* May this user see where the index's file is, and what may reveal its rows? */
+extern bool pmhash_may_see_details(Relation index);
+
+/* The path of a file of the index as this user may see it, for messages. */
+extern const char *pmhash_shown_path(Relation index, const char *path);
 
 /* ---- undo_journal.c ---- */
 
@@ -212,8 +220,6 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
  * removal (design rule: removal waits for WAL).
  */
 extern void pmhash_removal_barrier(Relation index);
-
-/* ---- removal.c ---- */
 
 /*
  * The removal epoch of an index: as long as it is the one that was there

@@ -92,7 +92,7 @@ pmhash_control_read(PmhashControl *control, char *reason)
 		control->magic == PMHASH_CONTROL_MAGIC &&
 		control->version != PMHASH_POOL_VERSION)
 	{
-		pmhash_fail(reason, "file \"%s\" has format version %u, this pmhash knows version %u",
+		pmhash_fail(reason, "file \"%s\" has format version %u, but this pmhash supports only version %u",
 			 path, control->version, PMHASH_POOL_VERSION);
 		return PMHASH_CONTROL_REFUSED;
 	}

@@ -8,11 +8,10 @@
 #ifndef PMHASH_CONTROL_FILE_H
 #define PMHASH_CONTROL_FILE_H
 
-#include <cluster/data_directory.h>
+#include "cluster/data_directory.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
 #define PMHASH_POOL_VERSION		2
-#define PMHASH_NONCE_SIZE		16
 #define PMHASH_BOOT_ID_SIZE		48
 
 typedef enum PmhashPoolState

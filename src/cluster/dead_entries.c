@@ -32,8 +32,8 @@
  * file, and looks again when the next scan of the same index begins, before
  * that reads anything.  While a batch waits, what else is found dead in its file
  * is turned away: it will be found again.  So memory is bounded, no batch's wait
- * grows longer, and no read waits for a write: the launcher is asked to flush
- * (pmhash_flush_for_scans), because the WAL writer takes its time with
+ * grows longer, and no read waits for a write: the launcher is requested to
+ * flush (pmhash_flush_for_scans), because the WAL writer takes its time with
  * asynchronous commits, and all the while every look-up of the key would have
  * to pass over the dead.  A batch that no scan comes back to is replaced by
  * another, and is gone with the backend, or when the file is unmapped.
@@ -153,22 +153,22 @@ pmhash_dead_entries_forget(const PmhashFile *file)
 /* ---- flushing ---- */
 
 /*
- * Ask for WAL to be flushed up to lsn, the end of a record, soon.  What a
+ * Request that WAL be flushed up to lsn, the end of a record, soon.  What a
  * reader waits for may be WAL that no one else is in a hurry to flush: that of
  * asynchronous commits, or of what the reader itself has pruned.
  */
 static void
-ask_for_flush(XLogRecPtr lsn)
+request_flush(XLogRecPtr lsn)
 {
-	uint64		asked = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
+	uint64		requested = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
 
 	XLogSetAsyncXactLSN(lsn);	/* in case there is no launcher just now */
-	while (asked < lsn)
+	while (requested < lsn)
 	{
 		if (!pg_atomic_compare_exchange_u64(&pmhash_shared->flush_wanted,
-											&asked, lsn))
+											&requested, lsn))
 			continue;
-		if (asked == InvalidXLogRecPtr)
+		if (requested == InvalidXLogRecPtr)
 			pmhash_wake_launcher();
 		return;
 	}
@@ -176,12 +176,12 @@ ask_for_flush(XLogRecPtr lsn)
 
 /*
  * pmhash_flush_for_scans
- *		The launcher's part: flush what scans have asked for, but not all the
+ *		The launcher's part: flush what scans have requested, but not all the
  *		time.
  *
  * Returns after how many milliseconds it is to be called again at the latest,
- * or -1 if nothing has been asked for.  What was asked for during the pause, and
- * is not flushed by another process, is flushed at its end.
+ * or -1 if nothing has been requested.  What was requested during the pause,
+ * and is not flushed by another process, is flushed at its end.
  */
 long
 pmhash_flush_for_scans(void)
@@ -415,6 +415,6 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		batch = batches[make_batch(index, file, epoch, entries, n)];
 		batch->waits_for = lsn;
 		batch->end = end;
-		ask_for_flush(lsn);
+		request_flush(lsn);
 	}
 }

@@ -22,7 +22,7 @@ typedef struct PmhashFork
 	int			backend;
 } PmhashFork;
 
-/* What this backend knows of the file of an index; see open_files.c. */
+/* What this backend knows of the file of an index; see file_cache.c. */
 typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */

@@ -174,7 +174,7 @@ pmhash_file_begin_filling(Relation index)
 /*
  * The file of this index that its present main fork has had before, into
  * path[MAXPGPATH]; false if there was none.  The main fork is empty by now, so
- * it is what we have noted, or what this transaction has made.  (open_files.c
+ * it is what we have noted, or what this transaction has made.  (file_cache.c
  * keeps no entry that is neither mapped nor valid.)
  */
 static bool

@@ -235,7 +235,7 @@ serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
 	}
 	else if (!read_stub(index, PMHASH_READ, &stub, trouble))
 		return false;
-	if ((stub.flags & PMHASH_STUB_LOGGED) == 0)
+	if ((stub.flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		trouble->reason = PMHASH_REASON_NOT_LOGGED;
 	else if (!pmhash_standby_serves(stub.file_id, snapshot))
 		trouble->reason = PMHASH_REASON_NOT_BUILT;

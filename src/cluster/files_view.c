@@ -29,6 +29,7 @@
 #include "cluster/orphans.h"
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
+#include "cluster/standby_view.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
 #define FILES_COLUMNS	5
@@ -76,6 +77,13 @@ index_state(Relation index, bool details)
 {
 	PmhashReason reason = pmhash_index_doubt(index);
 	PmhashRebuild rebuild;
+	PmhashStub	stub;
+	const char *state = NULL;
+
+	if (RecoveryInProgress() && pmhash_stub_read(index, true, &stub))
+		state = pmhash_standby_index_state(&stub, details);
+	if (state != NULL)
+		return state;
 
 	if (reason == PMHASH_REASON_NONE)
 		return "valid";

@@ -110,7 +110,7 @@ failing_hint(const PmhashRebuild *rebuild)
 {
 	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
 
-	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash_indexes tell more). %s",
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash_indexes say why). %s",
 					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
 					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
 }
@@ -122,10 +122,10 @@ why_not_usable(const PmhashTrouble *trouble, const char *shown)
 	const char *reason = pmhash_reason_text(trouble->reason);
 
 	if (shown[0] == '\0')
-		return psprintf("The index can't be used: %s.", reason);
+		return psprintf("The index cannot be used: %s.", reason);
 	if (trouble->error.detail[0] == '\0')
-		return psprintf("File \"%s\" can't be used: %s.", shown, reason);
-	return psprintf("File \"%s\" can't be used: %s (%s).", shown, reason,
+		return psprintf("File \"%s\" cannot be used: %s.", shown, reason);
+	return psprintf("File \"%s\" cannot be used: %s (%s).", shown, reason,
 					trouble->error.detail);
 }
 

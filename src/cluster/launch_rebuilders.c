@@ -18,7 +18,6 @@
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
-
 #define START_PAUSE			500 /* ms, before a rebuilder is started again */
 
 static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
@@ -41,11 +40,11 @@ look_at(List *databases)
 static void
 collect_databases(bool everything, int64 *next)
 {
-	List	   *asked;
+	List	   *requested;
 	bool		too_many;
 
-	asked = pmhash_take_requests(&pmhash_shared->look, &too_many);
-	look_at(asked);
+	requested = pmhash_take_requests(&pmhash_shared->look, &too_many);
+	look_at(requested);
 	look_at(pmhash_rebuilds_due(pmhash_clock_ms(), next));
 	if (everything || too_many)
 	{

@@ -144,7 +144,7 @@ creator_in_progress(uint64 xid)
 
 /*
  * May a process at work need the file, without a stub that we can see?  A file
- * without a valid header is one whose creation was cut off: who makes one holds
+ * without a valid header is one whose creation was cut off: its maker holds
  * the create lock until it has its header (file_create.c, create_file), and it
  * was listed under that lock.
  */
@@ -232,7 +232,7 @@ our_access_methods(void)
 
 /*
  * OIDs of the pmhash indexes of this database, those with a main fork.
- * Temporary ones only if asked for: they are other sessions' as well.
+ * Temporary ones only if the caller wants them: they are other sessions' as well.
  */
 List *
 pmhash_list_indexes(bool temporary)
@@ -311,7 +311,7 @@ complain_once(Relation index, const char *why)
 	complaint[i].database = MyDatabaseId;
 	complaint[i].index = relid;
 	ereport(LOG,
-			(errmsg("pmhash: the cleaner cannot tell which file index \"%s\" has: %s",
+			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
 					RelationGetRelationName(index), why),
 			 errdetail("Files that may belong to it are kept."),
 			 errhint("REINDEX INDEX makes a new stub page.")));

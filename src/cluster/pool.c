@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *	  The pool: the directory that holds the index files, its lock and its
- *	  control file.
+ *	  The pool: the directory that holds the index files, and its lock.
  *
  *		<pool>/lock						held by flock() while a server uses it
- *		<pool>/control					PmhashControl
+ *		<pool>/control					PmhashControl (control_file.c)
  *		<pool>/journal.<instance>		undo journal of one server life
  *		<pool>/<database>/<id>.pmh		index files
  *		<data directory>/pmhash.nonce	ties data directory and pool together
@@ -13,8 +12,7 @@
  * The nonce is renewed in control file and token at each start, at clean
  * shutdown, and now and then in between.  A data directory or a pool that was
  * put back from an older copy has another one, and then no file is trusted
- * (trust.c).  It stands directly in the data directory: a foreign name in base/
- * would make pg_basebackup with checksums fail.
+ * (trust.c).
  *
  * Control file, nonce, lock file and journal have their space beforehand, so
  * that a start does not fail for want of it.
@@ -485,12 +483,12 @@ pmhash_pool_revoke(char *reason)
 {
 	if (lock_fd >= 0 && pmhash_revoke_trust(lock_fd))
 		return true;
-	return pmhash_fail(reason, "the pool is not locked, or its lock file tells nothing");
+	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
 }
 
 /*
  * Has the kernel failed to write back something to the pool's file system, since
- * we asked last or since the pool was locked?  Then pages of an index file may
+ * the last call or since the pool was locked?  Then pages of an index file may
  * be gone from the page cache, or may go, and older ones come from the disk.
  * syncfs reports each failure once for an open file (Linux 5.8: errseq of the
  * superblock, fs/sync.c); all processes share the postmaster's.  It writes

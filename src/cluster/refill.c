@@ -21,7 +21,7 @@
  *			New writers do not wait, and insert into the file.
  *	3 fill	Take a snapshot S, scan the table by it, insert the entry of each row
  *			but for those that are in the file: rows of writers that have
- *			committed since 1.  Those are in for certain: entries are made before
+ *			committed since 1. Those are in for certain: entries are made before
  *			the commit.  A row that S does not see is of a writer that was at
  *			work after 2, hence has begun to insert after 1: its entry is in the
  *			file, or will be.  The stub says "filled".

@@ -149,8 +149,8 @@ pmhash_removal_replayed(uint64 file_id)
 }
 
 /*
- * Advance all of them: bulk delete has been asked to do something on an index
- * whose file is not to be used.  Scans that have it open notice this way.
+ * Advance all of them: bulk delete was called for an index whose file is not to
+ * be used.  Scans that have it open notice this way.
  */
 void
 pmhash_removal_skipped(void)

@@ -56,7 +56,7 @@ typedef struct PmhashComplaint
 	Oid			index;
 } PmhashComplaint;
 
-/* Databases that the launcher is asked to do something in. */
+/* Databases that the launcher is to do something in. */
 typedef struct PmhashRequests
 {
 	bool		all;			/* too many to be listed */

@@ -17,7 +17,10 @@
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
-#define PMHASH_STUB_LOGGED		0x0010	/* its entries are in WAL */
+#define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
+#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by everybody:
+										 * standbys may build a file like it */
+#define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
 
 typedef struct PmhashStub
 {
@@ -37,6 +40,15 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, reason) == 24 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
+
+/* May a standby build a file for an index with this stub? */
+static inline bool
+pmhash_stub_for_standby(const PmhashStub *stub)
+{
+	return (stub->flags & PMHASH_STUB_STANDBY) != 0 &&
+		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE |
+						PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
+}
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);

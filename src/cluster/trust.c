@@ -124,7 +124,7 @@ pmhash_refuse_trust(void)
 			 !pmhash_pool_revoke(last))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
-				 errdetail("A later start has only the state of the server to tell by that the index files are not up to date.")));
+				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
 }
 
 /*
@@ -363,7 +363,7 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return NULL;
 	read_boot_id(boot_id);
 	if (boot_id[0] == '\0' || control->boot_id[0] == '\0')
-		return "it cannot be told whether the operating system went down";
+		return "it is not known whether the operating system went down";
 	if (strcmp(control->boot_id, boot_id) != 0)
 		return "the operating system went down without a clean shutdown of the server";
 	if (!has_witness(entry->lock_fd))
@@ -425,7 +425,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 				 const PmhashServerState *server)
 {
 	if (pmhash_trust_is_revoked(entry->lock_fd))
-		return "an earlier run had to give them up";
+		return "the server had to give them up";
 	if (entry->late)
 		return "the pool could not be used when the server was started";
 	if (server->restored)

@@ -253,7 +253,7 @@ undo_doubt(const PmhashControl *control, const Undo *undo)
 	 * flushed in that one.
 	 */
 	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
-		return "it cannot be told whether the server has run without the pool";
+		return "it is not known whether the server has run without the pool";
 	return NULL;
 }
 
@@ -285,7 +285,7 @@ pmhash_undo(PmhashControl *control)
 	undo.end = end_of_replay(control);
 	pmhash_journal_path(path, control->journal_instance);
 	if (!read_journal(path, control->journal_instance, &undo))
-		doubt = "the undo journal of the last run is missing or damaged";
+		doubt = "the undo journal is missing or damaged";
 	else
 		doubt = undo_doubt(control, &undo);
 

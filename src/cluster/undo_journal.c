@@ -300,7 +300,7 @@ pmhash_journal_map(char *path, PmhError *error)
 		pm_close(&journal);
 		memset(error, 0, sizeof(*error));
 		error->code = result = PMH_ERR_FORMAT;
-		strlcpy(error->detail, "It is not the undo journal of this server run.",
+		strlcpy(error->detail, "It is not the undo journal of the running server.",
 				sizeof(error->detail));
 	}
 	if (result == PMH_ERR_FORMAT)

@@ -488,7 +488,7 @@ pmhash_engine_hooks_init(void)
 {
 }
 
-/* As in index_file.c. */
+/* As in identity.c. */
 PmhEnv
 pmhash_engine_env(void)
 {

@@ -1,5 +1,6 @@
-# README.md's tables of what happened and what pmhash does say what is tested:
-# each row has a test that is tagged "# event:" with the text of its first
+# The tables of what happened and what pmhash does (docs/events.md), and of
+# messages and their cure (docs/troubleshooting.md), say what is tested: each row
+# has a test that is tagged "# event:" or "# trouble:" with the text of its first
 # column, and each tag has a row.
 
 use strict;
@@ -11,31 +12,41 @@ use Test::More;
 
 my $top = "$FindBin::RealBin/../..";
 
-# First columns of the rows, in order, of all tables with this header.
-sub rows_of_readme
+# First columns of the rows, in order, of all tables with this header in a document.
+sub rows_of
 {
-	my ($header) = @_;
+	my ($document, $header) = @_;
+	my $columns = $header =~ tr/|// - 1;
 	my $inside = 0;
 	my @rows;
 
-	foreach my $line (split(/\n/, slurp_file("$top/README.md")))
+	foreach my $line (split(/\n/, slurp_file("$top/docs/$document")))
 	{
 		if ($line eq $header) { $inside = 1; }
 		elsif ($line !~ /^\|/) { $inside = 0; }
-		elsif ($inside && $line =~ /^\| (.*?) \| .* \| .* \|$/) { push @rows, $1; }
+		elsif ($line =~ /^\|-/) { next; }
+		elsif ($inside)
+		{
+			my @cells = split(/ \| /, substr($line, 2, -2), -1);
+
+			is(scalar(@cells), $columns, "$document: cells of: $cells[0]")
+			  if @cells != $columns;
+			push @rows, $cells[0];
+		}
 	}
 	return @rows;
 }
 
-# Tags and the files they stand in.  Behind a tag there has to be a test.
+# Tags of a kind and the files they stand in.  After a tag there has to be a test.
 sub tags_of_tests
 {
+	my ($kind) = @_;
 	my %files;
 
 	foreach my $path (glob "$FindBin::RealBin/*.pl")
 	{
 		my ($file) = $path =~ m,([^/]*)$,;
-		my (undef, @parts) = split(/^\s*# event: /m, slurp_file($path));
+		my (undef, @parts) = split(/^\s*# $kind: /m, slurp_file($path));
 		my $next = '';
 
 		next if $file eq '000_events.pl';
@@ -44,7 +55,8 @@ sub tags_of_tests
 			my ($tag, $code) = split(/\n/, $part, 2);
 
 			# several tags may stand on top of each other
-			$next = $code if $code ne '';
+			$code =~ s/^\s*# (?:event|trouble): .*\n//mg;
+			$next = $code if $code =~ /\S/;
 			push @{ $files{$tag} }, $file;
 			like($next, qr/^\s*\w+\(.*['"]/m, "$file: something is tested: $tag");
 		}
@@ -52,12 +64,20 @@ sub tags_of_tests
 	return %files;
 }
 
-my @rows = rows_of_readme('| what happened | what pmhash does | what you do |');
-my %files = tags_of_tests();
-my %row = map { $_ => 1 } @rows;
+# Does each row have its test, and each tag its row?
+sub compare
+{
+	my ($kind, $document, $header, $at_least) = @_;
+	my @rows = rows_of($document, $header);
+	my %files = tags_of_tests($kind);
+	my %row = map { $_ => 1 } @rows;
 
-cmp_ok(scalar(@rows), '>', 40, 'README.md has its tables');
-is(scalar(keys %row), scalar(@rows), 'no event stands there twice');
-ok($files{$_}, "tested: $_") foreach @rows;
-ok($row{$_}, "in README.md: $_ (@{ $files{$_} })") foreach sort keys %files;
+	cmp_ok(scalar(@rows), '>=', $at_least, "$document has its tables");
+	is(scalar(keys %row), scalar(@rows), "$document: nothing stands there twice");
+	ok($files{$_}, "tested: $_") foreach @rows;
+	ok($row{$_}, "in $document: $_ (@{ $files{$_} })") foreach sort keys %files;
+}
+
+compare('event', 'events.md', '| what happened | what pmhash does | what you do |', 75);
+compare('trouble', 'troubleshooting.md', '| message | meaning and cure |', 19);
 done_testing();

@@ -91,7 +91,7 @@ my $log = logged($from);
 unlike($log, qr/ERROR:/, 'no cleaner fails');
 foreach my $index ('ex_k', 'o_k')
 {
-	my $count = () = $log =~ /cannot tell which file index "$index" has/g;
+	my $count = () = $log =~ /could not determine which file index "$index" has/g;
 	is($count, 1, "told once of $index");
 }
 

@@ -165,6 +165,7 @@ everybody_lives('update');
 # entries that wait for the commit
 cut(16384);
 $session{writer}->query('BEGIN; EXECUTE add_rows(123457, 5000); COMMIT');
+# trouble: `could not use file "..." of index "..."`
 like($session{writer}->{stderr}, $lost, 'long insert: message');
 $session{writer}->{stderr} = '';
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 123457'), '0', 'long insert: the transaction has failed');
@@ -228,6 +229,7 @@ my $pid = $user->query_safe('SELECT pg_backend_pid()');
 $user->query_safe('INSERT INTO t VALUES (1, -99)');
 truncate($journal, 4096) or die;
 $user->query("INSERT INTO t SELECT 5000000, i FROM generate_series(1, 100) i");
+# trouble: `could not use the pmhash undo journal "..."`
 like($user->{stderr}, qr/could not use the pmhash undo journal.*bus error/s, 'journal: message');
 $user->{stderr} = '';
 is($user->query_safe('SELECT pg_backend_pid()'), $pid, 'journal: the session is alive');

@@ -88,9 +88,7 @@ $node->safe_psql('postgres', 'CREATE INDEX o_v ON o USING pmhash (k) WITH (fillf
 	my $session = $node->background_psql('postgres');
 	my $file = index_file($node, 'o_v');
 	my $bytes = slurp_file($file, 0);
-	my $directory = (unpack('Q<', substr($bytes, 512, 8)) & ((1 << 42) - 1)) * 64;
-	my $segment = (unpack('Q<', substr($bytes, $directory, 8)) & ((1 << 25) - 1)) * 16384;
-	my $fingerprint = $segment + 4;
+	my $fingerprint = first_segment($file) + 4;
 
 	$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1');
 	is($node->psql('postgres', "SELECT pmhash_check('o_v')"), 0, 'sound before');

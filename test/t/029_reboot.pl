@@ -78,6 +78,7 @@ lose_rows($cache);
 pretend_reboot($pool);
 my $from = -s $cache->logfile;
 $cache->start;
+# trouble: LOG: `pmhash: the operating system went down without a clean shutdown of the server`
 like(slurp_file($cache->logfile, $from), qr/the operating system went down without a clean shutdown/, 'cache, unclean: log');
 # trust: eras
 stays_invalid($cache, $power, 'cache, unclean');

@@ -96,7 +96,8 @@ sub lose_rows
 	eval { $session->quit };
 	for (my $i = 0; $i < 600; $i++)
 	{
-		last if slurp_file($node->logfile, $from) =~ /ready to accept connections/;
+		last if slurp_file($node->logfile, $from) =~ /ready to accept connections/
+		  && slurp_file($node->logfile, $from) =~ /pmhash(?:: undo journal|: index files in .* not trusted| is disabled|: could not)/;
 		usleep(50_000);
 	}
 	return slurp_file($node->logfile, $from);

@@ -117,7 +117,10 @@ SQL
 is(entries(), 3000, 'one session: removed when the next scan begins, whatever it looks for');
 
 # event: rows deleted with `synchronous_commit = off` are back after a crash, though scans have found them dead
+# the launcher has to see the checkpoint
+release_wal_writer($node);
 $node->safe_psql('postgres', 'TRUNCATE d; INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i; CHECKPOINT');
+hold_wal_writer($node);
 ($sql, $answer) = delete_and_look_up(2);
 is($node->safe_psql('postgres', $sql), $answer, 'before the crash');
 crash($node);

@@ -21,6 +21,7 @@ our @EXPORT = qw(
   index_file
   index_state
   patch_file
+  first_segment
   file_damage
   rebuild_off
   rebuild_on
@@ -71,6 +72,16 @@ sub patch_file
 	print $fh $bytes;
 	close($fh);
 	return;
+}
+
+# Where in an index file its first segment begins.
+sub first_segment
+{
+	my ($file) = @_;
+	my $bytes = slurp_file($file, 0);
+	my $directory = (unpack('Q<', substr($bytes, 512, 8)) & ((1 << 42) - 1)) * 64;
+
+	return (unpack('Q<', substr($bytes, $directory, 8)) & ((1 << 25) - 1)) * 16384;
 }
 
 # Ways to make a file unfit, for a server that is down: name, what the view

@@ -23,6 +23,7 @@ our @EXPORT = qw(
   database_files
   wait_for_files
   hold_wal_writer
+  release_wal_writer
   crash
   die_in_start
   start_pgbench
@@ -163,6 +164,14 @@ sub hold_wal_writer
 		usleep(20_000);
 	}
 	return;
+}
+
+# They go on.
+sub release_wal_writer
+{
+	my ($node) = @_;
+
+	return kill('CONT', wal_flushers($node));
 }
 
 # kill -9 the whole server.  The postmaster is stopped first, so that it
