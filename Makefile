@@ -86,10 +86,12 @@ CLUSTER_OBJS = \
 	src/cluster/removal.o \
 	src/cluster/requests.o \
 	src/cluster/standby.o \
+	src/cluster/standby_build.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_view.o \
+	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/trust.o \
@@ -120,6 +122,8 @@ AM_OBJS = \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
 	src/am/spool.o \
+	src/am/standby_fill.o \
+	src/am/standby_scan.o \
 	src/am/table_walk.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
@@ -262,6 +266,7 @@ CLUSTER_HEADERS = \
 	src/cluster/requests.h \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
+	src/cluster/standby_build.h \
 	src/cluster/standby_state.h \
 	src/cluster/standby_view.h \
 	src/cluster/startup.h \
@@ -284,6 +289,8 @@ AM_HEADERS = \
 	src/am/logged_removal.h \
 	src/am/scan.h \
 	src/am/spool.h \
+	src/am/standby_fill.h \
+	src/am/standby_scan.h \
 	src/am/temp_file.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)

@@ -195,6 +195,10 @@ extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
 											PmhResult result);
 
+/* The same for a file that a standby is making (standby_build.c). */
+pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
+													PmhResult result);
+
 /*
  * The same for an insert, which must not fail because of a file that is only
  * being filled, or has been removed: then it marks the index as invalid and

@@ -41,6 +41,15 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
+/* May a standby build a file for an index with this stub? */
+static inline bool
+pmhash_stub_for_standby(const PmhashStub *stub)
+{
+	return (stub->flags & PMHASH_STUB_STANDBY) != 0 &&
+		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE |
+						PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
+}
+
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
