@@ -86,6 +86,8 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 						   PMHASH_STANDBY_FILES);
 	if (place->status != PMHASH_STANDBY_NONE)
 		return pmhash_fail(reason, "the file is there, or being built");
+	if (place->database != build->of.database)
+		return pmhash_fail(reason, "it is the file of another database");
 	if (!prepare_files(build, reason))
 	{
 		place->wanted = true;

@@ -419,7 +419,7 @@ announce_file(void)
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	place = pmhash_standby_enter(work.record.file_id, work.record.database);
-	if (place != NULL && !is_past(place))
+	if (place != NULL && place->database == work.record.database && !is_past(place))
 	{
 		if (place->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(place, true, 0, NULL);
@@ -440,7 +440,7 @@ forget_file(void)
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	place = pmhash_standby_find(work.record.file_id);
-	if (place != NULL && !is_past(place))
+	if (place != NULL && place->database == work.record.database && !is_past(place))
 	{
 		if (place->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(place, false, 0, NULL);

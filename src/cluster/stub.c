@@ -42,6 +42,7 @@ make_stub(uint16 flags, uint64 file_id, uint64 seed, PmhashReason reason)
 	stub.file_id = file_id;
 	stub.seed = seed;
 	stub.reason = reason;
+	stub.database = MyDatabaseId;
 	return stub;
 }
 
@@ -99,6 +100,8 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 
 	if (!found)
 		return false;
+	if (stub->database != MyDatabaseId)
+		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
 	if (stub->magic != PMHASH_STUB_MAGIC || stub->version != PMHASH_STUB_VERSION)
 	{
 		if (zero_on_error)
@@ -249,6 +252,7 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	if (found)
 	{
 		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
+		stub.database = MyDatabaseId;
 		log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);

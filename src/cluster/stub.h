@@ -32,7 +32,9 @@ typedef struct PmhashStub
 	uint64		reason;			/* PmhashReason, if invalid */
 	uint64		older;			/* if filled: rows may be missing that snapshots
 								 * see whose xmin is not after this one */
-	uint64		reserved[3];
+	Oid			database;		/* whose file it is: CREATE DATABASE copies stubs */
+	uint32		reserved;
+	uint64		more_reserved[2];
 } PmhashStub;
 
 StaticAssertDecl(sizeof(PmhashStub) == 64 &&
