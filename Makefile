@@ -33,52 +33,73 @@ PGFILEDESC = "pmhash - equality index on persistent memory"
 
 ENGINE_OBJS = \
 	src/engine/bucket.o \
-	src/engine/build.o \
+	src/engine/bulk_range.o \
 	src/engine/bulkload.o \
 	src/engine/check.o \
+	src/engine/check_space.o \
 	src/engine/crc.o \
 	src/engine/cursor.o \
 	src/engine/descriptor.o \
 	src/engine/directory.o \
 	src/engine/drain.o \
+	src/engine/entry.o \
+	src/engine/fail.o \
+	src/engine/figures.o \
+	src/engine/file_life.o \
+	src/engine/file_size.o \
 	src/engine/group.o \
+	src/engine/list_read.o \
+	src/engine/list_rewrite.o \
+	src/engine/list_write.o \
 	src/engine/lock.o \
+	src/engine/lookup.o \
 	src/engine/map.o \
 	src/engine/overflow.o \
 	src/engine/pm.o \
 	src/engine/reclaim.o \
 	src/engine/recover.o \
+	src/engine/region.o \
 	src/engine/segment.o \
+	src/engine/segment_build.o \
+	src/engine/segment_resize.o \
 	src/engine/shrink.o \
+	src/engine/shrink_lists.o \
 	src/engine/sort.o \
 	src/engine/space.o \
-	src/engine/stats.o \
 	src/engine/sweep.o \
-	src/engine/table.o \
-	src/engine/values.o
+	src/engine/value_array.o \
+	src/engine/value_space.o
 
 CLUSTER_OBJS = \
 	src/cluster/conflict_horizon.o \
+	src/cluster/control_file.o \
+	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
+	src/cluster/file_cache.o \
+	src/cluster/file_create.o \
+	src/cluster/file_error.o \
+	src/cluster/file_open.o \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
-	src/cluster/index_file.o \
+	src/cluster/identity.o \
 	src/cluster/invalid.o \
+	src/cluster/launch_cleaners.o \
+	src/cluster/launch_rebuilders.o \
+	src/cluster/launcher.o \
 	src/cluster/life_cycle.o \
 	src/cluster/logged.o \
 	src/cluster/logged_entries.o \
-	src/cluster/open_files.o \
+	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
 	src/cluster/rebuild.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
-	src/cluster/removal_epoch.o \
+	src/cluster/requests.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
-	src/cluster/sweep.o \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
@@ -213,24 +234,81 @@ endif
 # PGXS tracks no header dependencies.
 ENGINE_HEADERS = \
 	src/engine/bucket.h \
-	src/engine/build.h \
-	src/engine/internal.h \
+	src/engine/buffer.h \
+	src/engine/bulkload.h \
+	src/engine/check.h \
+	src/engine/compiler.h \
+	src/engine/crc.h \
+	src/engine/cursor.h \
+	src/engine/descriptor.h \
+	src/engine/directory.h \
+	src/engine/drain.h \
+	src/engine/element.h \
+	src/engine/entry.h \
+	src/engine/error.h \
+	src/engine/fail.h \
+	src/engine/figures.h \
+	src/engine/file_size.h \
+	src/engine/group.h \
+	src/engine/handle.h \
+	src/engine/home.h \
 	src/engine/layout.h \
+	src/engine/list_read.h \
+	src/engine/list_rewrite.h \
+	src/engine/list_write.h \
 	src/engine/lock.h \
+	src/engine/lookup.h \
 	src/engine/map.h \
+	src/engine/overflow.h \
+	src/engine/place.h \
 	src/engine/pm.h \
+	src/engine/reclaim.h \
+	src/engine/recover.h \
+	src/engine/region.h \
+	src/engine/segment.h \
+	src/engine/segment_build.h \
+	src/engine/segment_resize.h \
+	src/engine/shrink.h \
 	src/engine/sort.h \
+	src/engine/space.h \
 	src/engine/stop_point.h \
 	src/engine/table.h \
-	src/engine/values.h
+	src/engine/value_array.h \
+	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
-	src/cluster/internal.h \
+	src/cluster/control_file.h \
+	src/cluster/data_directory.h \
+	src/cluster/dead_entries.h \
+	src/cluster/durable.h \
+	src/cluster/engine_hooks.h \
+	src/cluster/file_cache.h \
+	src/cluster/file_create.h \
+	src/cluster/file_error.h \
+	src/cluster/file_open.h \
+	src/cluster/gucs.h \
+	src/cluster/identity.h \
+	src/cluster/invalid.h \
+	src/cluster/launcher.h \
+	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
+	src/cluster/orphans.h \
+	src/cluster/planner_hook.h \
+	src/cluster/pool.h \
+	src/cluster/rebuild.h \
+	src/cluster/refill.h \
+	src/cluster/requests.h \
+	src/cluster/shared.h \
+	src/cluster/startup.h \
+	src/cluster/stub.h \
 	src/cluster/tid_value.h \
+	src/cluster/trust.h \
+	src/cluster/undo.h \
+	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
 	src/cluster/wal_record.h \
+	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
 	src/am/am.h \

@@ -40,7 +40,7 @@
  * A queue belongs to a file, too, not to an index: after REINDEX or TRUNCATE in the
  * same transaction it is applied to the file that goes away with the commit, as
  * a subtransaction's ROLLBACK may bring that back.  The handle is good until
- * the end of the transaction (index_file.c).  An error of such a file is one
+ * the end of the transaction (file_cache.c).  An error of such a file is one
  * only if some index of the table has it still.
  *
  * One statement may fill as many queues as a partitioned table has indexes, and

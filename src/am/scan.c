@@ -116,7 +116,7 @@ open_file(IndexScanDesc scan, PmhashScan *so)
  * they guard is read.  If the index has been marked as invalid by then, writers may
  * have left rows out already, without having met our locks, and we would not find
  * those rows in the file.  If it is marked later, our locks are moved to the table
- * (index_file.c, invalidate_index).
+ * (invalid.c, pmhash_mark_invalid).
  */
 void
 pmhash_scan_check_locks(IndexScanDesc scan, PmhashScan *so)

@@ -83,9 +83,9 @@ typedef void (*PmhashFillFunction) (Relation heap, Relation index,
 
 /*
  * Set everything up; called once from _PG_init.  build is the ambuild
- * callback of our access method: it tells our indexes from others; fill is what
- * rebuilds call.  Does nothing but remember them unless shared_preload_libraries
- * is being loaded.
+ * callback of our access method: it distinguishes our indexes from others; fill
+ * is what rebuilds call.  Does nothing but remember them unless
+ * shared_preload_libraries is being loaded.
  */
 extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill);
 
@@ -93,7 +93,7 @@ extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
-extern int	pmhash_sweep_naptime;	/* seconds */
+extern int	pmhash_cleaner_naptime;	/* seconds */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
@@ -105,32 +105,33 @@ extern bool pmhash_wal;			/* are indexes logged that do not say? */
  * ERROR with the hint unless the library was preloaded, the pool is usable
  * and the server is not in recovery.  Every entry from SQL calls it, directly
  * or through pmhash_file_open/create.  index is for the message and may be
- * NULL.  Completes the undo of the last run if nobody has yet.
+ * NULL.  Completes the undo of the last server life if that has not been done
+ * yet.
  */
 extern void pmhash_require_service(Relation index);
 
 /* The same as a question, for the planner.  No ERROR, no waiting. */
 extern bool pmhash_service_available(void);
 
-/* ---- index_file.c ---- */
+/* ---- file_open.c ---- */
 
 /*
  * The open file of an index.  Reads the stub, maps the file, checks that they
- * belong together (recovering it if this is the first open of this run).
- * ERROR if there is no usable file: the message names index and file, the
- * hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
+ * belong together (recovering it if this is the first open in this server
+ * life).  ERROR if there is no usable file: the message names index and file,
+ * the hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
  */
 extern PmhashFile *pmhash_file_open(Relation index);
 
 /*
- * The same for who may leave an invalid index alone, which is inserts and
- * VACUUM: NULL if the index is invalid.  Before that it is marked so in its
- * stub for good, in front of whatever the transaction writes to WAL
- * afterwards; so the file will not be used again by anyone before it has been
- * rebuilt, for which the rebuild waits until this transaction is over.  The
- * caller holds RowExclusiveLock or ShareUpdateExclusiveLock on the table, and
- * keeps it.  ERROR if the index cannot be opened for a reason that may pass, as
- * want of memory; and for inserts if it enforces a constraint or is temporary.
+ * The same for callers that may leave an invalid index alone, which are inserts
+ * and VACUUM: NULL if the index is invalid.  Before that it is marked so in its
+ * stub for good, in front of whatever the transaction writes to WAL afterwards;
+ * so the file will not be used again before it has been rebuilt, for which the
+ * rebuild waits until this transaction is over.  The caller holds
+ * RowExclusiveLock or ShareUpdateExclusiveLock on the table, and keeps it.
+ * ERROR if the index cannot be opened for a reason that may pass, as want of
+ * memory; and for inserts if it enforces a constraint or is temporary.
  */
 extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
 
@@ -144,11 +145,38 @@ extern PmhashFile *pmhash_file_open_for_scan(Relation index);
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 
-/* May this user see where the index's file is, and what may tell of its rows? */
-extern bool pmhash_may_see_details(Relation index);
+/*
+ * Does the index's stub name this file?  Whether it is valid is not looked at.
+ * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
+ * lock on the index; ERROR if the stub cannot be read.
+ */
+extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
-/* The path of a file of the index as this user may see it, for messages. */
-extern const char *pmhash_shown_path(Relation index, const char *path);
+/* Bytes of the index file, without opening it in the engine; 0 if none. */
+extern int64 pmhash_file_size(Relation index);
+
+/* ---- file_create.c ---- */
+
+/*
+ * Make a new file for an index being built, and its WAL-logged stub page in
+ * the main fork.  Removed again if the (sub)transaction aborts.  The file
+ * that the same main fork had before, if any, goes at the end of transaction.
+ */
+extern PmhashFile *pmhash_file_create(Relation index);
+
+/* Write the stub of an unlogged index's init fork: "make a new file". */
+extern void pmhash_file_create_init(Relation index);
+
+/* ---- file_cache.c ---- */
+
+/*
+ * The caller has finished with this file, and so has this transaction: it may
+ * be unmapped before the end of the transaction, which else keeps all that it
+ * has used.  For builds, of which a transaction can have many.
+ */
+extern void pmhash_file_release(Relation index, const PmhashFile *file);
+
+/* ---- invalid.c ---- */
 
 /*
  * Mark an index as invalid because its file is found to be damaged, unless it
@@ -158,26 +186,6 @@ extern const char *pmhash_shown_path(Relation index, const char *path);
  */
 extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 									PmhashReason reason);
-
-/* For an errhint behind that. */
-extern const char *pmhash_rebuild_hint(Relation index);
-
-/*
- * Make a new file for an index being built, and its WAL-logged stub page in
- * the main fork.  Removed again if the (sub)transaction aborts.  The file
- * that the same main fork had before, if any, goes at the end of transaction.
- */
-extern PmhashFile *pmhash_file_create(Relation index);
-
-/*
- * Whoever was given this file does not use it any more, and nobody else in this
- * transaction: it may be unmapped before the end of the transaction, which else
- * keeps all that it has used.  For builds, of which a transaction can have many.
- */
-extern void pmhash_file_release(Relation index, const PmhashFile *file);
-
-/* Write the stub of an unlogged index's init fork: "make a new file". */
-extern void pmhash_file_create_init(Relation index);
 
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
@@ -192,15 +200,16 @@ pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
 extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 								 PmhResult result);
 
-/*
- * Does the index's stub name this file?  Whether it is valid is not looked at.
- * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
- * lock on the index; ERROR if the stub cannot be read.
- */
-extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
+/* ---- file_error.c ---- */
 
-/* Bytes of the index file, without opening it in the engine; 0 if none. */
-extern int64 pmhash_file_size(Relation index);
+/* What to do about an invalid index: an errhint. */
+extern const char *pmhash_rebuild_hint(Relation index);
+
+/* May this user see where the index's file is, and what may reveal its rows? */
+extern bool pmhash_may_see_details(Relation index);
+
+/* The path of a file of the index as this user may see it, for messages. */
+extern const char *pmhash_shown_path(Relation index, const char *path);
 
 /* ---- undo_journal.c ---- */
 
@@ -222,8 +231,6 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
  */
 extern void pmhash_removal_barrier(Relation index);
 
-/* ---- removal_epoch.c ---- */
-
 /*
  * The removal epoch of an index: as long as it is the one that was there
  * before an entry was read, the entry's TID has not been given to another
@@ -237,7 +244,7 @@ extern void pmhash_removal_finished(const PmhashFile *file);
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);
 
-/* Entries are about to be removed: tell scans with older snapshots. */
+/* Entries are about to be removed: scans with older snapshots will notice. */
 extern void pmhash_removal_begins(const PmhashFile *file);
 
 /*
@@ -253,8 +260,8 @@ extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
 
 /*
  * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
- * everyone, once the WAL that made them so is on disk: as soon as it is flushed
- * up to lsn, which no heap page of theirs was past when it was judged
+ * all, once the WAL that made them so is on disk: as soon as it is flushed up
+ * to lsn, which no heap page of theirs was past when it was judged
  * (InvalidXLogRecPtr: not known).
  */
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,

@@ -7,46 +7,46 @@
  * page whose write-out would wait for WAL, so we either remove an entry for
  * good or not at all.  It may be removed if
  *
- *	- the tuple is dead to everyone: the heap's judgement;
+ *	- the tuple is dead to all: the heap's judgement;
  *	- its TID is still that tuple's.  It is as long as the removal epoch has
  *	  not advanced since the entry was read, and we hold the removal lock, so
  *	  that it does not advance while we remove;
  *	- the WAL that made the tuple dead is on disk, or a crash would revive
  *	  a row that has lost its entry.
  *
- * How much WAL is that?  The heap calls a tuple dead only by what its page
- * tells (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
- * heap_hot_search_buffer: line pointers), and never tells more than survives
- * a crash that keeps all WAL up to the page's LSN and all that was flushed by
+ * How much WAL is that?  The heap calls a tuple dead only by what its page says
+ * (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
+ * heap_hot_search_buffer: line pointers), and never says more than survives a
+ * crash that keeps all WAL up to the page's LSN and all that was flushed by
  * then.  src/README, "Dead entries", goes through every way in which a tuple
  * becomes dead.  So with P, the LSN of the heap page, and F, how far WAL was
- * flushed, both read after the judgement, nothing past max(P, F) matters:
- * the entry may go as soon as WAL is flushed up to P.
+ * flushed, both read after the judgement, nothing past max(P, F) matters: the
+ * entry may go as soon as WAL is flushed up to P.
  *
  * Before that something has to be noted in the journal: a record's end that
  * has been flushed and is not before the commit that killed the tuple, so that
  * a data directory put back from before that commit is noticed.  See
  * flushed_far_enough.
  *
- * We wait by remembering: a backend keeps a few lots of entries, one per
+ * We wait by remembering: a backend keeps a few batches of entries, one per
  * file, and looks again when the next scan of the same index begins, before
- * that reads anything.  While a lot waits, what else is found dead in its file
- * is turned away: it will be found again.  So memory is bounded, no lot's wait
- * grows longer, and no read waits for a write: the launcher is asked to flush
- * (pmhash_flush_for_scans), because the WAL writer takes its time with
+ * that reads anything.  While a batch waits, what else is found dead in its file
+ * is turned away: it will be found again.  So memory is bounded, no batch's wait
+ * grows longer, and no read waits for a write: the launcher is requested to
+ * flush (pmhash_flush_for_scans), because the WAL writer takes its time with
  * asynchronous commits, and all the while every look-up of the key would have
- * to pass over the dead.  A lot that nobody asks for is replaced by another,
- * and is gone with the backend, or when the file is unmapped.
+ * to pass over the dead.  A batch that no scan comes back to is replaced by
+ * another, and is gone with the backend, or when the file is unmapped.
  *
  * Nor does a read work long for others.  In a list of millions of values a
- * removal may take many milliseconds, most of all if somebody else has taken out
- * what was found, for then the list is walked to its end.  So a scan works for
- * LONGEST_WORK at once, in steps between which the removal lock is free; the lot
- * remembers where it is, and the next scan of the index goes on from there.  So a
- * backend may have two lots for a file: one that waits, one that is being worked
- * on.
+ * removal may take many milliseconds, most of all if another process has taken
+ * out what was found, for then the list is walked to its end.  So a scan works
+ * for LONGEST_WORK at once, in steps between which the removal lock is free;
+ * the batch remembers where it is, and the next scan of the index goes on from
+ * there.  So a backend may have two batches for a file: one that waits, one that
+ * is being worked on.
  *
- * If the file is logged, a lot is logged as a whole when it is made, and what it
+ * If the file is logged, a batch is logged as a whole when it is made, and what it
  * waits for is that record (rule P4): past the heap page's LSN, and the end of a
  * record.
  *
@@ -61,11 +61,15 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/dead_entries.h"
 #include "cluster/logged.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/undo_journal.h"
 #include "cluster/wal_record.h"
 
-#define DEAD_LOTS	8
+#define DEAD_BATCHES	8
 
 /*
  * For how long a scan works on removals at once, in microseconds; and how much
@@ -84,7 +88,7 @@
 #define SHORTEST_PAUSE		1
 #define LONGEST_PAUSE		100
 
-typedef struct DeadLot
+typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
@@ -93,88 +97,88 @@ typedef struct DeadLot
 	XLogRecPtr	end;			/* of all WAL when they were handed over */
 	bool		logged;			/* standbys have been told */
 	PmhRemoval	removal;
-} DeadLot;
+} DeadBatch;
 
-static DeadLot *lots[DEAD_LOTS];	/* NULL: free */
-static int	nlots;				/* that are not */
-static int	next_lot;			/* the one to be replaced next */
+static DeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
+static int	nbatches;			/* that are not */
+static int	next_batch;			/* the one to be replaced next */
 
 static inline bool
-is_waiting(const DeadLot *lot)
+is_waiting(const DeadBatch *batch)
 {
-	return lot->waits_for != InvalidXLogRecPtr;
+	return batch->waits_for != InvalidXLogRecPtr;
 }
 
-/* The place of a file's lot that waits, or of the one that does not; or -1. */
+/* The number of a file's batch that waits, or of the one that does not; or -1. */
 static int
-find_lot(const PmhashFile *file, bool waiting)
+find_batch(const PmhashFile *file, bool waiting)
 {
-	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
 	{
-		if (lots[i] != NULL && lots[i]->file == file &&
-			is_waiting(lots[i]) == waiting)
+		if (batches[i] != NULL && batches[i]->file == file &&
+			is_waiting(batches[i]) == waiting)
 			return i;
 	}
 	return -1;
 }
 
 static void
-drop_lot(int i)
+drop_batch(int i)
 {
-	DeadLot    *lot = lots[i];
+	DeadBatch  *batch = batches[i];
 
-	if (lot == NULL)
+	if (batch == NULL)
 		return;
-	lots[i] = NULL;
-	nlots--;
-	pmh_removal_end(&lot->removal);
-	pfree(lot);
+	batches[i] = NULL;
+	nbatches--;
+	pmh_removal_end(&batch->removal);
+	pfree(batch);
 }
 
-/* A place for another lot. */
+/* The number of another batch. */
 static int
-free_place(void)
+free_number(void)
 {
-	for (int i = 0; i < DEAD_LOTS; i++)
+	for (int i = 0; i < DEAD_BATCHES; i++)
 	{
-		if (lots[i] == NULL)
+		if (batches[i] == NULL)
 			return i;
 	}
-	next_lot = (next_lot + 1) % DEAD_LOTS;
-	drop_lot(next_lot);
-	return next_lot;
+	next_batch = (next_batch + 1) % DEAD_BATCHES;
+	drop_batch(next_batch);
+	return next_batch;
 }
 
-/* The file is about to be unmapped: its lots go with it.  Raises no error. */
+/* The file is about to be unmapped: its batches go with it.  Raises no error. */
 void
 pmhash_dead_entries_forget(const PmhashFile *file)
 {
-	for (int i = 0; nlots > 0 && i < DEAD_LOTS; i++)
+	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
 	{
-		if (lots[i] != NULL && lots[i]->file == file)
-			drop_lot(i);
+		if (batches[i] != NULL && batches[i]->file == file)
+			drop_batch(i);
 	}
 }
 
 /* ---- flushing ---- */
 
 /*
- * Ask for WAL to be flushed up to lsn, the end of a record, soon.  What a
- * reader waits for may be WAL that nobody else is in a hurry to flush: that of
+ * Request that WAL be flushed up to lsn, the end of a record, soon.  What a
+ * reader waits for may be WAL that no one else is in a hurry to flush: that of
  * asynchronous commits, or of what the reader itself has pruned.
  */
 static void
-ask_for_flush(XLogRecPtr lsn)
+request_flush(XLogRecPtr lsn)
 {
-	uint64		asked = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
+	uint64		requested = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
 
 	XLogSetAsyncXactLSN(lsn);	/* in case there is no launcher just now */
-	while (asked < lsn)
+	while (requested < lsn)
 	{
 		if (!pg_atomic_compare_exchange_u64(&pmhash_shared->flush_wanted,
-											&asked, lsn))
+											&requested, lsn))
 			continue;
-		if (asked == InvalidXLogRecPtr)
+		if (requested == InvalidXLogRecPtr)
 			pmhash_wake_launcher();
 		return;
 	}
@@ -182,12 +186,12 @@ ask_for_flush(XLogRecPtr lsn)
 
 /*
  * pmhash_flush_for_scans
- *		The launcher's part: flush what scans have asked for, but not all the
+ *		The launcher's part: flush what scans have requested, but not all the
  *		time.
  *
  * Returns after how many milliseconds it is to be called again at the latest,
- * or -1 if nothing has been asked for.  What was asked for during the pause, and
- * is not flushed by somebody else, is flushed at its end.
+ * or -1 if nothing has been requested.  What was requested during the pause,
+ * and is not flushed by another process, is flushed at its end.
  */
 long
 pmhash_flush_for_scans(void)
@@ -237,7 +241,7 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 	return true;
 }
 
-/* ---- lots ---- */
+/* ---- batches ---- */
 
 static pg_atomic_uint64 *
 wait_of(const PmhashFile *file)
@@ -246,7 +250,7 @@ wait_of(const PmhashFile *file)
 }
 
 /*
- * Is it for us to keep a lot that waits for lsn?  One backend for each file is
+ * Is it for us to keep a batch that waits for lsn?  One backend for each file is
  * enough: many that look up the same key find the same entries, and each of them
  * would search for all of them in the end.  If it goes, or does not come back,
  * another one takes over when that LSN is flushed.
@@ -261,37 +265,37 @@ begin_to_wait(const PmhashFile *file, XLogRecPtr lsn)
 		pg_atomic_compare_exchange_u64(wait, &old, lsn);
 }
 
-/* Make a lot of entries; its place.  ERROR if there is no memory. */
+/* Make a batch of entries; its number.  ERROR if there is no memory. */
 static int
-make_lot(Relation index, PmhashFile *file, uint64 epoch,
+make_batch(Relation index, PmhashFile *file, uint64 epoch,
 		 const PmhEntry *entries, int n)
 {
-	int			place = free_place();
-	DeadLot    *lot = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadLot));
+	int			number = free_number();
+	DeadBatch  *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadBatch));
 	PmhResult	result;
 
-	lot->file = file;
-	lot->epoch = epoch;
-	result = pmh_removal_begin(file->table, entries, n, false, &lot->removal);
+	batch->file = file;
+	batch->epoch = epoch;
+	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
 	if (result != PMH_OK)
 	{
-		pfree(lot);
+		pfree(batch);
 		pmhash_engine_error(index, file, result);
 	}
-	lots[place] = lot;
-	nlots++;
-	return place;
+	batches[number] = batch;
+	nbatches++;
+	return number;
 }
 
 /*
- * A lot has been gone through.  What others were in the way of is tried again by
+ * A batch has been gone through.  What others were in the way of is tried again by
  * the next scan, as long as that gets anywhere.  PMH_DONE: there is nothing of
  * that kind.
  */
 static PmhResult
-begin_anew(DeadLot *lot)
+begin_anew(DeadBatch *batch)
 {
-	PmhRemoval	old = lot->removal;
+	PmhRemoval	old = batch->removal;
 	PmhEntry   *entries;
 	size_t		n;
 	PmhResult	result;
@@ -300,46 +304,46 @@ begin_anew(DeadLot *lot)
 		return PMH_DONE;
 	entries = palloc(PMHASH_DEAD_MAX * sizeof(PmhEntry));
 	n = pmh_removal_undone(&old, entries);
-	result = pmh_removal_begin(lot->file->table, entries, n, false, &lot->removal);
+	result = pmh_removal_begin(batch->file->table, entries, n, false, &batch->removal);
 	pmh_removal_end(&old);
 	pfree(entries);
 	return result;
 }
 
 /*
- * Take some entries of a lot out, if their TIDs cannot have changed hands.  *more
+ * Take some entries of a batch out, if their TIDs cannot have changed hands.  *more
  * is set if one can go on with it at once.  PMH_OK: some are left for later;
- * PMH_DONE: nothing of the lot is left.
+ * PMH_DONE: nothing of the batch is left.
  *
  * A scan must not wait for anybody here: what is in the way of others stays for
  * the next one, or for VACUUM.
  */
 static PmhResult
-take_some_out(DeadLot *lot, bool *more)
+take_some_out(DeadBatch *batch, bool *more)
 {
 	PmhResult	result = PMH_DONE;
 
 	*more = false;
 	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
 		return PMH_OK;
-	if (pmhash_removal_epoch(lot->file) != lot->epoch)
+	if (pmhash_removal_epoch(batch->file) != batch->epoch)
 	{
 		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 		return PMH_DONE;
 	}
-	pmhash_removal_begins(lot->file);
-	result = pmh_removal_step(lot->file->table, &lot->removal, STEP_EFFORT);
+	pmhash_removal_begins(batch->file);
+	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	*more = result == PMH_OK;
-	return result == PMH_DONE ? begin_anew(lot) : result;
+	return result == PMH_DONE ? begin_anew(batch) : result;
 }
 
-/* Work on the lot at a place, which waits no longer, for LONGEST_WORK. */
+/* Work on a batch, by its number, which waits no longer, for LONGEST_WORK. */
 static void
-work_on(Relation index, int place)
+work_on(Relation index, int number)
 {
-	DeadLot    *lot = lots[place];
-	PmhashFile *file = lot->file;
+	DeadBatch  *batch = batches[number];
+	PmhashFile *file = batch->file;
 	PmhResult	result;
 	instr_time	begun;
 	instr_time	spent;
@@ -349,22 +353,22 @@ work_on(Relation index, int place)
 	do
 	{
 		PMH_STOP_POINT("dead_before_removal");
-		result = take_some_out(lot, &more);
+		result = take_some_out(batch, &more);
 		INSTR_TIME_SET_CURRENT(spent);
 		INSTR_TIME_SUBTRACT(spent, begun);
 	} while (more && INSTR_TIME_GET_MICROSEC(spent) < LONGEST_WORK);
 	if (result == PMH_OK)
 		return;
-	drop_lot(place);
+	drop_batch(number);
 	if (result != PMH_DONE)
 		pmhash_engine_error(index, file, result);
 }
 
-/* ---- lots of logged files ---- */
+/* ---- batches of logged files ---- */
 
 /*
  * Log the removal of entries, with a horizon for snapshots of standbys.  The end of
- * the last record, or InvalidXLogRecPtr: not now, as somebody is in the way, or as
+ * the last record, or InvalidXLogRecPtr: not now, as another process is in the way, or as
  * the TIDs may have changed hands by now.  What else can't be known is left to
  * VACUUM: rows of other tables than heaps.
  *
@@ -400,30 +404,30 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 				 const PmhEntry *entries, int n)
 {
 	XLogRecPtr	end;
-	DeadLot    *lot;
+	DeadBatch  *batch;
 
 	/* past all WAL that is flushed; it will be the end of our record */
-	if (find_lot(file, true) >= 0 || !begin_to_wait(file, pmhash_insert_end() + 1))
+	if (find_batch(file, true) >= 0 || !begin_to_wait(file, pmhash_insert_end() + 1))
 		return;
 	end = log_removal(index, file, epoch, entries, n);
 	pg_atomic_write_u64(wait_of(file), end);
 	if (end == InvalidXLogRecPtr)
 		return;
-	lot = lots[make_lot(index, file, epoch, entries, n)];
-	lot->logged = true;
-	lot->waits_for = lot->end = end;
-	ask_for_flush(end);
+	batch = batches[make_batch(index, file, epoch, entries, n)];
+	batch->logged = true;
+	batch->waits_for = batch->end = end;
+	request_flush(end);
 }
 
 /* ---- work ---- */
 
-/* Is the lot's WAL on disk?  It waits no longer then. */
+/* Is the batch's WAL on disk?  It waits no longer then. */
 static bool
-may_go(DeadLot *lot)
+may_go(DeadBatch *batch)
 {
-	if (!flushed_far_enough(lot->waits_for, lot->end))
+	if (!flushed_far_enough(batch->waits_for, batch->end))
 		return false;
-	lot->waits_for = InvalidXLogRecPtr;
+	batch->waits_for = InvalidXLogRecPtr;
 	return true;
 }
 
@@ -431,10 +435,10 @@ may_go(DeadLot *lot)
 static void
 drop_unlogged(const PmhashFile *file)
 {
-	for (int i = 0; i < DEAD_LOTS; i++)
+	for (int i = 0; i < DEAD_BATCHES; i++)
 	{
-		if (lots[i] != NULL && lots[i]->file == file && !lots[i]->logged)
-			drop_lot(i);
+		if (batches[i] != NULL && batches[i]->file == file && !batches[i]->logged)
+			drop_batch(i);
 	}
 }
 
@@ -442,31 +446,31 @@ drop_unlogged(const PmhashFile *file)
  * pmhash_dead_entries_settle
  *		Work on what was found dead in a file and is still there.
  *
- * Called at the beginning of each scan; costs next to nothing if there is no lot.
+ * Called at the beginning of each scan; costs next to nothing if there is no batch.
  * Takes LONGEST_WORK at most, and a step.  Locks and errors as below.
  */
 void
 pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
-	int			place;
+	int			number;
 
-	if (likely(nlots == 0))
+	if (likely(nbatches == 0))
 		return;
 	if (pmhash_file_must_log(file, index))
 		drop_unlogged(file);
-	place = find_lot(file, false);
-	if (place < 0)
+	number = find_batch(file, false);
+	if (number < 0)
 	{
-		place = find_lot(file, true);
-		if (place < 0 || !may_go(lots[place]))
+		number = find_batch(file, true);
+		if (number < 0 || !may_go(batches[number]))
 			return;
 	}
-	work_on(index, place);
+	work_on(index, number);
 }
 
 /*
  * pmhash_dead_entries
- *		Remove entries whose tuples are dead to everyone, now or later.
+ *		Remove entries whose tuples are dead to all, now or later.
  *
  * n is at most PMHASH_DEAD_MAX.  epoch is the removal epoch that was there
  * before any of them was read.  lsn is the latest of the LSNs that the heap
@@ -481,7 +485,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 					XLogRecPtr lsn, const PmhEntry *entries, int n)
 {
 	XLogRecPtr	end = pmhash_insert_end();
-	DeadLot    *lot;
+	DeadBatch  *batch;
 
 	Assert(n <= PMHASH_DEAD_MAX);
 	if (pmhash_file_must_log(file, index))
@@ -493,14 +497,14 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		lsn = end;
 	if (!file->journaled || flushed_far_enough(lsn, end))
 	{
-		if (find_lot(file, false) < 0)
-			work_on(index, make_lot(index, file, epoch, entries, n));
+		if (find_batch(file, false) < 0)
+			work_on(index, make_batch(index, file, epoch, entries, n));
 	}
-	else if (find_lot(file, true) < 0 && begin_to_wait(file, lsn))
+	else if (find_batch(file, true) < 0 && begin_to_wait(file, lsn))
 	{
-		lot = lots[make_lot(index, file, epoch, entries, n)];
-		lot->waits_for = lsn;
-		lot->end = end;
-		ask_for_flush(lsn);
+		batch = batches[make_batch(index, file, epoch, entries, n)];
+		batch->waits_for = lsn;
+		batch->end = end;
+		request_flush(lsn);
 	}
 }

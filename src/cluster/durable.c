@@ -8,7 +8,7 @@
  * written when the disk is full: what a start decides is of no use if it cannot
  * be kept.  So each of them has a twin with ".tmp" at the end of its name, which
  * has its space already.  What is new goes into the twin; then the two change
- * names (RENAME_EXCHANGE), and the old contents are the twin's.  Nobody ever
+ * names (RENAME_EXCHANGE), and the old contents are the twin's.  No reader ever
  * reads a twin.
  *
  *-------------------------------------------------------------------------
@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/internal.h"
+#include "cluster/durable.h"
 
 /* Put a reason into reason[PMHASH_REASON_SIZE]; always false. */
 bool
@@ -117,7 +117,7 @@ make_twin(const char *twin, size_t size)
 	close(fd);
 }
 
-/* Let the twin take the place of the file.  False with errno. */
+/* Exchange twin and file.  False with errno. */
 static bool
 change_places(const char *twin, const char *path, size_t size)
 {

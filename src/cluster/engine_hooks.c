@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * engine_hooks.c
- *	  What the engine tells the server: waits for its locks, and descriptors.
+ *	  What the engine has the server know: waits for its locks, and descriptors.
  *
  * The engine's locks are held for microseconds, but their holder may be stopped
- * meanwhile.  Who waits longer than a spin shows a wait event, and where nothing
- * is held yet it gives the wait up for a cancel, a timeout or a termination.
+ * meanwhile.  A process that waits longer than a spin shows a wait event, and
+ * where nothing is held yet it gives the wait up for a cancel, a timeout or a
+ * termination.
  *
  * The engine holds at most one descriptor at a time, for moments (a build: while
- * it loads).  fd.c is told, and closes one of its own files if it has as many as
- * it may.  So pmhash never takes a descriptor that something else in the server
- * has counted on.
+ * it loads).  fd.c has to know, and closes one of its own files if it has as
+ * many as it may.  So pmhash never takes a descriptor that something else in
+ * the server has counted on.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,8 @@
 #include "utils/wait_event.h"
 #endif
 
-#include "cluster/internal.h"
+#include "cluster/engine_hooks.h"
+#include "engine/table.h"
 
 static uint32 wait_event = PG_WAIT_EXTENSION;
 

@@ -23,8 +23,14 @@
 #include "utils/tuplestore.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/invalid.h"
+#include "cluster/orphans.h"
+#include "cluster/rebuild.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 #define FILES_COLUMNS	5
 
 PG_FUNCTION_INFO_V1(pmhash_files);
@@ -127,7 +133,8 @@ describe(Relation index, Datum *values, bool *nulls)
 		}
 		if (strcmp(state, "valid") == 0)
 		{
-			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ? "dax" : "cache");
+			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ?
+												"dax" : "cache");
 			nulls[2] = false;
 		}
 	}

@@ -3,10 +3,10 @@
  * gucs.c
  *	  Configuration variables.
  *
- * Most of them size or place shared things, so all are defined only while
- * shared_preload_libraries is being loaded: later the server would refuse them (DefineCustomStringVariable and its sisters raise
- * an ERROR for PGC_POSTMASTER variables after start; guc.c,
- * init_custom_variable).
+ * Most of them set size or location of shared things, so all are defined only
+ * while shared_preload_libraries is being loaded: later the server would refuse
+ * them (DefineCustomStringVariable and its sisters raise an ERROR for
+ * PGC_POSTMASTER variables after start; guc.c, init_custom_variable).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +18,14 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/gucs.h"
 
 char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 2048;
-int			pmhash_sweep_naptime = 60;
+int			pmhash_cleaner_naptime = 60;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
@@ -59,10 +61,10 @@ is_below(const char *path, const char *directory)
  * be in every base backup and be taken for the server's own by pg_rewind and
  * pg_checksums, and a copy of the data directory would bring a pool along.
  * What is not there yet is judged by its parent.  If neither is there false is
- * not returned: then no pool can be made, and pool.c tells why.
+ * not returned: then no pool can be made, and pool.c says why.
  *
- * False with the reason in reason[PMHASH_REASON_SIZE].  Runs in the postmaster,
- * raises no error, takes no lock.
+ * False with the reason in reason[PMHASH_REASON_SIZE].  Called by the
+ * postmaster, raises no error, takes no lock.
  */
 bool
 pmhash_directory_allowed(char *reason)
@@ -96,49 +98,49 @@ void
 pmhash_define_gucs(void)
 {
 	DefineCustomStringVariable("pmhash.directory",
-							   "Directory of pmhash index files.",
+							   "Sets the directory of pmhash index files.",
 							   "An empty string means the data directory's path with \".pmhash\" appended.",
 							   &pmhash_directory, "",
 							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.lock_stripes",
-							"Number of segment locks shared by all pmhash indexes (a power of two).",
+							"Sets the number of segment locks shared by all pmhash indexes (a power of two).",
 							NULL,
 							&pmhash_lock_stripes, 4096, 64, 1 << 20,
 							PGC_POSTMASTER, 0,
 							check_lock_stripes, NULL, NULL);
 	DefineCustomIntVariable("pmhash.journal_size",
-							"Size of the undo journal of entries whose WAL is not flushed yet.",
+							"Sets the size of the undo journal of entries whose WAL is not flushed yet.",
 							NULL,
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.sweep_naptime",
-							"Time between looks for pmhash index files that no index owns.",
-							"Dropped and rebuilt indexes are looked after at once; this is for what crashes and prepared transactions leave.",
-							&pmhash_sweep_naptime, 60, 1, INT_MAX / 1000,
+	DefineCustomIntVariable("pmhash.cleaner_naptime",
+							"Sets the time between searches for pmhash index files that no index owns.",
+							"Files of dropped and rebuilt indexes are removed at once; this is for what crashes and prepared transactions leave.",
+							&pmhash_cleaner_naptime, 60, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.rebuild",
-							 "Rebuild invalid pmhash indexes in the background.",
-							 "An index is invalid if its file is missing, damaged, or may not match the table. A rebuild keeps writers out of the table while it lasts.",
+							 "Rebuilds invalid pmhash indexes in the background.",
+							 "An index is invalid if its file is missing, damaged, or may not match the table. VACUUM, ANALYZE and DDL of the table wait for a rebuild; queries and writes do not.",
 							 &pmhash_rebuild, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.group_insert",
-							 "Insert index entries of long statements in groups.",
+							 "Inserts index entries of long statements in groups.",
 							 NULL,
 							 &pmhash_group_insert, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.vacuum_shrink",
-							 "Let VACUUM give space of pmhash index files back after mass deletes.",
+							 "Lets VACUUM return space of pmhash index files after mass deletes.",
 							 NULL,
 							 &pmhash_vacuum_shrink, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.wal",
-							 "Log the entries of pmhash indexes that have no storage parameter \"wal\".",
+							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
 							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
 							 &pmhash_wal, false,
 							 PGC_SIGHUP, 0,

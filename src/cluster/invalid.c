@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * invalid.c
- *	  Invalid indexes: reasons, and telling everybody.
+ *	  Invalid indexes: reasons, and making it known to all processes.
  *
  * An index is invalid if the file that its stub names must not be used.  That
  * may be seen from the file (there is none, it is damaged, its eras are over),
- * and it is so for certain once the stub says so.  Before anyone leaves the
- * index alone, that is inserts a row without an entry or lets VACUUM free TIDs
- * that have one, the stub is marked.  The mark is in WAL before the commit
- * record of who has relied on it, so a file that turns up again, in this run
- * or a later one, is not taken for a complete one.
+ * and it is so for certain once the stub says so.  Before a transaction leaves
+ * the index alone, that is inserts a row without an entry or lets VACUUM free
+ * TIDs that have one, the stub is marked.  The mark is in WAL before the commit
+ * record of the transaction that has relied on it, so a file that turns up
+ * again, in this server life or a later one, is not taken for a complete one.
  *
  * Backends that still have the file open learn of the mark by a counter in
  * shared memory that each of them compares before it uses an index.  A scan
@@ -21,7 +21,20 @@
  */
 #include "postgres.h"
 
-#include "cluster/internal.h"
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+#include "storage/sinval.h"
+
+#include "cluster/cluster.h"
+#include "cluster/file_error.h"
+#include "cluster/invalid.h"
+#include "cluster/pool.h"
+#include "cluster/rebuild.h"
+#include "cluster/shared.h"
+#include "cluster/stub.h"
+#include "cluster/undo_journal.h"
 
 /* Why the index is invalid, for a message or a view: part of a sentence. */
 const char *
@@ -71,4 +84,214 @@ void
 pmhash_stub_changed(void)
 {
 	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
+}
+
+/* ---- errors ---- */
+
+/* Is a constraint to be checked with this index, so that no row may miss? */
+bool
+pmhash_enforces_constraint(Relation index)
+{
+	return index->rd_index->indisexclusion || index->rd_index->indisunique;
+}
+
+/*
+ * What to do about an invalid index whose rebuild keeps failing.  Why it fails
+ * may reveal rows, which a user that meets this error may have no right to see:
+ * the SQLSTATE has to do.
+ */
+static char *
+failing_hint(const PmhashRebuild *rebuild)
+{
+	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
+
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash_indexes say why). %s",
+					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
+					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
+}
+
+/* What is wrong with the file, which is named 'shown'. */
+static char *
+why_not_usable(const PmhashTrouble *trouble, const char *shown)
+{
+	const char *reason = pmhash_reason_text(trouble->reason);
+
+	if (shown[0] == '\0')
+		return psprintf("The index cannot be used: %s.", reason);
+	if (trouble->error.detail[0] == '\0')
+		return psprintf("File \"%s\" cannot be used: %s.", shown, reason);
+	return psprintf("File \"%s\" cannot be used: %s (%s).", shown, reason,
+					trouble->error.detail);
+}
+
+/*
+ * ERROR for an invalid index.  Its SQLSTATE says to try again if that will
+ * help: a constraint can be checked when the index has been rebuilt, and a plan
+ * that is older than the index's invalidity is made anew.  It does not if the
+ * rebuild fails again and again.
+ */
+pg_noreturn static void
+raise_invalid(Relation index, const PmhashTrouble *trouble)
+{
+	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	PmhashRebuild rebuild;
+	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
+	const char *shown = pmhash_shown_path(index, trouble->path);
+
+	if (pmhash_rebuilds_itself(index) && !failing)
+		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
+		sqlstate = ERRCODE_INDEX_CORRUPTED;
+	ereport(ERROR,
+			(errcode(sqlstate),
+			 errmsg("pmhash index \"%s\" has no usable file",
+					RelationGetRelationName(index)),
+			 pmhash_detail_of_file(why_not_usable(trouble, shown), trouble->path, shown),
+			 errhint("%s", failing ? failing_hint(&rebuild) :
+					 pmhash_rebuild_hint(index))));
+}
+
+pg_noreturn void
+pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
+{
+	if (trouble->reason == PMHASH_REASON_NONE)
+		pmhash_file_error(index, trouble->path, "open", &trouble->error);
+	raise_invalid(index, trouble);
+}
+
+/*
+ * What an error of the engine at opening a file says about the file.  Want of
+ * descriptors, of memory or of mappings says nothing.
+ */
+PmhashReason
+pmhash_reason_of(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_NO_FILE:
+			return PMHASH_REASON_MISSING;
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return PMHASH_REASON_DAMAGED;
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_ERR_NO_MEMORY:
+			break;
+		case PMH_ERR_IO:
+			if (error->sys_errno == EINTR || error->sys_errno == EAGAIN)
+				return PMHASH_REASON_NONE;
+			return PMHASH_REASON_UNREADABLE;
+		case PMH_ERR_LOST:
+			return PMHASH_REASON_UNREADABLE;
+		case PMH_ERR_OUTDATED:
+			return PMHASH_REASON_OUTDATED;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_NO_SPACE:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_CANCELLED:
+			break;
+	}
+	return PMHASH_REASON_NONE;
+}
+
+/* ---- marking ---- */
+
+/*
+ * Plans that use an index of the table are to be made anew, in all sessions and
+ * at once, as stub_generation works at once: what CacheInvalidateRelcache does
+ * comes at the end of the transaction, and not at all if that aborts.
+ */
+static void
+forget_plans(Oid table)
+{
+	SharedInvalidationMessage message;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = MyDatabaseId;
+	message.rc.relId = table;
+	SendSharedInvalidMessages(&message, 1);
+}
+
+/* Mark the stub, make all backends notice, have the index rebuilt. */
+void
+pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
+{
+	if (pmhash_stub_invalidate(index, file_id, reason))
+	{
+		/*
+		 * The reason may be gone after a crash (a bad page of the page cache
+		 * is read from disk again, as it once was), so the mark has to stay
+		 * even if this transaction does not.
+		 */
+		XLogFlush(pmhash_insert_end());
+		pmhash_stub_changed();
+		forget_plans(index->rd_index->indrelid);
+
+		/* What has been read through it is now guarded by locks on the table. */
+		TransferPredicateLocksToHeapRelation(index);
+	}
+	pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+/*
+ * A transaction that leaves no row out has found an index to be invalid.  Mark
+ * it, so that all backends learn of it, unless the reason may go away again:
+ * then the file is still good.
+ */
+void
+pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
+{
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		trouble->reason == PMHASH_REASON_DISABLED)
+		return;
+	if (trouble->reason == PMHASH_REASON_FILLING ||
+		trouble->reason == PMHASH_REASON_FILLED)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_is_present())
+		pmhash_mark_invalid(index, trouble->file_id, trouble->reason);
+	else
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+void
+pmhash_index_invalidate(Relation index, const PmhashFile *file,
+						PmhashReason reason)
+{
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		pmhash_mark_invalid(index, file->file_id, reason);
+}
+
+void
+pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
+{
+	PmhError	error = *pmh_error(file->table);
+
+	if (error.code != result)
+	{
+		memset(&error, 0, sizeof(error));
+		error.code = result;
+	}
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
+	else if (result == PMH_ERR_LOST)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
+	else if (result == PMH_ERR_NO_FILE && pmhash_pool_is_present())
+		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
+	pmhash_file_error(index, file->path, "use", &error);
+}
+
+void
+pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
+{
+	bool		passes = result == PMH_CANCELLED ||
+		(result != PMH_ERR_NO_FILE && !file->filling);
+
+	if (passes || pmhash_enforces_constraint(index) ||
+		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		pmhash_engine_error(index, file, result);
+	pmhash_mark_invalid(index, file->file_id,
+					 file->filling ? PMHASH_REASON_FILLING : PMHASH_REASON_MISSING);
 }

@@ -10,23 +10,23 @@
  *			flushed by then: a transaction that drops relation files never
  *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
  *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED
- *			leaves is found by the sweeper.
+ *			leaves is found by the cleaner.
  * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
  *			a new main fork with a new stub.  Before commit the stubs of the main
- *			forks that are about to be deleted are read (storage.c tells which
+ *			forks that are about to be deleted are read (storage.c knows which
  *			these are, smgrGetPendingDeletes), and the files that they name go
  *			as those of dropped indexes do.
  *
- * Neither means that nobody has the file any more: SET TABLESPACE copies the main
- * fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and create
- * another one on the same main fork (tablecmds.c, TryReuseIndex); both may be done
- * in one transaction; and DROP INDEX CONCURRENTLY calls the hook, then commits
- * twice before the index goes (index.c, index_drop).  So the rule is: a file goes
- * with a transaction only if no stub of an index on the same table names it when
- * the transaction is about to commit.  (All these leave the file with an index of
- * the same table.)  Where that can't be found out, because an index of the table
- * is locked by somebody else or the table is not known, nothing is removed and
- * the sweeper is woken.
+ * Neither means that no index has the file any more: SET TABLESPACE copies the
+ * main fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and
+ * create another one on the same main fork (tablecmds.c, TryReuseIndex); both
+ * may be done in one transaction; and DROP INDEX CONCURRENTLY calls the hook,
+ * then commits twice before the index goes (index.c, index_drop).  So the rule
+ * is: a file goes with a transaction only if no stub of an index on the same
+ * table names it when the transaction is about to commit.  (All these leave the
+ * file with an index of the same table.)  Where that can't be found out,
+ * because an index of the table is locked by another session or the table is
+ * not known, nothing is removed and the cleaner is woken.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +49,17 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/file_cache.h"
+#include "cluster/file_open.h"
+#include "cluster/identity.h"
+#include "cluster/life_cycle.h"
+#include "cluster/logged.h"
+#include "cluster/pool.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 #include "cluster/wal_record.h"
 
 /* A file whose fate hangs on a transaction; lives in TopMemoryContext. */
@@ -60,7 +70,7 @@ typedef struct Pending
 	bool		not_yet;		/* drop: the index is still there */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
-	Oid			heap;			/* drop: its table, or InvalidOid if nobody else
+	Oid			heap;			/* drop: its table, or InvalidOid if no other index
 								 * can have the file */
 	uint64		file_id;		/* drop, with a table */
 	bool		logged;			/* drop: standbys may have one like it */
@@ -82,7 +92,7 @@ static List *pending = NIL;
 static List *temp_files = NIL;	/* TempFile */
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool temp_forks_replaced = false;	/* of temporary indexes */
-static Oid	nudge_wanted = InvalidOid;	/* database to sweep after commit */
+static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
 static object_access_hook_type previous_access_hook = NULL;
@@ -112,7 +122,7 @@ forget_temp_file(const char *path)
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is
  * called after commit and in aborts: what can't be removed is logged, and
- * tried again by the sweeper.
+ * tried again by the cleaner.
  */
 void
 pmhash_unlink(const char *path)
@@ -211,9 +221,9 @@ pmhash_pending_keep(const char *path)
 
 /* Something may be left over when this transaction has committed. */
 void
-pmhash_nudge_at_commit(void)
+pmhash_request_cleaning_at_commit(void)
 {
-	nudge_wanted = MyDatabaseId;
+	cleaning_wanted = MyDatabaseId;
 }
 
 /* ---- DROP ---- */
@@ -261,14 +271,14 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 		get_rel_relkind(objectId) == RELKIND_INDEX)
 		note_drop(objectId);
 	if (access == OAT_DROP && classId == DatabaseRelationId)
-		nudge_wanted = objectId;
+		cleaning_wanted = objectId;
 	if (access == OAT_POST_CREATE && classId == DatabaseRelationId)
 		look_wanted = objectId;
 }
 
 /*
  * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
- * no callback tells us (twophase.c, FinishPreparedTransaction).
+ * no callback is called (twophase.c, FinishPreparedTransaction).
  */
 static void
 utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
@@ -287,12 +297,12 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
 	if (finishes)
-		pmhash_nudge(MyDatabaseId);
+		pmhash_request_cleaning(MyDatabaseId);
 	if (IsA(statement, CheckPointStmt) && pmhash_shared != NULL)
 		pmhash_wake_launcher();
 }
 
-/* ---- before commit: who has a file now? ---- */
+/* ---- before commit: which index has a file now? ---- */
 
 typedef enum Owned
 {
@@ -309,7 +319,7 @@ named_by(Oid relid, uint64 file_id)
 	Owned		result = OWNED_NO;
 	PmhashStub	stub;
 
-	/* Somebody else may be rebuilding it, and be about to look at ours. */
+	/* Another session may be rebuilding it, and be about to look at ours. */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return OWNED_UNKNOWN;
 	index = try_relation_open(relid, NoLock);
@@ -371,7 +381,7 @@ verify_drops(void)
 		if (owned == OWNED_NO)
 			continue;
 		if (owned == OWNED_UNKNOWN)
-			pmhash_nudge_at_commit();
+			pmhash_request_cleaning_at_commit();
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
@@ -419,7 +429,7 @@ note_replaced(uint64 file_id, bool logged)
 		return;
 	heap = result == PMH_OK ? IndexGetRelation(id.index_oid, true) : InvalidOid;
 	if (!OidIsValid(heap))
-		pmhash_nudge_at_commit();
+		pmhash_request_cleaning_at_commit();
 	else
 		switch (named_on_table(heap, file_id))
 		{
@@ -427,7 +437,7 @@ note_replaced(uint64 file_id, bool logged)
 				note_gone(add_pending(path, id.index_oid, true), file_id, logged);
 				break;
 			case OWNED_UNKNOWN:
-				pmhash_nudge_at_commit();
+				pmhash_request_cleaning_at_commit();
 				break;
 			case OWNED_YES:
 				break;
@@ -508,11 +518,11 @@ at_commit(void)
 		pending = foreach_delete_current(pending, lc);
 	}
 	forks_replaced = false;
-	if (OidIsValid(nudge_wanted))
-		pmhash_nudge(nudge_wanted);
+	if (OidIsValid(cleaning_wanted))
+		pmhash_request_cleaning(cleaning_wanted);
 	if (OidIsValid(look_wanted))
-		pmhash_nudge_look(look_wanted);
-	nudge_wanted = InvalidOid;
+		pmhash_request_look(look_wanted);
+	cleaning_wanted = InvalidOid;
 	look_wanted = InvalidOid;
 }
 
@@ -536,12 +546,12 @@ at_abort(int level)
 	if (level <= 1)
 	{
 		forks_replaced = false;
-		nudge_wanted = InvalidOid;
+		cleaning_wanted = InvalidOid;
 		look_wanted = InvalidOid;
 	}
 }
 
-/* Now it is for the sweeper to follow the prepared transaction. */
+/* Now it is for the cleaner to follow the prepared transaction. */
 static void
 at_prepare(void)
 {
@@ -552,7 +562,7 @@ at_prepare(void)
 	list_free(pending);
 	pending = NIL;
 	forks_replaced = false;
-	nudge_wanted = InvalidOid;
+	cleaning_wanted = InvalidOid;
 }
 
 static void
@@ -579,7 +589,8 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			at_prepare();
 			break;
-		default:
+		case XACT_EVENT_PRE_PREPARE:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			return;
 	}
 	pmhash_entries_at_end_of_transaction();
@@ -657,7 +668,7 @@ pmhash_temp_file_of(Relation index, char *path)
 /*
  * An index of a temporary table is getting another file, with a new main fork: look
  * which of that table's files are still wanted before commit.  (storage.c does not
- * tell which main forks of temporary relations are deleted.)
+ * know which main forks of temporary relations are deleted.)
  */
 void
 pmhash_temp_file_replaced(Oid heap)

@@ -50,4 +50,25 @@ extern void pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n);
 /* The bulk delete is over: to be called before pmhash_removal_finished. */
 extern void pmhash_log_bulk_delete(PmhashFile *file);
 
+/* ---- for the cluster layer ---- */
+
+struct PmhashStub;
+
+extern void pmhash_logged_init(void);
+extern bool pmhash_wants_wal(Relation index);
+extern uint16 pmhash_new_wal_flags(Relation index);
+extern bool pmhash_flags_logged(uint16 flags);
+extern void pmhash_file_announce(Relation index, uint64 file_id);
+extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
+extern void pmhash_file_is_new(Relation index, uint64 file_id);
+extern void pmhash_file_is_not_new(uint64 file_id);
+
+/* ---- logged_entries.c ---- */
+extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
+									 uint8 flags, const PmhEntry *entries, int n);
+
+/* ---- conflict_horizon.c ---- */
+extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
+									TransactionId *horizon);
+
 #endif							/* PMHASH_LOGGED_H */

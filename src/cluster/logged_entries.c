@@ -16,9 +16,10 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
 #include "cluster/logged.h"
 #include "cluster/tid_value.h"
+#include "cluster/undo_journal.h"
 #include "cluster/wal_record.h"
 
 /* Entries as records have them, one record's worth. */

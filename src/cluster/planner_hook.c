@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * planner_hook.c
- *	  What the planner is told of our indexes, and what not.
+ *	  What the planner sees of our indexes, and what not.
  *
  * An index file exists only where it was written: a server in recovery (a
  * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
@@ -9,7 +9,7 @@
  * if the library is not preloaded.  A high cost would not do: since PostgreSQL
  * 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
- * the library, preloaded or not; whoever plans has opened the indexes, and that
+ * the library, preloaded or not; the planner has opened the indexes, and that
  * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called
  * at the end of get_relation_info (plancat.c), which invites removing an index
  * from rel->indexlist.  Looking costs a search in a table of this backend when
@@ -27,8 +27,9 @@
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/file_open.h"
+#include "cluster/life_cycle.h"
+#include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
 
@@ -64,7 +65,7 @@ show_boolean_columns(IndexOptInfo *info)
 
 /*
  * Is it one of ours that can't be used?  If it can, it is made ready for the
- * planner, who holds a lock on every index of the list.
+ * planner, which holds a lock on every index of the list.
  */
 static bool
 is_hidden(IndexOptInfo *info)

@@ -1,25 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *	  The pool: the directory that holds the index files, its lock and its
- *	  control file.
+ *	  The pool: the directory that holds the index files, and its lock.
  *
  *		<pool>/lock						held by flock() while a server uses it
- *		<pool>/control					PmhashControl
- *		<pool>/journal.<instance>		undo journal of one run
+ *		<pool>/control					PmhashControl (control_file.c)
+ *		<pool>/journal.<instance>		undo journal of one server life
  *		<pool>/<database>/<id>.pmh		index files
  *		<data directory>/pmhash.nonce	ties data directory and pool together
  *
- * The nonce is renewed in both places at each start, at clean shutdown, and now
- * and then in between.  A data directory or a
- * pool that was put back from an older copy has another one, and then no file
- * is trusted (trust.c).  It stands directly in the data directory: a foreign
- * name in base/ would make pg_basebackup with checksums fail.
+ * The nonce is renewed in control file and token at each start, at clean
+ * shutdown, and now and then in between.  A data directory or a pool that was
+ * put back from an older copy has another one, and then no file is trusted
+ * (trust.c).
  *
  * Control file, nonce, lock file and journal have their space beforehand, so
  * that a start does not fail for want of it.
  *
- * Most of this runs in the postmaster, where an ERROR would keep the server
+ * Most of this is done by the postmaster, where an ERROR would keep the server
  * from starting.  So functions here report with a reason and return false.
  *
  *-------------------------------------------------------------------------
@@ -39,11 +37,14 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
-#include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/trust.h"
+#include "cluster/undo_journal.h"
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
 #define LOCK_TEXT		16		/* bytes in the lock file */
 
@@ -82,7 +83,7 @@ pmhash_journal_path(char *path, uint64 instance)
 			 pool_path, instance);
 }
 
-/* Is name that of an index file?  Tell its id. */
+/* Is name that of an index file? Sets its id. */
 bool
 pmhash_parse_file_name(const char *name, uint64 *file_id)
 {
@@ -93,7 +94,7 @@ pmhash_parse_file_name(const char *name, uint64 *file_id)
 	return true;
 }
 
-/* Is name that of a database's directory?  Tell its OID. */
+/* Is name that of a database's directory? Sets its OID. */
 bool
 pmhash_parse_database_name(const char *name, Oid *database)
 {
@@ -103,71 +104,6 @@ pmhash_parse_database_name(const char *name, Oid *database)
 		return false;
 	*database = (Oid) strtoul(name, NULL, 10);
 	return true;
-}
-
-/* ---- control file ---- */
-
-static pg_crc32c
-control_crc(const PmhashControl *control)
-{
-	PmhashControl copy = *control;
-	pg_crc32c	crc;
-
-	copy.crc = 0;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &copy, sizeof(copy));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
-/*
- * Write the control file.  Serialised by the pool lock, or by being alone
- * (postmaster with no children, startup process).  False with a reason if
- * that fails; the old contents are then still valid.
- */
-bool
-pmhash_pool_write_control(PmhashControl *control, char *reason)
-{
-	control->crc = control_crc(control);
-	return pmhash_replace_durably(pool_path, "control", control, sizeof(*control),
-						   reason);
-}
-
-typedef enum ControlRead
-{
-	CONTROL_VALID,
-	CONTROL_ABSENT,
-	CONTROL_DAMAGED,
-	CONTROL_REFUSED				/* reason is set */
-} ControlRead;
-
-static ControlRead
-read_control(PmhashControl *control, char *reason)
-{
-	char		path[MAXPGPATH];
-	ssize_t		n;
-
-	snprintf(path, MAXPGPATH, "%s/control", pool_path);
-	n = pmhash_read_small(path, control, sizeof(*control));
-	if (n < 0 && errno == ENOENT)
-		return CONTROL_ABSENT;
-	if (n < 0)
-	{
-		pmhash_fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
-		return CONTROL_REFUSED;
-	}
-	if (n >= (ssize_t) offsetof(PmhashControl, crc) &&
-		control->magic == PMHASH_CONTROL_MAGIC &&
-		control->version != PMHASH_POOL_VERSION)
-	{
-		pmhash_fail(reason, "file \"%s\" has format version %u, this pmhash knows version %u",
-			 path, control->version, PMHASH_POOL_VERSION);
-		return CONTROL_REFUSED;
-	}
-	if (n != sizeof(*control) || control->magic != PMHASH_CONTROL_MAGIC ||
-		control->crc != control_crc(control))
-		return CONTROL_DAMAGED;
-	return CONTROL_VALID;
 }
 
 /* ---- the directory ---- */
@@ -258,7 +194,7 @@ prepare_directory(char *reason)
 	return looks_like_pool(reason);
 }
 
-/* The pool is ours and locked: may we write in it?  Nobody else shall look. */
+/* The pool is ours and locked: may we write in it?  No other user shall look. */
 static bool
 open_to_us(char *reason)
 {
@@ -276,7 +212,7 @@ open_to_us(char *reason)
 	return true;
 }
 
-/* Remove journals of runs that need no undo any more, but for the spare one. */
+/* Remove journals of server lives that need no undo any more, but for the spare one. */
 static void
 remove_old_journals(uint64 keep)
 {
@@ -317,7 +253,7 @@ holder_is_alive(int fd)
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-/* A pool that is not ours is its owner's: don't keep him out. */
+/* A pool that is not ours is its owner's: don't keep that server out. */
 static void
 unlock_pool(void)
 {
@@ -337,11 +273,11 @@ pmhash_pool_is_locked(void)
 /*
  * Is the directory still the one that this server has locked?  Not if it has
  * been unmounted, moved, removed or replaced since: then nothing must be made
- * or changed in what stands in its place.  For any process of a server that
+ * or changed in what stands there instead.  For any process of a server that
  * uses its pool; children have the descriptor from the postmaster.
  */
 bool
-pmhash_pool_in_place(void)
+pmhash_pool_is_present(void)
 {
 	char		path[MAXPGPATH];
 	struct stat there;
@@ -397,7 +333,7 @@ lock_pool(char *reason)
 	int			fd;
 
 	/* At a restart after a crash we still have it, unless it was replaced. */
-	if (lock_fd >= 0 && pmhash_pool_in_place())
+	if (lock_fd >= 0 && pmhash_pool_is_present())
 		return true;
 	if (lock_fd >= 0)
 		unlock_pool();
@@ -428,58 +364,14 @@ lock_pool(char *reason)
 
 /* ---- start ---- */
 
-static void
-new_nonce(PmhashControl *control)
-{
-	for (int i = 0; i < PMHASH_NONCE_SIZE; i += sizeof(uint64))
-	{
-		uint64		id = pmhash_random_id();
-
-		memcpy(control->nonce + i, &id, sizeof(id));
-	}
-}
-
-/*
- * Renew the nonce in both places, at start.  While it is pending the old one
- * counts as well, so that a crash between the two writes is no time travel.
- */
+/* Is the locked pool this server's, as far as its control file says? */
 static bool
-renew_nonce_at_start(PmhashControl *control, const PmhashServerState *server,
-					 char *reason)
-{
-	memcpy(control->old_nonce, server->token.nonce, PMHASH_NONCE_SIZE);
-	new_nonce(control);
-	control->nonce_pending = server->has_token;
-	return pmhash_pool_write_control(control, reason) &&
-		pmhash_write_token(control, 0, reason);
-}
-
-/*
- * The same in the run: now and then, and at its end.  So a pool or a data
- * directory put back from an earlier moment of the run is noticed, too.
- * checkpoint: see PmhashToken.  Under the pool lock, or alone.
- */
-bool
-pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
-{
-	memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
-	new_nonce(control);
-	control->nonce_pending = 1;
-	if (!pmhash_pool_write_control(control, reason) ||
-		!pmhash_write_token(control, checkpoint, reason))
-		return false;
-	control->nonce_pending = 0;
-	return pmhash_pool_write_control(control, reason);
-}
-
-/* Is the locked pool this server's, as far as its control file tells? */
-static bool
-is_ours(const PmhashControl *control, ControlRead found,
+is_ours(const PmhashControl *control, PmhashControlRead found,
 		const PmhashServerState *server, char *reason)
 {
-	if (found == CONTROL_REFUSED)
+	if (found == PMHASH_CONTROL_REFUSED)
 		return false;
-	if (found == CONTROL_VALID &&
+	if (found == PMHASH_CONTROL_VALID &&
 		control->system_identifier != server->control.system_identifier)
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
 						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
@@ -489,11 +381,11 @@ is_ours(const PmhashControl *control, ControlRead found,
 }
 
 /*
- * The pool is locked and ours: decide what may be trusted, and mark the pool
- * running.  The witness comes last: it vouches for what the control file says.
+ * The pool is locked and ours: decide what may be trusted, and mark the pool as
+ * in use.  The witness comes last: it vouches for what the control file says.
  */
 static bool
-take_pool(PmhashControl *control, ControlRead found,
+take_pool(PmhashControl *control, PmhashControlRead found,
 		  const PmhashServerState *server, uint64 instance, bool late, char *reason)
 {
 	PmhashEntryState entry;
@@ -502,10 +394,10 @@ take_pool(PmhashControl *control, ControlRead found,
 	entry.lock_fd = lock_fd;
 	entry.lock_kept = lock_served;
 	entry.late = late;
-	entry.has_control = found == CONTROL_VALID;
-	entry.is_damaged = found == CONTROL_DAMAGED;
+	entry.has_control = found == PMHASH_CONTROL_VALID;
+	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
 	pmhash_decide(control, &entry, server, instance);
-	if (!renew_nonce_at_start(control, server, reason))
+	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	pmhash_set_witness(lock_fd);
 	lock_served = true;
@@ -521,7 +413,7 @@ static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 {
 	PmhashServerState server;
-	ControlRead found = read_control(control, reason);
+	PmhashControlRead found = pmhash_control_read(control, reason);
 
 	if (!pmhash_read_server_state(&server, reason) ||
 		!is_ours(control, found, &server, reason))
@@ -534,10 +426,11 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 }
 
 /*
- * Take the pool into use for a run: find or make the directory, lock it, read
- * the control file, decide what may be trusted, mark it running.  Called by
- * the postmaster at start and after a crash of its children, when nobody else
- * runs.  False with a reason if the pool can't be used.
+ * Take the pool into use for a server life: find or make the directory, lock
+ * it, read the control file, decide what may be trusted, mark it as in use.
+ * Called by the postmaster at start and after a crash of its children, when no
+ * other process of the server is there.  False with a reason if the pool can't
+ * be used.
  */
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
@@ -548,18 +441,20 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 }
 
 /*
- * The same in the middle of a run that was refused the pool at its start: it has
- * the lock, and what could not be written then may be writable by now.  Nothing
- * is trusted.  By one process, under the pool lock.
+ * The same in the middle of a server life that was refused the pool at its
+ * start: it has the lock, and what could not be written then may be writable by
+ * now.  Nothing is trusted.  By one process, under the pool lock.
  */
 bool
 pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
 {
-	if (!pmhash_pool_in_place())
+	if (!pmhash_pool_is_present())
 		return pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
 						   pool_path);
 	return enter_pool(control, instance, true, reason);
 }
+
+/* ---- giving it up ---- */
 
 /*
  * Make away with the control file of the pool, if it is ours: whatever the
@@ -571,12 +466,8 @@ pmhash_pool_forget(char *reason)
 {
 	if (lock_fd < 0)
 		return pmhash_fail(reason, "the pool is not locked");
-	return pmhash_remove_durably(pool_path, "control", sizeof(PmhashControl), reason);
+	return pmhash_control_remove(reason);
 }
-
-StaticAssertDecl(sizeof(PmhashControl) <= PMHASH_SMALL_FILE &&
-				 sizeof(PmhashToken) <= PMHASH_SMALL_FILE,
-				 "files of durable.c are small");
 
 /* Say in memory that nothing in the pool is trusted.  False with a reason. */
 bool
@@ -584,17 +475,17 @@ pmhash_pool_revoke(char *reason)
 {
 	if (lock_fd >= 0 && pmhash_revoke_trust(lock_fd))
 		return true;
-	return pmhash_fail(reason, "the pool is not locked, or its lock file tells nothing");
+	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
 }
 
 /*
  * Has the kernel failed to write back something to the pool's file system, since
- * we asked last or since the pool was locked?  Then pages of an index file may
+ * the last call or since the pool was locked?  Then pages of an index file may
  * be gone from the page cache, or may go, and older ones come from the disk.
- * syncfs tells of each failure once for an open file (Linux 5.8: errseq of the
+ * syncfs reports each failure once for an open file (Linux 5.8: errseq of the
  * superblock, fs/sync.c); all processes share the postmaster's.  It writes
- * everything back first, so ask no more often than checkpoints come.  False with
- * a reason if something has failed.
+ * everything back first, so ask no more often than checkpoints come.  False
+ * with a reason if something has failed.
  */
 bool
 pmhash_pool_written_back(char *reason)
@@ -658,7 +549,7 @@ give_up_files(PmhashControl *control, int error)
 					pool_path)));
 	if (error != EIO && error != ENOSPC && error != EDQUOT)
 		return;
-	pmhash_renew_eras(control, true);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
@@ -667,10 +558,9 @@ give_up_files(PmhashControl *control, int error)
 }
 
 /*
- * The server has shut down in order, so there is nothing to undo of its run.
- * That is noted at once: to write everything back may take long, and a
- * postmaster that is killed meanwhile has lost nothing, unless the operating
- * system goes down too.
+ * The server has shut down in order, so there is nothing to undo.  That is noted
+ * at once: to write everything back may take long, and a postmaster that is
+ * killed meanwhile has lost nothing, unless the operating system goes down too.
  */
 static bool
 note_orderly_end(PmhashControl *control, const ControlFileData *server,
@@ -712,9 +602,9 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 
 /*
  * The postmaster exits, after all its children.  If the server was shut down
- * cleanly (only pg_control tells: a postmaster's exit code does not), write
- * every file back and mark the pool clean.  Without the mark all that happens
- * is that the files are not trusted after a reboot.
+ * cleanly (only pg_control shows that: a postmaster's exit code does not),
+ * write every file back and mark the pool clean.  Without the mark all that
+ * happens is that the files are not trusted after a reboot.
  */
 void
 pmhash_pool_stop(uint64 instance)
@@ -723,14 +613,14 @@ pmhash_pool_stop(uint64 instance)
 	ControlFileData server;
 	PmhashControl control;
 
-	if (lock_fd < 0 || !pmhash_pool_in_place() ||
+	if (lock_fd < 0 || !pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
 		server.state != DB_SHUTDOWNED ||
-		read_control(&control, reason) != CONTROL_VALID ||
-		control.run_instance != instance)
+		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
+		control.life_instance != instance)
 		return;
 
-	/* A run that has given its pool up must not make it a good one again. */
+	/* A server that has given its pool up must not make it a good one again. */
 	if (!pmhash_trust_stands(&control, lock_fd) ||
 		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
 		return;

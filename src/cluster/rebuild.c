@@ -9,8 +9,8 @@
  * A rebuild waits for transactions that are open, each for lock_timeout.  Then it
  * fails, and is tried again later, as after any failure.  What is being
  * done and why it has failed stands in shared memory, for the view and for the
- * launcher.  When all places are taken, failures are noted for the database as a
- * whole: one place stands for all its indexes that have none, and is taken from
+ * launcher.  When all slots are taken, failures are noted for the database as a
+ * whole: one slot stands for all its indexes that have none, and is taken from
  * one of them.  So there is always a pause before the next try.
  *
  *-------------------------------------------------------------------------
@@ -38,15 +38,22 @@
 #include "utils/syscache.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/life_cycle.h"
+#include "cluster/orphans.h"
+#include "cluster/rebuild.h"
+#include "cluster/refill.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
 #define LONGEST_PAUSE	300		/* seconds between tries */
-#define MANY_FAILURES	3		/* after these somebody has to see to it */
+#define MANY_FAILURES	3		/* after these a person has to see to it */
 
 /* ---- the table of rebuilds ---- */
 
 /*
- * The pass of this worker over its database: those without a place of their own
+ * The pass of this worker over its database: those without a slot of their own
  * are all tried in it, or none.
  */
 static bool rest_waits = false;	/* it is not their time yet */
@@ -68,7 +75,7 @@ find_rebuild(Oid database, Oid index)
 
 /*
  * What is known of the rebuild of an index of this database; of those without a
- * place of their own what they share, with index InvalidOid.
+ * slot of their own what they share, with index InvalidOid.
  */
 bool
 pmhash_rebuild_state(Oid index, PmhashRebuild *state)
@@ -85,7 +92,7 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 	return r != NULL;
 }
 
-/* Take a free place, if there is one. */
+/* Take a free slot, if there is one. */
 static PmhashRebuild *
 new_rebuild(Oid index)
 {
@@ -115,7 +122,7 @@ note_begin(Oid index)
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
-/* A place whose rebuild does not run now, of the database or (InvalidOid) of any. */
+/* A slot whose rebuild is not going on, of the database or (InvalidOid) of any. */
 static PmhashRebuild *
 idle_rebuild(Oid database)
 {
@@ -130,10 +137,10 @@ idle_rebuild(Oid database)
 }
 
 /*
- * The place for failures of this database's indexes that have none.  If there is
+ * The slot for failures of this database's indexes that have none.  If there is
  * none for it either, an index of this database gives up its own and is one of
- * these from now on; if it has no place at all, an index of another database does,
- * which will be tried once too often.
+ * these from now on; if it has no slot at all, an index of another database
+ * does, which will be tried once too often.
  */
 static PmhashRebuild *
 rest_of_database(void)
@@ -165,7 +172,7 @@ pause_after(int failures)
 
 /*
  * Note a failure and when to try again; returns the pause in seconds.  Those that
- * share a place fail together, in one pass over the database: that counts once.
+ * share a slot fail together, in one pass over the database: that counts once.
  */
 static int
 note_failure(Oid index, int sqlstate, const char *message)
@@ -265,7 +272,7 @@ pmhash_rebuilds_due(int64 now, int64 *next)
 
 /*
  * A backend has met an invalid index of this database.  Unless that is known,
- * or it has said so of this one within the last second, the launcher is told.
+ * or it has said so of this one within the last second, the launcher is woken.
  */
 void
 pmhash_rebuild_wanted(Oid index)
@@ -280,7 +287,7 @@ pmhash_rebuild_wanted(Oid index)
 		return;
 	last_index = index;
 	last = now;
-	pmhash_nudge_look(MyDatabaseId);
+	pmhash_request_look(MyDatabaseId);
 }
 
 static void
@@ -337,10 +344,10 @@ pmhash_index_is_invalid(Relation index, PmhashReason *reason)
 }
 
 /*
- * Look at an index in a transaction of its own, and tell its name.  One that
- * is locked is not looked at: somebody drops or rebuilds it.  ERROR if it can't
- * be rebuilt as long as the pool is not in its place: if that comes back, so
- * may the index.
+ * Look at an index in a transaction of its own, and return its name.  One that
+ * is locked is not looked at: another session drops or rebuilds it.  ERROR if
+ * it can't be rebuilt as long as the pool is not present: if that comes back,
+ * so may the index.
  */
 static bool
 needs_rebuild(Oid relid, char *name)
@@ -358,7 +365,7 @@ needs_rebuild(Oid relid, char *name)
 	needed = pmhash_index_is_invalid(index, &reason);
 	relation_close(index, NoLock);
 	if (needed)
-		pmhash_require_pool_in_place();
+		pmhash_require_pool_present();
 	return needed;
 }
 
@@ -463,8 +470,8 @@ rebuilder_exit(int code, Datum arg)
 
 /*
  * The indexes of this database, not temporary ones: first those of constraints,
- * without which nobody can write to their tables.  In a transaction; the list is
- * made in 'context'.
+ * without which their tables cannot be written to.  In a transaction; the list
+ * is made in 'context'.
  */
 static List *
 list_in_order(MemoryContext context)
@@ -477,7 +484,8 @@ list_in_order(MemoryContext context)
 
 	foreach(lc, all)
 	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID,
+											ObjectIdGetDatum(lfirst_oid(lc)));
 		bool		constraint = false;
 
 		if (HeapTupleIsValid(tuple))

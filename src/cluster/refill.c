@@ -3,8 +3,8 @@
  * refill.c
  *	  Giving an invalid index a new file while the table is written to.
  *
- * Nobody waits for this but VACUUM, ANALYZE and DDL of the table.  What is known
- * of the new file stands in the stub, and says who may use it:
+ * Only VACUUM, ANALYZE and DDL of the table wait for this.  What is known of
+ * the new file stands in the stub, and says what it may be used for:
  *
  *	filling		inserts put their entries into it.  Nothing reads it.
  *	filled		every row is in it that a snapshot taken from now on can see.
@@ -15,13 +15,13 @@
  *			VACUUM out (no TID is freed, no entry deleted), DDL, and other
  *			rebuilds.  Make an empty file; the stub names it, as "filling".
  *	2 wait	for every transaction that holds a lock to write to the table, as
- *			CREATE INDEX CONCURRENTLY does (indexcmds.c, DefineIndex).  Whoever has
- *			decided before 1 to leave the index out took that lock before he
- *			decided, so he is over now, and prepared ones are too.  New writers do
- *			not wait, and insert into the file.
+ *			CREATE INDEX CONCURRENTLY does (indexcmds.c, DefineIndex).  A writer
+ *			that has decided before 1 to leave the index out took that lock
+ *			before it decided, so it is over now, and prepared ones are too.
+ *			New writers do not wait, and insert into the file.
  *	3 fill	Take a snapshot S, scan the table by it, insert the entry of each row
  *			but for those that are in the file: rows of writers that have
- *			committed since 1.  Those are in for certain: entries are made before
+ *			committed since 1. Those are in for certain: entries are made before
  *			the commit.  A row that S does not see is of a writer that was at
  *			work after 2, hence has begun to insert after 1: its entry is in the
  *			file, or will be.  The stub says "filled".
@@ -30,17 +30,18 @@
  *			VACUUM removes from the file what it removes.
  *	5		The stub says that the file is valid.
  *
- * A crash before 5 leaves the stub as it was.  Who comes next begins anew, unless
- * it says "filled": then only older snapshots are waited for, of which there are
- * none after a crash.  A file that an insert cannot enter, because the file
+ * A crash before 5 leaves the stub as it was.  The next try begins anew, unless
+ * it says "filled": then only older snapshots are waited for, of which there
+ * are none after a crash.  A file that an insert cannot enter, because the file
  * system is full for instance, fails the rebuild and not the insert: the insert
  * marks the stub as invalid (pmhash_filling_failed).  VACUUM, which can come
- * between a failed try and the next one, does that too if the stub says "filling".
+ * between a failed try and the next one, does that too if the stub says
+ * "filling".
  *
  * The stub's WAL record of 3 comes after the commit records of all rows that S
- * sees, and that of 1 before that of anyone who has inserted because of it.  So no
- * entry that 3 makes needs the undo journal: if WAL is lost with such a commit,
- * "filled" is lost as well.
+ * sees, and that of 1 before that of any transaction that has inserted because
+ * of it.  So no entry that 3 makes needs the undo journal: if WAL is lost with
+ * such a commit, "filled" is lost as well.
  *
  * Constraints: rows are not let in unchecked, and a check needs all rows; so such
  * inserts fail until 5 (SQLSTATE 40001).
@@ -69,8 +70,16 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/clock.h"
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/file_create.h"
+#include "cluster/file_open.h"
+#include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
+#include "cluster/pool.h"
+#include "cluster/rebuild.h"
+#include "cluster/refill.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 
 /* What is known of a rebuild from step to step, each a transaction. */
@@ -145,7 +154,7 @@ report_begin(Relation index)
 
 /*
  * The old file is not opened again by anyone; make room for the new one.  Plans
- * that use the index are made anew: nobody may have met it before us.
+ * that use the index are made anew: no one else may have met it before us.
  */
 static void
 remove_old_file(Relation heap, Relation index)
@@ -157,7 +166,7 @@ remove_old_file(Relation heap, Relation index)
 	if (pmhash_index_path(index, true, NULL, path))
 		pmhash_unlink(path);
 	else
-		pmhash_nudge_at_commit();	/* it may have had one all the same */
+		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
 	CacheInvalidateRelcache(heap);
 }
@@ -380,7 +389,7 @@ wait_for_snapshots(void)
 	CommitTransactionCommand();
 }
 
-/* Has somebody marked the stub since step 3?  Else the index has got another file. */
+/* Has the stub been marked since step 3?  Else the index has got another file. */
 static bool
 is_marked(Relation index)
 {
@@ -405,7 +414,8 @@ make_valid(void)
 		{
 			pmhash_stub_changed();
 			CacheInvalidateRelcacheByRelid(refill.heap);
-			CacheInvalidateRelcache(index);	/* who has the old file mapped lets it go */
+			/* backends that have the old file mapped let it go */
+			CacheInvalidateRelcache(index);
 			valid = true;
 		}
 		else if (is_marked(index))
@@ -443,7 +453,7 @@ pmhash_refill(Oid relid)
 	make_valid();
 }
 
-/* Nobody is to put anything more into the file. */
+/* Nothing more is to be put into the file. */
 static void
 abandon(Relation index)
 {

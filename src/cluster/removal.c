@@ -1,27 +1,58 @@
 /*-------------------------------------------------------------------------
  *
  * removal.c
- *	  Removal waits for WAL.
+ *	  Rules for removing entries: after their WAL, and never unnoticed.
  *
- * With asynchronous commit a tuple can be dead to everyone while the commit
- * that killed it is still only in WAL buffers.  An entry removed durably at
- * this moment would be missing after a crash that revives the tuple.  Tuples
- * that vacuum has found dead were made so by WAL inserted earlier, so it is
- * enough to flush up to the end of what has been inserted when the removal
- * begins.  A record of our own is not needed: pmhash_insert_end is the exact
- * end of the last record reserved, and XLogFlush waits for insertions in
- * progress before it (xlog.c, WaitXLogInsertionsToFinish).
+ * Removal waits for WAL.
+ *
+ * With asynchronous commit a tuple can be dead to all while the commit that
+ * killed it is still only in WAL buffers.  An entry removed durably at this
+ * moment would be missing after a crash that revives the tuple.  Tuples that
+ * vacuum has found dead were made so by WAL inserted earlier, so it is enough
+ * to flush up to the end of what has been inserted when the removal begins.  A
+ * record of our own is not needed: pmhash_insert_end is the exact end of the
+ * last record reserved, and XLogFlush waits for insertions in progress before
+ * it (xlog.c, WaitXLogInsertionsToFinish).
  *
  * That position is also noted in the journal, before anything is removed: a
  * data directory put back from before it has the tuples, but not the WAL.
+ *
+ * Removal epochs: which TIDs can have been given to other rows since a scan read
+ * them.
+ *
+ * VACUUM gives a TID away only after bulk delete has returned for all
+ * indexes.  So each bulk delete ends by advancing a counter in shared memory,
+ * the removal epoch of its index.  As long as a scan finds the epoch that was
+ * there before it read an entry, the entry's TID still belongs to the row
+ * that the entry was made for.  src/README, part III, has the proof and what
+ * it is used for.
+ *
+ * Counters are striped by file id; sharing one costs its users some wasted
+ * caution, no more.
+ *
+ * A process that acts on that knowledge, and does not just use it for a choice,
+ * holds the removal lock shared meanwhile: an epoch does not advance under it.
+ *
+ * Beside the epoch stands the LSN of the last removal, for
+ * old_snapshot_threshold (PostgreSQL 15 and 16), with which VACUUM and pruning
+ * take rows away that a snapshot still sees; its query is to get an error then,
+ * and not fewer rows.  btree and hash compare the snapshot's LSN with that of
+ * each page they read (bufmgr.h, TestForOldSnapshot); a file of ours has no
+ * pages with LSNs, so a stripe of files has one for all.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
+#if PG_VERSION_NUM < 170000
+#include "storage/bufmgr.h"
+#endif
+#include "utils/snapmgr.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/shared.h"
+#include "cluster/undo_journal.h"
 
 /*
  * Flush all WAL inserted so far.  Nothing to do for indexes whose tables are
@@ -40,3 +71,118 @@ pmhash_removal_barrier(Relation index)
 	XLogFlush(lsn);
 	pmhash_journal_note_flushed(lsn);
 }
+
+/* ---- removal epochs ---- */
+
+static pg_atomic_uint64 *
+epoch_of(const PmhashFile *file)
+{
+	return &pmhash_shared->removal_epoch[file->file_id % PMHASH_REMOVAL_EPOCHS];
+}
+
+/*
+ * The removal epoch of a file.  A read barrier on both sides: what is read
+ * before the call is read before the epoch, what comes after it after.
+ */
+uint64
+pmhash_removal_epoch(const PmhashFile *file)
+{
+	uint64		epoch;
+
+	pg_read_barrier();
+	epoch = pg_atomic_read_u64(epoch_of(file));
+	pg_read_barrier();
+	return epoch;
+}
+
+/*
+ * Advance the epoch.  To be called by every bulk delete before it returns,
+ * also if it has removed nothing itself: an earlier one that failed half way
+ * may have removed what this one would have.  Waits for the processes that hold
+ * the removal lock; that is a bounded number of removals.
+ */
+void
+pmhash_removal_finished(const PmhashFile *file)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u64(epoch_of(file), 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+/*
+ * Advance all of them: bulk delete was called for an index whose file is not to
+ * be used.  Scans that have it open notice this way.
+ */
+void
+pmhash_removal_skipped(void)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+#if PG_VERSION_NUM < 170000
+
+static pg_atomic_uint64 *
+removal_lsn_of(const PmhashFile *file)
+{
+	return &pmhash_shared->removal_lsn[file->file_id % PMHASH_REMOVAL_EPOCHS];
+}
+
+/*
+ * Call before entries of a file are removed, in any way.  The LSN noted is
+ * greater than that of every snapshot taken so far (procarray.c,
+ * GetSnapshotDataInitOldSnapshot: the insert position), and is there for all
+ * that miss one of the entries.  (So a snapshot taken later, but at the same
+ * insert position, counts as older too, and is refused once it is past the
+ * threshold: an error too many, where nothing at all was written in between.)
+ */
+void
+pmhash_removal_begins(const PmhashFile *file)
+{
+	pg_atomic_uint64 *noted;
+	uint64		old;
+	uint64		lsn;
+
+	if (old_snapshot_threshold < 0)
+		return;
+	noted = removal_lsn_of(file);
+	lsn = GetXLogInsertRecPtr() + 1;
+	old = pg_atomic_read_u64(noted);
+	while (old < lsn && !pg_atomic_compare_exchange_u64(noted, &old, lsn))
+		;
+	pg_memory_barrier();
+}
+
+/*
+ * Call after each part of a file that has been read, before anything is made of
+ * it.  TestForOldSnapshot_impl decides by the time when the snapshot was taken.
+ */
+void
+pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
+							 Snapshot snapshot)
+{
+	if (likely(old_snapshot_threshold < 0) || snapshot == NULL ||
+		snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		snapshot->lsn == InvalidXLogRecPtr)
+		return;
+	pg_read_barrier();
+	if (pg_atomic_read_u64(removal_lsn_of(file)) > snapshot->lsn)
+		TestForOldSnapshot_impl(snapshot, index);
+}
+
+#else							/* there is no such thing any more */
+
+void
+pmhash_removal_begins(const PmhashFile *file)
+{
+}
+
+void
+pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
+							 Snapshot snapshot)
+{
+}
+
+#endif

@@ -30,8 +30,23 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/engine_hooks.h"
+#include "cluster/gucs.h"
+#include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
+#include "cluster/logged.h"
+#include "cluster/planner_hook.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/trust.h"
+#include "cluster/undo.h"
+#include "cluster/undo_journal.h"
+#include "cluster/worker.h"
 #define TRANCHE_NAME	"pmhash"
 
 /*
@@ -47,7 +62,7 @@ PmhashFillFunction pmhash_am_fill = NULL;
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
-/* In the postmaster: which run this is, and whether the pool was refused. */
+/* In the postmaster: which server life this is, and whether the pool was refused. */
 static uint64 current_instance;
 static bool pool_refused;
 
@@ -83,7 +98,7 @@ request_shared_memory(void)
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
-/* A run number no other run has had: never 0. */
+/* A number that no other server life has had: never 0. */
 static uint64
 new_instance(void)
 {
@@ -110,7 +125,7 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
-	pg_atomic_init_u32(&pmhash_shared->sweep_kept, 0);
+	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -144,8 +159,9 @@ disabled_detail(bool retried)
 }
 
 /*
- * Take the pool into use for this run.  If it was refused before, another server
- * may have used it meanwhile: then the token has gone, and nothing is trusted.
+ * Take the pool into use for this server life.  If it was refused before,
+ * another server may have used it meanwhile: then the token has gone, and
+ * nothing is trusted.
  */
 static void
 start_pool(void)
@@ -166,7 +182,7 @@ start_pool(void)
 }
 
 /*
- * Runs in the postmaster each time it has made shared memory: at start, and
+ * Called by the postmaster each time it has made shared memory: at start, and
  * after a child has crashed (postmaster.c, reset_shared).
  */
 static void
@@ -194,7 +210,7 @@ shared_memory_startup(void)
  * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
  * missed, except if there was nothing to replay.
  *
- * If that can't be written the run does without the pool, and the next start
+ * If that can't be written the server does without the pool, and the next start
  * finds a checkpoint that is not the one that this start has begun with, and no
  * end of replay: it trusts nothing (trust.c, unfinished_start_doubt).
  */
@@ -215,7 +231,7 @@ save_end_of_replay(void)
 	 * A start before this one has not saved the end.  If it had nothing to
 	 * replay, and died when its end-of-recovery checkpoint was in WAL but not in
 	 * pg_control yet, that is what we have replayed: a record or two past the
-	 * old checkpoint, in place of WAL that the crash has lost.
+	 * old checkpoint, instead of WAL that the crash has lost.
 	 */
 	if (control->undo_again &&
 		control->undo_end - control->start_checkpoint < SHORT_REPLAY)
@@ -228,7 +244,7 @@ save_end_of_replay(void)
 	}
 }
 
-/* No WAL record has our id, so nobody calls these. */
+/* No WAL record has our id, so these are never called. */
 static void
 no_redo(XLogReaderState *record)
 {
@@ -291,12 +307,12 @@ keep_control(PmhashControl *control)
 }
 
 /*
- * Take out what the journal of the last run says.  The new one is made of it,
- * so that a full file system does not matter.  A crash in between finds a pool
- * with nothing to undo: nobody has written.
+ * Take out what the journal of the last server life says.  The new one is made
+ * of it, so that a full file system does not matter.  A crash in between finds
+ * a pool with nothing to undo: nothing has been written.
  */
 static void
-finish_last_run(PmhashControl *control)
+finish_last_life(PmhashControl *control)
 {
 	uint64		instance = control->journal_instance;
 
@@ -320,7 +336,7 @@ make_ready(void)
 	bool		pmem;
 
 	if (control.journal_instance != 0)
-		finish_last_run(&control);
+		finish_last_life(&control);
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
@@ -332,10 +348,10 @@ make_ready(void)
 }
 
 /*
- * Make sure that the undo of the last run is complete and the journal of this
- * one is there.  Done once in a run by whoever comes first; others wait for
- * it.  Not to be called during recovery.  ERROR if it fails; the next caller
- * tries again.
+ * Make sure that the undo of the last server life is complete and the journal
+ * of this one is there.  Done once in a server life by the process that comes
+ * first; others wait for it.  Not to be called during recovery.  ERROR if it
+ * fails; the next caller tries again.
  */
 void
 pmhash_pool_ready(void)
@@ -354,7 +370,7 @@ pmhash_pool_ready(void)
 		}
 		PG_CATCH();
 		{
-			/* Plans do without indexes until somebody succeeds. */
+			/* Plans do without indexes until a try succeeds. */
 			pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
 			PG_RE_THROW();
 		}
@@ -367,8 +383,9 @@ pmhash_pool_ready(void)
 }
 
 /*
- * Renew the nonce of pool and data directory in the run.  If that fails, it is
- * tried again the next time; until then both the old and the new one count.
+ * Renew the nonce of pool and data directory later in the server life.  If that
+ * fails, it is tried again the next time; until then both the old and the new
+ * one count.
  */
 void
 pmhash_renew_nonce(void)
@@ -387,8 +404,9 @@ pmhash_renew_nonce(void)
 
 /*
  * What is in the index files cannot be believed any more.  Those made from now
- * on can: the eras are renewed, and everybody looks at his files again.  If that
- * cannot be written this run does without pmhash, and the token goes.
+ * on can: the eras are renewed, and all backends look at their files again.  If
+ * that cannot be written this server life does without pmhash, and the token
+ * goes.
  */
 void
 pmhash_distrust_all(const char *why)
@@ -399,7 +417,7 @@ pmhash_distrust_all(const char *why)
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
-	pmhash_renew_eras(&control, true);
+	pmhash_renew_eras(&control, PMHASH_ALL_FILES);
 	written = pmhash_pool_write_control(&control, reason);
 	if (written)
 		pmhash_shared->control = control;
@@ -416,8 +434,8 @@ pmhash_distrust_all(const char *why)
 }
 
 /*
- * A run that was refused the pool tries again to take it into use.  Called by
- * the launcher.  False if it still cannot be used.
+ * A server that was refused the pool tries again to take it into use.  Called
+ * by the launcher.  False if it still cannot be used.
  */
 bool
 pmhash_try_again(void)
@@ -445,9 +463,9 @@ pmhash_try_again(void)
 }
 
 /*
- * Do without pmhash for the rest of this run.  Index files are left alone;
- * indexes that miss rows because of it are marked and rebuilt in the next run.
- * Said once.
+ * Do without pmhash for the rest of this server life.  Index files are left
+ * alone; indexes that miss rows because of it are marked and rebuilt in the
+ * next one.  Said once.
  */
 void
 pmhash_disable(const char *reason)
@@ -471,13 +489,13 @@ pmhash_disable(const char *reason)
 }
 
 /*
- * ERROR unless the pool directory is the one that this run has begun with.
- * For a process that is about to make a file in it.
+ * ERROR unless the pool directory is the one that this server life has begun
+ * with.  For a process that is about to make a file in it.
  */
 void
-pmhash_require_pool_in_place(void)
+pmhash_require_pool_present(void)
 {
-	if (!pmhash_pool_in_place())
+	if (!pmhash_pool_is_present())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 pmhash_may_see_details(NULL) ?
@@ -506,7 +524,8 @@ detail_of_disabled(bool details)
 static const char *
 subject(Relation index)
 {
-	return index ? psprintf("pmhash index \"%s\"", RelationGetRelationName(index)) : "pmhash";
+	return index == NULL ? "pmhash" :
+		psprintf("pmhash index \"%s\"", RelationGetRelationName(index));
 }
 
 void

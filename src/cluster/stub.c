@@ -23,7 +23,9 @@
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/logged.h"
+#include "cluster/stub.h"
 #include "cluster/wal_record.h"
 
 /* A stub that names a file. */
@@ -163,7 +165,7 @@ pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, uint64 seed)
  * Write another file's id into an existing stub: that of an unlogged index
  * after a crash, which has none yet (flags 0), or of an invalid one whose new
  * file is about to be filled (PMHASH_STUB_FILLING).  The caller sees to it that
- * nobody else does the same.
+ * no other process does the same.
  */
 void
 pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, uint64 seed)

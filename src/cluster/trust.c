@@ -3,7 +3,7 @@
  * trust.c
  *	  What may be trusted when the pool is taken into use.
  *
- * The rule: a file is trusted only if everything says so that could tell of its
+ * The rule: a file is trusted only if everything says so that could show its
  * being out of step with the tables.  What cannot be read, was not written or
  * is not known counts as "not trusted".  Nothing here relies on a mark of doubt
  * having been written at the right moment: doubt is what is left when a mark of
@@ -14,13 +14,13 @@
  *
  *	pool and data directory		the token in the data directory has the nonce of
  *								the pool's control file
- *	control file and WAL		pg_control tells of no end of a run, and of no
- *								checkpoint, that did not come from the run whose
- *								pool this is (wal_doubt)
- *	files and page cache		what the last run has stored is still in the page
- *								cache, if that run did not write it back
+ *	control file and WAL		pg_control shows no end of a server life, and no
+ *								checkpoint, that did not come from the life
+ *								whose pool this is (wal_doubt)
+ *	files and page cachewhat the last life has stored is still in the page
+ *								cache, if that did not write it back
  *
- * Runs in the postmaster, where an ERROR would keep the server from starting,
+ * Called by the postmaster, where an ERROR would keep the server from starting,
  * and for pmhash_pool_start_late in the launcher.
  *
  *-------------------------------------------------------------------------
@@ -36,15 +36,14 @@
 
 #include "access/xlog_internal.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
-#include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
-#define TOKEN_FILE		"pmhash.nonce"
-
-/* pg_control is written while we read it: no more than a few times in a row. */
-#define READ_TRIES		20
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/trust.h"
+#include "cluster/undo_journal.h"
 
 /*
  * The witness of the page cache: a write life time hint on the lock file.  It
@@ -64,85 +63,11 @@
 /* What pg_control said when this postmaster was refused the pool; or 0. */
 static XLogRecPtr refused_at = InvalidXLogRecPtr;
 
-/* ---- numbers ---- */
-
-/* A random number that is not 0. */
-uint64
-pmhash_random_id(void)
-{
-	uint64		id = 0;
-
-	while (id == 0)
-	{
-		if (!pg_strong_random(&id, sizeof(id)))
-			id = ((uint64) random() << 32) ^ (uint64) random() ^
-				(uint64) GetCurrentTimestamp();
-	}
-	return id;
-}
-
 /*
- * Distrust every file whose class is "cache", with dax every file: see
- * PmhashControl.  Takes effect when the control file is written.
- */
-void
-pmhash_renew_eras(PmhashControl *control, bool dax)
-{
-	control->cache_era = pmhash_random_id();
-	if (dax)
-		control->dax_era = pmhash_random_id();
-}
-
-/* ---- what the data directory says ---- */
-
-static bool
-exists_in_data_directory(const char *name)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
-	return stat(path, &st) == 0;
-}
-
-static bool
-is_sound_pg_control(const ControlFileData *data)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, data, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, data->crc);
-}
-
-/*
- * pg_control as it is on disk.  get_controlfile (controldata_utils.c) would
- * raise an ERROR.  At start the server has read the file itself a moment ago,
- * so this can hardly fail; in a run somebody may be writing it.
- */
-bool
-pmhash_read_pg_control(ControlFileData *data, char *reason)
-{
-	char		path[MAXPGPATH];
-
-	snprintf(path, MAXPGPATH, "%s/global/pg_control", DataDir);
-	for (int i = 0; i < READ_TRIES; i++)
-	{
-		if (pmhash_read_small(path, data, sizeof(*data)) != sizeof(*data))
-			return pmhash_fail(reason, "could not read file \"%s\": %s", path,
-							   strerror(errno));
-		if (is_sound_pg_control(data))
-			return true;
-		pg_usleep(1000L);
-	}
-	return pmhash_fail(reason, "file \"%s\" has a wrong checksum", path);
-}
-
-/*
- * Note where pg_control has replay begin now: in the run that uses the pool, so
- * that checkpoint is its own.  What is noted is durable on the server's side.
- * If pg_control cannot be read the older note stays, which is as true.
+ * Note where pg_control has replay begin now: in the server life that uses the
+ * pool, so that checkpoint is its own.  What is noted is durable on the
+ * server's side.  If pg_control cannot be read the older note stays, which is as
+ * true.
  */
 void
 pmhash_see_redo(PmhashControl *control)
@@ -154,69 +79,6 @@ pmhash_see_redo(PmhashControl *control)
 		control->seen_redo = server.checkPointCopy.redo;
 }
 
-/*
- * When the last postmaster start on this data directory was, in ns; 0: not
- * known.  The postmaster rewrites postmaster.opts at each start, after shared
- * memory is set up (postmaster.c, CreateOptsFile), so during our start-up it is
- * still that of the run before.
- */
-int64
-pmhash_postmaster_opts_mtime(void)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
-	if (stat(path, &st) != 0)
-		return 0;
-	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
-		st.st_mtim.tv_nsec;
-}
-
-/* ---- the token ---- */
-
-static uint32
-token_crc(const PmhashToken *token)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, token, offsetof(PmhashToken, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
-static bool
-read_token(PmhashToken *token)
-{
-	char		path[MAXPGPATH];
-	PmhashToken longer[2];
-
-	snprintf(path, MAXPGPATH, "%s/" TOKEN_FILE, DataDir);
-	if (pmhash_read_small(path, longer, sizeof(longer)) != sizeof(*token))
-		return false;
-	*token = longer[0];
-	return token->magic == PMHASH_TOKEN_MAGIC && token->crc == token_crc(token);
-}
-
-/*
- * Write the token of trust, with the nonce of the control structure.
- * checkpoint: see PmhashToken.  False with a reason if that fails; then the old
- * or the new one is there.
- */
-bool
-pmhash_write_token(const PmhashControl *control, uint64 checkpoint, char *reason)
-{
-	PmhashToken token;
-
-	memset(&token, 0, sizeof(token));
-	token.magic = PMHASH_TOKEN_MAGIC;
-	memcpy(token.nonce, control->nonce, PMHASH_NONCE_SIZE);
-	token.checkpoint = checkpoint;
-	token.crc = token_crc(&token);
-	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
-}
-
 /* Does the token have the nonce of the pool? */
 static bool
 is_our_nonce(const PmhashControl *control, const PmhashToken *token)
@@ -226,44 +88,24 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 		 memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0);
 }
 
-bool
-pmhash_read_server_state(PmhashServerState *server, char *reason)
-{
-	memset(server, 0, sizeof(*server));
-	if (!pmhash_read_pg_control(&server->control, reason))
-		return false;
-	server->from_elsewhere = exists_in_data_directory("standby.signal") ||
-		exists_in_data_directory("recovery.signal") ||
-		exists_in_data_directory("backup_label");
-	server->has_token = read_token(&server->token);
-	return true;
-}
-
-/* Did the run that wrote the token end in order, and has none begun since? */
-static bool
-has_ended_token(const PmhashServerState *server)
-{
-	return server->has_token && server->token.checkpoint != 0 &&
-		server->token.checkpoint == server->control.checkPoint;
-}
-
 /*
- * The server is about to run without the pool, and what is in the pool will be
- * out of step with the tables: rows that a crash has lost and that nobody takes
- * out, pages that the kernel has lost.  No later start must take it for up to
- * date.  Of what has to hold for that, one thing is made not so: the token is
- * removed or spoiled, or the control file, or the journal, or trust is revoked
- * in the inode of the lock file.  None of that needs space, the last one no
- * medium that can be written either.
+ * The server is about to do without the pool, and what is in the pool will be
+ * out of step with the tables: rows that a crash has lost and that are not
+ * taken out, pages that the kernel has lost.  No later start must take it for
+ * up to date.  Of what has to hold for that, one thing is made not so: the
+ * token is removed or spoiled, or the control file, or the journal, or trust is
+ * revoked in the inode of the lock file.  None of that needs space, the last
+ * one no medium that can be written either.
  *
- * If all of that fails the server runs nevertheless.  A start that finds the
- * control file as it is now judges it by pg_control, as after a run of a server
- * that has no pmhash, which takes nothing away either (wal_doubt): the run that
- * begins now recovers and leaves a checkpoint past all of the crashed run's WAL.
- * What it leaves out of an index it marks in the stub.
+ * If all of that fails the server goes on nevertheless.  A start that finds the
+ * control file as it is now judges it by pg_control, as after the life of a
+ * server that has no pmhash, which takes nothing away either (wal_doubt): the
+ * one that begins now recovers and leaves a checkpoint past all of the crashed
+ * one's WAL. What it leaves out of an index it marks in the stub.
  *
- * After an orderly end nothing is lost, and what this run leaves out it marks
- * in the stubs; then the token stays, and goes on telling of each orderly end.
+ * After an orderly end nothing is lost, and what this server life leaves out it
+ * marks in the stubs; then the token stays, and goes on recording each orderly
+ * end.
  */
 void
 pmhash_refuse_trust(void)
@@ -273,34 +115,35 @@ pmhash_refuse_trust(void)
 	char		last[PMHASH_REASON_SIZE];
 
 	refused_at = InvalidXLogRecPtr;
-	if (pmhash_read_server_state(&server, reason) && has_ended_token(&server))
+	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
-	else if (!pmhash_remove_durably(DataDir, TOKEN_FILE, sizeof(PmhashToken), reason) &&
+	else if (!pmhash_remove_token(reason) &&
 			 !pmhash_pool_forget(last) &&
 			 !pmhash_journal_spoil(pmhash_shared->control.journal_instance, last) &&
 			 !pmhash_pool_revoke(last))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
-				 errdetail("A later start has only the state of the server to tell by that the index files are not up to date.")));
+				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
 }
 
 /*
- * The run ends in order.  May its files be marked clean, as far as what is in
- * the data directory and in memory tells?  Not if it has given its pool up.
+ * The server life ends in order.  May its files be marked clean, as far as what
+ * is in the data directory and in memory shows?  Not if it has given its pool
+ * up.
  */
 bool
 pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 {
 	PmhashToken token;
 
-	if (pmhash_trust_is_revoked(lock_fd) || !read_token(&token))
+	if (pmhash_trust_is_revoked(lock_fd) || !pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
 }
 
 /*
  * A server that was refused the pool has shut down in order.  If the token was
- * kept, let it tell that nothing else has happened since.
+ * kept, let it say that nothing else has happened since.
  */
 void
 pmhash_continue_without_pool(void)
@@ -314,22 +157,20 @@ pmhash_continue_without_pool(void)
 		!server.has_token || server.token.checkpoint != refused_at)
 		return;
 	server.token.checkpoint = server.control.checkPoint;
-	server.token.crc = token_crc(&server.token);
-	if (!pmhash_replace_durably(DataDir, TOKEN_FILE, &server.token,
-								sizeof(server.token), reason))
+	if (!pmhash_store_token(&server.token, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }
 
 /* ---- is the control file that of this WAL? ---- */
 
 /*
- * A run that had its journal has crashed, and this is the first start since.
+ * A server that had its journal has crashed, and this is the first start since.
  * It left the server "in production" or about to shut down.  A server that
  * recovers it and goes on leaves a checkpoint later than all WAL that had been
- * flushed in that run; undo.c compares, unless it is one that we have seen.
+ * flushed in that life; undo.c compares, unless it is one that we have seen.
  */
 static const char *
-crashed_run_doubt(const PmhashControl *control, const PmhashServerState *server)
+crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
 	if (server->control.state != DB_IN_PRODUCTION &&
 		server->control.state != DB_SHUTDOWNING)
@@ -363,7 +204,7 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
 	bool		unknown_end = control->journal_instance != 0 && control->undo_end == 0;
 
-	if (has_ended_token(server))
+	if (pmhash_has_ended_token(server))
 		return NULL;
 	if (control->state == PMHASH_POOL_CLEAN)
 	{
@@ -373,16 +214,17 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 		return "the server has run without the pool since it was shut down";
 	}
 	if (control->journal_instance != 0 && !control->undo_inherited)
-		return crashed_run_doubt(control, server);
+		return crashed_life_doubt(control, server);
 	return unfinished_start_doubt(control, server);
 }
 
 /* ---- is what was stored still in the page cache? ---- */
 
 /*
- * Which file is the lock file?  Its inode, and when that was made, which tell
- * it from a copy that was put in its place.  0 where the file system does not
- * say when.  (dev_t would not do: it may change from boot to boot.)
+ * Which file is the lock file?  Its inode, and when that was made, which
+ * distinguish it from a copy that was put there instead.  0 where the file
+ * system does not say when.  (dev_t would not do: it may change from boot to
+ * boot.)
  */
 static void
 read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
@@ -399,10 +241,10 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 
 /*
  * Has the pool been copied while it was in use?  A copy of a running server's
- * pool, put back after a crash of the same run, has everything that tells
- * runs apart, but not what was inserted since.  After a clean shutdown a copy
- * is as good as the original.  (For files in page cache the witness tells as
- * much; this is for persistent memory.)
+ * pool, put back after a crash of the same server life, has everything that
+ * distinguishes server lives, but not what was inserted since.  After a clean
+ * shutdown a copy is as good as the original.  (For files in page cache the
+ * witness shows as much; this is for persistent memory.)
  */
 static bool
 is_copy_of_running_pool(const PmhashControl *control, int lock_fd)
@@ -416,7 +258,7 @@ is_copy_of_running_pool(const PmhashControl *control, int lock_fd)
 	return inode != control->lock_inode || birth != control->lock_birth;
 }
 
-/* Linux tells boots apart by a random id.  Empty: it is not known. */
+/* Linux gives each boot a random id.  Empty: it is not known. */
 static void
 read_boot_id(char *boot_id)
 {
@@ -458,8 +300,8 @@ has_witness(int lock_fd)
 }
 
 /*
- * Say in the inode of the lock file that nothing is to be trusted, until a run
- * has written that down.  False with errno if that can't be said.
+ * Say in the inode of the lock file that nothing is to be trusted, until a
+ * server life has written that down.  False with errno if that can't be said.
  */
 bool
 pmhash_revoke_trust(int lock_fd)
@@ -476,9 +318,10 @@ pmhash_trust_is_revoked(int lock_fd)
 }
 
 /*
- * Why what the last run has stored may not be in the page cache any more, or
- * NULL.  A postmaster that has had the pool's lock file open all the time has
- * kept the file system from being unmounted, and itself from being booted.
+ * Why what the last server life has stored may not be in the page cache any
+ * more, or NULL.  A postmaster that has had the pool's lock file open all the
+ * time has kept the file system from being unmounted, and itself from being
+ * booted.
  */
 static const char *
 page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
@@ -489,7 +332,7 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return NULL;
 	read_boot_id(boot_id);
 	if (boot_id[0] == '\0' || control->boot_id[0] == '\0')
-		return "it cannot be told whether the operating system went down";
+		return "it is not known whether the operating system went down";
 	if (strcmp(control->boot_id, boot_id) != 0)
 		return "the operating system went down without a clean shutdown of the server";
 	if (!has_witness(entry->lock_fd))
@@ -498,9 +341,10 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 }
 
 /*
- * The last run did not end cleanly, and its page cache may be gone.  If its
- * journal was there no file is any good, not even those that turn out to be on
- * persistent memory now: the file system may have been mounted without dax then.
+ * The last server life did not end cleanly, and its page cache may be gone.  If
+ * its journal was there no file is any good, not even those that turn out to be
+ * on persistent memory now: the file system may have been mounted without dax
+ * then.
  */
 static void
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
@@ -514,7 +358,8 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
 	}
-	pmhash_renew_eras(control, !control->pmem);
+	pmhash_renew_eras(control,
+					  control->pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
@@ -532,7 +377,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 				 const PmhashServerState *server)
 {
 	if (pmhash_trust_is_revoked(entry->lock_fd))
-		return "an earlier run had to give them up";
+		return "the server had to give them up";
 	if (entry->late)
 		return "the pool could not be used when the server was started";
 	if (server->from_elsewhere)
@@ -561,7 +406,7 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->magic = PMHASH_CONTROL_MAGIC;
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
-	pmhash_renew_eras(control, true);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (entry->is_damaged)
 		return "its control file is damaged";
 	return server->has_token ? "the data directory was used with another pool" : NULL;
@@ -570,8 +415,8 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 /*
  * There is a journal whose undo has not been completed.  undo_end is saved by
  * the startup process at the end of replay.  If this is the first start since,
- * and pg_control has a checkpoint that was not seen in that run, undo.c has to
- * find out whether it is of that run.
+ * and pg_control has a checkpoint that was not seen in that life, undo.c has to
+ * find out whether it is of that life.
  */
 static void
 inherit_undo(PmhashControl *control, const PmhashServerState *server)
@@ -596,9 +441,9 @@ forget_undo(PmhashControl *control)
 	control->undo_redo = 0;
 }
 
-/* What the run that begins now starts from. */
+/* What the server life that begins now starts from. */
 static void
-begin_run(PmhashControl *control, const PmhashEntryState *entry,
+begin_life(PmhashControl *control, const PmhashEntryState *entry,
 		  const PmhashServerState *server, uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
@@ -607,7 +452,7 @@ begin_run(PmhashControl *control, const PmhashEntryState *entry,
 	control->next_shut = pmhash_random_id();
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
-	control->run_instance = instance;
+	control->life_instance = instance;
 	control->start_checkpoint = server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
 	control->clean_checkpoint = 0;
@@ -618,7 +463,7 @@ begin_run(PmhashControl *control, const PmhashEntryState *entry,
 
 /*
  * Bring the control structure from what was found to what holds from now on.
- * instance: of the run that begins.
+ * instance: of the server life that begins.
  */
 void
 pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
@@ -633,13 +478,13 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 
 	if (doubt != NULL)
 	{
-		/* Who tries again every few seconds tells when it has worked. */
+		/* The launcher, which tries every few seconds, reports its success. */
 		if (!entry->late)
 			ereport(LOG,
 					(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 							pmhash_pool_path(), doubt),
 					 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, true);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 		control->journal_instance = 0;
 	}
 	else if (control->state == PMHASH_POOL_RUNNING)
@@ -649,5 +494,5 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		inherit_undo(control, server);
 	else
 		forget_undo(control);
-	begin_run(control, entry, server, instance);
+	begin_life(control, entry, server, instance);
 }

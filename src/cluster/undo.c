@@ -3,14 +3,15 @@
  * undo.c
  *	  Take out of the index files what a crash has taken out of the heap.
  *
- * Input is the journal of the crashed run and the end of replay after it.
- * Every record past the end of replay names an entry whose transaction
+ * Input is the journal of the crashed server life and the end of replay after
+ * it.  Every record past the end of replay names an entry whose transaction
  * cannot have committed: it is deleted, if it is there.  All of it can be
- * repeated, so a crash in here is followed by the same again; the control
- * file forgets the journal only when all is done.
+ * repeated, so a crash in here is followed by the same again; the control file
+ * forgets the journal only when all is done.
  *
  * If the end of replay is not known, or if WAL was replayed that is not that of
- * the crashed run, nothing can be said about any entry: no file is trusted.
+ * the crashed server life, nothing can be said about any entry: no file is
+ * trusted.
  *
  * An error that says nothing about a file (no descriptor, no memory, no space,
  * an interrupted call) is no reason to give up that file, or all of them: it is
@@ -27,10 +28,14 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 
-#include "cluster/internal.h"
+#include "cluster/control_file.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/undo.h"
+#include "cluster/undo_journal.h"
 #include "engine/pm.h"
 
-/* What the records of a journal tell, and what is to be done about it. */
+/* What the records of a journal say, and what is to be done about it. */
 typedef struct Undo
 {
 	PmhashJournalRecord *records;	/* valid ones, sorted by file */
@@ -65,9 +70,20 @@ is_passing(const PmhError *error)
 			return true;
 		case PMH_ERR_IO:
 			return error->sys_errno == EINTR || error->sys_errno == EAGAIN;
-		default:
-			return false;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_NO_FILE:
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_ERR_LOST:
+		case PMH_ERR_OUTDATED:
+		case PMH_CANCELLED:
+			break;
 	}
+	return false;
 }
 
 /* ERROR if that is so.  Nothing of the file is open or mapped. */
@@ -87,8 +103,8 @@ try_again_if_passing(const char *path, const PmhError *error)
 /*
  * Read the valid records of a journal into undo->records.  A record that a
  * crash has torn is none: its entry was not made yet.  False if the file is
- * not there, cannot be read, or is not a journal of that run.  ERROR if it
- * can't be read just now.
+ * not there, cannot be read, or is not a journal of that server life.  ERROR if
+ * it can't be read just now.
  */
 static bool
 read_journal(const char *path, uint64 instance, Undo *undo)
@@ -222,7 +238,7 @@ deal_with_all(Undo *undo)
 	}
 }
 
-/* Why does the end of replay tell nothing about the journal?  NULL: it does. */
+/* Why does the end of replay say nothing about the journal?  NULL: it does. */
 static const char *
 undo_doubt(const PmhashControl *control, const Undo *undo)
 {
@@ -232,19 +248,19 @@ undo_doubt(const PmhashControl *control, const Undo *undo)
 		return "WAL that had been flushed was not replayed";
 
 	/*
-	 * Replay began at a checkpoint that nobody has seen in the crashed run.
-	 * Another run's is no earlier than the end of all WAL that was ever
+	 * Replay began at a checkpoint that was not seen in the crashed server
+	 * life.  Another one's is no earlier than the end of all WAL that was ever
 	 * flushed in that one.
 	 */
 	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
-		return "it cannot be told whether the server has run without the pool";
+		return "it is not known whether the server has run without the pool";
 	return NULL;
 }
 
 /*
- * Where replay ended.  If there was nothing to replay nobody has saved that,
- * but the server still knows (xlogrecovery.c, PerformWalRecovery): it is the end
- * of the checkpoint's record.  0: there was no recovery.
+ * Where replay ended.  If there was nothing to replay that was not saved, but
+ * the server still knows (xlogrecovery.c, PerformWalRecovery): it is the end of
+ * the checkpoint's record.  0: there was no recovery.
  */
 static XLogRecPtr
 end_of_replay(const PmhashControl *control)
@@ -253,10 +269,11 @@ end_of_replay(const PmhashControl *control)
 }
 
 /*
- * Complete the undo of the run control->journal_instance.  The caller holds
- * the pool lock, the server is out of recovery, no index file has been opened
- * in this run.  Leaves the control structure to the caller except for new
- * eras, if nothing can be trusted.  ERROR if a file can't be dealt with.
+ * Complete the undo of the server life control->journal_instance.  The caller
+ * holds the pool lock, the server is out of recovery, no index file has been
+ * opened in this server life.  Leaves the control structure to the caller
+ * except for new eras, if nothing can be trusted.  ERROR if a file can't be
+ * dealt with.
  */
 void
 pmhash_undo(PmhashControl *control)
@@ -268,7 +285,7 @@ pmhash_undo(PmhashControl *control)
 	undo.end = end_of_replay(control);
 	pmhash_journal_path(path, control->journal_instance);
 	if (!read_journal(path, control->journal_instance, &undo))
-		doubt = "the undo journal of the last run is missing or damaged";
+		doubt = "the undo journal is missing or damaged";
 	else
 		doubt = undo_doubt(control, &undo);
 
@@ -278,7 +295,7 @@ pmhash_undo(PmhashControl *control)
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), doubt),
 				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, true);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	}
 	else
 	{

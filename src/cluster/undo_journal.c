@@ -28,7 +28,12 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
-#include "cluster/internal.h"
+#include "cluster/cluster.h"
+#include "cluster/durable.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/undo_journal.h"
 #include "engine/pm.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */
@@ -39,14 +44,14 @@ static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
 
 #define SPARE_JOURNAL	"journal.spare"
 
-/* How often the WAL writer is told to flush while the ring comes round once. */
+/* How often the WAL writer is woken to flush while the ring comes round once. */
 #define HASTENINGS		8
 
 /*
  * The exact end of the last WAL record reserved so far.  GetXLogInsertRecPtr
- * tells where the next record would start, which at a page boundary is past
- * the page header: more than has been inserted, so XLogFlush would fail on it,
- * and more than replay could ever reach (xlog.c, XLogBytePosToRecPtr and
+ * says where the next record would start, which at a page boundary is past the
+ * page header: more than has been inserted, so XLogFlush would fail on it, and
+ * more than replay could ever reach (xlog.c, XLogBytePosToRecPtr and
  * XLogBytePosToEndRecPtr).
  */
 XLogRecPtr
@@ -92,7 +97,7 @@ spare_path(char *path)
 	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL, pmhash_pool_path());
 }
 
-/* Is this the name of a file that waits to be the journal of a run? */
+/* Is this the name of a file that waits to be the journal of a server life? */
 bool
 pmhash_journal_is_spare(const char *name)
 {
@@ -100,7 +105,7 @@ pmhash_journal_is_spare(const char *name)
 }
 
 /*
- * The journal of a run is not needed any more.  It is kept for the next run,
+ * The journal of a server life is not needed any more.  It is kept for the next,
  * which then needs no space for its own.
  */
 void
@@ -116,9 +121,10 @@ pmhash_journal_retire(uint64 instance)
 }
 
 /*
- * Make a journal one that cannot be read: so no start can undo the run it is of,
- * and none trusts any file.  As lasting as what it takes the trust from.  One
- * that is mapped takes no call of the operating system.  False with a reason.
+ * Make a journal one that cannot be read: so no start can undo the server life
+ * it is of, and none trusts any file.  As lasting as what it takes the trust
+ * from.  One that is mapped takes no call of the operating system.  False with
+ * a reason.
  */
 bool
 pmhash_journal_spoil(uint64 instance, char *reason)
@@ -162,9 +168,9 @@ pmhash_journal_is_spoiled(uint64 instance)
 }
 
 /*
- * Let the spare journal, if there is one of the right size, be that of a run.
- * Its records are of other instances, and so are none in this one.  Its header
- * is not to be believed before all of it has been written.
+ * Let the spare journal, if there is one of the right size, be that of a server
+ * life.  Its records are of other instances, and so are none in this one.  Its
+ * header is not to be believed before all of it has been written.
  */
 static bool
 take_spare(PmFile *file, const char *path, size_t size)
@@ -193,7 +199,7 @@ take_spare(PmFile *file, const char *path, size_t size)
 }
 
 /*
- * Make the journal of a run, empty.  *pmem tells whether it is persistent
+ * Make the journal of a server life, empty. *pmem: whether it is persistent
  * memory.  Any remains of an attempt that failed are replaced.  The caller
  * holds the pool lock.  ERROR if that fails.
  */
@@ -229,10 +235,11 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 
 /*
  * The journal cannot be used any more, so no entry may be made: from now on
- * this run does without indexes.  What has been noted so far must not be needed
- * any more, in case that it is lost: all the WAL that it depends on is flushed.
- * Who notes something now without meeting a fault can do so, since that is in
- * the file; if the next start cannot read it, no index file is trusted.
+ * this server life does without indexes.  What has been noted so far must not
+ * be needed any more, in case that it is lost: all the WAL that it depends on
+ * is flushed.  A backend that notes something now without meeting a fault can do
+ * so, since that is in the file; if the next start cannot read it, no index
+ * file is trusted.
  */
 static void
 give_up_journal(const char *path, const PmhError *error)
@@ -260,22 +267,24 @@ require_journal(void)
 	journal_error(path, &error);
 }
 
-/* Is what has been mapped the journal of this run? */
+/* Is what has been mapped the journal of this server life? */
 static bool
 is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	return journal.mapped >= (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord) &&
+	uint64		size = (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord);
+
+	return journal.mapped >= size &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
 		header->instance == pmhash_shared->instance;
 }
 
 /*
- * Map the journal of this run, if that has not been done.  Its path goes into
- * path[MAXPGPATH], what went wrong into *error.  Done whenever an index file is
- * opened, so that a process that has one mapped never lacks the journal for it,
- * whatever happens to the directory.
+ * Map the journal of this server life, if that has not been done.  Its path
+ * goes into path[MAXPGPATH], what went wrong into *error.  Done whenever an
+ * index file is opened, so that a process that has one mapped never lacks the
+ * journal for it, whatever happens to the directory.
  */
 PmhResult
 pmhash_journal_map(char *path, PmhError *error)
@@ -291,7 +300,7 @@ pmhash_journal_map(char *path, PmhError *error)
 		pm_close(&journal);
 		memset(error, 0, sizeof(*error));
 		error->code = result = PMH_ERR_FORMAT;
-		strlcpy(error->detail, "It is not the undo journal of this server run.",
+		strlcpy(error->detail, "It is not the undo journal of the running server.",
 				sizeof(error->detail));
 	}
 	if (result == PMH_ERR_FORMAT)
@@ -328,23 +337,23 @@ ensure_flushed(XLogRecPtr lsn)
 	}
 }
 
-/* Draw n places, one after the other; returns the first. */
+/* Draw n positions in the ring, one after the other; returns the first. */
 static uint64
-draw_places(int n)
+draw_positions(int n)
 {
 	return pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, n);
 }
 
 /*
  * Take a slot whose record is not needed any more and mark it busy: that of the
- * place, or, if somebody is at work there, of one drawn instead.
+ * position, or, if another backend is at work there, of one drawn instead.
  */
 static uint64
-reserve_slot(uint64 place)
+reserve_slot(uint64 position)
 {
-	for (;; place = draw_places(1))
+	for (;; position = draw_positions(1))
 	{
-		uint64		slot = place % pmhash_shared->journal_slots;
+		uint64		slot = position % pmhash_shared->journal_slots;
 		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[slot];
 		uint64		old = pg_atomic_read_u64(state);
 
@@ -360,16 +369,16 @@ reserve_slot(uint64 place)
 
 /*
  * Slots are wanted again when the ring has come round, and then WAL must have
- * been flushed.  In a long statement nobody does that until then; so have the
- * WAL writer do it meanwhile, each time another piece of the ring is full.
- * n records were written, the first of them at 'place'.
+ * been flushed.  In a long statement that is not done until then; so have the
+ * WAL writer do it meanwhile, each time another piece of the ring is full. n
+ * records were written, the first of them at 'position'.
  */
 static void
-hasten_flush(uint64 place, int n, XLogRecPtr lsn)
+hasten_flush(uint64 position, int n, XLogRecPtr lsn)
 {
 	uint64		piece = Max(pmhash_shared->journal_slots / HASTENINGS, 1);
 
-	if (place / piece != (place + n) / piece && lsn > flushed_lsn)
+	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
 		XLogSetAsyncXactLSN(lsn);
 }
 
@@ -436,7 +445,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 {
 	PmhashJournalRecord record;
 	XLogRecPtr	lsn;
-	uint64		place;
+	uint64		position;
 
 	if (!file->journaled)
 		return;
@@ -450,10 +459,10 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	record.database = MyDatabaseId;
 	record.instance = pmhash_shared->instance;
 	record.lsn = lsn;
-	place = draw_places(n);
+	position = draw_positions(n);
 	for (int i = 0; i < n; i++)
 	{
-		uint64		slot = reserve_slot(place + i);
+		uint64		slot = reserve_slot(position + i);
 
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;
@@ -465,5 +474,5 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	}
 	require_journal();
 	last_noted = lsn;
-	hasten_flush(place, n, lsn);
+	hasten_flush(position, n, lsn);
 }

@@ -3,7 +3,7 @@
  * versions.h
  *	  What PostgreSQL names otherwise from version to version.
  *
- * Differences in behaviour stand where they matter, behind PG_VERSION_NUM.
+ * Differences in behaviour stand where they matter, under PG_VERSION_NUM.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 
 #include "varatt.h"
 
-/* The place of a relation's files, and its parts. */
+/* Where a relation's files are, and its parts. */
 typedef RelFileLocator PmhashNode;
 
 #define pmhash_node(rel)				((rel)->rd_locator)

@@ -17,8 +17,15 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/undo.h"
+#include "cluster/undo_journal.h"
 #include "server_shim.h"
 
 #define SHIM_TABLE		"table"
@@ -179,7 +186,7 @@ pmhash_disable(const char *reason)
 }
 
 void
-pmhash_renew_eras(PmhashControl *control, bool dax)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
 {
 	shim_complaint = "the undo journal is not believed";
 }

@@ -45,8 +45,19 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/internal.h"
-
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/engine_hooks.h"
+#include "cluster/gucs.h"
+#include "cluster/identity.h"
+#include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
+#include "cluster/planner_hook.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/undo_journal.h"
+#include "cluster/worker.h"
 #define MAX_ROWS		400
 #define DATABASE		5
 #define FILE_ID			UINT64CONST(9)
@@ -477,7 +488,7 @@ pmhash_engine_hooks_init(void)
 {
 }
 
-/* As in index_file.c. */
+/* As in identity.c. */
 PmhEnv
 pmhash_engine_env(void)
 {

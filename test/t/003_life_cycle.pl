@@ -11,8 +11,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-# no sweep hides at first what transactions leave behind
-my $node = new_server('life', "pmhash.sweep_naptime = 600\n");
+# no cleaner hides at first what transactions leave behind
+my $node = new_server('life', "pmhash.cleaner_naptime = 600\n");
 my $pool = pool($node);
 $node->start;
 install_extension($node);
@@ -69,7 +69,7 @@ same_answers($node, 't', 'k', 't_k', 'rolled back DROP INDEX');
 fails_like($node, 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))', qr/division by zero/,
 	'CREATE INDEX that fails');
 is(scalar(index_files($pool)), 1, 'CREATE INDEX that fails, files');
-$node->append_conf('postgresql.conf', 'pmhash.sweep_naptime = 1');
+$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
 $node->reload;
 
 # event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
@@ -106,7 +106,7 @@ $node->safe_psql('postgres',
 run("BEGIN; CREATE INDEX t_k ON t USING pmhash (k); PREPARE TRANSACTION 'p'", 1, 'prepared CREATE INDEX');
 run("ROLLBACK PREPARED 'p'", 0, 'rolled back prepared CREATE INDEX');
 run("BEGIN; CREATE INDEX t_k ON t USING pmhash (k); PREPARE TRANSACTION 'p'", 1, 'prepared CREATE INDEX');
-sleep 3;    # for the sweeper to make a mistake
+sleep 3;    # for the cleaner to make a mistake
 run("COMMIT PREPARED 'p'", 1, 'committed prepared CREATE INDEX');
 same_answers($node, 't', 'k', 't_k', 'committed prepared CREATE INDEX');
 run("BEGIN; DROP INDEX t_k; PREPARE TRANSACTION 'p'", 1, 'prepared DROP INDEX');

@@ -310,7 +310,7 @@ $late->quit;
 fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/"t_v": Permission denied/, 'read-only directories, CREATE INDEX');
 $node->safe_psql('postgres', 'DROP INDEX o_k');
 chmod(0700, $pool, $database);
-wait_for_files($pool, 2, 'DROP INDEX in a read-only directory: the sweeper removes the file later');
+wait_for_files($pool, 2, 'DROP INDEX in a read-only directory: the cleaner removes the file later');
 $node->safe_psql('postgres', 'CREATE INDEX o_k ON o USING pmhash (k)');
 repaired('writable again');
 

@@ -109,7 +109,7 @@ SQL
 	if ($how eq 'stop') { $node->stop; }
 	else { crash($node); }
 	$node->start;
-	sleep 3;    # for the sweeper to make a mistake
+	sleep 3;    # for the cleaner to make a mistake
 	# after a crash the unlogged index has no file until it is used
 	wait_for_files($pool, $files - ($how eq 'crash' ? 1 : 0), "$how: files of prepared transactions");
 	same_answers($node, 't', 'k', 't_k', "$how: rows prepared");

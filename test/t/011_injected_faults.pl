@@ -177,11 +177,11 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 my $files = index_files(pool($node));
 foreach my $n ($all ? 1 .. 15 : (1, 5))
 {
-	worker_faults('pmhash sweeper', 'memory', $n);
+	worker_faults('pmhash cleaner', 'memory', $n);
 	$node->safe_psql('postgres', 'REINDEX INDEX f_k');
 	sleep(2);
 	worker_faults('', 'memory', 0);
-	wait_for_files(pool($node), $files, "sweeper, call $n");
+	wait_for_files(pool($node), $files, "cleaner, call $n");
 }
 
 # ---- what has been reached ----

@@ -1,5 +1,5 @@
 # The background workers in unusual moments: the launcher at a shutdown and
-# when it is terminated; the sweeper in a database with a damaged stub page.
+# when it is terminated; the cleaner in a database with a damaged stub page.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ my $launcher_runs = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_typ
 foreach my $mode ('fast', 'smart')
 {
 	ok($node->poll_query_until('postgres', $launcher_runs), "launcher runs before $mode shutdown");
-	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type ~ 'pmhash (rebuilder|sweeper)'");
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type ~ 'pmhash (rebuilder|cleaner)'");
 	my $from = -s $node->logfile;
 	$node->stop($mode);
 	unlike(logged($from), qr/pmhash launcher/, "$mode shutdown: no word of the launcher");
@@ -86,12 +86,12 @@ File::Copy::copy($saved, $stray);
 sleep(3);
 ok(-e $stray, 'a file of no index that is known stays');
 
-# one line of log for each, no failed sweeper
+# one line of log for each, no failed cleaner
 my $log = logged($from);
 unlike($log, qr/ERROR:/, 'no sweep fails');
 foreach my $index ('ex_k', 'o_k')
 {
-	my $count = () = $log =~ /cannot tell which file index "$index" has/g;
+	my $count = () = $log =~ /could not determine which file index "$index" has/g;
 	is($count, 1, "said once of $index");
 }
 

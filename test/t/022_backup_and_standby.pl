@@ -166,7 +166,7 @@ rebuild_on($node);
 
 # entries that the journal remembers are taken out: the data directory is as
 # after a crash at the moment of the snapshot
-$node->append_conf('postgresql.conf', "pmhash.sweep_naptime = 600\nwal_writer_delay = 10s");
+$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
 $node->start;
 all_come_back($node, 'before a snapshot, rows alone');
 snapshot();

@@ -100,7 +100,7 @@ $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 
-# after a crash the nonce says so, which is renewed every sweep_naptime
+# after a crash the nonce says so, which is renewed every cleaner_naptime
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
 change();
@@ -259,8 +259,8 @@ $node->stop;
 
 # ---- two nonces count: only checkpoints tell the moments ----
 # The old nonce counts until the new one is in both places, and it is renewed
-# every sweep_naptime.
-$node->append_conf('postgresql.conf', 'pmhash.sweep_naptime = 600');
+# every cleaner_naptime.
+$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 600');
 
 sub copy_running
 {

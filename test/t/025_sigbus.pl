@@ -13,9 +13,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# the sweeper must not be faster than we are
+# the cleaner must not be faster than we are
 my $node = new_server('sigbus', <<CONF);
-pmhash.sweep_naptime = 3600
+pmhash.cleaner_naptime = 3600
 min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0

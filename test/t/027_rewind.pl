@@ -115,7 +115,7 @@ $first->start;
 $first->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 40000'), '0', 'killed: none of the rows that were lost');
 like(slurp_file($first->logfile, $from), qr/not trusted: the data directory comes from a backup/, 'killed, runs alone: its pool is not trusted');
-# the sweeper of the other one may have marked its stub, which has come with the blocks
+# the cleaner of the other one may have marked its stub, which has come with the blocks
 like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
 stays_invalid($first, 'it does not exist', 'killed, runs alone');
 rebuild_on($first);

@@ -51,7 +51,7 @@ sub classes
 }
 
 # the WAL of rows that are to be lost is not flushed
-my $settings = "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.sweep_naptime = 600\n";
+my $settings = "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n";
 
 # ---- class cache ----
 my $cache = new_server('cache', $settings);

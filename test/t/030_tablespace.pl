@@ -1,6 +1,6 @@
 # SET TABLESPACE of indexes, tables and databases: the main fork goes, the
 # index file stays where it is and goes on being valid, through crashes and
-# sweeps.  A database copied to another tablespace has its indexes rebuilt.
+# cleaners.  A database copied to another tablespace has its indexes rebuilt.
 
 use strict;
 use warnings;
@@ -91,7 +91,7 @@ all_come_back($node, 'crash after ALTER DATABASE', 'd');
 $files = files();
 $node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE pg_default');
 kept($files, 'ALTER DATABASE, back');
-wait_for_files(pool($node), 5, 'the sweeper has left all files and nothing else');
+wait_for_files(pool($node), 5, 'the cleaner has left all files and nothing else');
 
 # REINDEX into another tablespace makes a new file and leaves no old one
 $node->safe_psql('d', 'REINDEX (TABLESPACE a) TABLE t; REINDEX (TABLESPACE b, CONCURRENTLY) INDEX t_k');

@@ -14,7 +14,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.sweep_naptime = 600\n");
+my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n");
 my $pg_control = $node->data_dir . '/global/pg_control';
 
 $node->start;

@@ -126,7 +126,7 @@ foreach my $masked ([ 0, 1 ], [ 1, 1 ], [ 1, 0 ])
 	$from = -s $node->logfile;
 	$node->start;
 	# trust: boot
-	like(slurp_file($node->logfile, $from), qr/it cannot be told whether the operating system went down/, "$name: log");
+	like(slurp_file($node->logfile, $from), qr/it is not known whether the operating system went down/, "$name: log");
 	stays_invalid($node, $lost, $name);
 	back_again($name);
 }

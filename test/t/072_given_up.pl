@@ -116,7 +116,7 @@ foreach my $end ('immediate', 'fast')
 	$from = -s $node->logfile;
 	$node->start;
 	# trust: revoked
-	like(slurp_file($node->logfile, $from), qr/not trusted: an earlier run had to give them up/, "revoked, $end: log");
+	like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "revoked, $end: log");
 	stays_invalid($node, $apart, "revoked, $end");
 	rebuild_on($node);
 	all_come_back($node, "revoked, $end");

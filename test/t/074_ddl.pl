@@ -20,8 +20,8 @@ use Time::HiRes qw(usleep);
 my $cases = $ENV{PMHASH_DDL_CASES} // 60;
 my $seed = $ENV{PMHASH_DDL_SEED} // 1;
 
-# No sweep comes to help: what a transaction leaves over would stay.
-my $node = new_server('ddl', "pmhash.sweep_naptime = 3600\nallow_in_place_tablespaces = on\n");
+# No cleaner comes to help: what a transaction leaves over would stay.
+my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
 my $pool = pool($node);
 $node->start;
 install_extension($node);
@@ -85,7 +85,7 @@ sub all_is_well
 	my $wanted = $session->query_safe("SELECT count(*) FROM pmhash_indexes");
 	my $deadline = time + 30;
 	my @files = index_files($pool);
-	# what only the sweeper can judge takes a moment
+	# what only the cleaner can judge takes a moment
 	while (@files != $wanted && time < $deadline)
 	{
 		usleep(20_000);

@@ -11,7 +11,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('number', "pmhash.sweep_naptime = 3600\n");
+my $node = new_server('number', "pmhash.cleaner_naptime = 3600\n");
 my $pool = pool($node);
 $node->start;
 install_extension($node);

@@ -16,7 +16,7 @@ use Test::More;
 my $many = 1010;    # a backend keeps 1,000 files mapped from one transaction to the next
 my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
-pmhash.sweep_naptime = 3600
+pmhash.cleaner_naptime = 3600
 CONF
 my $pool = pool($node);
 
@@ -188,9 +188,9 @@ foreach my $what ('missing', 'damaged')
 		my ($status, $stdout, $stderr) = $node->psql('postgres', "SET ROLE $role; INSERT INTO x VALUES (1)");
 		my $path = $role eq 'stranger' ? $name : $file;
 
-		like($stderr, qr/"x_k" has no usable file.*File "\Q$path\E" can't be used/s, "$what: what a $role may see");
+		like($stderr, qr/"x_k" has no usable file.*File "\Q$path\E" cannot be used/s, "$what: what a $role may see");
 	}
-	like(slurp_file($node->logfile, $offset), qr/DETAIL:  File "\Q$name\E" can't be used.*\n\s*The path is "\Q$file\E"\.\n/,
+	like(slurp_file($node->logfile, $offset), qr/DETAIL:  File "\Q$name\E" cannot be used.*\n\s*The path is "\Q$file\E"\.\n/,
 		"$what: the log has the whole path");
 }
 

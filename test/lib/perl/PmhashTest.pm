@@ -41,7 +41,7 @@ sub new_server
 	$node->init;
 	$node->append_conf('postgresql.conf', <<CONF);
 shared_preload_libraries = 'pmhash'
-pmhash.sweep_naptime = 1
+pmhash.cleaner_naptime = 1
 max_prepared_transactions = 10
 autovacuum = off
 jit = off
@@ -94,7 +94,7 @@ sub database_files
 	return index_files(pool($node) . "/$oid");
 }
 
-# Wait until a directory holds that many index files: the sweeper works in
+# Wait until a directory holds that many index files: the cleaner works in
 # the background.  A test.
 sub wait_for_files
 {

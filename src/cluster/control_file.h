@@ -1,0 +1,104 @@
+/*-------------------------------------------------------------------------
+ *
+ * control_file.h
+ *	  The control file of the pool: <pool>/control, rewritten whole.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_CONTROL_FILE_H
+#define PMHASH_CONTROL_FILE_H
+
+#include "cluster/data_directory.h"
+
+#define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
+#define PMHASH_POOL_VERSION		2
+#define PMHASH_BOOT_ID_SIZE		48
+
+typedef enum PmhashPoolState
+{
+	PMHASH_POOL_RUNNING = 1,	/* a server uses it, or died */
+	PMHASH_POOL_CLEAN = 2		/* shut down, everything synced */
+} PmhashPoolState;
+
+/* Files whose trust ends with an era. */
+typedef enum PmhashFileClass
+{
+	PMHASH_CACHE_FILES,			/* those that lived in the page cache */
+	PMHASH_ALL_FILES
+} PmhashFileClass;
+
+/*
+ * Eras are the way to distrust files durably and at once: a file carries the
+ * eras of its birth, and counts only while the control file still has them.
+ * Doubt about everything renews both; an unclean reboot renews that of the
+ * files that lived in page cache.
+ */
+typedef struct PmhashControl
+{
+	uint64		magic;
+	uint32		version;
+	uint32		crc;			/* of all else, this field taken as 0 */
+	uint64		system_identifier;
+	uint64		start_counter;	/* starts of a server on this pool */
+	uint8		nonce[PMHASH_NONCE_SIZE];	/* also in the data directory */
+	uint8		old_nonce[PMHASH_NONCE_SIZE];	/* valid too while pending */
+	uint32		nonce_pending;
+	uint32		state;			/* PmhashPoolState */
+	char		boot_id[PMHASH_BOOT_ID_SIZE];
+	uint32		pmem;			/* the journal was on persistent memory */
+	uint32		timeline;		/* of the last server life with the pool, or 0 */
+	uint64		start_checkpoint;	/* pg_control's checkpoint at start */
+	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
+	uint64		dax_era;
+	uint64		cache_era;
+	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
+	uint64		undo_end;		/* end of replay after that life, or 0 */
+	uint32		undo_inherited; /* a start has found it unfinished before */
+	uint32		undo_doubt;		/* that end can't be known any more */
+	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
+	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
+	uint64		lock_inode;		/* of the lock file in this life, and when it */
+	uint64		lock_birth;		/* was made, in ns; 0: not known */
+	uint64		shut;			/* stamp of all files at the last clean
+								 * shutdown, or 0 */
+	uint64		next_shut;		/* stamp of the coming one */
+	uint64		shut_begun;		/* of one that was not completed, or 0 */
+	uint32		all_shut;		/* that was the end of the last life */
+	uint32		undo_again;		/* a start has begun the undo and not saved the
+								 * end of replay: it may have had none */
+	uint64		life_instance;	/* the server life that has, or had, the pool */
+	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
+	uint64		undo_redo;		/* the one found after the life whose journal is
+								 * kept, if it is later than that; or 0 */
+	uint64		reserved[1];
+} PmhashControl;
+
+StaticAssertDecl(sizeof(PmhashControl) == 280 &&
+				 offsetof(PmhashControl, crc) == 12 &&
+				 offsetof(PmhashControl, nonce) == 32 &&
+				 offsetof(PmhashControl, boot_id) == 72 &&
+				 offsetof(PmhashControl, dax_era) == 144 &&
+				 offsetof(PmhashControl, lock_inode) == 200 &&
+				 offsetof(PmhashControl, life_instance) == 248,
+				 "another layout of the control file is another PMHASH_POOL_VERSION");
+
+typedef enum PmhashControlRead
+{
+	PMHASH_CONTROL_VALID,
+	PMHASH_CONTROL_ABSENT,
+	PMHASH_CONTROL_DAMAGED,
+	PMHASH_CONTROL_REFUSED		/* the reason is set */
+} PmhashControlRead;
+
+extern PmhashControlRead pmhash_control_read(PmhashControl *control, char *reason);
+extern bool pmhash_control_remove(char *reason);
+extern bool pmhash_pool_write_control(PmhashControl *control, char *reason);
+extern bool pmhash_control_first_nonce(PmhashControl *control,
+									   const PmhashServerState *server,
+									   char *reason);
+extern bool pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint,
+									char *reason);
+extern uint64 pmhash_random_id(void);
+extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which);
+
+#endif							/* PMHASH_CONTROL_FILE_H */

@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_hooks.h
+ *	  How the engine waits, and is interrupted, in a server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_ENGINE_HOOKS_H
+#define PMHASH_ENGINE_HOOKS_H
+
+extern void pmhash_engine_hooks_init(void);
+extern void pmhash_engine_hooks_name(void);
+
+#endif							/* PMHASH_ENGINE_HOOKS_H */

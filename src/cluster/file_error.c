@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_error.c
+ *	  Messages about index files: what failed, the file, what to do about it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+
+#include "cluster/cluster.h"
+#include "cluster/file_error.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+
+static int
+sqlstate_of(const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_NO_SPACE:
+			return ERRCODE_DISK_FULL;
+		case PMH_ERR_NO_MEMORY:
+			return ERRCODE_OUT_OF_MEMORY;
+		case PMH_ERR_NO_DESCRIPTOR:
+			return ERRCODE_INSUFFICIENT_RESOURCES;
+		case PMH_ERR_TOO_LARGE:
+			return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return ERRCODE_INDEX_CORRUPTED;
+		case PMH_ERR_NO_FILE:
+			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		case PMH_CANCELLED:
+			return ERRCODE_QUERY_CANCELED;
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_IO:
+		case PMH_ERR_LOST:
+		case PMH_ERR_OUTDATED:
+			break;
+	}
+	return ERRCODE_IO_ERROR;
+}
+
+/* Is an invalid index rebuilt in the background? */
+bool
+pmhash_rebuilds_itself(Relation index)
+{
+	return pmhash_rebuild && pmhash_shared->usable &&
+		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+}
+
+/* What to do about an invalid index. */
+const char *
+pmhash_rebuild_hint(Relation index)
+{
+	return pmhash_rebuilds_itself(index) ?
+		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
+		"REINDEX INDEX makes a new file.";
+}
+
+static const char *
+hint_for(Relation index, const PmhError *error)
+{
+	switch (error->code)
+	{
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+		case PMH_ERR_NO_FILE:
+		case PMH_ERR_LOST:
+			return pmhash_rebuild_hint(index);
+		case PMH_ERR_NO_SPACE:
+			return "Free space on the file system of the pmhash directory.";
+		case PMH_ERR_NO_MEMORY:
+			return "The system limits the mappings of a process (vm.max_map_count); a transaction needs one for each pmhash index that it uses.";
+		case PMH_OK:
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_IO:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_ERR_OUTDATED:
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_CANCELLED:
+			break;
+	}
+	return NULL;
+}
+
+/*
+ * The engine has given a wait up because a cancel or a termination has come
+ * (engine_hooks.c), which CHECK_FOR_INTERRUPTS raises.
+ */
+pg_noreturn static void
+raise_cancelled(Relation index)
+{
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
+					RelationGetRelationName(index))));
+}
+
+/*
+ * May this user see where the files are and why a rebuild has failed?  That may
+ * reveal rows, as an expression of the index that fails for one shows its
+ * value, and the server's directories: for the owner of the index (NULL: it has
+ * none) and for pg_monitor, which superusers are members of.
+ */
+bool
+pmhash_may_see_details(Relation index)
+{
+	if (!IsTransactionState() || has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		return true;
+	if (index == NULL)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, RelationGetRelid(index), GetUserId());
+#else
+	return pg_class_ownercheck(RelationGetRelid(index), GetUserId());
+#endif
+}
+
+/*
+ * A path in the pool as this user may see it: where the server's directories are
+ * is for the owner of the index and for pg_monitor, as in the view; for others it
+ * begins in the pool.
+ */
+const char *
+pmhash_shown_path(Relation index, const char *path)
+{
+	const char *pool = pmhash_pool_path();
+	size_t		length = strlen(pool);
+
+	if (strncmp(path, pool, length) != 0 || path[length] != '/' ||
+		pmhash_may_see_details(index))
+		return path;
+	return path + length + 1;
+}
+
+/*
+ * DETAIL of an error about a file, "" for none; if the path that the error names is
+ * not the whole one, the server's log has that in addition.  Returns 0, for ereport.
+ */
+int
+pmhash_detail_of_file(const char *detail, const char *path, const char *shown)
+{
+	if (detail[0] != '\0')
+		errdetail("%s", detail);
+	if (shown != path)
+		errdetail_log("%s%sThe path is \"%s\".", detail,
+					  detail[0] != '\0' ? "\n" : "", path);
+	return 0;
+}
+
+pg_noreturn void
+pmhash_file_error(Relation index, const char *path, const char *what,
+				  const PmhError *error)
+{
+	const char *hint = hint_for(index, error);
+	const char *shown;
+	const char *detail = error->detail;
+
+	if (error->code == PMH_CANCELLED)
+		raise_cancelled(index);
+	shown = pmhash_shown_path(index, path);
+	if (detail[0] != '\0' && error->offset != 0)
+		detail = psprintf("%s (offset %llu)", detail,
+						  (unsigned long long) error->offset);
+	ereport(ERROR,
+			(errcode(sqlstate_of(error)),
+			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
+					what, shown, RelationGetRelationName(index),
+					error->sys_errno != 0 ? ": " : "",
+					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
+			 pmhash_detail_of_file(detail, path, shown),
+			 hint ? errhint("%s", hint) : 0));
+}

@@ -1,0 +1,475 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_open.c
+ *	  Finding and opening the file that belongs to an index.
+ *
+ * What this backend knows already, and what it has mapped, is in file_cache.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+
+#include "cluster/cluster.h"
+#include "cluster/file_cache.h"
+#include "cluster/file_create.h"
+#include "cluster/file_open.h"
+#include "cluster/identity.h"
+#include "cluster/invalid.h"
+#include "cluster/pool.h"
+#include "cluster/rebuild.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
+#include "cluster/undo_journal.h"
+
+/*
+ * Is the file at trouble->path the one that the stub names?  *recovered, if not
+ * NULL: has a backend opened it in this server life already, and found it
+ * sound?  Nothing is mapped.
+ */
+static bool
+check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
+{
+	PmhashIdentity id;
+	uint64_t	instance;
+	PmhResult	result;
+
+	result = pmh_examine(trouble->path, &id, &instance, &trouble->error);
+	if (recovered != NULL)
+		*recovered = result == PMH_OK && instance == pmhash_shared->instance;
+	if (result != PMH_OK)
+	{
+		trouble->reason = pmhash_reason_of(&trouble->error);
+		return false;
+	}
+	trouble->reason = pmhash_identity_doubt(&id, true);
+	if (trouble->reason != PMHASH_REASON_NONE)
+		return false;
+	if (id.database != MyDatabaseId)
+		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
+	else if (id.file_id != stub->file_id || id.seed != stub->seed)
+		trouble->reason = PMHASH_REASON_OTHER_INDEX;
+	return trouble->reason == PMHASH_REASON_NONE;
+}
+
+/*
+ * Map a file.  If the process has no room for another mapping, what it does not
+ * need is unmapped.
+ */
+static PmhResult
+map_file(PmhashTrouble *trouble, PmhTable **table)
+{
+	PmhEnv		env = pmhash_engine_env();
+	char		journal[MAXPGPATH];
+	PmhResult	result;
+
+	result = pmhash_journal_map(journal, &trouble->error);
+	if (result != PMH_OK)
+	{
+		strlcpy(trouble->path, journal, sizeof(trouble->path));
+		return result;
+	}
+	do
+		result = pmh_open(trouble->path, &env, table, NULL, &trouble->error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	return result;
+}
+
+/*
+ * Map the file that the stub names, which check_identity has found to be the
+ * right one, and enter it.  NULL: trouble.
+ */
+static PmhashEntry *
+open_existing(Relation index, const PmhashStub *stub, uint64 generation,
+			  PmhashTrouble *trouble)
+{
+	PmhTable   *table;
+
+	if (map_file(trouble, &table) != PMH_OK)
+	{
+		trouble->reason = pmhash_reason_of(&trouble->error);
+		return NULL;
+	}
+
+	/* Once more: this file may be of another class than the pool. */
+	trouble->reason = pmhash_table_doubt(table);
+	if (trouble->reason != PMHASH_REASON_NONE)
+	{
+		pmh_close(table);
+		return NULL;
+	}
+	return pmhash_entry_enter(index, table, stub, trouble->path, generation);
+}
+
+/*
+ * Read the stub and say what it is good for; false: trouble.  A stub page that
+ * can't be read is one that does not name a file.
+ */
+static bool
+read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *trouble)
+{
+	if (!pmhash_stub_read(index, true, stub))
+	{
+		trouble->reason = PMHASH_REASON_NO_STUB;
+		return false;
+	}
+	trouble->file_id = stub->file_id;
+	if (stub->file_id != 0)
+		pmhash_file_path(trouble->path, MyDatabaseId, stub->file_id);
+	if (stub->flags & PMHASH_STUB_INVALID)
+	{
+		trouble->marked = true;
+		trouble->reason = (PmhashReason) stub->reason;
+		return false;
+	}
+	if (!pmhash_stub_serves(stub->flags, use))
+	{
+		trouble->reason = (stub->flags & PMHASH_STUB_FILLED) ?
+			PMHASH_REASON_FILLED : PMHASH_REASON_FILLING;
+		return false;
+	}
+	return true;
+}
+
+/* Read the stub; if it asks for a file, make one.  False: trouble. */
+static bool
+read_stub_with_file(Relation index, PmhashUse use, PmhashStub *stub,
+					PmhashTrouble *trouble)
+{
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!read_stub(index, use, stub, trouble))
+			return false;
+		if ((stub->flags & PMHASH_STUB_NEW_FILE) == 0)
+			return true;
+		pmhash_file_create_missing(index);
+	}
+}
+
+/*
+ * The entry of an index, as its stub says now.  With 'map' the file is mapped;
+ * without, only if no backend has opened it in this server life, since opening
+ * it for the first time may show more than looking at it from outside.  NULL:
+ * trouble.
+ */
+static PmhashEntry *
+entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
+{
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+	PmhashStub	stub;
+	const PmhashFile *mapped;
+	bool		recovered;
+
+	pg_read_barrier();
+	if (!read_stub_with_file(index, use, &stub, trouble))
+		return NULL;
+	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
+	if (mapped != NULL)
+	{
+		trouble->reason = pmhash_table_doubt(mapped->table);
+		return trouble->reason != PMHASH_REASON_NONE ? NULL :
+			pmhash_entry_confirm(index, &stub, generation);
+	}
+	if (!check_identity(&stub, &recovered, trouble))
+		return NULL;
+	if (map || !recovered)
+		return open_existing(index, &stub, generation, trouble);
+	return pmhash_entry_confirm(index, &stub, generation);
+}
+
+/*
+ * The open file of an index whose file is not mapped, or whose stub has to be
+ * read again.
+ */
+static PmhashFile *
+open_by_stub(Relation index, PmhashUse use, PmhashTrouble *trouble)
+{
+	PmhashEntry *entry;
+
+	memset(trouble, 0, sizeof(*trouble));
+	entry = entry_by_stub(index, use, true, trouble);
+	return entry != NULL ? pmhash_entry_use(entry) : NULL;
+}
+
+/* Is pmhash disabled for this server life?  Then this is the trouble. */
+static bool
+is_disabled(PmhashTrouble *trouble)
+{
+	if (likely(pmhash_shared == NULL || pmhash_shared->usable))
+		return false;
+	memset(trouble, 0, sizeof(*trouble));
+	trouble->reason = PMHASH_REASON_DISABLED;
+	return true;
+}
+
+/* The open file of an index, or NULL and the trouble that is in the way. */
+static PmhashFile *
+open_file(Relation index, PmhashUse use, PmhashTrouble *trouble)
+{
+	PmhashEntry *entry;
+
+	if (is_disabled(trouble))
+		return NULL;
+	pmhash_require_service(index);
+	entry = pmhash_entry_find(index, use);
+	if (likely(entry != NULL && entry->file != NULL))
+		return pmhash_entry_use(entry);
+	return open_by_stub(index, use, trouble);
+}
+
+/* Has the index a usable file?  If not, the trouble.  Maps as little as it can. */
+static bool
+file_is_usable(Relation index, PmhashTrouble *trouble)
+{
+	if (is_disabled(trouble))
+		return false;
+	pmhash_require_service(index);
+	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
+		return true;
+	memset(trouble, 0, sizeof(*trouble));
+	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
+}
+
+/* ---- opening, by purpose ---- */
+
+PmhashFile *
+pmhash_file_open_for_scan(Relation index)
+{
+	PmhashTrouble		trouble;
+	PmhashFile *file = open_file(index, PMHASH_READ, &trouble);
+
+	if (likely(file != NULL))
+		return file;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		pmhash_raise_trouble(index, &trouble);
+	pmhash_notice_invalid(index, &trouble);
+	return NULL;
+}
+
+void
+pmhash_invalid_error(Relation index)
+{
+	PmhashTrouble		trouble;
+
+	if (open_file(index, PMHASH_READ, &trouble) == NULL)
+	{
+		if (trouble.reason == PMHASH_REASON_DISABLED)
+			pmhash_require_service(index);
+		pmhash_raise_trouble(index, &trouble);
+	}
+	/* It has just been rebuilt. */
+	memset(&trouble, 0, sizeof(trouble));
+	trouble.reason = PMHASH_REASON_MISSING;
+	pmhash_raise_trouble(index, &trouble);
+}
+
+PmhashFile *
+pmhash_file_open(Relation index)
+{
+	PmhashFile *file = pmhash_file_open_for_scan(index);
+
+	if (unlikely(file == NULL))
+		pmhash_invalid_error(index);
+	return file;
+}
+
+PmhashFile *
+pmhash_file_open_or_skip(Relation index, bool inserting)
+{
+	PmhashTrouble		trouble;
+	PmhashUse	use = !inserting ? PMHASH_REMOVE :
+		pmhash_enforces_constraint(index) ? PMHASH_READ : PMHASH_INSERT;
+	PmhashFile *file = open_file(index, use, &trouble);
+
+	if (likely(file != NULL))
+		return file;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		pmhash_raise_trouble(index, &trouble);
+	if (inserting && (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+					  pmhash_enforces_constraint(index)))
+	{
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+		if (trouble.reason == PMHASH_REASON_DISABLED)
+			pmhash_require_service(index);
+		pmhash_raise_trouble(index, &trouble);
+	}
+
+	/*
+	 * Of the stub that we have read: if it names another file by now, that is
+	 * one that is being filled, and its rebuild waits for our lock on the table.
+	 */
+	if (trouble.marked)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else
+		pmhash_mark_invalid(index, trouble.file_id, trouble.reason);
+	return NULL;
+}
+
+/*
+ * The file that the builder is to fill: the one that the stub names, unless the
+ * stub has been marked since.  ERROR if it can't be had.
+ */
+PmhashFile *
+pmhash_file_open_filling(Relation index, uint64 file_id)
+{
+	PmhashTrouble		trouble;
+	PmhashFile *file = open_file(index, PMHASH_INSERT, &trouble);
+
+	if (file == NULL)
+		pmhash_raise_trouble(index, &trouble);
+	if (file->file_id != file_id)
+		elog(ERROR, "index \"%s\" has another file than the one to be filled",
+			 RelationGetRelationName(index));
+	return file;
+}
+
+/* ---- questions ---- */
+
+/*
+ * For the cleaner, which looks at each index regularly: mark an index if its
+ * file is not to be used any more, though no backend has tried, and have it
+ * rebuilt.  Nothing is mapped.  The caller holds a lock on the index and has
+ * just read its stub.
+ */
+void
+pmhash_index_examine(Relation index, const PmhashStub *stub)
+{
+	PmhashTrouble		trouble;
+
+	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
+		!index->rd_index->indisready || !index->rd_index->indislive)
+		return;
+	if (!pmhash_stub_serves(stub->flags, PMHASH_READ))
+	{
+		/* It may have been marked while rebuilds were off. */
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+		return;
+	}
+	memset(&trouble, 0, sizeof(trouble));
+	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
+	if (!check_identity(stub, NULL, &trouble) &&
+		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present())
+		pmhash_mark_invalid(index, stub->file_id, trouble.reason);
+}
+
+/*
+ * Why an index is invalid, or NONE.  ERROR for what may pass.  For the
+ * rebuilder and for views; the caller holds a lock on the index.  An unlogged
+ * index that has no file yet is not invalid.
+ */
+PmhashReason
+pmhash_index_doubt(Relation index)
+{
+	PmhashTrouble		trouble;
+	PmhashStub	stub;
+
+	if (pmhash_stub_read(index, true, &stub) &&
+		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		return PMHASH_REASON_NONE;
+	if (file_is_usable(index, &trouble))
+		return PMHASH_REASON_NONE;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		pmhash_raise_trouble(index, &trouble);
+	return trouble.reason;
+}
+
+/*
+ * Is the file of a valid index persistent memory?  It has to be mapped for that,
+ * but not to stay so.  ERROR if it can't be.
+ */
+bool
+pmhash_index_is_pmem(Relation index)
+{
+	PmhashTrouble		trouble;
+	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
+
+	memset(&trouble, 0, sizeof(trouble));
+	if (entry == NULL || entry->file == NULL)
+		entry = entry_by_stub(index, PMHASH_READ, true, &trouble);
+	if (entry == NULL)
+		pmhash_raise_trouble(index, &trouble);
+	return pmh_is_pmem(entry->file->table);
+}
+
+/*
+ * May plans use this index?  Raises no error for what it finds.  Trouble that may
+ * pass, as want of descriptors or memory, is no reason to take another plan in
+ * silence: the plan that uses the index fails if it is still there.  A file
+ * that an unlogged index does not have yet is left to the first use.
+ */
+bool
+pmhash_index_plannable(Relation index)
+{
+	PmhashTrouble		trouble;
+	PmhashStub	stub;
+
+	if (!pmhash_service_available() ||
+		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
+		return false;
+	pmhash_pool_ready();
+	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
+		return true;
+	memset(&trouble, 0, sizeof(trouble));
+	if (read_stub(index, PMHASH_READ, &stub, &trouble) &&
+		((stub.flags & PMHASH_STUB_NEW_FILE) != 0 ||
+		 entry_by_stub(index, PMHASH_READ, false, &trouble) != NULL))
+		return true;
+	if (trouble.reason == PMHASH_REASON_NONE)
+		return true;
+	pmhash_rebuild_wanted(RelationGetRelid(index));
+	return false;
+}
+
+/*
+ * The file that an index's stub names: its id, if wanted, and its path into
+ * path[MAXPGPATH]; whether it is there or usable is not looked at.  False if there
+ * is no such stub.
+ */
+bool
+pmhash_index_path(Relation index, bool zero_on_error, uint64 *file_id, char *path)
+{
+	PmhashStub	stub;
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable ||
+		!pmhash_stub_read(index, zero_on_error, &stub) || stub.file_id == 0)
+		return false;
+	if (file_id != NULL)
+		*file_id = stub.file_id;
+	pmhash_file_path(path, MyDatabaseId, stub.file_id);
+	return true;
+}
+
+bool
+pmhash_may_have_file(Relation index, const PmhashFile *file)
+{
+	char		path[MAXPGPATH];
+
+	return !pmhash_index_path(index, false, NULL, path) || strcmp(path, file->path) == 0;
+}
+
+/*
+ * Bytes that a file occupies.  One that has shrunk keeps its length until the
+ * next start of the server, with nothing past its end in use.
+ */
+int64
+pmhash_stat_size(const struct stat *st)
+{
+	return Min((int64) st->st_size, (int64) st->st_blocks * 512);
+}
+
+int64
+pmhash_file_size(Relation index)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	if (!pmhash_index_path(index, false, NULL, path) || stat(path, &st) != 0)
+		return 0;
+	return pmhash_stat_size(&st);
+}

@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The launcher: one process that has the others started and does what comes
+ * round by round: notes in the journal how far WAL is flushed, renews the nonce,
+ * flushes what scans wait for, asks whether the kernel has written back what it
+ * should, and has cleaners and rebuilders started.
+ *
+ * It starts when recovery is over and completes the undo of the last server life,
+ * so that usually no user has to.  It is connected to no database (only to shared
+ * catalogs, like autovacuum's launcher), so it keeps no database from being
+ * dropped or copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "cluster/clock.h"
+#include "cluster/cluster.h"
+#include "cluster/data_directory.h"
+#include "cluster/dead_entries.h"
+#include "cluster/durable.h"
+#include "cluster/launcher.h"
+#include "cluster/pool.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/undo_journal.h"
+#define RETRY_AFTER			2000	/* ms, if the pool could not be written */
+#define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
+#define NOTE_IDLE			5000	/* ms, while none is */
+#define NOTE_CHECKPOINT		100 /* ms, while one is under way */
+#define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
+
+PGDLLEXPORT void pmhash_launcher_main(Datum arg);
+
+/* ---- its end ---- */
+
+static volatile sig_atomic_t server_stops = false;
+
+/*
+ * SIGTERM: the postmaster sends it when the server is shut down, others
+ * (pg_terminate_backend) when they want the launcher started afresh.
+ */
+static void
+note_termination(int signo, siginfo_t *info, void *context)
+{
+	int			saved_errno = errno;
+
+	if (info->si_pid == PostmasterPid)
+		server_stops = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = saved_errno;
+}
+
+static void
+catch_termination(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = note_termination;
+	action.sa_flags = SA_SIGINFO | SA_RESTART;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGTERM, &action, NULL) != 0)
+		elog(ERROR, "could not set the handler of SIGTERM: %m");
+}
+
+/*
+ * To be called between the launcher's steps, outside transactions.  Ends it
+ * without a word if the server is being shut down; an exit code of 1 has the
+ * postmaster start it again after RESTART_AFTER.
+ */
+void
+pmhash_launcher_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ShutdownRequestPending)
+		proc_exit(server_stops ? 0 : 1);
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+static void
+launcher_exit(int code, Datum arg)
+{
+	pmhash_set_launcher(NULL);
+}
+
+/* ---- its rounds ---- */
+
+/*
+ * Keep the note of flushed WAL fresh also while there are no inserts and no
+ * vacuum.  Where WAL ends now is the end of a record; by the next round it is
+ * flushed.  Returns milliseconds until there may be something to note again: a
+ * server that writes nothing is seldom woken.
+ */
+static long
+note_flushed(void)
+{
+	static XLogRecPtr seen = InvalidXLogRecPtr;
+	static XLogRecPtr noted = InvalidXLogRecPtr;
+	XLogRecPtr	end = pmhash_insert_end();
+
+	if (seen > noted && seen <= GetFlushRecPtr(NULL))
+	{
+		pmhash_journal_note_flushed(seen);
+		noted = seen;
+	}
+	seen = end;
+	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
+}
+
+/*
+ * A crash within the first seconds after a checkpoint must not cost the indexes:
+ * the journal has to say that WAL past its redo pointer was flushed by this
+ * server life (undo.c, undo_doubt).  Once pg_control has the checkpoint, its
+ * record is flushed (xlog.c, CreateCheckPoint), and every replay reads it: so
+ * replay ends past where that begins.  Looked for only from when a checkpoint
+ * begins, which shared memory shows, until it is in pg_control, or WAL past its
+ * redo pointer has been noted anyway, as it is in one that takes long.  Returns
+ * milliseconds until the next look.
+ */
+static long
+note_checkpoint(void)
+{
+	static XLogRecPtr last = InvalidXLogRecPtr;
+	XLogRecPtr	redo = GetRedoRecPtr();
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (redo == last)
+		return NOTE_IDLE;
+	if (pmhash_read_pg_control(&server, reason) && server.checkPointCopy.redo == redo)
+		pmhash_journal_note_flushed(server.checkPoint + 1);
+	else if (!pmhash_journal_is_past(redo))
+		return NOTE_CHECKPOINT;
+	last = redo;
+	return NOTE_IDLE;
+}
+
+/*
+ * Renew the nonce if something has been written since it was renewed, but not
+ * more often than orphans are looked for.
+ */
+static void
+renew_nonce_now_and_then(void)
+{
+	static int64 last = 0;
+	static XLogRecPtr last_end = InvalidXLogRecPtr;
+	XLogRecPtr	end = pmhash_insert_end();
+
+	if (end == last_end || !pmhash_pool_is_present() ||
+		!pmhash_clock_past(last, pmhash_cleaner_naptime * INT64CONST(1000)))
+		return;
+	last = pmhash_clock_ms();
+	last_end = end;
+	pmhash_renew_nonce();
+}
+
+/*
+ * Wait until there may be something to do, timeout milliseconds at most.
+ * Meanwhile flush what scans ask for; while they do, which may be all the time,
+ * what else there is to do is looked for every LOOK_AROUND milliseconds.
+ */
+static void
+rest(long timeout)
+{
+	int64		begun = pmhash_clock_ms();
+	long		flush_in;
+
+	do
+	{
+		flush_in = pmhash_flush_for_scans();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 flush_in < 0 ? timeout : Min(timeout, flush_in),
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		pmhash_launcher_interrupts();
+	} while ((flush_in >= 0 ||
+			  pg_atomic_read_u64(&pmhash_shared->flush_wanted) != InvalidXLogRecPtr) &&
+			 !pmhash_clock_past(begun, LOOK_AROUND));
+}
+
+/*
+ * Has the kernel written back what it should? Checked when a checkpoint has
+ * come by, whose cost that of writing back our files is part of, and once at
+ * the beginning: the last server life may not have had the time to ask.
+ */
+static void
+notice_failed_writes(void)
+{
+	static XLogRecPtr last = InvalidXLogRecPtr;
+	XLogRecPtr	redo = GetRedoRecPtr();
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (redo == last || !pmhash_pool_is_present())
+		return;
+	last = redo;
+	if (!pmhash_pool_written_back(reason))
+		pmhash_distrust_all(reason);
+}
+
+/* The pool was refused at start.  Wait until it can be used, or end. */
+static void
+wait_for_pool(void)
+{
+	if (!pmhash_shared->usable && !pmhash_shared->retried)
+		proc_exit(0);
+	while (!pmhash_shared->usable && !pmhash_try_again())
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 RETRY_AFTER, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		pmhash_launcher_interrupts();
+	}
+}
+
+/*
+ * The launcher.  Ends for good if the pool can't be used in this server life.
+ */
+void
+pmhash_launcher_main(Datum arg)
+{
+	MemoryContext round;
+	int64		last_full = 0;
+	bool		first = true;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	catch_termination();
+	BackgroundWorkerUnblockSignals();
+	if (pmhash_shared == NULL)
+		proc_exit(0);
+	wait_for_pool();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	pmhash_pool_ready();
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	pmhash_set_launcher(MyLatch);
+	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
+								  ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		long		timeout;
+
+		MemoryContextReset(round);
+		MemoryContextSwitchTo(round);
+
+		/* Waiting for a cleaner eats latch events: look for requests again. */
+		while (pmhash_clean_if_due(&last_full))
+			pmhash_launcher_interrupts();
+		timeout = Min(note_flushed(), note_checkpoint());
+		renew_nonce_now_and_then();
+		notice_failed_writes();
+		timeout = Min(pmhash_see_to_rebuilds(first), timeout);
+		first = false;
+		rest(timeout);
+	}
+}

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.h
+ *	  The launcher: what it does itself, and its parts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_LAUNCHER_H
+#define PMHASH_LAUNCHER_H
+
+#include "cluster/cluster.h"
+
+/* ms, before a worker is started that has found no slot */
+#define PMHASH_WORKER_PAUSE		5000
+
+/* of a pause, if what it is for did not finish */
+#define PMHASH_MAX_DOUBLINGS	6
+
+/* ---- launcher.c ---- */
+extern void pmhash_launcher_interrupts(void);
+
+/* ---- launch_cleaners.c ---- */
+extern bool pmhash_clean_if_due(int64 *last_full);
+extern int64 pmhash_next_cleaning(void);
+
+/* ---- launch_rebuilders.c ---- */
+extern long pmhash_see_to_rebuilds(bool everything);
+
+#endif							/* PMHASH_LAUNCHER_H */

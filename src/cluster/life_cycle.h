@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * life_cycle.h
+ *	  Index files follow the transactions that make and drop them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_LIFE_CYCLE_H
+#define PMHASH_LIFE_CYCLE_H
+
+#include "cluster/cluster.h"
+
+extern void pmhash_life_cycle_init(void);
+extern void pmhash_pending_create(const char *path, Relation index);
+extern bool pmhash_pending_created(Relation index, char *path);
+extern void pmhash_pending_keep(const char *path);
+extern void pmhash_temp_file_created(const PmhashFile *file, Relation index);
+extern bool pmhash_temp_file_of(Relation index, char *path);
+extern void pmhash_temp_file_replaced(Oid heap);
+extern void pmhash_fork_replaced(void);
+extern void pmhash_unlink(const char *path);
+extern void pmhash_request_cleaning_at_commit(void);
+extern bool pmhash_is_index(Relation rel);
+
+#endif							/* PMHASH_LIFE_CYCLE_H */

@@ -1,0 +1,562 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.c
+ *	  Removing index files that no index owns.
+ *
+ * A file of a database is an orphan if no stub in that database names it and
+ * none can come to name it any more.  In this order, which matters:
+ *
+ *	(1) list the files.  Only these are judged.  The create lock is taken once
+ *		for it, so each file that was made without a transaction (unlogged
+ *		index after a crash) has its stub by now, and each has a header unless
+ *		its creation was cut off.
+ *	(2) leave out the files whose creating transaction is in progress, which
+ *		includes prepared ones: their stubs are in main forks we can't see.
+ *		Leave out temporary files whose backend is alive.
+ *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  One that
+ *		can't be locked for a while may name any file.  So may one that has gone
+ *		by the time it is locked: ALTER TABLE may have handed its main fork to an
+ *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
+ *		A stub that is marked invalid does not count: its file will not be
+ *		opened.  One that can't be read may name any file.
+ *	(4) remove the rest.  If some stub could not be read, only what belongs to
+ *		other indexes: files made for an index that still is there and whose
+ *		stub names another one.
+ *
+ * A transaction that was over at (2) is visible at (3) or never will be.  An
+ * index that another session is dropping or rebuilding is still visible with
+ * its old main fork at (3), or the transaction has committed, which for these
+ * is durable by then (see life_cycle.c), and its locks kept all others away.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/fd.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "cluster/cluster.h"
+#include "cluster/file_open.h"
+#include "cluster/identity.h"
+#include "cluster/life_cycle.h"
+#include "cluster/logged.h"
+#include "cluster/orphans.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/stub.h"
+
+/* A committing DDL asks for us before it releases its locks: try for a while. */
+#define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
+#define LOCK_PAUSE_US	25000L
+
+typedef struct IdList
+{
+	uint64	   *id;
+	int			n;
+	int			capacity;
+} IdList;
+
+static void
+add_id(IdList *list, uint64 id)
+{
+	if (list->n == list->capacity)
+	{
+		list->capacity = list->capacity > 0 ? list->capacity * 2 : 64;
+		list->id = list->id ?
+			repalloc(list->id, sizeof(uint64) * list->capacity) :
+			palloc(sizeof(uint64) * list->capacity);
+	}
+	list->id[list->n++] = id;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* Is it in a sorted list? */
+static bool
+has_id(const IdList *list, uint64 id)
+{
+	return list->n > 0 &&
+		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
+}
+
+/* ---- (1) files ---- */
+
+static void
+list_files(Oid database, IdList *files)
+{
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
+	uint64		file_id;
+
+	pmhash_database_path(path, database);
+	dir = AllocateDir(path);
+	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+	{
+		if (pmhash_parse_file_name(de->d_name, &file_id))
+			add_id(files, file_id);
+	}
+	FreeDir(dir);
+}
+
+/* ---- (2) makers ---- */
+
+/* Is the transaction that made a file still in progress, or prepared? */
+static bool
+creator_in_progress(uint64 xid)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	/* A crash may have taken the number back; old ones are over anyway. */
+	if (xid == 0 || xid >= next || next - xid > PG_INT32_MAX)
+		return false;
+	return TransactionIdIsInProgress((TransactionId) xid);
+}
+
+/*
+ * May a process at work need the file, without a stub that we can see?  A file
+ * without a valid header is one whose creation was cut off: its maker holds
+ * the create lock until it has its header (file_create.c, create_file), and it
+ * was listed under that lock.
+ */
+static bool
+maker_is_alive(const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result = pmh_read_identity(path, &id, &error);
+
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_CORRUPT)
+		return false;
+	if (result != PMH_OK)
+		return true;
+	if (id.flags & PMHASH_IDENTITY_TEMP)
+		return id.instance == pmhash_shared->instance &&
+			BackendPidGetProc((int) id.owner_pid) != NULL;
+	return creator_in_progress(id.creator_xid);
+}
+
+static void
+drop_protected(Oid database, IdList *files)
+{
+	char		path[MAXPGPATH];
+	int			kept = 0;
+
+	for (int i = 0; i < files->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files->id[i]);
+		if (!maker_is_alive(path))
+			files->id[kept++] = files->id[i];
+	}
+	files->n = kept;
+}
+
+/* ---- (3) stubs ---- */
+
+/*
+ * Is this a handler function of this library?  Looked up by the name of the C
+ * function first: calling every handler would load libraries of others, and
+ * fail if one of those is missing.
+ */
+static bool
+is_our_handler(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Datum		source;
+	bool		isnull;
+	bool		named = false;
+	const IndexAmRoutine *routine;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	if (!isnull)
+		named = strcmp(TextDatumGetCString(source), "pmhash_handler") == 0;
+	ReleaseSysCache(tuple);
+	if (!named)
+		return false;
+	routine = GetIndexAmRoutine(function);
+	return routine->ambuild == pmhash_am_build;
+}
+
+/* OIDs of the access methods that are ours, whatever their names. */
+static List *
+our_access_methods(void)
+{
+	Relation	pg_am = table_open(AccessMethodRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_am, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *ours = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_am	form = (Form_pg_am) GETSTRUCT(tuple);
+
+		if (form->amtype == AMTYPE_INDEX && is_our_handler(form->amhandler))
+			ours = lappend_oid(ours, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_am, AccessShareLock);
+	return ours;
+}
+
+/*
+ * OIDs of the pmhash indexes of this database, those with a main fork.
+ * Temporary ones only if the caller wants them: they are other sessions' as well.
+ */
+List *
+pmhash_list_indexes(bool temporary)
+{
+	List	   *methods = our_access_methods();
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *indexes = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		if (form->relkind == RELKIND_INDEX &&
+			(temporary || form->relpersistence != RELPERSISTENCE_TEMP) &&
+			list_member_oid(methods, form->relam))
+			indexes = lappend_oid(indexes, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+	return indexes;
+}
+
+/*
+ * Lock an index, but don't stand in a queue for it.  *tries: how often we may wait
+ * for it and for all further ones.
+ */
+static bool
+lock_index(Oid relid, int *tries)
+{
+	while (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (*tries == 0)
+			return false;
+		(*tries)--;
+		pg_usleep(LOCK_PAUSE_US);
+	}
+	return true;
+}
+
+/* What the stubs of a database say. */
+typedef struct Owners
+{
+	IdList		owned;			/* file ids that they name, sorted */
+	IdList		known;			/* OIDs of the indexes whose stub was read */
+	int			unknown;		/* stubs that can't be read or looked at */
+} Owners;
+
+typedef enum StubState
+{
+	STUB_READ,
+	STUB_NONE,					/* the main fork is empty: dropped */
+	STUB_UNREADABLE
+} StubState;
+
+/*
+ * Say that a stub can't be read, once in a server life.  There is one cleaner
+ * at a time, and only it touches the notes.
+ */
+static void
+complain_once(Relation index, const char *why)
+{
+	PmhashComplaint *complaint = pmhash_shared->complaint;
+	Oid			relid = RelationGetRelid(index);
+	int			i;
+
+	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
+	{
+		if (complaint[i].database == MyDatabaseId && complaint[i].index == relid)
+			return;
+	}
+	if (i == PMHASH_MAX_COMPLAINTS)
+		return;
+	complaint[i].database = MyDatabaseId;
+	complaint[i].index = relid;
+	ereport(LOG,
+			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
+					RelationGetRelationName(index), why),
+			 errdetail("Files that may belong to it are kept."),
+			 errhint("REINDEX INDEX makes a new stub page.")));
+}
+
+/*
+ * Read a stub.  ERROR only for what is not the page's fault.  A page of zeroes
+ * in the main fork of an index that we see is not as it was written.
+ */
+static StubState
+read_stub_if_possible(Relation index, PmhashStub *stub)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile StubState state = STUB_READ;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (RelationGetNumberOfBlocks(index) == 0)
+			state = STUB_NONE;
+		else if (!pmhash_stub_read(index, false, stub))
+		{
+			complain_once(index, "its stub page is empty");
+			state = STUB_UNREADABLE;
+		}
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_IO_ERROR)
+			ReThrowError(error);
+		complain_once(index, error->message);
+		FreeErrorData(error);
+		state = STUB_UNREADABLE;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return state;
+}
+
+/*
+ * Note what the stub of an index says.  By the way, an index whose file has gone
+ * or is cut off is marked as invalid.
+ */
+static void
+note_owner(Relation index, Owners *owners)
+{
+	PmhashStub	stub;
+
+	switch (read_stub_if_possible(index, &stub))
+	{
+		case STUB_UNREADABLE:
+			owners->unknown++;
+			return;
+		case STUB_READ:
+			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
+				add_id(&owners->owned, stub.file_id);
+			pmhash_index_examine(index, &stub);
+			pmhash_wal_examine(index, &stub);
+			break;
+		case STUB_NONE:
+			break;
+	}
+	add_id(&owners->known, RelationGetRelid(index));
+}
+
+/* Look at all stubs. */
+static void
+list_owned(Owners *owners)
+{
+	int			tries = LOCK_TRIES;
+	ListCell   *lc;
+
+	InvalidateCatalogSnapshot();
+	foreach(lc, pmhash_list_indexes(false))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	index;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!lock_index(relid, &tries))
+		{
+			owners->unknown++;
+			continue;
+		}
+		index = try_relation_open(relid, NoLock);
+		if (index == NULL)
+		{
+			UnlockRelationOid(relid, AccessShareLock);
+			owners->unknown++;
+			continue;
+		}
+		note_owner(index, owners);
+		relation_close(index, AccessShareLock);
+	}
+	if (owners->owned.n > 0)
+		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
+	if (owners->known.n > 0)
+		qsort(owners->known.id, owners->known.n, sizeof(uint64), compare_ids);
+}
+
+/* ---- (4) ---- */
+
+/*
+ * May an index whose stub can't be read or looked at own this file, that no other
+ * stub names?  Not if it was made for one that still is there: a main fork, and the
+ * stub in it, goes to an index with another OID only when the index that it
+ * was made for is dropped (tablecmds.c, TryReuseIndex).
+ */
+static bool
+may_be_owned(const Owners *owners, const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+
+	if (owners->unknown == 0)
+		return false;
+	switch (pmh_read_identity(path, &id, &error))
+	{
+		case PMH_OK:
+			return !has_id(&owners->known, id.index_oid);
+		case PMH_ERR_FORMAT:
+		case PMH_ERR_CORRUPT:
+			return false;
+		case PMH_NOT_FOUND:
+		case PMH_DONE:
+		case PMH_ERR_EXISTS:
+		case PMH_ERR_NO_FILE:
+		case PMH_ERR_IO:
+		case PMH_ERR_NO_SPACE:
+		case PMH_ERR_NO_MEMORY:
+		case PMH_ERR_TOO_LARGE:
+		case PMH_ERR_LOST:
+		case PMH_ERR_OUTDATED:
+		case PMH_ERR_NO_DESCRIPTOR:
+		case PMH_CANCELLED:		/* that means nothing */
+			break;
+	}
+	return true;
+}
+
+static void
+remove_orphans(const IdList *files, const Owners *owners)
+{
+	char		path[MAXPGPATH];
+	int			removed = 0;
+	uint32		kept = 0;
+
+	for (int i = 0; i < files->n; i++)
+	{
+		if (has_id(&owners->owned, files->id[i]))
+			continue;
+		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		if (may_be_owned(owners, path))
+		{
+			kept++;
+			continue;
+		}
+		pmhash_unlink(path);
+		removed++;
+	}
+	pg_atomic_write_u32(&pmhash_shared->files_kept, kept);
+	if (removed > 0)
+		ereport(DEBUG1,
+				(errmsg("pmhash: removed %d files that no index owns", removed)));
+}
+
+/*
+ * Remove the orphans of the database this worker is connected to, and look
+ * after the files of its indexes.  Called in a transaction.
+ */
+void
+pmhash_remove_orphans(void)
+{
+	IdList		files = {0};
+	Owners		owners = {0};
+
+	pmhash_require_service(NULL);
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
+	list_files(MyDatabaseId, &files);
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+
+	drop_protected(MyDatabaseId, &files);
+	list_owned(&owners);
+	remove_orphans(&files, &owners);
+}
+
+/*
+ * On a standby: remove the files of a database that were made before it became
+ * one.  The eras were renewed when it started (trust.c, reason_for_doubt), so
+ * they will never be opened, and there is no stub to look at.  What is made
+ * after a promotion has the new eras and is left alone.
+ */
+void
+pmhash_remove_distrusted(Oid database)
+{
+	IdList		files = {0};
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhError	error;
+
+	list_files(database, &files);
+	for (int i = 0; i < files.n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files.id[i]);
+		if (pmh_read_identity(path, &id, &error) == PMH_OK &&
+			pmhash_identity_doubt(&id, true) == PMHASH_REASON_APART)
+			pmhash_unlink(path);
+	}
+}
+
+/*
+ * Remove the directory of a database that does not exist any more.  Since DROP
+ * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
+ * back, and its OID is not used again while pg_database knows better.
+ */
+void
+pmhash_remove_dropped(Oid database)
+{
+	IdList		files = {0};
+	char		path[MAXPGPATH];
+
+	list_files(database, &files);
+	for (int i = 0; i < files.n; i++)
+	{
+		pmhash_file_path(path, database, files.id[i]);
+		pmhash_unlink(path);
+	}
+	pmhash_database_path(path, database);
+	if (rmdir(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove directory \"%s\": %m", path)));
+}

@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.h
+ *	  Removing index files that no index owns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_ORPHANS_H
+#define PMHASH_ORPHANS_H
+
+#include "nodes/pg_list.h"
+
+extern void pmhash_remove_orphans(void);
+extern void pmhash_remove_dropped(Oid database);
+extern void pmhash_remove_distrusted(Oid database);
+extern List *pmhash_list_indexes(bool temporary);
+
+#endif							/* PMHASH_ORPHANS_H */

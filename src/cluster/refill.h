@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * refill.h
+ *	  Filling the file of an index while others write.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_REFILL_H
+#define PMHASH_REFILL_H
+
+extern void pmhash_refill(Oid relid);
+extern void pmhash_refill_failed(void);
+extern void pmhash_refill_forget(void);
+
+#endif							/* PMHASH_REFILL_H */

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * requests.c
+ *	  What processes ask the launcher for: databases to clean and to look at.
+ *
+ * A request raises no error and waits for nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+
+static void
+add_request(PmhashRequests *requests, Oid database)
+{
+	Latch	   *launcher;
+	bool		known = false;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	for (int i = 0; i < requests->n; i++)
+		known |= requests->database[i] == database;
+	if (!known && requests->n < PMHASH_MAX_REQUESTS)
+		requests->database[requests->n++] = database;
+	else if (!known)
+		requests->all = true;
+	launcher = pmhash_shared->launcher;
+	SpinLockRelease(&pmhash_shared->mutex);
+	if (launcher != NULL)
+		SetLatch(launcher);
+}
+
+/*
+ * Ask for the orphans of a database to be removed soon.  Raises no error.
+ */
+void
+pmhash_request_cleaning(Oid database)
+{
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+		add_request(&pmhash_shared->clean, database);
+}
+
+/*
+ * Ask for a look at a database soon: it may have invalid indexes.  Raises no
+ * error.
+ */
+void
+pmhash_request_look(Oid database)
+{
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+		add_request(&pmhash_shared->look, database);
+}
+
+/*
+ * Have the launcher look for what there is to do.  Raises no error.
+ */
+void
+pmhash_wake_launcher(void)
+{
+	Latch	   *launcher;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	launcher = pmhash_shared->launcher;
+	SpinLockRelease(&pmhash_shared->mutex);
+	if (launcher != NULL)
+		SetLatch(launcher);
+}
+
+/* Take the requests, as a list of OIDs; *all: too many to be listed. */
+List *
+pmhash_take_requests(PmhashRequests *requests, bool *all)
+{
+	PmhashRequests taken;
+	List	   *databases = NIL;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	taken = *requests;
+	requests->n = 0;
+	requests->all = false;
+	SpinLockRelease(&pmhash_shared->mutex);
+	for (int i = 0; i < taken.n; i++)
+		databases = lappend_oid(databases, taken.database[i]);
+	*all = taken.all;
+	return databases;
+}
+
+void
+pmhash_set_launcher(Latch *latch)
+{
+	SpinLockAcquire(&pmhash_shared->mutex);
+	pmhash_shared->launcher = latch;
+	SpinLockRelease(&pmhash_shared->mutex);
+}

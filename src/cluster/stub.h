@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * stub.h
+ *	  The stub page of an index: block 0 of its main (or init) fork.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_STUB_H
+#define PMHASH_STUB_H
+
+#include "cluster/cluster.h"
+
+#define PMHASH_STUB_MAGIC		0x48534d50
+#define PMHASH_STUB_VERSION		1
+#define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
+#define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
+										 * or will be: never use it again */
+#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
+#define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
+#define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
+#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
+										 * standbys may build a file like it */
+#define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
+
+typedef struct PmhashStub
+{
+	uint32		magic;
+	uint16		version;
+	uint16		flags;
+	uint64		file_id;
+	uint64		seed;
+	uint64		reason;			/* PmhashReason, if invalid */
+	uint64		older;			/* if filled: rows may be missing that snapshots
+								 * see whose xmin is not after this one */
+	uint64		reserved[3];
+} PmhashStub;
+
+StaticAssertDecl(sizeof(PmhashStub) == 64 &&
+				 offsetof(PmhashStub, file_id) == 8 &&
+				 offsetof(PmhashStub, reason) == 24 &&
+				 offsetof(PmhashStub, older) == 32,
+				 "another layout of the stub is another PMHASH_STUB_VERSION");
+
+extern bool pmhash_stub_read(Relation index, bool zero_on_error,
+							 PmhashStub *stub);
+extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
+extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
+							   uint64 seed);
+extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
+							 uint64 seed);
+extern bool pmhash_stub_filled(Relation index, uint64 file_id,
+							   TransactionId older);
+extern bool pmhash_stub_validate(Relation index, uint64 file_id);
+extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
+								   PmhashReason reason);
+extern void pmhash_stub_create_init(Relation index);
+extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
+
+#endif							/* PMHASH_STUB_H */

@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * trust.h
+ *	  What may be trusted when the pool is taken into use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_TRUST_H
+#define PMHASH_TRUST_H
+
+#include "cluster/control_file.h"
+#include "cluster/data_directory.h"
+
+/* What is known of the way to here when the pool is entered. */
+typedef struct PmhashEntryState
+{
+	int			lock_fd;		/* of the pool's lock file */
+	bool		lock_kept;		/* this postmaster had it before, too */
+	bool		late;			/* the server has been running without the pool */
+	bool		has_control;	/* the control file is there and sound */
+	bool		is_damaged;		/* it is there */
+} PmhashEntryState;
+
+extern void pmhash_see_redo(PmhashControl *control);
+extern void pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
+						  const PmhashServerState *server, uint64 instance);
+extern void pmhash_set_witness(int lock_fd);
+extern bool pmhash_revoke_trust(int lock_fd);
+extern bool pmhash_trust_is_revoked(int lock_fd);
+extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
+extern void pmhash_refuse_trust(void);
+extern void pmhash_continue_without_pool(void);
+
+#endif							/* PMHASH_TRUST_H */

@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_journal.h
+ *	  The undo journal: its format, and what other rooms note in it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_UNDO_JOURNAL_H
+#define PMHASH_UNDO_JOURNAL_H
+
+#include "access/xlogdefs.h"
+
+#include "engine/table.h"
+
+#define PMHASH_JOURNAL_MAGIC	UINT64CONST(0x4c4e4a48534d50ff)
+#define PMHASH_SLOT_BUSY		PG_UINT64_MAX
+
+/* The first line of a journal file. */
+typedef struct PmhashJournalHeader
+{
+	uint64		magic;
+	uint64		instance;		/* whose journal it is */
+	uint64		slots;
+	uint64		flushed;		/* end of a WAL record known to be flushed */
+	uint64		reserved[4];
+} PmhashJournalHeader;
+
+/* One record: a cache line.  All zeroes: never used. */
+typedef struct PmhashJournalRecord
+{
+	uint64		file_id;
+	uint64		hash;
+	uint64		value;
+	uint64		lsn;			/* end of WAL the entry depends on */
+	uint64		flushed;		/* end of a record known to be flushed, or 0 */
+	uint64		instance;
+	Oid			database;
+	uint32		reserved[2];
+	uint32		crc;			/* CRC-32C of all before */
+} PmhashJournalRecord;
+
+StaticAssertDecl(sizeof(PmhashJournalHeader) == 64 &&
+				 offsetof(PmhashJournalHeader, flushed) == 24,
+				 "another layout of the journal is another PMHASH_JOURNAL_MAGIC");
+StaticAssertDecl(sizeof(PmhashJournalRecord) == 64 &&
+				 offsetof(PmhashJournalRecord, lsn) == 24 &&
+				 offsetof(PmhashJournalRecord, instance) == 40 &&
+				 offsetof(PmhashJournalRecord, crc) == 60,
+				 "a record is a cache line, and ends with its CRC");
+
+extern XLogRecPtr pmhash_insert_end(void);
+extern void pmhash_journal_create(uint64 instance, bool *pmem);
+extern void pmhash_journal_retire(uint64 instance);
+extern bool pmhash_journal_spoil(uint64 instance, char *reason);
+extern bool pmhash_journal_is_spoiled(uint64 instance);
+extern bool pmhash_journal_is_spare(const char *name);
+extern PmhResult pmhash_journal_map(char *path, PmhError *error);
+extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
+extern bool pmhash_journal_is_past(XLogRecPtr lsn);
+extern uint32 pmhash_journal_crc(const PmhashJournalRecord *record);
+
+#endif							/* PMHASH_UNDO_JOURNAL_H */

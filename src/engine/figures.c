@@ -1,0 +1,426 @@
+/*-------------------------------------------------------------------------
+ *
+ * figures.c
+ *	  Statistics: exact by walking everything, and estimates from a sample.
+ *
+ * Both read as any reader does and hold no process up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "figures.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "table.h"
+
+/* Segments the estimate looks at. */
+#define SAMPLE_BITS		6
+
+/* What one segment has, lists included. */
+typedef struct SegmentCount
+{
+	uint64_t	slots;
+	uint64_t	used_slots;
+	uint64_t	plain;
+	uint64_t	elsewhere;
+	uint64_t	stash;
+	uint64_t	lists;
+	uint64_t	list_entries;
+	uint64_t	list_bytes;
+} SegmentCount;
+
+/* Count a list from its first buffer on.  As pmh_list_read. */
+static PmhResult
+count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+		   SegmentCount *count)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListCircle circle = {0};
+	uint64_t	entries = 0;
+	uint64_t	bytes = 0;
+
+	while (pos.payload != 0)
+	{
+		uint32_t	class = pmh_pointer_class(pos.payload);
+		uint32_t	n;
+		PmhResult	result;
+
+		if (pmh_list_is_circle(t, &circle, &pos))
+			return pmh_list_circle(t, payload);
+		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
+							   NULL, &n);
+		if (result != PMH_OK)
+			return result;
+		entries += n;
+		bytes += pmh_class_bytes(class);
+	}
+	count->lists++;
+	count->list_entries += entries;
+	count->list_bytes += bytes;
+	return PMH_OK;
+}
+
+/*
+ * About how many values has a list?  Counts the first buffer; those after it
+ * are taken to be full, and as many as when it was made.
+ */
+static PmhResult
+guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+		   SegmentCount *count)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition pos = {payload, version, 0, 0};
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	bytes = pmh_class_bytes(class);
+	uint64_t	list_bytes = bytes;
+	uint32_t	n;
+	PmhResult	result;
+
+	if (pmh_class_has_header(class))
+		list_bytes = pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
+						   NULL, &n);
+	if (result != PMH_OK)
+		return result;
+	if (pos.payload == 0 || list_bytes < bytes)
+		list_bytes = bytes;
+	count->lists++;
+	count->list_entries += n +
+		(list_bytes - bytes) / PMH_LINE * PMH_VALUES_PER_LINE;
+	count->list_bytes += list_bytes;
+	return PMH_OK;
+}
+
+typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, uint64_t payload,
+								uint64_t version, SegmentCount *count);
+
+/*
+ * Count the list of a pointer slot found in a copy of its segment; if it is
+ * not there any more, the list the key has now.
+ */
+static PmhResult
+count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
+			  uint64_t hash, uint64_t payload, CountList how, SegmentCount *count)
+{
+	PmhProbe	probe;
+	PmhResult	result;
+
+	result = pmh_buffer_check_span(t, payload);
+	if (result == PMH_OK)
+	{
+		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+
+		result = PMH_RETRY;
+		if (pmh_snapshot_current(t, snap, bucket))
+			result = how(t, hash, payload, version, count);
+	}
+	else if (result == PMH_ERR_CORRUPT && !pmh_snapshot_current(t, snap, bucket))
+		result = PMH_RETRY;
+
+	while (result == PMH_NEED || result == PMH_RETRY)
+	{
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result != PMH_OK)
+				break;
+		}
+		result = pmh_probe_in(t, pmh_place_side(&snap->place), hash, &probe);
+		if (result != PMH_OK || probe.list == 0)
+			break;
+		result = how(t, hash, probe.list, probe.list_version, count);
+	}
+	return result;
+}
+
+/*
+ * Entries with a hash below 'from' are left out: they have been counted, in the
+ * first half of a split whose second half the directory does not name yet, or in
+ * a segment that has been merged with its buddy since.
+ */
+static PmhResult
+count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
+			 uint32_t bucket, uint64_t from, CountList how, SegmentCount *count)
+{
+	uint32_t	hashing = snap->place.hashing;
+	uint32_t	plain;
+	uint32_t	pointers;
+	PmhResult	result = PMH_OK;
+
+	pmh_bucket_kinds(b, &plain, &pointers);
+	count->slots += PMH_SLOTS;
+	count->used_slots += pmh_state_count(pmh_bucket_state(b));
+	for (uint32_t m = plain | pointers; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+
+		if (hash < from)
+			continue;
+		count->plain += !pmh_word_is_pointer(word);
+		count->elsewhere += pmh_home_bucket(hash, hashing) != bucket;
+		count->stash += bucket >= hashing;
+		if (result == PMH_OK && pmh_word_is_pointer(word))
+			result = count_pointer(t, snap, bucket, hash, pmh_word_payload(word),
+								   how, count);
+	}
+	return result;
+}
+
+/*
+ * Count the segment of a hash, as far as its entries are not below 'from';
+ * *elem tells about it.
+ */
+static PmhResult
+count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
+			  PmhBucket *copy, CountList how, uint64_t *elem, SegmentCount *count)
+{
+	PmhSnapshot snap;
+	PmhResult	result = pmh_segment_read_in(t, side, hash, &snap, copy);
+
+	memset(count, 0, sizeof(*count));
+	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
+		result = count_bucket(t, &snap, &copy[b], b, from, how, count);
+	*elem = snap.place.elem;
+	return result;
+}
+
+/* Count a segment by its strategy.  An element has room for one that is none. */
+static PmhResult
+count_strategy(PmhTable *t, PmhStats *stats, uint64_t elem)
+{
+	switch (pmh_elem_strategy(elem))
+	{
+		case PMH_SINGLE:
+			stats->segments_single++;
+			return PMH_OK;
+		case PMH_TWO_CHOICE:
+			stats->segments_two_choice++;
+			return PMH_OK;
+		case PMH_STASH:
+			stats->segments_stash++;
+			return PMH_OK;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+					"A directory element has an impossible strategy.");
+}
+
+static void
+add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *count)
+{
+	uint32_t	depth = pmh_elem_depth(elem);
+
+	if (side == PMH_OVERFLOW)
+		stats->entries_overflow += count->plain + count->list_entries;
+	stats->segments++;
+	if (stats->segments == 1 || depth < stats->min_depth)
+		stats->min_depth = depth;
+	if (depth > stats->max_depth)
+		stats->max_depth = depth;
+	stats->entries += count->plain + count->list_entries;
+	stats->slots += count->slots;
+	stats->used_slots += count->used_slots;
+	stats->entries_elsewhere += count->elsewhere;
+	stats->entries_stash += count->stash;
+	stats->lists += count->lists;
+	stats->list_entries += count->list_entries;
+	stats->list_bytes += count->list_bytes;
+}
+
+static void *
+segment_copy(PmhTable *t)
+{
+	void	   *copy = malloc(pmh_max_segment_size(t));
+
+	if (copy == NULL)
+		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for a copy of a segment.");
+	return copy;
+}
+
+/* Walk all segments. */
+static PmhResult
+walk(PmhTable *t, CountList how, PmhStats *stats)
+{
+	PmhBucket  *copy = segment_copy(t);
+	PmhPosition at = {0};
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	while (result == PMH_OK && !at.through)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+
+		result = count_segment(t, at.side, at.next, at.next, copy, how, &elem, &count);
+		if (result != PMH_OK)
+			break;
+		result = count_strategy(t, stats, elem);
+		if (result != PMH_OK)
+			break;
+		add_segment(stats, at.side, elem, &count);
+		result = pmh_position_advance(t, &at, pmh_elem_depth(elem));
+	}
+	free(copy);
+	return result;
+}
+
+PmhResult
+pmh_stats(PmhTable *table, PmhStats *stats)
+{
+	const PmhRun *run;
+	PmhResult	result;
+
+	memset(stats, 0, sizeof(*stats));
+	result = pmh_conclude(table, walk(table, count_list, stats));
+	if (result != PMH_OK)
+		return result;
+	run = pmh_run(table);
+	stats->value_bytes = pm_load(&run->value_blocks) << table->block_shift;
+	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	stats->used_bytes = stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
+	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
+	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
+	stats->splits = pm_load(&run->splits);
+	stats->grows = pm_load(&run->grows);
+	stats->doublings = pm_load(&run->doublings);
+	stats->compactions = pm_load(&run->compactions);
+	stats->strategy_changes = pm_load(&run->strategy_changes);
+	stats->merges = pm_load(&run->merges);
+	stats->overflows = pm_load(&run->overflows);
+	stats->value_space_known = pm_load(&run->value_space_known) != 0;
+	return PMH_OK;
+}
+
+/*
+ * Points at equal distances in the space of hashes meet a segment with a
+ * probability of 2^-depth, and so each one met stands for 2^depth.
+ */
+static PmhResult
+sample(PmhTable *t, PmhSide side, double *entries)
+{
+	PmhBucket  *copy = segment_copy(t);
+	double		sum = 0;
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+
+		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, guess_list,
+							   &elem, &count);
+		if (result == PMH_OK)
+			sum += (double) (count.plain + count.list_entries) *
+				(double) (UINT64_C(1) << pmh_elem_depth(elem));
+	}
+	free(copy);
+	*entries += sum / (1 << SAMPLE_BITS);
+	return result;
+}
+
+/* The same in both tables. */
+static PmhResult
+sample_both(PmhTable *t, uint64_t *entries)
+{
+	double		sum = 0;
+	bool		exists;
+	PmhResult	result = sample(t, PMH_PRIMARY, &sum);
+
+	if (result == PMH_OK)
+		result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
+	if (result == PMH_OK && exists)
+		result = sample(t, PMH_OVERFLOW, &sum);
+	*entries = (uint64_t) sum;
+	return result;
+}
+
+PmhResult
+pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(table)->dirword));
+	PmhStats	stats;
+	PmhResult	result;
+
+	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	if (depth > SAMPLE_BITS)
+		return pmh_conclude(table, sample_both(table, entries));
+	memset(&stats, 0, sizeof(stats));
+	result = walk(table, guess_list, &stats);
+	*entries = stats.entries;
+	return pmh_conclude(table, result);
+}
+
+/* What the segments at equal distances have, and the segments they stand for. */
+static PmhResult
+sample_fill(PmhTable *t, PmhSide side, PmhFill *fill)
+{
+	PmhBucket  *copy = segment_copy(t);
+	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+
+	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	{
+		SegmentCount count;
+		uint64_t	elem;
+		double		weight;
+
+		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, count_list,
+							   &elem, &count);
+		if (result != PMH_OK)
+			break;
+		weight = (double) (UINT64_C(1) << pmh_elem_depth(elem)) / (1 << SAMPLE_BITS);
+		fill->segments += weight;
+		fill->slots += weight * (double) count.slots;
+		fill->used_slots += weight * (double) count.used_slots;
+		fill->lists += weight * (double) count.lists;
+		fill->list_entries += weight * (double) count.list_entries;
+		fill->list_bytes += weight * (double) count.list_bytes;
+	}
+	free(copy);
+	return result;
+}
+
+PmhResult
+pmh_estimate_fill(PmhTable *t, PmhFill *fill)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
+	PmhStats	stats;
+	PmhResult	result;
+
+	memset(fill, 0, sizeof(*fill));
+	if (depth > SAMPLE_BITS)
+	{
+		bool		exists;
+
+		result = sample_fill(t, PMH_PRIMARY, fill);
+		if (result == PMH_OK)
+			result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
+		return result == PMH_OK && exists ? sample_fill(t, PMH_OVERFLOW, fill) : result;
+	}
+	memset(&stats, 0, sizeof(stats));
+	result = walk(t, count_list, &stats);
+	fill->segments = (double) stats.segments;
+	fill->slots = (double) stats.slots;
+	fill->used_slots = (double) stats.used_slots;
+	fill->lists = (double) stats.lists;
+	fill->list_entries = (double) stats.list_entries;
+	fill->list_bytes = (double) stats.list_bytes;
+	return result;
+}

@@ -1,0 +1,729 @@
+/*-------------------------------------------------------------------------
+ *
+ * lookup.c
+ *	  Look-up of a key, alone or in a group, without any lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "bucket.h"
+#include "buffer.h"
+#include "compiler.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lock.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_array.h"
+
+/* So many keys of a group go through a stage of their look-up together. */
+#define BATCH					32
+
+/* So many lines of a list are prefetched as soon as it is found. */
+#define LIST_AHEAD				8
+
+/*
+ * The bucket was not prefetched, and any line of it may be needed: all at
+ * once.  (Has to be inline, as everything that only prefetches: a compiler may
+ * leave the call of a function out that does nothing else.)
+ */
+static inline void __attribute__((always_inline))
+prefetch_all(const PmhBucket *b)
+{
+	for (unsigned line = 0; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+		__builtin_prefetch(b->bytes + line * PMH_LINE);
+}
+
+/* What one bucket knows of a key goes to the probe. */
+static inline void
+gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
+{
+	uint32_t	first = probe->n;
+
+	for (; mask != 0; mask &= mask - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		if (!pmh_slot_has_hash(b, slot, word, hash))
+			continue;
+		if (unlikely(pmh_word_is_pointer(word)))
+		{
+			/* The plain entries beside it are shadowed. */
+			probe->n = first;
+			probe->list = pmh_word_payload(word);
+			return;
+		}
+		probe->value[probe->n++] = pmh_word_payload(word);
+	}
+}
+
+/*
+ * The home of a hash was not found, or not any more: there is another directory
+ * than the one that was seen last, another segment, or something outside of our
+ * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate.
+ */
+static PmhResult __attribute__((noinline))
+probe_again(PmhTable *t, PmhSide side, uint64_t hash)
+{
+	PmhPlace	place;
+	PmhResult	result = pmh_locate_in(t, side, hash, &place);
+
+	return result == PMH_OK ? PMH_RETRY : result;
+}
+
+/*
+ * If the buckets so far have a pointer to a list: the version of its first
+ * buffer, whose lines, or the first of many, are going to be read.
+ */
+static inline void
+note_list(const PmhTable *t, PmhProbe *probe)
+{
+	uint64_t	offset = pmh_pointer_offset(probe->list);
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(probe->list));
+
+	if (likely(probe->list == 0))
+		return;
+	for (uint32_t i = 0; i < lines && i < LIST_AHEAD; i++)
+		__builtin_prefetch((const char *) pmh_at(t, offset) + i * PMH_LINE);
+	probe->list_version = pmh_buffer_version(t, offset);
+}
+
+/* What a reader knows of a home bucket after a look at its line 0. */
+typedef struct Sight
+{
+	uint64_t	version;		/* from before that look */
+	uint32_t	state;
+	uint32_t	mask;			/* slots with the right fingerprint */
+} Sight;
+
+/* False if the home has been moved meanwhile. */
+static inline bool
+look_at_home(uint64_t hash, const PmhHome *h, Sight *sight)
+{
+	sight->version = pmh_version_load(h->version);
+	if (unlikely(!pmh_home_current(h)))
+		return false;
+	PMH_STOP_POINT("probe_before_reading");
+	sight->mask = pmh_bucket_match(h->bucket, pmh_hash_fingerprint(hash), &sight->state);
+	PMH_STOP_POINT("probe_before_slots");
+	return true;
+}
+
+/*
+ * Does the state of a home tell that the hash may be in another bucket, or in the
+ * overflow table?
+ */
+static inline bool
+is_elsewhere(uint64_t hash, uint32_t home_state)
+{
+	if ((home_state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED)) != 0)
+		return true;
+	return (home_state >> pmh_filter_shift(hash) & 1) != 0;
+}
+
+/*
+ * What nearly all look-ups come to: the home bucket alone answers, with one
+ * plain entry or none.  Returns how many; -1: there is more to it.
+ */
+static inline int
+probe_simple(uint64_t hash, const PmhHome *h, const Sight *sight,
+			 uint64_t *value)
+{
+	uint32_t	mask = sight->mask;
+	int			n = 0;
+
+	if (unlikely(is_elsewhere(hash, sight->state)))
+		return -1;
+	if (mask != 0)
+	{
+		unsigned	slot = (unsigned) __builtin_ctzll(mask);
+		uint64_t	word = pmh_slot_load_word(h->bucket, slot);
+
+		if (unlikely((mask & (mask - 1)) != 0 || pmh_word_is_pointer(word)))
+			return -1;
+		if (likely(pmh_slot_has_hash(h->bucket, slot, word, hash)))
+			n = 1;
+		*value = pmh_word_payload(word);
+	}
+	PMH_STOP_POINT("probe_before_validation");
+	return likely(pmh_version_same(h->version, sight->version)) ? n : -1;
+}
+
+/* What a look-up reads besides the home, and what must not have changed since. */
+typedef struct Others
+{
+	unsigned	n;
+	const PmhBucket *bucket[3];
+	const uint64_t *version_at[3];
+	uint64_t	version[3];
+	uint32_t	state[3];
+} Others;
+
+/*
+ * The buckets besides the home that its filters tell of.  Their versions are
+ * loaded, and the place is seen to be current, before they are read.
+ */
+static PmhResult __attribute__((noinline))
+gather_elsewhere(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+				 uint32_t home_state, PmhProbe *probe, Others *o)
+{
+	PmhPlace	place;
+	uint32_t	list[3];
+
+	PMH_STOP_POINT("probe_before_elsewhere");
+	place.elem = h->elem;
+	if (unlikely(!pmh_place_decode(t, &place)))
+		return probe_again(t, side, hash);
+	if ((home_state & pmh_filter_bit(hash)) != 0)
+		list[o->n++] = pmh_alt_bucket(hash, place.hashing,
+									  pmh_home_bucket(hash, place.hashing));
+	if ((home_state & PMH_STATE_STASHED) != 0)
+	{
+		list[o->n++] = place.hashing;
+		list[o->n++] = place.hashing + 1;
+	}
+	for (unsigned i = 0; i < o->n; i++)
+	{
+		o->bucket[i] = pmh_bucket(t, &place, list[i]);
+		o->version_at[i] = pmh_bucket_version(&place, list[i]);
+		prefetch_all(o->bucket[i]);
+	}
+	for (unsigned i = 0; i < o->n; i++)
+		o->version[i] = pmh_version_load(o->version_at[i]);
+	if (!pmh_home_current(h))
+		return PMH_RETRY;
+	for (unsigned i = 0; i < o->n; i++)
+	{
+		uint32_t	mask = pmh_bucket_match(o->bucket[i], pmh_hash_fingerprint(hash),
+											&o->state[i]);
+
+		gather(probe, o->bucket[i], hash, mask);
+		PMH_STOP_POINT("probe_between_buckets");
+	}
+	note_list(t, probe);
+	return PMH_OK;
+}
+
+/*
+ * Are all buckets that were read as they were?  Their versions tell of operations
+ * that have begun since; of one that had begun before and was completed while we
+ * went from one bucket to the next, the state tells, which is its commit point.
+ * The states first, of all buckets that are to be of one state: so a state that is
+ * the same has been the same in between.
+ */
+static bool
+same_states(const PmhHome *h, const Sight *sight, const Others *o)
+{
+	bool		same = pmh_bucket_state(h->bucket) == sight->state;
+
+	for (unsigned i = 0; i < o->n; i++)
+		same = same && pmh_bucket_state(o->bucket[i]) == o->state[i];
+	return same;
+}
+
+static bool
+same_versions(const PmhHome *h, const Sight *sight, const Others *o)
+{
+	bool		same = true;
+
+	for (unsigned i = 0; i < o->n; i++)
+		same = same && pmh_version_same(o->version_at[i], o->version[i]);
+	return same && pmh_version_same(h->version, sight->version);
+}
+
+/*
+ * The rest of an attempt, which the same look at the home has begun.
+ *
+ * Whether the place is current is asked before the versions are compared.  If it
+ * is, and they have not changed after that, the segment has been there all the
+ * time, and so has the pointer in it.  The other way round it may be moved
+ * away in between, its list rewritten and freed, and itself moved back.
+ */
+static inline PmhResult __attribute__((always_inline))
+probe_slots(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+			const Sight *sight, Others *others, PmhProbe *probe)
+{
+	PmhResult	result = PMH_OK;
+
+	others->n = 0;
+	probe->n = 0;
+	probe->list = 0;
+	probe->overflowed = (sight->state & PMH_STATE_OVERFLOWED) != 0;
+	gather(probe, h->bucket, hash, sight->mask);
+	note_list(t, probe);
+	if (unlikely(is_elsewhere(hash, sight->state)))
+	{
+		result = gather_elsewhere(t, side, hash, h, sight->state, probe, others);
+		if (unlikely(result != PMH_OK))
+			return result;
+	}
+	if (unlikely(probe->list != 0))
+	{
+		result = pmh_buffer_check_span(t, probe->list);
+		if (!pmh_home_current(h))
+			return PMH_RETRY;
+		PMH_STOP_POINT("probe_between_checks");
+	}
+	PMH_STOP_POINT("probe_before_validation");
+	if (unlikely(others->n != 0) && !same_states(h, sight, others))
+		return PMH_RETRY;
+	return likely(same_versions(h, sight, others)) ? result : PMH_RETRY;
+}
+
+/* How an attempt begins.  False: not so; probe_again tells what to do. */
+static inline bool __attribute__((always_inline))
+find_and_look(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, Sight *sight)
+{
+	if (unlikely(!pmh_home_find_in(t, side, hash, h)))
+		return false;
+	prefetch_all(h->bucket);
+	return look_at_home(hash, h, sight);
+}
+
+/* What a look-up has read of a table, to be compared later. */
+typedef struct Reading
+{
+	PmhHome		home;
+	Sight		sight;
+	Others		others;
+} Reading;
+
+static inline PmhResult __attribute__((always_inline))
+probe_side(PmhTable *t, PmhSide side, uint64_t hash, Reading *r, PmhProbe *probe)
+{
+	for (;;)
+	{
+		PmhResult	result;
+
+		if (likely(find_and_look(t, side, hash, &r->home, &r->sight)))
+			result = probe_slots(t, side, hash, &r->home, &r->sight, &r->others, probe);
+		else
+			result = probe_again(t, side, hash);
+		if (likely(result == PMH_OK))
+			return PMH_OK;
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		if (result != PMH_OK && result != PMH_RETRY)
+			return result;
+	}
+}
+
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
+{
+	Reading		r;
+
+	return probe_side(t, PMH_PRIMARY, hash, &r, probe);
+}
+
+/* PMH_NOT_FOUND: there is no overflow table, and so nothing in it. */
+static PmhResult
+probe_overflow(PmhTable *t, uint64_t hash, Reading *r, PmhProbe *probe)
+{
+	PmhResult	result = probe_side(t, PMH_OVERFLOW, hash, r, probe);
+
+	if (result == PMH_NOT_FOUND)
+		memset(probe, 0, offsetof(PmhProbe, value));
+	return result;
+}
+
+PmhResult
+pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash, PmhProbe *probe)
+{
+	Reading		r;
+	PmhResult	result;
+
+	if (side == PMH_PRIMARY)
+		return pmh_probe(t, hash, probe);
+	result = probe_overflow(t, hash, &r, probe);
+	return result == PMH_NOT_FOUND ? PMH_OK : result;
+}
+
+/*
+ * Add what a probe has found, plain values and list, to *values.  PMH_RETRY too:
+ * nothing was added.
+ */
+static inline PmhResult __attribute__((always_inline))
+add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	size_t		before = values->n;
+	PmhResult	result;
+
+	if (values->capacity - before < probe->n)
+	{
+		result = pmh_values_reserve(t, values, probe->n);
+		if (result != PMH_OK)
+			return result;
+	}
+	for (uint32_t i = 0; i < probe->n; i++)
+		values->value[before + i] = probe->value[i];
+	values->n = before + probe->n;
+	if (probe->list != 0)
+	{
+		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
+		if (result == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result == PMH_OK)
+				result = PMH_RETRY;
+		}
+		if (result != PMH_OK)
+		{
+			values->n = before;
+			return result;
+		}
+	}
+	return PMH_OK;
+}
+
+/*
+ * Is what was read of both tables one state of both?  It is that of the moment
+ * between the last look at a bucket of either and the first one here, if all of
+ * them are as they were, and the segments are those of the directory still: else
+ * more may have been put into a copy of one of them, and then into the other
+ * table.  (Without 'other' there was no overflow table.)
+ */
+static bool
+both_same(const Reading *primary, const Reading *other)
+{
+	const Reading *r[PMH_SIDES] = {primary, other};
+	unsigned	n = other != NULL ? 2 : 1;
+	bool		same = true;
+
+	for (unsigned i = 0; i < n; i++)
+		same = same && same_states(&r[i]->home, &r[i]->sight, &r[i]->others);
+	for (unsigned i = 0; i < n; i++)
+		same = same && pmh_home_current(&r[i]->home);
+	PMH_STOP_POINT("both_between_checks");
+	for (unsigned i = 0; i < n; i++)
+		same = same && same_versions(&r[i]->home, &r[i]->sight, &r[i]->others);
+	return same;
+}
+
+/* One attempt at reading both tables.  PMH_RETRY too. */
+static PmhResult
+try_both(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	uint64_t	other_hash = pmh_side_hash(t, PMH_OVERFLOW, hash);
+	PmhProbe	probe;
+	Reading		primary;
+	Reading		other;
+	bool		exists;
+	PmhResult	result = probe_side(t, PMH_PRIMARY, hash, &primary, &probe);
+
+	values->n = 0;
+	if (result == PMH_OK)
+		result = add_probed(t, hash, &probe, values);
+	if (result != PMH_OK)
+		return result;
+	PMH_STOP_POINT("probe_before_overflow");
+	result = probe_overflow(t, other_hash, &other, &probe);
+	exists = result != PMH_NOT_FOUND;
+	if (result == PMH_OK)
+		result = add_probed(t, other_hash, &probe, values);
+	PMH_STOP_POINT("probe_after_overflow");
+	if (result != PMH_OK && result != PMH_NOT_FOUND)
+		return result;
+	return both_same(&primary, exists ? &other : NULL) ? PMH_OK : PMH_RETRY;
+}
+
+static PmhResult __attribute__((noinline))
+read_both(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	PmhResult	result;
+
+	do
+		result = try_both(t, hash, values);
+	while (result == PMH_RETRY);
+	return result;
+}
+
+/* Complete a look-up that has found out about the primary table.  PMH_RETRY too. */
+static PmhResult
+collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	PmhResult	result;
+
+	values->n = 0;
+	if (unlikely(probe->overflowed))
+		result = read_both(t, hash, values);
+	else
+		result = add_probed(t, hash, probe, values);
+	if (result == PMH_OK && values->n > 1)
+		pmh_values_finish(values);
+	return result;
+}
+
+/* A look-up from the start. */
+static PmhResult __attribute__((noinline))
+look_up(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	PmhProbe	probe;
+	PmhResult	result;
+
+	do
+	{
+		result = pmh_probe(t, hash, &probe);
+		if (result == PMH_OK)
+			result = collect(t, hash, &probe, values);
+	} while (result == PMH_RETRY);
+	return pmh_conclude(t, result);
+}
+
+/* One that has found its home and looked at it. */
+static PmhResult __attribute__((noinline))
+look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
+			 PmhValues *values)
+{
+	PmhProbe	probe;
+	Others		others;
+	PmhResult	result = probe_slots(t, PMH_PRIMARY, hash, h, sight, &others, &probe);
+
+	if (likely(result == PMH_OK))
+		result = collect(t, hash, &probe, values);
+	if (unlikely(result == PMH_RETRY || result == PMH_NEED))
+		return look_up(t, hash, values);
+	return pmh_conclude(t, result);
+}
+
+PmhResult
+pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
+{
+	PmhHome		home;
+	Sight		sight;
+	uint64_t	value;
+	int			n;
+
+	if (unlikely(!find_and_look(table, PMH_PRIMARY, hash, &home, &sight)))
+		return look_up(table, hash, values);
+	n = probe_simple(hash, &home, &sight, &value);
+	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
+		return look_up(table, hash, values);
+	if (n > 0)
+		values->value[0] = value;
+	values->n = (size_t) n;
+	return pmh_conclude_reading(table, PMH_OK);
+}
+
+/* ---- groups ---- */
+
+/* A key of a group on its way through the pipeline. */
+typedef struct Probing
+{
+	PmhHome		home;
+	Sight		sight;
+	bool		seen;			/* both are filled in */
+} Probing;
+
+/* Second stage: the lock stripe and line 0 of the home bucket. */
+static inline void
+begin_probing(const PmhTable *t, uint64_t hash, Probing *p)
+{
+	p->seen = pmh_home_find(t, hash, &p->home);
+	if (unlikely(!p->seen))
+		return;
+	__builtin_prefetch(p->home.version);
+	__builtin_prefetch(p->home.bucket);
+}
+
+/*
+ * Third stage: the line of a slot with the right fingerprint, and what the home
+ * tells of another bucket.
+ */
+static inline void
+continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
+{
+	if (unlikely(!p->seen || p->home.base != t->file.base))
+	{
+		p->seen = false;
+		return;
+	}
+	p->seen = look_at_home(hash, &p->home, &p->sight);
+	if (unlikely(!p->seen))
+		return;
+	if (p->sight.mask != 0)
+		__builtin_prefetch(p->home.bucket->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(p->sight.mask)));
+	if (unlikely((p->sight.state & pmh_filter_bit(hash)) != 0))
+		prefetch_all(pmh_home_alternative(t, hash, &p->home));
+}
+
+/* PMH_VALUE_MANY alone. */
+static PmhResult
+say_many(PmhTable *t, PmhValues *values)
+{
+	PmhResult	result = pmh_values_reserve(t, values, 1);
+
+	if (result == PMH_OK)
+		values->value[values->n++] = PMH_VALUE_MANY;
+	return result;
+}
+
+/* As collect_short, for a key that may have entries in both tables. */
+static PmhResult
+collect_short_of_both(PmhTable *t, uint64_t hash, const PmhProbe *probe,
+					  PmhValues *values)
+{
+	PmhProbe	other;
+	PmhResult	result = pmh_probe_in(t, PMH_OVERFLOW,
+									  pmh_side_hash(t, PMH_OVERFLOW, hash), &other);
+
+	if (result != PMH_OK)
+		return result;
+	if (probe->list == 0 && other.list == 0)
+		return collect(t, hash, probe, values);
+	values->n = 0;
+	return say_many(t, values);
+}
+
+/*
+ * As collect, if the list is one buffer of less than 4 KiB; else *values is
+ * PMH_VALUE_MANY alone.  (The first buffer of a long list may be small: bulk load
+ * makes such, and VACUUM.)
+ */
+static PmhResult
+collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+{
+	PmhListPosition pos = {probe->list, probe->list_version, 0, 0};
+	uint32_t	capacity;
+	uint32_t	n;
+	PmhResult	result;
+
+	if (unlikely(probe->overflowed))
+		return collect_short_of_both(t, hash, probe, values);
+	if (probe->list == 0)
+		return collect(t, hash, probe, values);
+	values->n = 0;
+	if (pmh_pointer_class(probe->list) >= PMH_CHAIN_CLASS)
+		return say_many(t, values);
+	capacity = pmh_class_capacity(pmh_pointer_class(probe->list));
+	result = pmh_values_reserve(t, values, probe->n + capacity + 1 + PMH_VALUES_PER_LINE);
+	if (result != PMH_OK)
+		return result;
+	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
+	result = pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, NULL, &n);
+	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+		result = PMH_RETRY;
+	if (result != PMH_OK)
+		return result;
+	if (pos.payload != 0)
+		return say_many(t, values);
+	values->n = probe->n + n;
+	pmh_values_finish(values);
+	return PMH_OK;
+}
+
+/*
+ * A look-up that leaves long lists alone.  Goes on from p, or from the start if p
+ * is NULL.
+ */
+static PmhResult __attribute__((noinline))
+look_short(PmhTable *t, uint64_t hash, const Probing *p, PmhValues *values)
+{
+	PmhProbe	probe;
+	Others		others;
+	PmhResult	result = PMH_RETRY;
+
+	if (p != NULL)
+		result = probe_slots(t, PMH_PRIMARY, hash, &p->home, &p->sight, &others, &probe);
+	for (;;)
+	{
+		if (result == PMH_OK)
+			result = collect_short(t, hash, &probe, values);
+		if (result != PMH_RETRY && result != PMH_NEED)
+			return pmh_conclude(t, result);
+		result = pmh_probe(t, hash, &probe);
+		if (result != PMH_OK)
+			return pmh_conclude(t, result);
+	}
+}
+
+/* Last stage: hand the values of a key out. */
+static inline PmhResult
+finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
+			   bool whole, PmhValues *values, PmhFound found, void *arg)
+{
+	bool		seen = p->seen && likely(p->home.base == t->file.base);
+	uint64_t	value;
+	int			n = likely(seen) ? probe_simple(hash, &p->home, &p->sight, &value) : -1;
+	PmhResult	result;
+
+	if (likely(n >= 0))
+	{
+		if (n > 0)
+			found(arg, key, value);
+		return PMH_OK;
+	}
+	if (!whole)
+		result = look_short(t, hash, seen ? p : NULL, values);
+	else if (seen)
+		result = look_further(t, hash, &p->home, &p->sight, values);
+	else
+		result = look_up(t, hash, values);
+	for (size_t i = 0; result == PMH_OK && i < values->n; i++)
+		found(arg, key, values->value[i]);
+	return result;
+}
+
+/*
+ * In batches, and each stage for a whole batch at once: a prefetch whose address
+ * has to be translated first holds back all that comes after it, so there
+ * should be little between it and the next one.  While the lines of a batch are
+ * on their way the one before it is finished.
+ */
+static inline PmhResult __attribute__((always_inline))
+lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
+			 PmhFound found, void *arg)
+{
+	PmhValues	values = {0};
+	Probing		probing[2 * BATCH];
+	PmhResult	result = PMH_OK;
+
+	for (size_t i = 0; i < n && i < BATCH; i++)
+		pmh_prefetch_element(table, hashes[i]);
+	for (size_t from = 0; from < n + BATCH && result == PMH_OK; from += BATCH)
+	{
+		size_t		end = from + BATCH < n ? from + BATCH : n;
+		size_t		next = end + BATCH < n ? end + BATCH : n;
+		size_t		last = from < n ? from : n;
+
+		for (size_t i = from; i < end; i++)
+			begin_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
+		for (size_t i = end; i < next; i++)
+			pmh_prefetch_element(table, hashes[i]);
+		for (size_t i = from - BATCH; i < last && result == PMH_OK; i++)
+			result = finish_probing(table, hashes[i], &probing[i % (2 * BATCH)], i,
+									whole, &values, found, arg);
+		for (size_t i = from; i < end; i++)
+			continue_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
+	}
+	pmh_values_free(&values);
+	return pmh_conclude(table, result);
+}
+
+PmhResult
+pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
+				 PmhFound found, void *arg)
+{
+	return lookup_group(table, hashes, n, true, found, arg);
+}
+
+PmhResult
+pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes, size_t n,
+					   PmhFound found, void *arg)
+{
+	return lookup_group(table, hashes, n, false, found, arg);
+}

@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment_build.c
+ *	  Filling a segment in private memory.
+ *
+ * Entries go home as long as there is room there; what is left over goes to
+ * alternative buckets, and what is left then to the stash.  So a segment
+ * starts with the simplest strategy that holds it, and with the fewest
+ * entries away from home.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bucket.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "pm.h"
+#include "segment_build.h"
+#include "table.h"
+
+PmhBuild *
+pmh_build_alloc(const PmhTable *t)
+{
+	PmhBuild   *build = calloc(1, sizeof(PmhBuild));
+
+	if (build == NULL)
+		return NULL;
+	build->bucket = aligned_alloc(PMH_LINE, pmh_max_segment_size(t));
+	build->fill = malloc(2 * (size_t) t->segment_buckets);
+	if (build->bucket == NULL || build->fill == NULL)
+	{
+		pmh_build_free(build);
+		return NULL;
+	}
+	return build;
+}
+
+void
+pmh_build_free(PmhBuild *build)
+{
+	if (build == NULL)
+		return;
+	free(build->bucket);
+	free(build->fill);
+	free(build);
+}
+
+void
+pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
+{
+	size_t		buckets = t->segment_buckets + units * t->unit_buckets;
+
+	build->in_main = t->in_main;
+	build->units = units;
+	build->hashing = build->in_main + units * t->unit_buckets;
+	build->strategy = PMH_SINGLE;
+
+	/* Where flushes count, inserts to come should find line 0 free. */
+	build->first_slot = t->file.persist ? PMH_LINE0_SLOTS : 0;
+	memset(build->bucket, 0, buckets * PMH_BUCKET_SIZE);
+	memset(build->fill, 0, buckets);
+}
+
+/* The state bits of a bucket with so many entries. */
+static inline uint32_t
+occupied(const PmhBuild *build, unsigned fill)
+{
+	uint64_t	bits = ((UINT64_C(1) << fill) - 1) << build->first_slot;
+
+	return (uint32_t) (bits | bits >> PMH_SLOTS) & PMH_STATE_OCCUPIED;
+}
+
+uint32_t
+pmh_build_settle(PmhBuild *build)
+{
+	uint32_t	entries = 0;
+
+	for (uint32_t i = 0; i < build->hashing + PMH_STASH_BUCKETS; i++)
+	{
+		*(uint32_t *) build->bucket[i].bytes |= occupied(build, build->fill[i]);
+		entries += build->fill[i];
+	}
+	return entries;
+}
+
+/* Put an item into a bucket that is settled and has room. */
+static void
+add_item(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+{
+	pmh_build_put(build, bucket, hash, payload & ~PMH_ITEM_BESIDE_LIST);
+	*(uint32_t *) build->bucket[bucket].bytes |= occupied(build, build->fill[bucket]);
+}
+
+/* Is there room in a bucket for an item, where it would be seen? */
+static bool
+may_take(const PmhBuild *build, uint32_t bucket, const PmhItem *item)
+{
+	uint32_t	state;
+	int			pointer;
+
+	if (build->fill[bucket] >= PMH_SLOTS)
+		return false;
+	if ((item->payload & PMH_ITEM_BESIDE_LIST) == 0)
+		return true;
+	(void) pmh_bucket_find(&build->bucket[bucket], item->hash, &state, &pointer);
+	return pointer < 0;
+}
+
+static void
+raise_strategy(PmhBuild *build, PmhStrategy strategy)
+{
+	if (build->strategy < strategy)
+		build->strategy = strategy;
+}
+
+/*
+ * Home and alternative of an item are full.  If an entry of its home can go to
+ * its own alternative (the emptiest such), let it, and take its slot.
+ */
+static bool
+displace(PmhBuild *build, const PmhItem *item, uint32_t home)
+{
+	PmhBucket  *b = &build->bucket[home];
+	unsigned	best_fill = PMH_SLOTS;
+	unsigned	best_slot = 0;
+	uint32_t	best_alt = 0;
+	PmhItem		moved;
+	uint64_t	word;
+
+	if ((item->payload & PMH_ITEM_BESIDE_LIST) != 0)
+		return false;
+	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
+	{
+		uint32_t	alt;
+
+		word = pmh_slot_load_word(b, slot);
+		moved.hash = pmh_slot_load_hash(b, slot, word);
+		moved.payload = PMH_ITEM_BESIDE_LIST;
+		if (pmh_word_is_pointer(word) ||
+			pmh_home_bucket(moved.hash, build->hashing) != home)
+			continue;
+		alt = pmh_alt_bucket(moved.hash, build->hashing, home);
+		if (build->fill[alt] < best_fill && may_take(build, alt, &moved))
+		{
+			best_fill = build->fill[alt];
+			best_slot = slot;
+			best_alt = alt;
+		}
+	}
+	if (best_fill == PMH_SLOTS)
+		return false;
+
+	word = pmh_slot_load_word(b, best_slot);
+	moved.hash = pmh_slot_load_hash(b, best_slot, word);
+	add_item(build, best_alt, moved.hash, pmh_word_payload(word));
+	*(uint32_t *) b->bytes |= pmh_filter_bit(moved.hash);
+	pmh_build_write(b, best_slot, item->hash, item->payload);
+	raise_strategy(build, PMH_TWO_CHOICE);
+	return true;
+}
+
+/* Home, alternative, stash. */
+bool
+pmh_build_find_room(PmhBuild *build, const PmhItem *item)
+{
+	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
+	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
+	uint32_t   *home_state = (uint32_t *) build->bucket[home].bytes;
+
+	if (may_take(build, home, item))
+	{
+		add_item(build, home, item->hash, item->payload);
+		return true;
+	}
+	if (may_take(build, alt, item))
+	{
+		add_item(build, alt, item->hash, item->payload);
+		*home_state |= pmh_filter_bit(item->hash);
+		raise_strategy(build, PMH_TWO_CHOICE);
+		return true;
+	}
+	if (displace(build, item, home))
+		return true;
+	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
+	{
+		if (may_take(build, build->hashing + i, item))
+		{
+			add_item(build, build->hashing + i, item->hash, item->payload);
+			*home_state |= PMH_STATE_STASHED;
+			raise_strategy(build, PMH_STASH);
+			return true;
+		}
+	}
+	return false;
+}
+
+void
+pmh_build_send_away(PmhBuild *build, uint64_t hash)
+{
+	uint32_t	home = pmh_home_bucket(hash, build->hashing);
+
+	*(uint32_t *) build->bucket[home].bytes |= PMH_STATE_OVERFLOWED;
+}
+
+bool
+pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
+{
+	(void) pmh_build_settle(build);
+
+	/* All pointers must have their slots before what stands beside them. */
+	for (int beside = 0; beside < 2; beside++)
+	{
+		for (size_t i = 0; i < n; i++)
+		{
+			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
+				!pmh_build_find_room(build, &item[i]))
+				return false;
+		}
+	}
+	return true;
+}
+
+void
+pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
+				uint64_t ext_offset, bool fresh)
+{
+	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
+
+	pm_copy_to_space(&t->file, pmh_at(t, main_offset), build->bucket, in_main, fresh);
+	pm_copy_to_space(&t->file, pmh_at(t, main_offset + in_main),
+					 &build->bucket[build->hashing],
+					 PMH_STASH_BUCKETS * PMH_BUCKET_SIZE, fresh);
+	if (build->units > 0)
+		pm_copy_to_space(&t->file, pmh_at(t, ext_offset),
+						 &build->bucket[build->in_main],
+						 build->units * pmh_unit_size(t), fresh);
+}
