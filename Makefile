@@ -33,29 +33,42 @@ PGFILEDESC = "pmhash - equality index on persistent memory"
 
 ENGINE_OBJS = \
 	src/engine/bucket.o \
-	src/engine/build.o \
+	src/engine/bulk_range.o \
 	src/engine/bulkload.o \
 	src/engine/check.o \
+	src/engine/check_space.o \
 	src/engine/crc.o \
 	src/engine/cursor.o \
 	src/engine/descriptor.o \
 	src/engine/directory.o \
 	src/engine/drain.o \
+	src/engine/entry.o \
+	src/engine/fail.o \
+	src/engine/figures.o \
+	src/engine/file_life.o \
+	src/engine/file_size.o \
 	src/engine/group.o \
+	src/engine/list_read.o \
+	src/engine/list_rewrite.o \
+	src/engine/list_write.o \
 	src/engine/lock.o \
+	src/engine/lookup.o \
 	src/engine/map.o \
 	src/engine/overflow.o \
 	src/engine/pm.o \
 	src/engine/reclaim.o \
 	src/engine/recover.o \
+	src/engine/region.o \
 	src/engine/segment.o \
+	src/engine/segment_build.o \
+	src/engine/segment_resize.o \
 	src/engine/shrink.o \
+	src/engine/shrink_lists.o \
 	src/engine/sort.o \
 	src/engine/space.o \
-	src/engine/stats.o \
 	src/engine/sweep.o \
-	src/engine/table.o \
-	src/engine/values.o
+	src/engine/value_array.o \
+	src/engine/value_space.o
 
 CLUSTER_OBJS = \
 	src/cluster/conflict_horizon.o \
@@ -230,16 +243,47 @@ endif
 # PGXS tracks no header dependencies.
 ENGINE_HEADERS = \
 	src/engine/bucket.h \
-	src/engine/build.h \
-	src/engine/internal.h \
+	src/engine/buffer.h \
+	src/engine/bulkload.h \
+	src/engine/check.h \
+	src/engine/compiler.h \
+	src/engine/crc.h \
+	src/engine/cursor.h \
+	src/engine/descriptor.h \
+	src/engine/directory.h \
+	src/engine/drain.h \
+	src/engine/element.h \
+	src/engine/entry.h \
+	src/engine/error.h \
+	src/engine/fail.h \
+	src/engine/figures.h \
+	src/engine/file_size.h \
+	src/engine/group.h \
+	src/engine/handle.h \
+	src/engine/home.h \
 	src/engine/layout.h \
+	src/engine/list_read.h \
+	src/engine/list_rewrite.h \
+	src/engine/list_write.h \
 	src/engine/lock.h \
+	src/engine/lookup.h \
 	src/engine/map.h \
+	src/engine/overflow.h \
+	src/engine/place.h \
 	src/engine/pm.h \
+	src/engine/reclaim.h \
+	src/engine/recover.h \
+	src/engine/region.h \
+	src/engine/segment.h \
+	src/engine/segment_build.h \
+	src/engine/segment_resize.h \
+	src/engine/shrink.h \
 	src/engine/sort.h \
+	src/engine/space.h \
 	src/engine/stop_point.h \
 	src/engine/table.h \
-	src/engine/values.h
+	src/engine/value_array.h \
+	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \

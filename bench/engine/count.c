@@ -10,7 +10,10 @@
 #include <string.h>
 
 #include "bench.h"
-#include "internal.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "segment_resize.h"
 
 /* Those of pm.c, which is compiled without PMH_RECORD. */
 #undef pm_flush
@@ -19,6 +22,9 @@
 extern void pm_flush(const PmFile *f, const void *addr, size_t len);
 extern void pm_fence(const PmFile *f);
 extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
+
+/* Segments are split as without PMH_RECORD. */
+bool		pmh_record_splits = false;
 
 static struct
 {

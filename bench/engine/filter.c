@@ -20,7 +20,9 @@
 #endif
 
 #include "bench.h"
-#include "internal.h"
+#include "error.h"
+#include "layout.h"
+#include "table.h"
 
 #define FILTER_BITS		10		/* per key of the fullest table */
 #define FILTER_PROBES	6

@@ -13,7 +13,11 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "internal.h"
+#include "element.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "table.h"
 
 #define GROW_FROM		500000	/* averages of space begin here */
 #define ENTRY_BYTES		16		/* of user data, as the papers count */

@@ -14,7 +14,10 @@
 #endif
 
 #include "bench.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "table.h"
 
 /* ---- time ---- */
 

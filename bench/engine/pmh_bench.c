@@ -20,7 +20,14 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "internal.h"
+#include "bucket.h"
+#include "error.h"
+#include "file_size.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "lock.h"
+#include "table.h"
 
 #define STRIPES			65536
 #define MAX_GROUP		1024

@@ -10,7 +10,9 @@
 #include <stdio.h>
 
 #include "bench.h"
-#include "internal.h"
+#include "error.h"
+#include "handle.h"
+#include "table.h"
 
 #define TRACED		UINT64_C(2000)	/* of each operation */
 

@@ -10,7 +10,7 @@
  * removed together, too.
  *
  * An entry that waits here stays what it is: its row is dead, VACUUM does not give
- * its TID away before bulk delete has returned, and that somebody else may remove
+ * its TID away before bulk delete has returned, and that another process may remove
  * it meanwhile does not matter.
  *
  *-------------------------------------------------------------------------

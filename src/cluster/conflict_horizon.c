@@ -3,7 +3,7 @@
  * conflict_horizon.c
  *	  Which snapshots of standbys still see rows that are dead here?
  *
- * The executor says that a row is dead to everybody, and not since when.  A standby
+ * The executor says that a row is dead to all, and not since when.  A standby
  * has snapshots of its own; before it removes the entry it has to end those that see
  * the row.  So who removes an entry by himself, not after pruning, reads the rows'
  * headers again, as heap_index_delete_tuples does for btree's known-dead items
@@ -92,7 +92,7 @@ visit_block(Relation heap, const PmhEntry *entries, int n, TransactionId *horizo
 /*
  * The latest transaction whose effect a snapshot must see for all rows of these
  * entries to be dead to it; InvalidTransactionId: to every snapshot.  All rows are
- * dead to everybody here, as far as their TIDs have not been given away since.
+ * dead to all here, as far as their TIDs have not been given away since.
  * False if the table is not a heap, of whose rows nothing is known.  The caller
  * holds a lock on the table.  ERROR if a page can't be read.
  */

@@ -368,7 +368,7 @@ work_on(Relation index, int number)
 
 /*
  * Log the removal of entries, with a horizon for snapshots of standbys.  The end of
- * the last record, or InvalidXLogRecPtr: not now, as somebody is in the way, or as
+ * the last record, or InvalidXLogRecPtr: not now, as another process is in the way, or as
  * the TIDs may have changed hands by now.  What else can't be known is left to
  * VACUUM: rows of other tables than heaps.
  *

@@ -140,7 +140,7 @@ pmhash_define_gucs(void)
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.wal",
-							 "Log the entries of pmhash indexes that have no storage parameter \"wal\".",
+							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
 							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
 							 &pmhash_wal, false,
 							 PGC_SIGHUP, 0,

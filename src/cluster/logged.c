@@ -7,17 +7,17 @@
  * wanted where it says nothing.  What is done stands in the stub, in two flags:
  *
  *	LOGGED	who changes entries of this file writes records of it;
- *	STANDBY	everybody does, so a standby may build a file of its own.
+ *	STANDBY	all do, so a standby may build a file of its own.
  *
  * A standby builds from its own heap.  Rows of transactions that it has seen begun
  * before it came to STANDBY it waits for and finds there; of all others it takes
  * the entries from WAL, and does not look.  So the rule is: whose heap record
  * stands in WAL after STANDBY, his entry does too.  A new file is LOGGED and STANDBY
- * from the beginning, since nobody has it yet.  One that is in use is changed in
+ * from the beginning, since no process has it yet.  One that is in use is changed in
  * this order:
  *
  *	1	the stub says LOGGED;
- *	2	stub_generation is stepped, so that everybody reads his stub again
+ *	2	stub_generation is stepped, so that each process reads the stub again
  *		before his next entry (pmhash_file_must_log), after the heap record
  *		that the entry is made for;
  *	3	the stub says STANDBY, and FILE_NEW is logged.
@@ -31,7 +31,7 @@
  *
  * ALTER INDEX does this just before its commit.  If it aborts after that, or a
  * crash comes in between, or the configuration changes, stub and parameter differ:
- * the sweeper, which reads all stubs, puts that right.
+ * the cleaner, which reads all stubs, puts that right.
  *
  * FILE_NEW of a new file is logged just before commit, when standbys are about to
  * see the index: until then they could do nothing with it.  It is no more than a
@@ -89,7 +89,7 @@ pmhash_wants_wal(Relation index)
 	return options->wal == PMHASH_WAL_ON;
 }
 
-/* The flags of a stub that names a file which nobody has yet. */
+/* The flags of a stub that names a file which no process has yet. */
 uint16
 pmhash_new_wal_flags(Relation index)
 {
@@ -116,7 +116,7 @@ pmhash_file_knows_log(const PmhashFile *file, bool *log)
 
 /*
  * The heap record that the change is made for was inserted under locks that are
- * full barriers, so it is before the look at the generation for everybody.
+ * full barriers, so it is before the look at the generation for all processes.
  */
 bool
 pmhash_file_must_log(PmhashFile *file, Relation index)
@@ -139,7 +139,7 @@ pmhash_file_must_log(PmhashFile *file, Relation index)
 
 /*
  * The stub of an index names a file that is in use, says LOGGED and not yet
- * STANDBY, and everybody has been told.
+ * STANDBY, and all processes have been told.
  */
 void
 pmhash_file_announce(Relation index, uint64 file_id)
@@ -171,7 +171,7 @@ end_logging(Relation index, const PmhashStub *stub)
 
 /*
  * Let the stub say what is wanted.  The caller holds ShareUpdateExclusiveLock on
- * the index, so nobody else does the same, and its parameters do not change.
+ * the index, so no other process does the same, and its parameters do not change.
  */
 static void
 settle(Relation index)
@@ -190,7 +190,7 @@ settle(Relation index)
 }
 
 /*
- * For the sweeper: settle the index if need be and if nobody else is at it.  The
+ * For the cleaner: settle the index if need be and if no other process is at it.  The
  * caller holds AccessShareLock on it and has just read its stub.
  */
 void
@@ -261,7 +261,7 @@ settle_altered(void)
 	ListCell   *lc;
 
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
-		return;					/* the sweeper does it some day */
+		return;					/* the cleaner does it some day */
 	foreach(lc, altered)
 	{
 		Relation	index = try_relation_open(lfirst_oid(lc), AccessShareLock);

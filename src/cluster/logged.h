@@ -14,7 +14,6 @@
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"
-#include "cluster/stub.h"
 
 /* ---- logged.c ---- */
 
@@ -51,13 +50,16 @@ extern void pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n);
 /* The bulk delete is over: to be called before pmhash_removal_finished. */
 extern void pmhash_log_bulk_delete(PmhashFile *file);
 
-/* The rest is for the cluster layer. */
+/* ---- for the cluster layer ---- */
+
+struct PmhashStub;
+
 extern void pmhash_logged_init(void);
 extern bool pmhash_wants_wal(Relation index);
 extern uint16 pmhash_new_wal_flags(Relation index);
 extern bool pmhash_flags_logged(uint16 flags);
 extern void pmhash_file_announce(Relation index, uint64 file_id);
-extern void pmhash_wal_examine(Relation index, const PmhashStub *stub);
+extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
 extern void pmhash_file_is_new(Relation index, uint64 file_id);
 extern void pmhash_file_is_not_new(uint64 file_id);
 

@@ -20,6 +20,7 @@
 #include "cluster/logged.h"
 #include "cluster/shared.h"
 #include "cluster/tid_value.h"
+#include "cluster/undo_journal.h"
 #include "cluster/wal_record.h"
 
 /* Entries as records have them, one record's worth. */

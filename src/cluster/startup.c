@@ -38,6 +38,7 @@
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"

@@ -18,7 +18,7 @@
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
 #define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
-#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by everybody:
+#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
 										 * standbys may build a file like it */
 #define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
 

@@ -4,13 +4,22 @@
  *	  Changing one bucket of a locked segment: each function is one operation
  *	  with one commit store (the state word or a slot word).
  *
- * The order of stores, flushes and fences, and what a crash leaves behind, is
+ * The order of stores, flushes and fences, and what a crash leaves, is
  * in src/README.  Idea of the in-line-0 commit and of entry moving: Pea Hash,
  * section 3.4.
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "bucket.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_write.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "stop_point.h"
+#include "table.h"
 
 /* Slots of the other lines, as masks. */
 static const uint32_t line_mask[4] = {
@@ -67,7 +76,7 @@ fill_lowest(PmhBucket *b, uint64_t hash, uint64_t word, uint32_t free_slots)
 }
 
 /*
- * The entry goes to a line behind line 0, and entries of line 0 with it.  Flushed,
+ * The entry goes to a line after line 0, and entries of line 0 with it.  Flushed,
  * to be fenced before the state.
  */
 static uint32_t
@@ -105,7 +114,7 @@ pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	}
 
 	/*
-	 * Line 0 is kept for those who need no fence before their commit.  Where
+	 * Line 0 is kept for those that need no fence before their commit.  Where
 	 * nothing is flushed it is filled first: its entries are read fastest.
 	 */
 	if (t->file.persist && (line0 == 0 || (*ordered && line0 != free_slots)))
@@ -252,7 +261,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_POINTERS);
 		pm_flush(&t->file, b, PMH_LINE);
 		pm_fence(&t->file);
-		/* Nobody is to believe a pointer beside a state that tells of none. */
+		/* No reader is to believe a pointer beside a state that tells of none. */
 		pmh_version_bump(pmh_bucket_version(place, bucket));
 	}
 	PMH_STOP_POINT("compact_before_word");

@@ -5,7 +5,7 @@
  *
  * All loads are relaxed atomics, since readers race with writers; what they
  * give is believed only after the version has been validated (lock.h).
- * Stores do not flush: the callers in bucket.c order flushes and fences.
+ * Stores do not flush: the functions of bucket.c order flushes and fences.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +16,12 @@
 #include <emmintrin.h>
 #endif
 
+#include "error.h"
 #include "layout.h"
 #include "pm.h"
+#include "table.h"
+
+typedef struct PmhPlace PmhPlace;
 
 typedef struct PmhBucket
 {
@@ -121,7 +125,7 @@ pmh_slot_load_word(const PmhBucket *b, unsigned slot)
 static inline uint64_t
 pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
 {
-	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + 4 + slot));
+	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
 	uint64_t	mid = pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot]));
 	uint64_t	top = pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot]));
 
@@ -168,7 +172,7 @@ pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
-	pm_store8((uint8_t *) (b->bytes + 4 + slot), pmh_hash_fingerprint(hash));
+	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot), pmh_hash_fingerprint(hash));
 }
 
 /*
@@ -263,6 +267,79 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 		}
 	}
 	return live;
+}
+
+extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+						   uint64_t hash, uint64_t word, PmhBucket *home,
+						   uint32_t announce, bool fence_first);
+
+/*
+ * The two halves of it.  The first one fills a slot and flushes what has to be
+ * durable before the second one, if anything has: then *ordered is set (if the
+ * caller has set it, it is going to fence anyway).  It returns what is to change
+ * in the state of the bucket.  Until that has been committed nothing else may
+ * change the bucket, but for the filter bits of its state.  The second one is
+ * the commit store; durable after the next pm_fence.
+ */
+extern uint32_t pmh_bucket_prepare(PmhTable *t, const PmhPlace *place,
+								   uint32_t bucket, uint64_t hash, uint64_t word,
+								   PmhBucket *home, uint32_t announce,
+								   bool *ordered);
+extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
+
+extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
+									uint32_t bucket, uint64_t hash,
+									uint32_t mask, const uint64_t *extra);
+
+/*
+ * Take slots out of a bucket with one commit store: mask.  Also clears
+ * shadowed entries of any key whose pointer slot goes with it.  Durable on
+ * return if fence, else after the next pm_fence.
+ */
+extern void pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+							 uint32_t mask, bool fence);
+
+/*
+ * Store another payload in a pointer slot (one 8-byte commit store, durable on
+ * return), and count the version up before and after, so that what it pointed
+ * to may be freed.
+ */
+extern void pmh_bucket_repoint(PmhTable *t, const PmhPlace *place,
+							   uint32_t bucket, unsigned slot, uint64_t payload);
+
+/*
+ * Take a pointer slot out (as pmh_bucket_clear, durable on return), counting
+ * the version up before and after, so that the list may be freed.
+ */
+extern void pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place,
+							   uint32_t bucket, unsigned slot);
+
+/*
+ * Which slots of a bucket (a reader's copy, or in a locked segment) hold plain
+ * entries that count, and which hold pointers?
+ */
+static inline void
+pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
+{
+	uint32_t	state = pmh_bucket_state(b);
+
+	*plain = state & PMH_STATE_OCCUPIED;
+	*pointers = 0;
+	if ((state & PMH_STATE_POINTERS) == 0)
+		return;
+	for (uint32_t m = *plain; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		int			pointer;
+
+		if (!pmh_word_is_pointer(word))
+			continue;
+		*pointers |= UINT32_C(1) << slot;
+		*plain &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &state,
+								   &pointer);
+	}
+	*plain &= ~*pointers;
 }
 
 #endif							/* PMH_BUCKET_H */

@@ -4,9 +4,9 @@
  *	  Fill an empty table from entries that come ordered by their top hash
  *	  bits.
  *
- * A partition is cut into segment ranges by further hash bits, in place.
+ * A partition is cut into segment ranges by further hash bits, where they stand.
  * Where a range fits a segment it is built in private memory at the load
- * asked for and written once, sequentially; ranges that hold little (many
+ * wanted and written once, sequentially; ranges that hold little (many
  * entries of one key have become a list) are put together with their
  * neighbours, ranges that hold too much are cut once more.  The directory is
  * made from their elements at the end and published by one store of dirword.
@@ -18,26 +18,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "build.h"
-
-/* Values of one key from this number on become a list. */
-#define LIST_MIN		PMH_COMPACT_MIN
-
-/* Entries are dealt out by so many bits at a time. */
-#define DIGIT_BITS		8
-#define DIGITS			(1 << DIGIT_BITS)
+#include "buffer.h"
+#include "bulkload.h"
+#include "directory.h"
+#include "element.h"
+#include "entry.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_write.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment_build.h"
+#include "segment_resize.h"
+#include "space.h"
+#include "table.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
- * load asked for, which makes that the average.
+ * load wanted, which makes that the average.
  */
 #define FILL_SLACK		3
 
 /* Segments are no more than so much deeper than expected. */
 #define DEPTH_ALLOWED	3
 
-/* Extensions are cut from runs of so many blocks. */
-#define EXTENSION_RUN	16
+/* Extensions are cut from extents of so many blocks. */
+#define EXTENSION_BLOCKS	16
 
 /*
  * A value region made while loading has so many blocks, and this part of those
@@ -47,62 +58,15 @@
 #define REGION_BLOCKS	16
 #define REGION_PART		32
 
-/* A pair with this flag has a list's pointer payload for its value. */
-#define IS_LIST			PMH_WORD_POINTER
-
-/* A segment that has been written. */
-typedef struct Segment
-{
-	uint64_t	prefix;			/* as many hash bits as the element's depth */
-	uint64_t	elem;
-} Segment;
-
-struct PmhBulk
-{
-	PmhTable   *table;
-	uint32_t	depth;			/* of a segment range, as told to the caller */
-	uint32_t	deepest;		/* depth that segments may have */
-	uint32_t	fill;			/* most that a segment is loaded, percent */
-	uint32_t	most;			/* entries of the largest segment at that load */
-	Segment    *segment;		/* the segments so far, in any order */
-	size_t		nsegments;
-	size_t		segment_room;
-	uint64_t   *values;			/* of one key */
-	size_t		values_room;
-	PmhEntry   *rest;			/* what goes to the overflow table */
-	size_t		nrest;
-	uint64_t	given;			/* entries so far, and ... */
-	uint64_t	foreseen;		/* ... as many as 'deepest' is for */
-	size_t		rest_room;
-	uint32_t   *seen;			/* hash set of one range: position + 1 */
-	uint32_t	seen_size;		/* a power of two */
-	uint64_t	ext_next;		/* rest of the run for extensions, in units */
-	uint64_t	ext_end;
-};
-
-/* A range of hashes and its entries. */
-typedef struct Range
-{
-	PmhEntry   *entry;
-	size_t		n;
-	uint32_t	depth;
-	uint64_t	prefix;			/* of 'depth' bits */
-	bool		placed;			/* its entries are in segments already */
-	bool		listed;			/* make_lists has been here */
-} Range;
-
-static PmhResult build_range(PmhBulk *bulk, Range *range);
-
-static PmhResult
-no_memory(PmhBulk *bulk)
+PmhResult
+pmh_bulk_no_memory(PmhBulk *bulk)
 {
 	return pmh_fail(bulk->table, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the bulk load.");
 }
 
-/* Room for n more things in an array that doubles. */
-static bool
-reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
+bool
+pmh_bulk_reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 {
 	size_t		want = *room < 1024 ? 1024 : *room;
 	void	   *larger;
@@ -121,7 +85,7 @@ reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 
 /* ---- segments ---- */
 
-/* Free the rest of the run for extensions. */
+/* Free the rest of the extent for extensions. */
 static void
 free_extension_rest(PmhBulk *bulk)
 {
@@ -131,7 +95,7 @@ free_extension_rest(PmhBulk *bulk)
 		pmh_space_free_units(t, bulk->ext_next * pmh_unit_size(t), 1);
 }
 
-/* Space for an extension: units of a run of our own, packed. */
+/* Space for an extension: units of an extent of our own, packed. */
 static PmhResult
 take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 {
@@ -140,7 +104,7 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	while (bulk->ext_end - bulk->ext_next < units)
 	{
 		uint64_t	offset;
-		PmhResult	result = pmh_space_alloc_run(t, EXTENSION_RUN, &offset);
+		PmhResult	result = pmh_space_alloc_extent(t, EXTENSION_BLOCKS, &offset);
 
 		if (result == PMH_NEED)
 		{
@@ -152,12 +116,12 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 			return result;
 		if (bulk->ext_end == offset / pmh_unit_size(t))
 		{
-			bulk->ext_end += EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+			bulk->ext_end += EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 			continue;
 		}
 		free_extension_rest(bulk);
 		bulk->ext_next = offset / pmh_unit_size(t);
-		bulk->ext_end = bulk->ext_next + EXTENSION_RUN * PMH_UNITS_PER_BLOCK;
+		bulk->ext_end = bulk->ext_next + EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 	}
 	*unit = bulk->ext_next;
 	bulk->ext_next += units;
@@ -169,14 +133,14 @@ static PmhResult
 write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
 {
 	PmhTable   *t = bulk->table;
-	Segment    *segment;
+	PmhBulkSegment    *segment;
 	uint64_t	main_offset;
 	uint64_t	ext_unit = 0;
 	PmhResult	result;
 
-	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
-				 &bulk->segment_room, sizeof(Segment)))
-		return no_memory(bulk);
+	if (!pmh_bulk_reserve((void **) &bulk->segment, bulk->nsegments, 1,
+				 &bulk->segment_room, sizeof(PmhBulkSegment)))
+		return pmh_bulk_no_memory(bulk);
 	while ((result = pmh_space_alloc_block(t, &main_offset)) == PMH_NEED)
 	{
 		result = pmh_provide(t);
@@ -205,7 +169,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 
 /* Build a segment of so many units; false if the range does not fit. */
 static bool
-fits_segment(PmhBulk *bulk, const Range *range, uint32_t units)
+fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t units)
 {
 	PmhTable   *t = bulk->table;
 	PmhBuild   *build = t->build[0];
@@ -228,7 +192,7 @@ fits_segment(PmhBulk *bulk, const Range *range, uint32_t units)
 
 /* ---- what does not fit, and would not if it were cut further ---- */
 
-/* A list that has not found a place: its values instead.  It is freed. */
+/* A list that has found no room: its values instead.  It is freed. */
 static PmhResult
 send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 {
@@ -242,9 +206,9 @@ send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 							   &values);
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result == PMH_OK &&
-		!reserve((void **) &bulk->rest, bulk->nrest, values.n, &bulk->rest_room,
+		!pmh_bulk_reserve((void **) &bulk->rest, bulk->nrest, values.n, &bulk->rest_room,
 				 sizeof(PmhEntry)))
-		result = no_memory(bulk);
+		result = pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; result == PMH_OK && i < values.n; i++)
 		bulk->rest[bulk->nrest++] = (PmhEntry) {hash, values.value[i]};
 	if (result == PMH_OK)
@@ -253,23 +217,23 @@ send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 	return result;
 }
 
-/* An entry that has not found a place in the segment that is built. */
+/* An entry that has found no room in the segment that is built. */
 static PmhResult
 send_away(PmhBulk *bulk, const PmhEntry *e)
 {
 	pmh_build_send_away(bulk->table->build[0], e->hash);
-	if ((e->value & IS_LIST) != 0)
+	if ((e->value & PMH_BULK_IS_LIST) != 0)
 		return send_list_away(bulk, e->hash, e->value & PMH_VALUE_MAX);
-	if (!reserve((void **) &bulk->rest, bulk->nrest, 1, &bulk->rest_room,
+	if (!pmh_bulk_reserve((void **) &bulk->rest, bulk->nrest, 1, &bulk->rest_room,
 				 sizeof(PmhEntry)))
-		return no_memory(bulk);
+		return pmh_bulk_no_memory(bulk);
 	bulk->rest[bulk->nrest++] = *e;
 	return PMH_OK;
 }
 
 /* Put the entries with lists first, since it takes most to send these away. */
 static void
-lists_first(Range *range)
+lists_first(PmhBulkRange *range)
 {
 	size_t		lists = 0;
 
@@ -277,7 +241,7 @@ lists_first(Range *range)
 	{
 		PmhEntry	e = range->entry[i];
 
-		if ((e.value & IS_LIST) == 0)
+		if ((e.value & PMH_BULK_IS_LIST) == 0)
 			continue;
 		range->entry[i] = range->entry[lists];
 		range->entry[lists++] = e;
@@ -286,7 +250,7 @@ lists_first(Range *range)
 
 /* One segment for a range, with as much of it as fits. */
 static PmhResult
-place_crowded(PmhBulk *bulk, Range *range)
+place_crowded(PmhBulk *bulk, PmhBulkRange *range)
 {
 	PmhTable   *t = bulk->table;
 	PmhBuild   *build = t->build[0];
@@ -309,19 +273,15 @@ place_crowded(PmhBulk *bulk, Range *range)
 	{
 		PmhItem		item = {range->entry[i].hash, range->entry[i].value};
 
-		if (!pmh_build_place(build, &item))
+		if (!pmh_build_find_room(build, &item))
 			result = send_away(bulk, &range->entry[i]);
 	}
 	return result == PMH_OK ?
 		write_segment(bulk, build, range->depth, range->prefix) : result;
 }
 
-/*
- * Would it help to cut a range that does not fit a segment?  As for segments that
- * are full, segment.c.
- */
-static bool
-cutting_helps(const PmhBulk *bulk, const Range *range)
+bool
+pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range)
 {
 	uint32_t	shift = 63 - range->depth;
 	size_t		second = 0;
@@ -342,7 +302,7 @@ cutting_helps(const PmhBulk *bulk, const Range *range)
 
 /* Cut a range in two by the next bit. */
 static void
-halve(const Range *range, Range half[2])
+halve(const PmhBulkRange *range, PmhBulkRange half[2])
 {
 	uint32_t	shift = 63 - range->depth;
 	size_t		low = 0;
@@ -366,19 +326,18 @@ halve(const Range *range, Range half[2])
 		half[i].n = i == 0 ? low : range->n - low;
 		half[i].depth = range->depth + 1;
 		half[i].prefix = range->prefix << 1 | i;
-		half[i].placed = false;
+		half[i].written = false;
 		half[i].listed = range->listed;
 	}
 }
 
-/* Place a range: in one segment if it fits, else half by half. */
-static PmhResult
-place_range(PmhBulk *bulk, Range *range)
+PmhResult
+pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range)
 {
-	Range		half[2];
+	PmhBulkRange		half[2];
 	PmhResult	result;
 
-	range->placed = true;
+	range->written = true;
 	if (range->n <= bulk->most)
 	{
 		for (uint32_t units = 0; units <= PMH_MAX_UNITS; units++)
@@ -389,233 +348,12 @@ place_range(PmhBulk *bulk, Range *range)
 									 range->depth, range->prefix);
 		}
 	}
-	if (!cutting_helps(bulk, range))
+	if (!pmh_bulk_cutting_helps(bulk, range))
 		return place_crowded(bulk, range);
 	halve(range, half);
-	result = place_range(bulk, &half[0]);
+	result = pmh_bulk_write_range(bulk, &half[0]);
 	if (result == PMH_OK)
-		result = place_range(bulk, &half[1]);
-	return result;
-}
-
-/* ---- keys with many values ---- */
-
-/* Has any hash of the range more than one entry?  Exact. */
-static bool
-has_duplicates(PmhBulk *bulk, const Range *range)
-{
-	uint32_t	mask = bulk->seen_size - 1;
-
-	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
-	for (size_t i = 0; i < range->n; i++)
-	{
-		uint64_t	hash = range->entry[i].hash;
-		uint32_t	at = (uint32_t) (hash >> 8) & mask;
-
-		while (bulk->seen[at] != 0)
-		{
-			if (range->entry[bulk->seen[at] - 1].hash == hash)
-				return true;
-			at = (at + 1) & mask;
-		}
-		bulk->seen[at] = (uint32_t) (i + 1);
-	}
-	return false;
-}
-
-/* Make a list of the values of n entries of one hash. */
-static PmhResult
-make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
-{
-	PmhResult	result;
-
-	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
-		return no_memory(bulk);
-	for (size_t i = 0; i < n; i++)
-		bulk->values[i] = entry[i].value;
-	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n,
-									 payload)) == PMH_NEED)
-	{
-		result = pmh_provide(bulk->table);
-		if (result != PMH_OK)
-			break;
-	}
-	return result;
-}
-
-/* Let every hash with LIST_MIN entries and more become one entry with a list. */
-static PmhResult
-make_lists(PmhBulk *bulk, Range *range)
-{
-	PmhEntry   *entry = range->entry;
-	size_t		kept = 0;
-	size_t		n;
-
-	qsort(entry, range->n, sizeof(PmhEntry), pmh_compare_entries);
-	for (size_t i = 0; i < range->n; i += n)
-	{
-		for (n = 1; i + n < range->n && entry[i + n].hash == entry[i].hash; n++)
-			;
-		if (n >= LIST_MIN)
-		{
-			uint64_t	payload;
-			PmhResult	result = make_list(bulk, &entry[i], n, &payload);
-
-			if (result != PMH_OK)
-				return result;
-			entry[kept].hash = entry[i].hash;
-			entry[kept++].value = payload | IS_LIST;
-		}
-		else
-		{
-			memmove(&entry[kept], &entry[i], n * sizeof(PmhEntry));
-			kept += n;
-		}
-	}
-	range->n = kept;
-	range->listed = true;
-	return PMH_OK;
-}
-
-/* ---- ranges ---- */
-
-/*
- * Two neighbours: leave them together if they fit one segment, else place
- * what has not been placed.
- */
-static PmhResult
-join(PmhBulk *bulk, Range *left, Range *right, Range *whole)
-{
-	PmhResult	result = PMH_OK;
-
-	if (!left->placed && !right->placed && left->n + right->n <= bulk->most)
-	{
-		memmove(left->entry + left->n, right->entry, right->n * sizeof(PmhEntry));
-		whole->entry = left->entry;
-		whole->n = left->n + right->n;
-		return PMH_OK;
-	}
-	whole->placed = true;
-	if (!left->placed)
-		result = place_range(bulk, left);
-	if (result == PMH_OK && !right->placed)
-		result = place_range(bulk, right);
-	return result;
-}
-
-/*
- * Deal the entries of a range out by the next 'bits' hash bits, in place;
- * start[d] .. start[d + 1] are those of digit d.
- */
-static void
-deal(const Range *range, uint32_t bits, size_t *start)
-{
-	uint32_t	shift = 64 - range->depth - bits;
-	uint32_t	digits = UINT32_C(1) << bits;
-	PmhEntry   *entry = range->entry;
-	size_t		next[DIGITS] = {0};
-
-	for (size_t i = 0; i < range->n; i++)
-		next[entry[i].hash >> shift & (digits - 1)]++;
-	start[0] = 0;
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		start[d + 1] = start[d] + next[d];
-		next[d] = start[d];
-	}
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		while (next[d] < start[d + 1])
-		{
-			PmhEntry	e = entry[next[d]];
-			uint32_t	to = (uint32_t) (e.hash >> shift) & (digits - 1);
-
-			while (to != d)
-			{
-				PmhEntry	other = entry[next[to]];
-
-				entry[next[to]++] = e;
-				e = other;
-				to = (uint32_t) (e.hash >> shift) & (digits - 1);
-			}
-			entry[next[d]++] = e;
-		}
-	}
-}
-
-/*
- * Build the parts [low, high) that deal() has made of a range: together they
- * are the range *part of depth 'depth'.
- */
-static PmhResult
-build_parts(PmhBulk *bulk, const Range *range, const size_t *start,
-			uint32_t bits, uint32_t low, uint32_t high, uint32_t depth,
-			Range *part)
-{
-	uint32_t	middle = low + (high - low) / 2;
-	Range		left;
-	Range		right;
-	PmhResult	result;
-
-	part->entry = range->entry + start[low];
-	part->n = start[high] - start[low];
-	part->depth = depth;
-	part->prefix = (range->prefix << bits | low) >> (range->depth + bits - depth);
-	part->placed = false;
-	part->listed = range->listed;
-	if (high - low == 1)
-		return build_range(bulk, part);
-
-	result = build_parts(bulk, range, start, bits, low, middle, depth + 1, &left);
-	if (result == PMH_OK)
-		result = build_parts(bulk, range, start, bits, middle, high, depth + 1, &right);
-	if (result == PMH_OK)
-		result = join(bulk, &left, &right, part);
-	return result;
-}
-
-/* Into how many bits to deal a range that is too large for a segment. */
-static uint32_t
-digit_bits(const PmhBulk *bulk, const Range *range)
-{
-	uint32_t	bits = 1;
-
-	while (bits < DIGIT_BITS && range->depth + bits < bulk->depth &&
-		   range->n >> bits > bulk->most)
-		bits++;
-	return bits;
-}
-
-/*
- * Build a range.  What fits one segment is left for the caller to join with
- * its neighbour or to place (range->placed is false then).
- */
-static PmhResult
-build_range(PmhBulk *bulk, Range *range)
-{
-	size_t		start[DIGITS + 1];
-	Range		whole;
-	uint32_t	bits;
-	PmhResult	result;
-
-	if (!range->listed &&
-		(range->n <= bulk->most ? has_duplicates(bulk, range) : range->depth >= bulk->depth))
-	{
-		result = make_lists(bulk, range);
-		if (result != PMH_OK)
-			return result;
-	}
-	if (range->n <= bulk->most)
-		return PMH_OK;
-	if (!cutting_helps(bulk, range))
-		return place_range(bulk, range);
-
-	bits = digit_bits(bulk, range);
-	deal(range, bits, start);
-	result = build_parts(bulk, range, start, bits, 0, UINT32_C(1) << bits,
-						 range->depth, &whole);
-	if (result == PMH_OK)
-		*range = whole;
+		result = pmh_bulk_write_range(bulk, &half[1]);
 	return result;
 }
 
@@ -692,7 +430,8 @@ PmhResult
 pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
 {
-	Range		range = {entries, n, partition_bits, partition, false, false};
+	PmhBulkRange range = {.entry = entries, .n = n, .depth = partition_bits,
+		.prefix = partition};
 	PmhRun	   *run = pmh_run(bulk->table);
 	PmhResult	result;
 
@@ -705,10 +444,10 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	}
 	pm_store64(&run->region_blocks,
 			   REGION_BLOCKS + pm_load(&run->value_blocks) / REGION_PART);
-	result = build_range(bulk, &range);
+	result = pmh_bulk_build_range(bulk, &range);
 
-	if (result == PMH_OK && !range.placed)
-		result = place_range(bulk, &range);
+	if (result == PMH_OK && !range.written)
+		result = pmh_bulk_write_range(bulk, &range);
 	return pmh_conclude(bulk->table, result);
 }
 
@@ -789,7 +528,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
-	while (nblocks > 0 && (result = pmh_space_alloc_run(t, nblocks, &to)) == PMH_NEED)
+	while (nblocks > 0 && (result = pmh_space_alloc_extent(t, nblocks, &to)) == PMH_NEED)
 	{
 		result = pmh_provide(t);
 		if (result != PMH_OK)
@@ -849,7 +588,7 @@ pmh_bulk_finish(PmhBulk *bulk)
 	PmhResult	result;
 
 	if (dir == NULL)
-		result = no_memory(bulk);
+		result = pmh_bulk_no_memory(bulk);
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);

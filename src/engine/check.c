@@ -14,7 +14,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "check.h"
+#include "crc.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lock.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_array.h"
 
 /* Elements of the directory looked at under its lock at a time. */
 #define DIRECTORY_PIECE		4096
@@ -22,36 +43,8 @@
 /* Pointer slots a segment can have at the most: all of its slots. */
 #define MAX_POINTERS(t)		((size_t) 2 * (t)->segment_buckets * PMH_SLOTS)
 
-typedef struct Region
-{
-	uint64_t	from;			/* offsets of its first and behind its last line */
-	uint64_t	to;
-} Region;
-
-typedef struct Check
-{
-	PmhTable   *t;
-	bool		exclusive;
-	bool		no_overflow;	/* there is no overflow table */
-	PmhReport	report;
-	PmhStop		stop;			/* or NULL */
-	void	   *arg;
-	uint64_t	findings;
-	uint64_t	blocks;			/* live.blocks when we began */
-	uint8_t    *units;			/* per block: units something claims */
-	uint64_t   *lines;			/* bit per line: claimed by a value buffer */
-	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* hashes of pointer slots of a segment */
-	size_t		nkeys;
-	Region	   *region;			/* ascending */
-	size_t		nregions;
-} Check;
-
-static void finding(Check *c, uint64_t offset, const char *text, ...)
-			__attribute__((format(printf, 3, 4)));
-
-static void
-finding(Check *c, uint64_t offset, const char *text, ...)
+void
+pmh_check_finding(PmhCheck *c, uint64_t offset, const char *text, ...)
 {
 	char		sentence[256];
 	va_list		args;
@@ -64,99 +57,19 @@ finding(Check *c, uint64_t offset, const char *text, ...)
 		c->report(c->arg, offset, sentence);
 }
 
-/* What a function of the engine found damaged is a finding, not a failure. */
-static PmhResult
-absorb(Check *c, PmhResult result)
+PmhResult
+pmh_check_absorb(PmhCheck *c, PmhResult result)
 {
 	if (result != PMH_ERR_CORRUPT)
 		return result;
-	finding(c, c->t->error.offset, "%s", c->t->error.detail);
+	pmh_check_finding(c, c->t->error.offset, "%s", c->t->error.detail);
 	return PMH_OK;
-}
-
-/* ---- claims ---- */
-
-/* Claim units of a block for something; complain if they are claimed already. */
-static void
-claim_units(Check *c, uint64_t block, uint32_t mask, const char *what)
-{
-	if (block >= c->blocks)
-	{
-		finding(c, block << c->t->block_shift,
-				"%s lies beyond the end of the file.", what);
-		return;
-	}
-	if ((c->units[block] & mask) != 0)
-		finding(c, block << c->t->block_shift,
-				"%s lies in block %llu, where something else is as well.",
-				what, (unsigned long long) block);
-	c->units[block] |= (uint8_t) mask;
-}
-
-static void
-claim_run(Check *c, uint64_t block, uint64_t nblocks, const char *what)
-{
-	for (uint64_t i = 0; i < nblocks && i < c->blocks; i++)
-		claim_units(c, block + i, 0xff, what);
-}
-
-/* The value region that holds all of [offset, offset + len), or NULL. */
-static const Region *
-region_of(const Check *c, uint64_t offset, uint64_t len)
-{
-	size_t		low = 0;
-	size_t		high = c->nregions;
-
-	while (low < high)
-	{
-		size_t		middle = (low + high) / 2;
-
-		if (c->region[middle].to <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == c->nregions || offset < c->region[low].from ||
-		offset + len > c->region[low].to)
-		return NULL;
-	return &c->region[low];
-}
-
-/*
- * The bits in c->lines of the lines from 'line' on, as far as they are in one
- * word and in front of 'end'; *n: of how many.
- */
-static uint64_t
-line_bits(uint64_t line, uint64_t end, uint64_t *n)
-{
-	uint64_t	in_word = 64 - line % 64;
-
-	*n = end - line < in_word ? end - line : in_word;
-	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (line % 64);
-}
-
-/* Claim the lines of a buffer; false if some of them are claimed already. */
-static bool
-claim_lines(Check *c, uint64_t offset, uint64_t len)
-{
-	uint64_t	end = (offset + len) / PMH_LINE;
-	bool		free = true;
-	uint64_t	n;
-
-	for (uint64_t line = offset / PMH_LINE; line < end; line += n)
-	{
-		uint64_t	bits = line_bits(line, end, &n);
-
-		free = free && (c->lines[line / 64] & bits) == 0;
-		c->lines[line / 64] |= bits;
-	}
-	return free;
 }
 
 /* ---- header ---- */
 
 static void
-check_format(Check *c)
+check_format(PmhCheck *c)
 {
 	PmhFormat	format;
 	uint32_t	crc;
@@ -165,20 +78,20 @@ check_format(Check *c)
 	crc = format.crc;
 	format.crc = 0;
 	if (format.magic != PMH_MAGIC)
-		finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
+		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
 	if (format.version != PMH_FORMAT_VERSION)
-		finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
+		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
 	if (crc != pmh_crc32c(&format, sizeof(format)))
-		finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
+		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
 	if (format.segment_buckets != c->t->segment_buckets ||
 		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
 		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
-		finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
+		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
 }
 
 /* Live words; false if the directory cannot be read at all. */
 static bool
-check_live(Check *c)
+check_live(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
 	uint64_t	blocks;
@@ -199,46 +112,46 @@ check_live(Check *c)
 	size = pmh_directory_size(depth);
 
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
-		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
+		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
 				"The directory log is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + size > blocks << c->t->block_shift)
 	{
-		finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
+		pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
 		return false;
 	}
 	if (depth > PMH_SMALL_DIR_DEPTH)
 	{
 		if (offset % pmh_block_size(c->t) != 0)
-			finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
+			pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
 		if (c->exclusive)
-			claim_run(c, offset >> c->t->block_shift,
+			pmh_check_claim_extent(c, offset >> c->t->block_shift,
 					  (size + pmh_block_size(c->t) - 1) >> c->t->block_shift,
 					  "The directory");
 	}
 	else if (offset != PMH_SMALL_DIR_OFFSET(0) && offset != PMH_SMALL_DIR_OFFSET(1))
-		finding(c, PMH_LIVE_OFFSET, "The small directory is not in its place.");
+		pmh_check_finding(c, PMH_LIVE_OFFSET, "The small directory is not in its place.");
 	return true;
 }
 
 /* ---- directory ---- */
 
 static void
-claim_segment(Check *c, uint64_t elem)
+claim_segment(PmhCheck *c, uint64_t elem)
 {
 	uint32_t	units = pmh_elem_units(elem);
 	uint64_t	ext = pmh_elem_ext_unit(elem);
 
-	claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
+	pmh_check_claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
 	{
 		uint32_t	mask = ((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK);
 
-		claim_units(c, ext / PMH_UNITS_PER_BLOCK, mask & 0xff,
+		pmh_check_claim_units(c, ext / PMH_UNITS_PER_BLOCK, mask & 0xff,
 					"The extension of a segment");
 		if (mask >> PMH_UNITS_PER_BLOCK != 0)
-			claim_units(c, ext / PMH_UNITS_PER_BLOCK + 1,
+			pmh_check_claim_units(c, ext / PMH_UNITS_PER_BLOCK + 1,
 						mask >> PMH_UNITS_PER_BLOCK,
 						"The extension of a segment");
 	}
@@ -256,10 +169,10 @@ typedef struct Piece
 
 /*
  * Is this element 0 because there is no overflow table?  Then all of its half of
- * the directory is.  (If somebody is writing, it may have come into being.)
+ * the directory is.  (If a process is writing, it may have come into being.)
  */
 static bool
-no_overflow(Check *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t offset)
+no_overflow(PmhCheck *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t offset)
 {
 	uint64_t	half = UINT64_C(1) << depth;
 
@@ -268,7 +181,7 @@ no_overflow(Check *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t of
 	if (index < half || !c->no_overflow)
 		return false;
 	if (elem != 0 && c->exclusive)
-		finding(c, offset, "Directory element %llu is of an overflow table that is not there.",
+		pmh_check_finding(c, offset, "Directory element %llu is of an overflow table that is not there.",
 				(unsigned long long) index);
 	return true;
 }
@@ -278,7 +191,7 @@ no_overflow(Check *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t of
  * neighbours that belong to one segment equal.
  */
 static void
-check_elements(Check *c, const Piece *piece, uint64_t first)
+check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 {
 	const uint64_t *elem = piece->elem;
 	uint64_t	n = piece->n;
@@ -300,7 +213,7 @@ check_elements(Check *c, const Piece *piece, uint64_t first)
 		}
 		if (local > depth)
 		{
-			finding(c, offset, "Directory element %llu has an impossible depth.",
+			pmh_check_finding(c, offset, "Directory element %llu has an impossible depth.",
 					(unsigned long long) (first + i));
 			i++;
 			continue;
@@ -309,17 +222,17 @@ check_elements(Check *c, const Piece *piece, uint64_t first)
 		start = (first + i) & ~(group - 1);
 		end = start + group < first + n ? start + group : first + n;
 		if (!pmh_elem_sane(c->t, elem[i], start, depth, piece->blocks))
-			finding(c, offset, "Directory element %llu is impossible.",
+			pmh_check_finding(c, offset, "Directory element %llu is impossible.",
 					(unsigned long long) (first + i));
 		else if (start < first + i && i > 0)
-			finding(c, offset, "Directory element %llu does not begin a segment.",
+			pmh_check_finding(c, offset, "Directory element %llu does not begin a segment.",
 					(unsigned long long) (first + i));
 		else if (c->exclusive && start == first + i)
 			claim_segment(c, elem[i]);
 		for (i++; first + i < end && elem[i] == elem[i - 1]; i++)
 			;
 		if (first + i < end)
-			finding(c, dir_offset + (first + i) * sizeof(uint64_t),
+			pmh_check_finding(c, dir_offset + (first + i) * sizeof(uint64_t),
 					"Directory element %llu differs from its neighbour of the same segment.",
 					(unsigned long long) (first + i));
 	}
@@ -331,7 +244,7 @@ check_elements(Check *c, const Piece *piece, uint64_t first)
  * names is given up meanwhile.
  */
 static PmhResult
-read_directory_piece(Check *c, uint64_t first, Piece *piece)
+read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 {
 	PmhTable   *t = c->t;
 	PmhResult	result;
@@ -363,7 +276,7 @@ read_directory_piece(Check *c, uint64_t first, Piece *piece)
 }
 
 static PmhResult
-check_directory(Check *c)
+check_directory(PmhCheck *c)
 {
 	Piece		piece;
 
@@ -372,7 +285,7 @@ check_directory(Check *c)
 		PmhResult	result = read_directory_piece(c, first, &piece);
 
 		if (result != PMH_OK)
-			return absorb(c, result);
+			return pmh_check_absorb(c, result);
 		PMH_STOP_POINT("check_before_elements");
 		if (piece.n == 0)
 			return PMH_OK;
@@ -382,15 +295,15 @@ check_directory(Check *c)
 
 /* ---- value lists ---- */
 
-/* What only shows if nobody writes: bits that must be 0, buffers used twice. */
+/* What only shows if no process writes: bits that must be 0, buffers used twice. */
 static void
-check_buffer_alone(Check *c, uint64_t payload)
+check_buffer_alone(PmhCheck *c, uint64_t payload)
 {
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	offset = pmh_pointer_offset(payload);
 
-	if (!claim_lines(c, offset, pmh_class_bytes(class)))
-		finding(c, offset, "The value buffer at offset %llu is used twice.",
+	if (!pmh_check_claim_lines(c, offset, pmh_class_bytes(class)))
+		pmh_check_finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
@@ -401,7 +314,7 @@ check_buffer_alone(Check *c, uint64_t payload)
 			unsigned	place = (unsigned) __builtin_ctz(left);
 
 			if (pmh_line_value(line, place) > PMH_VALUE_MAX)
-				finding(c, offset + (uint64_t) i * PMH_LINE,
+				pmh_check_finding(c, offset + (uint64_t) i * PMH_LINE,
 						"A value in the value buffer at offset %llu is too large.",
 						(unsigned long long) offset);
 		}
@@ -410,7 +323,7 @@ check_buffer_alone(Check *c, uint64_t payload)
 
 /* Walk a list from pos on.  PMH_RETRY: it has changed meanwhile. */
 static PmhResult
-walk_list(Check *c, uint64_t hash, PmhListPosition pos)
+walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListCircle circle = {0};
@@ -423,9 +336,9 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 		uint32_t	n;
 		PmhResult	result;
 
-		if (c->exclusive && region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		if (c->exclusive && pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
 		{
-			finding(c, offset, "The value buffer at offset %llu is in no value region.",
+			pmh_check_finding(c, offset, "The value buffer at offset %llu is in no value region.",
 					(unsigned long long) offset);
 			return PMH_OK;
 		}
@@ -436,7 +349,7 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
 		if (result != PMH_OK)
 			return result;
 		if (n == 0)
-			finding(c, offset, "The value buffer at offset %llu is empty.",
+			pmh_check_finding(c, offset, "The value buffer at offset %llu is empty.",
 					(unsigned long long) offset);
 		if (c->exclusive)
 			check_buffer_alone(c, payload);
@@ -449,7 +362,7 @@ walk_list(Check *c, uint64_t hash, PmhListPosition pos)
  * more, or changes all the time, a writer is at work on it: passed over.
  */
 static PmhResult
-check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
+check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
 			  uint64_t payload)
 {
 	PmhTable   *t = c->t;
@@ -468,7 +381,7 @@ check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result == PMH_RETRY)
 		return PMH_OK;
-	return absorb(c, result);
+	return pmh_check_absorb(c, result);
 }
 
 /* ---- buckets ---- */
@@ -480,7 +393,7 @@ check_pointer(Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
  * bucket has changed since, nothing is known.
  */
 static bool
-announced(const Check *c, const PmhSnapshot *snap, uint32_t home, uint32_t bits)
+announced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t home, uint32_t bits)
 {
 	if ((pmh_bucket_state(&c->copy[home]) & bits) != 0 ||
 		(pmh_bucket_state(pmh_bucket(c->t, &snap->place, home)) & bits) != 0)
@@ -491,7 +404,7 @@ announced(const Check *c, const PmhSnapshot *snap, uint32_t home, uint32_t bits)
 
 /* Why an entry may not stand in this bucket, or NULL. */
 static const char *
-misplaced(const Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash)
+misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash)
 {
 	const PmhPlace *place = &snap->place;
 	uint32_t	depth = pmh_elem_depth(place->elem);
@@ -520,10 +433,10 @@ misplaced(const Check *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t has
 
 /*
  * Does the home in the primary table tell of an entry of the overflow table?  It
- * did before the entry was put in, and never ceases to.  Else a finding.
+ * did before the entry was put in, and never ceases to.  Else a pmh_check_finding.
  */
 static PmhResult
-check_sent_away(Check *c, uint64_t offset, uint64_t side_hash)
+check_sent_away(PmhCheck *c, uint64_t offset, uint64_t side_hash)
 {
 	PmhTable   *t = c->t;
 	uint64_t	hash = pmh_key_hash(t, PMH_OVERFLOW, side_hash);
@@ -536,19 +449,19 @@ check_sent_away(Check *c, uint64_t offset, uint64_t side_hash)
 		PmhResult	result = pmh_snapshot(t, hash, &snap);
 
 		if (result != PMH_OK)
-			return absorb(c, result);
+			return pmh_check_absorb(c, result);
 		home = pmh_home_bucket(hash, snap.place.hashing);
 		state = pmh_bucket_state(pmh_bucket(t, &snap.place, home));
 	} while (!pmh_snapshot_current(t, &snap, home));
 	if ((state & PMH_STATE_OVERFLOWED) == 0)
-		finding(c, offset, "The bucket at offset %llu of the overflow table holds an entry that its home does not tell of.",
+		pmh_check_finding(c, offset, "The bucket at offset %llu of the overflow table holds an entry that its home does not tell of.",
 				(unsigned long long) offset);
 	return PMH_OK;
 }
 
 /* Note that a key has a pointer slot; false if it has one already. */
 static bool
-note_pointer(Check *c, uint64_t hash)
+note_pointer(PmhCheck *c, uint64_t hash)
 {
 	for (size_t i = 0; i < c->nkeys; i++)
 	{
@@ -560,7 +473,7 @@ note_pointer(Check *c, uint64_t hash)
 }
 
 static PmhResult
-check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
+check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 {
 	const PmhBucket *b = &c->copy[bucket];
 	uint64_t	word = pmh_slot_load_word(b, slot);
@@ -569,7 +482,7 @@ check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	const char *wrong = misplaced(c, snap, bucket, hash);
 
 	if (wrong != NULL)
-		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
+		pmh_check_finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
 				slot, (unsigned long long) offset, wrong);
 	if (pmh_place_side(&snap->place) == PMH_OVERFLOW)
 	{
@@ -581,17 +494,17 @@ check_slot(Check *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
-		finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
+		pmh_check_finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
 				(unsigned long long) offset);
 	if (!note_pointer(c, hash))
-		finding(c, offset, "Slot %u of the bucket at offset %llu is the second pointer of its key.",
+		pmh_check_finding(c, offset, "Slot %u of the bucket at offset %llu is the second pointer of its key.",
 				slot, (unsigned long long) offset);
 	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
 }
 
 /* Check the segment at a position, and go on to the one after it. */
 static PmhResult
-check_segment(Check *c, PmhPosition *at)
+check_segment(PmhCheck *c, PmhPosition *at)
 {
 	PmhTable   *t = c->t;
 	PmhSnapshot snap;
@@ -600,18 +513,18 @@ check_segment(Check *c, PmhPosition *at)
 
 	if (result != PMH_OK)
 	{
-		result = absorb(c, result);
+		result = pmh_check_absorb(c, result);
 		depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-		return result == PMH_OK ? absorb(c, pmh_position_advance(t, at, depth)) : result;
+		return result == PMH_OK ? pmh_check_absorb(c, pmh_position_advance(t, at, depth)) : result;
 	}
 	depth = pmh_elem_depth(snap.place.elem);
 	if (depth > pmh_dirword_depth(snap.place.dirword))
 	{
 		/* Reported with the directory; go on with the next element. */
 		depth = pmh_dirword_depth(snap.place.dirword);
-		return absorb(c, pmh_position_advance(t, at, depth));
+		return pmh_check_absorb(c, pmh_position_advance(t, at, depth));
 	}
-	result = absorb(c, pmh_position_advance(t, at, depth));
+	result = pmh_check_absorb(c, pmh_position_advance(t, at, depth));
 	c->nkeys = 0;
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 	{
@@ -619,7 +532,7 @@ check_segment(Check *c, PmhPosition *at)
 
 		if (pmh_place_side(&snap.place) == PMH_OVERFLOW &&
 			(pmh_bucket_state(&c->copy[b]) & PMH_STATE_OVERFLOWED) != 0)
-			finding(c, pmh_bucket_offset(t, &snap.place, b),
+			pmh_check_finding(c, pmh_bucket_offset(t, &snap.place, b),
 					"A bucket of the overflow table tells of entries in it.");
 		for (; result == PMH_OK && left != 0; left &= left - 1)
 			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
@@ -628,7 +541,7 @@ check_segment(Check *c, PmhPosition *at)
 }
 
 static PmhResult
-check_segments(Check *c)
+check_segments(PmhCheck *c)
 {
 	PmhPosition at = {0};
 	PmhResult	result;
@@ -642,161 +555,10 @@ check_segments(Check *c)
 	return result;
 }
 
-/* ---- value regions and free space ---- */
-
-static int
-compare_regions(const void *a, const void *b)
-{
-	uint64_t	x = ((const Region *) a)->from;
-	uint64_t	y = ((const Region *) b)->from;
-
-	return (x > y) - (x < y);
-}
-
-/* Read the list of value regions; nobody allocates one meanwhile. */
-static PmhResult
-check_regions(Check *c)
-{
-	PmhTable   *t = c->t;
-	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
-	size_t		capacity = 0;
-
-	for (; block != 0;)
-	{
-		const PmhRegion *region;
-		PmhResult	result = pmh_region_check(t, block, c->blocks);
-
-		if (result != PMH_OK)
-			return absorb(c, result);
-		if (c->nregions > c->blocks)
-		{
-			finding(c, block << t->block_shift, "The list of value regions runs in a circle.");
-			return PMH_OK;
-		}
-		if (c->nregions == capacity)
-		{
-			Region	   *larger;
-
-			capacity = capacity ? 2 * capacity : 64;
-			larger = realloc(c->region, capacity * sizeof(Region));
-			if (larger == NULL)
-				return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-								"There is no memory for the check.");
-			c->region = larger;
-		}
-		region = pmh_at(t, block << t->block_shift);
-		c->region[c->nregions].from = (block << t->block_shift) + PMH_LINE;
-		c->region[c->nregions].to = (block + region->blocks) << t->block_shift;
-		c->nregions++;
-		claim_run(c, block, region->blocks, "A value region");
-		block = region->next;
-	}
-	if (c->nregions > 0)
-		qsort(c->region, c->nregions, sizeof(Region), compare_regions);
-	return PMH_OK;
-}
-
-static void
-check_free_list(Check *c, uint32_t class)
-{
-	uint64_t	offset = pm_load(&pmh_run(c->t)->free_list[class]);
-
-	while (offset != 0)
-	{
-		if (offset % PMH_LINE != 0 ||
-			region_of(c, offset, pmh_class_bytes(class)) == NULL)
-		{
-			finding(c, offset, "A free value buffer of class %u at offset %llu is in no value region.",
-					class, (unsigned long long) offset);
-			return;
-		}
-		if (!claim_lines(c, offset, pmh_class_bytes(class)))
-		{
-			finding(c, offset, "The free value buffer at offset %llu is in use or free twice.",
-					(unsigned long long) offset);
-			return;
-		}
-		offset = pm_load((uint64_t *) pmh_at(c->t, offset));
-	}
-}
-
-/* The part of the newest region that was never used. */
-static void
-check_region_rest(Check *c)
-{
-	uint64_t	next = pm_load(&pmh_run(c->t)->region_next);
-	uint64_t	end = pm_load(&pmh_run(c->t)->region_end);
-
-	if (next == end)
-		return;
-	if (next > end || next % PMH_LINE != 0 || region_of(c, next, end - next) == NULL)
-		finding(c, PMH_RUN_OFFSET, "The unused part of the newest value region is impossible.");
-	else if (!claim_lines(c, next, end - next))
-		finding(c, next, "The unused part of the newest value region is in use.");
-}
-
-/* Is everything in the value regions either in use or free? */
-static void
-check_lost_values(Check *c)
-{
-	uint64_t	lost = 0;
-	uint64_t	where = 0;
-
-	for (size_t i = 0; i < c->nregions; i++)
-	{
-		uint64_t	end = c->region[i].to / PMH_LINE;
-		uint64_t	n;
-
-		for (uint64_t line = c->region[i].from / PMH_LINE; line < end; line += n)
-		{
-			uint64_t	left = line_bits(line, end, &n) & ~c->lines[line / 64];
-
-			if (left != 0 && lost == 0)
-				where = (line & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
-			lost += (uint64_t) __builtin_popcountll(left);
-		}
-	}
-	if (lost > 0)
-		finding(c, where * PMH_LINE, "%llu bytes of value regions are neither in use nor free.",
-				(unsigned long long) (lost * PMH_LINE));
-}
-
-/* Does the space map say what we have found? */
-static void
-check_space_map(Check *c)
-{
-	uint64_t	free_units = 0;
-
-	for (uint64_t block = 0; block < c->blocks; block++)
-	{
-		uint8_t		claimed = c->units[block];
-		uint8_t		used = pm_load(pmh_space_map(c->t, block));
-
-		if (pmh_space_is_map_block(c->t, block))
-		{
-			if (claimed != 0)
-				finding(c, block << c->t->block_shift, "Block %llu belongs to the space map and to something else.",
-						(unsigned long long) block);
-			claimed = 0xff;
-		}
-		if ((claimed & ~used) != 0)
-			finding(c, block << c->t->block_shift, "Block %llu is in use, the space map says it is free.",
-					(unsigned long long) block);
-		if ((used & ~claimed) != 0)
-			finding(c, block << c->t->block_shift, "Block %llu is not in use, the space map says it is.",
-					(unsigned long long) block);
-		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);
-	}
-	if (free_units != pm_load(&pmh_run(c->t)->free_units))
-		finding(c, PMH_RUN_OFFSET, "The space map has %llu free units, the header says %llu.",
-				(unsigned long long) free_units,
-				(unsigned long long) pm_load(&pmh_run(c->t)->free_units));
-}
-
 /* ---- putting it together ---- */
 
 static PmhResult
-begin(Check *c)
+begin(PmhCheck *c)
 {
 	PmhTable   *t = c->t;
 	PmhResult	result;
@@ -816,35 +578,13 @@ begin(Check *c)
 }
 
 static void
-end(Check *c)
+end(PmhCheck *c)
 {
 	free(c->copy);
 	free(c->keys);
 	free(c->units);
 	free(c->lines);
 	free(c->region);
-}
-
-/* Everything about space, behind the walk that has claimed what is in use. */
-static void
-check_space(Check *c)
-{
-	bool		known = pm_load(&pmh_run(c->t)->value_space_known) != 0;
-	uint64_t	block;
-	uint64_t	nblocks;
-
-	for (unsigned run = 0; pmh_sweep_map_run(c->t, run, &block, &nblocks); run++)
-	{
-		if (nblocks == 0)
-			finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
-		claim_run(c, block, nblocks, "The mark map of a sweep");
-	}
-	for (uint32_t class = 0; class < PMH_CLASSES; class++)
-		check_free_list(c, class);
-	check_region_rest(c);
-	if (known)
-		check_lost_values(c);
-	check_space_map(c);
 }
 
 PmhResult
@@ -857,7 +597,7 @@ PmhResult
 pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 				void *arg)
 {
-	Check		c = {.t = table, .exclusive = exclusive, .report = report,
+	PmhCheck		c = {.t = table, .exclusive = exclusive, .report = report,
 	.stop = stop, .arg = arg};
 	PmhResult	result = begin(&c);
 
@@ -865,7 +605,7 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 	{
 		check_format(&c);
 		if (exclusive)
-			result = check_regions(&c);
+			result = pmh_check_regions(&c);
 		if (result == PMH_OK && check_live(&c))
 		{
 			result = check_directory(&c);
@@ -873,7 +613,7 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 				result = check_segments(&c);
 		}
 		if (result == PMH_OK && exclusive)
-			check_space(&c);
+			pmh_check_space(&c);
 	}
 	end(&c);
 	result = pmh_conclude(table, result);

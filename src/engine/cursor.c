@@ -9,7 +9,7 @@
  * stand in is the same, no value has been taken out of it and it is still part
  * of the list, so that reading may go on.  If the version has changed, but the
  * buffer is still found in the list, and it is the same one, not a later one in
- * its place (its birth tells), reading may go on as well: values never move
+ * its offset (its birth tells), reading may go on as well: values never move
  * inside of a buffer.  Otherwise everything is read anew.
  *
  * A key of which the home bucket tells that there may be more in the overflow
@@ -24,7 +24,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "table.h"
+#include "value_array.h"
 
 enum
 {
@@ -39,13 +51,13 @@ enum
  * Values are remembered as bits of groups of 64 neighbours: the values of one key
  * often are neighbours (rows of one page), and come one after the other.  Groups
  * are kept by open addressing, two words each: number + 1 (0 is free), and the
- * bits.  seen->n counts groups, seen->capacity places for them.
+ * bits.  seen->n counts groups, seen->capacity entries for them.
  */
 #define SEEN_GROUP_BITS		6
 #define SEEN_MIN_CAPACITY	1024
-#define SEEN_SPARSE			16	/* fewer than one place in so many was used */
+#define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
-/* Places lost in one batch until the caller has a word. */
+/* Positions lost in one batch until the caller has a word. */
 #define MOST_LOSSES			32
 
 static uint64_t *
@@ -127,11 +139,11 @@ forget_seen(PmhValues *seen)
 }
 
 /*
- * Of batch[from ..] (and of place[], if not NULL) keep what has not been seen
+ * Of batch[from ..] (and of cell[], if not NULL) keep what has not been seen
  * yet, and remember it.
  */
 static PmhResult
-keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *place)
+keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
@@ -147,8 +159,8 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *place)
 		if (!fresh)
 			continue;
 		batch->value[batch->n] = batch->value[i];
-		if (place != NULL)
-			place[batch->n] = place[i];
+		if (cell != NULL)
+			cell[batch->n] = cell[i];
 		batch->n++;
 	}
 	return PMH_OK;
@@ -208,7 +220,7 @@ end_side(PmhTable *t, PmhCursor *cursor)
 }
 
 /*
- * The plain entries behind batch->n, and the cursor stands at the start of the
+ * The plain entries after batch->n, and the cursor stands at the start of the
  * list, if there is one.
  */
 static PmhResult
@@ -234,12 +246,12 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 }
 
 /*
- * Read about 'want' values from where the cursor stands in its list, behind
+ * Read about 'want' values from where the cursor stands in its list, after
  * batch->n, not beyond the end of the buffer.  Besides PMH_OK as
  * pmh_list_step, but maps further by itself.
  */
 static PmhResult
-read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
+read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell)
 {
 	PmhListPosition pos = position(cursor);
 	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(cursor->chunk));
@@ -253,7 +265,7 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 		if (result == PMH_OK)
 			result = pmh_list_step(t, cursor->side_hash, &pos, most,
 								   cursor->batch.value + cursor->batch.n,
-								   place, &n);
+								   cell, &n);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK)
 		return result;
@@ -269,7 +281,7 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place)
 /*
  * The buffer we stand in has changed.  Go on there if it still is part of the
  * list, else from the start.  It must be the same buffer: what was freed may have
- * come back to the list in the same place, with values in its first lines that we
+ * come back to the list at the same offset, with values in its first lines that we
  * have not read.
  */
 static PmhResult
@@ -288,7 +300,7 @@ find_back(PmhTable *t, PmhCursor *cursor)
 }
 
 PmhResult
-pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place,
+pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 				uint64_t *payload)
 {
 	size_t		from = cursor->batch.n;
@@ -299,19 +311,19 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *place,
 	if (cursor->state == CURSOR_FRESH)
 	{
 		result = read_plain(t, cursor);
-		for (size_t i = from; place != NULL && i < cursor->batch.n; i++)
-			place[i] = PMH_NO_PLACE;
+		for (size_t i = from; cell != NULL && i < cursor->batch.n; i++)
+			cell[i] = PMH_NO_CELL;
 	}
 	else
 	{
-		result = read_on(t, cursor, want, place == NULL ? NULL : place + from);
+		result = read_on(t, cursor, want, cell == NULL ? NULL : cell + from);
 		if (result == PMH_RETRY)
 			return find_back(t, cursor);
 		*payload = chunk;
 	}
 	if (result != PMH_OK)
 		return result;
-	return keep_unseen(t, cursor, from, place);
+	return keep_unseen(t, cursor, from, cell);
 }
 
 bool

@@ -5,7 +5,7 @@
  *
  * A handle keeps none.  Whatever needs one opens the file, and closes it before
  * it returns; a bulk load keeps one from its beginning to its end.  So an
- * operation holds one at the most, and of it the caller is told before and
+ * operation holds one at the most, and it is announced to the caller before and
  * after (pmh_set_descriptor_callbacks).
  *
  *-------------------------------------------------------------------------
@@ -17,7 +17,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "descriptor.h"
+#include "error.h"
+#include "table.h"
 
 static bool (*reserve_descriptor) (void);
 static void (*release_descriptor) (void);

@@ -12,7 +12,21 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "compiler.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 
@@ -22,8 +36,8 @@
 /* A directory takes no more than this part of the file. */
 #define DIRECTORY_PART	64
 
-_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <= PMH_LONGEST_RUN,
-			   "the largest directory is a run of blocks that cannot exist");
+_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <= PMH_LONGEST_EXTENT,
+			   "the largest directory is an extent of blocks that cannot exist");
 
 /*
  * A place lies outside of our mapping: map further, or corrupt, or outdated.
@@ -277,7 +291,7 @@ pmh_dirlog_crc(const PmhDirLog *log, uint64_t count)
 /*
  * Store elements and make them durable.  Also what recovery does with a log
  * it finds.  The lowest goes first, since others may be at work in a new
- * segment as soon as an element names it: who walks in hash order must not meet
+ * segment as soon as an element names it: a walk in hash order must not meet
  * the old segment when a part of its range that lies ahead has moved on.
  */
 void
@@ -462,7 +476,7 @@ pmh_small_directory(const PmhTable *t)
 }
 
 /*
- * Double the directory into the space at 'to' (0: the place for a small one
+ * Double the directory into the space at 'to' (0: the offset for a small one
  * that is free).  PMH_OK; PMH_RETRY if its depth is not 'depth' any more;
  * PMH_NEED.
  */
@@ -499,7 +513,7 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	pmh_unlock(&t->file_lock->directory);
 
 	if (result == PMH_OK && depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_run(t, from, pmh_directory_blocks(t, depth));
+		pmh_space_free_extent(t, from, pmh_directory_blocks(t, depth));
 	return result;
 }
 
@@ -514,14 +528,14 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 		PmhResult	result = PMH_OK;
 
 		if (nblocks > 0)
-			result = pmh_space_alloc_run(t, nblocks, &to);
+			result = pmh_space_alloc_extent(t, nblocks, &to);
 		if (result == PMH_OK)
 		{
 			result = double_into(t, depth, to);
 			if (result == PMH_OK)
 				pmh_count(&pmh_run(t)->doublings, 1);
 			else if (nblocks > 0)
-				pmh_space_free_run(t, to, nblocks);
+				pmh_space_free_extent(t, to, nblocks);
 		}
 		if (result == PMH_RETRY)
 			return PMH_OK;		/* another process was faster */
@@ -581,7 +595,7 @@ copy_folded(PmhTable *t, uint64_t from, uint64_t to, uint64_t count, uint32_t sh
 
 /*
  * Copy the directory, if it still is what 'dirword' says and no deeper than
- * 'depth', to the space at 'to' (0: the place for a small one) with that depth.
+ * 'depth', to the space at 'to' (0: the offset for a small one) with that depth.
  * PMH_OK; PMH_RETRY: it is not.
  */
 static PmhResult
@@ -611,7 +625,7 @@ fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
 	}
 	pmh_unlock(&t->file_lock->directory);
 	if (result == PMH_OK && old_depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_run(t, from, pmh_directory_blocks(t, old_depth));
+		pmh_space_free_extent(t, from, pmh_directory_blocks(t, old_depth));
 	return result;
 }
 
@@ -641,10 +655,10 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 		(depth == pmh_dirword_depth(dirword) &&
 		 (nblocks == 0 || (end - 1) >> t->block_shift < limit)))
 		return PMH_OK;
-	if (nblocks > 0 && !pmh_space_try_run(t, nblocks, &to))
+	if (nblocks > 0 && !pmh_space_try_extent(t, nblocks, &to))
 		return PMH_OK;
 	result = fold_into(t, dirword, depth, to);
 	if (result == PMH_RETRY && nblocks > 0)
-		pmh_space_free_run(t, to, nblocks);
+		pmh_space_free_extent(t, to, nblocks);
 	return result == PMH_RETRY ? PMH_OK : result;
 }

@@ -7,11 +7,11 @@
  * long list apart value by value takes time in proportion to the square of its
  * length.  Here each buffer is held against all values wanted at once.
  *
- * Nobody is to be held up by the length of the list.  So only the first buffers,
+ * No process is to be held up by the length of the list.  So only the first buffers,
  * where most lists end and most changes are, are seen to while the segment is
  * locked; the others are read as a cursor reads them.  Where something wanted is
  * found the segment is locked, and if the version of the buffer is the one from
- * before the reading, it still is in the list and every value in its place.
+ * before the reading, it still is in the list and every value in its cell.
  *
  * An entry never goes from one table to the other.  So the primary table is gone
  * through, and past it, if the home bucket there tells so and something is still
@@ -22,12 +22,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "drain.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "stop_point.h"
+#include "table.h"
 
-/* Places lost in one walk until a reader leaves the rest to others. */
+/* Positions lost in one walk until a reader leaves the rest to others. */
 #define MOST_LOSSES		32
 
-/* A bit for each of the values wanted, by a hash: most others are told at once. */
+/* A bit for each of the values wanted, by a hash: most others are sorted out at once. */
 #define FILTER_BITS		12
 
 struct PmhDrain
@@ -49,7 +68,7 @@ struct PmhDrain
 	uint64_t	filter[(1 << FILTER_BITS) / 64];
 
 	/* the buffer at hand: */
-	uint16_t	mask[PMH_MAX_LINES];	/* places that are to be cleared */
+	uint16_t	mask[PMH_MAX_LINES];	/* cells that are to be cleared */
 	uint32_t	nclaimed;
 	size_t		claimed[PMH_STEP_MAX];
 };
@@ -103,7 +122,7 @@ give_claims_back(PmhDrain *d)
 /*
  * Claim what is wanted of a buffer; mask[] tells where it is.  Without a lock this
  * is to be believed only if the buffer's version is the same afterwards: then no
- * place has been given to another value.
+ * cell has been given to another value.
  */
 static void
 claim_in_buffer(const PmhTable *t, PmhDrain *d, uint64_t payload)
@@ -243,7 +262,7 @@ start(PmhTable *t, PmhDrain *d)
 /*
  * The buffer to go on with has changed.  Find it again; if it has left the list,
  * begin anew.  (Of the values that were there all the time, those not seen yet
- * are in the buffer, in the same places, or after it as long as it stays.)
+ * are in the buffer, in the same cells, or after it as long as it stays.)
  */
 static PmhResult
 find_again(PmhTable *t, PmhDrain *d)

@@ -6,8 +6,8 @@
  * A processor waits for its flushes at every fence, and at every locked
  * instruction as well, which is what taking a lock takes.  So a group locks the
  * segments of several entries first, does all its stores and flushes, fences
- * once before the commit stores and once behind them, and then unlocks.  No one
- * else sees an entry that is not durable yet.  Cache lines are asked for well
+ * once before the commit stores and once after them, and then unlocks.  No one
+ * else sees an entry that is not durable yet.  Cache lines are prefetched well
  * before.  See src/README, "Locks" and "Order of stores".
  *
  *-------------------------------------------------------------------------
@@ -16,7 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "bucket.h"
+#include "compiler.h"
+#include "directory.h"
+#include "drain.h"
+#include "element.h"
+#include "entry.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "group.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "space.h"
+#include "table.h"
 
 /* So many pairs of one hash are deleted in one walk along its list. */
 #define DRAIN_MIN	4
@@ -98,7 +116,7 @@ prefetch_slot_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
 }
 
 /*
- * The entries from 'at' on are next: ask for what those behind them need, each
+ * The entries from 'at' on are next: prefetch what those after them need, each
  * stage for the lines that the next one reads.
  */
 static inline void __attribute__((always_inline))
@@ -137,7 +155,7 @@ static inline void
 add_locked(Group *g, uint64_t hash)
 {
 	uint32_t	depth = pmh_elem_depth(g->locked[g->nlocked].elem);
-	uint64_t	mask = depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
+	uint64_t	mask = pmh_segment_mask(depth);
 
 	g->mask[g->nlocked] = mask;
 	g->prefix[g->nlocked] = hash & mask;
@@ -145,8 +163,8 @@ add_locked(Group *g, uint64_t hash)
 }
 
 /*
- * Begin with the first of n entries and those behind it, as far as their
- * segments can be locked at once; nobody is waited for by who holds a lock.  If
+ * Begin with the first of n entries and those after it, as far as their
+ * segments can be locked at once; no process waits while it holds a lock.  If
  * not 'wait', not by others either: PMH_RETRY if the first one's is locked.
  * PMH_OK, PMH_NEED (nothing locked), or a real error.
  */
@@ -310,9 +328,9 @@ same_hash(const PmhEntry *entries, size_t n)
 	return same;
 }
 
-/* The entries up to the next run of one hash that pmh_drain is for. */
+/* The entries up to the next ones of one hash that pmh_drain is for. */
 static size_t
-up_to_run(const PmhEntry *entries, size_t n)
+up_to_many(const PmhEntry *entries, size_t n)
 {
 	size_t		up_to = 0;
 
@@ -341,7 +359,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		result = pmh_segment_delete(t, &g->locked[g->place[*done]], entries[*done].hash,
-									entries[*done].value, wait, false);
+									entries[*done].value, wait ? PMH_DELETE_WAIT : 0);
 		if (!wait)
 			pmh_space_release(t);
 		if (result == PMH_OK)
@@ -451,7 +469,7 @@ delete_piece(PmhTable *t, struct PmhRemovalPrivate *p, Ahead *ahead)
 	if (ahead->line < p->at)
 		ahead->element = ahead->bucket = ahead->line = p->at;
 	prefetch(t, p->entry, p->n, p->at, ahead, prefetch_slot_line);
-	some = up_to_run(p->entry + p->at, p->n - p->at);
+	some = up_to_many(p->entry + p->at, p->n - p->at);
 	return some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
 }
 

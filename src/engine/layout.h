@@ -12,6 +12,7 @@
 #ifndef PMH_LAYOUT_H
 #define PMH_LAYOUT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "table.h"
@@ -37,6 +38,35 @@
 	((depth) == 0 ? UINT64_C(0) : (h) >> (64 - (depth)))
 
 /*
+ * The hashes of a segment of depth d are all that agree in their first d bits.
+ * That many hashes (0: all 2^64 of depth 0), the bits they agree in, the first of
+ * them, and the first one after them (0: there is none).
+ */
+static inline uint64_t
+pmh_segment_span(uint32_t depth)
+{
+	return depth == 0 ? 0 : UINT64_C(1) << (64 - depth);
+}
+
+static inline uint64_t
+pmh_segment_mask(uint32_t depth)
+{
+	return depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
+}
+
+static inline uint64_t
+pmh_segment_start(uint64_t hash, uint32_t depth)
+{
+	return hash & pmh_segment_mask(depth);
+}
+
+static inline uint64_t
+pmh_segment_end(uint64_t hash, uint32_t depth)
+{
+	return depth == 0 ? 0 : pmh_segment_start(hash, depth) + pmh_segment_span(depth);
+}
+
+/*
  * ---- bucket: 256 bytes, 4 cache lines, 18 slots ----
  *
  * A slot's 64 hash bits are its fingerprint (bits 0-7), 16 bits in its word
@@ -55,6 +85,8 @@
  *
  * The state word is the commit point of a bucket.
  */
+#define PMH_SLOT_FINGERPRINT	4	/* offset of that of slot 0 in a bucket */
+
 #define PMH_STATE_OCCUPIED		UINT32_C(0x0003ffff)	/* a bit per slot */
 #define PMH_STATE_POINTERS		UINT32_C(0x00040000)	/* may hold pointers */
 #define PMH_STATE_STASHED		UINT32_C(0x00080000)	/* some of ours in stash */
@@ -79,7 +111,7 @@
  * of the ten 6-byte values are there, and the values, low parts and high parts
  * apart so that each is aligned and stored and loaded atomically.  The other
  * bits of the state count the stores that took values out: a reader that finds
- * the same count before and after has not met a place that was given away to
+ * the same count before and after has not met a cell that was given away to
  * another value meanwhile.
  *
  * Classes 0 and 1 are nothing but lines.  From class 2 on the first line is a
@@ -134,6 +166,7 @@ _Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
 #define PMH_ELEM_UNITS_SHIFT	52
 #define PMH_ELEM_DEPTH_SHIFT	55
 #define PMH_ELEM_STRATEGY_SHIFT	60
+#define PMH_ELEM_STRATEGY_BITS	2
 
 #define PMH_UNITS_PER_BLOCK		8
 
@@ -145,17 +178,17 @@ _Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
  * largest directory takes about as much.  A file that would have to grow beyond
  * is PMH_ERR_TOO_LARGE; what is in it can be read and taken out.
  *
- * No run of blocks is longer than what lies between two map blocks; a block has
+ * No extent of blocks is longer than what lies between two map blocks; a block has
  * PMH_MIN_BLOCK bytes at least, and a map block tells of a block with each.
  */
 #define PMH_MAX_BLOCKS_SHIFT	24
 #define PMH_MAX_BLOCKS			(UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT)
 #define PMH_MIN_BLOCK			UINT64_C(16384)
 #define PMH_MAX_BLOCK			UINT64_C(524288)
-#define PMH_LONGEST_RUN			(PMH_MIN_BLOCK - 2)
+#define PMH_LONGEST_EXTENT			(PMH_MIN_BLOCK - 2)
 
-/* Runs of blocks that the mark map of a sweep may have (volatile). */
-#define PMH_MARK_RUNS			8
+/* Extents of blocks that the mark map of a reclaim may have (volatile). */
+#define PMH_MARK_EXTENTS			8
 
 _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
 			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
@@ -178,6 +211,9 @@ typedef enum PmhStrategy
 	PMH_TWO_CHOICE = 1,
 	PMH_STASH = 2
 } PmhStrategy;
+
+_Static_assert(PMH_STASH < 1 << PMH_ELEM_STRATEGY_BITS,
+			   "an element cannot tell every strategy");
 
 /*
  * ---- directory: two tables ----
@@ -209,7 +245,7 @@ _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_GEN_SHIFT - PMH_DIRWORD_DEPTH_S
  *
  * A directory update touches several elements.  It is written here first and
  * made valid by storing 'count' last; recovery redoes it (idempotent).  That
- * way nobody can act on an element that a crash would take back.
+ * way no process can act on an element that a crash would take back.
  */
 typedef struct PmhDirLog
 {
@@ -268,19 +304,19 @@ typedef struct PmhRun
 	uint64_t	unit_hint;		/* first partly used block for extensions */
 	uint64_t	free_units;		/* units free in the map */
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
-								 * run has opened the file behind it; else 0 */
+								 * run has opened the file after it; else 0 */
 	uint64_t	pad0[2];
 	uint64_t	free_list[PMH_CLASSES]; /* free value buffers: offset or 0 */
 	uint64_t	region_next;	/* bump allocation in the newest region */
 	uint64_t	region_end;
-	uint64_t	sweep_mark;		/* a sweep is finding out: its mark map */
+	uint64_t	reclaim_mark;		/* a reclaim is going on: its mark map */
 	uint64_t	splits;
 	uint64_t	grows;
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
-	uint64_t	mark_serial;	/* tells those sweeps apart */
-	uint64_t	mark_shrinks;	/* that sweep is a shrink: it marks nothing that
+	uint64_t	mark_serial;	/* tells reclaims apart */
+	uint64_t	mark_shrinks;	/* it belongs to a shrink: that marks nothing that
 								 * might have been freed */
 	uint64_t	merges;
 	uint64_t	list_rewrites;	/* by shrinks */
@@ -288,11 +324,11 @@ typedef struct PmhRun
 								 * 0: none is at work */
 	uint64_t	region_blocks;	/* of the next value regions while a shrink or a
 								 * bulk load is at work; 0: let them grow */
-	uint64_t	values_lost;	/* buffers were freed that the sweep which is
-								 * finding out will not find */
+	uint64_t	values_lost;	/* buffers were freed that the reclaim which is
+								 * going on will not find */
 	uint64_t	value_blocks;	/* of all value regions */
 	uint64_t	births;			/* of value buffers with a header; tells a buffer
-								 * from a later one in the same place */
+								 * from a later one at the same offset */
 	uint64_t	overflows;		/* entries put into the overflow table */
 } PmhRun;
 
@@ -320,7 +356,7 @@ typedef struct PmhRun
  * ---- region log ----
  *
  * live.region_unlink names a value region that is being taken off the list
- * behind another one: two stores, next and checksum of the latter, that
+ * after another one: two stores, next and checksum of the latter, that
  * recovery redoes.  bits 0-23 the region, bits 24-47 the one before it.
  */
 #define PMH_UNLINK_BEFORE_SHIFT	24
@@ -330,7 +366,7 @@ _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_UNLINK_BEFORE_SHIFT &&
 			   PMH_UNLINK_BEFORE_SHIFT + PMH_MAX_BLOCKS_SHIFT <= 64,
 			   "the region log cannot name every block");
 
-/* ---- value region: a run of blocks for value buffers; first line ---- */
+/* ---- value region: an extent of blocks for value buffers; first line ---- */
 typedef struct PmhRegion
 {
 	uint64_t	magic;
@@ -341,5 +377,130 @@ typedef struct PmhRegion
 } PmhRegion;
 
 #define PMH_REGION_MAGIC	UINT64_C(0x4e4f494745524850)	/* "PHREGION" */
+
+/*
+ * ---- guards: every offset and size of the format ----
+ *
+ * A change of one of them is another format: it takes another PMH_FORMAT_VERSION.
+ */
+#define PMH_AT(type, field, offset) \
+	_Static_assert(offsetof(type, field) == (offset), #type "." #field " has moved")
+#define PMH_SIZE(type, size) \
+	_Static_assert(sizeof(type) == (size), #type " has another size")
+
+PMH_AT(PmhValueLine, state, 0);
+PMH_AT(PmhValueLine, low, 4);
+PMH_AT(PmhValueLine, high, 44);
+PMH_SIZE(PmhValueLine, 64);
+
+PMH_AT(PmhBufferHeader, hash, 0);
+PMH_AT(PmhBufferHeader, next, 8);
+PMH_AT(PmhBufferHeader, fill_hint, 16);
+PMH_AT(PmhBufferHeader, list_bytes, 24);
+PMH_AT(PmhBufferHeader, birth, 32);
+PMH_AT(PmhBufferHeader, reserved, 40);
+PMH_SIZE(PmhBufferHeader, 64);
+
+PMH_AT(PmhDirLog, count, 0);
+PMH_AT(PmhDirLog, first, 8);
+PMH_AT(PmhDirLog, low, 16);
+PMH_AT(PmhDirLog, high, 24);
+PMH_AT(PmhDirLog, crc, 32);
+PMH_AT(PmhDirLog, reserved, 40);
+PMH_SIZE(PmhDirLog, 64);
+
+PMH_AT(PmhFormat, magic, 0);
+PMH_AT(PmhFormat, version, 8);
+PMH_AT(PmhFormat, segment_buckets, 12);
+PMH_AT(PmhFormat, bucket_size, 16);
+PMH_AT(PmhFormat, slots, 20);
+PMH_AT(PmhFormat, stash_buckets, 24);
+PMH_AT(PmhFormat, crc, 28);
+PMH_AT(PmhFormat, file_id, 32);
+PMH_AT(PmhFormat, overflow_key, 40);
+PMH_AT(PmhFormat, reserved, 56);
+PMH_AT(PmhFormat, identity, 64);
+PMH_SIZE(PmhFormat, 192);
+
+PMH_AT(PmhLive, dirword, 0);
+PMH_AT(PmhLive, pad0, 8);
+PMH_AT(PmhLive, dirlog, 64);
+PMH_AT(PmhLive, blocks, 128);
+PMH_AT(PmhLive, value_region, 136);
+PMH_AT(PmhLive, region_unlink, 144);
+PMH_AT(PmhLive, pad1, 152);
+PMH_SIZE(PmhLive, 192);
+
+PMH_AT(PmhRun, instance, 0);
+PMH_AT(PmhRun, value_space_known, 8);
+PMH_AT(PmhRun, space_hint, 16);
+PMH_AT(PmhRun, unit_hint, 24);
+PMH_AT(PmhRun, free_units, 32);
+PMH_AT(PmhRun, shut, 40);
+PMH_AT(PmhRun, pad0, 48);
+PMH_AT(PmhRun, free_list, 64);
+PMH_AT(PmhRun, region_next, 136);
+PMH_AT(PmhRun, region_end, 144);
+PMH_AT(PmhRun, reclaim_mark, 152);
+PMH_AT(PmhRun, splits, 160);
+PMH_AT(PmhRun, grows, 168);
+PMH_AT(PmhRun, doublings, 176);
+PMH_AT(PmhRun, compactions, 184);
+PMH_AT(PmhRun, strategy_changes, 192);
+PMH_AT(PmhRun, mark_serial, 200);
+PMH_AT(PmhRun, mark_shrinks, 208);
+PMH_AT(PmhRun, merges, 216);
+PMH_AT(PmhRun, list_rewrites, 224);
+PMH_AT(PmhRun, shrink_limit, 232);
+PMH_AT(PmhRun, region_blocks, 240);
+PMH_AT(PmhRun, values_lost, 248);
+PMH_AT(PmhRun, value_blocks, 256);
+PMH_AT(PmhRun, births, 264);
+PMH_AT(PmhRun, overflows, 272);
+PMH_SIZE(PmhRun, 280);
+
+PMH_AT(PmhRegion, magic, 0);
+PMH_AT(PmhRegion, next, 8);
+PMH_AT(PmhRegion, blocks, 16);
+PMH_AT(PmhRegion, crc, 24);
+PMH_AT(PmhRegion, reserved, 32);
+PMH_SIZE(PmhRegion, 64);
+
+#undef PMH_AT
+#undef PMH_SIZE
+
+_Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
+			   PMH_LIVE_OFFSET + sizeof(PmhLive) <= PMH_RUN_OFFSET &&
+			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_SIZE,
+			   "the parts of the header overlap");
+_Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 && PMH_LIVE_OFFSET % PMH_LINE == 0,
+			   "dirword and the directory log are to have lines of their own");
+
+/*
+ * Eighteen slots are what 256 bytes hold.  The state has a bit for each, a filter
+ * and three flags; fingerprints begin after it and end before the bytes of the
+ * tops (bucket.h), and pmh_bucket_match loads state and fingerprints as three
+ * words.  A slot more needs another bucket, not another number.
+ */
+_Static_assert(PMH_SLOTS == 18 && PMH_BUCKET_SIZE == 256 && PMH_LINE == 64,
+			   "the slots of a bucket are laid out by hand, here and in bucket.h");
+_Static_assert(PMH_STATE_OCCUPIED == (UINT32_C(1) << PMH_SLOTS) - 1,
+			   "the state has not one bit for each slot");
+_Static_assert((PMH_STATE_OCCUPIED & PMH_STATE_POINTERS) == 0 &&
+			   (PMH_STATE_OCCUPIED | PMH_STATE_POINTERS | PMH_STATE_STASHED |
+				PMH_STATE_OVERFLOWED | PMH_STATE_ELSEWHERE) == UINT32_MAX &&
+			   PMH_STATE_ELSEWHERE == UINT32_MAX << PMH_STATE_ELSEWHERE_SHIFT &&
+			   PMH_STATE_ELSEWHERE_SHIFT + PMH_ELSEWHERE_BITS == 32,
+			   "the parts of the state overlap, or leave bits out");
+_Static_assert(PMH_SLOT_FINGERPRINT == sizeof(uint32_t) &&
+			   PMH_SLOT_FINGERPRINT + PMH_SLOTS <= 3 * sizeof(uint64_t) - 2,
+			   "the fingerprints do not lie in the first three words after the state");
+_Static_assert(PMH_WORD_HASH_SHIFT == PMH_VALUE_BITS + 1,
+			   "value, flag and hash do not make up a slot word");
+_Static_assert(PMH_SMALL_DIR_OFFSET(0) == PMH_HEADER_SIZE &&
+			   PMH_SMALL_DIR_OFFSET(2) <= PMH_MIN_BLOCK &&
+			   (UINT64_C(2) << PMH_SMALL_DIR_DEPTH) * 8 ==
+			   PMH_SMALL_DIR_OFFSET(1) - PMH_SMALL_DIR_OFFSET(0),
+			   "the small directories do not fit into block 0");
 
 #endif							/* PMH_LAYOUT_H */

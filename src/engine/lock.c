@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "lock.h"
+#include "table.h"
 
 #define SPINS_BEFORE_SLEEP	200
 #define FIRST_SLEEP_NS		1000
@@ -33,7 +34,7 @@ pmh_locks_init(void *memory, uint32_t nstripes)
 	return locks;
 }
 
-/* What this process wants to be told of waits. */
+/* What this process has set to be called in waits. */
 static PmhWaitHooks hooks;
 
 void

@@ -4,13 +4,13 @@
  *	  The lock table: write locks and versions, in shared memory that dies
  *	  with the system.  See src/README, "Locks".
  *
- * Order: segment stripe, then directory lock, then space lock.  Nobody waits
- * for a lock while he holds one of the same kind (who merges two segments
+ * Order: segment stripe, then directory lock, then space lock.  No process waits
+ * for a lock while it holds one of the same kind (one that merges two segments
  * tries the second stripe and gives up if it is held).  The grow lock is taken
  * with no other lock held.
  *
- * Versions only count up.  Those of a stripe are counted up by whoever holds its
- * lock, so a plain store does; those of value buffers by anybody, so they stand
+ * Versions only count up.  Those of a stripe are counted up by the holder of its
+ * lock, so a plain store does; those of value buffers by any process, so they stand
  * in an array of their own and are counted atomically.
  *
  *-------------------------------------------------------------------------
@@ -54,7 +54,7 @@ struct PmhLocks
 	uint64_t	nstripes;		/* a power of two */
 	uint64_t	pad[7];
 	PmhFileLock file[PMH_FILE_LOCKS];
-	PmhStripe	stripe[];		/* nstripes of them, and behind them as many
+	PmhStripe	stripe[];		/* nstripes of them, and after them as many
 								 * versions of value buffers */
 };
 
@@ -93,7 +93,7 @@ pmh_lock(uint64_t *lock)
 }
 
 /*
- * The same, for who holds no other lock and has done nothing by halves: false if
+ * The same, for a caller that holds no other lock and has done nothing by halves: false if
  * the wait was given up because the process wants to do something else
  * (PmhWaitHooks).  The operation then ends with PMH_CANCELLED.
  */
@@ -162,8 +162,8 @@ pmh_lost_posted(const uint64_t *board, uint64_t file_id)
 }
 
 /*
- * Post a file as lost, for all who have it mapped.  What this process stores
- * from now on is seen only by those who also see the post.  Called in a signal
+ * Post a file as lost, for all that have it mapped.  What this process stores
+ * from now on is seen only by those that also see the post.  Called in a signal
  * handler.  More than PMH_LOST_IDS lost files of one file lock push the oldest
  * off; see src/README.
  */
@@ -205,7 +205,7 @@ pmh_version_load(const uint64_t *version)
 }
 
 /*
- * Behind the loads of a reader, before it loads the version again: keeps the
+ * After the loads of a reader, before it loads the version again: keeps the
  * (relaxed) loads before it in front of the loads after it.  ThreadSanitizer
  * does not model fences; it need not, since every racing access is atomic.
  */

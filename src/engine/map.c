@@ -16,7 +16,7 @@
  * Relied upon, of mremap(2): with the old length 0 it maps the pages of a
  * shared mapping once more, at any length, with the same flags (MAP_SYNC among
  * them: VM_SYNC is a flag of the area, which the kernel's copy_vma() copies);
- * and it makes a mapping longer in place if nothing is mapped after it.  Both
+ * and it makes a mapping longer where it is if nothing is mapped after it.  Both
  * take the file from the mapping that is there, so neither needs a descriptor,
  * and the two pieces of a mapping that has grown are one area, not two.
  *
@@ -25,11 +25,11 @@
  *
  * SIGBUS.  A load from or a store to a mapping raises it if the page is past
  * the end of the file by now, cannot be read, or is on damaged memory.  The
- * handler here puts private zeroes in place of the page and of all that follows
+ * handler here puts private zeroes instead of the page and of all that follows
  * it in that mapping, notes in the PmFile and on the board of lost files
  * (lock.h) that this has happened, and returns: the operation goes on with
  * zeroes, gives its locks back the ordinary way, and fails at its end.  It does
- * not jump out, since nobody could give the locks back then.  It knows all
+ * not jump out, since the locks could not be given back then.  It knows all
  * mappings of a file, old ones too: each has faults of its own.  See
  * src/README, "Faults of the medium".
  *
@@ -49,8 +49,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "layout.h"
+#include "lock.h"
 #include "map.h"
+#include "pm.h"
 
 /* Huge page and DAX PMD size: reservations as large begin at a multiple of it. */
 #define ALIGNMENT		((size_t) 2 * 1024 * 1024)
@@ -85,7 +87,7 @@ _Static_assert(PMH_MAX_FILE_SHIFT + GROWTH_LARGE < 47,
 
 /*
  * The mapped files of this process, the lock that guards the list and the
- * addresses in it, and what SIGBUS did before we came.  Whoever holds the lock
+ * addresses in it, and what SIGBUS did before we came.  The holder of the lock
  * touches no mapping, so the handler can wait for it.
  */
 static PmFile *mapped_files;
@@ -110,7 +112,7 @@ whole_pages(size_t size)
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
-/* Put zeroes of our own in place of [from, to).  False if that fails. */
+/* Put zeroes of our own over [from, to).  False if that fails. */
 static bool
 map_zeroes(uintptr_t from, uintptr_t to)
 {

@@ -14,13 +14,22 @@
  *
  * The permutation is three rounds of a product with a secret odd number, each
  * of which sends the low bits up, and a shift that brings the high ones down.
- * Whoever does not know the key and does not see what comes of it (nothing that
+ * One that does not know the key and does not see what comes of it (nothing that
  * a caller gets is in the order of these hashes but for sweeps) can do no better
  * than chance.
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "overflow.h"
+#include "place.h"
+#include "table.h"
 
 #define SHIFT_OUTER		32
 #define SHIFT_INNER		29
@@ -108,8 +117,7 @@ pmh_position_advance(PmhTable *t, PmhPosition *position, uint32_t depth)
 	bool		exists;
 	PmhResult	result;
 
-	position->next = depth == 0 ? 0 :
-		(pmh_hash_prefix(position->next, depth) + 1) << (64 - depth);
+	position->next = pmh_segment_end(position->next, depth);
 	if (position->next != 0)
 		return PMH_OK;
 	position->through = true;

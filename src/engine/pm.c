@@ -12,7 +12,7 @@
  * the file (pmem_map_file), which is given back at once: it can neither grow
  * nor be put at an address.  What it does with our mappings (pmem_flush,
  * pmem_memcpy, pmem_drain, pmem_msync) depends on the address alone and not on
- * who has mapped it.  The kernel is asked as well (MAP_SYNC): it does not lie,
+ * what has mapped it.  The kernel is asked as well (MAP_SYNC): it does not lie,
  * where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every file.
  *
  *-------------------------------------------------------------------------
@@ -28,8 +28,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "descriptor.h"
+#include "error.h"
+#include "fail.h"
+#include "layout.h"
 #include "map.h"
+#include "pm.h"
 
 static PmhResult
 pm_error(PmhError *error, int err, const char *what)
@@ -436,7 +440,7 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 
 /*
  * Write with a system call: a page that is written as a whole is not zeroed
- * first, and not mapped either until somebody reads it.  Not past the end of
+ * first, and not mapped either until it is read.  Not past the end of
  * the file: if it has been cut off, that must be noticed, and not be filled with
  * zeroes that look like data (as in pm_extend).  Returns how much has been
  * written.

@@ -39,7 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "table.h"
+#include "error.h"
 
 /* Mappings that an operation may leave; see map.c. */
 #ifdef PMH_MOVE_MAPPINGS
@@ -78,7 +78,7 @@ typedef struct PmFile
 	char	   *path;			/* as given */
 	PmBirth		birth;
 	size_t		reserved;		/* addresses from base on that are ours */
-	unsigned	nold;			/* mappings that somebody may have a pointer into */
+	unsigned	nold;			/* mappings that may have pointers into them */
 	PmMapping	old[PM_OLD_MAPPINGS];
 } PmFile;
 
@@ -108,7 +108,7 @@ extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
 
 /*
- * Cut the file to 'size' bytes.  Nobody, and this process neither, may touch
+ * Cut the file to 'size' bytes.  No process, this one included, may touch
  * what its mapping has beyond that.
  */
 extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
@@ -206,7 +206,7 @@ pm_raise64(uint64_t *addr, uint64_t v)
 #else							/* PMH_RECORD: test/crash/recorder.c */
 
 /*
- * A place in the source that stores, flushes, fences or copies.  Each has one
+ * A line of the source that stores, flushes, fences or copies.  Each has one
  * of these; the linker gathers pointers to them in section pm_sites, so that
  * they can be listed without being reached.
  */

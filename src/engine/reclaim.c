@@ -7,42 +7,56 @@
  * wants to know which regions hold nothing.  A walk over the whole table that
  * begins then marks in a map (a bit per line, in blocks of the file that it
  * returns at the end) each buffer it comes by.  Processes that allocate or
- * free a buffer meanwhile mark it as well (pmh_sweep_account): a new one may
+ * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
  * list.  What is not marked in the end is not in use by anything: a region
  * without a mark goes back to the space map, other gaps to the free lists.
  *
- * run.sweep_mark, under the space lock, tells all where the map is.  A later
+ * run.reclaim_mark, under the space lock, tells all where the map is.  A later
  * walk takes over from one that was never ended, but not from one that is
  * freeing what it has found.
  *
  *-------------------------------------------------------------------------
  */
-#include "values.h"
+#include "buffer.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "recover.h"
+#include "region.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_space.h"
 
-/* run.sweep_mark: map offset, "the map is closed", "given up" */
+/* run.reclaim_mark: map offset, "the map is closed", "given up" */
 #define MARK_GIVEN_UP	UINT64_C(0x1000)
 #define MARK_CLOSED		UINT64_C(0x2000)
 #define MARK_LOW_BITS	UINT64_C(0x3fff)
 
 /*
  * A mark map: how much of the file it covers, and a bit per line of that.  It is
- * in several runs of blocks, none longer than MARK_RUN_BLOCKS and a block: a run
+ * in several extents, none longer than MARK_EXTENT_BLOCKS and a block: an extent
  * cannot be longer than what lies between two blocks of the space map.
  */
-#define MARK_RUN_BLOCKS	UINT64_C(4096)
+#define MARK_EXTENT_BLOCKS	UINT64_C(4096)
 
 typedef struct MarkMap
 {
 	uint64_t	covered;		/* bytes from the start of the file */
-	uint64_t	more[PMH_MARK_RUNS - 1];	/* offsets of the second run and so on */
-	uint64_t	word[];			/* of the first run */
+	uint64_t	more[PMH_MARK_EXTENTS - 1];	/* offsets of the second extent and so on */
+	uint64_t	word[];			/* of the first extent */
 } MarkMap;
 
-_Static_assert(sizeof(MarkMap) == PMH_LINE, "the first run has a block more at most");
-_Static_assert(MARK_RUN_BLOCKS + 1 <= PMH_LONGEST_RUN, "a run of marks cannot exist");
-_Static_assert(PMH_MAX_BLOCKS / (8 * PMH_LINE) <= PMH_MARK_RUNS * MARK_RUN_BLOCKS,
-			   "there are not enough runs for the marks of the largest file");
+_Static_assert(sizeof(MarkMap) == PMH_LINE, "the first extent has a block more at most");
+_Static_assert(MARK_EXTENT_BLOCKS + 1 <= PMH_LONGEST_EXTENT, "an extent of marks cannot exist");
+_Static_assert(PMH_MAX_BLOCKS / (8 * PMH_LINE) <= PMH_MARK_EXTENTS * MARK_EXTENT_BLOCKS,
+			   "there are not enough extents for the marks of the largest file");
 _Static_assert(MARK_LOW_BITS == PMH_MIN_BLOCK - 1, "flags are not apart from offsets");
 
 static MarkMap *
@@ -51,11 +65,11 @@ mark_map(const PmhTable *t, uint64_t mark)
 	return (MarkMap *) pmh_at(t, mark & ~MARK_LOW_BITS);
 }
 
-/* Words of a run that is not the last one. */
+/* Words of an extent that is not the last one. */
 static uint64_t
-words_of_run(const PmhTable *t)
+words_of_extent(const PmhTable *t)
 {
-	return MARK_RUN_BLOCKS << (t->block_shift - 3);
+	return MARK_EXTENT_BLOCKS << (t->block_shift - 3);
 }
 
 static uint64_t
@@ -65,34 +79,34 @@ words_for(uint64_t covered)
 }
 
 static unsigned
-mark_runs(const PmhTable *t, uint64_t covered)
+mark_extents(const PmhTable *t, uint64_t covered)
 {
-	return (unsigned) ((words_for(covered) + words_of_run(t) - 1) / words_of_run(t));
+	return (unsigned) ((words_for(covered) + words_of_extent(t) - 1) / words_of_extent(t));
 }
 
-/* Blocks of a run, which are fewer for the last one. */
+/* Blocks of an extent, which are fewer for the last one. */
 static uint64_t
-mark_run_blocks(const PmhTable *t, uint64_t covered, unsigned run)
+mark_extent_blocks(const PmhTable *t, uint64_t covered, unsigned extent)
 {
-	uint64_t	words = words_for(covered) - run * words_of_run(t);
+	uint64_t	words = words_for(covered) - extent * words_of_extent(t);
 	uint64_t	bytes;
 
-	if (words > words_of_run(t))
-		words = words_of_run(t);
-	bytes = words * sizeof(uint64_t) + (run == 0 ? sizeof(MarkMap) : 0);
+	if (words > words_of_extent(t))
+		words = words_of_extent(t);
+	bytes = words * sizeof(uint64_t) + (extent == 0 ? sizeof(MarkMap) : 0);
 	return (bytes + pmh_block_size(t) - 1) >> t->block_shift;
 }
 
-/* The word with the bit of a line, of a map whose runs r knows. */
+/* The word with the bit of a line, of a map whose extents r knows. */
 static uint64_t *
 mark_word(const PmhTable *t, const PmhReclaim *r, uint64_t line)
 {
 	uint64_t	word = line / 64;
-	uint64_t	run = word / words_of_run(t);
+	uint64_t	extent = word / words_of_extent(t);
 
-	if (run == 0)
-		return &mark_map(t, r->run[0])->word[word];
-	return (uint64_t *) pmh_at(t, r->run[run]) + word % words_of_run(t);
+	if (extent == 0)
+		return &mark_map(t, r->extent[0])->word[word];
+	return (uint64_t *) pmh_at(t, r->extent[extent]) + word % words_of_extent(t);
 }
 
 static void
@@ -120,16 +134,16 @@ set_mark_bits(const PmhTable *t, const PmhReclaim *r, uint64_t offset, uint64_t 
 	}
 }
 
-/* Is nobody to mark anything (any more)? */
+/* Is nothing to be marked (any more)? */
 static bool
 is_idle(uint64_t mark)
 {
 	return mark == 0 || (mark & (MARK_GIVEN_UP | MARK_CLOSED)) != 0;
 }
 
-/* Does a run lie inside our mapping? */
+/* Does an extent lie inside our mapping? */
 static bool
-run_is_mapped(const PmhTable *t, uint64_t offset, uint64_t nblocks)
+extent_is_mapped(const PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
 	uint64_t	mapped = t->file.mapped;
 
@@ -144,35 +158,35 @@ run_is_mapped(const PmhTable *t, uint64_t offset, uint64_t nblocks)
 static bool
 find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
 {
-	map->run[0] = mark & ~MARK_LOW_BITS;
-	if (!run_is_mapped(t, map->run[0], 1))
+	map->extent[0] = mark & ~MARK_LOW_BITS;
+	if (!extent_is_mapped(t, map->extent[0], 1))
 		return false;
 	map->covered = pm_load(&mark_map(t, mark)->covered);
 	if (map->covered == 0 || map->covered > PMH_MAX_BLOCKS << t->block_shift)
 		return false;
-	map->nruns = mark_runs(t, map->covered);
-	for (unsigned run = 0; run < map->nruns; run++)
+	map->nextents = mark_extents(t, map->covered);
+	for (unsigned extent = 0; extent < map->nextents; extent++)
 	{
-		if (run > 0)
-			map->run[run] = pm_load(&mark_map(t, mark)->more[run - 1]);
-		if (!run_is_mapped(t, map->run[run], mark_run_blocks(t, map->covered, run)))
+		if (extent > 0)
+			map->extent[extent] = pm_load(&mark_map(t, mark)->more[extent - 1]);
+		if (!extent_is_mapped(t, map->extent[extent], mark_extent_blocks(t, map->covered, extent)))
 			return false;
 	}
 	return true;
 }
 
 bool
-pmh_sweep_account_ready(const PmhTable *t)
+pmh_reclaim_account_ready(const PmhTable *t)
 {
-	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
 	PmhReclaim	map;
 
 	return is_idle(mark) || find_mark_map(t, mark, &map);
 }
 
-/* Can a run of marks be here?  As pmh_check_span. */
+/* Can an extent of marks be here?  As pmh_check_span. */
 static PmhResult
-check_mark_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
+check_mark_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
 	if (offset % pmh_block_size(t) != 0)
 		return PMH_ERR_CORRUPT;
@@ -180,30 +194,30 @@ check_mark_run(PmhTable *t, uint64_t offset, uint64_t nblocks)
 }
 
 /*
- * The space lock keeps the map, as long as it is told of, from being freed, and
+ * The space lock keeps the map, as long as it is recorded, from being freed, and
  * the file from being cut: so what lies beyond its end is damage.
  */
 PmhResult
-pmh_sweep_account_check(PmhTable *t)
+pmh_reclaim_account_check(PmhTable *t)
 {
-	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
 	PmhReclaim	map;
 	PmhResult	result;
 
 	if (is_idle(mark) || find_mark_map(t, mark, &map))
 		return PMH_OK;
-	result = check_mark_run(t, mark & ~MARK_LOW_BITS, 1);
+	result = check_mark_extent(t, mark & ~MARK_LOW_BITS, 1);
 	if (result == PMH_OK)
 	{
 		uint64_t	covered = pm_load(&mark_map(t, mark)->covered);
-		unsigned	runs = 0;
+		unsigned	extents = 0;
 
 		if (covered != 0 && covered <= PMH_MAX_BLOCKS << t->block_shift)
-			runs = mark_runs(t, covered);
-		for (unsigned run = 0; run < runs && result == PMH_OK; run++)
-			result = check_mark_run(t, run == 0 ? mark & ~MARK_LOW_BITS :
-									pm_load(&mark_map(t, mark)->more[run - 1]),
-									mark_run_blocks(t, covered, run));
+			extents = mark_extents(t, covered);
+		for (unsigned extent = 0; extent < extents && result == PMH_OK; extent++)
+			result = check_mark_extent(t, extent == 0 ? mark & ~MARK_LOW_BITS :
+									pm_load(&mark_map(t, mark)->more[extent - 1]),
+									mark_extent_blocks(t, covered, extent));
 	}
 	if (result == PMH_NEED)
 		return result;
@@ -212,9 +226,9 @@ pmh_sweep_account_check(PmhTable *t)
 }
 
 void
-pmh_sweep_account(PmhTable *t, uint64_t offset, uint64_t len)
+pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len)
 {
-	uint64_t   *mark = &pmh_run(t)->sweep_mark;
+	uint64_t   *mark = &pmh_run(t)->reclaim_mark;
 	PmhReclaim	map;
 
 	if (is_idle(pm_load(mark)))
@@ -226,10 +240,10 @@ pmh_sweep_account(PmhTable *t, uint64_t offset, uint64_t len)
 }
 
 void
-pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len)
+pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	PmhRun	   *run = pmh_run(t);
-	uint64_t	mark = pm_load(&run->sweep_mark);
+	uint64_t	mark = pm_load(&run->reclaim_mark);
 	PmhReclaim	map;
 
 	if (!is_idle(mark) && pm_load(&run->mark_shrinks) != 0 &&
@@ -243,9 +257,9 @@ pmh_sweep_discard(PmhTable *t, uint64_t offset, uint64_t len)
 }
 
 bool
-pmh_sweep_map_run(const PmhTable *t, unsigned run, uint64_t *block, uint64_t *nblocks)
+pmh_reclaim_map_extent(const PmhTable *t, unsigned extent, uint64_t *block, uint64_t *nblocks)
 {
-	uint64_t	mark = pm_load(&pmh_run(t)->sweep_mark);
+	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
 	PmhReclaim	map;
 
 	if (mark == 0)
@@ -253,11 +267,11 @@ pmh_sweep_map_run(const PmhTable *t, unsigned run, uint64_t *block, uint64_t *nb
 	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
 	*nblocks = 0;
 	if (!find_mark_map(t, mark, &map))
-		return run == 0;
-	if (run >= map.nruns)
+		return extent == 0;
+	if (extent >= map.nextents)
 		return false;
-	*block = map.run[run] >> t->block_shift;
-	*nblocks = mark_run_blocks(t, map.covered, run);
+	*block = map.extent[extent] >> t->block_shift;
+	*nblocks = mark_extent_blocks(t, map.covered, extent);
 	return true;
 }
 
@@ -277,27 +291,27 @@ clear_words(uint64_t *word, uint64_t n)
 static void
 clear_mark_map(PmhTable *t, const PmhReclaim *r)
 {
-	MarkMap    *map = mark_map(t, r->run[0]);
+	MarkMap    *map = mark_map(t, r->extent[0]);
 	uint64_t	words = words_for(r->covered);
 
-	for (unsigned run = 0; run < r->nruns; run++)
+	for (unsigned extent = 0; extent < r->nextents; extent++)
 	{
-		uint64_t	n = words < words_of_run(t) ? words : words_of_run(t);
+		uint64_t	n = words < words_of_extent(t) ? words : words_of_extent(t);
 
-		if (run > 0)
-			pm_store64(&map->more[run - 1], r->run[run]);
-		clear_words(run == 0 ? map->word : pmh_at(t, r->run[run]), n);
+		if (extent > 0)
+			pm_store64(&map->more[extent - 1], r->extent[extent]);
+		clear_words(extent == 0 ? map->word : pmh_at(t, r->extent[extent]), n);
 		words -= n;
 	}
 	pm_store64(&map->covered, r->covered);
 }
 
-/* Return the blocks of a map that nobody is told of. */
+/* Return the blocks of a map that is recorded nowhere. */
 static void
 free_mark_map(PmhTable *t, const PmhReclaim *r)
 {
-	for (unsigned run = 0; run < r->nruns; run++)
-		pmh_space_free_run(t, r->run[run], mark_run_blocks(t, r->covered, run));
+	for (unsigned extent = 0; extent < r->nextents; extent++)
+		pmh_space_free_extent(t, r->extent[extent], mark_extent_blocks(t, r->covered, extent));
 }
 
 /* Return the map of a walk that was never ended. */
@@ -323,15 +337,15 @@ free_old_map(PmhTable *t, uint64_t mark)
 static PmhResult
 make_mark_map(PmhTable *t, PmhReclaim *r)
 {
-	unsigned	runs = mark_runs(t, r->covered);
+	unsigned	extents = mark_extents(t, r->covered);
 
-	for (r->nruns = 0; r->nruns < runs; r->nruns++)
+	for (r->nextents = 0; r->nextents < extents; r->nextents++)
 	{
 		PmhResult	result;
 
 		do
-			result = pmh_space_alloc_run(t, mark_run_blocks(t, r->covered, r->nruns),
-										 &r->run[r->nruns]);
+			result = pmh_space_alloc_extent(t, mark_extent_blocks(t, r->covered, r->nextents),
+										 &r->extent[r->nextents]);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result != PMH_OK)
 		{
@@ -345,7 +359,7 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 
 /*
  * Let the map of r be the one.  PMH_OK; PMH_RETRY if the length of the
- * file has changed meanwhile; PMH_DONE if somebody else is about to free what
+ * file has changed meanwhile; PMH_DONE if another process is about to free what
  * he has found.  The grow lock keeps new value regions away: of those that
  * exist now, all that is in no list of buffers is forgotten here, and found
  * again.
@@ -360,15 +374,15 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 	if (pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);
-		*old_mark = pm_load(&run->sweep_mark);
+		*old_mark = pm_load(&run->reclaim_mark);
 		result = (*old_mark & MARK_CLOSED) != 0 ? PMH_DONE : PMH_OK;
 		if (result == PMH_OK)
 		{
-			r->mark = r->run[0];
+			r->mark = r->extent[0];
 			r->serial = pm_load(&run->mark_serial) + 1;
 			pm_store64(&run->mark_serial, r->serial);
 			r->first_region = pm_load(&pmh_live(t)->value_region);
-			pm_store64(&run->sweep_mark, r->mark);
+			pm_store64(&run->reclaim_mark, r->mark);
 			pm_store64(&run->mark_shrinks, r->shrinks);
 			pm_store64(&run->value_space_known, 0);
 			pm_store64(&run->values_lost, 0);
@@ -410,7 +424,7 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 /* ---- marking ---- */
 
 /*
- * Is run.sweep_mark still ours?  The space lock is held.  (The place of the map
+ * Is run.reclaim_mark still ours?  The space lock is held.  (The offset of the map
  * does not tell: a later walk may have got the same.)
  */
 static bool
@@ -418,7 +432,7 @@ mark_is_ours(const PmhTable *t, const PmhReclaim *r)
 {
 	const PmhRun *run = pmh_run(t);
 
-	return r->mark != 0 && pm_load(&run->sweep_mark) != 0 &&
+	return r->mark != 0 && pm_load(&run->reclaim_mark) != 0 &&
 		pm_load(&run->mark_serial) == r->serial;
 }
 
@@ -437,13 +451,13 @@ pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload)
 /* ---- the end ---- */
 
 /*
- * Close our map: nobody marks any more, and nobody takes over.  True if it is
+ * Close our map: no process marks any more, and none takes over.  True if it is
  * complete; if it is still ours at all, *map_is_ours.
  */
 static bool
 close_map(PmhTable *t, const PmhReclaim *r, bool *map_is_ours)
 {
-	uint64_t   *mark = &pmh_run(t)->sweep_mark;
+	uint64_t   *mark = &pmh_run(t)->reclaim_mark;
 	bool		complete;
 
 	pmh_lock(&t->file_lock->space);
@@ -462,7 +476,7 @@ drop_map(PmhTable *t, PmhReclaim *r, bool known)
 	PmhRun	   *run = pmh_run(t);
 
 	pmh_lock(&t->file_lock->space);
-	pm_store64(&run->sweep_mark, 0);
+	pm_store64(&run->reclaim_mark, 0);
 	if (known && pm_load(&run->values_lost) == 0)
 		pm_store64(&run->value_space_known, 1);
 	pmh_unlock(&t->file_lock->space);
@@ -520,7 +534,7 @@ free_unmarked(PmhTable *t, const PmhReclaim *r, uint64_t from, uint64_t to)
 	}
 }
 
-/* Free what is not marked in one region, or all of it; *next: the one behind. */
+/* Free what is not marked in one region, or all of it; *next: the one after it. */
 static PmhResult
 settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 {
@@ -544,7 +558,7 @@ settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 bool
 pmh_reclaim_is_ours(const PmhTable *t, const PmhReclaim *r)
 {
-	return mark_is_ours(t, r) && !is_idle(pm_load(&pmh_run(t)->sweep_mark));
+	return mark_is_ours(t, r) && !is_idle(pm_load(&pmh_run(t)->reclaim_mark));
 }
 
 PmhResult

@@ -10,7 +10,19 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "bucket.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "recover.h"
+#include "region.h"
+#include "space.h"
+#include "table.h"
 
 /*
  * Redo the directory log: its elements may have been stored in part.  It is
@@ -273,7 +285,7 @@ rebuild_run(PmhTable *t)
 	if (result == PMH_OK)
 		result = mark_regions(t);
 
-	/* Without value regions there is nothing for a sweep to find out. */
+	/* Without value regions there is nothing for a reclaim to find out. */
 	run->value_space_known = live->value_region == 0;
 	return result;
 }
@@ -293,7 +305,7 @@ pmh_recover(PmhTable *t)
 		result = rebuild_run(t);
 	if (result == PMH_OK)
 	{
-		/* What a shrink has left behind the end; if it stays, no harm. */
+		/* What a shrink has left past the end; if it stays, no harm. */
 		(void) pm_truncate(&t->file, pmh_live(t)->blocks << t->block_shift,
 						   &t->error);
 	}

@@ -9,10 +9,10 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	what lies behind a limit goes to free space before it; at the
+ *	emptying	what lies past a limit goes to free space before it; at the
  *				same time the value regions that nothing is left in are found
  *
- * and the file is cut behind what is then its last block in use.  Merging of
+ * and the file is cut after what is then its last block in use.  Merging of
  * buddies is the inverse of the split of extendible hashing (Fagin et al.,
  * 1979); that all of it is published as splits are, and that emptying shares
  * its walk with the reclaim of value buffers, is ours.
@@ -22,9 +22,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "figures.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_rewrite.h"
+#include "lock.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "region.h"
+#include "segment_resize.h"
+#include "shrink.h"
+#include "table.h"
 
-/* No segment that we make is fuller than this, in percent of its slots. */
 #define MERGED_PERCENT		70
 
 /* Files of fewer blocks are left alone. */
@@ -55,67 +71,21 @@
 #define MUCH_FREE			0.25
 #define GROWTH_REST			(4.0 * 1024 * 1024)
 
-/* Buffers of a list seen to, and put into one, under one hold of the stripe. */
-#define STEP_BUFFERS		32
-#define RUN_BUFFERS			16
-
 /* Walks that empty the file's end or find out about value regions, at most. */
 #define MAX_ROUNDS			3
 
-typedef enum Phase
-{
-	MERGING,
-	LISTING,
-	EMPTYING,
-	FINISHED
-} Phase;
-
-struct PmhShrinkPrivate
-{
-	Phase		phase;
-	uint32_t	percent;		/* how full segments may become */
-	unsigned	rounds;			/* of emptying, so far */
-	PmhPosition at;				/* where the next segment begins */
-	bool		no_space;		/* the file system is full: build nothing new */
-	bool		regions_settled;	/* sparse regions have been emptied */
-	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
-	uint64_t	list_bytes;		/* that lists occupy */
-	PmhRegionSpan *region;		/* value regions, and how full they are */
-	size_t		nregions;
-	PmhReclaim	reclaim;
-	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* of its lists: hashes ... */
-	PmhSide		keys_side;		/* ... in this table */
-	size_t		nkeys;
-	size_t		key;			/* the one at hand */
-	PmhListWalk walk;			/* along its list */
-	PmhListCircle circle;		/* does it run in one? */
-	uint64_t	walk_head;		/* where that has begun */
-	uint64_t	walk_bytes;		/* behind it */
-};
-
 /* ---- positions ---- */
 
-static uint64_t
-segment_start(uint64_t hash, uint32_t depth)
-{
-	return depth == 0 ? 0 : pmh_hash_prefix(hash, depth) << (64 - depth);
-}
-
 static void
-start_walk(struct PmhShrinkPrivate *p, Phase phase)
+start_walk(struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 {
 	p->phase = phase;
 	memset(&p->at, 0, sizeof(p->at));
 	p->nkeys = p->key = 0;
 }
 
-/*
- * Get what PMH_NEED asks for.  A full file system is no error: nothing new is
- * built from then on.
- */
-static PmhResult
-provide(PmhTable *t, struct PmhShrinkPrivate *p)
+PmhResult
+pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhResult	result = pmh_provide(t);
 
@@ -141,7 +111,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 	bool		same_stripe;
 
 	result = pmh_locate_in(t, pmh_place_side(left),
-						   start | UINT64_C(1) << (64 - depth), &right);
+						   start | pmh_segment_span(depth), &right);
 	if (result != PMH_OK)
 		return result;
 	same_stripe = right.stripe == left->stripe;
@@ -166,13 +136,13 @@ look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
 	PmhPlace	buddy;
 	PmhResult	result;
 
-	p->at.next = segment_start(p->at.next, depth);
+	p->at.next = pmh_segment_start(p->at.next, depth);
 	if (depth == 0 || (pmh_hash_prefix(p->at.next, depth) & 1) == 0)
 		return PMH_OK;
-	result = pmh_locate_in(t, p->at.side, p->at.next - (UINT64_C(1) << (64 - depth)),
+	result = pmh_locate_in(t, p->at.side, p->at.next - pmh_segment_span(depth),
 						   &buddy);
 	if (result == PMH_OK && pmh_elem_depth(buddy.elem) == depth)
-		p->at.next -= UINT64_C(1) << (64 - depth);
+		p->at.next -= pmh_segment_span(depth);
 	return result == PMH_NEED ? PMH_OK : result;
 }
 
@@ -189,7 +159,7 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);
-	start = segment_start(p->at.next, depth);
+	start = pmh_segment_start(p->at.next, depth);
 	result = PMH_NOT_FOUND;
 	if (depth > 0 && (pmh_hash_prefix(start, depth) & 1) == 0)
 		result = merge_with_buddy(t, &place, start, p->percent);
@@ -201,7 +171,7 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 	if (result == PMH_NEED)
 	{
-		result = provide(t, p);
+		result = pmh_shrink_provide(t, p);
 		p->at.through = p->no_space;
 		return result;
 	}
@@ -210,254 +180,6 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (merged)
 		return look_back(t, p, depth - 1);
 	return pmh_position_advance(t, &p->at, depth);
-}
-
-/* ---- lists ---- */
-
-/* Is the file's end being emptied, and has nobody lifted the limit yet? */
-static bool
-is_emptying(const PmhTable *t, const struct PmhShrinkPrivate *p)
-{
-	return p->phase == EMPTYING && p->limit != 0 && !p->no_space &&
-		pm_load(&pmh_run(t)->shrink_limit) == p->limit;
-}
-
-/*
- * The run of buffers from 'first' on that one buffer could hold the values of,
- * and the same for that one alone.
- */
-static PmhResult
-collect_runs(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
-			 uint64_t first, PmhListRun *alone, PmhListRun *run)
-{
-	PmhResult	result;
-
-	alone->before = p->walk.before;
-	alone->first = first;
-	alone->values = pmh_buffer_count(t, first);
-	alone->bytes = pmh_class_bytes(pmh_pointer_class(first));
-	result = pmh_buffer_follow(t, hash, first, &alone->behind);
-	*run = *alone;
-	for (unsigned i = 1; i < RUN_BUFFERS && result == PMH_OK && run->behind != 0; i++)
-	{
-		uint64_t	buffer = run->behind;
-		uint64_t	values = run->values + pmh_buffer_count(t, buffer);
-
-		if (values > pmh_class_capacity(PMH_MAX_CLASS))
-			break;
-		result = pmh_buffer_follow(t, hash, buffer, &run->behind);
-		run->values = values;
-		run->bytes += pmh_class_bytes(pmh_pointer_class(buffer));
-	}
-	return result;
-}
-
-/* Does a buffer lie where nothing is to be left? */
-static bool
-must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	uint64_t	offset = pmh_pointer_offset(payload);
-
-	if (p->phase != EMPTYING || !pmh_reclaim_is_ours(t, &p->reclaim))
-		return false;
-	return (is_emptying(t, p) && offset >> t->block_shift >= p->limit) ||
-		pmh_region_of(t->discard, t->ndiscard, offset) != NULL;
-}
-
-/* What of a list is to be rewritten, beginning with a buffer, or NULL. */
-static const PmhListRun *
-choose_run(const PmhTable *t, const struct PmhShrinkPrivate *p,
-		   const PmhListRun *alone, const PmhListRun *run)
-{
-	if (p->no_space)
-		return NULL;
-	if (pmh_list_run_pays(run))
-		return run;
-	if (pmh_list_run_pays(alone))
-		return alone;
-	return must_move(t, p, alone->first) ? alone : NULL;
-}
-
-/* Note where a buffer that stays lies. */
-static void
-note_live(struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	PmhRegionSpan *region = pmh_region_of(p->region, p->nregions,
-										  pmh_pointer_offset(payload));
-
-	if (region != NULL)
-		region->live += pmh_class_bytes(pmh_pointer_class(payload));
-}
-
-/*
- * See to the buffer 'payload' of a list, and perhaps some behind it; *payload is
- * the one to go on with, 0 at the end.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
- */
-static PmhResult
-tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
-			PmhListSlot *at, uint64_t *payload)
-{
-	uint64_t	hash = p->keys[p->key];
-	PmhListRun	alone;
-	PmhListRun	all;
-	const PmhListRun *run;
-	PmhResult	result = collect_runs(t, p, hash, *payload, &alone, &all);
-
-	if (result != PMH_OK)
-		return result;
-	run = choose_run(t, p, &alone, &all);
-	if (run == NULL)
-	{
-		run = &alone;
-		pmh_reclaim_mark(t, &p->reclaim, *payload);
-		p->walk.before = *payload;
-	}
-	else
-	{
-		uint64_t	made;
-
-		result = pmh_list_rewrite(t, place, at, hash, run, &made);
-		if (result != PMH_OK)
-			return result;
-		if (run->before == 0)
-			at->payload = p->walk_head = made;
-		p->walk.before = made;
-	}
-	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
-	note_live(p, p->walk.before);
-	*payload = run->behind;
-	return PMH_OK;
-}
-
-/* A step begins with this buffer: has another one begun with it before? */
-static bool
-runs_in_circle(const PmhTable *t, struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	PmhListPosition pos = {payload, 0, 0, 0};
-
-	if (payload != 0)
-		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-	return pmh_list_is_circle(t, &p->circle, &pos);
-}
-
-/* Some buffers of the list at hand, whose segment is locked; *done: the last. */
-static PmhResult
-tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
-		  bool *done)
-{
-	uint64_t	hash = p->keys[p->key];
-	PmhListSlot at;
-	uint64_t	payload;
-	PmhResult	result;
-
-	*done = !pmh_segment_find_list(t, place, hash, &at);
-	if (*done)
-		return PMH_OK;
-	result = pmh_list_resume(t, hash, at.payload, &p->walk, &payload);
-	if (result != PMH_OK)
-		return result;
-	if (p->walk.before == 0)
-	{
-		p->walk_head = at.payload;
-		p->walk_bytes = 0;
-		memset(&p->circle, 0, sizeof(p->circle));
-	}
-	else if (runs_in_circle(t, p, payload))
-		return pmh_list_circle(t, payload);
-	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0; i++)
-		result = tidy_buffer(t, p, place, &at, &payload);
-	pmh_list_pause(t, &p->walk);
-	*done = result == PMH_OK && payload == 0;
-	if (*done && at.payload == p->walk_head)
-		pmh_list_note_bytes(t, at.payload, p->walk_bytes);
-	return result;
-}
-
-static PmhResult
-list_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	PmhPlace	place;
-	bool		done;
-	PmhResult	result = pmh_segment_lock_in(t, p->keys_side, p->keys[p->key], &place);
-
-	if (result != PMH_OK)
-		return result;
-	result = tidy_list(t, p, &place, &done);
-	pmh_segment_unlock(&place);
-	if (result == PMH_NEED)
-		return provide(t, p);
-	if (result == PMH_RETRY)
-		return pmh_list_search(t, p->keys_side, p->keys[p->key], &p->walk);
-	if (done)
-	{
-		p->list_bytes += p->walk_bytes;
-		p->key++;
-		memset(&p->walk, 0, sizeof(p->walk));
-		p->walk_bytes = 0;
-	}
-	return result;
-}
-
-/* Which keys have lists in the copy of a segment; not those before p->at. */
-static void
-collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
-{
-	p->nkeys = p->key = 0;
-	p->keys_side = p->at.side;
-	memset(&p->walk, 0, sizeof(p->walk));
-	p->walk_bytes = 0;
-	for (uint32_t b = 0; b < snap->place.buckets; b++)
-	{
-		uint32_t	plain;
-		uint32_t	pointers;
-
-		pmh_bucket_kinds(&p->copy[b], &plain, &pointers);
-		for (; pointers != 0; pointers &= pointers - 1)
-		{
-			unsigned	slot = (unsigned) __builtin_ctz(pointers);
-			uint64_t	word = pmh_slot_load_word(&p->copy[b], slot);
-			uint64_t	hash = pmh_slot_load_hash(&p->copy[b], slot, word);
-
-			if (hash >= p->at.next)
-				p->keys[p->nkeys++] = hash;
-		}
-	}
-}
-
-/* Does a segment lie behind the limit, all or in part? */
-static bool
-is_beyond(const PmhTable *t, const struct PmhShrinkPrivate *p, const PmhPlace *place)
-{
-	uint64_t	end = p->limit << t->block_shift;
-	uint64_t	ext_bytes = pmh_elem_units(place->elem) * pmh_unit_size(t);
-
-	return place->main >= end || (place->ext != 0 && place->ext + ext_bytes > end);
-}
-
-/*
- * Begin with the next segment: move it if it has to be, and see which lists it
- * has.  The stripe is taken in any case (see pmh_reclaim_begin).
- */
-static PmhResult
-segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	PmhPlace	place;
-	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
-
-	if (result != PMH_OK)
-		return result;
-	if (is_emptying(t, p) && is_beyond(t, p, &place))
-		result = pmh_segment_move(t, &place);
-	pmh_segment_unlock(&place);
-	if (result == PMH_NEED)
-		return provide(t, p);
-	if (result == PMH_OK)
-		result = pmh_segment_read_in(t, p->at.side, p->at.next, &snap, p->copy);
-	if (result != PMH_OK)
-		return result;
-	collect_keys(p, &snap);
-	return pmh_position_advance(t, &p->at, pmh_elem_depth(snap.place.elem));
 }
 
 /* ---- what is to be done ---- */
@@ -471,7 +193,7 @@ blocks_in_use(const PmhTable *t)
 
 /* Begin a walk along the lists. */
 static PmhResult
-begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, Phase phase)
+begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 {
 	start_walk(p, phase);
 	free(p->region);
@@ -499,7 +221,7 @@ begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 	PmhResult	result;
 
 	p->rounds++;
-	result = begin_lists(t, p, EMPTYING);
+	result = begin_lists(t, p, PMH_SHRINK_EMPTYING);
 	if (result != PMH_OK)
 		return result;
 	memset(&p->reclaim, 0, sizeof(p->reclaim));
@@ -587,7 +309,7 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 }
 
 /*
- * Behind a walk along the lists: begin with another one, if that pays, or cut
+ * After a walk along the lists: begin with another one, if that pays, or cut
  * the file and be done.
  */
 static PmhResult
@@ -612,7 +334,7 @@ next_round(PmhTable *t, struct PmhShrinkPrivate *p)
 		p->limit = limit;
 		return begin_emptying(t, p);
 	}
-	start_walk(p, FINISHED);
+	start_walk(p, PMH_SHRINK_FINISHED);
 	return pmh_space_cut(t, limit);
 }
 
@@ -622,15 +344,15 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhResult	result = PMH_OK;
 
-	if (p->phase == MERGING)
+	if (p->phase == PMH_SHRINK_MERGING)
 	{
 		result = pmh_directory_fold(t, UINT64_MAX);
 		if (result == PMH_OK)
-			result = begin_lists(t, p, LISTING);
+			result = begin_lists(t, p, PMH_SHRINK_LISTING);
 		p->at.through = p->nregions == 0;
 		return result;
 	}
-	if (p->phase == EMPTYING)
+	if (p->phase == PMH_SHRINK_EMPTYING)
 	{
 		result = pmh_reclaim_finish(t, &p->reclaim);
 		forget_sparse_regions(t);
@@ -734,16 +456,16 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	struct PmhShrinkPrivate *p = shrink->priv;
 	PmhResult	result;
 
-	if (p->phase == FINISHED)
+	if (p->phase == PMH_SHRINK_FINISHED)
 		return PMH_DONE;
 	if (p->key < p->nkeys)
-		result = list_step(table, p);
+		result = pmh_shrink_list_step(table, p);
 	else if (p->at.through)
 		result = end_walk(table, p);
-	else if (p->phase == MERGING)
+	else if (p->phase == PMH_SHRINK_MERGING)
 		result = merge_step(table, p);
 	else
-		result = segment_step(table, p);
+		result = pmh_shrink_segment_step(table, p);
 	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
 	return pmh_conclude(table, result);
@@ -759,7 +481,7 @@ pmh_shrink_end(PmhTable *table, PmhShrink *shrink)
 	if (table != NULL)
 	{
 		pmh_reclaim_abandon(table, &p->reclaim);
-		if (p->phase == EMPTYING)
+		if (p->phase == PMH_SHRINK_EMPTYING)
 			pmh_space_set_limit(table, 0, 0);
 		forget_sparse_regions(table);
 	}

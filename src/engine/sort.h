@@ -13,14 +13,14 @@
 #include <stdint.h>
 
 /*
- * Sort n numbers, in place and without memory of its own.  No errors, no locks.
+ * Sort n numbers, where they stand and without memory of its own.  No errors, no locks.
  * Numbers that are in order already cost one look at each.
  */
 extern void pmh_sort_numbers(uint64_t *number, size_t n);
 
 /*
  * Sort n numbers by insertion, as long as that takes no more than so many moves
- * of one number by one place; false: it would, and they are not sorted.
+ * of one number by one position; false: it would, and they are not sorted.
  */
 extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stop_point.h
- *	  Named places at which tests can hold a process.
+ *	  Named points at which tests can hold a process.
  *
  * Builds with PMH_STOP_POINTS call pmh_stop_point() with the name; the test
  * supplies that function and may stop the process there, also where it holds
@@ -19,7 +19,7 @@ extern void pmh_stop_point(const char *name);
 #define PMH_STOP_POINT(name)	((void) 0)
 #endif
 
-/* With PMH_STOP_LOADS each pm_load is such a place; it has no name of its own. */
+/* With PMH_STOP_LOADS each pm_load is such a point; it has no name of its own. */
 #ifdef PMH_STOP_LOADS
 extern void pmh_stop_load(const char *function, const void *addr);
 #endif

@@ -16,7 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "group.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "segment.h"
+#include "stop_point.h"
+#include "table.h"
 
 /*
  * Lists found in a segment after its step has this many entries are streamed,
@@ -31,7 +50,7 @@
 typedef struct Origin
 {
 	uint64_t	payload;		/* value buffer, or 0: in the bucket itself */
-	uint16_t	place;			/* in the buffer; PMH_NO_PLACE: not known */
+	uint16_t	cell;			/* in the buffer; PMH_NO_CELL: not known */
 	uint16_t	bucket;
 	uint8_t		slot;			/* of the entry or of the pointer */
 } Origin;
@@ -63,7 +82,7 @@ struct PmhSweepPrivate
 	PmhListPosition at;			/* the buffer of a streamed step ... */
 	PmhListPosition before;		/* ... and the one that it came from */
 	PmhCursor	cursor;
-	uint16_t	place[PMH_STEP_MAX];
+	uint16_t	cell[PMH_STEP_MAX];
 	PmhReclaim	reclaim;
 };
 
@@ -137,7 +156,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	value[PMH_STEP_MAX];
-	uint16_t	place[PMH_STEP_MAX];
+	uint16_t	cell[PMH_STEP_MAX];
 	PmhListPosition pos = {origin.payload, 0, 0, 0};
 	uint32_t	n = 0;
 	PmhResult	result;
@@ -157,7 +176,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 		sweep->n > STEP_ENTRIES)
 		return enqueue(t, p, (Queued) {.hash = hash});
 	result = pmh_list_step(t, hash, &pos,
-						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, place, &n);
+						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, cell, &n);
 	if (result == PMH_RETRY || result == PMH_NEED ||
 		(result == PMH_OK && pos.payload != 0))
 		return enqueue(t, p, (Queued) {.hash = hash});
@@ -168,7 +187,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	pmh_reclaim_mark(t, &p->reclaim, origin.payload);
 	for (uint32_t i = 0; i < n; i++)
 	{
-		origin.place = place[i];
+		origin.cell = cell[i];
 		add_entry(t, sweep, hash, value[i], origin);
 	}
 	return PMH_OK;
@@ -177,7 +196,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 /*
  * The entries of a bucket of the copy.  Those in front of the position have
  * been given: by the first half of a split whose second half the directory does
- * not name yet, or by a buddy that has been merged with the segment behind it.
+ * not name yet, or by a buddy that has been merged with the segment after it.
  */
 static PmhResult
 take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
@@ -196,7 +215,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 
 		if (hash >= sweep->priv->segment.next)
 			add_entry(t, sweep, hash, pmh_word_payload(word),
-					  (Origin) {0, PMH_NO_PLACE, (uint16_t) bucket, (uint8_t) slot});
+					  (Origin) {0, PMH_NO_CELL, (uint16_t) bucket, (uint8_t) slot});
 	}
 	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
 	{
@@ -206,7 +225,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 
 		if (hash >= sweep->priv->segment.next)
 			result = take_list(t, sweep, hash,
-							   (Origin) {pmh_word_payload(word), PMH_NO_PLACE,
+							   (Origin) {pmh_word_payload(word), PMH_NO_CELL,
 							   (uint16_t) bucket, (uint8_t) slot});
 	}
 	return result;
@@ -269,7 +288,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	if (p->reclaim.mark != 0)
 	{
 		/*
-		 * Whoever has allocated a buffer before our mark map was in place has
+		 * A process that has allocated a buffer before our mark map was recorded has
 		 * published it once we have had the lock.
 		 */
 		PmhPlace	place;
@@ -325,7 +344,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	p->at = (PmhListPosition) {p->cursor.chunk, p->cursor.chunk_version,
 		p->cursor.chunk_birth, 0};
 	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
-							 p->place, &payload);
+							 p->cell, &payload);
 	if (result != PMH_OK)
 		return result;
 	if (payload != 0)
@@ -334,7 +353,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
 		add_entry(t, sweep, p->cursor.side_hash, p->cursor.batch.value[i],
-				  (Origin) {payload, p->place[i], 0, 0});
+				  (Origin) {payload, p->cell[i], 0, 0});
 	return result;
 }
 
@@ -461,14 +480,14 @@ find_dead(const PmhTable *t, uint64_t payload, const PmhSweep *sweep,
 	memset(mask, 0, PMH_MAX_LINES * sizeof(*mask));
 	for (size_t i = from; i < to; i++)
 	{
-		uint32_t	line = pmh_place_line(origin[i].place);
-		uint32_t	bit = pmh_place_mask(origin[i].place);
+		uint32_t	line = pmh_cell_line(origin[i].cell);
+		uint32_t	bit = pmh_cell_mask(origin[i].cell);
 		const PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 		if (!dead[i])
 			continue;
 		if ((pm_load(&l->state) & bit) == 0 ||
-			pmh_line_value(l, origin[i].place % 16) != sweep->entries[i].value)
+			pmh_line_value(l, origin[i].cell % 16) != sweep->entries[i].value)
 		{
 			moved[i] = 1;
 			continue;

@@ -31,6 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "error.h"
+
 /* Values are 47 bits wide: the 48th bit of a slot tells a pointer from one. */
 #define PMH_VALUE_BITS		47
 #define PMH_VALUE_MAX		((UINT64_C(1) << PMH_VALUE_BITS) - 1)
@@ -45,44 +47,6 @@
 
 typedef struct PmhTable PmhTable;
 typedef struct PmhLocks PmhLocks;
-
-typedef enum PmhResult
-{
-	PMH_OK = 0,
-	PMH_NOT_FOUND,				/* delete: no such (hash, value) */
-	PMH_DONE,					/* cursor or sweep has reached its end */
-	PMH_ERR_EXISTS,				/* create: the file is already there */
-	PMH_ERR_NO_FILE,			/* there is no such file; with a handle: it was
-								 * removed, or replaced by another */
-	PMH_ERR_IO,					/* a system call failed; see sys_errno */
-	PMH_ERR_NO_SPACE,			/* file system or quota full; see sys_errno */
-	PMH_ERR_NO_MEMORY,			/* malloc failed, or there are no addresses or no
-								 * mappings left (vm.max_map_count); see
-								 * sys_errno.  Says nothing about the file */
-	PMH_ERR_FORMAT,				/* not a pmhash file, or of another version */
-	PMH_ERR_CORRUPT,			/* a checksum or an invariant does not hold */
-	PMH_ERR_TOO_LARGE,			/* a limit of the format has been reached */
-	PMH_ERR_LOST,				/* part of the file can't be read or written:
-								 * no handle on it will do any more */
-	PMH_ERR_OUTDATED,			/* open: an older copy of the file */
-	PMH_ERR_NO_DESCRIPTOR,		/* no file descriptor is to be had (EMFILE, ENFILE).
-								 * Says nothing about the file: try again */
-	PMH_CANCELLED				/* a wait for a lock was given up, since
-								 * PmhWaitHooks said so: nothing, or with several
-								 * entries not all, was done */
-} PmhResult;
-
-/*
- * What went wrong, for the caller's message.  detail is a complete English
- * sentence fit for an errdetail; offset is where in the file (bytes), or 0.
- */
-typedef struct PmhError
-{
-	PmhResult	code;
-	int			sys_errno;
-	uint64_t	offset;
-	char		detail[160];
-} PmhError;
 
 /* A pair as it goes in: what bulk load and group operations take. */
 typedef struct PmhEntry
@@ -145,11 +109,11 @@ typedef struct PmhGeometry
  * for as long as the handle lives, and be written until it has to grow; then
  * there is PMH_ERR_NO_FILE.  PMH_ERR_NO_DESCRIPTOR leaves the table as it was.
  *
- * The callbacks, for the whole process and optional (NULL), are for callers who
+ * The callbacks, for the whole process and optional (NULL), are for callers that
  * count descriptors: reserve() comes before one is opened, and may close others
  * to make room; false stands for EMFILE.  release() comes after it was closed,
  * or could not be opened.  Neither may call the engine, longjmp, or wait for
- * anybody who may be in the engine: the grow lock of a file can be held.
+ * a process that may be in the engine: the grow lock of a file can be held.
  */
 extern void pmh_set_descriptor_callbacks(bool (*reserve) (void),
 										 void (*release) (void));
@@ -211,7 +175,7 @@ extern void pmh_close(PmhTable *table);
 extern PmhResult pmh_sync(PmhTable *table);
 
 /*
- * The system is being shut down and nobody uses the file any more: stamp it, so
+ * The system is being shut down and no process uses the file any more: stamp it, so
  * that an older copy can be told from it, and write it back.  A file that this
  * run has not used keeps what it has if pmh_open would refuse it.  env: as for
  * pmh_open in this run.  stamp: not 0, another one at each shutdown.  Maps
@@ -232,8 +196,8 @@ extern PmhResult pmh_read_identity(const char *path, void *identity,
 
 /*
  * Look at a file without mapping it: the header as pmh_read_identity, and
- * whether the file is as long as it says and its directory within.  For who
- * wants to know whether a file that others may be using is still there.
+ * whether the file is as long as it says and its directory within.  For a caller
+ * that wants to know whether a file that others may be using is still there.
  * *instance: the run (env->instance) that has opened it last; if it is the present
  * one, pmh_open has found it sound and recovered it.
  * Touches no lock.  Results as pmh_open.
@@ -345,7 +309,7 @@ extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
 								  size_t n, PmhFound found, void *arg);
 
 /*
- * The same for callers who read long lists by cursor: of a key whose list is more
+ * The same for callers that read long lists by cursor: of a key whose list is more
  * than one buffer of less than 4 KiB (some 310 values) at most that much is read,
  * and found() is called for it once, with PMH_VALUE_MANY.  So the work for a key
  * is bounded.
@@ -370,7 +334,7 @@ typedef struct PmhCursor
 	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
-	uint64_t	chunk_birth;	/* tells it from a later one in its place */
+	uint64_t	chunk_birth;	/* tells it from a later one at its offset */
 	uint64_t	circle[4];		/* a PmhListCircle */
 	uint64_t	side_hash;		/* the hash in the table that we read, ... */
 	bool		overflowed;		/* ... which is not the last one to be read */
@@ -396,7 +360,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 
 /*
  * Walk the whole table, a segment a step, in hash order (but what is in the
- * overflow table comes behind, in an order of its own).  Every entry present
+ * overflow table comes after, in an order of its own).  Every entry present
  * throughout is seen exactly once, whatever splits meanwhile.
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
@@ -437,7 +401,7 @@ extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
  * Give space back after mass deletes: buddies are merged, lists that have lost
  * most of their values are rewritten, the last part of the file is emptied into
  * free space further down, and what is free at the end goes back to the file
- * system.  Readers and writers may be at work; nobody is held up for longer
+ * system.  Readers and writers may be at work; no process is held up for longer
  * than by a split.
  *
  * pmh_shrink_begin looks at a sample, and says PMH_DONE if nothing would come
@@ -523,7 +487,7 @@ typedef struct PmhStats
 	bool		value_space_known;	/* false: a crash left it to be swept */
 } PmhStats;
 
-/* Exact figures by walking everything.  Blocks nobody. */
+/* Exact figures by walking everything.  Blocks no process. */
 extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
 
 /* Cheap estimates from a sample of segments (for the planner). */
@@ -541,7 +505,7 @@ extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report,
 						   void *arg);
 
 /*
- * The same for callers who may be called off: stop(arg) is asked before each
+ * The same for callers that may be called off: stop(arg) is asked before each
  * segment, and if it says so the result is PMH_DONE.
  */
 typedef bool (*PmhStop) (void *arg);

@@ -26,6 +26,9 @@
 #include <unistd.h>
 
 #include "crash.h"
+#include "lock.h"
+#include "pm.h"
+#include "table.h"
 
 /*
  * Segments become larger although they are far from full, which elsewhere sends

@@ -20,8 +20,9 @@
 
 #include <setjmp.h>
 
-#include "internal.h"
+#include "pm.h"
 #include "recorder.h"
+#include "table.h"
 
 #define TABLE_NAME		"table"
 

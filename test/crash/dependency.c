@@ -11,8 +11,17 @@
  */
 #include <string.h>
 
+#include "bucket.h"
+#include "buffer.h"
 #include "crash.h"
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "layout.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "table.h"
 
 #define BLOCK_BYTES		UINT64_C(16384)
 #define UNIT_BYTES		(BLOCK_BYTES / PMH_UNITS_PER_BLOCK)

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "crash.h"
+#include "layout.h"
+#include "pm.h"
 
 /* Lines whose volatile stores an image may have. */
 #define VOLATILE_LINES	12

@@ -21,6 +21,10 @@
 #include <string.h>
 
 #include "crash.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "table.h"
 
 /* All keys are looked up in one of so many images, one of them in each. */
 #define LOOK_UP_ALL		512

@@ -16,6 +16,7 @@
 
 #include "crash.h"
 #include "server_shim.h"
+#include "table.h"
 
 /* More would make too many images: each record has nine variants. */
 #define MAX_GROUP			3

@@ -11,6 +11,10 @@
 #include <string.h>
 
 #include "crash.h"
+#include "error.h"
+#include "layout.h"
+#include "table.h"
+#include "segment_resize.h"
 
 #define LOCK_STRIPES	64
 

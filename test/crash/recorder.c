@@ -14,6 +14,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "error.h"
+#include "fail.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
 #include "recorder.h"
 
 /* Blocks of the smallest geometry; block 1 is the space map. */

@@ -29,7 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "internal.h"
+#include "layout.h"
+#include "pm.h"
 
 #define LEVELS			3		/* workload, recovery, recovery after that */
 #define FILES			2

@@ -16,8 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buffer.h"
 #include "crash.h"
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "lookup.h"
+#include "place.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "table.h"
 
 /* Entries of one home and one alternative bucket that a segment holds. */
 #define FULL	(4 * PMH_SLOTS)
@@ -733,7 +743,7 @@ deepest_pair(uint32_t depth, uint32_t *n)
 
 /*
  * What lies in front in the file goes, and what cannot be made smaller comes
- * from behind: segments with and without extension, a large directory, value
+ * from after: segments with and without extension, a large directory, value
  * buffers.  One list lost a buffer from its middle before, so that its length
  * has to be noted anew.
  */
@@ -985,7 +995,7 @@ run_redo(void)
 
 /*
  * Random operations on a small table.  Now and then the workload goes on from
- * a crash image, so that what recovery leaves behind is met by all operations.
+ * a crash image, so that what recovery leaves after is met by all operations.
  */
 static void
 random_operations(uint64_t noperations, double adopt)

@@ -9,7 +9,13 @@
 #include <string.h>
 
 #include "crowd.h"
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "overflow.h"
+#include "place.h"
+#include "segment.h"
+#include "table.h"
 
 #define WHERE		7			/* the crowd */
 #define CROWD_VALUE	(UINT64_C(1) << 40)

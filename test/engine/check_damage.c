@@ -9,9 +9,19 @@
  */
 #include <string.h>
 
+#include "bucket.h"
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "place.h"
+#include "space.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
 
 #define PAIRS	((uint64_t) 60000)
 #define LONG	((uint64_t) 5000)	/* values of key 0: a chain */

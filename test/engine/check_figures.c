@@ -8,8 +8,12 @@
  */
 #include <string.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "segment.h"
+#include "table.h"
 #include "unit.h"
 
 static PmhTable *
@@ -112,6 +116,23 @@ duplicates(const char *path)
 	unlink(path);
 }
 
+/* An element has two bits for three strategies: the fourth is damage, and no stash. */
+static void
+impossible_strategy(const char *path)
+{
+	PmhTable   *t = create_table(path);
+	uint64_t   *elem = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
+	PmhStats	s;
+
+	(void) check_stats(t, 0);
+	*elem |= UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT;
+	CHECK(pmh_stats(t, &s) == PMH_ERR_CORRUPT);
+	*elem &= ~(UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT);
+	(void) check_stats(t, 0);
+	pmh_close(t);
+	unlink(path);
+}
+
 int
 main(void)
 {
@@ -119,5 +140,6 @@ main(void)
 
 	unique_keys(path);
 	duplicates(path);
+	impossible_strategy(path);
 	return unit_done("check_figures");
 }

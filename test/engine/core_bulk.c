@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "entry.h"
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "table.h"
 #include "unit.h"
 
 /* The i-th of n entries of a kind of data; 0 <= i < n. */

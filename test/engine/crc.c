@@ -6,7 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "crc.h"
 #include "unit.h"
 
 #define MAX_LENGTH	300

@@ -13,8 +13,13 @@
 #ifndef PMH_CROWD_H
 #define PMH_CROWD_H
 
+#include "element.h"
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "layout.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "table.h"
 #include "unit.h"
 
 /* Keys 0 .. CROWD_FIRST - 1 are the test's, the others the crowd. */

@@ -18,8 +18,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "lock.h"
+#include "table.h"
 #include "unit.h"
 #include "workers.h"
 

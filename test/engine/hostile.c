@@ -15,8 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "entry.h"
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "layout.h"
+#include "table.h"
 #include "unit.h"
 
 /* Beside this many entries that nobody has chosen. */

@@ -13,8 +13,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "space.h"
+#include "table.h"
 #include "unit.h"
 
 #define KEYS			UINT64_C(200)	/* with a list each */
@@ -74,7 +81,7 @@ fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)
 	while (result == PMH_OK && file_bytes(t) < bytes)
 	{
 		do
-			result = pmh_space_alloc_run(t, nblocks, &offset);
+			result = pmh_space_alloc_extent(t, nblocks, &offset);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result == PMH_OK)
 			pm_store64(&pmh_run(t)->space_hint, (offset >> t->block_shift) + nblocks);
@@ -161,7 +168,7 @@ test_end(void)
 	check_keys(t, false);
 
 	/* What can never be there is refused at once, without growing for it. */
-	CHECK(pmh_space_alloc_run(t, PMH_LONGEST_RUN + 1, &offset) == PMH_ERR_TOO_LARGE);
+	CHECK(pmh_space_alloc_extent(t, PMH_LONGEST_EXTENT + 1, &offset) == PMH_ERR_TOO_LARGE);
 	pmh_close(t);
 	unlink(path);
 }

@@ -14,8 +14,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "table.h"
 #include "unit.h"
 
 #define KEYS		UINT64_C(20000)

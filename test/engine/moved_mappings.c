@@ -19,8 +19,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
 
 #define HANDLES		4
@@ -100,13 +110,13 @@ grow(PmhTable *t)
 	while (result == PMH_OK && before < MAX_BLOCKS && pm_load(&pmh_live(t)->blocks) == before)
 	{
 		do
-			result = pmh_space_alloc_run(t, RUN, &run[n]);
+			result = pmh_space_alloc_extent(t, RUN, &run[n]);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		n += result == PMH_OK;
 	}
 	CHECK(pmh_conclude(t, result) == PMH_OK);
 	while (n > 0)
-		pmh_space_free_run(t, run[--n], RUN);
+		pmh_space_free_extent(t, run[--n], RUN);
 }
 
 static void

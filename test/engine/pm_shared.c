@@ -18,7 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "error.h"
+#include "fail.h"
+#include "pm.h"
 
 #define RESERVED	((size_t) 1 << 30)
 #define FILES		16

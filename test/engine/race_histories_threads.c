@@ -28,8 +28,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "entry.h"
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "pm.h"
+#include "table.h"
 #include "unit.h"
 #include "workers.h"
 

@@ -9,9 +9,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "place.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
 
 #define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
 #define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))
@@ -533,9 +546,9 @@ test_sweep_and_merge(void)
 static uint64_t
 rewrite_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
 {
-	PmhListRun	run = {.first = payload, .values = pmh_buffer_count(t, payload),
+	PmhListStretch	run = {.first = payload, .values = pmh_buffer_count(t, payload),
 		.bytes = pmh_class_bytes(pmh_pointer_class(payload)),
-	.behind = pmh_buffer_next(t, payload)};
+	.after = pmh_buffer_next(t, payload)};
 	PmhListSlot at;
 	PmhPlace	place;
 	uint64_t	made = 0;

@@ -9,8 +9,9 @@
  */
 #include <string.h>
 
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "table.h"
 #include "unit.h"
 #include "workers.h"
 

@@ -22,8 +22,23 @@
  */
 #include <string.h>
 
+#include "buffer.h"
 #include "crowd.h"
-#include "values.h"
+#include "directory.h"
+#include "element.h"
+#include "entry.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "stop_point.h"
+#include "table.h"
 
 #define EPISODES		50
 #define OPERATIONS		24		/* of an episode */

@@ -12,8 +12,15 @@
  */
 #include <string.h>
 
+#include "directory.h"
+#include "element.h"
+#include "error.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
 
 #define KEYS		UINT64_C(20000)

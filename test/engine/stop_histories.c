@@ -9,6 +9,7 @@
 #define PROGRAM "stop_histories"
 #define main race_histories_main
 #include "race_histories_threads.c"
+#include "stop_point.h"
 #undef main
 
 void

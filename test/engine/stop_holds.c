@@ -13,9 +13,13 @@
  */
 #include <string.h>
 
+#include "directory.h"
+#include "error.h"
 #include "fixture.h"
+#include "place.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
 
 #define SHORT_LIST		UINT64_C(60000)
 #define LONG_LIST		UINT64_C(300000)

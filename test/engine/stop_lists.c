@@ -15,9 +15,20 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "lookup.h"
+#include "pm.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
 
 #define TAIL_VALUES		pmh_class_capacity(PMH_CHAIN_CLASS - 1)
 #define HEAD_VALUES		40

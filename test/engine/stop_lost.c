@@ -14,7 +14,10 @@
  *-------------------------------------------------------------------------
  */
 #define main faults_main
+#include "error.h"
 #include "faults.c"
+#include "stop_point.h"
+#include "table.h"
 #undef main
 
 #define CUTS			3		/* of each operation at each stop point */

@@ -22,8 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "directory.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "place.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
 
 #define COLD_KEYS		2600	/* one value each, anywhere */

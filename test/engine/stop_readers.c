@@ -14,8 +14,24 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "bucket.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
-#include "internal.h"
+#include "handle.h"
+#include "layout.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "segment_resize.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
 #include "unit.h"
 
 #define TRIALS		15

@@ -8,9 +8,20 @@
  */
 #include <string.h>
 
+#include "bucket.h"
+#include "buffer.h"
+#include "directory.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
 #include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_write.h"
+#include "place.h"
+#include "table.h"
 #include "unit.h"
-#include "values.h"
+#include "value_space.h"
 #include "workers.h"
 
 #define WORKERS		2
@@ -291,17 +302,17 @@ main(void)
 		uint64_t	old_map;
 
 		REQUIRE(pmh_sweep_begin(t, &old) == PMH_OK);
-		old_map = pmh_run(t)->sweep_mark;
+		old_map = pmh_run(t)->reclaim_mark;
 		for (int i = 0; i < 10; i++)
 			REQUIRE(pmh_sweep_next(t, &old) == PMH_OK);
 		CHECK(sweep(t, UINT64_MAX) == pairs);
 		pmh_run(t)->value_space_known = 0;
 		REQUIRE(pmh_sweep_begin(t, &new) == PMH_OK);
-		CHECK((pmh_run(t)->sweep_mark ^ old_map) < pmh_block_size(t));
+		CHECK((pmh_run(t)->reclaim_mark ^ old_map) < pmh_block_size(t));
 		while (pmh_sweep_next(t, &old) == PMH_OK)
 			;
 		pmh_sweep_end(t, &old);
-		CHECK(pmh_run(t)->sweep_mark != 0 && !known(t));
+		CHECK(pmh_run(t)->reclaim_mark != 0 && !known(t));
 		while (pmh_sweep_next(t, &new) == PMH_OK)
 			;
 		pmh_sweep_end(t, &new);

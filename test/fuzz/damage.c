@@ -8,7 +8,13 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "bucket.h"
+#include "buffer.h"
+#include "crc.h"
+#include "directory.h"
+#include "element.h"
 #include "fuzz.h"
+#include "layout.h"
 
 typedef void (*Way) (Damage *d, uint64_t *seed);
 
@@ -533,7 +539,7 @@ run_word(Damage *d, uint64_t *seed)
 static void
 run_plausible(Damage *d, uint64_t *seed)
 {
-	static const size_t words[] = {offsetof(PmhRun, sweep_mark), offsetof(PmhRun, region_next),
+	static const size_t words[] = {offsetof(PmhRun, reclaim_mark), offsetof(PmhRun, region_next),
 		offsetof(PmhRun, region_end), offsetof(PmhRun, free_list), offsetof(PmhRun, free_list) + 48,
 	offsetof(PmhRun, unit_hint), offsetof(PmhRun, space_hint)};
 	static const uint64_t step[] = {64, 4096, 8192, 16384};

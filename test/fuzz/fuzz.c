@@ -21,7 +21,9 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "error.h"
 #include "fuzz.h"
+#include "table.h"
 #include "unit.h"
 
 #define DEFAULT_CASES		10000

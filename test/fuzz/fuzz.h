@@ -15,7 +15,7 @@
 #define PMH_FUZZ_H
 
 #include "fixture.h"
-#include "values.h"
+#include "table.h"
 
 /* ---- images ---- */
 

@@ -9,7 +9,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bucket.h"
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
 #include "fuzz.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "space.h"
+#include "table.h"
+#include "value_space.h"
 
 #define CREATED_FOR_OTHERS	(UINT64_C(1) << 40)	/* keys of images that are not ours */
 #define MAX_PAIRS			32768
@@ -187,7 +198,7 @@ fill_bulk(PmhTable *t, Image *image)
 	must(t, pmh_bulk_finish(bulk));
 }
 
-/* ---- what crashes leave behind ---- */
+/* ---- what crashes leave after ---- */
 
 /* A directory update that was logged and then stored in part. */
 static void

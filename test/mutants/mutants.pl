@@ -158,16 +158,24 @@ sub check_table
 
 # Workloads that are likely to catch what is left out in a file, tried first.
 my %likely = (
+	'bulk_range.c' => 'bulk',
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'strategies,split_deep,merge',
 	'drain.c' => 'list_drain,chain_delete',
+	'file_life.c' => 'create',
+	'file_size.c' => 'file_growth,region_return',
 	'group.c' => 'group_insert,group_delete',
+	'list_rewrite.c' => 'list_drain,list_shrink,relocate',
+	'list_write.c' => 'compaction,list_growth,list_chain,list_drain',
 	'recover.c' => 'recovery,redo',
+	'region.c' => 'region_return,list_shrink',
 	'segment.c' => 'strategies,merge,reduce,relocate',
-	'space.c' => 'value_regions,region_return,list_shrink,file_growth',
+	'segment_build.c' => 'strategies,merge,reduce',
+	'segment_resize.c' => 'strategies,merge,reduce,relocate',
+	'shrink_lists.c' => 'list_shrink,relocate',
+	'space.c' => 'value_regions,file_growth',
 	'sweep.c' => 'sweep,sweep_list',
-	'table.c' => 'create',
-	'values.c' => 'compaction,list_growth,list_chain,list_drain,list_shrink,relocate');
+	'value_space.c' => 'value_regions,region_return,list_shrink');
 
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
 sub read_needless

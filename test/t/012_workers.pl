@@ -66,7 +66,7 @@ foreach my $case (@damage)
 }
 wait_for_files(pool($node), 4, 'files before');
 
-# what surely belongs to another index is removed, for several rounds
+# what surely belongs to another index is removed, several sweeps long
 my $kept = index_file($node, 't_v');
 $node->safe_psql('postgres', 'REINDEX INDEX t_v');
 wait_for_files(pool($node), 4, 'REINDEX beside damaged stubs');
@@ -88,11 +88,11 @@ ok(-e $stray, 'a file of no index that is known stays');
 
 # one line of log for each, no failed cleaner
 my $log = logged($from);
-unlike($log, qr/ERROR:/, 'no cleaner fails');
+unlike($log, qr/ERROR:/, 'no sweep fails');
 foreach my $index ('ex_k', 'o_k')
 {
 	my $count = () = $log =~ /could not determine which file index "$index" has/g;
-	is($count, 1, "told once of $index");
+	is($count, 1, "said once of $index");
 }
 
 # the indexes come back, and then everything left over goes

@@ -100,7 +100,7 @@ $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 
-# after a crash it is told by the nonce, which is renewed every cleaner_naptime
+# after a crash the nonce says so, which is renewed every cleaner_naptime
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
 change();

@@ -1,4 +1,4 @@
-# Damage while the server runs: to files that nobody uses just now, which the
+# Damage while the server runs: to files that are not in use just now, which the
 # cleaner finds; and to a bucket, which pmhash_check finds.
 
 use strict;

@@ -50,7 +50,7 @@ sub classes
 	return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash_indexes');
 }
 
-# nobody flushes the WAL of rows that are to be lost
+# the WAL of rows that are to be lost is not flushed
 my $settings = "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n";
 
 # ---- class cache ----

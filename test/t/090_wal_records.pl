@@ -238,14 +238,14 @@ for (my $i = 0; $i < 600 && types($from, $a) ne 'FILE_NEW'; $i++)
 {
 	usleep(100_000);
 }
-is(types($from, $a), 'FILE_NEW', 'prepared: the sweeper does it');
+is(types($from, $a), 'FILE_NEW', 'prepared: the cleaner does it');
 $from = lsn();
 sql('BEGIN; INSERT INTO a SELECT 5, i FROM generate_series(1, 1000) i; ALTER INDEX a_k SET (wal = off); COMMIT');
 is(types($from, $a), 'INSERT FILE_GONE', 'in a transaction that has inserted');
 sql('ALTER INDEX a_k SET (wal = on)');
 fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum option "wal": maybe/, 'other values');
 
-# the configuration changes: the sweeper turns logging on and off
+# the configuration changes: the cleaner turns logging on and off
 sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
 my $g = file_of('g_k');
 $from = lsn();
@@ -324,9 +324,9 @@ sql('BEGIN; CREATE TABLE c (k int8); CREATE INDEX c_k ON c USING pmhash (k) WITH
 is(types($from, file_of('c_k')), 'FILE_NEW', 'made, truncated: the last file');
 is(records($from, "count(*) FILTER (WHERE type = 'FILE_NEW')"), '1', 'and no other');
 
-# P6: whoever leaves an entry out has told standbys before; not the sweeper
+# P6: whoever leaves an entry out has told standbys before; not the cleaner
 $file = file_of('t_k');
-$node->adjust_conf('postgresql.conf', 'pmhash.sweep_naptime', '1000');
+$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');
 $node->reload;
 sleep(2);
 $from = lsn();
@@ -336,7 +336,7 @@ my $skipped = sql('BEGIN; SELECT pg_current_xact_id(); INSERT INTO t VALUES (77,
 my $commit = commit_of($from, $skipped);
 is(sql("SELECT type, record_end <= '$commit' FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file'"),
 	'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
-$node->adjust_conf('postgresql.conf', 'pmhash.sweep_naptime', '1');
+$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
 $node->reload;
 for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid'; $i++)
 {
@@ -392,7 +392,7 @@ for (my $i = 0; $i < 600 && types($from, $m) ne 'FILE_NEW'; $i++)
 {
 	usleep(100_000);
 }
-is(types($from, $m), 'FILE_NEW', 'replica again: the sweeper turns logging on');
+is(types($from, $m), 'FILE_NEW', 'replica again: the cleaner turns logging on');
 $node->stop;
 
 done_testing();

@@ -39,7 +39,7 @@ synchronous_commit = on
 wal_writer_delay = 10s
 checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
-pmhash.sweep_naptime = 1000
+pmhash.cleaner_naptime = 1000
 CONF
 my $points = $node->data_dir . '/stop_points';
 mkdir $points or die "$points: $!";

@@ -23,7 +23,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "error.h"
+#include "handle.h"
+#include "pm.h"
+#include "table.h"
 
 #define INITIAL_SIZE	((size_t) 64 * 1024)
 #define FINAL_SIZE		((size_t) 3 * 1024 * 1024)

@@ -1,4 +1,5 @@
-# What the tests of standbys that build index files share.
+# What the TAP tests of standbys share: a primary with logged indexes, standbys of
+# it, and comparisons on a standby within one snapshot.
 
 package PmhashStandby;
 
@@ -6,100 +7,132 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use FindBin;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  primary_and_standby
-  built
-  compare
-  same_as_heap
-  uses_index
+  new_primary
+  new_standby
+  standby_state
+  wait_for_state
+  caught_up
+  compare_in_snapshot
+  plan_of
+  log_position
+  logged_since
 );
 
-# A primary and a hot standby of it, both running; parameters for
-# PostgreSQL::Test::Cluster.
-sub primary_and_standby
+# A started primary with the extension and a table of some rows with two logged
+# indexes: t_k on its integer key, which is exact, and t_s on a text.
+sub new_primary
 {
 	my ($name, $settings, %parameters) = @_;
-	my $primary = new_server("${name}_primary", <<CONF . ($settings // ''), %parameters);
+	my $node = new_server($name, <<CONF . ($settings // ''), allows_streaming => 1, %parameters);
 wal_level = replica
-max_wal_senders = 4
-max_worker_processes = 16
+max_wal_senders = 8
 wal_keep_size = 512MB
-checkpoint_timeout = 1h
+hot_standby = on
 CONF
-	my $standby;
 
-	$primary->start;
-	install_extension($primary);
-	$primary->backup('base');
-	$standby = PostgreSQL::Test::Cluster->new("${name}_standby", %parameters);
-	$standby->init_from_backup($primary, 'base', has_streaming => 1);
-	$standby->start;
-	return ($primary, $standby);
-}
-
-# A test: the standby gets to have all indexes of a database.
-sub built
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($primary, $standby, $name, $database) = @_;
-
-	$database //= 'postgres';
-	$primary->wait_for_catchup($standby);
-	return ok($standby->poll_query_until($database,
-		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'"),
-		"$name: all built")
-	  || diag($standby->safe_psql($database, 'SELECT index, state FROM pmhash_indexes'));
-}
-
-# What index, bitmap and index-only scans give for each key, against what is in the
-# table, in one snapshot; and what pmhash_check finds.  A snapshot may be too old
-# for a file that has just been built: then with a later one.
-sub compare
-{
-	my ($standby, $table, $key, $index, $database) = @_;
-	my $deadline = time + 60;
-	my $said;
-
-	do
-	{
-		my ($status, $stdout, $stderr) = $standby->psql($database // 'postgres', <<SQL);
-BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT by_index, by_bitmap FROM every_key('$table', '$key', '$index');
-SET LOCAL enable_seqscan = off;
-SET LOCAL enable_bitmapscan = off;
-SELECT count(*) FROM (SELECT $key, count(*) FROM $table WHERE $key IS NOT NULL GROUP BY 1) a (k, n),
-	LATERAL (SELECT count(*) FROM $table WHERE $key = a.k) b (n) WHERE a.n <> b.n;
-COMMIT;
-SELECT pmhash_check('$index');
+	$node->append_conf('pg_hba.conf', "local replication all trust\n");
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k integer, s text, n integer);
+INSERT INTO t SELECT i % 3000, 'text ' || i % 1000, i FROM generate_series(1, 10000) i;
+CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
+CREATE INDEX t_s ON t USING pmhash (s) WITH (wal = on);
 SQL
-		$said = "$status $stdout$stderr";
-	  } while ($said =~ /^0 not used|conflict with recovery/ && time < $deadline);
-	return $said;
+	return $node;
 }
 
-# The same as a test.
-sub same_as_heap
+# A started standby of it, made by a base backup, with an empty pool.
+sub new_standby
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($standby, $table, $key, $index, $name, $database) = @_;
+	my ($primary, $name, $settings) = @_;
+	my $backup = "for_$name";
+	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	return is(compare($standby, $table, $key, $index, $database),
-		"0 same|same\n0\n", "$name: $index");
+	$primary->backup($backup);
+	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	$node->append_conf('postgresql.conf', $settings) if defined $settings;
+	$node->start;
+	return $node;
 }
 
-# A test: a query has a plan with this index.
-sub uses_index
+sub standby_state
+{
+	my ($node, $index) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT state FROM pmhash_indexes WHERE index = '$index'");
+}
+
+# A test: the index comes to that state (a pattern) on the standby.
+sub wait_for_state
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($standby, $query, $index) = @_;
+	my ($node, $index, $wanted, $name) = @_;
+	my $deadline = time + 60;
+	my $state = standby_state($node, $index);
 
-	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
-		"EXPLAIN shows $index");
+	while ($state !~ $wanted && time < $deadline)
+	{
+		usleep(50_000);
+		$state = standby_state($node, $index);
+	}
+	return like($state, $wanted, $name);
+}
+
+# The standby has replayed all that the primary has flushed.
+sub caught_up
+{
+	my ($primary, $standby) = @_;
+	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+
+	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
+	  or die "the standby does not catch up";
+	return;
+}
+
+sub plan_of
+{
+	my ($node, $query, $settings) = @_;
+	return $node->safe_psql('postgres', ($settings // '') . "EXPLAIN (COSTS OFF) $query");
+}
+
+# A test: on this server, within one snapshot, each key of t gives the same rows by
+# index scan, bitmap scan, index-only scan and = ANY as by a sequential scan.
+sub compare_in_snapshot
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+	my $only = 'SELECT t.k FROM (SELECT DISTINCT k FROM t OFFSET 0) d JOIN t ON t.k = d.k';
+	my $any = 'SELECT n FROM t WHERE k = ANY (ARRAY(SELECT DISTINCT k FROM t WHERE k % 7 = 0))';
+	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT by_index, by_bitmap FROM every_key('t', 'k', 't_k');
+SELECT by_index, by_bitmap FROM every_key('t', 's', 't_s');
+SELECT difference(rows_by('index', '$only', 't_k'), rows_by('seq', '$only', 't_k'));
+SELECT difference(rows_by('index', '$any', 't_k'), rows_by('seq', '$any', 't_k'));
+COMMIT;
+SQL
+	return is("$status $stdout $stderr", "0 same|same\nsame|same\nsame\nsame ", $name);
+}
+
+sub log_position
+{
+	my ($node) = @_;
+	return -s $node->logfile;
+}
+
+sub logged_since
+{
+	my ($node, $position) = @_;
+	return slurp_file($node->logfile, $position);
 }
 
 1;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * build.c
+ * segment_build.c
  *	  Filling a segment in private memory.
  *
  * Entries go home as long as there is room there; what is left over goes to
@@ -13,7 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "build.h"
+#include "bucket.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "pm.h"
+#include "segment_build.h"
+#include "table.h"
 
 PmhBuild *
 pmh_build_alloc(const PmhTable *t)
@@ -158,7 +164,7 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 
 /* Home, alternative, stash. */
 bool
-pmh_build_place(PmhBuild *build, const PmhItem *item)
+pmh_build_find_room(PmhBuild *build, const PmhItem *item)
 {
 	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
 	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
@@ -204,13 +210,13 @@ pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 {
 	(void) pmh_build_settle(build);
 
-	/* All pointers must have their places before what stands beside them. */
+	/* All pointers must have their slots before what stands beside them. */
 	for (int beside = 0; beside < 2; beside++)
 	{
 		for (size_t i = 0; i < n; i++)
 		{
 			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
-				!pmh_build_place(build, &item[i]))
+				!pmh_build_find_room(build, &item[i]))
 				return false;
 		}
 	}

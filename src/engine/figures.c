@@ -1,16 +1,33 @@
 /*-------------------------------------------------------------------------
  *
- * stats.c
+ * figures.c
  *	  Statistics: exact by walking everything, and estimates from a sample.
  *
- * Both read as any reader does and hold nobody up.
+ * Both read as any reader does and hold no process up.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "values.h"
+#include "bucket.h"
+#include "buffer.h"
+#include "cursor.h"
+#include "directory.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "figures.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lookup.h"
+#include "overflow.h"
+#include "place.h"
+#include "pm.h"
+#include "segment.h"
+#include "table.h"
 
 /* Segments the estimate looks at. */
 #define SAMPLE_BITS		6
@@ -61,7 +78,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 }
 
 /*
- * About how many values has a list?  Counts the first buffer; those behind it
+ * About how many values has a list?  Counts the first buffer; those after it
  * are taken to be full, and as many as when it was made.
  */
 static PmhResult
@@ -186,6 +203,26 @@ count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
 	return result;
 }
 
+/* Count a segment by its strategy.  An element has room for one that is none. */
+static PmhResult
+count_strategy(PmhTable *t, PmhStats *stats, uint64_t elem)
+{
+	switch (pmh_elem_strategy(elem))
+	{
+		case PMH_SINGLE:
+			stats->segments_single++;
+			return PMH_OK;
+		case PMH_TWO_CHOICE:
+			stats->segments_two_choice++;
+			return PMH_OK;
+		case PMH_STASH:
+			stats->segments_stash++;
+			return PMH_OK;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+					"A directory element has an impossible strategy.");
+}
+
 static void
 add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *count)
 {
@@ -198,12 +235,6 @@ add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *co
 		stats->min_depth = depth;
 	if (depth > stats->max_depth)
 		stats->max_depth = depth;
-	if (pmh_elem_strategy(elem) == PMH_SINGLE)
-		stats->segments_single++;
-	else if (pmh_elem_strategy(elem) == PMH_TWO_CHOICE)
-		stats->segments_two_choice++;
-	else
-		stats->segments_stash++;
 	stats->entries += count->plain + count->list_entries;
 	stats->slots += count->slots;
 	stats->used_slots += count->used_slots;
@@ -239,6 +270,9 @@ walk(PmhTable *t, CountList how, PmhStats *stats)
 		uint64_t	elem;
 
 		result = count_segment(t, at.side, at.next, at.next, copy, how, &elem, &count);
+		if (result != PMH_OK)
+			break;
+		result = count_strategy(t, stats, elem);
 		if (result != PMH_OK)
 			break;
 		add_segment(stats, at.side, elem, &count);

@@ -1,16 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * build.h
- *	  Filling a segment in private memory (build.c), for splits and bulk load.
+ * segment_build.h
+ *	  Filling a segment in private memory (segment_build.c), for splits and bulk load.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PMH_BUILD_H
-#define PMH_BUILD_H
+#ifndef PMH_SEGMENT_BUILD_H
+#define PMH_SEGMENT_BUILD_H
 
-#include "internal.h"
+#include "bucket.h"
+#include "compiler.h"
+#include "handle.h"
+#include "layout.h"
+#include "place.h"
+#include "table.h"
 
-/* An entry without a place yet. */
+/* An entry without a slot yet. */
 typedef struct PmhItem
 {
 	uint64_t	hash;
@@ -46,7 +51,7 @@ pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
 	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
 	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
 	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
-	*(uint8_t *) (b->bytes + 4 + slot) = pmh_hash_fingerprint(hash);
+	*(uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot) = pmh_hash_fingerprint(hash);
 	if (unlikely(pmh_word_is_pointer(payload)))
 		*(uint32_t *) b->bytes |= PMH_STATE_POINTERS;
 }
@@ -85,18 +90,18 @@ extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
 extern uint32_t pmh_build_settle(PmhBuild *build);
 
 /*
- * After all other entries have been offered to their homes: find places for
+ * After all other entries have been offered to their homes: find room for
  * those that were turned away, and for those marked PMH_ITEM_BESIDE_LIST.
  * False if they do not fit.
  */
 extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 
 /*
- * Find a place for one item of a segment that is settled; false if there is
+ * Find room for one item of a segment that is settled; false if there is
  * none.  And: let the home of a hash tell that there are entries in the overflow
  * table.
  */
-extern bool pmh_build_place(PmhBuild *build, const PmhItem *item);
+extern bool pmh_build_find_room(PmhBuild *build, const PmhItem *item);
 extern void pmh_build_send_away(PmhBuild *build, uint64_t hash);
 
 /*
@@ -113,4 +118,4 @@ pmh_build_slots(const PmhTable *t, uint32_t units)
 	return (t->segment_buckets + units * t->unit_buckets) * PMH_SLOTS;
 }
 
-#endif							/* PMH_BUILD_H */
+#endif							/* PMH_SEGMENT_BUILD_H */

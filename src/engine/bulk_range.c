@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * bulk_range.c
+ *	  Ranges of a bulk load: cut until each fits a segment.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bulkload.h"
+#include "entry.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "list_write.h"
+#include "segment.h"
+#include "table.h"
+
+/* Values of one key from this number on become a list. */
+#define LIST_MIN		PMH_COMPACT_MIN
+
+/* Entries are dealt out by so many bits at a time. */
+#define DIGIT_BITS		8
+#define DIGITS			(1 << DIGIT_BITS)
+
+/* ---- keys with many values ---- */
+
+/* Has any hash of the range more than one entry?  Exact. */
+static bool
+has_duplicates(PmhBulk *bulk, const PmhBulkRange *range)
+{
+	uint32_t	mask = bulk->seen_size - 1;
+
+	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
+	for (size_t i = 0; i < range->n; i++)
+	{
+		uint64_t	hash = range->entry[i].hash;
+		uint32_t	at = (uint32_t) (hash >> 8) & mask;
+
+		while (bulk->seen[at] != 0)
+		{
+			if (range->entry[bulk->seen[at] - 1].hash == hash)
+				return true;
+			at = (at + 1) & mask;
+		}
+		bulk->seen[at] = (uint32_t) (i + 1);
+	}
+	return false;
+}
+
+/* Make a list of the values of n entries of one hash. */
+static PmhResult
+make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
+{
+	PmhResult	result;
+
+	if (!pmh_bulk_reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
+		return pmh_bulk_no_memory(bulk);
+	for (size_t i = 0; i < n; i++)
+		bulk->values[i] = entry[i].value;
+	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n,
+									 payload)) == PMH_NEED)
+	{
+		result = pmh_provide(bulk->table);
+		if (result != PMH_OK)
+			break;
+	}
+	return result;
+}
+
+/* Let every hash with LIST_MIN entries and more become one entry with a list. */
+static PmhResult
+make_lists(PmhBulk *bulk, PmhBulkRange *range)
+{
+	PmhEntry   *entry = range->entry;
+	size_t		kept = 0;
+	size_t		n;
+
+	qsort(entry, range->n, sizeof(PmhEntry), pmh_compare_entries);
+	for (size_t i = 0; i < range->n; i += n)
+	{
+		for (n = 1; i + n < range->n && entry[i + n].hash == entry[i].hash; n++)
+			;
+		if (n >= LIST_MIN)
+		{
+			uint64_t	payload;
+			PmhResult	result = make_list(bulk, &entry[i], n, &payload);
+
+			if (result != PMH_OK)
+				return result;
+			entry[kept].hash = entry[i].hash;
+			entry[kept++].value = payload | PMH_BULK_IS_LIST;
+		}
+		else
+		{
+			memmove(&entry[kept], &entry[i], n * sizeof(PmhEntry));
+			kept += n;
+		}
+	}
+	range->n = kept;
+	range->listed = true;
+	return PMH_OK;
+}
+
+/* ---- ranges ---- */
+
+/*
+ * Two neighbours: leave them together if they fit one segment, else write
+ * what has not been written.
+ */
+static PmhResult
+join(PmhBulk *bulk, PmhBulkRange *left, PmhBulkRange *right, PmhBulkRange *whole)
+{
+	PmhResult	result = PMH_OK;
+
+	if (!left->written && !right->written && left->n + right->n <= bulk->most)
+	{
+		memmove(left->entry + left->n, right->entry, right->n * sizeof(PmhEntry));
+		whole->entry = left->entry;
+		whole->n = left->n + right->n;
+		return PMH_OK;
+	}
+	whole->written = true;
+	if (!left->written)
+		result = pmh_bulk_write_range(bulk, left);
+	if (result == PMH_OK && !right->written)
+		result = pmh_bulk_write_range(bulk, right);
+	return result;
+}
+
+/*
+ * Deal the entries of a range out by the next 'bits' hash bits, where they stand;
+ * start[d] .. start[d + 1] are those of digit d.
+ */
+static void
+deal(const PmhBulkRange *range, uint32_t bits, size_t *start)
+{
+	uint32_t	shift = 64 - range->depth - bits;
+	uint32_t	digits = UINT32_C(1) << bits;
+	PmhEntry   *entry = range->entry;
+	size_t		next[DIGITS] = {0};
+
+	for (size_t i = 0; i < range->n; i++)
+		next[entry[i].hash >> shift & (digits - 1)]++;
+	start[0] = 0;
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		start[d + 1] = start[d] + next[d];
+		next[d] = start[d];
+	}
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		while (next[d] < start[d + 1])
+		{
+			PmhEntry	e = entry[next[d]];
+			uint32_t	to = (uint32_t) (e.hash >> shift) & (digits - 1);
+
+			while (to != d)
+			{
+				PmhEntry	other = entry[next[to]];
+
+				entry[next[to]++] = e;
+				e = other;
+				to = (uint32_t) (e.hash >> shift) & (digits - 1);
+			}
+			entry[next[d]++] = e;
+		}
+	}
+}
+
+/*
+ * Build the parts [low, high) that deal() has made of a range: together they
+ * are the range *part of depth 'depth'.
+ */
+static PmhResult
+build_parts(PmhBulk *bulk, const PmhBulkRange *range, const size_t *start,
+			uint32_t bits, uint32_t low, uint32_t high, uint32_t depth,
+			PmhBulkRange *part)
+{
+	uint32_t	middle = low + (high - low) / 2;
+	PmhBulkRange		left;
+	PmhBulkRange		right;
+	PmhResult	result;
+
+	part->entry = range->entry + start[low];
+	part->n = start[high] - start[low];
+	part->depth = depth;
+	part->prefix = (range->prefix << bits | low) >> (range->depth + bits - depth);
+	part->written = false;
+	part->listed = range->listed;
+	if (high - low == 1)
+		return pmh_bulk_build_range(bulk, part);
+
+	result = build_parts(bulk, range, start, bits, low, middle, depth + 1, &left);
+	if (result == PMH_OK)
+		result = build_parts(bulk, range, start, bits, middle, high, depth + 1, &right);
+	if (result == PMH_OK)
+		result = join(bulk, &left, &right, part);
+	return result;
+}
+
+/* Into how many bits to deal a range that is too large for a segment. */
+static uint32_t
+digit_bits(const PmhBulk *bulk, const PmhBulkRange *range)
+{
+	uint32_t	bits = 1;
+
+	while (bits < DIGIT_BITS && range->depth + bits < bulk->depth &&
+		   range->n >> bits > bulk->most)
+		bits++;
+	return bits;
+}
+
+PmhResult
+pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
+{
+	size_t		start[DIGITS + 1];
+	PmhBulkRange		whole;
+	uint32_t	bits;
+	PmhResult	result;
+
+	if (!range->listed &&
+		(range->n <= bulk->most ? has_duplicates(bulk, range) : range->depth >= bulk->depth))
+	{
+		result = make_lists(bulk, range);
+		if (result != PMH_OK)
+			return result;
+	}
+	if (range->n <= bulk->most)
+		return PMH_OK;
+	if (!pmh_bulk_cutting_helps(bulk, range))
+		return pmh_bulk_write_range(bulk, range);
+
+	bits = digit_bits(bulk, range);
+	deal(range, bits, start);
+	result = build_parts(bulk, range, start, bits, 0, UINT32_C(1) << bits,
+						 range->depth, &whole);
+	if (result == PMH_OK)
+		*range = whole;
+	return result;
+}

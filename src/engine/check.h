@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.h
+ *	  What the parts of the check share (check.c, check_space.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_CHECK_H
+#define PMH_CHECK_H
+
+#include "bucket.h"
+#include "error.h"
+#include "table.h"
+
+typedef struct PmhCheckRegion
+{
+	uint64_t	from;			/* offsets of its first and past its last line */
+	uint64_t	to;
+} PmhCheckRegion;
+
+typedef struct PmhCheck
+{
+	PmhTable   *t;
+	bool		exclusive;
+	bool		no_overflow;	/* there is no overflow table */
+	PmhReport	report;
+	PmhStop		stop;			/* or NULL */
+	void	   *arg;
+	uint64_t	findings;
+	uint64_t	blocks;			/* live.blocks when we began */
+	uint8_t    *units;			/* per block: units something claims */
+	uint64_t   *lines;			/* bit per line: claimed by a value buffer */
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* hashes of pointer slots of a segment */
+	size_t		nkeys;
+	PmhCheckRegion *region;			/* ascending */
+	size_t		nregions;
+} PmhCheck;
+
+/* Report something found; text: a printf format for a sentence. */
+extern void pmh_check_finding(PmhCheck *c, uint64_t offset, const char *text, ...)
+			__attribute__((format(printf, 3, 4)));
+
+/* What a function of the engine found damaged is a finding, not a failure. */
+extern PmhResult pmh_check_absorb(PmhCheck *c, PmhResult result);
+
+/* Claim units of a block for something; complain if they are claimed already. */
+extern void pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask,
+								  const char *what);
+
+extern void pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks,
+								const char *what);
+
+/* The value region that holds all of [offset, offset + len), or NULL. */
+extern const PmhCheckRegion *pmh_check_region_of(const PmhCheck *c, uint64_t offset,
+												 uint64_t len);
+
+/* Claim the lines of a buffer; false if some of them are claimed already. */
+extern bool pmh_check_claim_lines(PmhCheck *c, uint64_t offset, uint64_t len);
+
+/* Read the list of value regions; none is allocated meanwhile. */
+extern PmhResult pmh_check_regions(PmhCheck *c);
+
+/* Everything about space, after the walk that has claimed what is in use. */
+extern void pmh_check_space(PmhCheck *c);
+
+#endif							/* PMH_CHECK_H */

@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ *
+ * pmh_check_space.c
+ *	  What the check finds out about space: what claims it, and what is free.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "buffer.h"
+#include "check.h"
+#include "error.h"
+#include "fail.h"
+#include "handle.h"
+#include "layout.h"
+#include "pm.h"
+#include "reclaim.h"
+#include "recover.h"
+#include "space.h"
+#include "table.h"
+
+void
+pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *what)
+{
+	if (block >= c->blocks)
+	{
+		pmh_check_finding(c, block << c->t->block_shift,
+				"%s lies beyond the end of the file.", what);
+		return;
+	}
+	if ((c->units[block] & mask) != 0)
+		pmh_check_finding(c, block << c->t->block_shift,
+				"%s lies in block %llu, where something else is as well.",
+				what, (unsigned long long) block);
+	c->units[block] |= (uint8_t) mask;
+}
+
+void
+pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks, const char *what)
+{
+	for (uint64_t i = 0; i < nblocks && i < c->blocks; i++)
+		pmh_check_claim_units(c, block + i, 0xff, what);
+}
+
+const PmhCheckRegion *
+pmh_check_region_of(const PmhCheck *c, uint64_t offset, uint64_t len)
+{
+	size_t		low = 0;
+	size_t		high = c->nregions;
+
+	while (low < high)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if (c->region[middle].to <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == c->nregions || offset < c->region[low].from ||
+		offset + len > c->region[low].to)
+		return NULL;
+	return &c->region[low];
+}
+
+/*
+ * The bits in c->lines of the lines from 'line' on, as far as they are in one
+ * word and in front of 'end'; *n: of how many.
+ */
+static uint64_t
+line_bits(uint64_t line, uint64_t end, uint64_t *n)
+{
+	uint64_t	in_word = 64 - line % 64;
+
+	*n = end - line < in_word ? end - line : in_word;
+	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (line % 64);
+}
+
+bool
+pmh_check_claim_lines(PmhCheck *c, uint64_t offset, uint64_t len)
+{
+	uint64_t	end = (offset + len) / PMH_LINE;
+	bool		free = true;
+	uint64_t	n;
+
+	for (uint64_t line = offset / PMH_LINE; line < end; line += n)
+	{
+		uint64_t	bits = line_bits(line, end, &n);
+
+		free = free && (c->lines[line / 64] & bits) == 0;
+		c->lines[line / 64] |= bits;
+	}
+	return free;
+}
+
+static int
+compare_regions(const void *a, const void *b)
+{
+	uint64_t	x = ((const PmhCheckRegion *) a)->from;
+	uint64_t	y = ((const PmhCheckRegion *) b)->from;
+
+	return (x > y) - (x < y);
+}
+
+PmhResult
+pmh_check_regions(PmhCheck *c)
+{
+	PmhTable   *t = c->t;
+	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
+	size_t		capacity = 0;
+
+	for (; block != 0;)
+	{
+		const PmhRegion *region;
+		PmhResult	result = pmh_region_check(t, block, c->blocks);
+
+		if (result != PMH_OK)
+			return pmh_check_absorb(c, result);
+		if (c->nregions > c->blocks)
+		{
+			pmh_check_finding(c, block << t->block_shift, "The list of value regions runs in a circle.");
+			return PMH_OK;
+		}
+		if (c->nregions == capacity)
+		{
+			PmhCheckRegion	   *larger;
+
+			capacity = capacity ? 2 * capacity : 64;
+			larger = realloc(c->region, capacity * sizeof(PmhCheckRegion));
+			if (larger == NULL)
+				return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+								"There is no memory for the check.");
+			c->region = larger;
+		}
+		region = pmh_at(t, block << t->block_shift);
+		c->region[c->nregions].from = (block << t->block_shift) + PMH_LINE;
+		c->region[c->nregions].to = (block + region->blocks) << t->block_shift;
+		c->nregions++;
+		pmh_check_claim_extent(c, block, region->blocks, "A value region");
+		block = region->next;
+	}
+	if (c->nregions > 0)
+		qsort(c->region, c->nregions, sizeof(PmhCheckRegion), compare_regions);
+	return PMH_OK;
+}
+
+static void
+check_free_list(PmhCheck *c, uint32_t class)
+{
+	uint64_t	offset = pm_load(&pmh_run(c->t)->free_list[class]);
+
+	while (offset != 0)
+	{
+		if (offset % PMH_LINE != 0 ||
+			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		{
+			pmh_check_finding(c, offset, "A free value buffer of class %u at offset %llu is in no value region.",
+					class, (unsigned long long) offset);
+			return;
+		}
+		if (!pmh_check_claim_lines(c, offset, pmh_class_bytes(class)))
+		{
+			pmh_check_finding(c, offset, "The free value buffer at offset %llu is in use or free twice.",
+					(unsigned long long) offset);
+			return;
+		}
+		offset = pm_load((uint64_t *) pmh_at(c->t, offset));
+	}
+}
+
+/* The part of the newest region that was never used. */
+static void
+check_region_rest(PmhCheck *c)
+{
+	uint64_t	next = pm_load(&pmh_run(c->t)->region_next);
+	uint64_t	end = pm_load(&pmh_run(c->t)->region_end);
+
+	if (next == end)
+		return;
+	if (next > end || next % PMH_LINE != 0 || pmh_check_region_of(c, next, end - next) == NULL)
+		pmh_check_finding(c, PMH_RUN_OFFSET, "The unused part of the newest value region is impossible.");
+	else if (!pmh_check_claim_lines(c, next, end - next))
+		pmh_check_finding(c, next, "The unused part of the newest value region is in use.");
+}
+
+/* Is everything in the value regions either in use or free? */
+static void
+check_lost_values(PmhCheck *c)
+{
+	uint64_t	lost = 0;
+	uint64_t	where = 0;
+
+	for (size_t i = 0; i < c->nregions; i++)
+	{
+		uint64_t	end = c->region[i].to / PMH_LINE;
+		uint64_t	n;
+
+		for (uint64_t line = c->region[i].from / PMH_LINE; line < end; line += n)
+		{
+			uint64_t	left = line_bits(line, end, &n) & ~c->lines[line / 64];
+
+			if (left != 0 && lost == 0)
+				where = (line & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
+			lost += (uint64_t) __builtin_popcountll(left);
+		}
+	}
+	if (lost > 0)
+		pmh_check_finding(c, where * PMH_LINE, "%llu bytes of value regions are neither in use nor free.",
+				(unsigned long long) (lost * PMH_LINE));
+}
+
+/* Does the space map say what we have found? */
+static void
+check_space_map(PmhCheck *c)
+{
+	uint64_t	free_units = 0;
+
+	for (uint64_t block = 0; block < c->blocks; block++)
+	{
+		uint8_t		claimed = c->units[block];
+		uint8_t		used = pm_load(pmh_space_map(c->t, block));
+
+		if (pmh_space_is_map_block(c->t, block))
+		{
+			if (claimed != 0)
+				pmh_check_finding(c, block << c->t->block_shift, "Block %llu belongs to the space map and to something else.",
+						(unsigned long long) block);
+			claimed = 0xff;
+		}
+		if ((claimed & ~used) != 0)
+			pmh_check_finding(c, block << c->t->block_shift, "Block %llu is in use, the space map says it is free.",
+					(unsigned long long) block);
+		if ((used & ~claimed) != 0)
+			pmh_check_finding(c, block << c->t->block_shift, "Block %llu is not in use, the space map says it is.",
+					(unsigned long long) block);
+		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);
+	}
+	if (free_units != pm_load(&pmh_run(c->t)->free_units))
+		pmh_check_finding(c, PMH_RUN_OFFSET, "The space map has %llu free units, the header says %llu.",
+				(unsigned long long) free_units,
+				(unsigned long long) pm_load(&pmh_run(c->t)->free_units));
+}
+
+void
+pmh_check_space(PmhCheck *c)
+{
+	bool		known = pm_load(&pmh_run(c->t)->value_space_known) != 0;
+	uint64_t	block;
+	uint64_t	nblocks;
+
+	for (unsigned run = 0; pmh_reclaim_map_extent(c->t, run, &block, &nblocks); run++)
+	{
+		if (nblocks == 0)
+			pmh_check_finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
+		pmh_check_claim_extent(c, block, nblocks, "The mark map of a sweep");
+	}
+	for (uint32_t class = 0; class < PMH_CLASSES; class++)
+		check_free_list(c, class);
+	check_region_rest(c);
+	if (known)
+		check_lost_values(c);
+	check_space_map(c);
+}

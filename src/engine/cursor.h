@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * cursor.h
+ *	  Cursors read step by step (cursor.c), for the sweep.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_CURSOR_H
+#define PMH_CURSOR_H
+
+#include "buffer.h"
+#include "element.h"
+#include "error.h"
+#include "layout.h"
+#include "lookup.h"
+#include "table.h"
+
+/* Open a cursor that reads one of the two tables only; the hash there. */
+extern void pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side,
+							   uint64_t side_hash);
+
+/* Have the cursor, just opened, leave this value out. */
+extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
+									  uint64_t value);
+
+/*
+ * One step of a streaming cursor: the plain entries, or about 'want' values of
+ * one buffer, are put after batch.n, unsorted, without those seen already
+ * (that may be all).  If cell is not NULL, it has room for the whole batch
+ * (PMH_STEP_MAX, with an empty batch), cell[i] tells where batch.value[i]
+ * stands in the buffer *payload (PMH_NO_CELL: a plain entry).  *payload is 0
+ * if no buffer was read.
+ */
+#define PMH_STEP_MAX \
+	(PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE + PMH_PROBE_MAX)
+extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
+								 uint16_t *cell, uint64_t *payload);
+extern bool pmh_cursor_at_end(const PmhCursor *cursor);
+
+#endif							/* PMH_CURSOR_H */

@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * element.h
+ *	  Directory word and directory elements, taken apart.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_ELEMENT_H
+#define PMH_ELEMENT_H
+
+#include "layout.h"
+
+static inline uint64_t
+pmh_dirword_offset(uint64_t dirword)
+{
+	return (dirword & ((UINT64_C(1) << PMH_DIRWORD_DEPTH_SHIFT) - 1)) * 64;
+}
+
+static inline uint32_t
+pmh_dirword_depth(uint64_t dirword)
+{
+	return (uint32_t) (dirword >> PMH_DIRWORD_DEPTH_SHIFT) & 31;
+}
+
+/* Elements and bytes of a directory: both halves. */
+static inline uint64_t
+pmh_directory_elements(uint32_t depth)
+{
+	return UINT64_C(2) << depth;
+}
+
+static inline uint64_t
+pmh_directory_size(uint32_t depth)
+{
+	return pmh_directory_elements(depth) * sizeof(uint64_t);
+}
+
+/* Which of the two tables, i.e. which half of the directory. */
+typedef enum PmhSide
+{
+	PMH_PRIMARY = 0,
+	PMH_OVERFLOW = 1
+} PmhSide;
+
+#define PMH_SIDES	2
+
+static inline uint64_t
+pmh_elem_main_block(uint64_t elem)
+{
+	return elem & ((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1);
+}
+
+static inline uint64_t
+pmh_elem_ext_unit(uint64_t elem)
+{
+	return (elem >> PMH_ELEM_EXT_SHIFT) & ((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
+}
+
+static inline uint32_t
+pmh_elem_units(uint64_t elem)
+{
+	return (uint32_t) (elem >> PMH_ELEM_UNITS_SHIFT) & 7;
+}
+
+static inline uint32_t
+pmh_elem_depth(uint64_t elem)
+{
+	return (uint32_t) (elem >> PMH_ELEM_DEPTH_SHIFT) & 31;
+}
+
+static inline PmhStrategy
+pmh_elem_strategy(uint64_t elem)
+{
+	return (PmhStrategy) ((elem >> PMH_ELEM_STRATEGY_SHIFT) &
+						  ((1 << PMH_ELEM_STRATEGY_BITS) - 1));
+}
+
+static inline uint64_t
+pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t units,
+			  uint32_t depth, PmhStrategy strategy)
+{
+	return main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
+		(uint64_t) units << PMH_ELEM_UNITS_SHIFT |
+		(uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
+		(uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT;
+}
+
+#endif							/* PMH_ELEMENT_H */

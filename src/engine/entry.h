@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry.h
+ *	  Insert and delete one entry (entry.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_ENTRY_H
+#define PMH_ENTRY_H
+
+#include "element.h"
+#include "error.h"
+#include "table.h"
+
+/* For qsort: pairs by hash, then by value. */
+static inline int
+pmh_compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Insert, delete: as pmh_insert and pmh_delete.  No lock may be held. */
+extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
+								bool fence_first);
+extern PmhResult pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value);
+
+/* The same in one of the tables; and besides PMH_CROWDED in the primary one. */
+extern PmhResult pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash,
+							   uint64_t value, bool fence_first);
+
+/*
+ * Take one entry out of the overflow table; the key's hash.  PMH_OK, PMH_NOT_FOUND,
+ * PMH_FAR; PMH_BUSY, unless 'wait'; or a real error.  Durable after the next
+ * pm_fence.
+ */
+extern PmhResult pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value,
+									 bool wait);
+
+#endif							/* PMH_ENTRY_H */

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * figures.h
+ *	  Figures about a table (figures.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_FIGURES_H
+#define PMH_FIGURES_H
+
+#include "error.h"
+#include "table.h"
+
+/* How full the table is, by a sample of segments. */
+typedef struct PmhFill
+{
+	double		segments;
+	double		slots;
+	double		used_slots;
+	double		lists;
+	double		list_entries;
+	double		list_bytes;
+} PmhFill;
+
+/* PMH_OK or a real error.  (stats.c) */
+extern PmhResult pmh_estimate_fill(PmhTable *t, PmhFill *fill);
+
+#endif							/* PMH_FIGURES_H */

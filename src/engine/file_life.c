@@ -1,0 +1,538 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_life.c
+ *	  Life of a file: create, open, close, stamp, examine without mapping.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "crc.h"
+#include "descriptor.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "overflow.h"
+#include "pm.h"
+#include "recover.h"
+#include "segment_build.h"
+#include "table.h"
+
+#define DEFAULT_SEGMENT_BUCKETS	64
+#define MIN_SEGMENT_BUCKETS		64
+#define MAX_SEGMENT_BUCKETS		2048
+
+/* Header, map, the first segment, and a block in reserve. */
+#define INITIAL_BLOCKS			4
+#define FIRST_SEGMENT_BLOCK		2
+
+/* ---- handles ---- */
+
+static void
+free_handle(PmhTable *t)
+{
+	for (unsigned i = 0; i < 2; i++)
+	{
+		pmh_build_free(t->build[i]);
+		free(t->overflow[i]);
+	}
+	free(t->discard);
+	free(t);
+}
+
+static uint32_t
+block_shift(const PmhFormat *format)
+{
+	return (uint32_t) __builtin_ctzll((uint64_t) format->segment_buckets * PMH_BUCKET_SIZE);
+}
+
+/* Take geometry over from the format header, and allocate what depends on it. */
+static PmhResult
+set_geometry(PmhTable *t, const PmhFormat *format)
+{
+	memcpy(t->identity, format->identity, PMH_IDENTITY_SIZE);
+	t->file_id = format->file_id;
+	t->file_lock = pmh_file_lock(t->locks, t->file_id);
+	t->segment_buckets = format->segment_buckets;
+	t->unit_buckets = format->segment_buckets / PMH_UNITS_PER_BLOCK;
+	t->block_shift = block_shift(format);
+	t->block_size = UINT64_C(1) << t->block_shift;
+	t->unit_size = t->block_size / PMH_UNITS_PER_BLOCK;
+	t->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
+	t->in_main_size = (uint64_t) t->in_main * PMH_BUCKET_SIZE;
+	t->stripe_mask = t->locks->nstripes - 1;
+	pmh_permutation_make(&t->permutation, format->overflow_key);
+	for (unsigned i = 0; i < 2; i++)
+	{
+		t->build[i] = pmh_build_alloc(t);
+		t->overflow[i] = malloc((size_t) 2 * t->segment_buckets * PMH_SLOTS * sizeof(PmhItem));
+		if (t->build[i] == NULL || t->overflow[i] == NULL)
+			return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+							"There is no memory for a handle.");
+	}
+	return PMH_OK;
+}
+
+/* From now on a fault in the mapping is posted to all handles on the file. */
+static void
+watch_for_faults(PmhTable *t)
+{
+	t->file.file_id = t->file_id;
+	t->file.lost_board = t->file_lock->lost;
+}
+
+static PmhTable *
+new_handle(const PmhEnv *env, PmhError *error)
+{
+	PmhTable   *t = calloc(1, sizeof(PmhTable));
+
+	if (t == NULL)
+	{
+		pmh_fill_error(error, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+					   "There is no memory for a handle.");
+		return NULL;
+	}
+	t->locks = env->locks;
+	t->instance = env->instance;
+	return t;
+}
+
+/* ---- format header ---- */
+
+static uint32_t
+format_crc(const PmhFormat *format)
+{
+	PmhFormat	copy = *format;
+
+	copy.crc = 0;
+	copy.magic = PMH_MAGIC;
+	return pmh_crc32c(&copy, sizeof(copy));
+}
+
+static PmhResult
+check_format(const PmhFormat *format, PmhError *error)
+{
+	uint32_t	m = format->segment_buckets;
+
+	if (format->magic != PMH_MAGIC)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file does not begin with the magic number of pmhash.");
+	if (format->version != PMH_FORMAT_VERSION)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file has format version %u, this is version %u.",
+							  format->version, PMH_FORMAT_VERSION);
+	if (format->crc != format_crc(format))
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
+							  "The checksum of the format header does not match.");
+	if (m < MIN_SEGMENT_BUCKETS || m > MAX_SEGMENT_BUCKETS || (m & (m - 1)) != 0 ||
+		format->bucket_size != PMH_BUCKET_SIZE || format->slots != PMH_SLOTS ||
+		format->stash_buckets != PMH_STASH_BUCKETS)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file has a geometry unknown to this version.");
+	return PMH_OK;
+}
+
+/* Read len bytes at the start of the file at fd; PMH_OK if it has them. */
+static PmhResult
+read_start(int fd, void *data, size_t len, PmhError *error)
+{
+	ssize_t		got = pread(fd, data, len, 0);
+
+	if (got < 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was reading the header.");
+	if (got != (ssize_t) len)
+		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+							  "The file is too short to have a header.");
+	return PMH_OK;
+}
+
+static int
+open_for_reading(const char *path, PmhError *error)
+{
+	int			fd = pmh_descriptor_open(path, O_RDONLY);
+
+	if (fd < 0)
+		(void) pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
+							  "The operation that failed was opening the file.");
+	return fd;
+}
+
+PmhResult
+pmh_read_identity(const char *path, void *identity, PmhError *error)
+{
+	PmhFormat	format;
+	PmhResult	result;
+	int			fd = open_for_reading(path, error);
+
+	if (fd < 0)
+		return error->code;
+	result = read_start(fd, &format, sizeof(format), error);
+	if (result == PMH_OK)
+		result = check_format(&format, error);
+	pmh_descriptor_close(fd);
+	if (result == PMH_OK)
+		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
+	return result;
+}
+
+/* Are the live words within a file of this size? */
+static PmhResult
+check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
+				 PmhError *error)
+{
+	uint64_t	blocks = live->blocks;
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	uint64_t	offset = pmh_dirword_offset(live->dirword);
+
+	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
+		size < blocks << block_shift)
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+							  "The file has %llu bytes, its header says %llu blocks of %llu.",
+							  (unsigned long long) size, (unsigned long long) blocks,
+							  1ULL << block_shift);
+	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
+		offset + pmh_directory_size(depth) > blocks << block_shift)
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+							  "The place of the directory is not within the file.");
+	return PMH_OK;
+}
+
+/*
+ * Read the header of the file at fd, and get its size.  The directory may
+ * move while the length in blocks is changed: this one is from between two times
+ * that the directory was at the same offset.  While any process has it open the file
+ * never becomes shorter, so its size is read last.
+ */
+static PmhResult
+read_header(int fd, char *head, struct stat *st, PmhError *error)
+{
+	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
+	uint64_t	dirword;
+	uint64_t	blocks;
+	PmhResult	result = read_start(fd, head, PMH_HEADER_SIZE, error);
+
+	do
+	{
+		if (result != PMH_OK)
+			return result;
+		dirword = live->dirword;
+		blocks = live->blocks;
+		result = read_start(fd, head, PMH_HEADER_SIZE, error);
+	} while (live->dirword != dirword);
+	live->blocks = blocks;
+	if (result == PMH_OK && fstat(fd, st) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was asking for the size of the file.");
+	return result;
+}
+
+PmhResult
+pmh_examine(const char *path, void *identity, uint64_t *instance,
+			PmhError *error)
+{
+	_Alignas(PmhLive) char head[PMH_HEADER_SIZE];
+	PmhFormat	format;
+	PmhLive		live;
+	struct stat st;
+	PmhResult	result;
+	int			fd = open_for_reading(path, error);
+
+	if (fd < 0)
+		return error->code;
+	result = read_header(fd, head, &st, error);
+	pmh_descriptor_close(fd);
+	if (result != PMH_OK)
+		return result;
+	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
+	memcpy(&live, head + PMH_LIVE_OFFSET, sizeof(live));
+	result = check_format(&format, error);
+	if (result != PMH_OK)
+		return result;
+	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
+	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
+	return check_live_words(&live, block_shift(&format), (uint64_t) st.st_size, error);
+}
+
+const void *
+pmh_identity(const PmhTable *table)
+{
+	return table->identity;
+}
+
+/* ---- create ---- */
+
+static PmhResult
+make_format(PmhFormat *format, const PmhGeometry *geometry,
+			const void *identity, PmhError *error)
+{
+	memset(format, 0, sizeof(*format));
+	format->magic = PMH_MAGIC;
+	format->version = PMH_FORMAT_VERSION;
+	format->segment_buckets = DEFAULT_SEGMENT_BUCKETS;
+	if (geometry != NULL && geometry->segment_buckets != 0)
+		format->segment_buckets = geometry->segment_buckets;
+	format->bucket_size = PMH_BUCKET_SIZE;
+	format->slots = PMH_SLOTS;
+	format->stash_buckets = PMH_STASH_BUCKETS;
+	if (identity != NULL)
+		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
+	if (getrandom(&format->file_id, sizeof(format->file_id), 0) != sizeof(format->file_id) ||
+		getrandom(format->overflow_key, sizeof(format->overflow_key), 0) != sizeof(format->overflow_key))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was getrandom.");
+	format->crc = format_crc(format);
+	return check_format(format, error);
+}
+
+/* Write an empty table; the magic number makes it valid, last. */
+static PmhResult
+write_empty(PmhTable *t, const PmhFormat *format)
+{
+	PmhFormat  *to = pmh_format(t);
+	PmhLive    *live = pmh_live(t);
+	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
+	PmhResult	result;
+
+	/* The file is new and all zeroes: so are the buckets and the log. */
+	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
+			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
+	pm_store64(dir, pmh_make_elem(FIRST_SEGMENT_BLOCK, 0, 0, 0, PMH_SINGLE));
+	pm_store64(&live->dirword, PMH_SMALL_DIR_OFFSET(0) / 64);
+	pm_store64(&live->blocks, INITIAL_BLOCKS);
+	pm_flush(&t->file, dir, sizeof(uint64_t));
+	pm_flush(&t->file, live, sizeof(*live));
+	result = pmh_recover(t);	/* fences in any case */
+	if (result != PMH_OK)
+		return result;
+	pm_store64(&to->magic, format->magic);
+	pm_flush(&t->file, &to->magic, sizeof(to->magic));
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
+		   const PmhEnv *env, PmhTable **table, PmhError *error)
+{
+	PmhFormat	format;
+	PmhTable   *t;
+	PmhResult	result;
+
+	*table = NULL;
+	result = make_format(&format, geometry, identity, error);
+	if (result != PMH_OK)
+		return result;
+	t = new_handle(env, error);
+	if (t == NULL)
+		return error->code;
+	result = set_geometry(t, &format);
+	if (result == PMH_OK)
+		result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << t->block_shift,
+						   env->force_pmem, &t->error);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		free_handle(t);
+		return result;
+	}
+	watch_for_faults(t);
+	result = pmh_conclude(t, write_empty(t, &format));
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		pmh_close(t);
+		(void) unlink(path);
+		return result;
+	}
+	*table = t;
+	return PMH_OK;
+}
+
+/* ---- open ---- */
+
+/*
+ * Are the live words within the file?  Whatever they name is checked later.  The
+ * file may be growing or shrinking: its length in blocks is that of a moment
+ * when the directory was where it is said to be, and its size is read
+ * after that.
+ */
+static PmhResult
+check_live(PmhTable *t)
+{
+	PmhLive		live;
+	uint64_t	size;
+	PmhResult	result;
+
+	memset(&live, 0, sizeof(live));
+	do
+	{
+		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
+		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
+	result = pm_size(&t->file, &size, &t->error);
+	if (result == PMH_OK)
+		result = check_live_words(&live, t->block_shift, size, &t->error);
+	if (result != PMH_OK)
+		return result;
+	return pmh_map_all(t);
+}
+
+/*
+ * Was a file with this stamp, which no one has opened in this run yet, there
+ * at the last clean shutdown, or has it been used since?
+ */
+static bool
+is_outdated(const PmhEnv *env, uint64_t shut)
+{
+	if (env->shut == 0 || shut == env->shut ||
+		(shut != 0 && shut == env->shut_begun))
+		return false;
+	return shut != 0 || env->all_shut;
+}
+
+/* Recover if this is the first open of the file in this run of the system. */
+static PmhResult
+recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
+{
+	PmhResult	result = PMH_OK;
+
+	if (pm_load_acquire(&pmh_run(t)->instance) == t->instance)
+		return PMH_OK;
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
+	if (pm_load_acquire(&pmh_run(t)->instance) != t->instance)
+	{
+		result = is_outdated(env, pm_load(&pmh_run(t)->shut)) ?
+			pmh_fail(t, PMH_ERR_OUTDATED, 0, 0,
+					 "The file is not the one that was there when the server was shut down.") :
+			pmh_recover(t);
+		*recovered = result == PMH_OK;
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+/* The file has a sound header: is the rest of it, and is it recovered? */
+static PmhResult
+open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
+{
+	PmhResult	result;
+
+	watch_for_faults(t);
+	result = check_live(t);
+	if (result == PMH_OK)
+		result = recover_once(t, env, recovered);
+	return pmh_conclude(t, result);
+}
+
+PmhResult
+pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
+		 bool *recovered, PmhError *error)
+{
+	PmhTable   *t;
+	PmhFormat	format;
+	PmhResult	result;
+	bool		did_recover = false;
+
+	*table = NULL;
+	t = new_handle(env, error);
+	if (t == NULL)
+		return error->code;
+	result = pm_open(&t->file, path, env->force_pmem, &t->error);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		free_handle(t);
+		return result;
+	}
+	memcpy(&format, pmh_format(t), sizeof(format));
+	result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
+		check_format(&format, &t->error);
+	if (result == PMH_OK)
+		result = set_geometry(t, &format);
+	if (result == PMH_OK)
+		result = open_formatted(t, env, &did_recover);
+	if (result != PMH_OK)
+	{
+		*error = t->error;
+		pmh_close(t);
+		return result;
+	}
+	if (recovered != NULL)
+		*recovered = did_recover;
+	*table = t;
+	return PMH_OK;
+}
+
+/* Stamp an open file and write it back. */
+static PmhResult
+shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
+{
+	const off_t where = PMH_RUN_OFFSET + offsetof(PmhRun, shut);
+	struct stat st;
+	PmhRun		run;
+
+	if (fstat(fd, &st) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was asking for the size of the file.");
+	if (st.st_size < PMH_HEADER_SIZE)
+		return PMH_OK;
+	if (pread(fd, &run, sizeof(run), PMH_RUN_OFFSET) != (ssize_t) sizeof(run))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was reading the header.");
+	if ((run.instance == env->instance || !is_outdated(env, run.shut)) &&
+		pwrite(fd, &stamp, sizeof(stamp), where) != (ssize_t) sizeof(stamp))
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was writing the header.");
+	if (fsync(fd) != 0)
+		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+							  "The operation that failed was fsync.");
+	return PMH_OK;
+}
+
+PmhResult
+pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, PmhError *error)
+{
+	PmhResult	result;
+	int			fd = pmh_descriptor_open(path, O_RDWR);
+
+	if (fd < 0)
+		return pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
+							  "The operation that failed was opening the file.");
+	result = shut_file(fd, env, stamp, error);
+	pmh_descriptor_close(fd);
+	return result;
+}
+
+void
+pmh_close(PmhTable *table)
+{
+	pm_close(&table->file);
+	free_handle(table);
+}
+
+PmhResult
+pmh_sync(PmhTable *table)
+{
+	return pmh_conclude(table, pm_sync(&table->file, &table->error));
+}
+
+bool
+pmh_is_pmem(const PmhTable *table)
+{
+	return table->file.is_pmem;
+}

@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_size.c
+ *	  The length of a file: growth, cut, and what a caller is provided with that
+ *	  may only be had without locks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "directory.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_space.h"
+
+#define MIN_GROWTH			((uint64_t) 64 * 1024)
+#define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
+#define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
+
+PmhResult
+pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	uint64_t	bytes;
+
+	if (offset <= t->file.mapped && len <= t->file.mapped - offset)
+		return PMH_OK;
+	bytes = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+	if (offset <= bytes && len <= bytes - offset)
+	{
+		t->need.map = true;
+		return PMH_NEED;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+					"An offset points outside of the file.");
+}
+
+/* Where the file should end to have nblocks more in a row, and some reserve. */
+static uint64_t
+growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve)
+{
+	uint64_t	zone = pmh_block_size(t);
+	uint64_t	bytes = (blocks << t->block_shift) / 32;
+	uint64_t	step = nblocks;
+	uint64_t	end;
+
+	if (bytes < MIN_GROWTH)
+		bytes = MIN_GROWTH;
+	if (bytes > MAX_GROWTH)
+		bytes = MAX_GROWTH;
+	if (reserve && bytes >> t->block_shift > step)
+		step = bytes >> t->block_shift;
+
+	end = blocks + step;
+	if ((end - 1) / zone != blocks / zone || blocks % zone == 0)
+	{
+		/* A map block comes in between: let the extent fit after it. */
+		uint64_t	map_block = (blocks + zone - 1) / zone * zone;
+
+		if (end < map_block + 1 + nblocks)
+			end = map_block + 1 + nblocks;
+	}
+	if (reserve && (end << t->block_shift) >= LARGE_PAGE)
+	{
+		uint64_t	align = LARGE_PAGE >> t->block_shift;
+
+		end = (end + align - 1) / align * align;
+	}
+	return end < PMH_MAX_BLOCKS ? end : PMH_MAX_BLOCKS;
+}
+
+/* Make [from, to) of the map say "free", map blocks themselves "used". */
+static uint64_t
+init_map(PmhTable *t, uint64_t from, uint64_t to)
+{
+	uint64_t	free_blocks = 0;
+
+	for (uint64_t block = from; block < to; block++)
+	{
+		bool		is_map = pmh_space_is_map_block(t, block);
+
+		if (is_map)
+			memset(pmh_at(t, block << t->block_shift), 0, pmh_block_size(t));
+		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
+		free_blocks += !is_map;
+	}
+	return free_blocks;
+}
+
+/* Let the file grow by an extent of nblocks, or map what others have added. */
+static PmhResult
+grow_file(PmhTable *t, uint64_t nblocks)
+{
+	uint64_t	seen = t->file.mapped >> t->block_shift;
+	uint64_t	blocks;
+	uint64_t	end;
+	uint64_t	free_blocks;
+	PmhResult	result;
+
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
+	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	if (blocks > seen)
+	{
+		pmh_unlock(&t->file_lock->grow);
+		return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+	}
+
+	end = growth_target(t, blocks, nblocks, true);
+	if (end < blocks + nblocks)
+	{
+		pmh_unlock(&t->file_lock->grow);
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
+						"The file has %llu MiB; it may have %llu, and more space is needed than is free in it.",
+						(unsigned long long) (blocks << t->block_shift) >> 20,
+						(unsigned long long) (PMH_MAX_BLOCKS << t->block_shift) >> 20);
+	}
+	result = pm_extend(&t->file, blocks << t->block_shift,
+					   end << t->block_shift, &t->error);
+	if (result == PMH_ERR_NO_SPACE)
+	{
+		/* Not enough for a reserve: try with what we must have. */
+		end = growth_target(t, blocks, nblocks, false);
+		result = pm_extend(&t->file, blocks << t->block_shift,
+						   end << t->block_shift, &t->error);
+	}
+	if (result == PMH_OK)
+		result = pm_remap(&t->file, end << t->block_shift, &t->error);
+	if (result == PMH_OK)
+	{
+		PMH_STOP_POINT("grow_before_blocks");
+		pmh_space_lock(t);
+		free_blocks = init_map(t, blocks, end);
+		pm_store64(&pmh_run(t)->free_units,
+				   pm_load(&pmh_run(t)->free_units) + free_blocks * PMH_UNITS_PER_BLOCK);
+		pm_store64(&pmh_live(t)->blocks, end);
+		pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
+		pm_fence(&t->file);
+		pmh_space_unlock(t);
+	}
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+void
+pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
+{
+	pmh_space_lock(t);
+	pm_store64(&pmh_run(t)->shrink_limit, limit);
+	pm_store64(&pmh_run(t)->region_blocks, region_blocks);
+	pmh_space_unlock(t);
+}
+
+/* Past the last block below 'blocks' that is not free; the space lock is held. */
+static uint64_t
+end_of_use(const PmhTable *t, uint64_t blocks)
+{
+	while (blocks > 2 && (pmh_space_is_map_block(t, blocks - 1) ||
+						  *pmh_space_map(t, blocks - 1) == 0))
+		blocks--;
+	return blocks;
+}
+
+/* Forget the free units of [from, to), which is no part of the file any more. */
+static void
+forget_units(PmhTable *t, uint64_t from, uint64_t to)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	units = 0;
+
+	for (uint64_t block = from; block < to; block++)
+	{
+		if (!pmh_space_is_map_block(t, block))
+			units += PMH_UNITS_PER_BLOCK;
+	}
+	pm_store64(&run->free_units, pm_load(&run->free_units) - units);
+	if (pm_load(&run->space_hint) > from)
+		pm_store64(&run->space_hint, from);
+	if (pm_load(&run->unit_hint) > from)
+		pm_store64(&run->unit_hint, from);
+}
+
+PmhResult
+pmh_space_cut(PmhTable *t, uint64_t keep)
+{
+	PmhLive    *live = pmh_live(t);
+	uint64_t	blocks;
+	uint64_t	end;
+	PmhResult	result = pmh_map_all(t);
+
+	if (result != PMH_OK)
+		return result;
+	pmh_lock(&t->file_lock->grow);
+	blocks = pm_load_acquire(&live->blocks);
+	if (blocks << t->block_shift > t->file.mapped)
+	{
+		/* Another process needed more just now: so nothing is too much. */
+		pmh_unlock(&t->file_lock->grow);
+		return PMH_OK;
+	}
+	pmh_space_lock(t);
+	end = end_of_use(t, blocks);
+	if (end < keep)
+		end = keep;
+	if (end < blocks)
+	{
+		forget_units(t, end, blocks);
+		pm_store64(&live->blocks, end);
+		pm_flush(&t->file, &live->blocks, sizeof(uint64_t));
+		pm_fence(&t->file);
+	}
+	pm_store64(&pmh_run(t)->shrink_limit, 0);
+	pm_store64(&pmh_run(t)->region_blocks, 0);
+	pmh_space_unlock(t);
+	PMH_STOP_POINT("cut_before_punch");
+	if (end < blocks)
+		result = pm_punch(&t->file, end << t->block_shift,
+						  blocks << t->block_shift, &t->error);
+	pmh_unlock(&t->file_lock->grow);
+	return result;
+}
+
+PmhResult
+pmh_map_all(PmhTable *t)
+{
+	uint64_t	blocks;
+
+	PMH_STOP_POINT("map_all_before_length");
+	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	if (blocks > PMH_MAX_BLOCKS)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The header says that the file has %llu blocks.",
+						(unsigned long long) blocks);
+	return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+}
+
+PmhResult
+pmh_provide(PmhTable *t)
+{
+	PmhNeed		need = t->need;
+	PmhResult	result = PMH_OK;
+
+	/* Among zeroes there may be no end of needs. */
+	if (pm_is_lost(&t->file))
+		return pmh_fail_lost(t);
+	memset(&t->need, 0, sizeof(t->need));
+	/*
+	 * That may come to nothing, if the file has been cut since.  The caller
+	 * looks again, and says so itself if what it finds is damage.
+	 */
+	PMH_STOP_POINT("provide_before_map");
+	if (need.map)
+		result = pmh_map_all(t);
+	if (result == PMH_OK && need.blocks != 0)
+		result = grow_file(t, need.blocks);
+	if (result == PMH_OK && need.value_region)
+	{
+		while ((result = pmh_region_provide(t, need.value_class)) == PMH_NEED)
+		{
+			result = pmh_provide(t);
+			if (result != PMH_OK)
+				break;
+		}
+	}
+	if (result == PMH_OK && need.doubling)
+		result = pmh_directory_double(t, need.doubling_depth);
+	return result;
+}

@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_size.h
+ *	  The length of the file and of its mapping (file_size.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_FILE_SIZE_H
+#define PMH_FILE_SIZE_H
+
+#include "error.h"
+#include "table.h"
+
+/*
+ * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the
+ * file but not yet in our mapping; PMH_ERR_CORRUPT (with the error set) if it
+ * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
+ * after this call, what it got the offset from: the file may have been cut since.
+ * What was got under a lock that keeps it from being freed may be believed.
+ */
+extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
+
+/*
+ * Do what t->need says.  No lock may be held.  PMH_OK tells no more than that
+ * another look is due: what was to be mapped may be gone.
+ */
+extern PmhResult pmh_provide(PmhTable *t);
+
+/* Map as far as live.blocks tells.  No lock may be held. */
+extern PmhResult pmh_map_all(PmhTable *t);
+
+/*
+ * End the file past its last block in use, though not before 'keep' blocks,
+ * durably, and give what is past it back to the file system; clears
+ * run.shrink_limit.  No lock may be held.
+ */
+extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
+
+/*
+ * From now on no space past 'limit' blocks is given out (0: no limit), and
+ * new value regions have 'region_blocks' (0: no matter).  A process that finds no
+ * other space lifts the limit.
+ */
+extern void pmh_space_set_limit(PmhTable *t, uint64_t limit,
+								uint64_t region_blocks);
+
+#endif							/* PMH_FILE_SIZE_H */

@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * handle.h
+ *	  The handle of a process on a file, and pointers into its mapping.
+ *
+ * Pointers into the mapping (pmh_at) are good until the public function returns
+ * that they were made in, also across pmh_provide() and pmh_map_all(): nothing
+ * is unmapped before pmh_conclude().  So no public function calls another one
+ * that maps, and no pointer is kept in a handle or in the state of a sweep, a
+ * shrink, a cursor or a bulk load: offsets are.  See src/README, "Mapping".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_HANDLE_H
+#define PMH_HANDLE_H
+
+#include "compiler.h"
+#include "error.h"
+#include "fail.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "table.h"
+
+/* What pmh_provide() is to see to. */
+typedef struct PmhNeed
+{
+	bool		map;			/* map as far as live.blocks tells */
+	bool		doubling;		/* double the directory ... */
+	uint32_t	doubling_depth; /* ... if it still has this depth */
+	uint64_t	blocks;			/* an extent of so many free blocks */
+	bool		value_region;	/* a value region that ... */
+	uint32_t	value_class;	/* ... holds at least a buffer of this class */
+} PmhNeed;
+
+/* The key of overflow.c, ready for use. */
+typedef struct PmhPermutation
+{
+	uint64_t	flip[2];
+	uint64_t	multiplier[3];
+	uint64_t	inverse[3];		/* of the multipliers, modulo 2^64 */
+} PmhPermutation;
+
+struct PmhTable
+{
+	PmFile		file;
+	PmhLocks   *locks;
+	PmhFileLock *file_lock;
+	uint64_t	instance;
+	uint64_t	file_id;
+	uint32_t	segment_buckets;	/* M */
+	uint32_t	unit_buckets;	/* M / 8 */
+	uint32_t	block_shift;	/* log2 of the bytes of a block */
+	uint64_t	seen_dirword;	/* a directory seen to lie in our mapping, ... */
+	uint64_t	seen_offset;	/* ... where, ... */
+	uint64_t	seen_elements;	/* ... and of how many elements in a half */
+	uint64_t	block_size;
+	uint64_t	unit_size;
+	uint32_t	in_main;		/* hashing buckets of a main part */
+	uint64_t	in_main_size;	/* bytes of these */
+	PmhPermutation permutation; /* from a hash to that in the overflow table */
+	uint64_t	stripe_mask;	/* number of stripes - 1 */
+	PmhNeed		need;
+	bool		space_held;		/* the space lock is: pmh_space_trylock */
+	PmhError	error;
+	uint8_t		identity[PMH_IDENTITY_SIZE];
+	struct PmhBuild *build[2];	/* segments being built */
+	struct PmhItem *overflow[2];	/* their entries with no room at home */
+	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
+	size_t		ndiscard;
+	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
+};
+
+static inline void *
+pmh_at(const PmhTable *t, uint64_t offset)
+{
+	return t->file.base + offset;
+}
+
+static inline PmhFormat *
+pmh_format(const PmhTable *t)
+{
+	return (PmhFormat *) (t->file.base + PMH_FORMAT_OFFSET);
+}
+
+static inline PmhLive *
+pmh_live(const PmhTable *t)
+{
+	return (PmhLive *) (t->file.base + PMH_LIVE_OFFSET);
+}
+
+static inline PmhRun *
+pmh_run(const PmhTable *t)
+{
+	return (PmhRun *) (t->file.base + PMH_RUN_OFFSET);
+}
+
+static inline uint64_t
+pmh_block_size(const PmhTable *t)
+{
+	return t->block_size;
+}
+
+static inline uint64_t
+pmh_unit_size(const PmhTable *t)
+{
+	return t->unit_size;
+}
+
+static inline void
+pmh_count(uint64_t *counter, uint64_t by)
+{
+	(void) __atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+/*
+ * What a public function returns at its end that cannot have mapped more of the
+ * file: 'result', unless the file is lost.  Ordered after everything that the
+ * caller has read.
+ */
+static inline PmhResult
+pmh_conclude_reading(PmhTable *t, PmhResult result)
+{
+	pmh_read_fence();
+	/* The process that loses a page posts it, so mostly the board says it all. */
+	if (unlikely(pmh_lost_count(t->file_lock->lost) != 0) &&
+		(pm_is_lost(&t->file) || pmh_lost_posted(t->file_lock->lost, t->file_id)))
+		return pmh_fail_lost(t);
+	return result;
+}
+
+/*
+ * The same for a function that may have mapped more of the file: the pointers
+ * that it had are forgotten, so what was outgrown can go.  Hence none of these
+ * functions may be called inside of another one.
+ */
+static inline PmhResult
+pmh_conclude(PmhTable *t, PmhResult result)
+{
+	if (unlikely(t->file.nold != 0))
+		pmh_map_forget_old(&t->file);
+	return pmh_conclude_reading(t, result);
+}
+
+#endif							/* PMH_HANDLE_H */

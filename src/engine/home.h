@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * home.h
+ *	  The home bucket of a hash, found as look-ups find it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_HOME_H
+#define PMH_HOME_H
+
+#include "bucket.h"
+#include "element.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "place.h"
+#include "pm.h"
+#include "table.h"
+
+/*
+ * The home bucket of a hash as a look-up finds it: the little of a PmhPlace that
+ * nearly all of them need.  The pointers are good as long as the mapping stays
+ * where it is.
+ */
+typedef struct PmhHome
+{
+	const char *base;			/* of the mapping */
+	uint64_t	dirword;
+	const uint64_t *at;			/* the element, and ... */
+	uint64_t	elem;			/* ... what it was */
+	const PmhBucket *bucket;
+	const uint64_t *version;	/* of the bucket */
+} PmhHome;
+
+/*
+ * Find the home bucket of hash in the directory that was seen last.  False if
+ * the bucket does not lie within our mapping, or the element cannot be one
+ * (pmh_locate finds out why).  As there, nothing is locked.  Whether the
+ * directory is the right one is left to pmh_home_current, which has to look at
+ * dirword anyway: an element of one that is not any more leads to nothing that
+ * would be believed.
+ *
+ * Every look-up goes through here, and how early the next one's can begin is a
+ * matter of the registers that the processor has for what lies between: so it is
+ * written for few instructions.  Shifts by what the file's geometry tells are
+ * multiplications, and whether a bucket is in the extension, which cannot be
+ * foreseen, takes no branch.
+ */
+static inline bool __attribute__((always_inline))
+pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
+{
+	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64) +
+		(side == PMH_PRIMARY ? 0 : t->seen_elements);
+	uint64_t	elem;
+	uint64_t	block;
+	uint32_t	number;
+	uint64_t	offset;
+	uint64_t	in_main;		/* all bits or none */
+
+	h->base = t->file.base;
+	h->dirword = t->seen_dirword;
+	h->at = (const uint64_t *) (h->base + t->seen_offset) + index;
+	elem = h->elem = pm_load_acquire(h->at);
+	block = pmh_elem_main_block(elem);
+	number = pmh_home_bucket(hash, t->in_main + pmh_elem_units(elem) * t->unit_buckets);
+	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) - t->in_main_size;
+	in_main = -(uint64_t) (number < t->in_main);
+	offset += (block * pmh_block_size(t) - offset) & in_main;
+	offset += (uint64_t) number * PMH_BUCKET_SIZE;
+	h->bucket = (const PmhBucket *) (h->base + offset);
+	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
+		.version[pmh_version_of(number)];
+	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.mapped;
+}
+
+static inline bool
+pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
+{
+	return pmh_home_find_in(t, PMH_PRIMARY, hash, h);
+}
+
+/* The alternative bucket beside a home that was found; it may not be mapped. */
+static inline const PmhBucket *
+pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
+{
+	PmhPlace	place;
+
+	place.elem = h->elem;
+	(void) pmh_place_decode(t, &place);
+	return pmh_bucket(t, &place,
+					  pmh_alt_bucket(hash, place.hashing,
+									 pmh_home_bucket(hash, place.hashing)));
+}
+
+/* Prefetch the directory element of a hash. */
+static inline void __attribute__((always_inline))
+pmh_prefetch_element(const PmhTable *t, uint64_t hash)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset);
+
+	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
+}
+
+/* Is it what the directory says?  To be asked after a load of the version. */
+static inline bool
+pmh_home_current(const PmhHome *h)
+{
+	const PmhLive *live = (const PmhLive *) (const void *) (h->base + PMH_LIVE_OFFSET);
+
+	pmh_read_fence();
+	return pm_load_acquire(h->at) == h->elem &&
+		pm_load_acquire(&live->dirword) == h->dirword;
+}
+
+#endif							/* PMH_HOME_H */

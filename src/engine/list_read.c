@@ -1,0 +1,299 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_read.c
+ *	  Value lists: reading them without a lock.
+ *
+ * See src/README, "Value lists".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "buffer.h"
+#include "element.h"
+#include "error.h"
+#include "fail.h"
+#include "file_size.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "lock.h"
+#include "lookup.h"
+#include "pm.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_array.h"
+
+/* A buffer is looked for so often, if its list changes all the while. */
+#define MOST_SEARCHES	100
+
+PmhResult
+pmh_buffer_check_span(PmhTable *t, uint64_t payload)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+	uint32_t	class = pmh_pointer_class(payload);
+
+	if (class > PMH_MAX_CLASS || offset < pmh_block_size(t))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+						"The pointer to a value buffer (offset %llu, class %u) is impossible.",
+						(unsigned long long) offset, class);
+	return pmh_check_span(t, offset, pmh_class_bytes(class));
+}
+
+PmhResult
+pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next)
+{
+	if (next == 0)
+		return PMH_OK;
+	if (!pmh_class_has_header(pmh_pointer_class(next)))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
+						"The value buffer at offset %llu is followed by one that cannot be chained.",
+						(unsigned long long) pmh_pointer_offset(holder));
+	return pmh_buffer_check_span(t, next);
+}
+
+PmhResult
+pmh_list_fail_foreign(PmhTable *t, uint64_t payload)
+{
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
+					"The value buffer at offset %llu belongs to another key.",
+					(unsigned long long) pmh_pointer_offset(payload));
+}
+
+PmhResult
+pmh_list_circle(PmhTable *t, uint64_t payload)
+{
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
+					"The value list with a buffer at offset %llu runs in a circle.",
+					(unsigned long long) pmh_pointer_offset(payload));
+}
+
+uint32_t
+pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
+{
+	for (;;)
+	{
+		uint32_t	state = pm_load_acquire(&line->state);
+		uint32_t	left = state & PMH_LINE_OCCUPIED;
+		uint32_t	n = 0;
+
+		*mask = left;
+		if (left == PMH_LINE_OCCUPIED)
+		{
+			for (; n < PMH_VALUES_PER_LINE; n++)
+				value[n] = pmh_line_value(line, n) & PMH_VALUE_MAX;
+			left = 0;
+		}
+		for (; left != 0; left &= left - 1)
+			value[n++] = pmh_line_value(line, (unsigned) __builtin_ctz(left)) &
+				PMH_VALUE_MAX;
+		pmh_read_fence();
+		if (((pm_load(&line->state) ^ state) & ~PMH_LINE_OCCUPIED) == 0)
+			return n;
+	}
+}
+
+PmhListPosition
+pmh_list_at(const PmhTable *t, uint64_t payload, uint64_t version)
+{
+	PmhListPosition pos = {payload, version, 0, 0};
+
+	if (payload != 0 && pmh_class_has_header(pmh_pointer_class(payload)))
+	{
+		uint64_t	birth = pm_load(&pmh_buffer_header(t, payload)->birth);
+
+		if (pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
+			pos.birth = birth;
+	}
+	return pos;
+}
+
+bool
+pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
+				   const PmhListPosition *pos)
+{
+	if (pos->payload == 0)
+		return false;
+	if (pos->payload == circle->payload &&
+		pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), circle->version))
+		return true;
+	if (pos->payload != circle->payload && ++circle->steps < circle->most)
+		return false;
+	circle->payload = pos->payload;
+	circle->version = pos->version;
+	circle->steps = 0;
+	circle->most = circle->most == 0 ? 2 : 2 * circle->most;
+	return false;
+}
+
+/*
+ * Reader, after everything it has read of a buffer: was it all right, and where
+ * does the list go on?  The next buffer counts as alive at next->version, since
+ * a writer that takes it out of the list counts our version up before it is freed.
+ * For the same reason, if our version has not even changed after the file's end
+ * was looked up, and the next one lies beyond that, this is damage.
+ */
+PmhResult
+pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
+			  PmhListPosition *next)
+{
+	uint64_t	payload = at->payload;
+	bool		foreign = false;
+	uint64_t	next_payload = 0;
+	uint64_t	next_version = 0;
+	PmhResult	result;
+
+	PMH_STOP_POINT("list_before_validation");
+	if (pmh_class_has_header(pmh_pointer_class(payload)))
+	{
+		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
+
+		foreign = pm_load(&header->hash) != hash;
+		next_payload = pm_load(&header->next);
+		if (next_payload != 0)
+			next_version = pmh_buffer_version(t, pmh_pointer_offset(next_payload));
+	}
+	PMH_STOP_POINT("list_before_span");
+	result = pmh_list_check_next(t, payload, next_payload);
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), at->version))
+		return PMH_RETRY;
+	if (foreign)
+		return pmh_list_fail_foreign(t, payload);
+	if (result == PMH_OK)
+		*next = pmh_list_at(t, next_payload, next_version);
+	return result;
+}
+
+PmhResult
+pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
+			  uint64_t *value, uint16_t *cell, uint32_t *n)
+{
+	uint32_t	class = pmh_pointer_class(pos->payload);
+	uint32_t	lines = pmh_class_lines(class);
+	uint32_t	line = pos->line;
+	uint32_t	found = 0;
+	PmhListPosition next;
+	PmhResult	result;
+
+	if (line < pmh_class_first_line(class))
+		line = pmh_class_first_line(class);
+	PMH_STOP_POINT("list_before_reading");
+	for (; line < lines && found < want; line++)
+	{
+		uint32_t	mask;
+		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, line),
+									  value + found, &mask);
+
+		for (; cell != NULL && mask != 0; mask &= mask - 1)
+			*cell++ = pmh_make_cell(line, (unsigned) __builtin_ctz(mask));
+		found += k;
+	}
+	result = pmh_list_pass(t, hash, pos, &next);
+	if (result != PMH_OK)
+		return result;
+	if (line < lines)
+		pos->line = line;
+	else
+		*pos = next;
+	*n = found;
+	return PMH_OK;
+}
+
+/*
+ * A walk has come to a buffer that has a header, and knows no birth.  If it has
+ * changed meanwhile that is why; if it has not, the header tells of none: it is
+ * damaged, or the zeroes of a page that is lost, and it will be the same next time.
+ */
+static PmhResult
+no_birth(PmhTable *t, const PmhListPosition *pos)
+{
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), pos->version))
+		return PMH_RETRY;
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(pos->payload),
+					"The header of the value buffer at offset %llu is damaged.",
+					(unsigned long long) pmh_pointer_offset(pos->payload));
+}
+
+/* Go on from pos to the buffer 'wanted'.  As pmh_list_find_again. */
+static PmhResult
+find_from(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+		  PmhListPosition *wanted, PmhListPosition *before)
+{
+	PmhListCircle circle = {0};
+
+	while (pos->payload != 0 && pos->payload != wanted->payload)
+	{
+		PmhResult	result;
+
+		if (pmh_list_is_circle(t, &circle, pos))
+			return pmh_list_circle(t, pos->payload);
+		*before = *pos;
+		result = pmh_list_pass(t, hash, before, pos);
+		if (result != PMH_OK)
+			return result;
+	}
+	if (pos->payload == 0 || wanted->birth == 0)
+		return PMH_NOT_FOUND;
+	if (pos->birth == 0)
+		return no_birth(t, pos);
+	if (pos->birth != wanted->birth)
+		return PMH_NOT_FOUND;
+	wanted->version = pos->version;
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+					PmhListPosition *wanted, PmhListPosition *before)
+{
+	PmhResult	result = PMH_RETRY;
+
+	/* One without a birth that is the only one is never found. */
+	memset(before, 0, sizeof(*before));
+	if (wanted->birth == 0)
+		return PMH_NOT_FOUND;
+	for (unsigned i = 0; i < MOST_SEARCHES && result == PMH_RETRY; i++)
+	{
+		PmhProbe	probe;
+		PmhListPosition pos;
+
+		result = pmh_probe_in(t, side, hash, &probe);
+		if (result != PMH_OK)
+			return result;
+		memset(before, 0, sizeof(*before));
+		pos = pmh_list_at(t, probe.list, probe.list_version);
+		PMH_STOP_POINT("list_before_search");
+		result = find_from(t, hash, &pos, wanted, before);
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			result = PMH_RETRY;
+	}
+	return result;
+}
+
+PmhResult
+pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+			  PmhValues *values)
+{
+	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListCircle circle = {0};
+	size_t		before = values->n;
+	PmhResult	result = PMH_OK;
+
+	while (result == PMH_OK && pos.payload != 0)
+	{
+		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
+		uint32_t	n = 0;
+
+		if (pmh_list_is_circle(t, &circle, &pos))
+			result = pmh_list_circle(t, payload);
+		else
+			result = pmh_values_reserve(t, values, capacity);
+		if (result == PMH_OK)
+			result = pmh_list_step(t, hash, &pos, capacity + 1,
+								   values->value + values->n, NULL, &n);
+		values->n += n;
+	}
+	if (result != PMH_OK)
+		values->n = before;
+	return result;
+}

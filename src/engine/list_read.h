@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_read.h
+ *	  Value lists as a reader sees them (list_read.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_LIST_READ_H
+#define PMH_LIST_READ_H
+
+#include "element.h"
+#include "error.h"
+#include "layout.h"
+#include "table.h"
+
+/*
+ * Reader: add all values of the list to *values (unsorted).  version: of the
+ * first buffer, from when payload was current (PmhProbe).  PMH_OK; PMH_RETRY
+ * (values->n is what it was before; probe again); PMH_NEED; PMH_ERR_NO_MEMORY;
+ * PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
+							   uint64_t version, PmhValues *values);
+
+/*
+ * Reader: the values of a line, as they stood at one moment, to value[]
+ * (room for PMH_VALUES_PER_LINE).  *mask tells which cells they came from.
+ * Returns their number.  To be believed only after validating the buffer.
+ */
+extern uint32_t pmh_line_read(const PmhValueLine *line, uint64_t *value,
+							  uint32_t *mask);
+
+/* Can this be a pointer at all?  As pmh_check_span, for a whole buffer. */
+extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
+
+/*
+ * The same for the pointer in the buffer 'holder' to the next one of its list
+ * (or 0), which has a header.
+ */
+extern PmhResult pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next);
+
+/*
+ * A position in a list from which reading can go on as long as the version of
+ * the buffer stays the same.
+ */
+typedef struct PmhListPosition
+{
+	uint64_t	payload;		/* buffer, or 0: the end of the list */
+	uint64_t	version;		/* of the buffer */
+	uint64_t	birth;			/* of the buffer; 0: not known */
+	uint32_t	line;			/* next line to read in it */
+} PmhListPosition;
+
+/*
+ * Reader: the start of a buffer (0: the end) that is inside our mapping and was
+ * seen to be in its list after 'version' was loaded.
+ */
+extern PmhListPosition pmh_list_at(const PmhTable *t, uint64_t payload,
+								   uint64_t version);
+
+/*
+ * What a walk without a lock remembers to notice a circle: a buffer that it has
+ * come by.  Zero-initialise when a walk begins at the head of a list.
+ */
+typedef struct PmhListCircle
+{
+	uint64_t	payload;
+	uint64_t	version;
+	uint64_t	steps;			/* since then; ... */
+	uint64_t	most;			/* ... after so many it is another buffer */
+} PmhListCircle;
+
+/*
+ * A walk comes to a buffer.  True if that proves a circle: it has been there,
+ * and the buffer has not left the list meanwhile (its version is the same).  In
+ * a sound list what a walk comes to lies after all buffers it has come by, as long
+ * as these stay in it.  (Brent's algorithm: no more than three times around.)
+ */
+extern bool pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
+							   const PmhListPosition *pos);
+
+/*
+ * Reader: the values of one buffer from pos on, up to the end of the line
+ * with which there are 'want' or more, to value[] (room for 'want' +
+ * PMH_VALUES_PER_LINE); where they stand to cell[] if it is not NULL.  *n: how
+ * many.  pos moves on, at the end of the buffer to the next one.
+ *
+ * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
+ * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.
+ */
+extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+							   uint32_t want, uint64_t *value, uint16_t *cell,
+							   uint32_t *n);
+
+/*
+ * Reader, after all that it has read of a buffer: was it all right, and where
+ * does the list go on?  As pmh_list_step.
+ */
+extern PmhResult pmh_list_pass(PmhTable *t, uint64_t hash,
+							   const PmhListPosition *at, PmhListPosition *next);
+
+/*
+ * Reader, holding no lock: find a buffer again in the list that hash, which is
+ * that of this table, has there now.
+ * PMH_OK: wanted->version is a new one, and *before is the buffer that points to
+ * it (payload 0: none).  PMH_NOT_FOUND: it has left the list, or may have; what
+ * is at the same offset now may be another one.  PMH_RETRY: the list has changed
+ * each time, under many searches; nothing is known, and the caller, which has let
+ * its own caller have a word, may search again.  Or a real error.  Maps further.
+ */
+extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+									 PmhListPosition *wanted,
+									 PmhListPosition *before);
+
+/* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */
+extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);
+
+extern PmhResult pmh_list_fail_foreign(PmhTable *t, uint64_t payload);
+
+#endif							/* PMH_LIST_READ_H */

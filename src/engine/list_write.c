@@ -1,0 +1,485 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_write.c
+ *	  Value lists: making them, adding a value, taking one out.
+ *
+ * The format is in layout.h, the protocol in src/README ("Duplicates", "Value
+ * lists", "Locks").  Size-classed buffers for the values of one key are the
+ * idea of Pea Hash, section 3.3; the bit per value, which makes adding and
+ * removing one a commit store in a single line, and chaining in front, which
+ * bounds slack, are ours.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "error.h"
+#include "fail.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+#include "value_space.h"
+
+/* Buffers are written in pieces of this size, put together on the stack. */
+#define PIECE_LINES		64
+
+/* A new buffer in front of a chain has an eighth of the list's size. */
+#define CHAIN_SHIFT		3
+
+/*
+ * Cutting a list into buffers, one that is larger than needed is taken if it
+ * does not exceed 8 bytes a value, or is so small that a second buffer would
+ * not pay.
+ */
+#define FIT_BYTES_PER_VALUE	8
+#define FIT_SMALL_CLASS		4
+
+/* ---- writing buffers ---- */
+
+/* Put values into the cells of a line, from the first on; returns how many. */
+static uint32_t
+fill_line(PmhValueLine *line, const uint64_t *values, size_t n)
+{
+	uint32_t	k = n < PMH_VALUES_PER_LINE ? (uint32_t) n : PMH_VALUES_PER_LINE;
+
+	for (uint32_t i = 0; i < k; i++)
+	{
+		line->low[i] = (uint32_t) values[i];
+		line->high[i] = (uint16_t) (values[i] >> 32);
+	}
+	line->state = (UINT32_C(1) << k) - 1;
+	return k;
+}
+
+static void
+fill_header(PmhTable *t, PmhBufferHeader *header, uint64_t hash, uint64_t next,
+			uint64_t list_bytes, size_t n)
+{
+	header->hash = hash;
+	header->next = next;
+	header->fill_hint = 1 + n / PMH_VALUES_PER_LINE;
+	header->list_bytes = list_bytes;
+	header->birth = __atomic_add_fetch(&pmh_run(t)->births, 1, __ATOMIC_RELAXED);
+}
+
+void
+pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
+			 uint64_t list_bytes, const uint64_t *values, size_t n)
+{
+	PmhValueLine piece[PIECE_LINES];
+	uint32_t	lines = pmh_class_lines(pmh_pointer_class(payload));
+	uint32_t	line = 0;
+
+	while (line < lines)
+	{
+		uint32_t	k = lines - line < PIECE_LINES ? lines - line : PIECE_LINES;
+
+		memset(piece, 0, k * sizeof(PmhValueLine));
+		for (uint32_t i = 0; i < k; i++)
+		{
+			uint32_t	stored;
+
+			if (line + i == 0 && pmh_class_has_header(pmh_pointer_class(payload)))
+			{
+				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], hash, next,
+							list_bytes, n);
+				continue;
+			}
+			stored = fill_line(&piece[i], values, n);
+			values += stored;
+			n -= stored;
+		}
+		pm_copy(&t->file, pmh_buffer_line(t, payload, line), piece,
+				k * sizeof(PmhValueLine));
+		line += k;
+	}
+}
+
+uint32_t
+pmh_buffer_class_for(size_t n)
+{
+	uint32_t	class = 0;
+
+	while (class < PMH_MAX_CLASS && pmh_class_capacity(class) < n)
+		class++;
+	return class;
+}
+
+/*
+ * Of the list that is still to be written, how large a buffer next?  Buffers
+ * are made from the oldest to the newest; all but the newest are full.
+ */
+static uint32_t
+choose_class(size_t left, bool chained)
+{
+	uint32_t	class = pmh_buffer_class_for(left);
+
+	if (chained && class < PMH_HEADER_CLASS)
+		class = PMH_HEADER_CLASS;
+	if (class <= FIT_SMALL_CLASS || pmh_class_capacity(class) <= left ||
+		pmh_class_bytes(class) <= left * FIT_BYTES_PER_VALUE)
+		return class;
+	return class - 1;
+}
+
+uint64_t
+pmh_list_bytes_from(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	if (!pmh_class_has_header(class))
+		return pmh_class_bytes(class);
+	return pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+}
+
+PmhResult
+pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
+				uint64_t *payload)
+{
+	uint64_t	head = 0;
+	uint64_t	list_bytes = 0;
+
+	while (n > 0)
+	{
+		uint32_t	class = choose_class(n, head != 0);
+		size_t		k = pmh_class_capacity(class);
+		uint64_t	offset;
+		PmhResult	result = pmh_value_alloc(t, class, &offset);
+
+		if (result != PMH_OK)
+		{
+			pm_fence(&t->file);
+			pmh_list_retire(t, head, 0);
+			return result;
+		}
+		if (k > n)
+			k = n;
+		list_bytes += pmh_class_bytes(class);
+		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, head, list_bytes,
+					 values, k);
+		head = pmh_make_pointer(offset, class);
+		values += k;
+		n -= k;
+	}
+	pm_fence(&t->file);
+	*payload = head;
+	return PMH_OK;
+}
+
+/* ---- adding a value ---- */
+
+/*
+ * The first line of the buffer that has room; the number of its lines if none
+ * has.  The hint is believed only as far as it makes sense.
+ */
+static uint32_t
+find_room(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	lines = pmh_class_lines(class);
+	uint32_t	line = pmh_class_first_line(class);
+
+	if (pmh_class_has_header(class))
+	{
+		uint64_t	hint = pm_load(&pmh_buffer_header(t, payload)->fill_hint);
+
+		if (hint > line && hint <= lines)
+			line = (uint32_t) hint;
+	}
+	while (line < lines &&
+		   (pm_load(&pmh_buffer_line(t, payload, line)->state) &
+			PMH_LINE_OCCUPIED) == PMH_LINE_OCCUPIED)
+		line++;
+	return line;
+}
+
+static void
+set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
+{
+	PmhBufferHeader *header;
+
+	if (!pmh_class_has_header(pmh_pointer_class(payload)))
+		return;
+	header = pmh_buffer_header(t, payload);
+	if (pm_load(&header->fill_hint) != line)
+		pm_store64(&header->fill_hint, line);
+}
+
+/* Value, then line state, all in one line. */
+static void
+append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
+				unsigned how)
+{
+	PmhValueLine *l = pmh_buffer_line(t, payload, line);
+	uint32_t	state = pm_load(&l->state);
+	unsigned	i = (unsigned) __builtin_ctz(~state);
+
+	pm_store32(&l->low[i], (uint32_t) value);
+	pm_store16(&l->high[i], (uint16_t) (value >> 32));
+	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
+		pm_fence(&t->file);
+	PMH_STOP_POINT("append_before_state");
+	pm_store32(&l->state, state | UINT32_C(1) << i);
+	PMH_STOP_POINT("append_after_state");
+	pm_flush(&t->file, l, sizeof(*l));
+	if ((how & PMH_APPEND_FENCE) != 0)
+		pm_fence(&t->file);
+}
+
+/* The list with 'value' in a copy of its first buffer, a class larger. */
+static PmhResult
+append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+			   uint64_t *new_payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	values[(UINT32_C(1) << (PMH_CHAIN_CLASS - 1)) * PMH_VALUES_PER_LINE + 1];
+	uint64_t	next = 0;
+	uint64_t	list_bytes;
+	uint64_t	offset;
+	size_t		n = 0;
+	PmhResult	result = pmh_value_alloc(t, class + 1, &offset);
+
+	if (result != PMH_OK)
+		return result;
+	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
+	{
+		uint32_t	mask;
+
+		n += pmh_line_read(pmh_buffer_line(t, payload, line), values + n, &mask);
+	}
+	values[n++] = value;
+	if (pmh_class_has_header(class))
+		next = pm_load(&pmh_buffer_header(t, payload)->next);
+	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(class);
+	*new_payload = pmh_make_pointer(offset, class + 1);
+	pmh_buffer_write(t, *new_payload, hash, next, list_bytes, values, n);
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+/* The list with a further buffer in front, and 'value' in that. */
+static PmhResult
+append_by_chain(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				uint64_t *new_payload)
+{
+	uint64_t	list_bytes = pmh_list_bytes_from(t, payload);
+	uint32_t	class = PMH_CHAIN_CLASS;
+	uint64_t	offset;
+	PmhResult	result;
+
+	while (class < PMH_MAX_CLASS &&
+		   pmh_class_bytes(class) < list_bytes >> CHAIN_SHIFT)
+		class++;
+	result = pmh_value_alloc(t, class, &offset);
+	if (result != PMH_OK)
+		return result;
+	*new_payload = pmh_make_pointer(offset, class);
+	pmh_buffer_write(t, *new_payload, hash, payload,
+				 list_bytes + pmh_class_bytes(class), &value, 1);
+	pm_fence(&t->file);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
+{
+	PmhResult	result = pmh_buffer_check_span(t, payload);
+
+	if (result != PMH_OK)
+		return result;
+	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
+		pm_load(&pmh_buffer_header(t, payload)->hash) != hash)
+		return pmh_list_fail_foreign(t, payload);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				unsigned how, uint64_t *new_payload)
+{
+	PmhResult	result = pmh_buffer_check(t, hash, payload);
+	uint32_t	line;
+
+	if (result != PMH_OK)
+		return result;
+	line = find_room(t, payload);
+	if (line < pmh_class_lines(pmh_pointer_class(payload)))
+	{
+		append_to_line(t, payload, line, value, how);
+		set_fill_hint(t, payload, line);
+		*new_payload = payload;
+		return PMH_OK;
+	}
+	set_fill_hint(t, payload, line);
+	if (pmh_pointer_class(payload) < PMH_CHAIN_CLASS)
+		return append_by_copy(t, hash, payload, value, new_payload);
+	return append_by_chain(t, hash, payload, value, new_payload);
+}
+
+/* ---- taking values out ---- */
+
+void
+pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
+{
+	PmhValueLine *l = pmh_buffer_line(t, payload, line);
+
+	PMH_STOP_POINT("line_clear_before_state");
+	pm_store32(&l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	PMH_STOP_POINT("line_clear_after_state");
+	pm_flush(&t->file, l, sizeof(l->state));
+	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
+		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
+		set_fill_hint(t, payload, line);
+}
+
+void
+pmh_list_relink(PmhTable *t, uint64_t before, uint64_t next)
+{
+	PmhBufferHeader *header = pmh_buffer_header(t, before);
+
+	pmh_buffer_bump(t, pmh_pointer_offset(before));
+	PMH_STOP_POINT("unlink_before_next");
+	pm_store64(&header->next, next);
+	pm_flush(&t->file, &header->next, sizeof(header->next));
+	pm_fence(&t->file);
+	PMH_STOP_POINT("unlink_after_next");
+	pmh_buffer_bump(t, pmh_pointer_offset(before));
+}
+
+void
+pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
+{
+	pmh_list_relink(t, before, pm_load(&pmh_buffer_header(t, payload)->next));
+	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
+}
+
+/* Find a value in a buffer: its line (and cell), or false. */
+static bool
+find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
+		   unsigned *place)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	for (*line = pmh_class_first_line(class); *line < pmh_class_lines(class); (*line)++)
+	{
+		const PmhValueLine *l = pmh_buffer_line(t, payload, *line);
+		uint32_t	left = pm_load(&l->state) & PMH_LINE_OCCUPIED;
+
+		for (; left != 0; left &= left - 1)
+		{
+			*place = (unsigned) __builtin_ctz(left);
+			if (pmh_line_value(l, *place) == value)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Does the buffer hold anything but the values of 'mask' in 'line'? */
+static bool
+has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
+
+		if (i == line)
+			state &= ~mask;
+		if ((state & PMH_LINE_OCCUPIED) != 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Find a value in the first buffers of a list: the buffer, what points to it, and
+ * the place.  PMH_OK, PMH_NOT_FOUND, PMH_FAR; PMH_NEED, PMH_ERR_CORRUPT.
+ */
+static PmhResult
+find_in_list(PmhTable *t, uint64_t hash, uint64_t value, uint64_t *before,
+			 uint64_t *payload, uint32_t *line, unsigned *place)
+{
+	uint32_t	lines = 0;
+	PmhResult	result = pmh_buffer_check(t, hash, *payload);
+
+	*before = 0;
+	while (result == PMH_OK && !find_value(t, *payload, value, line, place))
+	{
+		uint64_t	next;
+
+		lines += pmh_class_lines(pmh_pointer_class(*payload));
+		result = pmh_buffer_follow(t, hash, *payload, &next);
+		if (result != PMH_OK)
+			break;
+		if (next == 0)
+			return PMH_NOT_FOUND;
+		if (lines + pmh_class_lines(pmh_pointer_class(next)) > PMH_LOCKED_LINES)
+			return PMH_FAR;
+		*before = *payload;
+		*payload = next;
+	}
+	return result;
+}
+
+PmhResult
+pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
+				bool wait, uint64_t *new_payload)
+{
+	uint64_t	before;
+	uint64_t	p = payload;
+	uint32_t	line;
+	unsigned	place;
+	PmhResult	result = find_in_list(t, hash, value, &before, &p, &line, &place);
+
+	*new_payload = payload;
+	if (result != PMH_OK)
+		return result;
+
+	if (has_others(t, p, line, UINT32_C(1) << place))
+	{
+		pmh_buffer_bump(t, pmh_pointer_offset(p));
+		pmh_line_clear(t, p, line, UINT32_C(1) << place);
+		pm_fence(&t->file);
+	}
+	else if (!wait && !pmh_space_trylock(t))
+		return PMH_BUSY;
+	else if (before != 0)
+		pmh_list_unlink(t, before, p);
+	else
+	{
+		*new_payload = 0;
+		if (pmh_class_has_header(pmh_pointer_class(p)))
+			*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
+		return pmh_list_check_next(t, p, *new_payload);
+	}
+	return PMH_OK;
+}
+
+void
+pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
+{
+	uint64_t	new_next = 0;
+
+	if (new_payload != 0 && pmh_class_has_header(pmh_pointer_class(new_payload)))
+		new_next = pm_load(&pmh_buffer_header(t, new_payload)->next);
+	while (old != 0 && old != new_payload && old != new_next)
+	{
+		uint64_t	next = 0;
+
+		PMH_STOP_POINT("list_before_free");
+		if (pmh_class_has_header(pmh_pointer_class(old)))
+			next = pm_load(&pmh_buffer_header(t, old)->next);
+		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
+		old = next;
+	}
+}

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * shrink.h
+ *	  What the parts of shrinking share (shrink.c, shrink_lists.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_SHRINK_H
+#define PMH_SHRINK_H
+
+#include "bucket.h"
+#include "element.h"
+#include "error.h"
+#include "list_read.h"
+#include "list_rewrite.h"
+#include "overflow.h"
+#include "reclaim.h"
+#include "region.h"
+#include "table.h"
+
+typedef enum PmhShrinkPhase
+{
+	PMH_SHRINK_MERGING,
+	PMH_SHRINK_LISTING,
+	PMH_SHRINK_EMPTYING,
+	PMH_SHRINK_FINISHED
+} PmhShrinkPhase;
+
+struct PmhShrinkPrivate
+{
+	PmhShrinkPhase		phase;
+	uint32_t	percent;		/* how full segments may become */
+	unsigned	rounds;			/* of emptying, so far */
+	PmhPosition at;				/* where the next segment begins */
+	bool		no_space;		/* the file system is full: build nothing new */
+	bool		regions_settled;	/* sparse regions have been emptied */
+	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
+	uint64_t	list_bytes;		/* that lists occupy */
+	PmhRegionSpan *region;		/* value regions, and how full they are */
+	size_t		nregions;
+	PmhReclaim	reclaim;
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* of its lists: hashes ... */
+	PmhSide		keys_side;		/* ... in this table */
+	size_t		nkeys;
+	size_t		key;			/* the one at hand */
+	PmhListWalk walk;			/* along its list */
+	PmhListCircle circle;		/* does it run in one? */
+	uint64_t	walk_head;		/* where that has begun */
+	uint64_t	walk_bytes;		/* after it */
+};
+
+/*
+ * Get what PMH_NEED asks for.  A full file system is no error: nothing new is
+ * built from then on.
+ */
+extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
+
+extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);
+
+/*
+ * Begin with the next segment: move it if it has to be, and see which lists it
+ * has.  The stripe is taken in any case (see pmh_reclaim_begin).
+ */
+extern PmhResult pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p);
+
+#endif							/* PMH_SHRINK_H */

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * space.h
+ *	  File space: the unit map (space.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_SPACE_H
+#define PMH_SPACE_H
+
+#include "error.h"
+#include "handle.h"
+#include "lock.h"
+#include "table.h"
+
+/*
+ * Take the space lock, for what frees space further on, if it is free; false
+ * if it is not.  Release it, if it was taken.
+ */
+extern bool pmh_space_trylock(PmhTable *t);
+extern void pmh_space_release(PmhTable *t);
+
+/*
+ * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
+ * called under stripe and directory lock.  What is handed out lies inside our
+ * mapping.  Contents are undefined.
+ *
+ *	block	a whole block
+ *	units	1..7 adjacent units within a block (an extension that bulk load
+ *			has placed may reach from one block into the next)
+ *	extent	nblocks adjacent blocks
+ */
+extern PmhResult pmh_space_alloc_block(PmhTable *t, uint64_t *offset);
+extern PmhResult pmh_space_alloc_units(PmhTable *t, uint32_t units,
+									   uint64_t *offset);
+extern PmhResult pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks,
+									 uint64_t *offset);
+extern void pmh_space_free_block(PmhTable *t, uint64_t offset);
+extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
+extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks);
+
+/*
+ * An extent of blocks if there is one just now (below the limit of a shrink): asks
+ * for nothing, and lets no shrink be given up.
+ */
+extern bool pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
+
+/* The map byte of a block that is in use as a whole. */
+#define PMH_BLOCK_USED	0xff
+
+/*
+ * The byte of the space map for a block (bit i: unit i in use).  The block
+ * must be inside our mapping.  Racing access: use pm_load.
+ */
+extern uint8_t *pmh_space_map(const PmhTable *t, uint64_t block);
+
+/* Is this block a map block (or block 0)? */
+static inline bool
+pmh_space_is_map_block(const PmhTable *t, uint64_t block)
+{
+	return block <= 1 || (block & (pmh_block_size(t) - 1)) == 0;
+}
+
+static inline void
+pmh_space_lock(PmhTable *t)
+{
+	if (!t->space_held)
+		pmh_lock(&t->file_lock->space);
+}
+
+static inline void
+pmh_space_unlock(PmhTable *t)
+{
+	if (!t->space_held)
+		pmh_unlock(&t->file_lock->space);
+}
+
+#endif							/* PMH_SPACE_H */
