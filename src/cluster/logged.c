@@ -278,9 +278,12 @@ settle_altered(void)
 
 /*
  * The transaction has committed.  Flushed, since no later commit may come for long.
- * These records are of no transaction: the next one, which may write nothing, is not
- * to take them for its own (undo_journal.c, entries_depend_on; xact.c,
- * RecordTransactionCommit).
+ * The next transaction, which may write nothing, is not to take these records for its
+ * own (undo_journal.c, entries_depend_on; xact.c, RecordTransactionCommit).  They
+ * have the number of one that is over.  Standbys have seen that number before, so they
+ * do not take it for running (procarray.c, RecordKnownAssignedTransactionIds); logical
+ * decoding has an empty transaction until it reads the next RUNNING_XACTS
+ * (reorderbuffer.c, ReorderBufferAbortOld).
  */
 static void
 log_new_files(void)
