@@ -475,8 +475,8 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 
 /*
  * A file that is wanted, and due: its database.  It may be that its index is not to
- * be seen yet, or never will be (an abort that a crash has hidden): so each time is
- * as good as a failure, and after some nobody waits for it any more.
+ * be seen yet, or never will be (an abort that a crash has hidden): so there are
+ * pauses, and after some looks it is forgotten.
  */
 static Oid
 due_database(PmhashPlace *place, int64 now, int64 *next)
@@ -485,19 +485,19 @@ due_database(PmhashPlace *place, int64 now, int64 *next)
 
 	if (place->file_id == 0 || place->status != PMHASH_STANDBY_NONE)
 		return InvalidOid;
-	if (place->next_try > now)
-	{
-		*next = Min(*next, place->next_try);
-		return InvalidOid;
-	}
-	if (!place->wanted || place->failures >= MAX_UNFOUND)
+	if (!place->wanted || place->looks >= MAX_UNFOUND)
 	{
 		pmhash_standby_forget(place);
 		return InvalidOid;
 	}
-	place->failures++;
-	place->next_try = now + pause_after(place->failures);
-	*next = Min(*next, place->next_try);
+	if (place->next_try > now || place->next_look > now)
+	{
+		*next = Min(*next, Max(place->next_try, place->next_look));
+		return InvalidOid;
+	}
+	place->looks++;
+	place->next_look = now + pause_after(place->looks);
+	*next = Min(*next, place->next_look);
 	return database;
 }
 

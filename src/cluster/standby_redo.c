@@ -425,8 +425,8 @@ announce_file(void)
 			pmhash_standby_lose(place, true, 0, NULL);
 		place->heap = work.record.heap;
 		place->wanted = true;
-		place->failures = 0;
-		place->next_try = 0;
+		place->failures = place->looks = 0;
+		place->next_try = place->next_look = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
 	pmhash_standby_nudge(work.record.database);

@@ -355,12 +355,14 @@ make_ready(void)
 /*
  * Make sure that the undo of the last server life is complete and the journal
  * of this one is there.  Done once in a server life by the process that comes
- * first; others wait for it.  Not to be called during recovery.  ERROR if it
+ * first; others wait for it.  During recovery nothing is done.  ERROR if it
  * fails; the next caller tries again.
  */
 void
 pmhash_pool_ready(void)
 {
+	if (RecoveryInProgress())
+		return;					/* a standby: the pool is the startup process's */
 	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)
 	{
 		pg_read_barrier();

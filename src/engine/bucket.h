@@ -137,8 +137,10 @@ static inline bool
 pmh_slot_has_hash(const PmhBucket *b, unsigned slot, uint64_t word, uint64_t hash)
 {
 	return (word >> PMH_WORD_HASH_SHIFT) == pmh_hash_home_bits(hash) &&
-		pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot])) == (uint32_t) (hash >> 24) &&
-		pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot])) == (uint8_t) (hash >> 56);
+		pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot])) ==
+		(uint32_t) (hash >> 24) &&
+		pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot])) ==
+		(uint8_t) (hash >> 56);
 }
 
 static inline uint64_t
@@ -172,7 +174,8 @@ pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
-	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot), pmh_hash_fingerprint(hash));
+	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot),
+			  pmh_hash_fingerprint(hash));
 }
 
 /*
@@ -190,7 +193,8 @@ pmh_bucket_match(const PmhBucket *b, uint8_t fingerprint, uint32_t *state)
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(PMH_STOP_LOADS)
 	/* To the processor, loads of 8 aligned bytes as good as those below. */
 	__m128i		fp = _mm_set1_epi8((char) fingerprint);
-	__m128i		lo = _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(_mm_cvtsi64_si128((long long) w0)),
+	__m128i		lo =
+		_mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(_mm_cvtsi64_si128((long long) w0)),
 												   (const __m64 *) &w[1]));
 	__m128i		hi = _mm_loadl_epi64((const __m128i *) &w[2]);
 

@@ -55,7 +55,8 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 {
 	PmhResult	result;
 
-	if (!pmh_bulk_reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
+	if (!pmh_bulk_reserve((void **) &bulk->values, 0, n, &bulk->values_room,
+						  sizeof(uint64_t)))
 		return pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
 		bulk->values[i] = entry[i].value;
@@ -221,7 +222,8 @@ pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
 	PmhResult	result;
 
 	if (!range->listed &&
-		(range->n <= bulk->most ? has_duplicates(bulk, range) : range->depth >= bulk->depth))
+		(range->n <= bulk->most ? has_duplicates(bulk, range) :
+		 range->depth >= bulk->depth))
 	{
 		result = make_lists(bulk, range);
 		if (result != PMH_OK)

@@ -291,7 +291,8 @@ pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range)
 	if (PMH_SPLITS_ANYWAY)
 		return true;
 	if (range->n <= bulk->most &&
-		range->n * 100 < (uint64_t) pmh_build_slots(bulk->table, PMH_GROW_UNITS) * PMH_FULL_PERCENT)
+		range->n * 100 < (uint64_t) PMH_FULL_PERCENT *
+		pmh_build_slots(bulk->table, PMH_GROW_UNITS))
 		return false;
 	if (range->depth < PMH_SMALL_DIR_DEPTH || range->depth < bulk->depth)
 		return true;
@@ -342,7 +343,9 @@ pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range)
 	{
 		for (uint32_t units = 0; units <= PMH_MAX_UNITS; units++)
 		{
-			if (range->n * 100 <= (uint64_t) pmh_build_slots(bulk->table, units) * bulk->fill &&
+			uint64_t	slots = pmh_build_slots(bulk->table, units);
+
+			if (range->n * 100 <= slots * bulk->fill &&
 				fits_segment(bulk, range, units))
 				return write_segment(bulk, bulk->table->build[0],
 									 range->depth, range->prefix);

@@ -80,13 +80,16 @@ check_format(PmhCheck *c)
 	if (format.magic != PMH_MAGIC)
 		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
 	if (format.version != PMH_FORMAT_VERSION)
-		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
+		pmh_check_finding(c, PMH_FORMAT_OFFSET,
+						  "The format version is %u.", format.version);
 	if (crc != pmh_crc32c(&format, sizeof(format)))
-		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
+		pmh_check_finding(c, PMH_FORMAT_OFFSET,
+						  "The checksum of the format header does not match.");
 	if (format.segment_buckets != c->t->segment_buckets ||
 		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
 		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
-		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
+		pmh_check_finding(c, PMH_FORMAT_OFFSET,
+						  "The geometry or the identity has changed.");
 }
 
 /* Live words; false if the directory cannot be read at all. */
@@ -124,7 +127,8 @@ check_live(PmhCheck *c)
 	if (depth > PMH_SMALL_DIR_DEPTH)
 	{
 		if (offset % pmh_block_size(c->t) != 0)
-			pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
+			pmh_check_finding(c, PMH_LIVE_OFFSET,
+							  "The directory does not begin with a block.");
 		if (c->exclusive)
 			pmh_check_claim_extent(c, offset >> c->t->block_shift,
 					  (size + pmh_block_size(c->t) - 1) >> c->t->block_shift,
@@ -181,8 +185,10 @@ no_overflow(PmhCheck *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t
 	if (index < half || !c->no_overflow)
 		return false;
 	if (elem != 0 && c->exclusive)
-		pmh_check_finding(c, offset, "Directory element %llu is of an overflow table that is not there.",
-				(unsigned long long) index);
+		pmh_check_finding(c, offset,
+						  "Directory element %llu is of an overflow table that is not "
+						  "there.",
+						  (unsigned long long) index);
 	return true;
 }
 
@@ -213,8 +219,9 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 		}
 		if (local > depth)
 		{
-			pmh_check_finding(c, offset, "Directory element %llu has an impossible depth.",
-					(unsigned long long) (first + i));
+			pmh_check_finding(c, offset,
+							  "Directory element %llu has an impossible depth.",
+							  (unsigned long long) (first + i));
 			i++;
 			continue;
 		}
@@ -225,15 +232,17 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 			pmh_check_finding(c, offset, "Directory element %llu is impossible.",
 					(unsigned long long) (first + i));
 		else if (start < first + i && i > 0)
-			pmh_check_finding(c, offset, "Directory element %llu does not begin a segment.",
-					(unsigned long long) (first + i));
+			pmh_check_finding(c, offset,
+							  "Directory element %llu does not begin a segment.",
+							  (unsigned long long) (first + i));
 		else if (c->exclusive && start == first + i)
 			claim_segment(c, elem[i]);
 		for (i++; first + i < end && elem[i] == elem[i - 1]; i++)
 			;
 		if (first + i < end)
 			pmh_check_finding(c, dir_offset + (first + i) * sizeof(uint64_t),
-					"Directory element %llu differs from its neighbour of the same segment.",
+					"Directory element %llu differs from its neighbour of the same "
+					"segment.",
 					(unsigned long long) (first + i));
 	}
 }
@@ -264,7 +273,8 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		if (result == PMH_OK)
 		{
 			dir = pmh_at(t, piece->offset);
-			while (piece->n < DIRECTORY_PIECE && first + piece->n < pmh_directory_elements(piece->depth))
+			while (piece->n < DIRECTORY_PIECE &&
+				   first + piece->n < pmh_directory_elements(piece->depth))
 			{
 				piece->elem[piece->n] = pm_load_acquire(&dir[first + piece->n]);
 				piece->n++;
@@ -336,10 +346,12 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 		uint32_t	n;
 		PmhResult	result;
 
-		if (c->exclusive && pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		if (c->exclusive &&
+			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
 		{
-			pmh_check_finding(c, offset, "The value buffer at offset %llu is in no value region.",
-					(unsigned long long) offset);
+			pmh_check_finding(c, offset,
+							  "The value buffer at offset %llu is in no value region.",
+							  (unsigned long long) offset);
 			return PMH_OK;
 		}
 		if (pmh_list_is_circle(c->t, &circle, &pos))
@@ -454,8 +466,10 @@ check_sent_away(PmhCheck *c, uint64_t offset, uint64_t side_hash)
 		state = pmh_bucket_state(pmh_bucket(t, &snap.place, home));
 	} while (!pmh_snapshot_current(t, &snap, home));
 	if ((state & PMH_STATE_OVERFLOWED) == 0)
-		pmh_check_finding(c, offset, "The bucket at offset %llu of the overflow table holds an entry that its home does not tell of.",
-				(unsigned long long) offset);
+		pmh_check_finding(c, offset,
+						  "The bucket at offset %llu of the overflow table holds an "
+						  "entry that its home does not tell of.",
+						  (unsigned long long) offset);
 	return PMH_OK;
 }
 
@@ -482,8 +496,9 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	const char *wrong = misplaced(c, snap, bucket, hash);
 
 	if (wrong != NULL)
-		pmh_check_finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.",
-				slot, (unsigned long long) offset, wrong);
+		pmh_check_finding(c, offset,
+						  "Slot %u of the bucket at offset %llu holds an entry %s.",
+						  slot, (unsigned long long) offset, wrong);
 	if (pmh_place_side(&snap->place) == PMH_OVERFLOW)
 	{
 		PmhResult	result = check_sent_away(c, offset, hash);
@@ -494,11 +509,14 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
-		pmh_check_finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
-				(unsigned long long) offset);
+		pmh_check_finding(c, offset,
+						  "The bucket at offset %llu holds a pointer without telling so.",
+						  (unsigned long long) offset);
 	if (!note_pointer(c, hash))
-		pmh_check_finding(c, offset, "Slot %u of the bucket at offset %llu is the second pointer of its key.",
-				slot, (unsigned long long) offset);
+		pmh_check_finding(c, offset,
+						  "Slot %u of the bucket at offset %llu is the second pointer "
+						  "of its key.",
+						  slot, (unsigned long long) offset);
 	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
 }
 
@@ -515,7 +533,8 @@ check_segment(PmhCheck *c, PmhPosition *at)
 	{
 		result = pmh_check_absorb(c, result);
 		depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-		return result == PMH_OK ? pmh_check_absorb(c, pmh_position_advance(t, at, depth)) : result;
+		return result == PMH_OK ?
+			pmh_check_absorb(c, pmh_position_advance(t, at, depth)) : result;
 	}
 	depth = pmh_elem_depth(snap.place.elem);
 	if (depth > pmh_dirword_depth(snap.place.dirword))

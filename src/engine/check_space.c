@@ -118,7 +118,8 @@ pmh_check_regions(PmhCheck *c)
 			return pmh_check_absorb(c, result);
 		if (c->nregions > c->blocks)
 		{
-			pmh_check_finding(c, block << t->block_shift, "The list of value regions runs in a circle.");
+			pmh_check_finding(c, block << t->block_shift,
+							  "The list of value regions runs in a circle.");
 			return PMH_OK;
 		}
 		if (c->nregions == capacity)
@@ -154,14 +155,18 @@ check_free_list(PmhCheck *c, uint32_t class)
 		if (offset % PMH_LINE != 0 ||
 			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
 		{
-			pmh_check_finding(c, offset, "A free value buffer of class %u at offset %llu is in no value region.",
-					class, (unsigned long long) offset);
+			pmh_check_finding(c, offset,
+							  "A free value buffer of class %u at offset %llu is in no "
+							  "value region.",
+							  class, (unsigned long long) offset);
 			return;
 		}
 		if (!pmh_check_claim_lines(c, offset, pmh_class_bytes(class)))
 		{
-			pmh_check_finding(c, offset, "The free value buffer at offset %llu is in use or free twice.",
-					(unsigned long long) offset);
+			pmh_check_finding(c, offset,
+							  "The free value buffer at offset %llu is in use or free "
+							  "twice.",
+							  (unsigned long long) offset);
 			return;
 		}
 		offset = pm_load((uint64_t *) pmh_at(c->t, offset));
@@ -177,10 +182,13 @@ check_region_rest(PmhCheck *c)
 
 	if (next == end)
 		return;
-	if (next > end || next % PMH_LINE != 0 || pmh_check_region_of(c, next, end - next) == NULL)
-		pmh_check_finding(c, PMH_RUN_OFFSET, "The unused part of the newest value region is impossible.");
+	if (next > end || next % PMH_LINE != 0 ||
+		pmh_check_region_of(c, next, end - next) == NULL)
+		pmh_check_finding(c, PMH_RUN_OFFSET,
+						  "The unused part of the newest value region is impossible.");
 	else if (!pmh_check_claim_lines(c, next, end - next))
-		pmh_check_finding(c, next, "The unused part of the newest value region is in use.");
+		pmh_check_finding(c, next,
+						  "The unused part of the newest value region is in use.");
 }
 
 /* Is everything in the value regions either in use or free? */
@@ -205,8 +213,9 @@ check_lost_values(PmhCheck *c)
 		}
 	}
 	if (lost > 0)
-		pmh_check_finding(c, where * PMH_LINE, "%llu bytes of value regions are neither in use nor free.",
-				(unsigned long long) (lost * PMH_LINE));
+		pmh_check_finding(c, where * PMH_LINE,
+						  "%llu bytes of value regions are neither in use nor free.",
+						  (unsigned long long) (lost * PMH_LINE));
 }
 
 /* Does the space map say what we have found? */
@@ -223,22 +232,27 @@ check_space_map(PmhCheck *c)
 		if (pmh_space_is_map_block(c->t, block))
 		{
 			if (claimed != 0)
-				pmh_check_finding(c, block << c->t->block_shift, "Block %llu belongs to the space map and to something else.",
-						(unsigned long long) block);
+				pmh_check_finding(c, block << c->t->block_shift,
+								  "Block %llu belongs to the space map and to "
+								  "something else.",
+								  (unsigned long long) block);
 			claimed = 0xff;
 		}
 		if ((claimed & ~used) != 0)
-			pmh_check_finding(c, block << c->t->block_shift, "Block %llu is in use, the space map says it is free.",
-					(unsigned long long) block);
+			pmh_check_finding(c, block << c->t->block_shift,
+							  "Block %llu is in use, the space map says it is free.",
+							  (unsigned long long) block);
 		if ((used & ~claimed) != 0)
-			pmh_check_finding(c, block << c->t->block_shift, "Block %llu is not in use, the space map says it is.",
-					(unsigned long long) block);
+			pmh_check_finding(c, block << c->t->block_shift,
+							  "Block %llu is not in use, the space map says it is.",
+							  (unsigned long long) block);
 		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);
 	}
 	if (free_units != pm_load(&pmh_run(c->t)->free_units))
-		pmh_check_finding(c, PMH_RUN_OFFSET, "The space map has %llu free units, the header says %llu.",
-				(unsigned long long) free_units,
-				(unsigned long long) pm_load(&pmh_run(c->t)->free_units));
+		pmh_check_finding(c, PMH_RUN_OFFSET,
+						  "The space map has %llu free units, the header says %llu.",
+						  (unsigned long long) free_units,
+						  (unsigned long long) pm_load(&pmh_run(c->t)->free_units));
 }
 
 void
@@ -251,7 +265,8 @@ pmh_check_space(PmhCheck *c)
 	for (unsigned run = 0; pmh_reclaim_map_extent(c->t, run, &block, &nblocks); run++)
 	{
 		if (nblocks == 0)
-			pmh_check_finding(c, PMH_RUN_OFFSET, "The mark map of a sweep is in an impossible place.");
+			pmh_check_finding(c, PMH_RUN_OFFSET,
+							  "The mark map of a sweep is in an impossible place.");
 		pmh_check_claim_extent(c, block, nblocks, "The mark map of a sweep");
 	}
 	for (uint32_t class = 0; class < PMH_CLASSES; class++)

@@ -48,6 +48,7 @@ pmh_crc32c(const void *data, size_t len)
 			crc ^= table[i][word >> (4 * i) & 15];
 	}
 	for (; len > 0; len--, byte++)
-		crc = crc >> 8 ^ table[6][(crc ^ *byte) & 15] ^ table[7][(crc >> 4 ^ *byte >> 4) & 15];
+		crc = crc >> 8 ^ table[6][(crc ^ *byte) & 15] ^
+			table[7][(crc >> 4 ^ *byte >> 4) & 15];
 	return ~crc;
 }

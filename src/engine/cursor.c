@@ -74,12 +74,14 @@ seen_group(const PmhValues *seen, uint64_t group)
 static PmhResult
 seen_grow(PmhTable *t, PmhValues *seen)
 {
-	PmhValues	larger = {NULL, seen->n, seen->capacity ? 4 * seen->capacity : SEEN_MIN_CAPACITY};
+	PmhValues	larger = {NULL, seen->n,
+		seen->capacity ? 4 * seen->capacity : SEEN_MIN_CAPACITY};
 
 	larger.value = calloc(2 * larger.capacity, sizeof(uint64_t));
 	if (larger.value == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory to remember the values of one key in %zu groups.",
+						"There is no memory to remember the values of one key in %zu "
+						"groups.",
 						seen->n);
 	for (size_t i = 0; i < 2 * seen->capacity; i += 2)
 	{

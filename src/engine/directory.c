@@ -36,7 +36,8 @@
 /* A directory takes no more than this part of the file. */
 #define DIRECTORY_PART	64
 
-_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <= PMH_LONGEST_EXTENT,
+_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <=
+			   PMH_LONGEST_EXTENT,
 			   "the largest directory is an extent of blocks that cannot exist");
 
 /*
@@ -203,7 +204,8 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 	__builtin_prefetch(place->stripe, 1);
 	for (unsigned line = 0; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
 		__builtin_prefetch(pmh_bucket(t, place, home)->bytes + line * PMH_LINE, 1);
-	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)), 1);
+	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)),
+					   1);
 }
 
 /* Lock the segment of hash, waiting for the lock or not. */

@@ -54,7 +54,8 @@ PmhResult
 pmh_fill_lost(PmhError *error, const PmFile *f)
 {
 	return pmh_fill_error(error, PMH_ERR_LOST, 0, f->lost == 0 ? 0 : f->lost - 1,
-						  "A part of the file could not be read or written (bus error): the file was truncated, or its medium is damaged.");
+						  "A part of the file could not be read or written (bus "
+						  "error): the file was truncated, or its medium is damaged.");
 }
 
 PmhResult

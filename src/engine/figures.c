@@ -295,7 +295,8 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	run = pmh_run(table);
 	stats->value_bytes = pm_load(&run->value_blocks) << table->block_shift;
 	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
-	stats->used_bytes = stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
+	stats->used_bytes =
+		stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
 	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
 	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
 	stats->splits = pm_load(&run->splits);

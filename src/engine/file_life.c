@@ -56,7 +56,9 @@ free_handle(PmhTable *t)
 static uint32_t
 block_shift(const PmhFormat *format)
 {
-	return (uint32_t) __builtin_ctzll((uint64_t) format->segment_buckets * PMH_BUCKET_SIZE);
+	const uint64_t bytes = (uint64_t) format->segment_buckets * PMH_BUCKET_SIZE;
+
+	return (uint32_t) __builtin_ctzll(bytes);
 }
 
 /* Take geometry over from the format header, and allocate what depends on it. */
@@ -78,7 +80,8 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	for (unsigned i = 0; i < 2; i++)
 	{
 		t->build[i] = pmh_build_alloc(t);
-		t->overflow[i] = malloc((size_t) 2 * t->segment_buckets * PMH_SLOTS * sizeof(PmhItem));
+		t->overflow[i] =
+			malloc((size_t) 2 * t->segment_buckets * PMH_SLOTS * sizeof(PmhItem));
 		if (t->build[i] == NULL || t->overflow[i] == NULL)
 			return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
 							"There is no memory for a handle.");
@@ -201,7 +204,8 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
 		size < blocks << block_shift)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-							  "The file has %llu bytes, its header says %llu blocks of %llu.",
+							  "The file has %llu bytes, its header says %llu blocks of "
+							  "%llu.",
 							  (unsigned long long) size, (unsigned long long) blocks,
 							  1ULL << block_shift);
 	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
@@ -236,7 +240,8 @@ read_header(int fd, char *head, struct stat *st, PmhError *error)
 	live->blocks = blocks;
 	if (result == PMH_OK && fstat(fd, st) != 0)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-							  "The operation that failed was asking for the size of the file.");
+							  "The operation that failed was asking for the size of "
+							  "the file.");
 	return result;
 }
 
@@ -290,8 +295,10 @@ make_format(PmhFormat *format, const PmhGeometry *geometry,
 	format->stash_buckets = PMH_STASH_BUCKETS;
 	if (identity != NULL)
 		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
-	if (getrandom(&format->file_id, sizeof(format->file_id), 0) != sizeof(format->file_id) ||
-		getrandom(format->overflow_key, sizeof(format->overflow_key), 0) != sizeof(format->overflow_key))
+	if (getrandom(&format->file_id, sizeof(format->file_id), 0) !=
+		sizeof(format->file_id) ||
+		getrandom(format->overflow_key, sizeof(format->overflow_key), 0) !=
+		sizeof(format->overflow_key))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was getrandom.");
 	format->crc = format_crc(format);
@@ -418,7 +425,8 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 	{
 		result = is_outdated(env, pm_load(&pmh_run(t)->shut)) ?
 			pmh_fail(t, PMH_ERR_OUTDATED, 0, 0,
-					 "The file is not the one that was there when the server was shut down.") :
+					 "The file is not the one that was there when the server was shut "
+					 "down.") :
 			pmh_recover(t);
 		*recovered = result == PMH_OK;
 	}
@@ -488,7 +496,8 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
 
 	if (fstat(fd, &st) != 0)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-							  "The operation that failed was asking for the size of the file.");
+							  "The operation that failed was asking for the size of "
+							  "the file.");
 	if (st.st_size < PMH_HEADER_SIZE)
 		return PMH_OK;
 	if (pread(fd, &run, sizeof(run), PMH_RUN_OFFSET) != (ssize_t) sizeof(run))

@@ -118,7 +118,8 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
-						"The file has %llu MiB; it may have %llu, and more space is needed than is free in it.",
+						"The file has %llu MiB; it may have %llu, and more space is "
+						"needed than is free in it.",
 						(unsigned long long) (blocks << t->block_shift) >> 20,
 						(unsigned long long) (PMH_MAX_BLOCKS << t->block_shift) >> 20);
 	}

@@ -123,7 +123,8 @@ static inline void __attribute__((always_inline))
 prefetch(const PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
 		 Ahead *ahead, PrefetchLine line)
 {
-	for (; ahead->element < n && ahead->element < at + 4 * PMH_GROUP_MAX; ahead->element++)
+	for (; ahead->element < n && ahead->element < at + 4 * PMH_GROUP_MAX;
+		 ahead->element++)
 		pmh_prefetch_element(t, entries[ahead->element].hash);
 	for (; ahead->bucket < n && ahead->bucket < at + 3 * PMH_GROUP_MAX; ahead->bucket++)
 		prefetch_home(t, entries[ahead->bucket].hash, &ahead->home[ahead->bucket % RING]);

@@ -473,7 +473,8 @@ _Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
 			   PMH_LIVE_OFFSET + sizeof(PmhLive) <= PMH_RUN_OFFSET &&
 			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_SIZE,
 			   "the parts of the header overlap");
-_Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 && PMH_LIVE_OFFSET % PMH_LINE == 0,
+_Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
+			   PMH_LIVE_OFFSET % PMH_LINE == 0,
 			   "dirword and the directory log are to have lines of their own");
 
 /*

@@ -35,7 +35,8 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 
 	if (class > PMH_MAX_CLASS || offset < pmh_block_size(t))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
-						"The pointer to a value buffer (offset %llu, class %u) is impossible.",
+						"The pointer to a value buffer (offset %llu, class %u) is "
+						"impossible.",
 						(unsigned long long) offset, class);
 	return pmh_check_span(t, offset, pmh_class_bytes(class));
 }
@@ -47,7 +48,8 @@ pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next)
 		return PMH_OK;
 	if (!pmh_class_has_header(pmh_pointer_class(next)))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
-						"The value buffer at offset %llu is followed by one that cannot be chained.",
+						"The value buffer at offset %llu is followed by one that "
+						"cannot be chained.",
 						(unsigned long long) pmh_pointer_offset(holder));
 	return pmh_buffer_check_span(t, next);
 }

@@ -94,7 +94,8 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	if (result != PMH_OK)
 		return result;
 	/* Among zeroes, instead of a lost page, the list ends early. */
-	for (uint64_t p = stretch->first; p != 0 && p != stretch->after; p = pmh_buffer_next(t, p))
+	for (uint64_t p = stretch->first; p != 0 && p != stretch->after;
+		 p = pmh_buffer_next(t, p))
 	{
 		uint32_t	old = pmh_pointer_class(p);
 		uint32_t	mask;
@@ -154,7 +155,8 @@ pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 
 	if (walk->before == 0)
 		return;
-	at = pmh_list_at(t, walk->before, pmh_buffer_version(t, pmh_pointer_offset(walk->before)));
+	at = pmh_list_at(t, walk->before,
+					 pmh_buffer_version(t, pmh_pointer_offset(walk->before)));
 	walk->version = at.version;
 	walk->birth = at.birth;
 }

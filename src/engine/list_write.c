@@ -249,7 +249,8 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 
 	if (result != PMH_OK)
 		return result;
-	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
+	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class);
+		 line++)
 	{
 		uint32_t	mask;
 

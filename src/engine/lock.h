@@ -93,8 +93,8 @@ pmh_lock(uint64_t *lock)
 }
 
 /*
- * The same, for a caller that holds no other lock and has done nothing by halves: false if
- * the wait was given up because the process wants to do something else
+ * The same, for a caller that holds no other lock and has done nothing by halves:
+ * false if the wait was given up because the process wants to do something else
  * (PmhWaitHooks).  The operation then ends with PMH_CANCELLED.
  */
 static inline bool

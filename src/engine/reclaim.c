@@ -54,7 +54,8 @@ typedef struct MarkMap
 } MarkMap;
 
 _Static_assert(sizeof(MarkMap) == PMH_LINE, "the first extent has a block more at most");
-_Static_assert(MARK_EXTENT_BLOCKS + 1 <= PMH_LONGEST_EXTENT, "an extent of marks cannot exist");
+_Static_assert(MARK_EXTENT_BLOCKS + 1 <= PMH_LONGEST_EXTENT,
+			   "an extent of marks cannot exist");
 _Static_assert(PMH_MAX_BLOCKS / (8 * PMH_LINE) <= PMH_MARK_EXTENTS * MARK_EXTENT_BLOCKS,
 			   "there are not enough extents for the marks of the largest file");
 _Static_assert(MARK_LOW_BITS == PMH_MIN_BLOCK - 1, "flags are not apart from offsets");
@@ -81,7 +82,8 @@ words_for(uint64_t covered)
 static unsigned
 mark_extents(const PmhTable *t, uint64_t covered)
 {
-	return (unsigned) ((words_for(covered) + words_of_extent(t) - 1) / words_of_extent(t));
+	return (unsigned) ((words_for(covered) + words_of_extent(t) - 1) /
+					   words_of_extent(t));
 }
 
 /* Blocks of an extent, which are fewer for the last one. */
@@ -123,7 +125,8 @@ set_mark_bits(const PmhTable *t, const PmhReclaim *r, uint64_t offset, uint64_t 
 		uint64_t   *word = mark_word(t, r, line);
 		uint64_t	in_word = 64 - line % 64;
 		uint64_t	n = end - line < in_word ? end - line : in_word;
-		uint64_t	bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
+		uint64_t	bits =
+			(n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
 
 		if (mark)
 			bits |= pm_load(word);
@@ -169,7 +172,8 @@ find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
 	{
 		if (extent > 0)
 			map->extent[extent] = pm_load(&mark_map(t, mark)->more[extent - 1]);
-		if (!extent_is_mapped(t, map->extent[extent], mark_extent_blocks(t, map->covered, extent)))
+		if (!extent_is_mapped(t, map->extent[extent],
+							  mark_extent_blocks(t, map->covered, extent)))
 			return false;
 	}
 	return true;
@@ -257,7 +261,8 @@ pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len)
 }
 
 bool
-pmh_reclaim_map_extent(const PmhTable *t, unsigned extent, uint64_t *block, uint64_t *nblocks)
+pmh_reclaim_map_extent(const PmhTable *t, unsigned extent, uint64_t *block,
+					   uint64_t *nblocks)
 {
 	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
 	PmhReclaim	map;
@@ -311,7 +316,8 @@ static void
 free_mark_map(PmhTable *t, const PmhReclaim *r)
 {
 	for (unsigned extent = 0; extent < r->nextents; extent++)
-		pmh_space_free_extent(t, r->extent[extent], mark_extent_blocks(t, r->covered, extent));
+		pmh_space_free_extent(t, r->extent[extent],
+							  mark_extent_blocks(t, r->covered, extent));
 }
 
 /* Return the map of a walk that was never ended. */
@@ -344,7 +350,8 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 		PmhResult	result;
 
 		do
-			result = pmh_space_alloc_extent(t, mark_extent_blocks(t, r->covered, r->nextents),
+			result =
+				pmh_space_alloc_extent(t, mark_extent_blocks(t, r->covered, r->nextents),
 										 &r->extent[r->nextents]);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result != PMH_OK)

@@ -43,7 +43,8 @@ region_before(PmhTable *t, uint64_t block, uint64_t *before)
 			return PMH_OK;
 		if (next == 0 || left-- == 0)
 			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
-							"The value region at block %llu is not on the list of value regions.",
+							"The value region at block %llu is not on the list of "
+							"value regions.",
 							(unsigned long long) block);
 	}
 }
@@ -54,7 +55,8 @@ pmh_region_redo_unlink(PmhTable *t)
 	PmhLive    *live = pmh_live(t);
 	uint64_t	word = pm_load(&live->region_unlink);
 	PmhRegion  *before = pmh_at(t, (word >> PMH_UNLINK_BEFORE_SHIFT) << t->block_shift);
-	const PmhRegion *region = pmh_at(t, (word & PMH_UNLINK_REGION_MASK) << t->block_shift);
+	const PmhRegion *region =
+		pmh_at(t, (word & PMH_UNLINK_REGION_MASK) << t->block_shift);
 	PmhRegion	header = *before;
 
 	header.next = pm_load(&region->next);

@@ -215,7 +215,8 @@ may_have_group(const PmhBucket *b)
 
 	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 	{
-		uint8_t		fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
+		uint8_t		fp =
+			pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
 		uint64_t	bit = UINT64_C(1) << (fp & 63);
 
 		if ((twice[fp >> 6] & bit) != 0)

@@ -82,7 +82,8 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 		uint32_t	state = pmh_bucket_state(b);
 		uint32_t	live = pmh_bucket_live(b, state);
 
-		for (unsigned half = 0; half <= split && (state & PMH_STATE_OVERFLOWED) != 0; half++)
+		for (unsigned half = 0; half <= split && (state & PMH_STATE_OVERFLOWED) != 0;
+			 half++)
 			carry_overflow(t->build[half], i, place->hashing);
 #pragma GCC unroll 18
 		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
@@ -185,7 +186,8 @@ build_halves(PmhTable *t, const PmhPlace *place)
 			PmhBuild   *build = t->build[half];
 			uint64_t	slots = pmh_build_slots(t, units[half]);
 
-			if ((pmh_build_settle(build) + noverflow[half]) * 100 > slots * SPLIT_LOAD_PERCENT ||
+			if ((pmh_build_settle(build) + noverflow[half]) * 100 >
+				slots * SPLIT_LOAD_PERCENT ||
 				!pmh_build_overflow(build, t->overflow[half], noverflow[half]))
 			{
 				units[half]++;
@@ -332,11 +334,13 @@ halves_even(const PmhTable *t, const PmhPlace *place)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
 
-		for (uint32_t left = pmh_bucket_state(b) & PMH_STATE_OCCUPIED; left != 0; left &= left - 1)
+		for (uint32_t left = pmh_bucket_state(b) & PMH_STATE_OCCUPIED; left != 0;
+			 left &= left - 1)
 		{
 			unsigned	slot = (unsigned) __builtin_ctz(left);
 
-			second += pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot)) >> shift & 1;
+			second +=
+				pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot)) >> shift & 1;
 			n++;
 		}
 	}
@@ -361,7 +365,8 @@ split_helps(const PmhTable *t, const PmhPlace *place)
 
 	if (depth < PMH_SMALL_DIR_DEPTH)
 		return true;			/* segments so far up are few, whatever they hold */
-	return (depth < pmh_dirword_depth(place->dirword) || pmh_directory_warranted(t, depth + 1)) &&
+	return (depth < pmh_dirword_depth(place->dirword) ||
+			pmh_directory_warranted(t, depth + 1)) &&
 		halves_even(t, place);
 }
 

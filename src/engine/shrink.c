@@ -388,7 +388,8 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 	double		blocks = (double) pm_load(&pmh_live(t)->blocks);
 	double		lists;
 	double		regions;
-	double		free_bytes = (blocks - (double) blocks_in_use(t)) * (double) pmh_block_size(t);
+	double		free_bytes =
+		(blocks - (double) blocks_in_use(t)) * (double) pmh_block_size(t);
 	double		much = blocks * (double) pmh_block_size(t) * MUCH_FREE;
 	PmhFill		fill;
 	PmhResult	result;
@@ -422,7 +423,8 @@ file_bytes(const PmhTable *t)
 PmhResult
 pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
 {
-	uint32_t	percent = fill_percent < MERGED_PERCENT ? (uint32_t) fill_percent : MERGED_PERCENT;
+	uint32_t	percent = fill_percent < MERGED_PERCENT ? (uint32_t) fill_percent :
+		MERGED_PERCENT;
 	struct PmhShrinkPrivate *p;
 	bool		pays;
 	PmhResult	result;

@@ -56,7 +56,8 @@ collect_stretches(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
 	alone->bytes = pmh_class_bytes(pmh_pointer_class(first));
 	result = pmh_buffer_follow(t, hash, first, &alone->after);
 	*stretch = *alone;
-	for (unsigned i = 1; i < STRETCH_BUFFERS && result == PMH_OK && stretch->after != 0; i++)
+	for (unsigned i = 1; i < STRETCH_BUFFERS && result == PMH_OK && stretch->after != 0;
+		 i++)
 	{
 		uint64_t	buffer = stretch->after;
 		uint64_t	values = stretch->values + pmh_buffer_count(t, buffer);

@@ -158,7 +158,8 @@ take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 		pm_store8(pmh_space_map(t, block + i), PMH_BLOCK_USED);
 	if (nblocks == 1)
 		pm_store64(&run->space_hint, block + 1);
-	pm_store64(&run->free_units, pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
+	pm_store64(&run->free_units,
+			   pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
 }
 
 PmhResult

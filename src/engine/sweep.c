@@ -263,7 +263,8 @@ static PmhResult
 move_on(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result = pmh_position_advance(t, &p->segment, pmh_elem_depth(p->snap.place.elem));
+	PmhResult	result =
+		pmh_position_advance(t, &p->segment, pmh_elem_depth(p->snap.place.elem));
 
 	sweep->segments_done++;
 	if (p->side == PMH_PRIMARY)
@@ -508,7 +509,8 @@ clear_in_head(PmhTable *t, const PmhPlace *place, uint64_t hash, uint64_t payloa
 			  uint8_t *moved)
 {
 	uint16_t	mask[PMH_MAX_LINES];
-	PmhListPosition at = {payload, pmh_buffer_version(t, pmh_pointer_offset(payload)), 0, 0};
+	PmhListPosition at =
+		{payload, pmh_buffer_version(t, pmh_pointer_offset(payload)), 0, 0};
 	PmhListPosition before = {0, 0, 0, 0};
 	size_t		n = find_dead(t, payload, sweep, dead, from, to, moved, mask);
 

@@ -280,7 +280,8 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	pmh_space_lock(t);
-	full = pm_load(&run->region_end) - pm_load(&run->region_next) < pmh_class_bytes(class);
+	full =
+		pm_load(&run->region_end) - pm_load(&run->region_next) < pmh_class_bytes(class);
 	if (full)
 		result = check_rest(t);
 	pmh_space_unlock(t);

@@ -98,7 +98,7 @@ extern const char *site_base_name(const PmSite *site);
 extern uint64_t *site_hits;
 
 /*
- * Leave a flush, fence or copy out from now on: "values.c:123".  (A copy is
+ * Leave a flush, fence or copy out from now on: "list_write.c:123".  (A copy is
  * then an ordinary store that nobody flushes.)  False if there is no such
  * site of this kind.
  */

@@ -52,6 +52,7 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
@@ -442,6 +443,11 @@ pmhash_define_gucs(void)
 
 void
 pmhash_life_cycle_init(void)
+{
+}
+
+void
+pmhash_logged_init(void)
 {
 }
 

@@ -743,7 +743,7 @@ deepest_pair(uint32_t depth, uint32_t *n)
 
 /*
  * What lies in front in the file goes, and what cannot be made smaller comes
- * from after: segments with and without extension, a large directory, value
+ * from the end: segments with and without extension, a large directory, value
  * buffers.  One list lost a buffer from its middle before, so that its length
  * has to be noted anew.
  */
@@ -995,7 +995,7 @@ run_redo(void)
 
 /*
  * Random operations on a small table.  Now and then the workload goes on from
- * a crash image, so that what recovery leaves after is met by all operations.
+ * a crash image, so that what recovery leaves is met by all operations.
  */
 static void
 random_operations(uint64_t noperations, double adopt)

@@ -498,7 +498,7 @@ test_region_log(void)
 
 /* ---- what is under way when a shrink comes by ---- */
 
-/* A sweep goes on after segments have been merged after and before it. */
+/* A sweep goes on after segments have been merged past and before it. */
 static void
 test_sweep_and_merge(void)
 {

@@ -198,7 +198,7 @@ fill_bulk(PmhTable *t, Image *image)
 	must(t, pmh_bulk_finish(bulk));
 }
 
-/* ---- what crashes leave after ---- */
+/* ---- what crashes leave ---- */
 
 /* A directory update that was logged and then stored in part. */
 static void

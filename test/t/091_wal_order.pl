@@ -252,7 +252,7 @@ $look =~ s/300/301/;
 sql('DELETE FROM t WHERE k = 301');
 $before = entries();
 $from = flush();
-$session = start_and_hold('dead_before_removal', "$look; SELECT pg_logical_emit_message(true, '', ''); $look");
+$session = start_and_hold('dead_before_removal', "$look; SELECT pg_sleep(0.5); " x 10);
 like(on_disk($from), qr/^DELETE1$/, 'the record of a scan is on disk before it removes');
 is(entries(), $before, 'and nothing is removed');
 crash_held('dead_before_removal', $session);
