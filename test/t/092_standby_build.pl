@@ -122,7 +122,8 @@ caught_up($primary, $standby);
 $standby->stop;
 rmtree(pool($standby));
 $standby->start;
-is_waiting('a_k', 'a lost pool, and prepared transactions');
+ok($standby->poll_query_until('postgres', "SELECT bool_or(state ~ '^building .0 %., waiting for transaction') FROM pmhash_indexes"),
+	'a lost pool, and prepared transactions');
 on_primary("COMMIT PREPARED 'p1'");
 on_primary("ROLLBACK PREPARED 'p2'");
 all_built('prepared transactions', \@a);

@@ -47,8 +47,8 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT by_index, by_bitmap FROM every_key('$table', '$key', '$index');
 SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
-SELECT count(*) FROM (SELECT $key, count(*) FROM $table WHERE $key IS NOT NULL GROUP BY 1) a (k, n),
-	LATERAL (SELECT count(*) FROM $table WHERE $key = a.k) b (n) WHERE a.n <> b.n;
+SELECT count(*) FROM (SELECT $key, count(*) FROM $table WHERE $key IS NOT NULL GROUP BY 1) wanted (k, n),
+	LATERAL (SELECT count(*) FROM $table WHERE $key = wanted.k) got (n) WHERE got.n <> wanted.n;
 COMMIT;
 SELECT pmhash_check('$index');
 SQL
