@@ -131,8 +131,9 @@ all_built('prepared transactions', \@a);
 # rows locked by several, then updated: multixacts
 my @lockers = map { $primary->background_psql('postgres') } 1 .. 2;
 $_->query_safe('BEGIN; SELECT count(*) FROM (SELECT FROM a WHERE v % 29 = 0 FOR KEY SHARE) s') foreach @lockers;
-on_primary("UPDATE a SET d = 'locked' WHERE v % 58 = 0; REINDEX INDEX a_k");
+on_primary("UPDATE a SET d = 'locked' WHERE v % 58 = 0");
 $_->query_safe('COMMIT') foreach @lockers;
+on_primary('REINDEX INDEX a_k');
 $_->quit foreach @lockers;
 all_built('multixacts', \@a);
 
