@@ -452,14 +452,17 @@ builder_exit(int code, Datum arg)
 	builder.begun = false;
 }
 
-static void
+/* False if that has failed. */
+static bool
 try_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = false;
 
 	PG_TRY();
 	{
 		build_index(relid);
+		done = true;
 	}
 	PG_CATCH();
 	{
@@ -467,6 +470,7 @@ try_index(Oid relid)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
+	return done;
 }
 
 /* The pmhash indexes of this database, listed in 'context'. */
@@ -509,7 +513,8 @@ list_wanted(MemoryContext context, int64 *next)
 /*
  * Build the files that are missing in the database which this worker is connected
  * to.  Not in a transaction.  If there are several, another worker may help: each
- * takes those that nobody is at.
+ * takes those that nobody is at.  After a failure another worker goes on: temporary
+ * files that outlive transactions may be left, and go with this one.
  */
 void
 pmhash_standby_build_database(void)
@@ -537,7 +542,11 @@ pmhash_standby_build_database(void)
 		if (!pmhash_rebuild || !RecoveryInProgress())
 			break;
 		MemoryContextSwitchTo(context);
-		try_index(lfirst_oid(lc));
+		if (!try_index(lfirst_oid(lc)))
+		{
+			pmhash_standby_nudge(MyDatabaseId);
+			break;
+		}
 	}
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
