@@ -80,8 +80,9 @@ index_state(Relation index, bool details)
 	PmhashStub	stub;
 	const char *state = NULL;
 
-	if (RecoveryInProgress() && pmhash_stub_read(index, true, &stub))
-		state = pmhash_standby_index_state(&stub, details);
+	if (RecoveryInProgress())
+		state = pmhash_standby_index_state(pmhash_stub_read(index, true, &stub) ?
+										   &stub : NULL, details);
 	if (state != NULL)
 		return state;
 

@@ -143,6 +143,13 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("pmhash index \"%s\" cannot be used during recovery",
+						RelationGetRelationName(index)),
+				 errdetail("The index is not logged, so standbys have no file of it."),
+				 errhint("Set its storage parameter \"wal\" on the primary server.")));
 	if (pmhash_rebuilds_itself(index) && !failing)
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)

@@ -196,7 +196,9 @@ pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, char *reason)
 /*
  * The startup process has applied a record that ends at lsn.  A crash between the
  * two stores leaves the old LSN with the new timeline, which is in nobody's
- * history: distrust.  False if the file can't be written.
+ * history: distrust.  Nothing is flushed: after a loss of power a standby begins
+ * afresh, and a clean shutdown syncs (trust.c).  False if the file can't be
+ * written.
  */
 bool
 pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
@@ -224,8 +226,6 @@ pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
 		standby->applied_timeline = timeline;
 	}
 	pm_store64(&header->applied, lsn);
-	pm_flush(&mapping, header, sizeof(*header));
-	pm_fence(&mapping);
 	pg_atomic_write_u64(&standby->applied, lsn);
 	return !pm_is_lost(&mapping);
 }

@@ -51,7 +51,7 @@ building(const PmhashStandbyState *state)
 }
 
 /*
- * The state of an index whose stub is this one, if its file can't be used here;
+ * The state of an index whose stub is this one (NULL: none, as of unlogged ones), if its file can't be used here;
  * details: may the user see why a build has failed?  NULL: it can.
  */
 const char *
@@ -59,7 +59,7 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 {
 	PmhashStandbyState state;
 
-	if ((stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
+	if (stub == NULL || (stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		return "absent: the index is not logged (storage parameter wal)";
 	pmhash_standby_state(stub->file_id, &state);
 	switch (state.status)

@@ -557,7 +557,7 @@ pmhash_require_service(Relation index)
 		if (!pmhash_standby_is_active())
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("%s cannot be used during this recovery", subject(index)),
+					 errmsg("%s cannot be used during recovery", subject(index)),
 					 errhint("pmhash indexes can be used on primary servers and on hot standbys.")));
 		return;
 	}
