@@ -24,7 +24,7 @@
 #                                 BINDIR=programs of a server with pmhash
 #   make bench-partitions         10,000 partitions with an index each, few descriptors
 
-# Where this file is.  PGXS tells as well (srcdir), but most of the targets below
+# Where this file is.  PGXS knows it as well (srcdir), but most of the targets below
 # do not need it and are there before any package is.
 top := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 

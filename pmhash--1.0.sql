@@ -27,7 +27,7 @@ COMMENT ON ACCESS METHOD pmhash IS
 -- (the second argument is a seed), which is equal for equal values.
 
 -- Types of up to 8 bytes whose equality is equality of bytes.  The hash of such a
--- key tells the key: matches are not rechecked.
+-- key gives the key: matches are not rechecked.
 
 CREATE OPERATOR FAMILY integer_ops USING pmhash;
 CREATE OPERATOR CLASS int2_ops DEFAULT FOR TYPE int2 USING pmhash FAMILY integer_ops AS
@@ -185,8 +185,8 @@ CREATE OPERATOR CLASS aclitem_ops DEFAULT FOR TYPE aclitem USING pmhash AS
 
 -- Looking at indexes
 
--- Exact figures of one index, by walking through its file; nobody is kept from
--- using it meanwhile.  For those who may SELECT from the table and for members
+-- Exact figures of one index, by walking through its file; no session is kept from
+-- using it meanwhile.  For those that may SELECT from the table and for members
 -- of pg_stat_scan_tables (and so of pg_monitor).
 CREATE FUNCTION pmhash_stats(index regclass,
 	OUT file text,
@@ -221,7 +221,7 @@ COMMENT ON FUNCTION pmhash_stats(regclass) IS
 'statistics of a pmhash index';
 
 -- Bytes of one index on its storage, file and stub page together.  For
--- everybody, as pg_relation_size is.
+-- all users, as pg_relation_size is.
 CREATE FUNCTION pmhash_size(index regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pmhash_size'
@@ -243,8 +243,8 @@ REVOKE ALL ON FUNCTION pmhash_check(regclass, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION pmhash_check(regclass, boolean) IS
 'check the file of a pmhash index, and the index against its table';
 
--- The files that belong to pmhash indexes of this database.  For everybody:
--- it tells no more than pg_class and pg_tablespace_location do.
+-- The files that belong to pmhash indexes of this database.  For all users:
+-- it shows no more than pg_class and pg_tablespace_location do.
 CREATE FUNCTION pmhash_files(
 	OUT index regclass,
 	OUT file text,
