@@ -33,10 +33,11 @@
  * crash comes in between, or the configuration changes, stub and parameter differ:
  * the cleaner, which reads all stubs, puts that right.
  *
- * FILE_NEW of a new file is logged just before commit, when standbys are about to
- * see the index: until then they could do nothing with it.  It is no more than a
- * call to look: what is to be built stands in stubs.  (PREPARE logs it as well, and
- * COMMIT PREPARED does not: standbys look by themselves, too.)
+ * FILE_NEW of a new file is logged just after the commit record: until then standbys
+ * do not see the index, and one that delays commits (recovery_min_apply_delay) would
+ * look for it in vain for hours.  It is no more than a call to look; what is to be
+ * built stands in stubs.  No callback tells of COMMIT PREPARED, so PREPARE leaves the
+ * file LOGGED only, and the cleaner, which is called then, does the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -275,16 +276,49 @@ settle_altered(void)
 	}
 }
 
+/*
+ * The transaction has committed.  Flushed, since no later commit may come for long.
+ * The next transaction, which may write nothing, is not to take these records for its
+ * own (undo_journal.c, entries_depend_on; xact.c, RecordTransactionCommit).  They
+ * have the number of one that is over.  Standbys have seen that number before, so they
+ * do not take it for running (procarray.c, RecordKnownAssignedTransactionIds); logical
+ * decoding has an empty transaction until it reads the next RUNNING_XACTS
+ * (reorderbuffer.c, ReorderBufferAbortOld).
+ */
 static void
 log_new_files(void)
 {
+	XLogRecPtr	before = XactLastRecEnd;
+	XLogRecPtr	end = InvalidXLogRecPtr;
 	ListCell   *lc;
 
 	foreach(lc, new_files)
 	{
 		const NewFile *file = lfirst(lc);
 
-		pmhash_wal_log_file_new(file->file_id, MyDatabaseId, file->heap, file->index);
+		end = pmhash_wal_log_file_new(file->file_id, MyDatabaseId, file->heap,
+									  file->index);
+	}
+	if (end != InvalidXLogRecPtr)
+		XLogFlush(end);
+	XactLastRecEnd = before;
+}
+
+/* The transaction is about to be prepared: its files are announced by the cleaner. */
+static void
+leave_to_cleaner(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, new_files)
+	{
+		const NewFile *file = lfirst(lc);
+		Relation	index = try_relation_open(file->index, AccessShareLock);
+
+		if (index == NULL)
+			continue;
+		(void) pmhash_stub_set_wal(index, file->file_id, PMHASH_STUB_LOGGED);
+		relation_close(index, NoLock);
 	}
 }
 
@@ -295,13 +329,15 @@ transaction_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			settle_altered();
-			log_new_files();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			log_new_files();
+			leave_to_cleaner();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			break;
+		case XACT_EVENT_COMMIT:
+			log_new_files();
+			/* FALLTHROUGH */
 		default:
 			new_files = NIL;	/* the memory goes with TopTransactionContext */
 			altered = NIL;

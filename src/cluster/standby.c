@@ -510,6 +510,12 @@ pmhash_standby_take_databases(bool *all, int64 *next)
 	int64		now = pmhash_clock_ms();
 	List	   *databases = NIL;
 
+	*all = false;
+	if (!pmhash_standby_reached())
+	{
+		*next = Min(*next, now + FIRST_PAUSE);	/* nothing is wanted before that */
+		return NIL;
+	}
 	SpinLockAcquire(&standby->mutex);
 	n = standby->n_nudges;
 	memcpy(nudge, standby->nudge, sizeof(nudge));

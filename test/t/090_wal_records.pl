@@ -325,6 +325,23 @@ sql('BEGIN; CREATE TABLE c (k int8); CREATE INDEX c_k ON c USING pmhash (k) WITH
 is(types($from, file_of('c_k')), 'FILE_NEW', 'made, truncated: the last file');
 is(records($from, "count(*) FILTER (WHERE type = 'FILE_NEW')"), '1', 'and no other');
 
+# a prepared transaction's file is announced when it has committed
+$from = lsn();
+sql("BEGIN; CREATE INDEX c_k2 ON c USING pmhash (k) WITH (wal = on); PREPARE TRANSACTION 'c'");
+is(records($from, 'count(*)'), '0', 'prepared: nothing');
+sql("COMMIT PREPARED 'c'; INSERT INTO c VALUES (2)");
+for (my $i = 0; $i < 600 && types($from, file_of('c_k2')) ne 'INSERT FILE_NEW'; $i++)
+{
+	usleep(100_000);
+}
+is(types($from, file_of('c_k2')), 'INSERT FILE_NEW', 'COMMIT PREPARED: the cleaner tells standbys');
+
+# an index that is there: what stands after its commit
+$from = lsn();
+my $made = sql('BEGIN; SELECT pg_current_xact_id(); CREATE INDEX c_k3 ON c USING pmhash (k) WITH (wal = on); COMMIT');
+my $visible = commit_of($from, $made);
+is(records($from, "type, record_start > '$visible'"), 'FILE_NEW|t', 'FILE_NEW comes after the commit');
+
 # P6: whoever leaves an entry out has told standbys before; not the cleaner
 $file = file_of('t_k');
 $node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');

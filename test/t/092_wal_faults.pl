@@ -12,7 +12,10 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_faulty_server('wal_faults', "wal_level = replica\nfsync = off\npmhash.wal = on\n");
+my $node = new_faulty_server('wal_faults', "wal_level = logical\nmax_wal_senders = 2\nfsync = off\npmhash.wal = on\n");
+
+# Logical decoding reads all of it in the end.
+$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
 
 # The file system is full from here on; has space again.  A cancel comes instead.
 my $full = "SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 2000000000; SET pmhash_faults.fail_at = 1;\n";
@@ -79,6 +82,12 @@ BEGIN
 END \$\$;
 $full INSERT INTO q SELECT i, 'new' FROM generate_series(1, 20000) i; $space
 SQL
+
+# the records are nothing to logical decoding, with an index made by the way
+$node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)");
+$node->safe_psql('postgres', "CREATE INDEX q_t ON q USING pmhash (t); INSERT INTO q VALUES (-1, 'decoded'); CHECKPOINT; INSERT INTO q VALUES (-2, 'decoded')");
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL) WHERE data ~ 'table public.q: INSERT'"),
+	'2', 'logical decoding');
 $node->stop;
 
 done_testing();
