@@ -5,12 +5,20 @@
 #
 # For pmhash and for btree, one after the other: makes the index on all partitions,
 # writes to all in one statement, plans and runs a query over all in a new session,
-# vacuums, has many clients work on single partitions, stops and starts the server
-# and drops the table.  Prints seconds, memory of a session and descriptors beside
-# each other; exit status 1 if anything has failed, an answer is wrong, or pmhash is
-# not within 1.5 times of btree.
+# and once more in the same one, vacuums, has many clients work on single partitions,
+# stops and starts the server and drops the table.  Prints seconds, memory of a
+# session and descriptors beside each other; exit status 1 if anything has failed, an
+# answer is wrong, or pmhash is not within 1.5 times of btree.
 #
-# Runs as root (the server then runs as "postgres") or as a user with sudo.
+# Memory is told three times: what is resident (each page of shared buffers and of
+# index files that the session has touched counts whole), the session's share of that
+# (PSS: a page of two processes counts half in each), and what is its own.
+#
+# With --figures the two methods can be measured one by one: figures are added to that
+# file, and the table is printed when it has both.
+#
+# Builds pmhash; runs as root then (the server as "postgres") or as a user with sudo.
+# With --bindir it uses a server that has pmhash installed, as whoever may run that.
 
 set -euo pipefail
 
@@ -21,6 +29,9 @@ usage()
 		  --side N         N * N partitions (default 100)
 		  --clients N      connections at once (default 300)
 		  --descriptors N  ulimit -n of the server (default 1024)
+		  --bindir DIR     programs of a server with pmhash; none is built
+		  --method METHOD  pmhash or btree alone
+		  --figures FILE   where figures are kept, added to those that are there
 		  --help           this text
 	USAGE
 }
@@ -33,12 +44,18 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 side=100
 clients=300
 descriptors=1024
+methods='pmhash btree'
+bindir=
+figures=
 factor=1.5
 while [ $# -gt 0 ]; do
 	case $1 in
 		--side) side=${2?--side needs a number}; shift ;;
 		--clients) clients=${2?--clients needs a number}; shift ;;
 		--descriptors) descriptors=${2?--descriptors needs a number}; shift ;;
+		--bindir) bindir=${2?--bindir needs a directory}; shift ;;
+		--method) methods=${2?--method needs a method}; shift ;;
+		--figures) figures=${2?--figures needs a file}; shift ;;
 		--help) usage; exit 0 ;;
 		*) usage >&2; exit 2 ;;
 	esac
@@ -53,7 +70,7 @@ read -r load_before _ </proc/loadavg
 
 note()						# what value
 {
-	echo "$method $1 $2" >>"$work/result"
+	echo "$method $1 $2" >>"${figures:-$work/result}"
 }
 
 # Run SQL in a session of its own; note how long the statement took and what memory
@@ -70,11 +87,12 @@ timed()						# what settings statement
 		SELECT 'took ' || extract(epoch FROM clock_timestamp()) - :began;
 		SELECT pg_backend_pid() AS pid \\gset
 		\\setenv BACKEND :pid
-		\\! cat /proc/\$BACKEND/status; ls /proc/\$BACKEND/fd | wc -l
+		\\! cat /proc/\$BACKEND/status /proc/\$BACKEND/smaps_rollup; ls /proc/\$BACKEND/fd | wc -l
 	SQL
 	) || die "$method, $1 has failed"
 	note "$1" "$(awk '/^took / { print $2 }' <<<"$out")"
 	note "$1:MB" "$(awk '/^Rss(Anon|File|Shmem):/ { kb += $2 } END { print kb / 1024 }' <<<"$out")"
+	note "$1:share-MB" "$(awk '/^Pss:/ { print $2 / 1024 }' <<<"$out")"
 	note "$1:own-MB" "$(awk '/^RssAnon:/ { print $2 / 1024 }' <<<"$out")"
 	note "$1:descriptors" "$(tail -n 1 <<<"$out")"
 	progress "$method: $1 ($(elapsed "$start" "$(now)") s)"
@@ -146,6 +164,8 @@ measure()
 	[ "$(grep -c 'p_[0-9_]*_k_idx' "$work/answer")" -ge "$partitions" ] || die "$method: the plan leaves indexes out"
 	timed query "$all" "$count"
 	answer_is 1
+	timed query-again "$all $count;" "$count"
+	answer_is 1
 	if [ "$method" = pmhash ]; then
 		timed catalog '' "SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash_indexes"
 		answer_is 0
@@ -164,7 +184,7 @@ report()
 {
 	echo
 	echo "$partitions partitions with an index each, ulimit -n $descriptors, $clients clients; seconds."
-	echo "MB: a session's resident memory afterwards, and what of it is its own."
+	echo "MB: a session's resident memory afterwards, its share of it, and what is its own."
 	echo
 	awk -v factor="$factor" '
 		!($2 in place) { place[$2] = ++n; name[n] = $2 }
@@ -175,7 +195,7 @@ report()
 				a = value["pmhash", name[i]]
 				b = value["btree", name[i]]
 				ratio = b > 0 ? a / b : 0
-				held = name[i] !~ /catalog|start$|descriptors/
+				held = name[i] !~ /^catalog|^start$|:descriptors$/
 				if (held && ratio > factor)
 					bad = 1
 				mark = (held && ratio > factor) ? " *" : ""
@@ -184,13 +204,20 @@ report()
 			if (bad)
 				printf "\n* not within %s times of btree.\n", factor
 			exit bad
-		}' "$work/result"
+		}' "${figures:-$work/result}"
 }
 
-install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+has_both()
+{
+	[ "$(cut -d ' ' -f 1 "${figures:-$work/result}" | sort -u | wc -l)" = 2 ]
+}
+
+if [ -z "$bindir" ]; then
+	install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
+	pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
+fi
 make_work_directory partitions $((partitions * 200 + 1500000)) cluster scripts
-build "$pg_config"
+[ -n "$bindir" ] || build "$pg_config"
 as_account tee "$work/scripts/clients.pgbench" >/dev/null <<-SQL
 	\\set k random(1, $rows)
 	INSERT INTO p VALUES (:k, :k);
@@ -205,10 +232,10 @@ as_account tee -a "$cluster_dir/data/postgresql.conf" >/dev/null <<-CONF
 CONF
 start_limited
 sql -c "CREATE EXTENSION pmhash"
-for method in pmhash btree; do
+for method in $methods; do
 	measure
 done
 ! grep -E 'Too many open files|terminated by signal|could not rebuild|has been rebuilt' "$cluster_dir/log" ||
 	die "the server has run short"
 echo "Load average when it began: $load_before (of other programs; they spoil figures)."
-report
+! has_both || report

@@ -15,8 +15,9 @@
 #   queue.sh BINDIR [SECONDS [CLIENTS [FLIPS [METHOD...]]]]
 #
 # BINDIR: programs of a server that has pmhash installed.  120 seconds each, 16
-# clients, 200,000 flips and all methods by default.  All else is done in a
-# temporary directory and removed at the end.
+# clients, 200,000 flips (0: leave that part out) and all methods by default.  For a
+# part of the queues: QUEUE_AUTOVACUUM=off, QUEUE_SYNC=on (synchronous_commit).  All
+# else is done in a temporary directory and removed at the end.
 
 set -euo pipefail
 
@@ -116,14 +117,15 @@ one_queue()					# method synchronous_commit autovacuum
 echo
 echo "| index  | sync. commit | autovacuum | first TPS | last TPS | TPS | TIDs a look-up | rows | entries |"
 echo "|---|---|---|---:|---:|---:|---:|---:|---:|"
-for autovacuum in off on; do
-	for synchronous_commit in on off; do
+for autovacuum in ${QUEUE_AUTOVACUUM-off on}; do
+	for synchronous_commit in ${QUEUE_SYNC-on off}; do
 		for method in $methods; do
 			one_queue "$method" "$synchronous_commit" "$autovacuum"
 		done
 	done
 done
 
+[ "$flips" -gt 0 ] || exit 0
 sql -c "ALTER SYSTEM RESET synchronous_commit" -c "ALTER SYSTEM SET autovacuum = off" \
 	-c 'SELECT pg_reload_conf()' >/dev/null
 sql >/dev/null <<-SQL

@@ -14,12 +14,17 @@
  *	- no stub has been changed in place since (stub_generation, invalid.c).
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
- * Mappings are bounded.  A process has vm.max_map_count of them (65,530 by
- * default) for all its purposes, and each costs some memory.  A mapping that has
- * been handed out stays until the end of the transaction, since users of it do
- * not say when they have finished; those that were handed out in earlier
- * transactions only, longest ago first, are unmapped when there are more than
- * PMHASH_MAPPED_FILES.  The entry stays and the next use maps the file again.
+ * Mappings are bounded.  A process has vm.max_map_count areas (65,530 by default)
+ * for all its purposes, of which a mapping takes two, and some memory: 3 KB, and
+ * the pages that have been touched, which are the file's, but count as the process'
+ * in what ps shows.  A mapping that has been handed out stays until the end of the
+ * transaction, since users of it do not say when they have finished.  Of those that
+ * were handed out in earlier transactions only, longest ago first,
+ *	- all but the last RESIDENT_FILES rest: they give up their pages, and the next use
+ *	  costs some page faults;
+ *	- all but the last pmhash.mapped_files are unmapped, and so are those past a
+ *	  quarter of vm.max_map_count.  The entry stays and the next use maps the file
+ *	  again, which takes many times as long.
  *
  * A mapping keeps the space of a file that has been removed, and one of an index
  * that has handed its main fork to another (tablecmds.c, TryReuseIndex) will never
@@ -35,9 +40,13 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "access/xact.h"
+#include "storage/fd.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -52,6 +61,12 @@
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
 
+/* Files whose pages a backend keeps from one transaction to the next. */
+#define RESIDENT_FILES		1000
+
+/* What vm.max_map_count is taken for where it can't be read: Linux' default. */
+#define DEFAULT_MAP_COUNT	65530
+
 /* Stat calls that the end of a transaction may cost. */
 #define LOOKS_PER_TRANSACTION	16
 
@@ -59,8 +74,10 @@
 #define LOOK_PAUSE			INT64CONST(30000)
 
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
-static dlist_head mapped = DLIST_STATIC_INIT(mapped);	/* last used first */
+static dlist_head mapped = DLIST_STATIC_INIT(mapped);	/* last used first, ... */
+static dlist_head resting = DLIST_STATIC_INIT(resting); /* ... and then these */
 static int	n_mapped = 0;
+static int	n_resting = 0;
 
 /* Entries with a mapping that are suspect; those to look for soon first. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);
@@ -231,7 +248,11 @@ take_file(PmhashEntry *entry)
 
 	clear_suspect(entry);
 	dlist_delete(&entry->lru);
-	n_mapped--;
+	if (entry->resting)
+		n_resting--;
+	else
+		n_mapped--;
+	entry->resting = false;
 	entry->file = NULL;
 	return file;
 }
@@ -245,18 +266,97 @@ unmap(PmhashEntry *entry)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
-/* Unmap what is not used in this transaction as long as there is more than that. */
-static void
-trim(int limit)
+/* vm.max_map_count.  Raises no error. */
+static int
+map_count(void)
 {
-	while (n_mapped > limit)
-	{
-		PmhashEntry *last = dlist_tail_element(PmhashEntry, lru, &mapped);
+	char		text[32] = "";
+	int			count = 0;
+	int			fd;
 
-		if (last->used >= transaction)
-			return;
-		unmap(last);
+	ReserveExternalFD();
+	fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+	{
+		if (read(fd, text, sizeof(text) - 1) > 0)
+			count = atoi(text);
+		close(fd);
 	}
+	ReleaseExternalFD();
+	return count > 0 ? count : DEFAULT_MAP_COUNT;
+}
+
+/* Mappings that this process may keep. */
+static int
+most_mapped(void)
+{
+	static int	allowed = 0;
+
+	if (allowed == 0)
+		allowed = Max(map_count() / 4, 1);	/* half of them, two each */
+	return Min(pmhash_mapped_files, allowed);
+}
+
+/* The entry in a list that was used longest ago, unless this transaction uses it. */
+static PmhashEntry *
+least_used(dlist_head *list)
+{
+	PmhashEntry *last;
+
+	if (dlist_is_empty(list))
+		return NULL;
+	last = dlist_tail_element(PmhashEntry, lru, list);
+	return last->used < transaction ? last : NULL;
+}
+
+/* A mapping is not used for now: give up its pages. */
+static void
+put_to_rest(PmhashEntry *entry)
+{
+	pmh_rest(entry->file->table);
+	entry->resting = true;
+	dlist_delete(&entry->lru);
+	dlist_push_head(&resting, &entry->lru);
+	n_mapped--;
+	n_resting++;
+}
+
+/* It is used again: it goes to the head of the list. */
+static void
+wake(PmhashEntry *entry)
+{
+	if (entry->resting)
+	{
+		n_resting--;
+		n_mapped++;
+	}
+	entry->resting = false;
+	dlist_delete(&entry->lru);
+	dlist_push_head(&mapped, &entry->lru);
+}
+
+/*
+ * As long as there are more than 'resident' with pages, or 'most' in all: let what
+ * this transaction does not use rest, and unmap it.
+ */
+static void
+trim(int resident, int most)
+{
+	PmhashEntry *entry;
+
+	while (n_mapped > resident && (entry = least_used(&mapped)) != NULL)
+		put_to_rest(entry);
+	while (n_mapped + n_resting > most &&
+		   ((entry = least_used(&resting)) != NULL ||
+			(entry = least_used(&mapped)) != NULL))
+		unmap(entry);
+}
+
+static void
+trim_to_limits(void)
+{
+	if (unlikely(n_mapped + n_resting > Min(RESIDENT_FILES, pmhash_mapped_files)))
+		trim(RESIDENT_FILES, most_mapped());
 }
 
 /*
@@ -266,10 +366,10 @@ trim(int limit)
 bool
 pmhash_entries_make_room(void)
 {
-	int			before = n_mapped;
+	int			before = n_mapped + n_resting;
 
-	trim(0);
-	return n_mapped < before;
+	trim(INT_MAX, 0);
+	return n_mapped + n_resting < before;
 }
 
 /* The mapped file of an entry: it stays until the end of the transaction. */
@@ -280,7 +380,7 @@ pmhash_entry_use(PmhashEntry *entry)
 	if (unlikely(entry->used != transaction))
 	{
 		entry->used = transaction;
-		dlist_move_head(&mapped, &entry->lru);
+		wake(entry);
 	}
 	return entry->file;
 }
@@ -311,7 +411,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 	entry->used = 0;
 	dlist_delete(&entry->lru);
 	dlist_push_tail(&mapped, &entry->lru);
-	trim(PMHASH_MAPPED_FILES);
+	trim_to_limits();
 }
 
 /* A handle, in one piece of memory with its path. */
@@ -432,6 +532,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);
+		forget_former_owner(stub->file_id);
 	}
 	PG_CATCH();
 	{
@@ -441,8 +542,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	forget_former_owner(stub->file_id);
-	trim(PMHASH_MAPPED_FILES - 1);
+	trim_to_limits();
 	entry->file = file;
 	entry->used = 0;
 	dlist_push_tail(&mapped, &entry->lru);
@@ -488,19 +588,26 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 	return entry->file;
 }
 
-/* This backend has removed a file: let its mappings go soon.  Raises no error. */
-void
-pmhash_entries_file_removed(uint64 file_id)
+static void
+suspect_file(dlist_head *list, uint64 file_id)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &mapped)
+	dlist_foreach_modify(iter, list)
 	{
 		PmhashEntry *entry = dlist_container(PmhashEntry, lru, iter.cur);
 
 		if (entry->file_id == file_id)
 			set_suspect(entry);
 	}
+}
+
+/* This backend has removed a file: let its mappings go soon.  Raises no error. */
+void
+pmhash_entries_file_removed(uint64 file_id)
+{
+	suspect_file(&mapped, file_id);
+	suspect_file(&resting, file_id);
 }
 
 /* ---- end of transactions ---- */
@@ -552,7 +659,7 @@ pmhash_entries_at_end_of_transaction(void)
 	replaced = NIL;
 
 	transaction += 2;
-	trim(PMHASH_MAPPED_FILES);
+	trim_to_limits();
 	if (!dlist_is_empty(&suspects))
 		look_after_suspects();
 }

@@ -12,9 +12,6 @@
 
 #include "cluster/stub.h"
 
-/* Mappings that a backend keeps from one transaction to the next. */
-#define PMHASH_MAPPED_FILES		1000
-
 /* A main fork: number and, for temporary relations, backend. */
 typedef struct PmhashFork
 {
@@ -35,7 +32,8 @@ typedef struct PmhashEntry
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	int64		next_look;		/* pmhash_clock_ms; 0: at once */
-	dlist_node	lru;			/* if mapped */
+	bool		resting;		/* mapped, but without pages */
+	dlist_node	lru;			/* if mapped: in 'mapped' or in 'resting' */
 	dlist_node	look;			/* if suspect */
 } PmhashEntry;
 

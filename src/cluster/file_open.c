@@ -161,35 +161,53 @@ read_stub_with_file(Relation index, PmhashUse use, PmhashStub *stub,
 	}
 }
 
-/*
- * The entry of an index, as its stub says now.  With 'map' the file is mapped;
- * without, only if no backend has opened it in this server life, since opening
- * it for the first time may show more than looking at it from outside.  NULL:
- * trouble.
- */
-static PmhashEntry *
-entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
+/* stub_generation, before a stub is read. */
+static uint64
+generation_before_reading(void)
 {
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
-	PmhashStub	stub;
-	const PmhashFile *mapped;
-	bool		recovered;
 
 	pg_read_barrier();
-	if (!read_stub_with_file(index, use, &stub, trouble))
-		return NULL;
-	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
+	return generation;
+}
+
+/*
+ * The entry of an index with this stub, which was read after stub_generation was
+ * 'generation' and names a file.  With 'map' the file is mapped; without, only if no
+ * backend has opened it in this server life, since opening it for the first time may
+ * show more than looking at it from outside.  NULL: trouble.
+ */
+static PmhashEntry *
+entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool map,
+			  PmhashTrouble *trouble)
+{
+	const PmhashFile *mapped = pmhash_entry_mapped(RelationGetRelid(index),
+												   stub->file_id);
+	bool		recovered;
+
 	if (mapped != NULL)
 	{
 		trouble->reason = pmhash_table_doubt(mapped->table);
 		return trouble->reason != PMHASH_REASON_NONE ? NULL :
-			pmhash_entry_confirm(index, &stub, generation);
+			pmhash_entry_confirm(index, stub, generation);
 	}
-	if (!check_identity(&stub, &recovered, trouble))
+	if (!check_identity(stub, &recovered, trouble))
 		return NULL;
 	if (map || !recovered)
-		return open_existing(index, &stub, generation, trouble);
-	return pmhash_entry_confirm(index, &stub, generation);
+		return open_existing(index, stub, generation, trouble);
+	return pmhash_entry_confirm(index, stub, generation);
+}
+
+/* The same by its stub as it is now, which gets a file if it asks for one. */
+static PmhashEntry *
+entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
+{
+	uint64		generation = generation_before_reading();
+	PmhashStub	stub;
+
+	if (!read_stub_with_file(index, use, &stub, trouble))
+		return NULL;
+	return entry_of_stub(index, &stub, generation, map, trouble);
 }
 
 /*
@@ -444,8 +462,9 @@ pmhash_index_is_pmem(Relation index)
 bool
 pmhash_index_plannable(Relation index)
 {
-	PmhashTrouble		trouble;
+	PmhashTrouble trouble;
 	PmhashStub	stub;
+	uint64		generation;
 
 	if (!pmhash_service_available() ||
 		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
@@ -461,9 +480,10 @@ pmhash_index_plannable(Relation index)
 	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
 		return true;
 	memset(&trouble, 0, sizeof(trouble));
+	generation = generation_before_reading();
 	if (read_stub(index, PMHASH_READ, &stub, &trouble) &&
 		((stub.flags & PMHASH_STUB_NEW_FILE) != 0 ||
-		 entry_by_stub(index, PMHASH_READ, false, &trouble) != NULL))
+		 entry_of_stub(index, &stub, generation, false, &trouble) != NULL))
 		return true;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;

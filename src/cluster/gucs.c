@@ -30,6 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 bool		pmhash_wal = false;
+int			pmhash_mapped_files = 16000;
 
 /* The engine wants a power of two. */
 static bool
@@ -145,5 +146,11 @@ pmhash_define_gucs(void)
 							 &pmhash_wal, false,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.mapped_files",
+							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
+							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
+							&pmhash_mapped_files, 16000, 100, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -245,18 +245,24 @@ note_drop(Oid relid)
 {
 	Relation	index = relation_open(relid, NoLock);
 	char		path[MAXPGPATH];
-	uint64		file_id;
 	PmhashStub	stub;
+	bool		found;
 
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
-		pmhash_index_path(index, true, &file_id, path))
+		pmhash_shared != NULL && pmhash_shared->usable)
 	{
-		Pending    *p = add_pending(path, relid, true);
+		if (!pmhash_stub_may_be_read(index, &stub, &found))
+			pmhash_request_cleaning_at_commit();
+		else if (found && stub.file_id != 0)
+		{
+			Pending    *p;
 
-		p->heap = index->rd_index->indrelid;
-		p->file_id = file_id;
-		p->logged = pmhash_stub_read(index, true, &stub) &&
-			pmhash_flags_logged(stub.flags);
+			pmhash_file_path(path, MyDatabaseId, stub.file_id);
+			p = add_pending(path, relid, true);
+			p->heap = index->rd_index->indrelid;
+			p->file_id = stub.file_id;
+			p->logged = pmhash_flags_logged(stub.flags);
+		}
 	}
 	relation_close(index, NoLock);
 }
@@ -318,6 +324,7 @@ named_by(Oid relid, uint64 file_id)
 	Relation	index;
 	Owned		result = OWNED_NO;
 	PmhashStub	stub;
+	bool		found;
 
 	/* Another session may be rebuilding it, and be about to look at ours. */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
@@ -325,9 +332,13 @@ named_by(Oid relid, uint64 file_id)
 	index = try_relation_open(relid, NoLock);
 	if (index == NULL)
 		return OWNED_NO;
-	if (pmhash_is_index(index) && pmhash_stub_read(index, true, &stub) &&
-		stub.file_id == file_id)
-		result = OWNED_YES;
+	if (pmhash_is_index(index))
+	{
+		if (!pmhash_stub_may_be_read(index, &stub, &found))
+			result = OWNED_UNKNOWN;
+		else if (found && stub.file_id == file_id)
+			result = OWNED_YES;
+	}
 	relation_close(index, NoLock);
 	return result;
 }
@@ -453,9 +464,11 @@ note_replaced_forks(void)
 
 	for (int i = 0; i < n; i++)
 	{
+		uint64		file_id;
 		uint16		flags;
-		uint64		file_id = pmhash_stub_of_fork(node[i], &flags);
 
+		if (!pmhash_stub_of_fork_may_be_read(node[i], &file_id, &flags))
+			pmhash_request_cleaning_at_commit();
 		if (file_id != 0)
 			note_replaced(file_id, pmhash_flags_logged(flags));
 	}

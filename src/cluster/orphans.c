@@ -318,51 +318,41 @@ complain_once(Relation index, const char *why)
 			 errhint("REINDEX INDEX makes a new stub page.")));
 }
 
-/*
- * Read a stub.  ERROR only for what is not the page's fault.  A page of zeroes
- * in the main fork of an index that we see is not as it was written.
- */
+typedef struct StubReading
+{
+	Relation	index;
+	PmhashStub *stub;
+	StubState	state;
+} StubReading;
+
+/* A page of zeroes in the main fork of an index that we see is not as it was written. */
+static void
+read_stub(void *arg)
+{
+	StubReading *reading = arg;
+
+	reading->state = STUB_READ;
+	if (RelationGetNumberOfBlocks(reading->index) == 0)
+		reading->state = STUB_NONE;
+	else if (!pmhash_stub_read(reading->index, false, reading->stub))
+	{
+		complain_once(reading->index, "its stub page is empty");
+		reading->state = STUB_UNREADABLE;
+	}
+}
+
+/* Read a stub.  ERROR only for what is not the page's fault. */
 static StubState
 read_stub_if_possible(Relation index, PmhashStub *stub)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile StubState state = STUB_READ;
+	StubReading reading = {index, stub, STUB_UNREADABLE};
+	ErrorData  *error = pmhash_stub_try(read_stub, &reading);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		if (RelationGetNumberOfBlocks(index) == 0)
-			state = STUB_NONE;
-		else if (!pmhash_stub_read(index, false, stub))
-		{
-			complain_once(index, "its stub page is empty");
-			state = STUB_UNREADABLE;
-		}
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
-			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
-			error->sqlerrcode != ERRCODE_IO_ERROR)
-			ReThrowError(error);
-		complain_once(index, error->message);
-		FreeErrorData(error);
-		state = STUB_UNREADABLE;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return state;
+	if (error == NULL)
+		return reading.state;
+	complain_once(index, error->message);
+	FreeErrorData(error);
+	return STUB_UNREADABLE;
 }
 
 /*

@@ -16,6 +16,7 @@
 
 #include "access/generic_xlog.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -71,6 +72,18 @@ log_page(Relation index, Buffer buffer, const PmhashStub *stub)
 }
 
 /*
+ * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
+ * (smgrexists would close and open it; the planner has just asked for its length.)
+ */
+static bool
+has_main_fork(Relation index)
+{
+	SMgrRelation smgr = RelationGetSmgr(index);
+
+	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
+}
+
+/*
  * Read the stub of an index.  False if there is none: no fork, no block, or a
  * page that was never filled.  With zero_on_error a damaged page counts as
  * none (for DROP, which must not fail for that).  ERROR if the page is
@@ -84,8 +97,7 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 	Page		page;
 	bool		found;
 
-	if (!smgrexists(RelationGetSmgr(index), MAIN_FORKNUM) ||
-		RelationGetNumberOfBlocks(index) == 0)
+	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
 		return false;
 
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
@@ -131,6 +143,7 @@ pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
 	Page		page;
 	PmhashStub	stub;
 
+	*flags = 0;
 	memset(&stub, 0, sizeof(stub));
 	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) != 1)
 		return 0;
@@ -144,6 +157,111 @@ pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
 	*flags = stub.flags;
 	return stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION ?
 		stub.file_id : 0;
+}
+
+/*
+ * pmhash_stub_try
+ *		Have a page read, and go on if it can't be.
+ *
+ * For what must not fail because a stub can't be read: above all the commands that do
+ * away with it.  Runs in a subtransaction, which gives back what an error leaves of
+ * the reading.  Returns NULL if all went well; the error (in the current memory
+ * context) if the page is at fault: a bad checksum, an error of the disk; any other
+ * is raised again.  Not to be called in a parallel operation.
+ */
+ErrorData *
+pmhash_stub_try(PmhashStubReader read, void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		read(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
+			error->sqlerrcode != ERRCODE_IO_ERROR)
+			ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}
+
+typedef struct Reading
+{
+	Relation	index;
+	PmhashNode	node;
+	PmhashStub *stub;
+	bool		found;
+	uint64		file_id;
+	uint16		flags;			/* ... and the flags with it */
+} Reading;
+
+static bool
+succeeds(PmhashStubReader read, Reading *reading)
+{
+	ErrorData  *error = pmhash_stub_try(read, reading);
+
+	if (error == NULL)
+		return true;
+	FreeErrorData(error);
+	return false;
+}
+
+static void
+read_of_index(void *arg)
+{
+	Reading    *reading = arg;
+
+	reading->found = pmhash_stub_read(reading->index, true, reading->stub);
+}
+
+static void
+read_of_fork(void *arg)
+{
+	Reading    *reading = arg;
+
+	reading->file_id = pmhash_stub_of_fork(reading->node, &reading->flags);
+}
+
+/*
+ * pmhash_stub_read with zero_on_error, its result in *found; false if the page can't
+ * be read at all.  Not to be called in a parallel operation.
+ */
+bool
+pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
+{
+	Reading		reading = {.index = index, .stub = stub};
+	bool		done = succeeds(read_of_index, &reading);
+
+	*found = done && reading.found;
+	return done;
+}
+
+/* The same of pmhash_stub_of_fork. */
+bool
+pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
+{
+	Reading		reading = {.node = node};
+	bool		done = succeeds(read_of_fork, &reading);
+
+	*file_id = done ? reading.file_id : 0;
+	*flags = done ? reading.flags : 0;
+	return done;
 }
 
 /*

@@ -47,14 +47,21 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 static inline bool
 pmhash_stub_for_standby(const PmhashStub *stub)
 {
-	return (stub->flags & PMHASH_STUB_STANDBY) != 0 &&
+	return (stub->flags & PMHASH_STUB_WAL) == PMHASH_STUB_WAL &&
 		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE |
 						PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
 }
 
+/* Something that reads a stub page, and may fail. */
+typedef void (*PmhashStubReader) (void *arg);
+
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
+extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
+extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
+extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
+											uint16 *flags);
 extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
 							   uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,

@@ -447,8 +447,9 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	}
 	pm_store64(&run->region_blocks,
 			   REGION_BLOCKS + pm_load(&run->value_blocks) / REGION_PART);
-	result = pmh_bulk_build_range(bulk, &range);
-
+	result = pmh_workspace_take(bulk->table);
+	if (result == PMH_OK)
+		result = pmh_bulk_build_range(bulk, &range);
 	if (result == PMH_OK && !range.written)
 		result = pmh_bulk_write_range(bulk, &range);
 	return pmh_conclude(bulk->table, result);
@@ -595,7 +596,9 @@ pmh_bulk_finish(PmhBulk *bulk)
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);
-		result = fill_gaps(bulk, dir, depth);
+		result = pmh_workspace_take(t);
+		if (result == PMH_OK)
+			result = fill_gaps(bulk, dir, depth);
 		if (result == PMH_OK)
 			result = publish(bulk, dir, depth);
 		free(dir);

@@ -44,11 +44,7 @@
 static void
 free_handle(PmhTable *t)
 {
-	for (unsigned i = 0; i < 2; i++)
-	{
-		pmh_build_free(t->build[i]);
-		free(t->overflow[i]);
-	}
+	pmh_workspace_give_back(t);
 	free(t->discard);
 	free(t);
 }
@@ -61,8 +57,8 @@ block_shift(const PmhFormat *format)
 	return (uint32_t) __builtin_ctzll(bytes);
 }
 
-/* Take geometry over from the format header, and allocate what depends on it. */
-static PmhResult
+/* Take geometry over from the format header. */
+static void
 set_geometry(PmhTable *t, const PmhFormat *format)
 {
 	memcpy(t->identity, format->identity, PMH_IDENTITY_SIZE);
@@ -77,16 +73,6 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	t->in_main_size = (uint64_t) t->in_main * PMH_BUCKET_SIZE;
 	t->stripe_mask = t->locks->nstripes - 1;
 	pmh_permutation_make(&t->permutation, format->overflow_key);
-	for (unsigned i = 0; i < 2; i++)
-	{
-		t->build[i] = pmh_build_alloc(t);
-		t->overflow[i] =
-			malloc((size_t) 2 * t->segment_buckets * PMH_SLOTS * sizeof(PmhItem));
-		if (t->build[i] == NULL || t->overflow[i] == NULL)
-			return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
-							"There is no memory for a handle.");
-	}
-	return PMH_OK;
 }
 
 /* From now on a fault in the mapping is posted to all handles on the file. */
@@ -346,10 +332,9 @@ pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
 	t = new_handle(env, error);
 	if (t == NULL)
 		return error->code;
-	result = set_geometry(t, &format);
-	if (result == PMH_OK)
-		result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << t->block_shift,
-						   env->force_pmem, &t->error);
+	set_geometry(t, &format);
+	result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << t->block_shift,
+					   env->force_pmem, &t->error);
 	if (result != PMH_OK)
 	{
 		*error = t->error;
@@ -471,9 +456,10 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 	result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
 		check_format(&format, &t->error);
 	if (result == PMH_OK)
-		result = set_geometry(t, &format);
-	if (result == PMH_OK)
+	{
+		set_geometry(t, &format);
 		result = open_formatted(t, env, &did_recover);
+	}
 	if (result != PMH_OK)
 	{
 		*error = t->error;
@@ -532,6 +518,12 @@ pmh_close(PmhTable *table)
 {
 	pm_close(&table->file);
 	free_handle(table);
+}
+
+void
+pmh_rest(PmhTable *table)
+{
+	pm_rest(&table->file);
 }
 
 PmhResult

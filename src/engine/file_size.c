@@ -259,6 +259,8 @@ pmh_provide(PmhTable *t)
 	PMH_STOP_POINT("provide_before_map");
 	if (need.map)
 		result = pmh_map_all(t);
+	if (result == PMH_OK && need.workspace)
+		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
 		result = grow_file(t, need.blocks);
 	if (result == PMH_OK && need.value_region)

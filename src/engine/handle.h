@@ -26,6 +26,7 @@
 typedef struct PmhNeed
 {
 	bool		map;			/* map as far as live.blocks tells */
+	bool		workspace;		/* memory to build segments in */
 	bool		doubling;		/* double the directory ... */
 	uint32_t	doubling_depth; /* ... if it still has this depth */
 	uint64_t	blocks;			/* an extent of so many free blocks */
@@ -64,7 +65,8 @@ struct PmhTable
 	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
 	uint8_t		identity[PMH_IDENTITY_SIZE];
-	struct PmhBuild *build[2];	/* segments being built */
+	struct PmhWorkspace *workspace; /* NULL until needed; until pmh_conclude ... */
+	struct PmhBuild *build[2];	/* ... its segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
 	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
 	size_t		ndiscard;
@@ -114,6 +116,14 @@ pmh_count(uint64_t *counter, uint64_t by)
 }
 
 /*
+ * Lend a handle the memory to build segments in: t->build and t->overflow are NULL
+ * without it.  It stays until pmh_conclude.  Nothing to do if it is there.  PMH_OK,
+ * PMH_ERR_NO_MEMORY.  Locks do not matter.  (segment_build.c)
+ */
+extern PmhResult pmh_workspace_take(PmhTable *t);
+extern void pmh_workspace_give_back(PmhTable *t);
+
+/*
  * What a public function returns at its end that cannot have mapped more of the
  * file: 'result', unless the file is lost.  Ordered after everything that the
  * caller has read.
@@ -130,13 +140,16 @@ pmh_conclude_reading(PmhTable *t, PmhResult result)
 }
 
 /*
- * The same for a function that may have mapped more of the file: the pointers
- * that it had are forgotten, so what was outgrown can go.  Hence none of these
- * functions may be called inside of another one.
+ * The same for a function that may have mapped more of the file, or built segments:
+ * the pointers that it had are forgotten, so what was outgrown can go, and so can the
+ * memory that it has built in.  Hence none of these functions may be called inside of
+ * another one.
  */
 static inline PmhResult
 pmh_conclude(PmhTable *t, PmhResult result)
 {
+	if (unlikely(t->workspace != NULL))
+		pmh_workspace_give_back(t);
 	if (unlikely(t->file.nold != 0))
 		pmh_map_forget_old(&t->file);
 	return pmh_conclude_reading(t, result);

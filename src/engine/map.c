@@ -225,20 +225,21 @@ add_file(PmFile *f)
 {
 	pmh_lock(&mapped_files_lock);
 	f->next = mapped_files;
+	f->link = &mapped_files;
+	if (f->next != NULL)
+		f->next->link = &f->next;
 	mapped_files = f;
 	pmh_unlock(&mapped_files_lock);
 }
 
+/* In a time that does not depend on how many there are: there may be thousands. */
 static void
 remove_file(PmFile *f)
 {
-	PmFile	  **p = &mapped_files;
-
 	pmh_lock(&mapped_files_lock);
-	while (*p != NULL && *p != f)
-		p = &(*p)->next;
-	if (*p != NULL)
-		*p = f->next;
+	*f->link = f->next;
+	if (f->next != NULL)
+		f->next->link = f->link;
 	pmh_unlock(&mapped_files_lock);
 }
 

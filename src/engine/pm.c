@@ -10,7 +10,8 @@
  *
  * libpmem is asked whether a file is persistent memory, by its own mapping of
  * the file (pmem_map_file), which is given back at once: it can neither grow
- * nor be put at an address.  What it does with our mappings (pmem_flush,
+ * nor be put at an address.  Where the kernel has refused MAP_SYNC it is asked once
+ * in a process: a backend may open thousands of files.  What it does with our mappings (pmem_flush,
  * pmem_memcpy, pmem_drain, pmem_msync) depends on the address alone and not on
  * what has mapped it.  The kernel is asked as well (MAP_SYNC): it does not lie,
  * where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every file.
@@ -25,6 +26,7 @@
 #include <libpmem.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +171,29 @@ ask_libpmem(const char *path, bool *is_pmem, PmhError *error)
 	return PMH_OK;
 }
 
+/*
+ * The same, asked no more often than has to be.  Of a file without MAP_SYNC libpmem
+ * says that it is persistent memory only if the environment wants it to say so of all
+ * files, so one answer stands for all of these in this process.
+ */
+static PmhResult
+is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
+{
+	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
+	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
+	PmhResult	result;
+
+	if (!synchronous && before != 0)
+	{
+		*is_pmem = before == 2;
+		return PMH_OK;
+	}
+	result = ask_libpmem(path, is_pmem, error);
+	if (result == PMH_OK && !synchronous)
+		__atomic_store_n(&said, 1 + *is_pmem, __ATOMIC_RELAXED);
+	return result;
+}
+
 /* A structure for a file that is not mapped yet. */
 static PmhResult
 begin_file(PmFile *f, const char *path, PmhError *error)
@@ -213,7 +238,7 @@ complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 	PmhResult	result = map_and_close(f, fd, &synchronous, error);
 
 	if (result == PMH_OK)
-		result = ask_libpmem(f->path, &is_pmem, error);
+		result = is_persistent(f->path, synchronous, &is_pmem, error);
 	if (result != PMH_OK)
 	{
 		pm_close(f);
@@ -285,6 +310,13 @@ pm_close(PmFile *f)
 	free(f->path);
 	memset(f, 0, sizeof(*f));
 	f->fd = -1;
+}
+
+/* (The pages of a shared mapping are the file's: nothing is thrown away.) */
+void
+pm_rest(const PmFile *f)
+{
+	(void) madvise(f->base, f->mapped, MADV_DONTNEED);
 }
 
 /* ---- its length ---- */

@@ -74,7 +74,8 @@ typedef struct PmFile
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
 	uint64_t	file_id;		/* ... and what to post; both set by the engine */
 	/* private to pm.c and map.c */
-	struct PmFile *next;		/* all mapped files */
+	struct PmFile *next;		/* all mapped files ... */
+	struct PmFile **link;		/* ... and what points to this one */
 	char	   *path;			/* as given */
 	PmBirth		birth;
 	size_t		reserved;		/* addresses from base on that are ours */
@@ -92,6 +93,13 @@ extern PmhResult pm_create(PmFile *f, const char *path, size_t size,
 extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
 						 PmhError *error);
 extern void pm_close(PmFile *f);
+
+/*
+ * Give up the pages that this process has of the mapping.  The file and what has
+ * been stored stay; the next access gets its page again.  No other thread may be at
+ * work on this mapping.
+ */
+extern void pm_rest(const PmFile *f);
 
 /*
  * posix_fallocate [from, to); never leaves a hole: PMH_ERR_LOST if the file is
@@ -116,7 +124,9 @@ extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 /*
  * Map up to 'size' bytes (another process has extended the file).  The base
  * may be another one afterwards; pointers into the mapping as it was stay good
- * until pmh_map_forget_old.
+ * until pmh_map_forget_old.  Whether the file is as long as that is asked by its
+ * name: PMH_ERR_NO_FILE if it was removed or replaced, also for a reader that meets
+ * what others had added before.
  */
 extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
 

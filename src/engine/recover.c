@@ -177,6 +177,26 @@ mark_run(PmhTable *t, uint64_t block, uint64_t nblocks)
 	return result;
 }
 
+/*
+ * Let this be all zeroes.  What is zero already is only read: a page that is stored to
+ * for the first time costs a fault and has to be written back.
+ */
+static void
+clear_pages(uint64_t *at, size_t bytes)
+{
+	size_t		words = PMH_HEADER_SIZE / sizeof(uint64_t);
+
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i += words)
+	{
+		size_t		k = i;
+
+		while (k < i + words && at[k] == 0)
+			k++;
+		if (k < i + words)
+			memset(at + k, 0, (i + words - k) * sizeof(uint64_t));
+	}
+}
+
 /* An empty map: only block 0 and the map blocks are in use. */
 static void
 clear_map(PmhTable *t)
@@ -186,7 +206,7 @@ clear_map(PmhTable *t)
 	uint64_t	free_blocks = 0;
 
 	for (uint64_t start = 0; start < blocks; start += zone)
-		memset(pmh_space_map(t, start), 0, zone);
+		clear_pages((uint64_t *) (void *) pmh_space_map(t, start), zone);
 	for (uint64_t block = 0; block < blocks; block++)
 	{
 		if (pmh_space_is_map_block(t, block))
@@ -303,7 +323,7 @@ pmh_recover(PmhTable *t)
 		result = redo_region_unlink(t);
 	if (result == PMH_OK)
 		result = rebuild_run(t);
-	if (result == PMH_OK)
+	if (result == PMH_OK && t->file.mapped > pmh_live(t)->blocks << t->block_shift)
 	{
 		/* What a shrink has left past the end; if it stays, no harm. */
 		(void) pm_truncate(&t->file, pmh_live(t)->blocks << t->block_shift,

@@ -8,8 +8,13 @@
  * starts with the simplest strategy that holds it, and with the fewest
  * entries away from home.
  *
+ * The memory for it, some 130 KB, is not part of a handle: a process may have
+ * thousands of these, and builds seldom.  A handle is lent it for the operation at
+ * hand, and what comes back is kept for the next one, whichever handle that is of.
+ *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,32 +26,100 @@
 #include "segment_build.h"
 #include "table.h"
 
-PmhBuild *
-pmh_build_alloc(const PmhTable *t)
-{
-	PmhBuild   *build = calloc(1, sizeof(PmhBuild));
+/* ---- memory ---- */
 
-	if (build == NULL)
-		return NULL;
-	build->bucket = aligned_alloc(PMH_LINE, pmh_max_segment_size(t));
-	build->fill = malloc(2 * (size_t) t->segment_buckets);
-	if (build->bucket == NULL || build->fill == NULL)
+typedef struct PmhWorkspace
+{
+	uint32_t	segment_buckets;	/* of the geometry that it is for */
+	PmhBuild	build[2];
+	PmhItem    *overflow[2];
+} PmhWorkspace;
+
+/* One that nobody uses just now, or NULL. */
+static PmhWorkspace *spare;
+
+static void
+free_workspace(PmhWorkspace *w)
+{
+	if (w == NULL)
+		return;
+	for (unsigned i = 0; i < 2; i++)
 	{
-		pmh_build_free(build);
+		free(w->build[i].bucket);
+		free(w->build[i].fill);
+		free(w->overflow[i]);
+	}
+	free(w);
+}
+
+static PmhWorkspace *
+make_workspace(const PmhTable *t)
+{
+	size_t		buckets = 2 * (size_t) t->segment_buckets;
+	PmhWorkspace *w = calloc(1, sizeof(PmhWorkspace));
+	bool		complete = w != NULL;
+
+	for (unsigned i = 0; i < 2 && w != NULL; i++)
+	{
+		w->build[i].bucket = aligned_alloc(PMH_LINE, pmh_max_segment_size(t));
+		w->build[i].fill = malloc(buckets);
+		w->overflow[i] = malloc(buckets * PMH_SLOTS * sizeof(PmhItem));
+		complete &= w->build[i].bucket != NULL && w->build[i].fill != NULL &&
+			w->overflow[i] != NULL;
+	}
+	if (!complete)
+	{
+		free_workspace(w);
 		return NULL;
 	}
-	return build;
+	w->segment_buckets = t->segment_buckets;
+	return w;
+}
+
+PmhResult
+pmh_workspace_take(PmhTable *t)
+{
+	PmhWorkspace *w;
+
+	if (t->workspace != NULL)
+		return PMH_OK;
+	w = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
+	if (w != NULL && w->segment_buckets != t->segment_buckets)
+	{
+		free_workspace(w);
+		w = NULL;
+	}
+	if (w == NULL)
+		w = make_workspace(t);
+	if (w == NULL)
+		return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
+						"There is no memory to build a segment in.");
+	t->workspace = w;
+	for (unsigned i = 0; i < 2; i++)
+	{
+		t->build[i] = &w->build[i];
+		t->overflow[i] = w->overflow[i];
+	}
+	return PMH_OK;
 }
 
 void
-pmh_build_free(PmhBuild *build)
+pmh_workspace_give_back(PmhTable *t)
 {
-	if (build == NULL)
+	PmhWorkspace *w = t->workspace;
+
+	if (w == NULL)
 		return;
-	free(build->bucket);
-	free(build->fill);
-	free(build);
+	t->workspace = NULL;
+	for (unsigned i = 0; i < 2; i++)
+	{
+		t->build[i] = NULL;
+		t->overflow[i] = NULL;
+	}
+	free_workspace(__atomic_exchange_n(&spare, w, __ATOMIC_ACQ_REL));
 }
+
+/* ---- building ---- */
 
 void
 pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)

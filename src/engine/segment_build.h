@@ -79,10 +79,6 @@ pmh_build_home(PmhBuild *build, uint64_t hash, uint64_t payload)
 	return true;
 }
 
-/* NULL if there is no memory. */
-extern PmhBuild *pmh_build_alloc(const PmhTable *t);
-extern void pmh_build_free(PmhBuild *build);
-
 /* Start over with an empty segment of so many extension units. */
 extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
 

@@ -227,15 +227,16 @@ store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 PmhResult
 pmh_overflow_begin(PmhTable *t)
 {
-	PmhBuild   *build = t->build[0];
-	PmhResult	result;
+	PmhResult	result = pmh_workspace_take(t);
 
+	if (result != PMH_OK)
+		return result;
 	do
 	{
 		uint64_t	elem;
 
-		pmh_build_begin(t, build, 0);
-		result = store_built(t, build, 0, &elem);
+		pmh_build_begin(t, t->build[0], 0);
+		result = store_built(t, t->build[0], 0, &elem);
 		if (result == PMH_OK)
 		{
 			pm_fence(&t->file);
@@ -379,6 +380,11 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 
 	if (primary && !PMH_SPLITS_ANYWAY && !is_full(t, place))
 		return PMH_CROWDED;
+	if (t->workspace == NULL)
+	{
+		t->need.workspace = true;
+		return PMH_NEED;
+	}
 	if (units == 0 && build_one(t, place, NULL, PMH_GROW_UNITS))
 		return replace_segment(t, place, 1);
 

@@ -154,8 +154,10 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	uint64_t	start;
 	uint32_t	depth;
 	bool		merged = false;
-	PmhResult	result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
+	PmhResult	result = pmh_workspace_take(t);
 
+	if (result == PMH_OK)
+		result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);

@@ -899,6 +899,12 @@ pm_close(PmFile *f)
 	f->fd = -1;
 }
 
+void
+pm_rest(const PmFile *f)
+{
+	(void) f;
+}
+
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {

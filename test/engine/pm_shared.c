@@ -166,6 +166,12 @@ pm_close(PmFile *f)
 	close(f->fd);
 }
 
+void
+pm_rest(const PmFile *f)
+{
+	(void) f;
+}
+
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {

@@ -152,4 +152,52 @@ $node->append_conf('postgresql.conf', 'pmhash.journal_size = 64kB');
 $node->start;
 lose_rows(4, '[0-9]+');
 $node->stop;
+$node->start;
+
+# A session that vacuums table after table flushes no more often than there is something
+# to wait for: not again while no transaction has begun or ended since.
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE f1 (k int4);
+CREATE TABLE f2 (k int4);
+CREATE TABLE f3 (k int4);
+INSERT INTO f1 SELECT i FROM generate_series(1, 1000) i;
+INSERT INTO f2 SELECT i FROM generate_series(1, 1000) i;
+INSERT INTO f3 SELECT i FROM generate_series(1, 1000) i;
+CREATE INDEX ON f1 USING pmhash (k);
+CREATE INDEX ON f2 USING pmhash (k);
+CREATE INDEX ON f3 USING pmhash (k);
+DELETE FROM f1;
+DELETE FROM f2;
+DELETE FROM f3 WHERE k > 1;
+SQL
+sub lsn
+{
+	my ($session, $what) = @_;
+	return $session->query_safe("SELECT pg_current_wal_${what}_lsn() - '0/0'");
+}
+
+hold_wal_writer($node);
+my $vacuum = $node->background_psql('postgres');
+my $deleter = $node->background_psql('postgres');
+$vacuum->query_safe('VACUUM (TRUNCATE OFF) f1');
+my $end = lsn($vacuum, 'insert');
+$vacuum->query_safe('VACUUM (TRUNCATE OFF) f2');
+cmp_ok(lsn($vacuum, 'flush'), '<', $end + 1, 'the next table: nothing has to be flushed again');
+$deleter->query_safe('BEGIN; DELETE FROM f3');
+$vacuum->query_safe('INSERT INTO f1 SELECT i FROM generate_series(1, 1000) i');
+$vacuum->query_safe('DELETE FROM f1; VACUUM (TRUNCATE OFF) f1');
+$deleter->query_safe('COMMIT');
+$end = lsn($deleter, 'insert');
+$vacuum->query_safe('VACUUM (TRUNCATE OFF) f3');
+cmp_ok(lsn($vacuum, 'flush'), '>=', $end, 'after the end of a transaction that was under way: it is flushed');
+$vacuum->query_safe('INSERT INTO f2 VALUES (1)');
+$vacuum->query_safe('VACUUM (TRUNCATE OFF) f1');
+$deleter->query_safe('DELETE FROM f2');
+$end = lsn($deleter, 'insert');
+$vacuum->query_safe('VACUUM (TRUNCATE OFF) f2');
+cmp_ok(lsn($vacuum, 'flush'), '>=', $end, 'after a transaction that has begun since: likewise');
+$vacuum->quit;
+$deleter->quit;
+release_wal_writer($node);
+$node->stop;
 done_testing();

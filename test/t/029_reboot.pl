@@ -126,7 +126,6 @@ $cache->safe_psql('postgres', 'CREATE TABLE meanwhile AS SELECT generate_series(
 $cache->stop;
 $cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 $cache->start;
-# trust: opts
 is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), "invalid: $apart",
 	'killed, a start without the library: not trusted');
 is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',

@@ -173,5 +173,34 @@ die_in_start($node);
 reset_wal();
 # trust: died-between
 not_trusted('t6', 'a start died, pg_resetwal');
+
+# A server without the library that writes WAL past that of the lost rows, and is killed.
+sub run_without_library
+{
+	my ($table, $sql) = @_;
+
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+	$node->start;
+	$node->safe_psql('postgres', "CREATE TABLE $table AS SELECT generate_series(1, 1000) AS i; $sql");
+	crash($node);
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
+	return;
+}
+
+# It dies before pg_control has its first checkpoint: that is as the crash left it, but
+# replay goes past the rows that were lost.  postmaster.opts tells.
+crash_with_rows('t7');
+copy($pg_control, "$pg_control.before") or die $!;
+run_without_library('without_t7', '');
+copy("$pg_control.before", $pg_control) or die $!;
+# trust: opts
+not_trusted('t7', 'a start without the library that dies before its checkpoint is in pg_control');
+
+# It has recovered what a start of ours that died had replayed already, and goes on: its
+# checkpoint is past the end that this start had saved.
+crash_with_rows('t8');
+die_in_start($node);
+run_without_library('without_t8', 'CHECKPOINT');
+not_trusted('t8', 'a start died, then a run without the library');
 $node->stop;
 done_testing();

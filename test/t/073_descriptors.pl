@@ -13,7 +13,7 @@ use Test::More;
 
 my $limit = 256;         # descriptors of a process; the server takes 250 at most
 my $side = 34;
-my $partitions = $side * $side;    # a backend keeps 1,000 files mapped
+my $partitions = $side * $side;
 my $mapped_at_most = 1000;
 
 # The postmaster inherits the limit.
@@ -21,6 +21,7 @@ system_or_bail('prlimit', '--pid', $$, "--nofile=$limit:$limit");
 
 my $node = new_server('descriptors', <<CONF);
 max_locks_per_transaction = 512
+pmhash.mapped_files = $mapped_at_most
 enable_partition_pruning = off
 log_min_messages = log
 CONF

@@ -13,9 +13,10 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $many = 1010;    # a backend keeps 1,000 files mapped from one transaction to the next
+my $many = 1010;    # more than keep their pages (1,000), and than stay mapped
 my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
+pmhash.mapped_files = 900
 pmhash.cleaner_naptime = 3600
 CONF
 my $pool = pool($node);

@@ -1,0 +1,91 @@
+# The page of an index's main fork that names its file cannot be read: an error of the
+# disk.  What does away with that page works nevertheless: REINDEX, DROP INDEX, DROP
+# TABLE, TRUNCATE; and so does DDL on other indexes of the table.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $shim = "$PostgreSQL::Test::Utils::tmp_check/read_error.so";
+my $bad = "$PostgreSQL::Test::Utils::tmp_check/bad_inodes";
+system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/read_error.c");
+
+my $node = new_server('unreadable', <<CONF);
+pmhash.rebuild = off
+max_prepared_transactions = 2
+CONF
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE a (k int, v int);
+INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
+CREATE INDEX a_k ON a USING pmhash (k);
+CREATE INDEX a_v ON a USING pmhash (v);
+CREATE TABLE b (k int);
+CREATE INDEX b_k ON b USING pmhash (k);
+CREATE TABLE c (k int);
+INSERT INTO c SELECT i FROM generate_series(1, 100) i;
+CREATE INDEX c_k ON c USING pmhash (k);
+CREATE TABLE d (k int);
+CREATE INDEX d_k ON d USING pmhash (k);
+SQL
+my $pool = pool($node);
+is(scalar(index_files($pool)), 5, 'five files');
+
+# The files whose pages are bad, when the server has started.
+sub restart_with_bad
+{
+	my @inodes = map { (stat($node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_')")))[1] } @_;
+	$node->stop;
+	open(my $out, '>', $bad) or die "$bad: $!";
+	print $out "$_\n" foreach @inodes;
+	close($out) or die "$bad: $!";
+	$node->start;
+	return;
+}
+
+# It works, whatever was read before.
+sub works
+{
+	my ($sql, $what) = @_;
+	my ($status, $stdout, $stderr) = $node->psql('postgres', $sql);
+
+	is($status, 0, $what) or diag($stderr);
+	return $stdout;
+}
+
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{READ_ERRORS} = $bad;
+
+	restart_with_bad('a_k', 'b_k', 'c_k', 'd_k');
+	my ($status, $stdout, $stderr) = $node->psql('postgres', 'SELECT pmhash_check(\'a_k\')');
+	like($stderr, qr/could not read block 0 in file .*: Input\/output error/, 'the page cannot be read');
+	works('REINDEX INDEX a_v', 'REINDEX of the other index of the table');
+	works('DROP INDEX a_v', 'DROP of it');
+	works('REINDEX INDEX a_k', 'REINDEX');
+	is(works('SET enable_seqscan = off; SELECT v FROM a WHERE k = 7', 'the index is used again'), '7', 'the row is found');
+	works('SELECT pmhash_check(\'a_k\')', 'it is as the table says');
+	works('DROP INDEX b_k', 'DROP INDEX');
+	works('TRUNCATE c', 'TRUNCATE');
+	works('INSERT INTO c VALUES (1)', 'a row after that');
+	is(works('SET enable_seqscan = off; SELECT count(*) FROM c WHERE k = 1', 'found'), '1', 'once');
+	works("BEGIN; DROP TABLE d; PREPARE TRANSACTION 'd'", 'DROP TABLE, prepared');
+	works("COMMIT PREPARED 'd'", 'and committed');
+}
+
+# What nobody knew the owner of is removed by the cleaner.
+$node->stop;
+unlink($bad);
+$node->start;
+$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_ls_dir('$pool/' || (SELECT oid FROM pg_database WHERE datname = 'postgres'))")
+  or fail('the files of old are removed');
+is(scalar(index_files($pool)), 2, 'two files are left');
+is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', 'all indexes are valid');
+$node->stop;
+done_testing();
