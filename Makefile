@@ -72,6 +72,7 @@ ENGINE_OBJS = \
 	src/engine/value_space.o
 
 CLUSTER_OBJS = \
+	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
@@ -89,6 +90,8 @@ CLUSTER_OBJS = \
 	src/cluster/launch_rebuilders.o \
 	src/cluster/launcher.o \
 	src/cluster/life_cycle.o \
+	src/cluster/logged.o \
+	src/cluster/logged_entries.o \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
@@ -96,11 +99,19 @@ CLUSTER_OBJS = \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
 	src/cluster/requests.o \
+	src/cluster/standby.o \
+	src/cluster/standby_build.o \
+	src/cluster/standby_delta.o \
+	src/cluster/standby_file.o \
+	src/cluster/standby_redo.o \
+	src/cluster/standby_view.o \
+	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
+	src/cluster/wal_record.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -116,13 +127,17 @@ AM_OBJS = \
 	src/am/insert_source.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
+	src/am/logged_removal.o \
 	src/am/options.o \
+	src/am/wal_records.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
 	src/am/spool.o \
+	src/am/standby_fill.o \
+	src/am/standby_scan.o \
 	src/am/table_walk.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
@@ -298,6 +313,7 @@ CLUSTER_HEADERS = \
 	src/cluster/invalid.h \
 	src/cluster/launcher.h \
 	src/cluster/life_cycle.h \
+	src/cluster/logged.h \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \
@@ -305,12 +321,18 @@ CLUSTER_HEADERS = \
 	src/cluster/refill.h \
 	src/cluster/requests.h \
 	src/cluster/shared.h \
+	src/cluster/standby.h \
+	src/cluster/standby_build.h \
+	src/cluster/standby_state.h \
+	src/cluster/standby_view.h \
 	src/cluster/startup.h \
 	src/cluster/stub.h \
+	src/cluster/tid_value.h \
 	src/cluster/trust.h \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
+	src/cluster/wal_record.h \
 	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
@@ -320,8 +342,11 @@ AM_HEADERS = \
 	src/am/insert_queue.h \
 	src/am/keyhash.h \
 	src/am/keys.h \
+	src/am/logged_removal.h \
 	src/am/scan.h \
 	src/am/spool.h \
+	src/am/standby_fill.h \
+	src/am/standby_scan.h \
 	src/am/temp_file.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)

@@ -12,6 +12,7 @@
 
 #include "am/am.h"
 #include "am/insert_queue.h"
+#include "am/standby_fill.h"
 #include "cluster/cluster.h"
 #include "join/join.h"
 
@@ -23,6 +24,7 @@ void
 _PG_init(void)
 {
 	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
+	pmhash_set_filler(&pmhash_filler);
 	if (process_shared_preload_libraries_in_progress)
 	{
 		pmhash_insert_queue_init();

@@ -4,7 +4,7 @@
 #
 #	run.sh [STAGE...]
 #
-# Stages: engine crash fuzz mutants first_steps regress isolation tap fs_shutdown; none
+# Stages: engine crash fuzz models mutants first_steps regress isolation tap fs_shutdown; none
 # named: all.
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
@@ -80,7 +80,7 @@ show_diffs()
 	fi
 }
 
-all_stages="engine crash fuzz mutants first_steps regress isolation tap fs_shutdown"
+all_stages="engine crash fuzz models mutants first_steps regress isolation tap fs_shutdown"
 stages=${*:-$all_stages}
 for name in $stages; do
 	case " $all_stages " in
@@ -142,6 +142,11 @@ fi
 # ---- damaged files ----
 if wanted fuzz; then
 	stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
+fi
+
+# ---- models of standbys and rebuilds: every rule is needed, and they suffice ----
+if wanted models; then
+	stage models count_engine python3 test/models/check.py
 fi
 
 # ---- the tool that tests the tests ----

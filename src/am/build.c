@@ -42,8 +42,9 @@
 
 typedef struct BuildState
 {
-	Relation	index;
+	Relation	index;			/* NULL: of a standby, which holds no lock on it */
 	PmhashFile *file;
+	int			fillfactor;
 	MemoryContext context;		/* all memory of the build */
 	size_t		memory;			/* bytes that spooled entries may take */
 	PmhashBuildScan scan;
@@ -60,6 +61,15 @@ typedef struct BuildState
 } BuildState;
 
 /* ---- loading ---- */
+
+/* ERROR: the engine has failed. */
+pg_noreturn static void
+load_failed(BuildState *build, PmhResult result)
+{
+	if (build->index == NULL)
+		pmhash_standby_engine_error(build->file, result);
+	pmhash_engine_error(build->index, build->file, result);
+}
 
 /* Make load[] large enough for n entries; what was in it is lost. */
 static void
@@ -94,7 +104,7 @@ load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
 		return;
 	result = pmh_bulk_partition(build->bulk, bits, range, build->load, n);
 	if (result != PMH_OK)
-		pmhash_engine_error(build->index, build->file, result);
+		load_failed(build, result);
 	count_loaded(build, n);
 }
 
@@ -254,7 +264,7 @@ insert_load(BuildState *build, size_t n)
 		result = pmh_insert_group(build->file->table, &build->load[at],
 								  Min(REST_ENTRIES, n - at), false, &done);
 		if (result != PMH_OK)
-			pmhash_engine_error(build->index, build->file, result);
+			load_failed(build, result);
 	}
 }
 
@@ -297,10 +307,10 @@ load_table(BuildState *build)
 	PmhResult	result;
 
 	result = pmh_bulk_begin(build->file->table, expected_slots(build),
-							pmhash_fillfactor(build->index), &build->depth,
+							build->fillfactor, &build->depth,
 							&build->bulk);
 	if (result != PMH_OK)
-		pmhash_engine_error(build->index, build->file, result);
+		load_failed(build, result);
 
 	PG_TRY();
 	{
@@ -315,7 +325,7 @@ load_table(BuildState *build)
 
 	result = pmh_bulk_finish(build->bulk);
 	if (result != PMH_OK)
-		pmhash_engine_error(build->index, build->file, result);
+		load_failed(build, result);
 }
 
 /* ---- callbacks ---- */
@@ -374,7 +384,7 @@ spool_file(BuildState *build, PmhSweep *sweep, PmhashSpool *spool)
 			pmhash_spool_add(spool, sweep->entries[i].hash, sweep->entries[i].value);
 	}
 	if (result != PMH_DONE)
-		pmhash_engine_error(build->index, build->file, result);
+		load_failed(build, result);
 }
 
 /*
@@ -391,7 +401,7 @@ spool_present(BuildState *build)
 	PmhResult	result = pmh_sweep_begin_reading(build->file->table, &sweep);
 
 	if (result != PMH_OK)
-		pmhash_engine_error(build->index, build->file, result);
+		load_failed(build, result);
 	PG_TRY();
 	{
 		spool_file(build, &sweep, present);
@@ -538,6 +548,7 @@ init_build(BuildState *build, Relation index, PmhashFile *file)
 	old = MemoryContextSwitchTo(build->context);
 	build->file = file != NULL ? file : pmhash_file_create(index);
 	build->beside_writers = file != NULL;
+	build->fillfactor = pmhash_fillfactor(index);
 	pmhash_removal_begins(build->file); /* rows pruned early are not put in */
 	MemoryContextSwitchTo(old);
 
@@ -585,6 +596,26 @@ pmhash_build_beside_writers(Relation heap, Relation index,
 	init_build(&build, index, file);
 	indexInfo->ii_Concurrent = true;
 	(void) scan_and_load(&build, heap, indexInfo);
+	MemoryContextDelete(build.context);
+}
+
+/*
+ * Load the spool of a scan into an empty file, and free the spool: the second half
+ * of a build, with no lock on any relation.
+ */
+void
+pmhash_build_load(PmhashFile *file, int fillfactor, const PmhashBuildScan *scan)
+{
+	BuildState	build;
+
+	memset(&build, 0, sizeof(build));
+	build.file = file;
+	build.fillfactor = fillfactor;
+	build.context = AllocSetContextCreate(CurrentMemoryContext, "pmhash build",
+										  ALLOCSET_DEFAULT_SIZES);
+	build.memory = (size_t) maintenance_work_mem * 1024 / 2;
+	build.scan = *scan;
+	load_all(&build);
 	MemoryContextDelete(build.context);
 }
 

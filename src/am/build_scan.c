@@ -93,9 +93,9 @@ pmhash_build_scan_init(PmhashBuildScan *scan, Relation index, uint64 seed,
 }
 
 /* IndexBuildCallback: spool one row. */
-static void
-spool_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
-		  bool tupleIsAlive, void *state)
+void
+pmhash_spool_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
+				 bool tupleIsAlive, void *state)
 {
 	PmhashBuildScan *scan = state;
 	uint64		hash;
@@ -116,10 +116,10 @@ pmhash_build_scan(Relation heap, Relation index, IndexInfo *indexInfo,
 
 	if (!pmhash_can_scan_pages(heap, indexInfo))
 		return table_index_build_scan(heap, index, indexInfo, true, true,
-									  spool_row, scan, NULL);
+									  pmhash_spool_row, scan, NULL);
 	pmhash_block_range_init(&range, heap);
-	return pmhash_scan_pages(heap, index, indexInfo, &range, true, spool_row,
-							 scan);
+	return pmhash_scan_pages(heap, index, indexInfo, &range, true,
+							 pmhash_spool_row, scan);
 }
 
 /*
@@ -132,9 +132,9 @@ scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
 {
 	if (shared->by_page)
 		return pmhash_scan_pages(heap, index, indexInfo, &shared->range, leader,
-								 spool_row, scan);
+								 pmhash_spool_row, scan);
 	return table_index_build_scan(heap, index, indexInfo, true, leader,
-								  spool_row, scan,
+								  pmhash_spool_row, scan,
 								  pmhash_beginscan_parallel(heap, table_scan));
 }
 

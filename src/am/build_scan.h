@@ -50,6 +50,8 @@ typedef struct PmhashParallelScan PmhashParallelScan;
 
 extern void pmhash_build_scan_init(PmhashBuildScan *scan, Relation index,
 								   uint64 seed, PmhashSpool *spool);
+extern void pmhash_spool_row(Relation index, ItemPointer tid, Datum *values,
+							 bool *isnull, bool tupleIsAlive, void *state);
 extern double pmhash_build_scan(Relation heap, Relation index,
 								struct IndexInfo *indexInfo,
 								PmhashBuildScan *scan);
@@ -62,5 +64,9 @@ extern double pmhash_parallel_scan(PmhashParallelScan *parallel,
 								   struct IndexInfo *indexInfo,
 								   PmhashBuildScan *scan);
 extern void pmhash_parallel_end(PmhashParallelScan *parallel);
+
+/* ---- build.c ---- */
+extern void pmhash_build_load(PmhashFile *file, int fillfactor,
+							  const PmhashBuildScan *scan);
 
 #endif							/* PMHASH_BUILD_SCAN_H */

@@ -138,7 +138,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "unexpected result type of pmhash_stats");
 
 	check_stats_permission(index);
-	file = pmhash_file_open(index);
+	file = pmhash_file_open(index, NULL);
 	pmhash_apply_inserts(file);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)

@@ -16,6 +16,8 @@
 #include "nodes/execnodes.h"
 #include "storage/predicate.h"
 
+#include "cluster/logged.h"
+
 #include "am.h"
 #include "insert_queue.h"
 #include "keys.h"
@@ -79,18 +81,26 @@ queue_for(PmhashInsertState *state, Relation index, Relation heap,
 	return state->queue;
 }
 
-/* Make an entry durable, after its undo record if the file is journalled. */
+/*
+ * Make an entry durable, after its undo record if the file is journalled, and
+ * before its record in WAL if it is logged.
+ */
 static void
 insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 {
+	bool		log = pmhash_file_must_log(file, index);
 	PmhResult	result;
+	size_t		done;
 
 	if (file->journaled)
 		pmhash_journal_note(file, entry, 1);
 
 	PMH_STOP_POINT("insert_after_journal");
-	result = pmh_insert(file->table, entry->hash, entry->value,
-						file->journaled);
+	if (log)
+		result = pmhash_insert_and_log(file, entry, 1, &done);
+	else
+		result = pmh_insert(file->table, entry->hash, entry->value,
+							file->journaled);
 	if (result != PMH_OK)
 		pmhash_insert_failed(index, file, result);
 }

@@ -63,6 +63,8 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "cluster/logged.h"
+
 #include "am.h"
 #include "insert_queue.h"
 
@@ -321,8 +323,30 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 }
 
 /*
- * Journal records for the next group, then its entries.  'first' goes on by
- * those that are in, whatever else happens.  False if not all are.
+ * Are entries of the queue to be logged now?  As it was if no index has its file any
+ * more.
+ */
+static bool
+must_log(const PmhashInsertQueue *queue)
+{
+	Relation	index;
+	bool		log;
+
+	if (likely(pmhash_file_knows_log(queue->file, &log)))
+		return log;
+	index = open_owner(queue);
+	if (index != NULL)
+	{
+		log = pmhash_file_must_log(queue->file, index);
+		relation_close(index, NoLock);
+	}
+	return log;
+}
+
+/*
+ * Journal records for the next group, then its entries, then a record of WAL if the
+ * file is logged.  'first' goes on by those that are in, whatever else happens.
+ * False if not all are.
  */
 static bool
 insert_group(PmhashInsertQueue *queue)
@@ -330,6 +354,7 @@ insert_group(PmhashInsertQueue *queue)
 	PmhashFile *file = queue->file;
 	const PmhEntry *entries = &queue->entry[queue->first];
 	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
+	bool		log = must_log(queue);
 	PmhResult	result;
 	size_t		done;
 
@@ -337,7 +362,8 @@ insert_group(PmhashInsertQueue *queue)
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
-	result = pmh_insert_group(file->table, entries, n, file->journaled, &done);
+	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
+		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	queue->first += (int) done;
 	if (result == PMH_OK)
 		return true;

@@ -16,6 +16,7 @@
 #include "utils/relcache.h"
 
 #include "cluster/cluster.h"
+#include "cluster/tid_value.h"
 
 /* strategy and support function numbers of operator classes */
 #define PMHASH_EQUAL_STRATEGY	1
@@ -24,41 +25,6 @@
 									 * hash functions; used unless the key is
 									 * "bitwise" (see keys.c) */
 #define PMHASH_NPROCS			1
-
-/* ---- TIDs as engine values: 32 bits of block, 15 of offset, heap order ---- */
-
-#define PMHASH_OFFSET_BITS		15
-
-StaticAssertDecl(MaxOffsetNumber < 1 << PMHASH_OFFSET_BITS,
-				 "an offset fits in its bits");
-StaticAssertDecl(32 + PMHASH_OFFSET_BITS <= PMH_VALUE_BITS,
-				 "a TID fits in a value");
-
-static inline uint64
-pmhash_tid_to_value(ItemPointer tid)
-{
-	return ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << PMHASH_OFFSET_BITS) |
-		(uint64) ItemPointerGetOffsetNumberNoCheck(tid);
-}
-
-static inline BlockNumber
-pmhash_value_to_block(uint64 value)
-{
-	return (BlockNumber) (value >> PMHASH_OFFSET_BITS);
-}
-
-static inline OffsetNumber
-pmhash_value_to_offset(uint64 value)
-{
-	return (OffsetNumber) (value & ((1 << PMHASH_OFFSET_BITS) - 1));
-}
-
-static inline void
-pmhash_value_to_tid(uint64 value, ItemPointer tid)
-{
-	ItemPointerSet(tid, pmhash_value_to_block(value),
-				   pmhash_value_to_offset(value));
-}
 
 /* ---- keys.c ---- */
 

@@ -3,11 +3,13 @@
  * options.c
  *	  Storage parameters of pmhash indexes.
  *
- * There is one:
+ * There are two:
  *
  * fillfactor	percent of the slots that CREATE INDEX and REINDEX fill.  The
  *				default packs an entry into about 15 bytes; segments filled
  *				less take more insertions before they first grow.
+ * wal			are changes of entries logged, so that standbys have the index?
+ *				"default": as the GUC pmhash.wal says (cluster/logged.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +20,19 @@
 
 #include "am/am.h"
 
-/* What rd_options of a pmhash index points to. */
-typedef struct PmhashOptions
-{
-	int32		vl_len_;		/* varlena header (do not touch directly!) */
-	int			fillfactor;
-} PmhashOptions;
+/* Values of "wal": those of a boolean, and none. */
+static relopt_enum_elt_def wal_values[] = {
+	{"default", PMHASH_WAL_BY_DEFAULT},
+	{"on", PMHASH_WAL_ON},
+	{"off", PMHASH_WAL_OFF},
+	{"true", PMHASH_WAL_ON},
+	{"false", PMHASH_WAL_OFF},
+	{"yes", PMHASH_WAL_ON},
+	{"no", PMHASH_WAL_OFF},
+	{"1", PMHASH_WAL_ON},
+	{"0", PMHASH_WAL_OFF},
+	{(const char *) NULL}		/* list terminator */
+};
 
 /*
  * The kind under which our parameters are registered in this backend.  Done at
@@ -43,6 +52,12 @@ options_kind(void)
 						  "Percentage of slots that CREATE INDEX fills",
 						  PMH_DEFAULT_FILL, PMH_MIN_FILL, 100,
 						  ShareUpdateExclusiveLock);
+		/* that writers go on meanwhile is provided for; see cluster/logged.c */
+		add_enum_reloption(fresh, "wal",
+						   "Write entries to WAL, for standbys",
+						   wal_values, PMHASH_WAL_BY_DEFAULT,
+						   "Valid values are \"on\", \"off\", and \"default\".",
+						   ShareUpdateExclusiveLock);
 		kind = fresh;
 	}
 	return kind;
@@ -59,7 +74,9 @@ pmhash_options(Datum reloptions, bool validate)
 {
 	static const relopt_parse_elt parameters[] = {
 		{.optname = "fillfactor", .opttype = RELOPT_TYPE_INT,
-		.offset = offsetof(PmhashOptions, fillfactor)}
+		.offset = offsetof(PmhashOptions, fillfactor)},
+		{.optname = "wal", .opttype = RELOPT_TYPE_ENUM,
+		.offset = offsetof(PmhashOptions, wal)}
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate, options_kind(),

@@ -100,7 +100,7 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 
 	if (likely(so->keys != NULL))
 		return true;
-	so->file = pmhash_file_open_for_scan(scan->indexRelation);
+	so->file = pmhash_file_open_for_scan(scan->indexRelation, scan->xs_snapshot);
 	if (so->file == NULL)
 		return false;
 	old = MemoryContextSwitchTo(so->context);
@@ -119,10 +119,10 @@ open_file(IndexScanDesc scan, PmhashScan *so)
  * (invalid.c, pmhash_mark_invalid).
  */
 void
-pmhash_scan_check_locks(Relation index, const PmhashFile *file)
+pmhash_scan_check_locks(Relation index, Snapshot snapshot, const PmhashFile *file)
 {
 	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable) ||
-		pmhash_file_open_for_scan(index) == file)
+		pmhash_file_open_for_scan(index, snapshot) == file)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -136,7 +136,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
 	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(so->file, hash),
 					  scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, so->file);
+	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	so->want = FIRST_WANT;
 	so->streaming = true;
@@ -149,7 +149,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, so->file);
+	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);

@@ -172,7 +172,8 @@ typedef struct PmhashScan
 /* ---- scan.c ---- */
 
 extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
-extern void pmhash_scan_check_locks(Relation index, const PmhashFile *file);
+extern void pmhash_scan_check_locks(Relation index, Snapshot snapshot,
+									const PmhashFile *file);
 
 /* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
 static inline bool

@@ -32,8 +32,9 @@ StaticAssertDecl(PMHASH_SPOOL_BITS >= 1 && PMHASH_SPOOL_BITS < 31,
 
 typedef struct Chunk
 {
-	struct Chunk *next;			/* older chunk of the same partition */
+	struct Chunk *next;			/* newer chunk of the same partition */
 	uint32		n;
+	uint32		taken;			/* of them: the first ones */
 	uint32		capacity;
 	PmhEntry	entry[FLEXIBLE_ARRAY_MEMBER];
 } Chunk;
@@ -41,7 +42,7 @@ typedef struct Chunk
 /* n entries of one partition, from a position in a file on. */
 typedef struct Extent
 {
-	struct Extent *next;		/* older extent of the same partition */
+	struct Extent *next;		/* newer extent of the same partition */
 	BufFile    *file;
 	int			fileno;
 	off_t		offset;
@@ -65,8 +66,10 @@ typedef struct Partition
 {
 	PmhEntry   *next;			/* where in the newest chunk to add */
 	PmhEntry   *end;			/* and where it ends */
-	Chunk	   *chunk;			/* newest, or NULL */
-	Extent	   *extent;			/* newest, or NULL */
+	Chunk	   *oldest;			/* chunk, or NULL */
+	Chunk	   *newest;
+	Extent	   *first_extent;	/* oldest, or NULL */
+	Extent	   *last_extent;
 } Partition;
 
 typedef struct PmhashSpoolPrivate
@@ -77,6 +80,7 @@ typedef struct PmhashSpoolPrivate
 	FileSet    *files;			/* NULL: the file is private */
 	const char *name;			/* in the file set */
 	BufFile    *file;			/* or NULL */
+	bool		lasting;		/* the file outlives the transaction */
 	List	   *imported;		/* of BufFile */
 	Partition	partition[PMHASH_SPOOL_PARTITIONS];
 } PmhashSpoolPrivate;
@@ -105,6 +109,16 @@ pmhash_spool_make(MemoryContext context, size_t memory, int bits,
 	return spool;
 }
 
+/*
+ * The spool is to outlive the transaction in which its first entry is added: its
+ * file is closed by pmhash_spool_free alone.  Before anything is added.
+ */
+void
+pmhash_spool_outlive_transaction(PmhashSpool *spool)
+{
+	spool->priv->lasting = true;
+}
+
 /* ---- to the file ---- */
 
 static void
@@ -113,12 +127,16 @@ add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ListedExtent *listed)
 	Extent	   *extent = MemoryContextAlloc(priv->context, sizeof(Extent));
 	Partition  *partition = &priv->partition[listed->partition];
 
-	extent->next = partition->extent;
+	extent->next = NULL;
 	extent->file = file;
 	extent->fileno = listed->fileno;
 	extent->offset = listed->offset;
 	extent->n = listed->n;
-	partition->extent = extent;
+	if (partition->first_extent == NULL)
+		partition->first_extent = extent;
+	else
+		partition->last_extent->next = extent;
+	partition->last_extent = extent;
 }
 
 /* Add no more to the newest chunk. */
@@ -126,7 +144,7 @@ static void
 close_chunk(Partition *partition)
 {
 	if (partition->next != NULL)
-		partition->chunk->n = (uint32) (partition->next - partition->chunk->entry);
+		partition->newest->n = (uint32) (partition->next - partition->newest->entry);
 	partition->next = partition->end = NULL;
 }
 
@@ -135,7 +153,7 @@ static void
 write_partition(PmhashSpoolPrivate *priv, uint32 i)
 {
 	ListedExtent	listed = {.partition = i};
-	Chunk	   *chunk = priv->partition[i].chunk;
+	Chunk	   *chunk = priv->partition[i].oldest;
 
 	if (chunk == NULL)
 		return;
@@ -145,12 +163,13 @@ write_partition(PmhashSpoolPrivate *priv, uint32 i)
 	{
 		Chunk	   *next = chunk->next;
 
-		BufFileWrite(priv->file, chunk->entry, chunk->n * sizeof(PmhEntry));
-		listed.n += chunk->n;
+		BufFileWrite(priv->file, &chunk->entry[chunk->taken],
+					 (chunk->n - chunk->taken) * sizeof(PmhEntry));
+		listed.n += chunk->n - chunk->taken;
 		pfree(chunk);
 		chunk = next;
 	}
-	priv->partition[i].chunk = NULL;
+	priv->partition[i].oldest = priv->partition[i].newest = NULL;
 	add_extent(priv, priv->file, &listed);
 }
 
@@ -162,7 +181,7 @@ make_file(PmhashSpoolPrivate *priv)
 	if (priv->files != NULL)
 		priv->file = BufFileCreateFileSet(priv->files, priv->name);
 	else
-		priv->file = BufFileCreateTemp(false);
+		priv->file = BufFileCreateTemp(priv->lasting);
 	MemoryContextSwitchTo(old);
 }
 
@@ -200,15 +219,20 @@ add_chunk(PmhashSpool *spool, Partition *partition)
 	if (priv->bytes >= priv->memory)
 		pmhash_spool_write(spool);
 	close_chunk(partition);
-	if (partition->chunk != NULL)
+	if (partition->newest != NULL)
 		size = Min(LAST_CHUNK, 2 * (offsetof(Chunk, entry) +
-									partition->chunk->capacity * sizeof(PmhEntry)));
+									partition->newest->capacity * sizeof(PmhEntry)));
 
 	chunk = MemoryContextAlloc(priv->context, size);
-	chunk->next = partition->chunk;
+	chunk->next = NULL;
 	chunk->n = 0;
+	chunk->taken = 0;
 	chunk->capacity = (size - offsetof(Chunk, entry)) / sizeof(PmhEntry);
-	partition->chunk = chunk;
+	if (partition->oldest == NULL)
+		partition->oldest = chunk;
+	else
+		partition->newest->next = chunk;
+	partition->newest = chunk;
 	partition->next = chunk->entry;
 	partition->end = chunk->entry + chunk->capacity;
 	priv->bytes += size;
@@ -231,28 +255,30 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 
 /* ---- taking ---- */
 
-/* The last n entries of a partition's newest chunk, or as many as it has. */
+/* The first n entries of a partition's oldest chunk, or as many as it has. */
 static uint64
 take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
 {
-	Chunk	   *chunk = partition->chunk;
+	Chunk	   *chunk = partition->oldest;
 
-	n = Min(n, chunk->n);
-	chunk->n -= n;
-	memcpy(entries, &chunk->entry[chunk->n], n * sizeof(PmhEntry));
-	if (chunk->n == 0)
+	n = Min(n, chunk->n - chunk->taken);
+	memcpy(entries, &chunk->entry[chunk->taken], n * sizeof(PmhEntry));
+	chunk->taken += n;
+	if (chunk->taken == chunk->n)
 	{
-		partition->chunk = chunk->next;
+		partition->oldest = chunk->next;
+		if (partition->oldest == NULL)
+			partition->newest = NULL;
 		pfree(chunk);
 	}
 	return n;
 }
 
-/* The first n entries of a partition's newest extent, or as many as it has. */
+/* The first n entries of a partition's oldest extent, or as many as it has. */
 static uint64
 take_from_extent(Partition *partition, PmhEntry *entries, uint64 n)
 {
-	Extent	   *extent = partition->extent;
+	Extent	   *extent = partition->first_extent;
 
 	n = Min(n, extent->n);
 	pmhash_temp_seek(extent->file, extent->fileno, extent->offset);
@@ -261,15 +287,15 @@ take_from_extent(Partition *partition, PmhEntry *entries, uint64 n)
 	extent->n -= n;
 	if (extent->n == 0)
 	{
-		partition->extent = extent->next;
+		partition->first_extent = extent->next;
 		pfree(extent);
 	}
 	return n;
 }
 
 /*
- * Take n of the entries of partition i, no matter which, out of the spool.
- * There are so many.  ERROR if they can't be read back.
+ * Take n of the entries of partition i out of the spool: those that were added
+ * first.  There are so many.  ERROR if they can't be read back.
  */
 void
 pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
@@ -281,9 +307,9 @@ pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
 	spool->partition_n[i] -= n;
 	while (n > 0)
 	{
-		uint64		taken = partition->chunk != NULL ?
-			take_from_chunk(partition, entries, n) :
-			take_from_extent(partition, entries, n);
+		uint64		taken = partition->first_extent != NULL ?
+			take_from_extent(partition, entries, n) :
+			take_from_chunk(partition, entries, n);
 
 		entries += taken;
 		n -= taken;
@@ -313,7 +339,7 @@ write_extents(PmhashSpool *spool, PmhashSpoolExport *list)
 
 	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
-		for (Extent *extent = priv->partition[i].extent; extent != NULL;
+		for (Extent *extent = priv->partition[i].first_extent; extent != NULL;
 			 extent = extent->next)
 		{
 			ListedExtent	line = {

@@ -41,6 +41,7 @@ typedef struct PmhashSpoolExport
 extern PmhashSpool *pmhash_spool_make(MemoryContext context, size_t memory,
 									  int bits, int partition_bits,
 									  FileSet *files, const char *name);
+extern void pmhash_spool_outlive_transaction(PmhashSpool *spool);
 extern void pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value);
 extern void pmhash_spool_write(PmhashSpool *spool);
 extern void pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries,

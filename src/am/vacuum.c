@@ -22,9 +22,12 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "cluster/logged.h"
+
 #include "am.h"
 #include "dead_tids.h"
 #include "keys.h"
+#include "logged_removal.h"
 
 typedef struct VacuumState
 {
@@ -33,6 +36,7 @@ typedef struct VacuumState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	PmhashDeadTids *dead_tids;	/* NULL: judge and remove in one sweep */
+	PmhashLoggedRemoval *logged;	/* what waits for its WAL, or NULL */
 	bool		barrier_passed;	/* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
@@ -83,7 +87,8 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
  * Take the dead entries of a step out.  Before the first of them all WAL that
  * made tuples dead must be on disk, or a crash would revive rows that have
  * lost their entries (design rule: removal waits for WAL).  Rows of unlogged
- * and temporary tables cannot be revived.
+ * and temporary tables cannot be revived.  If the index is logged they only are
+ * collected here.
  */
 static void
 remove_dead(VacuumState *state, PmhSweep *sweep)
@@ -91,6 +96,14 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	size_t		removed;
 	PmhResult	result;
 
+	if (pmhash_file_must_log(state->file, state->index))
+	{
+		if (state->logged == NULL)
+			state->logged = pmhash_logged_removal_make(state->index, state->file);
+		pmhash_logged_removal_add(state->logged, sweep->entries, state->dead,
+								  sweep->n);
+		return;
+	}
 	if (!state->barrier_passed && state->file->journaled)
 		pmhash_removal_barrier(state->index);
 	state->barrier_passed = true;
@@ -300,7 +313,11 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.callback = callback;
 	state.callback_state = callback_state;
 	delete_dead(&state, info);
+	if (state.logged != NULL)
+		state.removed += pmhash_logged_removal_finish(state.logged);
 	PMH_STOP_POINT("vacuum_before_epoch");
+	if (pmhash_file_must_log(state.file, info->index))
+		pmhash_log_bulk_delete(state.file);
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)
 		pfree(state.dead);

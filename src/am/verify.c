@@ -618,7 +618,7 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 
 	state->heap = heap;
 	state->index = index;
-	state->file = pmhash_file_open(index);
+	state->file = pmhash_file_open(index, NULL);
 	pmhash_apply_inserts(state->file);
 	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
 		 RelationGetRelationName(index));

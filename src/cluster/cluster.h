@@ -31,10 +31,29 @@ typedef struct PmhashFile
 	uint64		seed;			/* of the key hash, per file */
 	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
 	bool		journaled;		/* false for unlogged and temporary indexes */
+	uint64		standby_life;	/* opened on a standby: which file of this id */
+	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
+	bool		logged;			/* its stub said so when stub_generation was ... */
+	uint64		generation;		/* ... this; see logged.h */
 	char	   *path;			/* for messages */
 } PmhashFile;
+
+/* What rd_options of a pmhash index points to; see options.c. */
+typedef enum PmhashWalOption
+{
+	PMHASH_WAL_BY_DEFAULT,		/* as pmhash.wal says */
+	PMHASH_WAL_ON,
+	PMHASH_WAL_OFF
+} PmhashWalOption;
+
+typedef struct PmhashOptions
+{
+	int32		vl_len_;		/* varlena header (do not touch directly!) */
+	int			fillfactor;
+	PmhashWalOption wal;
+} PmhashOptions;
 
 /* ---- why an index is invalid; stands in stubs, so never renumber ---- */
 
@@ -54,7 +73,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_DISABLED = 11,
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
-	PMHASH_REASON_FILLED = 14
+	PMHASH_REASON_FILLED = 14,
+	PMHASH_REASON_NOT_LOGGED = 15,	/* from here on of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 16
 } PmhashReason;
 
 /* ---- startup.c ---- */
@@ -81,6 +102,7 @@ extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
 extern bool pmhash_enable_join; /* may the planner use src/join? */
+extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 
 /* ---- startup.c ---- */
@@ -105,7 +127,7 @@ extern bool pmhash_service_available(void);
  * life).  ERROR if there is no usable file: the message names index and file,
  * the hint says whether it is rebuilt in the background (pmhash_rebuild_hint).
  */
-extern PmhashFile *pmhash_file_open(Relation index);
+extern PmhashFile *pmhash_file_open(Relation index, Snapshot snapshot);
 
 /*
  * The same for callers that may leave an invalid index alone, which are inserts
@@ -124,7 +146,7 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
  * invalid.  It has then been marked as such, and plans that use it are made
  * anew.
  */
-extern PmhashFile *pmhash_file_open_for_scan(Relation index);
+extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
@@ -175,6 +197,10 @@ extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
 											PmhResult result);
 
+/* The same for a file that a standby is making (standby_build.c). */
+pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
+													PmhResult result);
+
 /*
  * The same for an insert, which must not fail because of a file that is only
  * being filled, or has been removed: then it marks the index as invalid and
@@ -224,6 +250,9 @@ extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 
 /* Advance it: the last thing that any bulk delete does. */
 extern void pmhash_removal_finished(const PmhashFile *file);
+
+/* The same on a standby, where WAL says so.  file_id 0: for all files. */
+extern void pmhash_removal_replayed(uint64 file_id);
 
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);

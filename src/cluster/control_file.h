@@ -28,6 +28,16 @@ typedef enum PmhashFileClass
 } PmhashFileClass;
 
 /*
+ * Which rules hold for the files: a primary's backends change them and the undo
+ * journal is theirs; on a standby the startup process does, as WAL says.
+ */
+typedef enum PmhashRole
+{
+	PMHASH_ROLE_PRIMARY = 0,
+	PMHASH_ROLE_STANDBY = 1
+} PmhashRole;
+
+/*
  * Eras are the way to distrust files durably and at once: a file carries the
  * eras of its birth, and counts only while the control file still has them.
  * Doubt about everything renews both; an unclean reboot renews that of the
@@ -70,7 +80,8 @@ typedef struct PmhashControl
 	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
 	uint64		undo_redo;		/* the one found after the life whose journal is
 								 * kept, if it is later than that; or 0 */
-	uint64		reserved[1];
+	uint32		role;			/* PmhashRole of that life */
+	uint32		reserved;
 } PmhashControl;
 
 StaticAssertDecl(sizeof(PmhashControl) == 280 &&

@@ -154,8 +154,8 @@ pmhash_read_server_state(PmhashServerState *server, char *reason)
 	memset(server, 0, sizeof(*server));
 	if (!pmhash_read_pg_control(&server->control, reason))
 		return false;
-	server->from_elsewhere = exists_in_data_directory("standby.signal") ||
-		exists_in_data_directory("recovery.signal") ||
+	server->standby = exists_in_data_directory("standby.signal");
+	server->restored = exists_in_data_directory("recovery.signal") ||
 		exists_in_data_directory("backup_label");
 	server->has_token = pmhash_read_token(&server->token);
 	return true;

@@ -42,7 +42,8 @@ StaticAssertDecl(sizeof(PmhashToken) == 40 &&
 typedef struct PmhashServerState
 {
 	ControlFileData control;
-	bool		from_elsewhere; /* a backup or a standby is being started */
+	bool		restored;		/* a backup is being recovered */
+	bool		standby;		/* a standby is being started */
 	bool		has_token;
 	PmhashToken token;
 } PmhashServerState;

@@ -46,20 +46,29 @@
  * there.  So a backend may have two batches for a file: one that waits, one that
  * is being worked on.
  *
+ * If the file is logged, a batch is logged as a whole when it is made, and what it
+ * waits for is that record (rule P4): past the heap page's LSN, and the end of a
+ * record.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/xlog.h"
+#include "catalog/catalog.h"
 #include "portability/instr_time.h"
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/dead_entries.h"
+#include "cluster/logged.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wal_record.h"
+
 #define DEAD_BATCHES	8
 
 /*
@@ -86,6 +95,7 @@ typedef struct DeadBatch
 	XLogRecPtr	waits_for;		/* the latest LSN of the entries' heap pages;
 								 * InvalidXLogRecPtr: it waits no longer */
 	XLogRecPtr	end;			/* of all WAL when they were handed over */
+	bool		logged;			/* standbys have been told */
 	PmhRemoval	removal;
 } DeadBatch;
 
@@ -233,6 +243,12 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 
 /* ---- batches ---- */
 
+static pg_atomic_uint64 *
+wait_of(const PmhashFile *file)
+{
+	return &pmhash_shared->dead_wait[file->file_id % PMHASH_REMOVAL_EPOCHS];
+}
+
 /*
  * Is it for us to keep a batch that waits for lsn?  One backend for each file is
  * enough: many that look up the same key find the same entries, and each of them
@@ -242,8 +258,7 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 static bool
 begin_to_wait(const PmhashFile *file, XLogRecPtr lsn)
 {
-	pg_atomic_uint64 *wait =
-		&pmhash_shared->dead_wait[file->file_id % PMHASH_REMOVAL_EPOCHS];
+	pg_atomic_uint64 *wait = wait_of(file);
 	uint64		old = pg_atomic_read_u64(wait);
 
 	return old <= GetFlushRecPtr(NULL) &&
@@ -349,6 +364,63 @@ work_on(Relation index, int number)
 		pmhash_engine_error(index, file, result);
 }
 
+/* ---- batches of logged files ---- */
+
+/*
+ * Log the removal of entries, with a horizon for snapshots of standbys.  The end of
+ * the last record, or InvalidXLogRecPtr: not now, as another process is in the way, or as
+ * the TIDs may have changed hands by now.  What else can't be known is left to
+ * VACUUM: rows of other tables than heaps.
+ *
+ * The horizon is right if the TIDs are still those rows' when it is there, which is
+ * looked at under the removal lock; and so is the record then, as no TID is given
+ * away, hence none of a new row logged, before the epoch advances.
+ */
+static XLogRecPtr
+log_removal(Relation index, const PmhashFile *file, uint64 epoch,
+			const PmhEntry *entries, int n)
+{
+	Relation	heap = relation_open(index->rd_index->indrelid, AccessShareLock);
+	uint8		flags = RelationIsAccessibleInLogicalDecoding(heap) ?
+		PMHASH_WAL_CATALOG : 0;
+	XLogRecPtr	end = InvalidXLogRecPtr;
+	TransactionId horizon;
+	bool		known = pmhash_conflict_horizon(heap, entries, n, &horizon);
+
+	relation_close(heap, AccessShareLock);
+	PMH_STOP_POINT("dead_before_log");
+	if (!known ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
+		return InvalidXLogRecPtr;
+	if (pmhash_removal_epoch(file) == epoch)
+		end = pmhash_log_deletes(file, horizon, flags, entries, n);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	return end;
+}
+
+/* Entries of a logged file have been handed over; see pmhash_dead_entries. */
+static void
+hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
+				 const PmhEntry *entries, int n)
+{
+	XLogRecPtr	end;
+	DeadBatch  *batch;
+
+	/* past all WAL that is flushed; it will be the end of our record */
+	if (find_batch(file, true) >= 0 || !begin_to_wait(file, pmhash_insert_end() + 1))
+		return;
+	end = log_removal(index, file, epoch, entries, n);
+	pg_atomic_write_u64(wait_of(file), end);
+	if (end == InvalidXLogRecPtr)
+		return;
+	batch = batches[make_batch(index, file, epoch, entries, n)];
+	batch->logged = true;
+	batch->waits_for = batch->end = end;
+	request_flush(end);
+}
+
+/* ---- work ---- */
+
 /* Is the batch's WAL on disk?  It waits no longer then. */
 static bool
 may_go(DeadBatch *batch)
@@ -357,6 +429,17 @@ may_go(DeadBatch *batch)
 		return false;
 	batch->waits_for = InvalidXLogRecPtr;
 	return true;
+}
+
+/* The file is logged by now: what was found before that is found again. */
+static void
+drop_unlogged(const PmhashFile *file)
+{
+	for (int i = 0; i < DEAD_BATCHES; i++)
+	{
+		if (batches[i] != NULL && batches[i]->file == file && !batches[i]->logged)
+			drop_batch(i);
+	}
 }
 
 /*
@@ -373,6 +456,8 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 
 	if (likely(nbatches == 0))
 		return;
+	if (pmhash_file_must_log(file, index))
+		drop_unlogged(file);
 	number = find_batch(file, false);
 	if (number < 0)
 	{
@@ -403,6 +488,11 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	DeadBatch  *batch;
 
 	Assert(n <= PMHASH_DEAD_MAX);
+	if (pmhash_file_must_log(file, index))
+	{
+		hand_over_logged(index, file, epoch, entries, n);
+		return;
+	}
 	if (lsn == InvalidXLogRecPtr || lsn > end)
 		lsn = end;
 	if (!file->journaled || flushed_far_enough(lsn, end))

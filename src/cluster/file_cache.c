@@ -56,7 +56,9 @@
 #include "cluster/dead_entries.h"
 #include "cluster/file_cache.h"
 #include "cluster/identity.h"
+#include "cluster/logged.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/stub.h"
 
 /* Files whose pages a backend keeps from one transaction to the next. */
@@ -415,7 +417,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 /* A handle, in one piece of memory with its path. */
 static PmhashFile *
 make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
-			const char *path)
+			const char *path, uint64 generation)
 {
 	Size		length = strlen(path) + 1;
 	PmhashFile *file = MemoryContextAlloc(TopMemoryContext,
@@ -428,7 +430,10 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
 	file->journaled = RelationIsPermanent(index);
+	file->standby_life = file->standby_changes = 0;
 	file->filling = is_filling(stub->flags);
+	file->logged = pmhash_flags_logged(stub->flags);
+	file->generation = generation;
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
 	return file;
@@ -474,7 +479,11 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
 	if (entry->file != NULL)
+	{
 		entry->file->filling = is_filling(stub->flags);
+		entry->file->logged = pmhash_flags_logged(stub->flags);
+		entry->file->generation = generation;
+	}
 	entry->generation = generation;
 	entry->valid = true;
 	return entry;
@@ -519,7 +528,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 
 	PG_TRY();
 	{
-		file = make_handle(index, table, stub, path);
+		file = make_handle(index, table, stub, path, generation);
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);
@@ -566,7 +575,17 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 {
 	PmhashEntry *entry = find_any(relid);
 
-	return entry != NULL && entry->file_id == file_id ? entry->file : NULL;
+	if (entry == NULL || entry->file == NULL || entry->file_id != file_id)
+		return NULL;
+
+	/* A standby gives the same id to a file that it builds again. */
+	if (entry->file->standby_life != 0 &&
+		entry->file->standby_life != pmhash_standby_life(file_id))
+	{
+		drop_file(entry);
+		return NULL;
+	}
+	return entry->file;
 }
 
 static void

@@ -24,6 +24,7 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/startup.h"
@@ -162,12 +163,16 @@ pmhash_file_begin_filling(Relation index)
 	pmhash_require_service(index);
 	new_stub(&stub);
 	stub.flags = PMHASH_STUB_FILLING;
+	if (pmhash_wants_wal(index))
+		stub.flags |= PMHASH_STUB_LOGGED;
 	file = make_file(index, &stub, true);
 	HOLD_INTERRUPTS();
-	pmhash_stub_fill(index, PMHASH_STUB_FILLING, stub.file_id, stub.seed);
+	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
 	pmhash_stub_changed();
 	pmhash_pending_keep(file->path);
 	RESUME_INTERRUPTS();
+	if (stub.flags & PMHASH_STUB_LOGGED)
+		pmhash_file_announce(index, stub.file_id);
 	return stub.file_id;
 }
 
@@ -225,10 +230,13 @@ pmhash_file_create(Relation index)
 	pmhash_require_service(index);
 	part_with_file_before(index);
 	new_stub(&stub);
+	stub.flags = pmhash_new_wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
 		pmhash_temp_file_created(file, index);
-	pmhash_stub_create(index, stub.file_id, stub.seed);
+	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
+	if (stub.flags & PMHASH_STUB_STANDBY)
+		pmhash_file_is_new(index, stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->path);
 	return file;

@@ -11,8 +11,10 @@
 
 #include <sys/stat.h>
 
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "utils/snapmgr.h"
 
 #include "cluster/cluster.h"
 #include "cluster/file_cache.h"
@@ -23,6 +25,7 @@
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
@@ -66,9 +69,11 @@ map_file(PmhashTrouble *trouble, PmhTable **table)
 {
 	PmhEnv		env = pmhash_engine_env();
 	char		journal[MAXPGPATH];
-	PmhResult	result;
+	PmhResult	result = PMH_OK;
 
-	result = pmhash_journal_map(journal, &trouble->error);
+	/* A standby has no journal: nothing is written that is not in WAL. */
+	if (!RecoveryInProgress())
+		result = pmhash_journal_map(journal, &trouble->error);
 	if (result != PMH_OK)
 	{
 		strlcpy(trouble->path, journal, sizeof(trouble->path));
@@ -89,6 +94,8 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 			  PmhashTrouble *trouble)
 {
 	PmhTable   *table;
+	PmhashEntry *entry;
+	uint64		life = pmhash_standby_life(stub->file_id);
 
 	if (map_file(trouble, &table) != PMH_OK)
 	{
@@ -103,7 +110,9 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 		pmh_close(table);
 		return NULL;
 	}
-	return pmhash_entry_enter(index, table, stub, trouble->path, generation);
+	entry = pmhash_entry_enter(index, table, stub, trouble->path, generation);
+	entry->file->standby_life = life;
+	return entry;
 }
 
 /*
@@ -226,15 +235,42 @@ is_disabled(PmhashTrouble *trouble)
 	return true;
 }
 
+/*
+ * On a server in recovery: is the file that the stub names kept up to date here, and
+ * fit for the snapshot?  NULL stands for one that is taken from now on.
+ */
+static bool
+serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
+{
+	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
+	PmhashStub	stub;
+
+	memset(trouble, 0, sizeof(*trouble));
+	if (entry != NULL)
+	{
+		stub.file_id = entry->file_id;
+		stub.flags = entry->flags;
+	}
+	else if (!read_stub(index, PMHASH_READ, &stub, trouble))
+		return false;
+	if ((stub.flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
+		trouble->reason = PMHASH_REASON_NOT_LOGGED;
+	else if (!pmhash_standby_serves(stub.file_id, snapshot))
+		trouble->reason = PMHASH_REASON_NOT_BUILT;
+	return trouble->reason == PMHASH_REASON_NONE;
+}
+
 /* The open file of an index, or NULL and the trouble that is in the way. */
 static PmhashFile *
-open_file(Relation index, PmhashUse use, PmhashTrouble *trouble)
+open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
 {
 	PmhashEntry *entry;
 
 	if (is_disabled(trouble))
 		return NULL;
 	pmhash_require_service(index);
+	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
+		return NULL;
 	entry = pmhash_entry_find(index, use);
 	if (likely(entry != NULL && entry->file != NULL))
 		return pmhash_entry_use(entry);
@@ -248,6 +284,8 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 	if (is_disabled(trouble))
 		return false;
 	pmhash_require_service(index);
+	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
+		return false;
 	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
 		return true;
 	memset(trouble, 0, sizeof(*trouble));
@@ -257,10 +295,10 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 /* ---- opening, by purpose ---- */
 
 PmhashFile *
-pmhash_file_open_for_scan(Relation index)
+pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file = open_file(index, PMHASH_READ, &trouble);
+	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
 		return file;
@@ -275,7 +313,7 @@ pmhash_invalid_error(Relation index)
 {
 	PmhashTrouble		trouble;
 
-	if (open_file(index, PMHASH_READ, &trouble) == NULL)
+	if (open_file(index, PMHASH_READ, NULL, &trouble) == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
@@ -288,9 +326,9 @@ pmhash_invalid_error(Relation index)
 }
 
 PmhashFile *
-pmhash_file_open(Relation index)
+pmhash_file_open(Relation index, Snapshot snapshot)
 {
-	PmhashFile *file = pmhash_file_open_for_scan(index);
+	PmhashFile *file = pmhash_file_open_for_scan(index, snapshot);
 
 	if (unlikely(file == NULL))
 		pmhash_invalid_error(index);
@@ -303,7 +341,7 @@ pmhash_file_open_or_skip(Relation index, bool inserting)
 	PmhashTrouble		trouble;
 	PmhashUse	use = !inserting ? PMHASH_REMOVE :
 		pmhash_enforces_constraint(index) ? PMHASH_READ : PMHASH_INSERT;
-	PmhashFile *file = open_file(index, use, &trouble);
+	PmhashFile *file = open_file(index, use, NULL, &trouble);
 
 	if (likely(file != NULL))
 		return file;
@@ -337,7 +375,7 @@ PmhashFile *
 pmhash_file_open_filling(Relation index, uint64 file_id)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file = open_file(index, PMHASH_INSERT, &trouble);
+	PmhashFile *file = open_file(index, PMHASH_INSERT, NULL, &trouble);
 
 	if (file == NULL)
 		pmhash_raise_trouble(index, &trouble);
@@ -431,7 +469,14 @@ pmhash_index_plannable(Relation index)
 	if (!pmhash_service_available() ||
 		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
 		return false;
-	pmhash_pool_ready();
+	if (RecoveryInProgress())
+	{
+		if (!serves_in_recovery(index, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL,
+								&trouble))
+			return false;
+	}
+	else
+		pmhash_pool_ready();
 	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
 		return true;
 	memset(&trouble, 0, sizeof(trouble));
@@ -442,7 +487,10 @@ pmhash_index_plannable(Relation index)
 		return true;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;
-	pmhash_rebuild_wanted(RelationGetRelid(index));
+	if (RecoveryInProgress())
+		pmhash_notice_invalid(index, &trouble);
+	else
+		pmhash_rebuild_wanted(RelationGetRelid(index));
 	return false;
 }
 

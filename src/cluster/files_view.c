@@ -29,6 +29,7 @@
 #include "cluster/orphans.h"
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
+#include "cluster/standby_view.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
 #define FILES_COLUMNS	5
@@ -76,6 +77,14 @@ index_state(Relation index, bool details)
 {
 	PmhashReason reason = pmhash_index_doubt(index);
 	PmhashRebuild rebuild;
+	PmhashStub	stub;
+	const char *state = NULL;
+
+	if (RecoveryInProgress())
+		state = pmhash_standby_index_state(pmhash_stub_read(index, true, &stub) ?
+										   &stub : NULL, details);
+	if (state != NULL)
+		return state;
 
 	if (reason == PMHASH_REASON_NONE)
 		return "valid";

@@ -33,6 +33,7 @@
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
 
@@ -72,6 +73,10 @@ pmhash_reason_text(PmhashReason reason)
 			return "it has not been filled completely";
 		case PMHASH_REASON_FILLED:
 			return "transactions that are older than it are still running";
+		case PMHASH_REASON_NOT_LOGGED:
+			return "the index is not logged";
+		case PMHASH_REASON_NOT_BUILT:
+			return "this standby has not built it, or it is younger than the snapshot";
 	}
 	return "it is not to be used";
 }
@@ -138,6 +143,13 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("pmhash index \"%s\" cannot be used during recovery",
+						RelationGetRelationName(index)),
+				 errdetail("The index is not logged, so standbys have no file of it."),
+				 errhint("Set its storage parameter \"wal\" on the primary server.")));
 	if (pmhash_rebuilds_itself(index) && !failing)
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
@@ -219,6 +231,12 @@ forget_plans(Oid table)
 void
 pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 {
+	if (RecoveryInProgress())
+	{
+		/* A standby's stub is the primary's; the file is our own. */
+		pmhash_standby_lost(file_id, pmhash_reason_text(reason));
+		return;
+	}
 	if (pmhash_stub_invalidate(index, file_id, reason))
 	{
 		/*
@@ -245,11 +263,15 @@ void
 pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 {
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		trouble->reason == PMHASH_REASON_DISABLED)
+		trouble->reason == PMHASH_REASON_DISABLED ||
+		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
+		trouble->reason == PMHASH_REASON_NOT_BUILT)
 		return;
 	if (trouble->reason == PMHASH_REASON_FILLING ||
 		trouble->reason == PMHASH_REASON_FILLED)
 		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else if (trouble->marked && RecoveryInProgress())
+		return;
 	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_is_present())
 		pmhash_mark_invalid(index, trouble->file_id, trouble->reason);
 	else

@@ -54,11 +54,13 @@
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
+#include "cluster/wal_record.h"
 
 /* A file whose fate hangs on a transaction; lives in TopMemoryContext. */
 typedef struct Pending
@@ -71,6 +73,7 @@ typedef struct Pending
 	Oid			heap;			/* drop: its table, or InvalidOid if no other index
 								 * can have the file */
 	uint64		file_id;		/* drop, with a table */
+	bool		logged;			/* drop: standbys may have one like it */
 	char	   *path;
 } Pending;
 
@@ -133,7 +136,10 @@ pmhash_unlink(const char *path)
 				 errmsg("could not remove file \"%s\": %m", path)));
 	forget_temp_file(path);
 	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
+	{
 		pmhash_entries_file_removed(file_id);
+		pmhash_file_is_not_new(file_id);
+	}
 }
 
 /* ---- the list ---- */
@@ -255,6 +261,7 @@ note_drop(Oid relid)
 			p = add_pending(path, relid, true);
 			p->heap = index->rd_index->indrelid;
 			p->file_id = stub.file_id;
+			p->logged = pmhash_flags_logged(stub.flags);
 		}
 	}
 	relation_close(index, NoLock);
@@ -407,9 +414,16 @@ is_pending_drop(const char *path)
 	return false;
 }
 
+static void
+note_gone(Pending *p, uint64 file_id, bool logged)
+{
+	p->file_id = file_id;
+	p->logged = logged;
+}
+
 /* A main fork whose stub names this file is about to be deleted. */
 static void
-note_replaced(uint64 file_id)
+note_replaced(uint64 file_id, bool logged)
 {
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
@@ -431,7 +445,7 @@ note_replaced(uint64 file_id)
 		switch (named_on_table(heap, file_id))
 		{
 			case OWNED_NO:
-				(void) add_pending(path, id.index_oid, true);
+				note_gone(add_pending(path, id.index_oid, true), file_id, logged);
 				break;
 			case OWNED_UNKNOWN:
 				pmhash_request_cleaning_at_commit();
@@ -451,11 +465,12 @@ note_replaced_forks(void)
 	for (int i = 0; i < n; i++)
 	{
 		uint64		file_id;
+		uint16		flags;
 
-		if (!pmhash_stub_of_fork_may_be_read(node[i], &file_id))
+		if (!pmhash_stub_of_fork_may_be_read(node[i], &file_id, &flags))
 			pmhash_request_cleaning_at_commit();
 		if (file_id != 0)
-			note_replaced(file_id);
+			note_replaced(file_id, pmhash_flags_logged(flags));
 	}
 	if (n > 0)
 		pfree(node);
@@ -476,6 +491,24 @@ note_replaced_temp_forks(void)
 			named_on_table(temp->heap, temp->file_id) == OWNED_NO)
 			(void) add_pending(temp->path, InvalidOid, true);
 		temp->doubtful = false;
+	}
+}
+
+/*
+ * Before commit: tell standbys of the files that go.  Should the commit fail after
+ * that, they build theirs again.
+ */
+static void
+log_drops(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		const Pending *p = lfirst(lc);
+
+		if (p->drop && p->logged && !p->not_yet)
+			(void) pmhash_wal_log_file_gone(p->file_id, MyDatabaseId);
 	}
 }
 
@@ -556,6 +589,7 @@ transaction_callback(XactEvent event, void *arg)
 				note_replaced_forks();
 			if (temp_forks_replaced)
 				note_replaced_temp_forks();
+			log_drops();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:

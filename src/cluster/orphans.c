@@ -61,6 +61,7 @@
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
@@ -372,6 +373,7 @@ note_owner(Relation index, Owners *owners)
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
 				add_id(&owners->owned, stub.file_id);
 			pmhash_index_examine(index, &stub);
+			pmhash_wal_examine(index, &stub);
 			break;
 		case STUB_NONE:
 			break;

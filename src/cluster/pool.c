@@ -43,6 +43,7 @@
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #include "cluster/pool.h"
+#include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
@@ -133,6 +134,7 @@ known_name(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
 		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
 		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
+		strncmp(name, "standby", 7) == 0 ||
 		strncmp(name, "journal.", 8) == 0 ||
 		pmhash_parse_database_name(name, &database);
 }
@@ -389,6 +391,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		  const PmhashServerState *server, uint64 instance, bool late, char *reason)
 {
 	PmhashEntryState entry;
+	PmhashStandbyStart start;
+	char		why[PMHASH_REASON_SIZE];
 
 	memset(&entry, 0, sizeof(entry));
 	entry.lock_fd = lock_fd;
@@ -396,9 +400,13 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
-	pmhash_decide(control, &entry, server, instance);
+	start = pmhash_decide(control, &entry, server, instance);
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
+	if (control->role == PMHASH_ROLE_STANDBY &&
+		!pmhash_standby_load(start, server, why))
+		ereport(LOG,
+				(errmsg("pmhash: this standby does without index files: %s", why)));
 	pmhash_set_witness(lock_fd);
 	lock_served = true;
 	remove_old_journals(control->journal_instance);
@@ -585,7 +593,8 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 	env.shut_begun = control->shut_begun;
 	env.all_shut = control->all_shut != 0;
 	errno = 0;
-	if (!shut_directory_tree(pool_path, true, &env, control->next_shut))
+	if ((control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_sync()) ||
+		!shut_directory_tree(pool_path, true, &env, control->next_shut))
 	{
 		give_up_files(control, errno);
 		reason[0] = '\0';
@@ -615,8 +624,9 @@ pmhash_pool_stop(uint64 instance)
 
 	if (lock_fd < 0 || !pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
-		server.state != DB_SHUTDOWNED ||
 		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
+		server.state != (control.role == PMHASH_ROLE_STANDBY ?
+						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
 		control.life_instance != instance)
 		return;
 
@@ -625,7 +635,8 @@ pmhash_pool_stop(uint64 instance)
 		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
 		return;
 	if (!note_orderly_end(&control, &server, instance, reason) ||
-		!mark_clean(&control, server.checkPoint, instance, reason))
+		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
+					instance, reason))
 	{
 		if (reason[0] != '\0')
 			ereport(LOG, (errmsg("pmhash: %s", reason)));

@@ -66,6 +66,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/undo_journal.h"
 
 /*
@@ -109,9 +110,27 @@ pmhash_removal_barrier(Relation index)
 /* ---- removal epochs ---- */
 
 static pg_atomic_uint64 *
+epoch_of_id(uint64 file_id)
+{
+	return &pmhash_shared->removal_epoch[file_id % PMHASH_REMOVAL_EPOCHS];
+}
+
+static pg_atomic_uint64 *
 epoch_of(const PmhashFile *file)
 {
-	return &pmhash_shared->removal_epoch[file->file_id % PMHASH_REMOVAL_EPOCHS];
+	return epoch_of_id(file->file_id);
+}
+
+/*
+ * The epoch of a file that a standby has given up: another one each time.  WAL does
+ * not say any more when its TIDs are given away.
+ */
+static uint64
+never_twice(void)
+{
+	static uint64 last = PG_UINT64_MAX;
+
+	return last--;
 }
 
 /*
@@ -125,6 +144,9 @@ pmhash_removal_epoch(const PmhashFile *file)
 
 	pg_read_barrier();
 	epoch = pg_atomic_read_u64(epoch_of(file));
+	if (unlikely(file->standby_life != 0) &&
+		!pmhash_standby_still_live(unconstify(PmhashFile *, file)))
+		return never_twice();
 	pg_read_barrier();
 	return epoch;
 }
@@ -140,6 +162,23 @@ pmhash_removal_finished(const PmhashFile *file)
 {
 	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
 	pg_atomic_fetch_add_u64(epoch_of(file), 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+/*
+ * Advance the epoch of a file, or all of them if file_id is 0, since a removal has
+ * been replayed.  Raises no ERROR.
+ */
+void
+pmhash_removal_replayed(uint64 file_id)
+{
+	if (file_id == 0)
+	{
+		pmhash_removal_skipped();
+		return;
+	}
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u64(epoch_of_id(file_id), 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 }
 

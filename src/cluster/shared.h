@@ -29,6 +29,7 @@ typedef enum PmhashLockId
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
+	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby.h */
 	PMHASH_NLOCKS
 } PmhashLockId;
 
@@ -92,6 +93,8 @@ typedef struct PmhashShared
 	pg_atomic_uint32 no_worker;	/* no slot is free for a worker of ours */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* the cleaner's */
+
+	struct PmhashStandby *standby;	/* files of a server in recovery */
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;

@@ -38,9 +38,11 @@
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/trust.h"
 #include "cluster/undo.h"
@@ -94,6 +96,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(sizeof(PmhashShared));
 	RequestAddinShmemSpace(lock_table_size());
 	RequestAddinShmemSpace(journal_lsn_size());
+	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
@@ -140,6 +143,7 @@ init_shared_memory(void)
 												 journal_lsn_size(), &found);
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+	pmhash_standby_shmem_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
@@ -336,6 +340,8 @@ make_ready(void)
 
 	if (control.journal_instance != 0)
 		finish_last_life(&control);
+	if (control.role == PMHASH_ROLE_STANDBY)
+		pmhash_standby_promote(&control);
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
@@ -349,12 +355,14 @@ make_ready(void)
 /*
  * Make sure that the undo of the last server life is complete and the journal
  * of this one is there.  Done once in a server life by the process that comes
- * first; others wait for it.  Not to be called during recovery.  ERROR if it
+ * first; others wait for it.  During recovery nothing is done.  ERROR if it
  * fails; the next caller tries again.
  */
 void
 pmhash_pool_ready(void)
 {
+	if (RecoveryInProgress())
+		return;					/* a standby: the pool is the startup process's */
 	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)
 	{
 		pg_read_barrier();
@@ -545,17 +553,22 @@ pmhash_require_service(Relation index)
 				 errhint("Repair this; it is tried again every few seconds.") :
 				 errhint("Repair this and restart the server.")));
 	if (unlikely(RecoveryInProgress()))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s cannot be used during recovery", subject(index)),
-				 errhint("pmhash indexes exist only on the primary server.")));
+	{
+		if (!pmhash_standby_is_active())
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("%s cannot be used during recovery", subject(index)),
+					 errhint("pmhash indexes can be used on primary servers and on hot standbys.")));
+		return;
+	}
 	pmhash_pool_ready();
 }
 
 bool
 pmhash_service_available(void)
 {
-	return pmhash_shared != NULL && pmhash_shared->usable && !RecoveryInProgress();
+	return pmhash_shared != NULL && pmhash_shared->usable &&
+		(!RecoveryInProgress() || pmhash_standby_is_active());
 }
 
 /* ---- set-up ---- */
@@ -598,5 +611,7 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	startup_init();
 	pmhash_engine_hooks_init();
 	pmhash_life_cycle_init();
+	pmhash_standby_redo_init();
+	pmhash_logged_init();
 	pmhash_worker_init();
 }

@@ -18,13 +18,17 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xloginsert.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
+#include "cluster/logged.h"
 #include "cluster/stub.h"
+#include "cluster/wal_record.h"
+
 
 /* A stub that names a file. */
 static PmhashStub
@@ -39,6 +43,7 @@ make_stub(uint16 flags, uint64 file_id, uint64 seed, PmhashReason reason)
 	stub.file_id = file_id;
 	stub.seed = seed;
 	stub.reason = reason;
+	stub.database = MyDatabaseId;
 	return stub;
 }
 
@@ -107,6 +112,8 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 
 	if (!found)
 		return false;
+	if (stub->database != MyDatabaseId)
+		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
 	if (stub->magic != PMHASH_STUB_MAGIC || stub->version != PMHASH_STUB_VERSION)
 	{
 		if (zero_on_error)
@@ -126,16 +133,17 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 /*
  * The file id that the stub in a permanent or unlogged main fork names, by the
  * fork's number alone: for one that this transaction is about to delete.  0 if it
- * is not one of ours, or names none.
+ * is not one of ours, or names none.  *flags are the stub's.
  */
 uint64
-pmhash_stub_of_fork(PmhashNode node)
+pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
 {
 	SMgrRelation smgr = pmhash_open_fork(node);
 	Buffer		buffer;
 	Page		page;
 	PmhashStub	stub;
 
+	*flags = 0;
 	memset(&stub, 0, sizeof(stub));
 	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) != 1)
 		return 0;
@@ -146,6 +154,7 @@ pmhash_stub_of_fork(PmhashNode node)
 	if (!PageIsNew(page))
 		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
 	UnlockReleaseBuffer(buffer);
+	*flags = stub.flags;
 	return stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION ?
 		stub.file_id : 0;
 }
@@ -199,6 +208,7 @@ typedef struct Reading
 	PmhashStub *stub;
 	bool		found;
 	uint64		file_id;
+	uint16		flags;			/* ... and the flags with it */
 } Reading;
 
 static bool
@@ -225,7 +235,7 @@ read_of_fork(void *arg)
 {
 	Reading    *reading = arg;
 
-	reading->file_id = pmhash_stub_of_fork(reading->node);
+	reading->file_id = pmhash_stub_of_fork(reading->node, &reading->flags);
 }
 
 /*
@@ -244,12 +254,13 @@ pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
 
 /* The same of pmhash_stub_of_fork. */
 bool
-pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id)
+pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
 {
 	Reading		reading = {.node = node};
 	bool		done = succeeds(read_of_fork, &reading);
 
 	*file_id = done ? reading.file_id : 0;
+	*flags = done ? reading.flags : 0;
 	return done;
 }
 
@@ -257,7 +268,7 @@ pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id)
  * Make block 0 of an empty main fork the stub of file_id.
  */
 void
-pmhash_stub_create(Relation index, uint64 file_id, uint64 seed)
+pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, uint64 seed)
 {
 	Buffer		buffer;
 	PmhashStub	stub;
@@ -267,7 +278,7 @@ pmhash_stub_create(Relation index, uint64 file_id, uint64 seed)
 	if (BufferGetBlockNumber(buffer) != 0)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
-	stub = make_stub(0, file_id, seed, PMHASH_REASON_NONE);
+	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
 	log_page(index, buffer, &stub);
 	UnlockReleaseBuffer(buffer);
 }
@@ -291,7 +302,8 @@ pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, uint64 seed)
 
 /*
  * Replace the flags of a stub that names file_id and has the flags 'from', and no
- * others; false, and nothing done, if it does not.
+ * others; false, and nothing done, if it does not.  Those of PMHASH_STUB_WAL do
+ * not count, and stay.
  */
 static bool
 change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
@@ -304,10 +316,10 @@ change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
 	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		stub.flags == from;
+		(stub.flags & ~PMHASH_STUB_WAL) == from;
 	if (found)
 	{
-		stub.flags = to;
+		stub.flags = to | (stub.flags & PMHASH_STUB_WAL);
 		stub.reason = reason;
 		stub.older = U64FromFullTransactionId(older);
 		log_page(index, buffer, &stub);
@@ -340,6 +352,31 @@ pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 						widen(older));
 }
 
+/*
+ * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
+ * invalid; false, and nothing done, if it is not such a one.
+ */
+bool
+pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
+{
+	Buffer		buffer = ReadBuffer(index, 0);
+	PmhashStub	stub;
+	bool		found;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
+	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
+		(stub.flags & PMHASH_STUB_INVALID) == 0;
+	if (found)
+	{
+		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
+		stub.database = MyDatabaseId;
+		log_page(index, buffer, &stub);
+	}
+	UnlockReleaseBuffer(buffer);
+	return found;
+}
+
 /* There are no such snapshots any more.  False as above. */
 bool
 pmhash_stub_validate(Relation index, uint64 file_id)
@@ -352,8 +389,9 @@ pmhash_stub_validate(Relation index, uint64 file_id)
  * Mark a stub: its file is never to be used again.  With file_id only if it
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
- * stands in WAL before any that this transaction writes from now on.  Tells
- * whether the stub was not marked before.
+ * stands in WAL before any that this transaction writes from now on; so does, if
+ * the file was logged, the one that tells standbys (P6): nobody sees the mark
+ * before both are written.  Tells whether the stub was not marked before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -389,6 +427,8 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : 0, reason);
 		log_page(index, buffer, &marked);
+		if (ours && pmhash_flags_logged(stub.flags))
+			(void) pmhash_wal_log_file_gone(stub.file_id, MyDatabaseId);
 	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);

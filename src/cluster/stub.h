@@ -17,6 +17,10 @@
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
+#define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
+#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
+										 * standbys may build a file like it */
+#define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
 
 typedef struct PmhashStub
 {
@@ -28,7 +32,9 @@ typedef struct PmhashStub
 	uint64		reason;			/* PmhashReason, if invalid */
 	uint64		older;			/* if filled: rows may be missing that snapshots
 								 * see whose xmin is not after this one */
-	uint64		reserved[3];
+	Oid			database;		/* whose file it is: CREATE DATABASE copies stubs */
+	uint32		reserved;
+	uint64		more_reserved[2];
 } PmhashStub;
 
 StaticAssertDecl(sizeof(PmhashStub) == 64 &&
@@ -37,16 +43,27 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
+/* May a standby build a file for an index with this stub? */
+static inline bool
+pmhash_stub_for_standby(const PmhashStub *stub)
+{
+	return (stub->flags & PMHASH_STUB_WAL) == PMHASH_STUB_WAL &&
+		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE |
+						PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
+}
+
 /* Something that reads a stub page, and may fail. */
 typedef void (*PmhashStubReader) (void *arg);
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
-extern uint64 pmhash_stub_of_fork(PmhashNode node);
+extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
 extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
 extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
-extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id);
-extern void pmhash_stub_create(Relation index, uint64 file_id, uint64 seed);
+extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
+											uint16 *flags);
+extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
+							   uint64 seed);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 uint64 seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
@@ -54,6 +71,7 @@ extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
+extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
 extern void pmhash_stub_create_init(Relation index);
 
 #endif							/* PMHASH_STUB_H */

@@ -42,6 +42,7 @@
 #include "cluster/durable.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
 
@@ -218,6 +219,36 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 	return unfinished_start_doubt(control, server);
 }
 
+/*
+ * A standby is being started.  May it go on with what is in the pool?
+ *
+ * From the life of a primary: if that was shut down cleanly, and nothing has
+ * happened since.  From that of a standby: if replay does not begin past what has
+ * been applied.  A life that replays with the pool never lets redo get past it
+ * (standby_file.c), so one without the pool has let it get there; and as long as
+ * redo is not past it, all that such a life has skipped is replayed again.
+ */
+static const char *
+standby_doubt(const PmhashControl *control, const PmhashServerState *server)
+{
+	XLogRecPtr	applied;
+
+	if (control->role == PMHASH_ROLE_PRIMARY)
+	{
+		if (control->state == PMHASH_POOL_CLEAN && control->journal_instance == 0 &&
+			server->control.state == DB_SHUTDOWNED &&
+			server->control.checkPoint == control->clean_checkpoint)
+			return NULL;
+		return "the server was not shut down cleanly as a primary before it became a standby";
+	}
+	applied = pmhash_standby_read_applied();
+	if (applied == InvalidXLogRecPtr)
+		return "it is not known how far this standby has applied WAL to them";
+	if (server->control.checkPointCopy.redo > applied)
+		return "this standby has replayed WAL without the pool";
+	return NULL;
+}
+
 /* ---- is what was stored still in the page cache? ---- */
 
 /*
@@ -346,13 +377,13 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
  * on persistent memory now: the file system may have been mounted without dax
  * then.
  */
-static void
+static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 {
 	const char *doubt = page_cache_doubt(control, entry);
 
 	if (doubt == NULL)
-		return;
+		return true;
 	if (!control->pmem)
 	{
 		control->power_dax_era = control->dax_era;
@@ -364,9 +395,26 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 			(errmsg("pmhash: %s", doubt),
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
 					   pmhash_pool_path())));
+	return false;
 }
 
 /* ---- the decision ---- */
+
+/*
+ * The timeline that the server writes to.  After a promotion pg_control has it with
+ * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
+ * CreateEndOfRecoveryRecord).
+ */
+static TimeLineID
+timeline_of(const PmhashServerState *server)
+{
+	const ControlFileData *control = &server->control;
+
+	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
+		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
+		return control->minRecoveryPointTLI;
+	return control->checkPointCopy.ThisTimeLineID;
+}
 
 /*
  * Why must no file be trusted?  NULL if there is no reason: data directory
@@ -380,8 +428,10 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the server had to give them up";
 	if (entry->late)
 		return "the pool could not be used when the server was started";
-	if (server->from_elsewhere)
-		return "the data directory comes from a backup or is that of a standby";
+	if (server->restored)
+		return "the data directory comes from a backup";
+	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
+		return "the server was a standby and has not been promoted in its last life";
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
@@ -389,12 +439,11 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 	if (server->control.checkPoint < control->start_checkpoint ||
 		server->control.checkPoint < control->clean_checkpoint)
 		return "the data directory is older than the pool";
-	if (control->timeline != 0 &&
-		server->control.checkPointCopy.ThisTimeLineID != control->timeline)
+	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
 	if (is_copy_of_running_pool(control, entry->lock_fd))
 		return "the pool is a copy that was made while the server was running";
-	return wal_doubt(control, server);
+	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 }
 
 /* The same for a pool without a control file that could be read. */
@@ -457,19 +506,22 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->seen_redo = server->control.checkPointCopy.redo;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;
+	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY :
+		PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
 	read_boot_id(control->boot_id);
 }
 
 /*
  * Bring the control structure from what was found to what holds from now on.
- * instance: of the server life that begins.
+ * instance: of the server life that begins.  Returns what a standby begins with.
  */
-void
+PmhashStandbyStart
 pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 			  const PmhashServerState *server, uint64 instance)
 {
 	const char *doubt;
+	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
 
 	if (!entry->has_control)
 		doubt = new_control(control, entry, server);
@@ -487,12 +539,15 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 		control->journal_instance = 0;
 	}
-	else if (control->state == PMHASH_POOL_RUNNING)
-		check_page_cache(control, entry);
+	else if ((control->state != PMHASH_POOL_RUNNING || check_page_cache(control, entry)) &&
+			 entry->has_control)
+		start = control->role == PMHASH_ROLE_STANDBY ?
+			PMHASH_STANDBY_RESUME : PMHASH_STANDBY_DEMOTED;
 
 	if (control->journal_instance != 0)
 		inherit_undo(control, server);
 	else
 		forget_undo(control);
 	begin_life(control, entry, server, instance);
+	return start;
 }

@@ -43,6 +43,7 @@
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
+#include "cluster/standby_build.h"
 #include "cluster/worker.h"
 #define RESTART_AFTER		10	/* seconds, if the launcher fails */
 
@@ -140,7 +141,8 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_start_time = RecoveryInProgress() ?
+		BgWorkerStart_ConsistentState : BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
@@ -263,4 +265,5 @@ pmhash_worker_init(void)
 	strlcpy(worker.bgw_type, "pmhash launcher", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 	register_standby_cleaner();
+	pmhash_standby_worker_init();
 }

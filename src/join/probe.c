@@ -54,7 +54,7 @@ pmhash_join_open_index(PmhashJoinState *js)
 
 	if (!IsMVCCSnapshot(snapshot))
 		elog(ERROR, "a pmhash join needs an MVCC snapshot");
-	js->file = pmhash_file_open_for_scan(js->index);
+	js->file = pmhash_file_open_for_scan(js->index, snapshot);
 	if (js->file == NULL)
 		pmhash_invalid_error(js->index);
 	pmhash_dead_entries_settle(js->index, js->file);
@@ -78,7 +78,7 @@ lock_keys(PmhashJoinState *js)
 	for (int i = 0; i < js->nhashes; i++)
 		PredicateLockPage(js->index, pmhash_predicate_block(js->file, js->hash[i]),
 						  js->fetch.snapshot);
-	pmhash_scan_check_locks(js->index, js->file);
+	pmhash_scan_check_locks(js->index, js->fetch.snapshot, js->file);
 }
 
 /* The hashes of the rows from js->looked on, as many as make a group. */

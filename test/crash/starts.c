@@ -52,9 +52,11 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
 #include "cluster/worker.h"
@@ -442,6 +444,58 @@ pmhash_define_gucs(void)
 
 void
 pmhash_life_cycle_init(void)
+{
+}
+
+void
+pmhash_logged_init(void)
+{
+}
+
+/* ---- standbys: this is a primary ---- */
+
+Size
+pmhash_standby_shmem_size(void)
+{
+	return 0;
+}
+
+void
+pmhash_standby_shmem_init(void)
+{
+}
+
+void
+pmhash_standby_redo_init(void)
+{
+}
+
+bool
+pmhash_standby_is_active(void)
+{
+	return false;
+}
+
+bool
+pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, char *reason)
+{
+	return pmhash_fail(reason, "it is no standby");
+}
+
+XLogRecPtr
+pmhash_standby_read_applied(void)
+{
+	return InvalidXLogRecPtr;
+}
+
+bool
+pmhash_standby_sync(void)
+{
+	return true;
+}
+
+void
+pmhash_standby_promote(PmhashControl *control)
 {
 }
 

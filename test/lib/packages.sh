@@ -259,7 +259,7 @@ copy_sources()
 }
 
 # what test/run.sh needs besides the server
-PMHASH_TEST_PACKAGES="perl libipc-run-perl"
+PMHASH_TEST_PACKAGES="perl libipc-run-perl python3"
 
 # what test/dax/run.sh needs besides
 PMHASH_DAX_PACKAGES="qemu-system-x86 busybox-static kmod cpio ndctl e2fsprogs

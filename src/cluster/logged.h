@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * logged.h
+ *	  Logged indexes on a primary: which files are, and what their users write.
+ *
+ * Include postgres.h first.  src/README, part V, has the rules P1 to P6.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_LOGGED_H
+#define PMHASH_LOGGED_H
+
+#include "access/transam.h"
+#include "access/xlogdefs.h"
+
+#include "cluster/cluster.h"
+
+/* ---- logged.c ---- */
+
+/*
+ * Must what is done to this file now be logged?  index is the one that has it.  To
+ * be asked after the WAL of the heap that the change is made for, and again for
+ * each insertion: a handle outlives ALTER INDEX.  Reads the stub again if some
+ * stub has been changed since; ERROR if that can't be done.
+ */
+extern bool pmhash_file_must_log(PmhashFile *file, Relation index);
+
+/*
+ * The same for who does not know the index: false if it has to be looked for, to
+ * call pmhash_file_must_log; else *log is the answer.
+ */
+extern bool pmhash_file_knows_log(const PmhashFile *file, bool *log);
+
+/* ---- logged_entries.c ---- */
+
+/*
+ * Insert up to PMHASH_WAL_MAX_ENTRIES entries into a logged file, and log those that
+ * are in (P1).  *done: how many those are.  Result as of pmh_insert_group; the
+ * caller has made his journal notes.
+ */
+extern PmhResult pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries,
+									   int n, size_t *done);
+
+/*
+ * Log the removal of entries that VACUUM has found dead, and flush that (P3): they
+ * may be removed then.
+ */
+extern void pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n);
+
+/* The bulk delete is over: to be called before pmhash_removal_finished. */
+extern void pmhash_log_bulk_delete(PmhashFile *file);
+
+/* ---- for the cluster layer ---- */
+
+struct PmhashStub;
+
+extern void pmhash_logged_init(void);
+extern bool pmhash_wants_wal(Relation index);
+extern uint16 pmhash_new_wal_flags(Relation index);
+extern bool pmhash_flags_logged(uint16 flags);
+extern void pmhash_file_announce(Relation index, uint64 file_id);
+extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
+extern void pmhash_file_is_new(Relation index, uint64 file_id);
+extern void pmhash_file_is_not_new(uint64 file_id);
+
+/* ---- logged_entries.c ---- */
+extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
+									 uint8 flags, const PmhEntry *entries, int n);
+
+/* ---- conflict_horizon.c ---- */
+extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
+									TransactionId *horizon);
+
+#endif							/* PMHASH_LOGGED_H */

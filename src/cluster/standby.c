@@ -1,0 +1,541 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby.c
+ *	  The files of a server in recovery: the table of their states.
+ *
+ * What the states mean is told in standby.h, and which rules hold in src/README,
+ * "Standby".  A place in the table belongs to one file id; ids stand in an array of
+ * their own as well, which is what is searched (4,096 of them: 2 us, and who
+ * searches often remembers until pmhash_standby.changes steps).
+ *
+ * Whoever finds something wrong sends the file to NONE.  Then it must never be used
+ * again, neither by scans now nor after a restart or a promotion: its slot in
+ * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
+ * even that can be done, pmhash is given up for this run and the token of trust
+ * goes (pmhash_refuse_trust).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlogrecovery.h"
+#include "storage/shmem.h"
+#include "storage/sinval.h"
+#include "utils/snapmgr.h"
+#include "utils/elog.h"
+
+#include "cluster/clock.h"
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/invalid.h"
+#include "cluster/shared.h"
+#include "cluster/trust.h"
+#include "cluster/standby_state.h"
+
+/* Milliseconds to the next try after the first failure, and at the most. */
+#define FIRST_PAUSE		INT64CONST(1000)
+#define LONGEST_PAUSE	INT64CONST(300000)
+
+/* Tries after which nobody has an index for a file that WAL has told of. */
+#define MAX_UNFOUND		12
+
+/* ---- shared memory ---- */
+
+Size
+pmhash_standby_shmem_size(void)
+{
+	return sizeof(PmhashStandby);
+}
+
+/* Forget all files.  For the postmaster, alone. */
+void
+pmhash_standby_reset(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	memset(standby->id, 0, sizeof(standby->id));
+	memset(standby->place, 0, sizeof(standby->place));
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+		pg_atomic_init_u64(&standby->place[i].delta_ops, 0);
+}
+
+void
+pmhash_standby_shmem_init(void)
+{
+	bool		found;
+	PmhashStandby *standby = ShmemInitStruct("pmhash standby", sizeof(PmhashStandby),
+											 &found);
+
+	memset(standby, 0, sizeof(*standby));
+	pg_atomic_init_u64(&standby->changes, 1);
+	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
+	pg_atomic_init_u32(&standby->reached, 0);
+	pg_atomic_init_u32(&standby->resumed, 0);
+	SpinLockInit(&standby->mutex);
+	pmhash_shared->standby = standby;
+	pmhash_standby_reset();
+}
+
+/* Is this a server in recovery that keeps files? */
+bool
+pmhash_standby_is_active(void)
+{
+	return pmhash_shared != NULL && pmhash_shared->usable &&
+		pmhash_shared->standby->active;
+}
+
+/* ---- places ---- */
+
+/* The place of a file, or NULL.  Under the lock, at least shared. */
+PmhashPlace *
+pmhash_standby_find(uint64 file_id)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->id[i] == file_id)
+			return file_id != 0 ? &standby->place[i] : NULL;
+	}
+	return NULL;
+}
+
+/* The same, making one that is NONE; NULL if the table is full.  Exclusively. */
+PmhashPlace *
+pmhash_standby_enter(uint64 file_id, Oid database)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashPlace *place = pmhash_standby_find(file_id);
+	int			n;
+
+	if (place != NULL || file_id == 0)
+		return place;
+	for (n = 0; n < PMHASH_STANDBY_FILES && standby->id[n] != 0; n++)
+		continue;
+	if (n == PMHASH_STANDBY_FILES)
+		return NULL;
+	place = &standby->place[n];
+	memset(place, 0, sizeof(*place));
+	pg_atomic_init_u64(&place->delta_ops, 0);
+	place->file_id = standby->id[n] = file_id;
+	place->database = database;
+	pg_atomic_fetch_add_u64(&standby->changes, 1);
+	return place;
+}
+
+/* Nobody will ask for this file again, which is NONE.  Exclusively. */
+void
+pmhash_standby_forget(PmhashPlace *place)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	Assert(place->status == PMHASH_STANDBY_NONE);
+	standby->id[place - standby->place] = 0;
+	place->file_id = 0;
+	pg_atomic_fetch_add_u64(&standby->changes, 1);
+}
+
+/* Plans of queries on the table are made anew: see forget_plans in invalid.c. */
+static void
+forget_plans(const PmhashPlace *place)
+{
+	SharedInvalidationMessage message;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = place->database;
+	message.rc.relId = place->heap;
+	SendSharedInvalidMessages(&message, 1);
+}
+
+/* A place has another status from now on: tell everybody.  Exclusively. */
+void
+pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	place->status = status;
+	place->life = ++standby->lives;
+	place->restored = false;
+	pg_atomic_fetch_add_u64(&standby->changes, 1);
+	pmhash_stub_changed();
+	forget_plans(place);
+}
+
+/* ---- nudges ---- */
+
+void
+pmhash_standby_nudge(Oid database)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Latch	   *latch;
+	bool		known = false;
+
+	SpinLockAcquire(&standby->mutex);
+	for (int i = 0; i < standby->n_nudges; i++)
+		known |= standby->nudge[i] == database;
+	if (!OidIsValid(database) || (!known && standby->n_nudges == PMHASH_MAX_REQUESTS))
+		standby->look_all = true;
+	else if (!known)
+		standby->nudge[standby->n_nudges++] = database;
+	latch = standby->latch;
+	SpinLockRelease(&standby->mutex);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+void
+pmhash_standby_set_latch(Latch *latch)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	SpinLockAcquire(&standby->mutex);
+	standby->latch = latch;
+	SpinLockRelease(&standby->mutex);
+}
+
+/* ---- to NONE ---- */
+
+static int64
+pause_after(int failures)
+{
+	return failures > 8 ? LONGEST_PAUSE : Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
+}
+
+/* Note a failure, for views and for the next try.  sqlstate 0: nobody's fault. */
+void
+pmhash_standby_note_failure(PmhashPlace *place, int sqlstate, const char *why)
+{
+	place->sqlstate = sqlstate;
+	strlcpy(place->message, why != NULL ? why : "", sizeof(place->message));
+	if (sqlstate == 0)
+		place->next_try = 0;
+	else
+	{
+		place->failures++;
+		place->next_try = pmhash_clock_ms() + pause_after(place->failures);
+	}
+}
+
+/*
+ * Neither the file nor the note that it is LIVE can be taken away: a later start,
+ * or a promotion, would take it for up to date.
+ */
+static void
+give_pool_up(const char *path)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	ereport(LOG,
+			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
+			 errdetail("pmhash is disabled until the server is restarted.")));
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+		standby->place[i].status = PMHASH_STANDBY_NONE;
+	standby->active = false;
+	snprintf(pmhash_shared->reason, PMHASH_REASON_SIZE,
+			 "file \"%s\" can neither be used nor removed", path);
+	pg_write_barrier();
+	pmhash_shared->usable = false;
+	pmhash_refuse_trust();
+}
+
+/*
+ * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
+ * the lock, exclusively.  Raises no ERROR.
+ */
+void
+pmhash_standby_lose(PmhashPlace *place, bool wanted, int sqlstate, const char *why)
+{
+	bool		was_live = place->status == PMHASH_STANDBY_LIVE;
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
+	bool		removed;
+
+	pmhash_standby_set_status(place, PMHASH_STANDBY_NONE);
+	pmhash_standby_paths(place->database, place->file_id, path, new_path, delta_path);
+	removed = unlink(path) == 0 || errno == ENOENT;
+	(void) unlink(delta_path);
+
+	/* What the builder is filling it removes itself, or the next one. */
+	if (was_live && !pmhash_standby_unkeep(place) && !removed)
+		give_pool_up(path);
+	pmhash_removal_replayed(place->file_id);
+	place->wanted = wanted;
+	pmhash_standby_note_failure(place, sqlstate, why);
+	if (wanted)
+		pmhash_standby_nudge(place->database);
+}
+
+/* The same for all files, or for those that were LIVE before this run. */
+void
+pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashPlace *place = &standby->place[i];
+
+		if (place->status != PMHASH_STANDBY_NONE &&
+			(!restored_only || place->restored))
+			pmhash_standby_lose(place, true, sqlstate, why);
+	}
+}
+
+/* A backend has found a LIVE file to be damaged, or gone.  Raises no ERROR. */
+void
+pmhash_standby_lost(uint64 file_id, const char *why)
+{
+	PmhashPlace *place;
+
+	if (!pmhash_standby_is_active())
+		return;
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_find(file_id);
+	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* ---- who may use a file ---- */
+
+/*
+ * Has replay come as far as what was LIVE before this run had been applied (S3)?
+ * On another timeline than that was on, the startup process decides (S4), at the
+ * record that switches to it.
+ */
+bool
+pmhash_standby_reached(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	TimeLineID	timeline;
+
+	if (pg_atomic_read_u32(&standby->reached) != 0)
+		return true;
+	if (GetXLogReplayRecPtr(&timeline) < standby->skip_to ||
+		timeline != standby->skip_timeline)
+		return false;
+	pg_atomic_write_u32(&standby->reached, 1);
+	return true;
+}
+
+/*
+ * Which of the files that have had this id here is LIVE?  0: none.  Takes the lock.
+ * It stays so after a promotion, for backends that have mapped an earlier one.
+ */
+uint64
+pmhash_standby_life(uint64 file_id)
+{
+	PmhashPlace *place;
+	uint64		life = 0;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(file_id);
+	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+		life = place->life;
+	LWLockRelease(pmhash_standby_lock);
+	return life;
+}
+
+/* Is a file that was opened on a standby still LIVE?  Cheap, mostly. */
+bool
+pmhash_standby_still_live(PmhashFile *file)
+{
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+
+	if (likely(file->standby_changes == changes))
+		return true;
+	pg_read_barrier();
+	if (pmhash_standby_life(file->file_id) != file->standby_life)
+		return false;
+	file->standby_changes = changes;
+	return true;
+}
+
+/* Is there a LIVE file of this id?  For who is alone, or holds the lock. */
+bool
+pmhash_standby_owns(uint64 file_id)
+{
+	PmhashPlace *place = pmhash_standby_find(file_id);
+
+	return place != NULL && place->status == PMHASH_STANDBY_LIVE;
+}
+
+/* The 64-bit number of a transaction id that is not older than 2^31 ids. */
+FullTransactionId
+pmhash_standby_widen(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (!TransactionIdIsNormal(xid))
+		return InvalidFullTransactionId;
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+/* Does a snapshot see only what the file has? */
+static bool
+snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
+{
+	if (snapshot == NULL || U64FromFullTransactionId(usable_xmin) == 0)
+		return true;
+	return snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin), usable_xmin);
+}
+
+bool
+pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
+{
+	PmhashPlace *place;
+	bool		serves;
+
+	if (!pmhash_standby_is_active())
+		return false;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(file_id);
+	serves = place != NULL && place->status == PMHASH_STANDBY_LIVE &&
+		(!place->restored || pmhash_standby_reached()) &&
+		snapshot_fits(place->usable_xmin, snapshot);
+	LWLockRelease(pmhash_standby_lock);
+	return serves;
+}
+
+/* ---- for views ---- */
+
+void
+pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
+{
+	PmhashPlace *place;
+
+	memset(state, 0, sizeof(*state));
+	if (!pmhash_standby_is_active())
+		return;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(file_id);
+	if (place != NULL)
+	{
+		state->status = place->status;
+		state->reached = !place->restored || pmhash_standby_reached();
+		state->phase = place->phase;
+		state->done = place->done;
+		state->total = place->total;
+		state->xid = place->xid;
+		state->usable_xmin = XidFromFullTransactionId(place->usable_xmin);
+		state->delta_length = pg_atomic_read_u64(&place->delta_ops);
+		state->failures = place->failures;
+		state->sqlstate = place->sqlstate;
+		strlcpy(state->message, place->message, sizeof(state->message));
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+XLogRecPtr
+pmhash_standby_applied(TimeLineID *timeline)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	XLogRecPtr	lsn = pg_atomic_read_u64(&standby->applied);
+
+	if (timeline != NULL)
+		*timeline = standby->applied_timeline;
+	return lsn;
+}
+
+/* ---- what is to be built ---- */
+
+bool
+pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
+{
+	PmhashPlace *place;
+	bool		wants;
+
+	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer)
+		return false;
+	if (!pmhash_standby_reached())
+	{
+		*next = Min(*next, pmhash_clock_ms() + FIRST_PAUSE);
+		return false;
+	}
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(of->file_id);
+	wants = place == NULL || place->status == PMHASH_STANDBY_NONE;
+	if (wants && place != NULL && place->next_try > pmhash_clock_ms())
+	{
+		*next = Min(*next, place->next_try);
+		wants = false;
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return wants;
+}
+
+/*
+ * A file that is wanted, and due: its database.  It may be that its index is not to
+ * be seen yet, or never will be (an abort that a crash has hidden): so there are
+ * pauses, and after some looks it is forgotten.
+ */
+static Oid
+due_database(PmhashPlace *place, int64 now, int64 *next)
+{
+	Oid			database = place->database;
+
+	if (place->file_id == 0 || place->status != PMHASH_STANDBY_NONE)
+		return InvalidOid;
+	if (!place->wanted || place->looks >= MAX_UNFOUND)
+	{
+		pmhash_standby_forget(place);
+		return InvalidOid;
+	}
+	if (place->next_try > now || place->next_look > now)
+	{
+		*next = Min(*next, Max(place->next_try, place->next_look));
+		return InvalidOid;
+	}
+	place->looks++;
+	place->next_look = now + pause_after(place->looks);
+	*next = Min(*next, place->next_look);
+	return database;
+}
+
+List *
+pmhash_standby_take_databases(bool *all, int64 *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Oid			nudge[PMHASH_MAX_REQUESTS];
+	int			n;
+	int64		now = pmhash_clock_ms();
+	List	   *databases = NIL;
+
+	*all = false;
+	if (!pmhash_standby_reached())
+	{
+		*next = Min(*next, now + FIRST_PAUSE);	/* nothing is wanted before that */
+		return NIL;
+	}
+	SpinLockAcquire(&standby->mutex);
+	n = standby->n_nudges;
+	memcpy(nudge, standby->nudge, sizeof(nudge));
+	*all = standby->look_all;
+	standby->n_nudges = 0;
+	standby->look_all = false;
+	SpinLockRelease(&standby->mutex);
+	for (int i = 0; i < n; i++)
+		databases = list_append_unique_oid(databases, nudge[i]);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		Oid			database;
+
+		if (standby->id[i] == 0)
+			continue;
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		database = due_database(&standby->place[i], now, next);
+		LWLockRelease(pmhash_standby_lock);
+		if (OidIsValid(database))
+			databases = list_append_unique_oid(databases, database);
+	}
+	return databases;
+}

@@ -1,0 +1,553 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_build.c
+ *	  Building the files of logged indexes on a standby.
+ *
+ * Each file is built from this server's own copy of the table, while replay goes on
+ * and nobody waits.  The steps, each of which may find that the build is over, as
+ * the index was dropped, the file replaced, or the server promoted:
+ *
+ *	begin	The state of the file becomes DELTA: what is replayed from here on is put
+ *			into the delta.  Then N0 is read, the next transaction id.
+ *	wait	until all transactions before N0 are over: a fresh snapshot's xmin is not
+ *			before N0.  What the others have inserted was replayed before the
+ *			delta began, or is in it.  No snapshot and no lock is held meanwhile.
+ *	scan	the table, page by page (am/standby_scan.c).  The locks are released every
+ *			fifth of a second, for replay of DDL, and what they protect is looked at
+ *			again when they are back: the index may have another file by then.
+ *	load	what was found, with what is in the delta (am/standby_fill.c), into a
+ *			file that nobody else knows.  From here on no relation is locked.
+ *	catch up	with what has come into the delta since, until little is left,
+ *	publish	with the rest: replay waits for that.
+ *
+ * A failure is noted for pmhash_indexes and the next try (pmhash_standby_give_up).
+ * A conflict with replay is none, and the build is tried again at once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/index.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/clock.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/life_cycle.h"
+#include "cluster/orphans.h"
+#include "cluster/shared.h"
+#include "cluster/standby_build.h"
+#include "cluster/stub.h"
+
+#define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
+#define BATCH			4096	/* operations of a delta that are applied at a time */
+#define LITTLE			(PMHASH_PUBLISH_MAX / 4)	/* operations to publish with */
+
+static const PmhashFiller *filler = NULL;
+
+/* What this worker is at. */
+typedef struct Builder
+{
+	bool		begun;
+	PmhashStandbyBuild build;
+	char		name[NAMEDATALEN];	/* of the index */
+	PmhashStandbyFill *fill;	/* NULL: none */
+	PmhashIdentity identity;	/* of the new file */
+	PmhTable   *table;			/* NULL: not open */
+} Builder;
+
+static Builder builder;
+
+void
+pmhash_set_filler(const PmhashFiller *wanted)
+{
+	filler = wanted;
+}
+
+/* ---- looking at an index ---- */
+
+/* Is this an index that is to have a file here?  Then *of is what for. */
+static bool
+is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
+{
+	PmhashStub	stub;
+
+	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
+		!index->rd_index->indisready || !index->rd_index->indislive ||
+		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
+		!pmhash_stub_read(index, true, &stub) || !pmhash_stub_for_standby(&stub))
+		return false;
+	of->file_id = stub.file_id;
+	of->seed = stub.seed;
+	of->database = MyDatabaseId;
+	of->heap = heap;
+	of->index = RelationGetRelid(index);
+	return true;
+}
+
+/*
+ * Lock and open an index and its table.  False, and nothing is open, if one of them
+ * has gone.  The locks go with the transaction.
+ */
+static bool
+open_both(Oid relid, Relation *heap, Relation *index)
+{
+	Oid			heap_oid = IndexGetRelation(relid, true);
+
+	*heap = *index = NULL;
+	if (!OidIsValid(heap_oid))
+		return false;
+	*heap = try_relation_open(heap_oid, AccessShareLock);
+	if (*heap == NULL)
+		return false;
+	*index = try_relation_open(relid, AccessShareLock);
+	if (*index != NULL && (*index)->rd_index != NULL)
+		return true;
+	if (*index != NULL)
+		relation_close(*index, NoLock);
+	relation_close(*heap, NoLock);
+	return false;
+}
+
+static void
+close_both(Relation heap, Relation index)
+{
+	relation_close(index, NoLock);
+	relation_close(heap, NoLock);
+}
+
+/*
+ * Should this index have a build now?  *next: when to ask again, if not.  Locked ones
+ * are waited for: replay of DDL holds its locks until it has replayed the commit.
+ */
+static bool
+wants_build(Oid relid, int64 *next)
+{
+	PmhashStandbyIndex of;
+	Relation	heap;
+	Relation	index;
+	bool		wanted;
+
+	StartTransactionCommand();
+	wanted = open_both(relid, &heap, &index);
+	if (wanted)
+	{
+		wanted = is_wanted(index, RelationGetRelid(heap), &of) &&
+			pmhash_standby_wants(&of, next);
+		close_both(heap, index);
+	}
+	CommitTransactionCommand();
+	return wanted;
+}
+
+/* ---- the steps ---- */
+
+/* The build is over, though nothing has failed here. */
+pg_noreturn static void
+is_over(const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the build is over: %s", reason)));
+}
+
+static void
+require_building(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!RecoveryInProgress())
+		is_over("the server has been promoted");
+	if (!pmhash_standby_building(&builder.build))
+		is_over("the file is not wanted any more");
+}
+
+/* False if there is nothing to build after all. */
+static bool
+begin(Oid relid)
+{
+	PmhashStandbyIndex of;
+	Relation	heap;
+	Relation	index;
+	int64		next = PG_INT64_MAX;
+	char		reason[PMHASH_REASON_SIZE];
+
+	StartTransactionCommand();
+	if (open_both(relid, &heap, &index))
+	{
+		if (is_wanted(index, RelationGetRelid(heap), &of) &&
+			pmhash_standby_wants(&of, &next))
+		{
+			strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
+			pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
+			builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
+			if (!builder.begun)
+				ereport(DEBUG1,
+						(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
+		}
+		close_both(heap, index);
+	}
+	CommitTransactionCommand();
+	return builder.begun;
+}
+
+/* The oldest transaction that a snapshot of now takes for running. */
+static TransactionId
+oldest_running(void)
+{
+	TransactionId xmin;
+
+	StartTransactionCommand();
+	xmin = GetLatestSnapshot()->xmin;
+	CommitTransactionCommand();
+	return xmin;
+}
+
+static void
+wait_for_transactions(void)
+{
+	TransactionId n0 = XidFromFullTransactionId(builder.build.n0);
+	TransactionId xmin;
+	long		pause = 1;
+
+	while (TransactionIdPrecedes(xmin = oldest_running(), n0))
+	{
+		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 pause, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		require_building();
+		pause = Min(2 * pause, LONGEST_LOOK);
+	}
+	PMH_STOP_POINT("standby_waited");
+}
+
+/* Scan for as long as locks may be held.  True when the table has been scanned. */
+static bool
+scan_slice(void)
+{
+	PmhashStandbyIndex of;
+	Relation	heap;
+	Relation	index;
+	bool		done;
+
+	StartTransactionCommand();
+	if (!open_both(builder.build.of.index, &heap, &index))
+		is_over("the index has been dropped");
+	if (!is_wanted(index, RelationGetRelid(heap), &of) ||
+		of.file_id != builder.build.of.file_id)
+		is_over("the index has another file");
+	done = filler->scan(builder.fill, heap, index);
+	close_both(heap, index);
+	CommitTransactionCommand();
+	return done;
+}
+
+static void
+scan(void)
+{
+	builder.fill = filler->begin(&builder.build);
+	while (!scan_slice())
+	{
+		PMH_STOP_POINT("standby_scanning");
+		require_building();
+	}
+	PMH_STOP_POINT("standby_scanned");
+}
+
+/* Something failed in the engine while the new file was written. */
+void
+pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
+{
+	PmhError	error = *pmh_error(file->table);
+
+	if (error.code != result)
+	{
+		memset(&error, 0, sizeof(error));
+		error.code = result;
+	}
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL :
+					 result == PMH_ERR_NO_MEMORY ? ERRCODE_OUT_OF_MEMORY : ERRCODE_IO_ERROR),
+			 errmsg("could not write file \"%s\"%s%s", file->path,
+					error.sys_errno != 0 ? ": " : "",
+					error.sys_errno != 0 ? strerror(error.sys_errno) : ""),
+			 error.detail[0] != '\0' ? errdetail("%s", error.detail) : 0));
+}
+
+static void
+create_file(PmhashFile *file)
+{
+	PmhEnv		env = pmhash_engine_env();
+	PmhError	error;
+	PmhResult	result;
+
+	result = pmh_create(builder.build.new_path, NULL, &builder.identity, &env,
+						&builder.table, &error);
+	if (result != PMH_OK)
+		ereport(ERROR,
+				(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
+				 errmsg("could not create file \"%s\": %s", builder.build.new_path,
+						error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail)));
+	memset(file, 0, sizeof(*file));
+	file->table = builder.table;
+	file->file_id = builder.build.of.file_id;
+	file->seed = builder.build.of.seed;
+	file->path = builder.build.new_path;
+}
+
+/* In a transaction that has no locks and no snapshot, for temporary files. */
+static uint64
+load(PmhashFile *file)
+{
+	uint64		folded;
+
+	StartTransactionCommand();
+	create_file(file);
+	folded = filler->load(builder.fill, file);
+	CommitTransactionCommand();
+	PMH_STOP_POINT("standby_loaded");
+	return folded;
+}
+
+/* Apply operations from number 'from' on until little is left; where that begins. */
+static uint64
+catch_up(PmhashFile *file, uint64 from)
+{
+	static PmhashDeltaOp ops[BATCH];
+	char		reason[PMHASH_REASON_SIZE];
+	uint64		length;
+
+	while (from + LITTLE < (length = pmhash_standby_delta_length(&builder.build)))
+	{
+		PmhResult	result;
+		size_t		n;
+
+		CHECK_FOR_INTERRUPTS();
+		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
+								InvalidTransactionId);
+		if (!pmhash_standby_read_delta(&builder.build, from, ops, BATCH, &n, reason))
+			is_over(reason);
+		result = pmhash_standby_apply_ops(file->table, ops, n);
+		if (result != PMH_OK)
+			pmhash_standby_engine_error(file, result);
+		from += n;
+	}
+	return from;
+}
+
+static void
+publish(PmhashFile *file, uint64 from)
+{
+	PmhashPublishResult result = PMHASH_PUBLISH_BEHIND;
+	TransactionId usable_xmin = filler->usable_xmin(builder.fill);
+	char		reason[PMHASH_REASON_SIZE];
+
+	while (result == PMHASH_PUBLISH_BEHIND)
+	{
+		from = catch_up(file, from);
+		PMH_STOP_POINT("standby_caught_up");
+		result = pmhash_standby_publish(&builder.build, from, file->table, usable_xmin,
+										reason);
+	}
+	if (result == PMHASH_PUBLISH_OVER)
+		is_over(reason);
+	builder.begun = false;
+	PMH_STOP_POINT("standby_published");
+}
+
+/* ---- in one piece ---- */
+
+/* Give back what the build has. */
+static void
+clear_builder(void)
+{
+	if (builder.table != NULL)
+		pmh_close(builder.table);
+	builder.table = NULL;
+	if (builder.fill != NULL)
+		filler->end(builder.fill);
+	builder.fill = NULL;
+	builder.begun = false;
+}
+
+static void
+build_index(Oid relid)
+{
+	PmhashFile	file;
+	uint64		folded;
+
+	if (!begin(relid))
+		return;
+	PMH_STOP_POINT("standby_begun");
+	wait_for_transactions();
+	scan();
+	folded = load(&file);
+	publish(&file, folded);
+	ereport(LOG,
+			(errmsg("pmhash: index \"%s\" has been built on this standby", builder.name)));
+	clear_builder();
+}
+
+/*
+ * What is nobody's fault: replay needed our lock or snapshot, or the build is not
+ * wanted any more.
+ */
+static bool
+is_failure(int sqlstate)
+{
+	return sqlstate != ERRCODE_T_R_SERIALIZATION_FAILURE &&
+		sqlstate != ERRCODE_T_R_DEADLOCK_DETECTED &&
+		sqlstate != ERRCODE_QUERY_CANCELED &&
+		sqlstate != ERRCODE_ADMIN_SHUTDOWN &&
+		pmhash_standby_building(&builder.build);
+}
+
+/* A build is over before its end: note it and go on with the next index. */
+static void
+give_up(MemoryContext context)
+{
+	ErrorData  *error;
+	bool		failed;
+
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	AbortOutOfAnyTransaction();
+	FlushErrorState();
+	failed = builder.begun && is_failure(error->sqlerrcode);
+	if (builder.begun)
+		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
+							   error->message);
+	clear_builder();
+	ereport(failed ? LOG : DEBUG1,
+			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
+					builder.name, error->message)));
+	FreeErrorData(error);
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
+/* At exit in the middle of a build. */
+static void
+builder_exit(int code, Datum arg)
+{
+	if (builder.begun)
+		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
+	builder.begun = false;
+}
+
+/* False if that has failed. */
+static bool
+try_index(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	PG_TRY();
+	{
+		build_index(relid);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		give_up(context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return done;
+}
+
+/* The pmhash indexes of this database, listed in 'context'. */
+static List *
+list_indexes(MemoryContext context)
+{
+	MemoryContext old;
+	List	   *indexes;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	old = MemoryContextSwitchTo(context);
+	indexes = pmhash_list_indexes(false);
+	MemoryContextSwitchTo(old);
+	CommitTransactionCommand();
+	return indexes;
+}
+
+/* Those that should have a build; *next as for wants_build. */
+static List *
+list_wanted(MemoryContext context, int64 *next)
+{
+	List	   *wanted = NIL;
+	ListCell   *lc;
+
+	foreach(lc, list_indexes(context))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (wants_build(lfirst_oid(lc), next))
+		{
+			MemoryContext old = MemoryContextSwitchTo(context);
+
+			wanted = lappend_oid(wanted, lfirst_oid(lc));
+			MemoryContextSwitchTo(old);
+		}
+	}
+	return wanted;
+}
+
+/*
+ * Build the files that are missing in the database which this worker is connected
+ * to.  Not in a transaction.  If there are several, another worker may help: each
+ * takes those that nobody is at.  After a failure another worker goes on: temporary
+ * files that outlive transactions may be left, and go with this one.
+ */
+void
+pmhash_standby_build_database(void)
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
+												  ALLOCSET_DEFAULT_SIZES);
+	int64		next = PG_INT64_MAX;
+	List	   *wanted;
+	ListCell   *lc;
+
+	before_shmem_exit(builder_exit, (Datum) 0);
+	pgstat_report_activity(STATE_RUNNING, "building pmhash index files of this standby");
+	MemoryContextSwitchTo(context);
+	wanted = list_wanted(context, &next);
+	if (list_length(wanted) > 1)
+		pmhash_standby_nudge(MyDatabaseId);
+	foreach(lc, wanted)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (!pmhash_rebuild || !RecoveryInProgress())
+			break;
+		MemoryContextSwitchTo(context);
+		if (!try_index(lfirst_oid(lc)))
+		{
+			pmhash_standby_nudge(MyDatabaseId);
+			break;
+		}
+	}
+	MemoryContextSwitchTo(TopMemoryContext);
+	MemoryContextDelete(context);
+}

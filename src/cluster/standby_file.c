@@ -1,0 +1,520 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_file.c
+ *	  What a standby keeps in its pool: <pool>/standby, with how far records
+ *	  have been applied and which files are LIVE.
+ *
+ * The first line has `applied` (S2): the end of the last record whose effects are
+ * in all LIVE files, and its timeline.  The startup process stores it after each
+ * record of RM_XLOG_ID, through a mapping.  The redo pointer of a restartpoint is
+ * that of a checkpoint record, which is one of these, so a server that replays
+ * with this pool never leaves a redo pointer past `applied`: one that is past it
+ * has been moved there by a run that did not have the pool (trust.c).
+ *
+ * Behind it there is a slot for each place in the table: the LIVE ones have the
+ * file's id.  A file that is in none is not LIVE after a restart, whatever is in
+ * the directory.
+ *
+ * The part that runs in the postmaster, or under the lock, raises no ERROR.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "port/pg_crc32c.h"
+#include "storage/fd.h"
+
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/standby_state.h"
+#include "engine/pm.h"
+
+#define STANDBY_FILE	"standby"
+#define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
+#define STANDBY_VERSION 1
+#define HEADER_SIZE		4096	/* the slots begin there */
+
+typedef struct Header
+{
+	uint64		magic;
+	uint32		version;
+	uint32		slots;
+	uint64		applied;		/* XLogRecPtr */
+	uint64		timeline;		/* stored before it */
+	uint64		reserved[4];
+} Header;
+
+typedef struct Slot
+{
+	uint64		file_id;		/* 0: none */
+	uint64		usable_xmin;	/* full transaction id */
+	Oid			database;
+	uint32		crc;			/* CRC-32C of all before and of heap */
+	Oid			heap;			/* 0: not known */
+	uint32		reserved;
+} Slot;
+
+StaticAssertDecl(sizeof(Header) == 64 && sizeof(Slot) == 32,
+				 "slots do not cross sectors");
+
+/* The mapping of the startup process. */
+static PmFile mapping;			/* base NULL: not mapped */
+
+static void
+standby_path(char *path)
+{
+	snprintf(path, MAXPGPATH, "%s/" STANDBY_FILE, pmhash_pool_path());
+}
+
+/* Is this the name of that file, in the pool? */
+bool
+pmhash_standby_is_file(const char *name)
+{
+	return strcmp(name, STANDBY_FILE) == 0;
+}
+
+/* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
+void
+pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
+					 char *delta_path)
+{
+	char		directory[MAXPGPATH];
+
+	pmhash_database_path(directory, database);
+	pmhash_file_path(path, database, file_id);
+	snprintf(new_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".new", directory, file_id);
+	snprintf(delta_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory,
+			 file_id);
+}
+
+/* ---- writing ---- */
+
+static uint32
+slot_crc(const Slot *slot)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, slot, offsetof(Slot, crc));
+	COMP_CRC32C(crc, &slot->heap, sizeof(slot->heap));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* Write a piece of the file durably.  False with a reason. */
+static bool
+write_at(const void *data, size_t size, off_t offset, char *reason)
+{
+	char		path[MAXPGPATH];
+	int			fd;
+	bool		ok;
+	int			save_errno;
+
+	standby_path(path);
+	ReserveExternalFD();
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	errno = fd < 0 ? errno : ENOSPC;	/* what a short write means */
+	ok = fd >= 0 && pwrite(fd, data, size, offset) == (ssize_t) size &&
+		fdatasync(fd) == 0;
+	save_errno = errno;
+	if (fd >= 0)
+		close(fd);
+	ReleaseExternalFD();
+	return ok || pmhash_fail(reason, "could not write file \"%s\": %s", path,
+							 strerror(save_errno));
+}
+
+static off_t
+slot_offset(const PmhashPlace *place)
+{
+	return HEADER_SIZE +
+		(off_t) (place - pmhash_shared->standby->place) * (off_t) sizeof(Slot);
+}
+
+static void
+fill_slot(Slot *slot, const PmhashPlace *place)
+{
+	memset(slot, 0, sizeof(*slot));
+	slot->file_id = place->file_id;
+	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
+	slot->database = place->database;
+	slot->heap = place->heap;
+	slot->crc = slot_crc(slot);
+}
+
+/* A file has become LIVE: say so durably.  False with a reason. */
+bool
+pmhash_standby_keep(const PmhashPlace *place, char *reason)
+{
+	Slot		slot;
+
+	fill_slot(&slot, place);
+	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+}
+
+/* It is not any more.  False if that can't be said. */
+bool
+pmhash_standby_unkeep(const PmhashPlace *place)
+{
+	Slot		slot;
+	char		reason[PMHASH_REASON_SIZE];
+
+	memset(&slot, 0, sizeof(slot));
+	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+}
+
+/*
+ * A file that was built by what the heap is at 'lsn' becomes LIVE: no file is to
+ * be used before replay has come there again.  Under the lock, exclusively, so the
+ * startup process stores nothing meanwhile; all records of ours up to lsn are in
+ * all LIVE files.  False with a reason.
+ */
+bool
+pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		pair[2] = {lsn, timeline};
+
+	if (lsn <= pg_atomic_read_u64(&standby->applied))
+		return true;
+	if (!write_at(pair, sizeof(pair), offsetof(Header, applied), reason))
+		return false;
+	standby->applied_timeline = timeline;
+	pg_atomic_write_u64(&standby->applied, lsn);
+	return true;
+}
+
+/*
+ * The startup process has applied a record that ends at lsn.  A crash between the
+ * two stores leaves the old LSN with the new timeline, which is in nobody's
+ * history: distrust.  Nothing is flushed: after a loss of power a standby begins
+ * afresh, and a clean shutdown syncs (trust.c).  False if the file can't be
+ * written.
+ */
+bool
+pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Header	   *header;
+	PmhError	error;
+	char		path[MAXPGPATH];
+
+	if (mapping.base == NULL)
+	{
+		standby_path(path);
+		if (pm_open(&mapping, path, false, &error) != PMH_OK)
+			return false;
+		if (mapping.mapped < HEADER_SIZE)
+		{
+			pm_close(&mapping);
+			return false;
+		}
+	}
+	header = (Header *) mapping.base;
+	if (standby->applied_timeline != timeline)
+	{
+		pm_store64(&header->timeline, timeline);
+		standby->applied_timeline = timeline;
+	}
+	pm_store64(&header->applied, lsn);
+	pg_atomic_write_u64(&standby->applied, lsn);
+	return !pm_is_lost(&mapping);
+}
+
+/* ---- reading, in the postmaster ---- */
+
+/* Read the file's head; false if there is none that can be believed. */
+static bool
+read_header(Header *header)
+{
+	char		path[MAXPGPATH];
+
+	standby_path(path);
+	return pmhash_read_small(path, header, sizeof(*header)) == sizeof(*header) &&
+		header->magic == STANDBY_MAGIC && header->version == STANDBY_VERSION &&
+		header->slots == PMHASH_STANDBY_FILES;
+}
+
+/* How far the last run has applied records, or 0: not known. */
+XLogRecPtr
+pmhash_standby_read_applied(void)
+{
+	Header		header;
+
+	return read_header(&header) ? header.applied : InvalidXLogRecPtr;
+}
+
+/* Make the file anew, with the LIVE places of the table.  False with a reason. */
+static bool
+write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
+{
+	size_t		size = HEADER_SIZE + PMHASH_STANDBY_FILES * sizeof(Slot);
+	char	   *bytes = calloc(1, size);
+	Header	   *header = (Header *) bytes;
+	bool		ok;
+
+	if (bytes == NULL)
+		return pmhash_fail(reason, "out of memory");
+	header->magic = STANDBY_MAGIC;
+	header->version = STANDBY_VERSION;
+	header->slots = PMHASH_STANDBY_FILES;
+	header->applied = applied;
+	header->timeline = timeline;
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		const PmhashPlace *place = &pmhash_shared->standby->place[i];
+
+		if (place->status == PMHASH_STANDBY_LIVE)
+			fill_slot((Slot *) (bytes + slot_offset(place)), place);
+	}
+	ok = pmhash_replace_durably(pmhash_pool_path(), STANDBY_FILE, bytes, size, reason);
+	free(bytes);
+	return ok;
+}
+
+/* The LIVE files of the last run.  A slot that is damaged has none. */
+static bool
+read_slots(char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	size_t		size = PMHASH_STANDBY_FILES * sizeof(Slot);
+	Slot	   *slots = calloc(1, size);
+	char		path[MAXPGPATH];
+	int			fd;
+	bool		ok;
+
+	standby_path(path);
+	fd = slots != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	ok = fd >= 0 && pread(fd, slots, size, HEADER_SIZE) == (ssize_t) size;
+	if (fd >= 0)
+		close(fd);
+	for (int i = 0; ok && i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashPlace *place = &standby->place[i];
+
+		if (slots[i].file_id == 0 || slots[i].crc != slot_crc(&slots[i]))
+			continue;
+		place->file_id = standby->id[i] = slots[i].file_id;
+		place->database = slots[i].database;
+		place->heap = slots[i].heap;
+		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
+		place->status = PMHASH_STANDBY_LIVE;
+		place->restored = true;
+		place->life = ++standby->lives;
+	}
+	free(slots);
+	return ok || pmhash_fail(reason, "could not read file \"%s\"", path);
+}
+
+/*
+ * A file that was this server's own when it was the primary.  Whether its index is
+ * logged is not known here: the stub says so to whoever would use it.
+ */
+static void
+adopt(Oid database, uint64 file_id, int *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashPlace *place = &standby->place[*next];
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhError	error;
+
+	if (*next == PMHASH_STANDBY_FILES)
+		return;
+	pmhash_file_path(path, database, file_id);
+	if (pmh_read_identity(path, &id, &error) != PMH_OK || id.file_id != file_id ||
+		(id.flags & (PMHASH_IDENTITY_TEMP | PMHASH_IDENTITY_UNLOGGED)) != 0)
+		return;
+	place->file_id = standby->id[*next] = file_id;
+	place->database = database;
+	place->usable_xmin = InvalidFullTransactionId;
+	place->status = PMHASH_STANDBY_LIVE;
+	place->restored = true;
+	place->life = ++standby->lives;
+	(*next)++;
+}
+
+/* ---- the pool's files ---- */
+
+/* What a file in a database's directory is, by its name. */
+typedef enum FileKind
+{
+	FOREIGN_FILE,
+	INDEX_FILE,					/* <id>.pmh */
+	WORK_FILE					/* <id>.new, <id>.delta */
+} FileKind;
+
+static FileKind
+kind_of(const char *name, uint64 *file_id)
+{
+	if (pmhash_parse_file_name(name, file_id))
+		return INDEX_FILE;
+	if (strspn(name, "0123456789abcdef") != 16 ||
+		(strcmp(name + 16, ".new") != 0 && strcmp(name + 16, ".delta") != 0))
+		return FOREIGN_FILE;
+	*file_id = strtoull(name, NULL, 16);
+	return WORK_FILE;
+}
+
+/* Called for each file; false ends the walk, and makes it false. */
+typedef bool (*FileAction) (Oid database, const char *path, FileKind kind,
+							uint64 file_id, void *arg);
+
+static bool
+for_each_in_database(Oid database, FileAction action, void *arg)
+{
+	char		directory[MAXPGPATH];
+	char		path[MAXPGPATH + NAMEDATALEN];
+	DIR		   *dir;
+	struct dirent *de;
+	FileKind	kind;
+	uint64		file_id;
+	bool		ok = true;
+
+	pmhash_database_path(directory, database);
+	dir = opendir(directory);
+	if (dir == NULL)
+		return errno == ENOENT;
+	while (ok && (de = readdir(dir)) != NULL)
+	{
+		kind = kind_of(de->d_name, &file_id);
+		snprintf(path, sizeof(path), "%s/%.64s", directory, de->d_name);
+		if (kind != FOREIGN_FILE)
+			ok = action(database, path, kind, file_id, arg);
+	}
+	closedir(dir);
+	return ok;
+}
+
+/* Everything in the pool that belongs to an index.  One descriptor at a time. */
+static bool
+for_each_file(FileAction action, void *arg)
+{
+	DIR		   *dir = opendir(pmhash_pool_path());
+	struct dirent *de;
+	Oid			database;
+	bool		ok = dir != NULL;
+
+	while (ok && (de = readdir(dir)) != NULL)
+	{
+		if (pmhash_parse_database_name(de->d_name, &database))
+			ok = for_each_in_database(database, action, arg);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return ok;
+}
+
+static bool
+adopt_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
+{
+	if (kind == INDEX_FILE)
+		adopt(database, file_id, arg);
+	return true;
+}
+
+static bool
+clear_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
+{
+	bool		all = *(bool *) arg;
+
+	if (!all && kind == INDEX_FILE && pmhash_standby_owns(file_id))
+		return true;
+	return unlink(path) == 0 || errno == ENOENT;
+}
+
+/*
+ * Remove what is neither LIVE nor, unless 'all', the like: files that nobody keeps
+ * up to date must not be there when the server is promoted.  For who is alone with
+ * the pool's files, or holds the lock.  False with errno if one can't be removed.
+ */
+bool
+pmhash_standby_clear_files(bool all)
+{
+	return for_each_file(clear_file, &all);
+}
+
+/* ---- start and end ---- */
+
+/*
+ * Set the table up for a standby's run, and its file.  Called in the postmaster
+ * when it has taken the pool, alone.  False with a reason if that can't be written.
+ */
+bool
+pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
+					char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Header		header;
+	XLogRecPtr	applied = server->control.checkPoint;	/* if DEMOTED */
+	TimeLineID	timeline = server->control.checkPointCopy.ThisTimeLineID;
+	int			n = 0;
+
+	if (how == PMHASH_STANDBY_DEMOTED && !for_each_file(adopt_file, &n))
+		how = PMHASH_STANDBY_FRESH;
+	if (how == PMHASH_STANDBY_RESUME && !(read_header(&header) && read_slots(reason)))
+		how = PMHASH_STANDBY_FRESH;
+	if (how == PMHASH_STANDBY_FRESH)
+	{
+		pmhash_standby_reset();
+		applied = server->control.checkPointCopy.redo;
+	}
+	if (how == PMHASH_STANDBY_RESUME)
+	{
+		applied = header.applied;
+		timeline = header.timeline;
+	}
+	else if (!write_file(applied, timeline, reason))
+	{
+		pmhash_standby_reset();
+		return false;
+	}
+	standby->applied_timeline = timeline;
+	pg_atomic_write_u64(&standby->applied, applied);
+	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : applied;
+	standby->skip_timeline = timeline;
+	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
+	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
+	standby->look_all = true;
+	standby->active = true;
+	return true;
+}
+
+/* At the end of a clean shutdown: make what `applied` says durable.  errno if not. */
+bool
+pmhash_standby_sync(void)
+{
+	char		path[MAXPGPATH];
+	int			fd;
+	bool		ok;
+	int			save_errno;
+
+	standby_path(path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT;
+	ok = fsync(fd) == 0;
+	save_errno = errno;
+	close(fd);
+	errno = save_errno;
+	return ok;
+}
+
+/* The server is no standby any more. */
+void
+pmhash_standby_remove_file(void)
+{
+	char		path[MAXPGPATH];
+
+	standby_path(path);
+	(void) unlink(path);
+}

@@ -1,0 +1,672 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_redo.c
+ *	  Logged indexes follow the primary: our records, applied by the startup
+ *	  process of a standby.
+ *
+ * The records are NOOPs of RM_XLOG_ID (wal_record.c), whose redo function is
+ * wrapped here.  Core calls it for each record through RmgrTable
+ * (xlogrecovery.c, ApplyWalRecord).  It does nothing unless the run is that of a
+ * standby with a pool: crash recovery of a primary ignores these records, since its
+ * files are current (P5).
+ *
+ * Rules, numbered as in src/README, "Standby":
+ *	S1	no ERROR gets out of here: it would be FATAL, and a server that does not
+ *		start.  Whatever is wrong with a file makes it NONE.
+ *	S2	`applied` is stored after each record.  After a restart the files that were
+ *		LIVE have all records up to it, so these are skipped for them; of the first
+ *		one past it a crash may have left a part, so that one is applied with a look
+ *		at what is there; all others are exactly once.
+ *	S4	`applied` must be on the timeline that is replayed, else these files are of
+ *		another history.
+ *	S5	no undo journal: what is replayed was flushed on the primary.
+ *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
+ *		steps the removal epoch when it is done.
+ *	S7	nobody else writes entries here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/timeline.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/standby.h"
+#include "utils/memutils.h"
+
+#include "cluster/cluster.h"
+#include "cluster/control_file.h"
+#include "cluster/durable.h"
+#include "cluster/identity.h"
+#include "cluster/invalid.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/standby_state.h"
+#include "cluster/tid_value.h"
+#include "cluster/wal_record.h"
+
+/* Files that the startup process has mapped, at the most. */
+#define MAX_OPEN	1000
+
+/* What is remembered of where a file's place is. */
+#define REMEMBERED	1024
+
+static void (*core_redo) (XLogReaderState *record) = NULL;
+
+/* Our handle on the file in a place, as long as that has the same life. */
+typedef struct Handle
+{
+	uint64		life;			/* 0: none */
+	PmhTable   *table;
+	int			delta;			/* descriptor of <id>.delta, or -1 */
+} Handle;
+
+static Handle *handles = NULL;	/* one for each place */
+static int	n_open = 0;
+
+/* A record on its way, with its entries as the engine and the delta want them. */
+typedef struct Work
+{
+	PmhashWalRecord record;
+	XLogRecPtr	end;
+	TimeLineID	timeline;		/* that is being replayed */
+	bool		conflicts;		/* those in its way have been dealt with */
+	size_t		n;
+	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
+} Work;
+
+static Work work;
+
+/* ---- handles ---- */
+
+static void
+drop_handle(Handle *handle)
+{
+	if (handle->table != NULL)
+	{
+		pmh_close(handle->table);
+		n_open--;
+	}
+	if (handle->delta >= 0)
+	{
+		close(handle->delta);
+		ReleaseExternalFD();
+	}
+	handle->life = 0;
+	handle->table = NULL;
+	handle->delta = -1;
+}
+
+static void
+drop_all_handles(void)
+{
+	for (int i = 0; handles != NULL && i < PMHASH_STANDBY_FILES; i++)
+		drop_handle(&handles[i]);
+}
+
+/* Our handle for a place; what it was for an earlier life of it is closed. */
+static Handle *
+handle_of(const PmhashPlace *place)
+{
+	Handle	   *handle;
+
+	if (handles == NULL)
+	{
+		handles = malloc(PMHASH_STANDBY_FILES * sizeof(Handle));
+		if (handles == NULL)
+			return NULL;
+		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+			handles[i] = (Handle) {0, NULL, -1};
+	}
+	handle = &handles[place - pmhash_shared->standby->place];
+	if (handle->life != place->life)
+	{
+		drop_handle(handle);
+		handle->life = place->life;
+	}
+	return handle;
+}
+
+/* Is this the file of that place, and one to be believed?  NULL, or why not. */
+static const char *
+doubt_about(const PmhTable *table, const PmhashPlace *place)
+{
+	PmhashIdentity id;
+	PmhashReason reason;
+
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	reason = pmhash_identity_doubt(&id, pmh_is_pmem(table));
+	if (reason == PMHASH_REASON_NONE &&
+		(id.file_id != place->file_id || id.database != place->database))
+		reason = PMHASH_REASON_OTHER_INDEX;
+	return reason == PMHASH_REASON_NONE ? NULL : pmhash_reason_text(reason);
+}
+
+/* Map the file of a LIVE place, if it is not.  NULL with a reason. */
+static PmhTable *
+open_table(const PmhashPlace *place, char *reason)
+{
+	Handle	   *handle = handle_of(place);
+	PmhEnv		env = pmhash_engine_env();
+	char		path[MAXPGPATH];
+	PmhError	error;
+	const char *doubt;
+
+	if (handle == NULL)
+	{
+		pmhash_fail(reason, "out of memory");
+		return NULL;
+	}
+	if (likely(handle->table != NULL))
+		return handle->table;
+	if (n_open >= MAX_OPEN)
+	{
+		drop_all_handles();
+		handle = handle_of(place);
+	}
+	pmhash_file_path(path, place->database, place->file_id);
+	if (pmh_open(path, &env, &handle->table, NULL, &error) != PMH_OK)
+	{
+		handle->table = NULL;
+		pmhash_fail(reason, "could not open file \"%s\": %s", path,
+					error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail);
+		return NULL;
+	}
+	n_open++;
+	doubt = doubt_about(handle->table, place);
+	if (doubt == NULL)
+		return handle->table;
+	drop_handle(handle);
+	pmhash_fail(reason, "file \"%s\" can't be used: %s", path, doubt);
+	return NULL;
+}
+
+/* The delta of a place, open for writing; -1 with a reason. */
+static int
+open_delta(const PmhashPlace *place, char *reason)
+{
+	Handle	   *handle = handle_of(place);
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
+
+	if (handle == NULL)
+	{
+		pmhash_fail(reason, "out of memory");
+		return -1;
+	}
+	if (handle->delta >= 0)
+		return handle->delta;
+	pmhash_standby_paths(place->database, place->file_id, path, new_path, delta_path);
+	ReserveExternalFD();
+	handle->delta = open(delta_path, O_WRONLY | O_CLOEXEC);
+	if (handle->delta < 0)
+	{
+		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path,
+					strerror(errno));
+		ReleaseExternalFD();
+	}
+	return handle->delta;
+}
+
+/* The place of a file, remembered from the last time.  Under the lock, shared. */
+static PmhashPlace *
+find(uint64 file_id)
+{
+	static struct
+	{
+		uint64		file_id;
+		uint64		changes;
+		PmhashPlace *place;
+	}			remembered[REMEMBERED];
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+	int			i = file_id % REMEMBERED;
+
+	if (remembered[i].file_id != file_id || remembered[i].changes != changes)
+	{
+		remembered[i].file_id = file_id;
+		remembered[i].changes = changes;
+		remembered[i].place = pmhash_standby_find(file_id);
+	}
+	return remembered[i].place;
+}
+
+/* ---- the effects of a record on a file ---- */
+
+/* Append to the delta.  False with a reason. */
+static bool
+append_delta(PmhashPlace *place, char *reason)
+{
+	static PmhashDeltaOp ops[PMHASH_WAL_MAX_ENTRIES];
+	bool		delete = work.record.type == PMHASH_WAL_DELETE;
+	uint64		length = pg_atomic_read_u64(&place->delta_ops);
+	size_t		size = work.n * sizeof(PmhashDeltaOp);
+	int			fd = open_delta(place, reason);
+
+	if (fd < 0)
+		return false;
+	for (size_t i = 0; i < work.n; i++)
+	{
+		ops[i].hash = work.entries[i].hash;
+		ops[i].value = work.entries[i].value | (delete ? PMHASH_DELTA_DELETE : 0);
+	}
+	errno = ENOSPC;				/* what a short write means */
+	if (pwrite(fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
+		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
+	if (delete && TransactionIdIsNormal(work.record.horizon) &&
+		(!TransactionIdIsNormal(place->delta_horizon) ||
+		 TransactionIdFollows(work.record.horizon, place->delta_horizon)))
+		place->delta_horizon = work.record.horizon;
+	pg_write_barrier();
+	pg_atomic_write_u64(&place->delta_ops, length + work.n);
+	return true;
+}
+
+/* Leave out what is in the file already.  For the one record of S2. */
+static PmhResult
+drop_present(PmhTable *table)
+{
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+	size_t		kept = 0;
+
+	for (size_t i = 0; i < work.n && result == PMH_OK; i++)
+	{
+		bool		present = false;
+
+		result = pmh_lookup(table, work.entries[i].hash, &values);
+		for (size_t j = 0; result == PMH_OK && j < values.n; j++)
+			present |= values.value[j] == work.entries[i].value;
+		if (!present)
+			work.entries[kept++] = work.entries[i];
+	}
+	pmh_values_free(&values);
+	if (result == PMH_OK)
+		work.n = kept;
+	return result;
+}
+
+/* Apply to a LIVE file.  False with a reason. */
+static bool
+apply_live(const PmhashPlace *place, char *reason)
+{
+	PmhTable   *table = open_table(place, reason);
+	bool		look = place->restored &&
+		pg_atomic_read_u32(&pmhash_shared->standby->resumed) == 0;
+	PmhResult	result = PMH_OK;
+	size_t		done;
+
+	if (table == NULL)
+		return false;
+	if (work.record.type == PMHASH_WAL_DELETE)
+		result = pmh_delete_group(table, work.entries, work.n, &done);
+	else
+	{
+		if (look)
+			result = drop_present(table);
+		if (result == PMH_OK && work.n > 0)
+			result = pmh_insert_group(table, work.entries, work.n, false, &done);
+	}
+	return result == PMH_OK ||
+		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
+}
+
+/* Has the file this record already (S2)? */
+static bool
+is_past(const PmhashPlace *place)
+{
+	return place->restored && work.end <= pmhash_shared->standby->skip_to;
+}
+
+/* Take the entries out of the record. */
+static void
+take_entries(void)
+{
+	ItemPointerData tid;
+
+	work.n = work.record.count;
+	for (size_t i = 0; i < work.n; i++)
+	{
+		pmhash_wal_entry(&work.record, i, &work.entries[i].hash, &tid);
+		work.entries[i].value = pmhash_tid_to_value(&tid);
+	}
+}
+
+/* A file is not to be used here any more.  The lock is not held. */
+static void
+lose(uint64 file_id, int sqlstate, const char *why)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_find(file_id);
+	if (place != NULL && place->status != PMHASH_STANDBY_NONE)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
+						file_id, why),
+				 errdetail("It is built again in the background.")));
+		pmhash_standby_lose(place, true, sqlstate, why);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/*
+ * Queries whose snapshots need what a DELETE removes: as btree does
+ * (nbtxlog.c, btree_xlog_delete).  Not with the lock held: that may take as long as
+ * max_standby_streaming_delay.  If the file is not LIVE yet, usable_xmin does it.
+ */
+static void
+resolve_conflicts(void)
+{
+	PmhashNode	node = {0};
+
+	if (!InHotStandby || !TransactionIdIsValid(work.record.horizon) ||
+		pmhash_standby_life(work.record.file_id) == 0)
+		return;
+#if PG_VERSION_NUM >= 160000
+	node.dbOid = work.record.database;
+	ResolveRecoveryConflictWithSnapshot(work.record.horizon,
+										(work.record.flags & PMHASH_WAL_CATALOG) != 0,
+										node);
+#else
+	node.dbNode = work.record.database;
+	ResolveRecoveryConflictWithSnapshot(work.record.horizon, node);
+#endif
+}
+
+/* INSERT and DELETE. */
+static void
+change_entries(void)
+{
+	PmhashPlace *place;
+	char		reason[PMHASH_REASON_SIZE];
+	bool		done = true;
+
+	if (work.record.type == PMHASH_WAL_DELETE)
+		resolve_conflicts();
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = find(work.record.file_id);
+	if (place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place))
+	{
+		take_entries();
+		done = place->status == PMHASH_STANDBY_DELTA ?
+			append_delta(place, reason) : apply_live(place, reason);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	if (!done)
+		lose(work.record.file_id, ERRCODE_IO_ERROR, reason);
+	if (work.record.type == PMHASH_WAL_DELETE)
+		pmhash_removal_replayed(work.record.file_id);
+}
+
+/*
+ * FILE_NEW: from here on the file is logged.  What there is of it already is from
+ * when it was not.
+ */
+static void
+announce_file(void)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_enter(work.record.file_id, work.record.database);
+	if (place != NULL && place->database == work.record.database && !is_past(place))
+	{
+		if (place->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(place, true, 0, NULL);
+		place->heap = work.record.heap;
+		place->wanted = true;
+		place->failures = place->looks = 0;
+		place->next_try = place->next_look = 0;
+	}
+	LWLockRelease(pmhash_standby_lock);
+	pmhash_standby_nudge(work.record.database);
+}
+
+/* FILE_GONE. */
+static void
+forget_file(void)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_find(work.record.file_id);
+	if (place != NULL && place->database == work.record.database && !is_past(place))
+	{
+		if (place->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(place, false, 0, NULL);
+		pmhash_standby_forget(place);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+static void
+apply(void)
+{
+	switch (work.record.type)
+	{
+		case PMHASH_WAL_INSERT:
+		case PMHASH_WAL_DELETE:
+			change_entries();
+			break;
+		case PMHASH_WAL_FILE_NEW:
+			announce_file();
+			break;
+		case PMHASH_WAL_FILE_GONE:
+			forget_file();
+			break;
+		case PMHASH_WAL_SWEPT:
+			pmhash_removal_replayed(work.record.file_id);
+			break;
+	}
+}
+
+/* ---- restart: S2, S4 ---- */
+
+/*
+ * Was 'lsn' on 'timeline' in the history of the one that is replayed now?  The byte
+ * before it is: where a timeline ends, the end of its last record is the next
+ * one's.  May raise an ERROR.
+ */
+static bool
+is_in_history(XLogRecPtr lsn, TimeLineID timeline, TimeLineID now)
+{
+	return timeline == now ||
+		tliOfPointInHistory(lsn - 1, readTimeLineHistory(now)) == timeline;
+}
+
+/*
+ * Before the first record past skip_to: that is reached now, or never will be.
+ * Called for each record until then.  May raise an ERROR.
+ */
+static void
+note_reached(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (pg_atomic_read_u32(&standby->reached) != 0 || work.end <= standby->skip_to)
+		return;
+	if (!is_in_history(standby->skip_to, standby->skip_timeline, work.timeline))
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: they are of another timeline",
+						pmhash_pool_path())));
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		pmhash_standby_lose_all(true, 0, NULL);
+		LWLockRelease(pmhash_standby_lock);
+	}
+	pg_atomic_write_u32(&standby->reached, 1);
+}
+
+/* A record has been dealt with: `applied`, unless it was skipped. */
+static void
+note_applied(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (work.end <= pg_atomic_read_u64(&standby->applied))
+		return;
+	if (pg_atomic_read_u32(&standby->resumed) == 0)
+		pg_atomic_write_u32(&standby->resumed, 1);
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	if (pmhash_standby_store_applied(work.end, work.timeline))
+	{
+		LWLockRelease(pmhash_standby_lock);
+		return;
+	}
+	LWLockRelease(pmhash_standby_lock);
+
+	/* What cannot be kept is worth nothing after a restart. */
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	pmhash_standby_lose_all(false, ERRCODE_IO_ERROR,
+							"the directory of pmhash can't be written");
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* A record that this version does not know: nothing can be kept up to date. */
+static void
+notice_newer(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (standby->newer)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash: WAL has a record that this version does not know, at %X/%X",
+					LSN_FORMAT_ARGS(work.end)),
+			 errdetail("Until the server is restarted with the version that the primary has, it goes without pmhash indexes.")));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	standby->newer = true;
+	pmhash_standby_lose_all(false, ERRCODE_FEATURE_NOT_SUPPORTED,
+							"the primary has a newer version of pmhash");
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* ---- the wrapper ---- */
+
+/* May raise an ERROR. */
+static void
+deal_with(XLogReaderState *record)
+{
+	PmhashWalVerdict verdict = PMHASH_WAL_NOT_OURS;
+
+	work.end = record->EndRecPtr;
+	work.n = 0;
+	(void) GetCurrentReplayRecPtr(&work.timeline);
+	note_reached();
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
+		verdict = pmhash_wal_decode(XLogRecGetData(record), XLogRecGetDataLen(record),
+									&work.record);
+	if (verdict == PMHASH_WAL_OURS)
+		apply();
+	else if (verdict == PMHASH_WAL_UNKNOWN)
+		notice_newer();
+	note_applied();
+}
+
+/*
+ * An ERROR has come out of that: as of want of memory, or of a history file that
+ * can't be read.  It is not known which file it has left half done.
+ */
+static void
+recover_from_error(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	if (LWLockHeldByMe(pmhash_standby_lock))
+	{
+		HOLD_INTERRUPTS();		/* errfinish has taken back what the lock holds */
+		LWLockRelease(pmhash_standby_lock);
+	}
+	ereport(LOG,
+			(errmsg("pmhash: could not replay a record: %s", error->message)));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	pmhash_standby_lose_all(false, error->sqlerrcode, error->message);
+	pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
+	LWLockRelease(pmhash_standby_lock);
+	FreeErrorData(error);
+}
+
+/* Is this the startup process of a standby with a pool? */
+static bool
+is_ours_to_do(void)
+{
+	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
+}
+
+static void
+redo(XLogReaderState *record)
+{
+	if (is_ours_to_do())
+	{
+		MemoryContext context = CurrentMemoryContext;
+
+		PG_TRY();
+		{
+			deal_with(record);
+		}
+		PG_CATCH();
+		{
+			recover_from_error(context);
+		}
+		PG_END_TRY();
+	}
+	core_redo(record);
+}
+
+/* Wrap the redo function of RM_XLOG_ID.  Only while preloading. */
+void
+pmhash_standby_redo_init(void)
+{
+	core_redo = RmgrTable[RM_XLOG_ID].rm_redo;
+	RmgrTable[RM_XLOG_ID].rm_redo = redo;
+}
+
+/* ---- promotion ---- */
+
+/*
+ * The server has left recovery: what was LIVE is what its indexes have from now on.
+ * What is not must not be in the way: a file that has missed records would be taken
+ * for a good one.  The role is the caller's to write down, before the first entry;
+ * until then a start trusts nothing (trust.c).  Leaves new eras in *control if a
+ * file can't be removed.  Under the pool lock.
+ */
+void
+pmhash_standby_promote(PmhashControl *control)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (!standby->active || !pmhash_standby_reached())
+		pmhash_standby_lose_all(true, 0, NULL);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->place[i].status == PMHASH_STANDBY_DELTA)
+			pmhash_standby_lose(&standby->place[i], false, 0, NULL);
+	}
+	if (!pmhash_standby_clear_files(!standby->active))
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
+				 errdetail("Index files there are not trusted any more.")));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+	}
+	standby->active = false;
+	pmhash_stub_changed();
+	LWLockRelease(pmhash_standby_lock);
+	pmhash_standby_remove_file();
+	control->role = PMHASH_ROLE_PRIMARY;
+}

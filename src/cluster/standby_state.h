@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_state.h
+ *	  Private to standby*.c: the table of files of a server in recovery, in shared
+ *	  memory and in the pool.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_STANDBY_STATE_H
+#define PMHASH_STANDBY_STATE_H
+
+#include "cluster/cluster.h"
+#include "cluster/shared.h"
+#include "cluster/standby.h"
+#include "cluster/trust.h"
+
+/* Files that a standby knows of.  Those that find no place are NONE. */
+#define PMHASH_STANDBY_FILES	4096
+#define PMHASH_STANDBY_MESSAGE	160
+
+/* A file.  status and what goes with it change under the lock, exclusively. */
+typedef struct PmhashPlace
+{
+	uint64		file_id;		/* 0: a free place */
+	Oid			database;
+	PmhashStandbyStatus status;
+	bool		wanted;			/* if NONE: a build would be welcome */
+	bool		restored;		/* LIVE since before this server life: it has all
+								 * records up to skip_to */
+	Oid			heap;			/* the table, or InvalidOid: not known */
+	uint64		life;			/* changes with each change of status */
+	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+
+	/* if DELTA */
+	uint64		build;			/* its number */
+	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
+	TransactionId delta_horizon;	/* the highest of its deletes, or 0 */
+	PmhashStandbyPhase phase;	/* the builder's, without a lock, for views */
+	TransactionId xid;
+	uint64		done;
+	uint64		total;
+
+	/* if NONE */
+	int			failures;		/* in a row */
+	int			sqlstate;		/* of the last one */
+	int64		next_try;		/* pmhash_clock_ms */
+	int			looks;			/* for its index, in vain, since WAL told of it */
+	int64		next_look;
+	char		message[PMHASH_STANDBY_MESSAGE];
+} PmhashPlace;
+
+typedef struct PmhashStandby
+{
+	bool		active;			/* this run is, or was, a standby's with a pool */
+	bool		newer;			/* the primary writes what we do not know */
+	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
+								 * or a place gets another file */
+	pg_atomic_uint64 applied;	/* S2, as in the pool */
+	uint32		applied_timeline;
+
+	/* What the files that are 'restored' have: not used before it is reached. */
+	XLogRecPtr	skip_to;
+	TimeLineID	skip_timeline;
+	pg_atomic_uint32 reached;
+	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
+
+	uint64		lives;			/* what life and build are drawn from */
+	slock_t		mutex;			/* the rest: for the builder's launcher */
+	Latch	   *latch;
+	bool		look_all;
+	int			n_nudges;
+	Oid			nudge[PMHASH_MAX_REQUESTS];
+
+	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each place, to search */
+	PmhashPlace place[PMHASH_STANDBY_FILES];
+} PmhashStandby;
+
+#define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
+
+/* ---- standby.c ---- */
+extern Size pmhash_standby_shmem_size(void);
+extern void pmhash_standby_shmem_init(void);
+extern void pmhash_standby_reset(void);
+extern bool pmhash_standby_is_active(void);
+extern PmhashPlace *pmhash_standby_find(uint64 file_id);
+extern PmhashPlace *pmhash_standby_enter(uint64 file_id, Oid database);
+extern void pmhash_standby_lose(PmhashPlace *place, bool wanted, int sqlstate,
+								const char *why);
+extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
+									const char *why);
+extern void pmhash_standby_forget(PmhashPlace *place);
+extern void pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status);
+extern void pmhash_standby_note_failure(PmhashPlace *place, int sqlstate,
+										const char *why);
+extern FullTransactionId pmhash_standby_widen(TransactionId xid);
+extern bool pmhash_standby_reached(void);
+extern uint64 pmhash_standby_life(uint64 file_id);
+extern bool pmhash_standby_still_live(PmhashFile *file);
+extern void pmhash_standby_lost(uint64 file_id, const char *why);
+extern bool pmhash_standby_owns(uint64 file_id);
+
+/* ---- standby_file.c ---- */
+extern bool pmhash_standby_load(PmhashStandbyStart how,
+								const PmhashServerState *server, char *reason);
+extern bool pmhash_standby_keep(const PmhashPlace *place, char *reason);
+extern bool pmhash_standby_unkeep(const PmhashPlace *place);
+extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
+										 char *reason);
+extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
+extern XLogRecPtr pmhash_standby_read_applied(void);
+extern bool pmhash_standby_clear_files(bool all);
+extern void pmhash_standby_remove_file(void);
+extern bool pmhash_standby_sync(void);
+extern bool pmhash_standby_is_file(const char *name);
+extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
+								 char *new_path, char *delta_path);
+
+/* ---- standby_redo.c ---- */
+extern void pmhash_standby_redo_init(void);
+
+/* ---- standby_redo.c, called by startup.c ---- */
+extern void pmhash_standby_promote(PmhashControl *control);
+
+#endif							/* PMHASH_STANDBY_STATE_H */

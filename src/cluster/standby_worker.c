@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_worker.c
+ *	  The workers of a standby that build index files: a launcher, and up to
+ *	  three builders.
+ *
+ * The launcher starts when the standby can be read, and ends when it is promoted.
+ * It is connected to no database.  A builder is connected to one for as long as there
+ * is something to build in it, so that replay of DROP DATABASE terminates it, as it
+ * does with any session (standby.c, ResolveRecoveryConflictWithDatabase).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "cluster/clock.h"
+#include "cluster/shared.h"
+#include "cluster/standby_build.h"
+#include "cluster/worker.h"
+
+#define MAX_BUILDERS		3
+#define RESTART_AFTER		10	/* seconds, if the launcher fails */
+#define START_PAUSE			500 /* ms, before a builder is started again */
+#define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
+#define LONGEST_SLEEP		60000	/* ms */
+
+PGDLLEXPORT void pmhash_standby_launcher_main(Datum arg);
+PGDLLEXPORT void pmhash_standby_builder_main(Datum arg);
+
+/* ---- the launcher ---- */
+
+/* A builder that was started, and where. */
+typedef struct Started
+{
+	BackgroundWorkerHandle *handle; /* NULL: none */
+	Oid			database;
+} Started;
+
+static Started started[MAX_BUILDERS];
+static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
+static int64 no_start_before = 0;	/* pmhash_clock_ms */
+
+static void
+launcher_exit(int code, Datum arg)
+{
+	pmhash_standby_set_latch(NULL);
+}
+
+static void
+look_at(List *databases)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	to_look_at = list_concat_unique_oid(to_look_at, databases);
+	MemoryContextSwitchTo(old);
+}
+
+/* Forget builders that have ended; a place that is free, or NULL. */
+static Started *
+free_place(void)
+{
+	Started    *place = NULL;
+
+	for (int i = 0; i < MAX_BUILDERS; i++)
+	{
+		pid_t		pid;
+
+		if (started[i].handle != NULL &&
+			GetBackgroundWorkerPid(started[i].handle, &pid) == BGWH_STOPPED)
+		{
+			pfree(started[i].handle);
+			started[i].handle = NULL;
+		}
+		if (started[i].handle == NULL)
+			place = &started[i];
+	}
+	return place;
+}
+
+/* False if there is no slot for it. */
+static bool
+start_builder(Started *place, Oid database)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	bool		done = pmhash_start_worker(database, "pmhash_standby_builder_main",
+										   "pmhash standby builder", &place->handle);
+
+	MemoryContextSwitchTo(old);
+	if (done)
+		place->database = database;
+	else
+		place->handle = NULL;
+	return done;
+}
+
+/* Start builders for databases of the list, as long as there is room. */
+static void
+start_builders(void)
+{
+	List	   *all;
+	List	   *connectable = pmhash_databases_in_catalog(&all);
+	ListCell   *lc;
+
+	foreach(lc, to_look_at)
+	{
+		Oid			database = lfirst_oid(lc);
+		Started    *place = free_place();
+
+		if (place == NULL)
+			return;
+		if (list_member_oid(connectable, database) && !start_builder(place, database))
+		{
+			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
+			return;
+		}
+		to_look_at = foreach_delete_current(to_look_at, lc);
+	}
+	no_start_before = pmhash_clock_ms() + START_PAUSE;
+}
+
+/* See to what is to be built.  Returns milliseconds until there may be more. */
+static long
+see_to_builds(void)
+{
+	int64		next = PG_INT64_MAX;
+	int64		now = pmhash_clock_ms();
+	bool		everything;
+
+	look_at(pmhash_standby_take_databases(&everything, &next));
+	if (everything)
+	{
+		List	   *all;
+
+		look_at(pmhash_databases_in_catalog(&all));
+	}
+	if (to_look_at != NIL && pmhash_rebuild && now >= no_start_before)
+		start_builders();
+	if (to_look_at != NIL && free_place() != NULL)
+		next = Min(next, no_start_before);
+	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
+}
+
+/*
+ * The launcher of a standby.  Ends for good when there is nothing to build any more,
+ * as the server is no standby.
+ */
+void
+pmhash_standby_launcher_main(Datum arg)
+{
+	MemoryContext round;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	if (pmhash_shared == NULL || !pmhash_shared->usable || !RecoveryInProgress())
+		proc_exit(0);
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	pmhash_standby_set_latch(MyLatch);
+	pmhash_standby_nudge(InvalidOid);
+	round = AllocSetContextCreate(TopMemoryContext, "pmhash standby launcher round",
+								  ALLOCSET_DEFAULT_SIZES);
+	while (RecoveryInProgress())
+	{
+		MemoryContextReset(round);
+		MemoryContextSwitchTo(round);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 see_to_builds(), PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+	}
+	proc_exit(0);
+}
+
+/* ---- a builder ---- */
+
+/*
+ * Waits for locks are not limited: they are those that replay of DDL holds.  It is
+ * subject to the conflicts with replay that all sessions are.
+ */
+void
+pmhash_standby_builder_main(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
+	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_standby_build_database();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/* To be called while the library is being preloaded. */
+void
+pmhash_standby_worker_init(void)
+{
+	BackgroundWorker worker;
+	struct stat st;
+
+	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
+		return;
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = RESTART_AFTER;
+	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "pmhash_standby_launcher_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "pmhash standby launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "pmhash standby launcher", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

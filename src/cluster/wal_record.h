@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal_record.h
+ *	  What logged indexes write to WAL, and how it is read back.
+ *
+ * Include postgres.h first.  src/README, part V, has the rules for who writes
+ * which record when.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_WAL_RECORD_H
+#define PMHASH_WAL_RECORD_H
+
+#include "access/transam.h"
+#include "access/xlogdefs.h"
+#include "storage/itemptr.h"
+
+/*
+ * The payload of a record, without any alignment and in the server's own byte
+ * order, as all WAL:
+ *
+ *	magic and version	4 bytes
+ *	type				1		PmhashWalType
+ *	flags				1		PMHASH_WAL_CATALOG, else 0
+ *	n					2		number of entries
+ *	file_id				8
+ *	INSERT				n times {hash 8, block 4, offset 2}
+ *	DELETE				database 4, horizon 4, n times {hash 8, block 4, offset 2}
+ *	FILE_NEW			database 4, heap 4, index 4
+ *	FILE_GONE			database 4
+ *	SWEPT				nothing
+ *
+ * With the 24 bytes of a record's header, the 2 of a short data header and this
+ * head of 16, an entry alone takes 56 bytes of WAL; one of many takes 14.
+ */
+#define PMHASH_WAL_MAGIC		0x484d5000	/* the last byte is the version */
+#ifndef PMHASH_WAL_VERSION		/* test/t/097: a primary of another version */
+#define PMHASH_WAL_VERSION		1
+#endif
+
+#define PMHASH_WAL_HEAD_SIZE	16
+#define PMHASH_WAL_ENTRY_SIZE	14
+#define PMHASH_WAL_MAX_ENTRIES	256 /* of one record */
+
+/* DELETE: of a table that logical decoding reads as a catalog. */
+#define PMHASH_WAL_CATALOG		0x01
+
+/* The types stand in WAL: never renumber. */
+typedef enum PmhashWalType
+{
+	PMHASH_WAL_INSERT = 1,		/* entries are in the file */
+	PMHASH_WAL_DELETE,			/* entries are about to be removed from it */
+	PMHASH_WAL_FILE_NEW,		/* an index has this file now: build one like it */
+	PMHASH_WAL_FILE_GONE,		/* dropped, replaced, invalid, or not logged
+								 * any more */
+	PMHASH_WAL_SWEPT			/* a bulk delete is over */
+} PmhashWalType;
+
+/* A decoded record.  What its type does not have is zero. */
+typedef struct PmhashWalRecord
+{
+	PmhashWalType type;
+	uint8		flags;
+	uint16		count;			/* entries; 1 to 256 for INSERT and DELETE */
+	uint64		file_id;
+	Oid			database;		/* DELETE, FILE_NEW, FILE_GONE */
+	Oid			heap;			/* FILE_NEW */
+	Oid			index;			/* FILE_NEW */
+	TransactionId horizon;		/* DELETE: conflicts with snapshots up to it, if
+								 * valid */
+	const char *entries;		/* within the payload; pmhash_wal_entry */
+} PmhashWalRecord;
+
+/* Whose a payload is. */
+typedef enum PmhashWalVerdict
+{
+	PMHASH_WAL_OURS,			/* decoded */
+	PMHASH_WAL_NOT_OURS,		/* not our magic number */
+	PMHASH_WAL_UNKNOWN			/* ours, but of another version or type, or of a
+								 * length that can't be */
+} PmhashWalVerdict;
+
+/*
+ * Decode a payload of 'length' bytes into *record, whose entries then point into
+ * it.  Raises no error, takes no lock, allocates nothing: it is for the start-up
+ * process too.
+ */
+extern PmhashWalVerdict pmhash_wal_decode(const char *payload, Size length,
+										  PmhashWalRecord *record);
+
+/* Entry i of a decoded record, 0 <= i < record->count. */
+extern void pmhash_wal_entry(const PmhashWalRecord *record, int i,
+							 uint64 *hash, ItemPointer tid);
+
+/*
+ * Write records, of at most PMHASH_WAL_MAX_ENTRIES entries each.  They return the
+ * end of the last one; nothing is flushed.  To be called in a backend that may
+ * write WAL, count >= 1.  What can fail while a record is written is a PANIC, as
+ * for any WAL; before it is begun, an ERROR for want of memory can be raised
+ * nowhere (XLogBeginInsert and XLogRegisterData use arrays that the backend has
+ * allocated when it started).
+ */
+extern XLogRecPtr pmhash_wal_log_inserts(uint64 file_id, int count,
+										 const uint64 *hashes,
+										 const ItemPointerData *tids);
+extern XLogRecPtr pmhash_wal_log_deletes(uint64 file_id, Oid database,
+										 TransactionId horizon, uint8 flags,
+										 int count, const uint64 *hashes,
+										 const ItemPointerData *tids);
+extern XLogRecPtr pmhash_wal_log_file_new(uint64 file_id, Oid database, Oid heap,
+										  Oid index);
+extern XLogRecPtr pmhash_wal_log_file_gone(uint64 file_id, Oid database);
+extern XLogRecPtr pmhash_wal_log_swept(uint64 file_id);
+
+#endif							/* PMHASH_WAL_RECORD_H */

@@ -1,0 +1,138 @@
+# What the TAP tests of standbys share: a primary with logged indexes, standbys of
+# it, and comparisons on a standby within one snapshot.
+
+package PmhashStandby;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(
+  new_primary
+  new_standby
+  standby_state
+  wait_for_state
+  caught_up
+  compare_in_snapshot
+  plan_of
+  log_position
+  logged_since
+);
+
+# A started primary with the extension and a table of some rows with two logged
+# indexes: t_k on its integer key, which is exact, and t_s on a text.
+sub new_primary
+{
+	my ($name, $settings, %parameters) = @_;
+	my $node = new_server($name, <<CONF . ($settings // ''), allows_streaming => 1, %parameters);
+wal_level = replica
+max_wal_senders = 8
+wal_keep_size = 512MB
+hot_standby = on
+CONF
+
+	$node->append_conf('pg_hba.conf', "local replication all trust\n");
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k integer, s text, n integer);
+INSERT INTO t SELECT i % 3000, 'text ' || i % 1000, i FROM generate_series(1, 10000) i;
+CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
+CREATE INDEX t_s ON t USING pmhash (s) WITH (wal = on);
+SQL
+	return $node;
+}
+
+# A started standby of it, made by a base backup, with an empty pool.
+sub new_standby
+{
+	my ($primary, $name, $settings) = @_;
+	my $backup = "for_$name";
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->backup($backup);
+	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	$node->append_conf('postgresql.conf', $settings) if defined $settings;
+	$node->start;
+	return $node;
+}
+
+sub standby_state
+{
+	my ($node, $index) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT state FROM pmhash_indexes WHERE index = '$index'");
+}
+
+# A test: the index comes to that state (a pattern) on the standby.
+sub wait_for_state
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $index, $wanted, $name) = @_;
+	my $deadline = time + 60;
+	my $state = standby_state($node, $index);
+
+	while ($state !~ $wanted && time < $deadline)
+	{
+		usleep(50_000);
+		$state = standby_state($node, $index);
+	}
+	return like($state, $wanted, $name);
+}
+
+# The standby has replayed all that the primary has flushed.
+sub caught_up
+{
+	my ($primary, $standby) = @_;
+	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+
+	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
+	  or die "the standby does not catch up";
+	return;
+}
+
+sub plan_of
+{
+	my ($node, $query, $settings) = @_;
+	return $node->safe_psql('postgres', ($settings // '') . "EXPLAIN (COSTS OFF) $query");
+}
+
+# A test: on this server, within one snapshot, each key of t gives the same rows by
+# index scan, bitmap scan, index-only scan and = ANY as by a sequential scan.
+sub compare_in_snapshot
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+	my $only = 'SELECT t.k FROM (SELECT DISTINCT k FROM t OFFSET 0) d JOIN t ON t.k = d.k';
+	my $any = 'SELECT n FROM t WHERE k = ANY (ARRAY(SELECT DISTINCT k FROM t WHERE k % 7 = 0))';
+	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT by_index, by_bitmap FROM every_key('t', 'k', 't_k');
+SELECT by_index, by_bitmap FROM every_key('t', 's', 't_s');
+SELECT difference(rows_by('index', '$only', 't_k'), rows_by('seq', '$only', 't_k'));
+SELECT difference(rows_by('index', '$any', 't_k'), rows_by('seq', '$any', 't_k'));
+COMMIT;
+SQL
+	return is("$status $stdout $stderr", "0 same|same\nsame|same\nsame\nsame ", $name);
+}
+
+sub log_position
+{
+	my ($node) = @_;
+	return -s $node->logfile;
+}
+
+sub logged_since
+{
+	my ($node, $position) = @_;
+	return slurp_file($node->logfile, $position);
+}
+
+1;

@@ -1,0 +1,80 @@
+# What the tests of builds on a standby share.
+
+package PmhashStandbyBuild;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PmhashStandby;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  built
+  compare
+  same_as_heap
+  uses_index
+);
+
+# A test: the standby gets to have all indexes of a database.
+sub built
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($primary, $standby, $name, $database) = @_;
+
+	$database //= 'postgres';
+	caught_up($primary, $standby);
+	return ok($standby->poll_query_until($database,
+		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'"),
+		"$name: all built")
+	  || diag($standby->safe_psql($database, 'SELECT index, state FROM pmhash_indexes'));
+}
+
+# What index, bitmap and index-only scans give for each key, against what is in the
+# table, in one snapshot; and what pmhash_check finds.  A snapshot may be too old
+# for a file that has just been built: then with a later one.
+sub compare
+{
+	my ($standby, $table, $key, $index, $database) = @_;
+	my $deadline = time + 60;
+	my $said;
+
+	do
+	{
+		my ($status, $stdout, $stderr) = $standby->psql($database // 'postgres', <<SQL);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT by_index, by_bitmap FROM every_key('$table', '$key', '$index');
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SELECT count(*) FROM (SELECT $key, count(*) FROM $table WHERE $key IS NOT NULL GROUP BY 1) wanted (k, n),
+	LATERAL (SELECT count(*) FROM $table WHERE $key = wanted.k) got (n) WHERE got.n <> wanted.n;
+COMMIT;
+SELECT pmhash_check('$index');
+SQL
+		$said = "$status $stdout$stderr";
+	  } while ($said =~ /^0 not used|conflict with recovery/ && time < $deadline);
+	return $said;
+}
+
+# The same as a test.
+sub same_as_heap
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($standby, $table, $key, $index, $name, $database) = @_;
+
+	return is(compare($standby, $table, $key, $index, $database),
+		"0 same|same\n0\n", "$name: $index");
+}
+
+# A test: a query has a plan with this index.
+sub uses_index
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($standby, $query, $index) = @_;
+
+	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
+		"EXPLAIN shows $index");
+}
+
+1;

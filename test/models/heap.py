@@ -1,0 +1,128 @@
+"""A heap small enough to enumerate: pages of slots with HOT chains, pruning, freezing.
+
+A heap is a tuple of slots; a slot is None (unused), DEAD (an index may still lead to it), a
+Redirect, or a Row.  Slot s is on page s // per_page.  Heaps are immutable: each change gives
+another one, so that states of a model can be compared and shared.
+
+Transaction ids count from 1; a tuple of statuses, by xid, says how each one ended.
+"""
+from typing import NamedTuple, Optional
+
+RUNNING, COMMITTED, ABORTED = 'r', 'c', 'a'
+DEAD = 'dead'
+
+
+class Redirect(NamedTuple):
+    to: int
+
+
+class Row(NamedTuple):
+    key: int
+    xmin: int
+    xmax: int                   # 0: nobody has deleted or updated it
+    next: Optional[int]         # the HOT update's slot
+    heap_only: bool
+    frozen: bool
+
+
+def put(heap, slot, what):
+    return heap[:slot] + (what,) + heap[slot + 1:]
+
+
+def row(heap, slot):
+    there = heap[slot]
+    return there if isinstance(there, Row) else None
+
+
+def chain(heap, root):
+    """Members of the HOT chain that an index reaches by this slot, as (slot, row)."""
+    there = heap[root]
+    slot = there.to if isinstance(there, Redirect) else root
+    prior = None
+    members = []
+    while slot is not None:
+        member = row(heap, slot)
+        if member is None or (prior is not None and member.xmin != prior):
+            break
+        members.append((slot, member))
+        prior = member.xmax
+        slot = member.next if member.xmax else None
+    return members
+
+
+def roots(heap, slots):
+    for slot in slots:
+        there = heap[slot]
+        if isinstance(there, Redirect) or (isinstance(there, Row) and not there.heap_only):
+            yield slot
+
+
+def inserted(member, status):
+    return member.frozen or status[member.xmin] == COMMITTED
+
+
+def dead_to_all(member, horizon, status):
+    """No snapshot that is left on this server can see it."""
+    if not member.frozen and status[member.xmin] == ABORTED:
+        return True
+    return member.xmax != 0 and status[member.xmax] == COMMITTED and member.xmax < horizon
+
+
+def visible(member, committed):
+    """To a snapshot, which is the set of transactions it takes for committed."""
+    if not (member.frozen or member.xmin in committed):
+        return False
+    return not (member.xmax and member.xmax in committed)
+
+
+def live_tip(heap, root, status, xid):
+    """The member of a chain that this transaction may update or delete."""
+    for slot, member in chain(heap, root):
+        if inserted(member, status) or member.xmin == xid:
+            if member.xmax == 0 or status[member.xmax] == ABORTED:
+                return slot, member
+    return None
+
+
+def prune(heap, slots, horizon, status):
+    """What pruning does to a page, as {slot: content}, and the newest xmax it removes: of rows
+    that had ever been visible, so 0 if they were aborted inserts."""
+    changes = {}
+    newest = 0
+    for root in roots(heap, slots):
+        members = chain(heap, root)
+        alive = 0
+        while alive < len(members) and dead_to_all(members[alive][1], horizon, status):
+            alive += 1
+        for slot, _ in members[:alive]:
+            changes[slot] = None
+        if alive == len(members):
+            changes[root] = DEAD
+        elif alive:
+            changes[root] = Redirect(members[alive][0])
+    in_chain = {slot for root in roots(heap, slots) for slot, _ in chain(heap, root)}
+    for slot in slots:
+        there = row(heap, slot)
+        if there and there.heap_only and not there.frozen and status[there.xmin] == ABORTED:
+            changes[slot] = None
+        elif there and there.heap_only and slot not in in_chain \
+                and dead_to_all(there, horizon, status):
+            changes[slot] = None
+    for slot in changes:
+        there = row(heap, slot)
+        if there and inserted(there, status) and there.xmax:
+            newest = max(newest, there.xmax)
+    # a chain whose living members are all aborted has gone as a whole
+    after = apply(heap, changes)
+    for slot in slots:
+        there = after[slot]
+        if isinstance(there, Redirect) and row(after, there.to) is None:
+            changes[slot] = DEAD
+    return changes, newest
+
+
+def apply(heap, changes):
+    heap = list(heap)
+    for slot, what in changes.items():
+        heap[slot] = what
+    return tuple(heap)

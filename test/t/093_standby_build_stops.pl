@@ -1,0 +1,174 @@
+# A standby that is killed while it builds the file of an index, at each step of
+# that; and the same steps held while the primary goes on.
+#
+# The library is built with its stop points for this, as in 012_stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
+use PmhashStandbyBuild;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $patience = 60;
+
+sub install_with_stop_points
+{
+	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
+	my ($stdout, $stderr);
+	my $done = IPC::Run::run(
+		[
+			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
+			'PMH_STOP_POINTS=1', 'with_llvm=no', 'COPT=-O1'
+		],
+		'>', \$stdout, '2>', \$stderr);
+
+	BAIL_OUT("the library with stop points does not build: $stderr") if !$done;
+	chomp $stdout;
+	$stdout =~ s,/bin/pg_config$,,;
+	return $stdout;
+}
+
+my $install = install_with_stop_points();
+my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
+my $standby = PostgreSQL::Test::Cluster->new('stops_standby', install_path => $install);
+
+$primary->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION slowly(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF k = 0 THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
+CREATE TABLE a (k int8, v int4) WITH (fillfactor = 60, autovacuum_enabled = off);
+INSERT INTO a SELECT i % 500, i FROM generate_series(0, 4999) i;
+CREATE INDEX a_k ON a USING pmhash (k);
+CREATE INDEX a_slow ON a USING pmhash (slowly(k));
+SQL
+$primary->backup('base');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
+my $points = $standby->data_dir . '/stop_points';
+mkdir $points or die "$points: $!";
+$standby->start;
+
+sub hold
+{
+	my ($point) = @_;
+
+	append_to_file("$points/$point", '');
+	return;
+}
+
+# A test: somebody is held.
+sub is_held
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $name) = @_;
+	my $deadline = time + $patience;
+
+	usleep(1_000) until -e "$points/$point.held" || time > $deadline;
+	return ok(-e "$points/$point.held", $name);
+}
+
+sub release
+{
+	my ($point) = @_;
+
+	unlink("$points/$point", "$points/$point.held");
+	return;
+}
+
+# What hurts if it is forgotten, or comes twice: rows that are inserted, deleted,
+# updated in place, and TIDs that are freed and given to other keys.
+sub write_on_primary
+{
+	$primary->safe_psql('postgres', $_) foreach (
+		'DELETE FROM a WHERE k % 50 = 7',
+		'UPDATE a SET v = v + 1 WHERE k % 50 = 8',
+		'UPDATE a SET k = k + 1 WHERE k % 50 = 9',
+		'BEGIN; INSERT INTO a SELECT 1000, i FROM generate_series(1, 100) i; ROLLBACK',
+		'VACUUM a',
+		'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i',
+		'BEGIN; INSERT INTO a SELECT 1001, i FROM generate_series(1, 30) i; DELETE FROM a WHERE k = 1001; COMMIT');
+	return;
+}
+
+sub all_right
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	built($primary, $standby, $name);
+	same_as_heap($standby, 'a', 'k', 'a_k', $name);
+	is($standby->safe_psql('postgres', <<SQL), '0', "$name: a_slow") if $name =~ /scanning/;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*) FROM (SELECT k, count(*) FROM a WHERE k > 0 GROUP BY 1) wanted (k, n),
+	LATERAL (SELECT count(*) FROM a WHERE slowly(k) = wanted.k) got (n) WHERE got.n <> wanted.n
+SQL
+	return;
+}
+
+all_right('begin');
+foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scanned
+	standby_loaded standby_caught_up standby_published))
+{
+	my $index = $point eq 'standby_scanning' ? 'a_slow' : 'a_k';
+
+	foreach my $kill (0, 1)
+	{
+		my $name = ($kill ? 'killed' : 'held') . " at $point";
+
+		hold($point);
+		$primary->safe_psql('postgres', "REINDEX INDEX $index");
+		is_held($point, "$name: reached");
+		write_on_primary();
+		caught_up($primary, $standby);
+		if ($kill)
+		{
+			crash($standby);
+			release($point);
+			$standby->start;
+			write_on_primary();
+		}
+		else
+		{
+			release($point);
+		}
+		all_right($name);
+	}
+}
+
+# the worker alone is killed: all processes of the server start again
+hold('standby_loaded');
+$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
+is_held('standby_loaded', 'the builder alone: reached');
+my $builder = $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%'");
+like($builder, qr/^\d+$/, 'one builder is at work');
+kill('KILL', $builder) if $builder =~ /^\d+$/;
+usleep(200_000);
+release('standby_loaded');
+write_on_primary();
+$standby->poll_query_until('postgres', 'SELECT true') or die 'the standby does not come back';
+all_right('the builder is killed');
+
+# ... or terminated, and promoted in the middle
+hold('standby_scanned');
+$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
+is_held('standby_scanned', 'promotion: reached');
+write_on_primary();
+caught_up($primary, $standby);
+$primary->stop;
+$standby->promote;
+release('standby_scanned');
+ok($standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"),
+	'promoted during a build: rebuilt as a primary does');
+$standby->safe_psql('postgres', 'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i');
+same_as_heap($standby, 'a', 'k', 'a_k', 'promoted during a build');
+unlike(slurp_file($standby->logfile), qr/could not build index|could not replay|PANIC|TRAP/,
+	'nothing failed on the standby');
+$standby->stop;
+done_testing();

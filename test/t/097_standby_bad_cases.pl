@@ -1,0 +1,219 @@
+# What goes wrong on a standby costs it its index, for a while, and never its replay:
+# a pool that can't be written, damaged files, a full disk, records of a newer
+# version, a restart in the middle of a build, queries in conflict.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $primary = new_primary('primary');
+my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = 1s\n");
+my $pool = pool($standby);
+
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+sub change
+{
+	my ($n) = @_;
+
+	$primary->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i, 'more ' || i % 100, i FROM generate_series(100000 * $n, 100000 * $n + 30000) i;
+DELETE FROM t WHERE k % 37 = $n;
+VACUUM t;
+SQL
+	caught_up($primary, $standby);
+	return;
+}
+
+both_valid('built');
+
+# ---- a directory that can't be written when a file has to grow ----
+
+my ($directory) = glob "$pool/[0-9]*";
+chmod(0500, $directory) or die $!;
+foreach my $file (index_files($pool))
+{
+	chmod(0400, $file) or die $!;
+}
+my $position = log_position($standby);
+change(1);
+like(logged_since($standby, $position), qr/is given up on this server/, 'unwritable: told');
+is($standby->safe_psql('postgres', 'SELECT count(*) > 30000 FROM t'), 't', 'unwritable: replay goes on');
+isnt(standby_state($standby, 't_k'), 'valid', 'unwritable: the index is away');
+unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'unwritable: plans do without');
+chmod(0700, $directory) or die $!;
+both_valid('writable again');
+compare_in_snapshot($standby, 'writable again: answers');
+
+# ---- damaged and removed under a running standby ----
+
+$position = log_position($standby);
+truncate($_, 8192) foreach index_files($pool);
+change(2);
+is($standby->safe_psql('postgres', 'SELECT count(*) > 60000 FROM t'), 't', 'cut off: replay goes on');
+both_valid('cut off: built again');
+compare_in_snapshot($standby, 'cut off: answers');
+
+# ---- a session that has the old file mapped must not see it again ----
+
+my $session = $standby->background_psql('postgres', on_error_stop => 1);
+$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+$session->query_safe('PREPARE p AS SELECT count(*) FROM t WHERE k = $1');
+$session->query_safe('EXECUTE p(100005)');
+unlink($_) foreach index_files($pool);
+truncate("$pool/standby", 4096);
+change(3);
+$standby->safe_psql('postgres', q(SELECT count(*) FROM t WHERE k = 5));
+$primary->safe_psql('postgres', "INSERT INTO t VALUES (100005, 'later', 1)");
+caught_up($primary, $standby);
+is($session->query_safe('EXECUTE p(100005)'),
+	$primary->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 100005'),
+	'removed: a session with the old file has the right answer');
+
+# ---- restarted: what was removed is built ----
+
+$standby->restart;
+caught_up($primary, $standby);
+both_valid('removed and restarted');
+compare_in_snapshot($standby, 'removed and restarted: answers');
+
+# ---- promoted while a build is waiting: the new primary rebuilds ----
+
+my $holder = $primary->background_psql('postgres', on_error_stop => 1);
+$holder->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE w (k integer);
+INSERT INTO w SELECT i % 100 FROM generate_series(1, 1000) i;
+CREATE INDEX w_k ON w USING pmhash (k) WITH (wal = on);
+SQL
+wait_for_state($standby, 'w_k', qr/^building \(0 %\), waiting for transaction \d+$/, 'a build waits');
+
+# ---- conflicts: a snapshot that needs what a scan removes ----
+
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE dead (k integer, v integer) WITH (fillfactor = 50);
+CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on);
+INSERT INTO dead SELECT 1, i FROM generate_series(1, 500) i;
+SQL
+wait_for_state($standby, 'dead_k', qr/^valid$/, 'conflict: built');
+my $from = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$reader->query_safe('SELECT count(*) FROM t WHERE k = 1');
+$position = log_position($standby);
+$primary->safe_psql('postgres', 'DELETE FROM dead');
+foreach (1 .. 600)
+{
+	$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
+		  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	usleep(50_000);
+}
+$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+is($primary->safe_psql('postgres', "SELECT count(*) > 0 FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) WHERE type = 'DELETE' AND horizon IS NOT NULL"),
+	't', 'conflict: the primary has removed entries, with a horizon');
+caught_up($primary, $standby);
+# (it is idle in its transaction, so it is its session that ends)
+eval { $reader->query('SELECT count(*) FROM dead WHERE k = 1') };
+like(logged_since($standby, $position), qr/due to conflict with recovery/,
+	'conflict: the query that needs them is cancelled');
+eval { $reader->quit };
+is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0',
+	'conflict: they are gone here, too');
+both_valid('after the conflict');
+compare_in_snapshot($standby, 'after the conflict: answers');
+wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
+
+# ---- records that this version does not know ----
+
+SKIP:
+{
+	my $newer = PostgreSQL::Test::Utils::tempdir_short();
+	my ($stdout, $stderr);
+
+	# a primary of the next version of the records
+	IPC::Run::run(
+		[
+			'bash', "$FindBin::RealBin/../lib/private_install.sh", $newer, 'with_llvm=no',
+			'COPT=-DPMHASH_WAL_VERSION=99'
+		],
+		'>', \$stdout, '2>', \$stderr) or die "the library does not build: $stderr";
+	chomp $stdout;
+	$stdout =~ s,/bin/pg_config$,,;
+	my $future = new_primary('future', undef, install_path => $stdout);
+	my $behind = new_standby($future, 'behind');
+
+	$position = 0;
+	$future->safe_psql('postgres', "INSERT INTO t SELECT i, 'future', i FROM generate_series(1, 1000) i");
+	caught_up($future, $behind);
+	my $log = logged_since($behind, 0);
+	my $count = () = $log =~ /WAL has a record that this version does not know/g;
+	is($count, 1, 'newer records: told once');
+	is($behind->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
+	is($behind->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
+	unlike(plan_of($behind, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
+	$behind->stop;
+	$future->stop;
+}
+
+# ---- promoted with an index that was not built ----
+
+my $holder2 = $primary->background_psql('postgres', on_error_stop => 1);
+$holder2->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE x (k integer);
+INSERT INTO x SELECT i % 100 FROM generate_series(1, 1000) i;
+CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
+SQL
+wait_for_state($standby, 'x_k', qr/^building/, 'a build has begun');
+$standby->promote;
+$standby->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'")
+  or die 'not rebuilt';
+ok(1, 'promoted in a build: that index is rebuilt');
+same_answers($standby, 'x', 'k', 'x_k', 'promoted in a build');
+compare_in_snapshot($standby, 'promoted in a build: the others');
+is_deeply([ glob "$pool/*/*.new $pool/*/*.delta" ], [], 'promoted in a build: no left-overs');
+$holder2->quit;
+$standby->stop;
+$primary->stop;
+
+# ---- a full disk ----
+
+SKIP:
+{
+	my $small = $ENV{PMHASH_SMALL_FS};
+
+	skip 'no small file system in PMHASH_SMALL_FS', 4 if !defined $small || $small eq '';
+	my $source = new_primary('source');
+	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool.$$'\n");
+
+	wait_for_state($full, 't_k', qr/^valid$/, 'full: built');
+	$source->safe_psql('postgres', "INSERT INTO t SELECT i, 's', i FROM generate_series(1, 1500000) i");
+	caught_up($source, $full);
+	is($full->safe_psql('postgres', 'SELECT count(*) FROM t'), '1510000', 'full: replay goes on');
+	unlike(standby_state($full, 't_k'), qr/^valid$/, 'full: the index is away');
+	$source->safe_psql('postgres', 'DELETE FROM t WHERE n > 1000; VACUUM FULL t');
+	caught_up($source, $full);
+	wait_for_state($full, 't_k', qr/^valid$/, 'full: it comes back when there is room');
+	$full->stop;
+	$source->stop;
+}
+
+done_testing();
