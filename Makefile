@@ -20,6 +20,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
 #   make bench-partitions         10,000 partitions with an index each, few descriptors
@@ -144,9 +145,19 @@ AM_OBJS = \
 	src/am/verify_heap.o \
 	src/am/visibility.o
 
+JOIN_OBJS = \
+	src/join/batch.o \
+	src/join/cost.o \
+	src/join/exec.o \
+	src/join/explain.o \
+	src/join/fetch.o \
+	src/join/path.o \
+	src/join/plan.o \
+	src/join/probe.o
+
 MAIN_OBJS = src/pmhash.o
 
-OBJS = $(MAIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
+OBJS = $(MAIN_OBJS) $(JOIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
 DATA = pmhash--1.0.sql
@@ -178,11 +189,12 @@ REGRESS = \
 	dead_entries \
 	group_insert \
 	array_scan \
+	join \
 	parallel_build \
 	build_pages \
 	shrink \
 	vacuum
-ISOLATION = ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
+ISOLATION = join_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
 TAP_TESTS = 1
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
@@ -211,7 +223,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-partitions bench-rebuild bench-queue \
+	bench-join bench-partitions bench-rebuild bench-queue \
 	soak soak-faults
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -338,10 +350,15 @@ AM_HEADERS = \
 	src/am/temp_file.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
+JOIN_HEADERS = \
+	src/join/join.h \
+	src/join/path.h \
+	$(AM_HEADERS)
 
 $(ENGINE_OBJS) $(ENGINE_OBJS:.o=.bc): $(ENGINE_HEADERS)
 $(CLUSTER_OBJS) $(CLUSTER_OBJS:.o=.bc): $(CLUSTER_HEADERS)
-$(AM_OBJS) $(AM_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(AM_HEADERS)
+$(AM_OBJS) $(AM_OBJS:.o=.bc): $(AM_HEADERS)
+$(JOIN_OBJS) $(JOIN_OBJS:.o=.bc) $(MAIN_OBJS) $(MAIN_OBJS:.o=.bc): $(JOIN_HEADERS)
 
 test:
 	bash $(top)/test/run.sh
@@ -390,6 +407,9 @@ bench-exclusion:
 
 bench-recovery:
 	bash $(top)/bench/recovery.sh
+
+bench-join:
+	bash $(top)/bench/join.sh $(ARGS)
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh

@@ -68,10 +68,12 @@ ANALYZE basic;
 SELECT plan('SELECT * FROM basic WHERE k = 7919');
 SELECT plan('SELECT * FROM basic WHERE k = ANY (''{7919,15838,23757}'')');
 SET enable_hashjoin = off;
+SET pmhash.enable_join = off;
 SET enable_mergejoin = off;
 SET enable_memoize = off;
 SELECT plan('SELECT count(b.t) FROM generate_series(1, 1000) g JOIN basic b ON b.k = g');
 RESET enable_hashjoin;
+RESET pmhash.enable_join;
 RESET enable_mergejoin;
 RESET enable_memoize;
 -- and leaves to the others what it cannot do

@@ -173,6 +173,7 @@ SET LOCAL parallel_setup_cost = 0;
 SET LOCAL parallel_tuple_cost = 0;
 SET LOCAL min_parallel_table_scan_size = 0;
 SET LOCAL enable_hashjoin = off;
+SET LOCAL pmhash.enable_join = off;
 SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_material = off;
 SET LOCAL enable_bitmapscan = off;

@@ -221,6 +221,7 @@ SELECT plan('SELECT pad FROM choice WHERE u = 5 OR t = ''x''');
 RESET enable_indexscan;
 -- nested loops, also where all pages would soon be cached
 SET enable_hashjoin = off;
+SET pmhash.enable_join = off;
 SET enable_mergejoin = off;
 SET enable_memoize = off;
 SELECT plan('SELECT c.pad FROM generate_series(1, 5) g JOIN choice c ON c.u = g');
@@ -228,6 +229,7 @@ SELECT plan('SELECT c.pad FROM generate_series(1, 1000) g JOIN choice c ON c.u =
 SELECT plan('SELECT c.pad FROM choice g JOIN choice c ON c.u = g.d');
 SELECT plan('SELECT c.pad FROM choice g JOIN choice c ON c.t = g.pad');
 RESET enable_hashjoin;
+RESET pmhash.enable_join;
 RESET enable_mergejoin;
 RESET enable_memoize;
 -- several columns: all of them

@@ -107,6 +107,7 @@ SET max_parallel_workers_per_gather = 2;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET enable_memoize = off;
+SET pmhash.enable_join = off;
 SELECT plan('SELECT count(p.t) FROM plans_outer o JOIN plans p ON p.k = o.k');
 SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
 -- with uncommitted rows of the leader's transaction
@@ -115,6 +116,13 @@ INSERT INTO plans SELECT i, 1000, 'x' FROM generate_series(20001, 25000) i;
 SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
 ROLLBACK;
 SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
+-- the same by joins of ours: each worker looks up the keys of its part
+RESET pmhash.enable_join;
+SELECT plan('SELECT count(p.t) FROM plans_outer o JOIN plans p ON p.k = o.k');
+BEGIN;
+INSERT INTO plans SELECT i, 1000, 'x' FROM generate_series(20001, 25000) i;
+SELECT count(p.t), sum(p.k) FROM plans_outer o JOIN plans p ON p.k = o.k;
+ROLLBACK;
 -- a parallel bitmap heap scan: the leader reads the index
 SET enable_seqscan = off;
 SET enable_indexscan = off;

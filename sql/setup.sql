@@ -13,15 +13,18 @@ DECLARE
 	result text[];
 BEGIN
 	PERFORM set_config('enable_seqscan', (kind = 'seq')::text, true),
-			set_config('enable_indexscan', (kind = 'index')::text, true),
-			set_config('enable_indexonlyscan', (kind = 'index')::text, true),
+			set_config('enable_indexscan', (kind IN ('index', 'join'))::text, true),
+			set_config('enable_indexonlyscan', (kind IN ('index', 'join'))::text, true),
 			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
 			set_config('enable_hashjoin', (kind = 'seq')::text, true),
 			set_config('enable_mergejoin', (kind = 'seq')::text, true),
+			set_config('enable_nestloop', (kind <> 'join')::text, true),
+			set_config('pmhash.enable_join', (kind = 'join')::text, true),
 			set_config('enable_material', (kind = 'seq')::text, true);
 	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
 		uses_index := uses_index OR
 			line ~ ((CASE kind WHEN 'bitmap' THEN 'Bitmap Index Scan on '
+					 WHEN 'join' THEN 'Index Name: '
 					 ELSE 'Index.* using ' END) || index || '\M');
 	END LOOP;
 	IF uses_index OR kind = 'seq' THEN
@@ -29,7 +32,7 @@ BEGIN
 			INTO result;
 	END IF;
 	PERFORM set_config(name, 'on', true)
-	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_material}'::text[]) name;
+	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_nestloop,pmhash.enable_join,enable_material}'::text[]) name;
 	RETURN result;
 END $$;
 
@@ -44,6 +47,21 @@ FROM (SELECT count(*) AS missing FROM (SELECT unnest(wanted) EXCEPT ALL SELECT u
 	 (SELECT count(*) AS extra FROM (SELECT unnest(got) EXCEPT ALL SELECT unnest(wanted)) e) e
 $$;
 
+-- How the rows of an index scan differ from others, and those of a join by the same
+-- index, where the query is one that can be done so.
+CREATE FUNCTION index_difference(query text, index text, wanted text[]) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	joined text[] := rows_by('join', query, index);
+	by_join text;
+BEGIN
+	IF joined IS NOT NULL THEN
+		by_join := difference(joined, wanted);
+	END IF;
+	RETURN difference(rows_by('index', query, index), wanted) ||
+		CASE WHEN by_join <> 'same' THEN ', by join: ' || by_join ELSE '' END;
+END $$;
+
 -- A query by sequential scan, and whether index and bitmap scans of the index
 -- give the same rows.
 CREATE FUNCTION answers(query text, index text,
@@ -53,7 +71,7 @@ DECLARE
 	wanted text[] := rows_by('seq', query, index);
 BEGIN
 	rows := cardinality(wanted);
-	by_index := difference(rows_by('index', query, index), wanted);
+	by_index := index_difference(query, index, wanted);
 	by_bitmap := difference(rows_by('bitmap', query, index), wanted);
 END $$;
 
@@ -69,7 +87,7 @@ DECLARE
 										   key, tab), index);
 BEGIN
 	rows := cardinality(wanted);
-	by_index := difference(rows_by('index', probe, index), wanted);
+	by_index := index_difference(probe, index, wanted);
 	by_bitmap := difference(rows_by('bitmap', probe, index), wanted);
 END $$;
 

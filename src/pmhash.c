@@ -14,6 +14,7 @@
 #include "am/insert_queue.h"
 #include "am/standby_fill.h"
 #include "cluster/cluster.h"
+#include "join/join.h"
 
 PG_MODULE_MAGIC;
 
@@ -25,5 +26,8 @@ _PG_init(void)
 	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
 	pmhash_set_filler(&pmhash_filler);
 	if (process_shared_preload_libraries_in_progress)
+	{
 		pmhash_insert_queue_init();
+		pmhash_join_init();
+	}
 }

@@ -25,7 +25,7 @@ RETURNS void LANGUAGE sql AS
 $$
 	SELECT set_config(name, 'off', false)
 	FROM unnest(ARRAY['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin',
-					  'enable_memoize', 'enable_material']) AS name
+					  'enable_memoize', 'enable_material', 'pmhash.enable_join']) AS name
 	WHERE forced;
 	SELECT set_config('max_parallel_workers_per_gather', '0', false);
 $$;

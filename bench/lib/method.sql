@@ -25,6 +25,7 @@ SELECT pg_prewarm('bench.item_index');
 SET max_parallel_workers_per_gather = 0;
 SET enable_seqscan = off;
 SET enable_hashjoin = off;
+SET pmhash.enable_join = off;
 SET enable_mergejoin = off;
 SET enable_memoize = off;
 SET enable_material = off;

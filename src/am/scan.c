@@ -119,15 +119,15 @@ open_file(IndexScanDesc scan, PmhashScan *so)
  * (invalid.c, pmhash_mark_invalid).
  */
 void
-pmhash_scan_check_locks(IndexScanDesc scan, PmhashScan *so)
+pmhash_scan_check_locks(Relation index, const PmhashFile *file)
 {
 	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable) ||
-		pmhash_file_open_for_scan(scan->indexRelation, scan->xs_snapshot) == so->file)
+		pmhash_file_open_for_scan(index, NULL) == file)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access because index \"%s\" has become invalid",
-					RelationGetRelationName(scan->indexRelation)),
+					RelationGetRelationName(index)),
 			 errhint("The transaction might succeed if retried.")));
 }
 
@@ -136,7 +136,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
 	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(so->file, hash),
 					  scan->xs_snapshot);
-	pmhash_scan_check_locks(scan, so);
+	pmhash_scan_check_locks(scan->indexRelation, so->file);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	so->want = FIRST_WANT;
 	so->streaming = true;
@@ -149,7 +149,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
-	pmhash_scan_check_locks(scan, so);
+	pmhash_scan_check_locks(scan->indexRelation, so->file);
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);

@@ -172,7 +172,7 @@ typedef struct PmhashScan
 /* ---- scan.c ---- */
 
 extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
-extern void pmhash_scan_check_locks(IndexScanDesc scan, PmhashScan *so);
+extern void pmhash_scan_check_locks(Relation index, const PmhashFile *file);
 
 /* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
 static inline bool
@@ -246,6 +246,11 @@ extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_dead.c ---- */
 
+extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
+							 Relation index, PmhashFile *file, uint64 epoch,
+							 PmhEntry entry, XLogRecPtr lsn);
+extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
+								  PmhashFile *file);
 extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
 

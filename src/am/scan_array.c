@@ -141,7 +141,7 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 		PredicateLockPage(scan->indexRelation,
 						  pmhash_predicate_block(so->file, array->group_hashes[i]),
 						  scan->xs_snapshot);
-	pmhash_scan_check_locks(scan, so);
+	pmhash_scan_check_locks(scan->indexRelation, so->file);
 
 	if (array->room >= LEAST_ROOM)
 		array->room = Max(n * VALUES_PER_KEY, LEAST_ROOM);

@@ -22,21 +22,26 @@
 
 StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the most");
 
-/* Have the entries collected so far removed. */
+/* Have the entries collected so far removed from the file of an index. */
 void
-pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so)
+pmhash_hand_over_dead(PmhashScanDead *dead, Relation index, PmhashFile *file)
 {
-	PmhashScanDead *dead = &so->dead;
 	int			ready = dead->nready;
 	int			others = dead->n - ready;
 
 	dead->n = dead->nready = 0;
 	if (ready > 0)
-		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
-							dead->flushed, dead->entry, ready);
+		pmhash_dead_entries(index, file, dead->epoch, dead->flushed, dead->entry, ready);
 	if (others > 0)
-		pmhash_dead_entries(scan->indexRelation, so->file, dead->epoch,
-							dead->lsn, dead->entry + ready, others);
+		pmhash_dead_entries(index, file, dead->epoch, dead->lsn, dead->entry + ready,
+							others);
+}
+
+/* The same for a scan. */
+void
+pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	pmhash_hand_over_dead(&so->dead, scan->indexRelation, so->file);
 }
 
 /*
@@ -61,25 +66,21 @@ judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
 
 /* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
 static void
-reserve_dead(PmhashScan *so)
+reserve_dead(PmhashScanDead *dead, MemoryContext context)
 {
-	PmhashScanDead *dead = &so->dead;
-
 	if (dead->n < dead->capacity)
 		return;
 	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
 	if (dead->entry == NULL)
-		dead->entry = MemoryContextAlloc(so->context,
-										 dead->capacity * sizeof(PmhEntry));
+		dead->entry = MemoryContextAlloc(context, dead->capacity * sizeof(PmhEntry));
 	else
 		dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
 }
 
 /* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
 static void
-add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
+add_dead(PmhashScanDead *dead, PmhEntry entry, XLogRecPtr lsn)
 {
-	PmhashScanDead *dead = &so->dead;
 	bool		unknown = lsn == InvalidXLogRecPtr;
 
 	if (dead->n == 0)
@@ -100,29 +101,46 @@ add_dead(PmhashScan *so, PmhEntry entry, XLogRecPtr lsn)
 }
 
 /*
- * The current element's tuple is dead to all.  Collect entries until
- * there are enough, the epoch changes or the scan ends.
+ * pmhash_note_dead
+ *		An entry's tuple is dead to all: collect such entries until there are
+ *		enough or the epoch changes.
+ *
+ * epoch: the removal epoch from before the entry was read.  lsn: of its heap page,
+ * read under a lock, past the judgement; InvalidXLogRecPtr if not known.  context:
+ * where memory is taken from.
+ */
+void
+pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
+				 PmhashFile *file, uint64 epoch, PmhEntry entry, XLogRecPtr lsn)
+{
+	if (dead->enough)
+		return;
+	if (dead->n > 0 && dead->epoch != epoch)
+		pmhash_hand_over_dead(dead, index, file);
+	reserve_dead(dead, context);
+	dead->epoch = epoch;
+	add_dead(dead, entry, lsn);
+	if (dead->n == PMHASH_DEAD_MAX)
+	{
+		pmhash_hand_over_dead(dead, index, file);
+		dead->enough = true;
+	}
+}
+
+/*
+ * The current element's tuple is dead to all.
  *
  * What is gone through again, backward, has been noted when it was read.
  */
 void
 pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	PmhashScanDead *dead = &so->dead;
 	PmhEntry	entry;
 
-	if (so->batch_hashes == NULL || dead->enough || so->in_history)
+	if (so->batch_hashes == NULL || so->dead.enough || so->in_history)
 		return;
-	if (dead->n > 0 && dead->epoch != so->epoch)
-		pmhash_scan_hand_over_dead(scan, so);
-	reserve_dead(so);
-	dead->epoch = so->epoch;
 	entry.hash = pmhash_scan_hash(so);
 	entry.value = pmhash_scan_value(so);
-	add_dead(so, entry, judged_page_lsn(scan, so));
-	if (dead->n == PMHASH_DEAD_MAX)
-	{
-		pmhash_scan_hand_over_dead(scan, so);
-		dead->enough = true;
-	}
+	pmhash_note_dead(&so->dead, so->context, scan->indexRelation, so->file, so->epoch,
+					 entry, judged_page_lsn(scan, so));
 }

@@ -102,6 +102,7 @@ extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
+extern bool pmhash_enable_join; /* may the planner use src/join? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 
 /* ---- startup.c ---- */

@@ -30,6 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 bool		pmhash_wal = false;
+bool		pmhash_enable_join = true;
 int			pmhash_mapped_files = 16000;
 
 /* The engine wants a power of two. */
@@ -145,6 +146,12 @@ pmhash_define_gucs(void)
 							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
 							 &pmhash_wal, false,
 							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_join",
+							 "Enables the planner's use of pmhash join plans.",
+							 NULL,
+							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.mapped_files",
 							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",

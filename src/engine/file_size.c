@@ -156,6 +156,12 @@ pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
 	pmh_space_lock(t);
 	pm_store64(&pmh_run(t)->shrink_limit, limit);
 	pm_store64(&pmh_run(t)->region_blocks, region_blocks);
+	/*
+	 * Another shrink's reclaim may be going on, with regions past this limit that
+	 * are newer than its map: what is freed there is none of its business.
+	 */
+	if (limit != 0)
+		pm_store64(&pmh_run(t)->mark_shrinks, 0);
 	pmh_space_unlock(t);
 }
 

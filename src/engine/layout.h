@@ -317,7 +317,7 @@ typedef struct PmhRun
 	uint64_t	strategy_changes;
 	uint64_t	mark_serial;	/* tells reclaims apart */
 	uint64_t	mark_shrinks;	/* it belongs to a shrink: that marks nothing that
-								 * might have been freed */
+								 * might have been freed, and has set the limit */
 	uint64_t	merges;
 	uint64_t	list_rewrites;	/* by shrinks */
 	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;

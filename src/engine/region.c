@@ -143,16 +143,18 @@ compare_spans(const void *a, const void *b)
 }
 
 /*
- * Walk the list of regions; the grow lock is held.  The first 'room' of them go
- * to span[]; *n tells how many there are.  As region_before.
+ * Walk the list of regions; the grow lock is held.  The first 'room' of those
+ * that pmh_regions gives go to span[]; *n tells how many there are.  As
+ * region_before.
  */
 static PmhResult
-list_regions(PmhTable *t, PmhRegionSpan *span, size_t room, size_t *n)
+list_regions(PmhTable *t, uint64_t first, PmhRegionSpan *span, size_t room, size_t *n)
 {
 	uint64_t	left = pm_load(&pmh_live(t)->blocks);
 	uint64_t	block = pm_load(&pmh_live(t)->value_region);
+	bool		newer = first != PMH_NEWEST_REGION;
 
-	for (*n = 0; block != 0; (*n)++)
+	for (*n = 0; block != 0;)
 	{
 		const PmhRegion *region;
 		PmhResult	result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
@@ -166,16 +168,19 @@ list_regions(PmhTable *t, PmhRegionSpan *span, size_t room, size_t *n)
 		result = pmh_region_check(t, block, pm_load(&pmh_live(t)->blocks));
 		if (result != PMH_OK)
 			return result;
-		if (*n < room)
+		newer = newer && block != first;
+		if (!newer && *n < room)
 			span[*n] = (PmhRegionSpan) {block << t->block_shift,
 			(block + region->blocks) << t->block_shift, 0};
+		if (!newer)
+			(*n)++;
 		block = pm_load(&region->next);
 	}
 	return PMH_OK;
 }
 
 PmhResult
-pmh_regions(PmhTable *t, PmhRegionSpan **span, size_t *n)
+pmh_regions(PmhTable *t, uint64_t first, PmhRegionSpan **span, size_t *n)
 {
 	size_t		room = 0;
 	PmhResult	result;
@@ -184,7 +189,7 @@ pmh_regions(PmhTable *t, PmhRegionSpan **span, size_t *n)
 	for (;;)
 	{
 		pmh_lock(&t->file_lock->grow);
-		result = list_regions(t, *span, room, n);
+		result = list_regions(t, first, *span, room, n);
 		pmh_unlock(&t->file_lock->grow);
 		if (result == PMH_NEED)
 			result = pmh_provide(t);

@@ -25,11 +25,15 @@ typedef struct PmhRegionSpan
 	uint64_t	live;			/* bytes of buffers in it that lists have */
 } PmhRegionSpan;
 
+/* As 'first' of pmh_regions: from the newest region on. */
+#define PMH_NEWEST_REGION	UINT64_C(0)
+
 /*
- * All value regions, ascending, in an array to be freed by the caller.  PMH_OK
- * or a real error.  No lock may be held.
+ * The value region at the block 'first' and all that are older, ascending, in an
+ * array to be freed by the caller; none if that is not on the list (any more).
+ * PMH_OK or a real error.  No lock may be held.
  */
-extern PmhResult pmh_regions(PmhTable *t, PmhRegionSpan **span, size_t *n);
+extern PmhResult pmh_regions(PmhTable *t, uint64_t first, PmhRegionSpan **span, size_t *n);
 
 /* The one of n that an offset lies in, or NULL. */
 extern PmhRegionSpan *pmh_region_of(PmhRegionSpan *span, size_t n, uint64_t offset);

@@ -200,7 +200,7 @@ begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 	start_walk(p, phase);
 	free(p->region);
 	p->list_bytes = 0;
-	return pmh_regions(t, &p->region, &p->nregions);
+	return pmh_regions(t, PMH_NEWEST_REGION, &p->region, &p->nregions);
 }
 
 /* How long new value regions should be. */
@@ -210,6 +210,41 @@ region_blocks_for(const PmhTable *t, const struct PmhShrinkPrivate *p)
 	uint64_t	blocks = (p->list_bytes >> t->block_shift) / REGION_PART;
 
 	return blocks < MIN_REGION_BLOCKS ? MIN_REGION_BLOCKS : blocks;
+}
+
+/*
+ * Since the regions of t->discard were listed others may have returned them and
+ * made new ones there.  When the reclaim ends it settles those only that existed
+ * when it began; what is freed in a newer one must not be left to it.
+ */
+static PmhResult
+forget_newer_regions(PmhTable *t, const PmhReclaim *reclaim)
+{
+	PmhRegionSpan *region;
+	size_t		nregions;
+	size_t		n = 0;
+	PmhResult	result;
+
+	if (reclaim->mark == 0 || reclaim->first_region == 0)
+	{
+		t->ndiscard = 0;
+		return PMH_OK;
+	}
+	result = pmh_regions(t, reclaim->first_region, &region, &nregions);
+	if (result != PMH_OK)
+		return result;
+	for (size_t i = 0; i < t->ndiscard; i++)
+	{
+		const PmhRegionSpan *settled =
+			pmh_region_of(region, nregions, t->discard[i].from);
+
+		if (settled != NULL && settled->from == t->discard[i].from &&
+			settled->to == t->discard[i].to)
+			t->discard[n++] = t->discard[i];
+	}
+	t->ndiscard = n;
+	free(region);
+	return PMH_OK;
 }
 
 /*
@@ -241,6 +276,8 @@ begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 		p->no_space = p->at.through = true;
 		return PMH_OK;
 	}
+	if (result == PMH_OK && t->ndiscard > 0)
+		result = forget_newer_regions(t, &p->reclaim);
 	t->discard_serial = p->reclaim.serial;
 	if (result == PMH_OK && p->limit != 0)
 		result = pmh_directory_fold(t, p->limit);
@@ -298,7 +335,7 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 
 	free(p->region);
 	p->region = NULL;
-	result = pmh_regions(t, &p->region, &p->nregions);
+	result = pmh_regions(t, PMH_NEWEST_REGION, &p->region, &p->nregions);
 	if (result != PMH_OK)
 		return result;
 	*limit = used + used / 32 + SPARE_BLOCKS;
@@ -374,7 +411,7 @@ region_bytes(PmhTable *t, double *bytes)
 {
 	PmhRegionSpan *region;
 	size_t		n;
-	PmhResult	result = pmh_regions(t, &region, &n);
+	PmhResult	result = pmh_regions(t, PMH_NEWEST_REGION, &region, &n);
 
 	*bytes = 0;
 	for (size_t i = 0; result == PMH_OK && i < n; i++)

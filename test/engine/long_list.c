@@ -155,7 +155,8 @@ test_length(void)
 		double		longer = delete_half(4 * SHORTER);
 
 		printf("deleting half of %.1f million: %.0f ms, of %.1f million: %.0f ms\n",
-			   (double) SHORTER / 1e6, shorter / 1e3, (double) SHORTER * 4 / 1e6, longer / 1e3);
+			   (double) SHORTER / 1e6, shorter / 1e3, (double) SHORTER * 4 / 1e6,
+			   longer / 1e3);
 		if (longer / shorter < times)
 			times = longer / shorter;
 	}

@@ -173,6 +173,7 @@ make_table();
 
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 my $by_bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off';
+my $by_join = "$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 my $rows = 'SELECT count(*), count(DISTINCT ctid), sum(v) FROM t WHERE';
 my $keys = 'k = ANY (ARRAY(SELECT generate_series(1, 2009)))';
 my @scans = (
@@ -187,7 +188,16 @@ my @scans = (
 	],
 	[ 'index-only scan', $by_index, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_between_batches', 'Index Only Scan using t_k' ],
 	[ 'index-only scan, visibility', $by_index, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_before_visibility', 'Index Only Scan using t_k' ],
-	[ 'index-only scan, array', $by_index, "SELECT count(*), sum(k) FROM t WHERE $keys", 'scan_before_visibility', 'Index Only Scan using t_k' ]);
+	[ 'index-only scan, array', $by_index, "SELECT count(*), sum(k) FROM t WHERE $keys", 'scan_before_visibility', 'Index Only Scan using t_k' ],
+	[
+		'join', $by_join, 'SELECT count(*), count(DISTINCT t.ctid), sum(v) FROM generate_series(1, 2009) o JOIN t ON k = o',
+		'join_before_rows', 'Custom Scan (pmhash join)'
+	],
+	[ 'index-only join', $by_join, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o JOIN t ON k = o', 'join_before_rows', 'Index Only: true' ],
+	[
+		'index-only join, visibility', $by_join, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o LEFT JOIN t ON k = o',
+		'join_before_visibility', 'Index Only: true'
+	]);
 
 foreach my $scan (@scans)
 {

@@ -169,7 +169,7 @@ foreach my $case (
 }
 {
 	my ($rows, $error) = fetch_late(
-		'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off',
+		'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET pmhash.enable_join = off',
 		'SELECT sum(t.k::int8 * v), count(*) FROM (VALUES (7), (8), (NULL)) AS key (k) JOIN t USING (k)',
 		't_k', 0);
 
@@ -183,6 +183,10 @@ foreach my $rebuild (0, 1)
 
 	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
 		"old plan, index-only scan: error $state");
+	(undef, $error) = fetch_late('SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off',
+		'SELECT t.v FROM (VALUES (7), (8), (NULL)) AS key (k) JOIN t USING (k)', 't_k', $rebuild);
+	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
+		"old plan, join: error $state");
 	$node->safe_psql('postgres', 'DROP INDEX t_k; CREATE INDEX t_part ON t USING pmhash (k) WHERE v > 0');
 	(undef, $error) = fetch_late('SET enable_bitmapscan = off',
 		'SELECT v FROM t WHERE k = 7 AND v > 0', 't_part', $rebuild);

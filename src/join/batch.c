@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * batch.c
+ *	  The outer rows of a join, kept until their keys have been looked up.
+ *
+ * The first batch is a single row, each later one twice as large, so that LIMIT
+ * and EXISTS read hardly more of the outer plan than a nested loop does.  A
+ * batch ends when it takes work_mem.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "join/join.h"
+
+/* Room in row[] for one more. */
+static void
+reserve_row(PmhashJoinState *js)
+{
+	if (js->nrows < js->capacity)
+		return;
+	js->capacity = Min(Max(js->capacity * 2, 16), PMHASH_JOIN_MAX_ROWS);
+	if (js->row == NULL)
+		js->row = MemoryContextAlloc(js->context, js->capacity * sizeof(PmhashJoinRow));
+	else
+		js->row = repalloc(js->row, js->capacity * sizeof(PmhashJoinRow));
+}
+
+/* Compute the hash of a row's key.  False if some part of it is NULL. */
+static bool
+hash_key(PmhashJoinState *js, TupleTableSlot *slot, uint64 *hash)
+{
+	ExprContext *context = js->key_context;
+	MemoryContext old;
+	Datum		value[INDEX_MAX_KEYS];
+	bool		isnull = false;
+
+	ResetExprContext(context);
+	context->ecxt_outertuple = slot;
+	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
+	for (int i = 0; i < js->nkeys && !isnull; i++)
+		value[i] = ExecEvalExpr(js->key[i], context, &isnull);
+	if (!isnull)
+	{
+		if (unlikely(js->keys == NULL))
+			pmhash_join_open_index(js);
+		*hash = pmhash_keys_hash_args(js->keys, value, js->key_type);
+	}
+	MemoryContextSwitchTo(old);
+	return !isnull;
+}
+
+/* Does a row without a match count? */
+static bool
+keeps_unmatched(const PmhashJoinState *js)
+{
+	return js->type == JOIN_LEFT || js->type == JOIN_ANTI;
+}
+
+static void
+add_row(PmhashJoinState *js, TupleTableSlot *slot)
+{
+	MemoryContext old;
+	uint64		hash = 0;
+	bool		is_null = !hash_key(js, slot, &hash);
+	PmhashJoinRow *row;
+
+	if (is_null && !keeps_unmatched(js))
+		return;
+	reserve_row(js);
+	row = &js->row[js->nrows++];
+	old = MemoryContextSwitchTo(js->batch_context);
+	row->tuple = ExecCopySlotMinimalTuple(slot);
+	MemoryContextSwitchTo(old);
+	row->hash = hash;
+	row->matches = 0;
+	row->is_null = is_null;
+}
+
+static size_t
+memory_of_batch(const PmhashJoinState *js)
+{
+	return MemoryContextMemAllocated(js->batch_context, false) +
+		js->capacity * sizeof(PmhashJoinRow);
+}
+
+/* Forget the batch. */
+void
+pmhash_join_reset_batch(PmhashJoinState *js)
+{
+	MemoryContextReset(js->batch_context);
+	js->nrows = js->looked = js->current = 0;
+	js->joining = js->streaming = false;
+	js->left = 0;
+}
+
+/*
+ * pmhash_join_fill
+ *		Read the next batch of outer rows.  False if there are none left.
+ */
+bool
+pmhash_join_fill(PmhashJoinState *js)
+{
+	size_t		most = (size_t) work_mem * 1024;
+
+	pmhash_join_reset_batch(js);
+	while (!js->outer_done && js->nrows < js->want && memory_of_batch(js) < most)
+	{
+		TupleTableSlot *slot = ExecProcNode(js->outer);
+
+		CHECK_FOR_INTERRUPTS();
+		if (TupIsNull(slot))
+			js->outer_done = true;
+		else
+			add_row(js, slot);
+	}
+	if (js->nrows == 0)
+		return false;
+	js->want = Min(js->want * 2, PMHASH_JOIN_MAX_ROWS);
+	js->nbatches++;
+	js->most_memory = Max(js->most_memory, memory_of_batch(js));
+	return true;
+}

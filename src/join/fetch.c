@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * fetch.c
+ *	  Rows of a heap by TID, many of them under way at once.
+ *
+ * To visit a row is to wait for some cache lines, each of which leads to the
+ * next: the entry of the buffer table, the buffer's descriptor, the page's header
+ * and the line pointer, the row.  An index scan waits for them one after the
+ * other.  Here the TIDs of many rows are known before the first is visited, so
+ * the lines of later ones are prefetched meanwhile, in two stages:
+ *
+ *	page	the descriptor of the buffer, the line pointer and the page's header
+ *	row		the row, where the line pointer says
+ *
+ * The buffer table would be a stage of its own, and the longest one.  Instead we
+ * remember in which buffer each block was last seen.  That is a hint:
+ * ReadRecentBuffer checks it under the lock of the descriptor when the row is
+ * visited, and what the stages above read of an unpinned page is never used for
+ * anything but an address to prefetch.
+ *
+ * A buffer found by its hint does not count as used another time in the eyes of
+ * buffer replacement; but each scan finds each block once without a hint.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_bitutils.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "am/scan.h"
+#include "join/join.h"
+
+/* How many rows ahead a row is prefetched; its page, twice as many. */
+#define DISTANCE	24
+
+/* Blocks in a part of the hints. */
+#define PART_BITS	10
+#define PART_SIZE	(1 << PART_BITS)
+
+/* ---- hints ---- */
+
+/*
+ * Hints for a table of so many blocks: 4 bytes each, up to a quarter of work_mem.
+ * If that is too few, several blocks share one.
+ */
+static void
+make_hints(PmhashFetch *fetch, BlockNumber nblocks)
+{
+	PmhashHints *hints = &fetch->hints;
+	uint64		most = Max((uint64) work_mem * (1024 / 4 / sizeof(Buffer)), PART_SIZE);
+	uint64		size = PART_SIZE;
+
+	while (size < nblocks && size <= most / 2)
+		size *= 2;
+	hints->mask = (uint32) (size - 1);
+	hints->nparts = (uint32) (size / PART_SIZE);
+	hints->part = MemoryContextAllocZero(fetch->context,
+										 hints->nparts * sizeof(Buffer *));
+}
+
+/* The hint of a block, or InvalidBuffer. */
+static inline Buffer
+get_hint(const PmhashHints *hints, BlockNumber block)
+{
+	const Buffer *part;
+
+	if (unlikely(hints->part == NULL))
+		return InvalidBuffer;
+	part = hints->part[(block & hints->mask) >> PART_BITS];
+	return part == NULL ? InvalidBuffer : part[block & (PART_SIZE - 1)];
+}
+
+static void
+set_hint(PmhashFetch *fetch, BlockNumber block, Buffer buffer)
+{
+	PmhashHints *hints = &fetch->hints;
+	Buffer	  **part;
+
+	if (hints->part == NULL)
+		return;
+	part = &hints->part[(block & hints->mask) >> PART_BITS];
+	if (*part == NULL)
+		*part = MemoryContextAllocZero(fetch->context, PART_SIZE * sizeof(Buffer));
+	(*part)[block & (PART_SIZE - 1)] = buffer;
+}
+
+/*
+ * pmhash_fetch_begin
+ *		Get ready to fetch rows of a heap, found by an index.
+ *
+ * context: where memory is taken from, until it goes.  index: what rows are
+ * counted for.  The snapshot is an MVCC one.  Temporary tables, whose buffers are
+ * our own, get no hints.
+ */
+void
+pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
+				   Relation index, Snapshot snapshot)
+{
+	memset(fetch, 0, sizeof(*fetch));
+	fetch->context = context;
+	fetch->heap = heap;
+	fetch->index = index;
+	fetch->snapshot = snapshot;
+	fetch->buffer = InvalidBuffer;
+	if (!RelationUsesLocalBuffers(heap))
+		make_hints(fetch, RelationGetNumberOfBlocks(heap));
+}
+
+/*
+ * ---- the stages ----
+ *
+ * Inline, all of them: a compiler may leave out the call of what only prefetches.
+ */
+
+/* A page, by the hint of its block, as it is: neither pinned nor locked. */
+static inline char *
+peek_page(Buffer hint)
+{
+	return BufferBlocks + (Size) (hint - 1) * BLCKSZ;
+}
+
+static inline char *
+peek_line_pointer(Buffer hint, uint64 value)
+{
+	OffsetNumber offset = pmhash_value_to_offset(value);
+
+	return peek_page(hint) + SizeOfPageHeaderData +
+		(Min(offset, MaxHeapTuplesPerPage) - 1) * sizeof(ItemIdData);
+}
+
+static inline void __attribute__((always_inline))
+prefetch_page(const PmhashFetch *fetch, uint64 value)
+{
+	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
+
+	if (unlikely(hint == InvalidBuffer))
+		return;
+	__builtin_prefetch(GetBufferDescriptor(hint - 1), 1);
+	__builtin_prefetch(peek_page(hint));
+	__builtin_prefetch(peek_line_pointer(hint, value));
+}
+
+static inline void __attribute__((always_inline))
+prefetch_row(const PmhashFetch *fetch, uint64 value)
+{
+	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
+	ItemIdData	lp;
+	char	   *row;
+
+	if (unlikely(hint == InvalidBuffer))
+		return;
+	memcpy(&lp, peek_line_pointer(hint, value), sizeof(lp));
+	if (unlikely(!ItemIdIsNormal(&lp) || ItemIdGetOffset(&lp) >= BLCKSZ))
+		return;
+	row = peek_page(hint) + ItemIdGetOffset(&lp);
+	__builtin_prefetch(row);
+	__builtin_prefetch(row + PG_CACHE_LINE_SIZE / 2);
+}
+
+/*
+ * pmhash_fetch_ahead
+ *		Prefetch the cache lines of what comes after run->next.
+ */
+void
+pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
+{
+	size_t		page_end = Min(run->n, run->next + 2 * DISTANCE);
+	size_t		row_end = Min(run->n, run->next + DISTANCE);
+
+	if (unlikely(fetch->hints.part == NULL))
+		return;
+	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
+		prefetch_page(fetch, run->value[run->page]);
+	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
+		prefetch_row(fetch, run->value[run->row]);
+}
+
+/* ---- the visit ---- */
+
+/* Pin a block of the table. */
+static Buffer
+read_block(PmhashFetch *fetch, BlockNumber block)
+{
+	Buffer		hint = get_hint(&fetch->hints, block);
+	Buffer		buffer;
+
+	fetch->blocks++;
+#if PG_VERSION_NUM >= 160000
+	if (hint != InvalidBuffer &&
+		ReadRecentBuffer(fetch->heap->rd_locator, MAIN_FORKNUM, block, hint))
+#else
+	if (hint != InvalidBuffer &&
+		ReadRecentBuffer(fetch->heap->rd_node, MAIN_FORKNUM, block, hint))
+#endif
+	{
+		/* what ReadBuffer counts for the table */
+		pgstat_count_buffer_read(fetch->heap);
+		pgstat_count_buffer_hit(fetch->heap);
+		fetch->hinted++;
+		return hint;
+	}
+	buffer = ReadBuffer(fetch->heap, block);
+	set_hint(fetch, block, buffer);
+	return buffer;
+}
+
+/* Have the block of a value pinned, and the one before not any more. */
+static void
+go_to_block(PmhashFetch *fetch, BlockNumber block)
+{
+	if (BufferIsValid(fetch->buffer))
+	{
+		if (fetch->block == block)
+			return;
+		pmhash_fetch_release(fetch);
+	}
+	fetch->buffer = read_block(fetch, block);
+	fetch->block = block;
+	heap_page_prune_opt(fetch->heap, fetch->buffer);
+}
+
+/*
+ * pmhash_fetch_row
+ *		Find the row, of the HOT chain that a value leads to, that the snapshot
+ *		sees.
+ *
+ * It is in fetch->tuple then, and stays there until the next call or
+ * pmhash_fetch_release.  False if there is none; then fetch->dead says whether the
+ * chain is dead to all.  Locks the row for serializable
+ * transactions, as index scans do.
+ */
+bool
+pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
+{
+	ItemPointerData tid;
+	bool		found;
+
+	pmhash_value_to_tid(value, &tid);
+	go_to_block(fetch, pmhash_value_to_block(value));
+	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
+	found = heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
+								   &fetch->tuple, &fetch->dead, true);
+	if (unlikely(fetch->dead))
+		fetch->lsn = BufferGetLSNAtomic(fetch->buffer);
+	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
+	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
+	pgstat_count_index_tuples(fetch->index, 1);
+	if (!found)
+		return false;
+	fetch->tuple.t_self = tid;
+	pgstat_count_heap_fetch(fetch->index);
+	return true;
+}
+
+/* Pin nothing any more. */
+void
+pmhash_fetch_release(PmhashFetch *fetch)
+{
+	if (BufferIsValid(fetch->buffer))
+		ReleaseBuffer(fetch->buffer);
+	fetch->buffer = InvalidBuffer;
+}

@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * probe.c
+ *	  Looking up the keys of a join in groups.
+ *
+ * A group leads to at most PMHASH_JOIN_ROOM rows of the table, and none of its
+ * keys has a long list: a key that would have it otherwise is the first of the
+ * next group, or, if it was the first one already, a group by itself, which is
+ * read by cursor.  So no call of the engine is long, and memory is bounded.
+ *
+ * What a scan does in front of each look-up (src/am/scan.c) is done here for each
+ * group: what this transaction has queued is applied; serializable transactions
+ * lock the pseudo-pages of the keys, and make sure that the index was valid after
+ * that; the removal epoch is noted for index-only joins.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am/insert_queue.h"
+#include "am/scan.h"
+#include "join/join.h"
+
+/* Values asked of a cursor at first: twice as many each time. */
+#define FIRST_WANT		32
+
+/* What the engine has malloc'd goes with our memory, also after an error. */
+static void
+free_cursor(void *arg)
+{
+	pmh_cursor_free(&((PmhashJoinState *) arg)->cursor);
+}
+
+/*
+ * pmhash_join_open_index
+ *		Get ready to look keys up.
+ *
+ * ERROR if the index has become invalid since the plan was made: its SQLSTATE
+ * says to try again, which makes another plan.
+ */
+void
+pmhash_join_open_index(PmhashJoinState *js)
+{
+	Snapshot	snapshot = js->css.ss.ps.state->es_snapshot;
+	MemoryContext old;
+
+	if (!IsMVCCSnapshot(snapshot))
+		elog(ERROR, "a pmhash join needs an MVCC snapshot");
+	js->file = pmhash_file_open_for_scan(js->index, snapshot);
+	if (js->file == NULL)
+		pmhash_invalid_error(js->index);
+	pmhash_dead_entries_settle(js->index, js->file);
+	old = MemoryContextSwitchTo(js->context);
+	js->cleanup.func = free_cursor;
+	js->cleanup.arg = js;
+	MemoryContextRegisterResetCallback(js->context, &js->cleanup);
+	js->value = palloc(PMHASH_JOIN_ROOM * sizeof(uint64));
+	js->keys = pmhash_keys_make(js->index, js->file->seed);
+	MemoryContextSwitchTo(old);
+	if (js->keys->exact)
+		js->condition = NULL;
+}
+
+/* Serializable transactions lock the keys of a group before they are read. */
+static void
+lock_keys(PmhashJoinState *js)
+{
+	if (likely(!IsolationIsSerializable()))
+		return;
+	for (int i = 0; i < js->nhashes; i++)
+		PredicateLockPage(js->index, pmhash_predicate_block(js->file, js->hash[i]),
+						  js->fetch.snapshot);
+	pmhash_scan_check_locks(js->index, js->file);
+}
+
+/* The hashes of the rows from js->looked on, as many as make a group. */
+static void
+gather_hashes(PmhashJoinState *js)
+{
+	int			end = Min(js->nrows, js->looked + js->group_size);
+
+	js->group = js->looked;
+	js->nhashes = 0;
+	for (int i = js->group; i < end; i++)
+	{
+		PmhashJoinRow *row = &js->row[i];
+
+		row->matches = 0;
+		if (row->is_null)
+			continue;
+		js->hash[js->nhashes] = row->hash;
+		js->row_of[js->nhashes++] = i;
+	}
+	js->looked = end;
+}
+
+/* PmhFound for a group: note the value, unless the key is not for this group. */
+static void
+collect_value(void *arg, size_t key, uint64_t value)
+{
+	PmhashJoinState *js = arg;
+	PmhashJoinRow *row;
+
+	if ((int) key >= js->stopped)
+		return;
+	row = &js->row[js->row_of[key]];
+	if (likely(value != PMH_VALUE_MANY && js->nvalues < PMHASH_JOIN_ROOM))
+	{
+		js->value[js->nvalues++] = value;
+		row->matches++;
+		return;
+	}
+	js->stopped = (int) key;
+	js->nvalues -= row->matches;
+	row->matches = 0;
+}
+
+/*
+ * The group ends in front of a key that did not fit, or consists of it.  The next
+ * one is not made larger than what has fitted.
+ */
+static void
+cut_group(PmhashJoinState *js)
+{
+	js->looked = js->row_of[js->stopped];
+	js->group_size = Max(js->stopped, 1);
+	js->nhashes = js->stopped;
+	if (js->looked > js->group)
+		return;
+	pmh_cursor_open(js->file->table, &js->cursor, js->hash[0]);
+	js->streaming = true;
+	js->want_values = FIRST_WANT;
+	js->looked++;
+	js->nhashes = 1;
+}
+
+static void
+set_run(PmhashJoinState *js, const uint64 *value, size_t n)
+{
+	memset(&js->run, 0, sizeof(js->run));
+	js->run.value = value;
+	js->run.n = n;
+}
+
+static void
+count_probes(PmhashJoinState *js)
+{
+	js->nprobes += js->nhashes;
+	for (int i = 0; i < js->nhashes; i++)
+		pgstat_count_index_scan(js->index);
+}
+
+/*
+ * pmhash_join_look_up
+ *		Look up the keys of the next rows of the batch, of which there is one at
+ *		least: advances js->looked, fills in their matches, and js->run.
+ */
+void
+pmhash_join_look_up(PmhashJoinState *js)
+{
+	PmhResult	result;
+
+	CHECK_FOR_INTERRUPTS();
+	gather_hashes(js);
+	js->nvalues = 0;
+	set_run(js, js->value, 0);
+	if (js->nhashes == 0)
+		return;
+	pmhash_apply_inserts(js->file);
+	lock_keys(js);
+	js->epoch = pmhash_removal_epoch(js->file);
+	js->stopped = js->nhashes;
+	result = pmh_lookup_group_short(js->file->table, js->hash, js->nhashes,
+									collect_value, js);
+	if (result != PMH_OK)
+		pmhash_engine_error(js->index, js->file, result);
+	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
+	if (js->stopped < js->nhashes)
+		cut_group(js);
+	else
+		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
+	set_run(js, js->value, js->nvalues);
+	count_probes(js);
+	PMH_STOP_POINT("join_before_rows");
+}
+
+/*
+ * pmhash_join_next_values
+ *		The next values of a key that is read by cursor, into js->run; there may
+ *		be none in it.  False at the end.
+ */
+bool
+pmhash_join_next_values(PmhashJoinState *js)
+{
+	PmhResult	result;
+
+	CHECK_FOR_INTERRUPTS();
+	js->epoch = pmhash_removal_epoch(js->file);
+	result = pmh_cursor_next(js->file->table, &js->cursor, js->want_values);
+	if (result != PMH_OK && result != PMH_DONE)
+		pmhash_engine_error(js->index, js->file, result);
+	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
+	if (result == PMH_DONE)
+		return false;
+	js->want_values = Min(js->want_values * 2, PMHASH_CURSOR_VALUES);
+	set_run(js, js->cursor.batch.value, js->cursor.batch.n);
+	js->left = js->cursor.batch.n;
+	return true;
+}

@@ -1,0 +1,350 @@
+# Random queries with joins that pmhash can do: each is run with the join forced,
+# with it off, and by sequential scans alone, and the answers are compared.  Between
+# queries rows come, change and go, in subtransactions too, and VACUUM comes by.
+
+package PmhashJoinFuzz;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PmhashTest;
+use Time::HiRes qw(time);
+
+our @EXPORT = qw(new_join_server fuzz_joins join_figures);
+
+# Columns: some NULL, some keys many rows, one key a list of thousands.
+my $tables = <<'SQL';
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+CREATE TABLE a (id int, k int, k2 bigint, s smallint, t text, c char(6), f float8, b bool, m mood, n numeric);
+CREATE TABLE b (LIKE a);
+CREATE TABLE d (LIKE a);
+CREATE UNLOGGED TABLE u (LIKE a);
+
+CREATE FUNCTION add_rows(tab text, first int, n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('INSERT INTO %I SELECT g,
+		CASE WHEN x %% 11 = 0 THEN NULL WHEN x %% 13 = 0 THEN 7 ELSE x %% 700 END,
+		CASE WHEN x %% 17 = 0 THEN NULL ELSE x %% 500 END,
+		(x %% 300)::smallint,
+		CASE WHEN x %% 19 = 0 THEN NULL ELSE ''t'' || x %% 400 END,
+		''c'' || x %% 90,
+		CASE x %% 50 WHEN 0 THEN float8 ''-0'' WHEN 1 THEN 0 WHEN 2 THEN float8 ''nan'' ELSE x %% 60 END,
+		x %% 3 = 0,
+		(ARRAY[''sad'', ''ok'', ''happy''])[1 + x %% 3]::mood,
+		x %% 200 / CASE WHEN x %% 2 = 0 THEN 1.0 ELSE 1.00 END
+		FROM (SELECT g, abs(hashint4(g * 31 + %s)) AS x FROM generate_series(%s, %s) g) s',
+		tab, length(tab), first, first + n - 1);
+END $$;
+SELECT add_rows('a', 1, 400), add_rows('b', 1, 3000), add_rows('d', 1, 1500), add_rows('u', 1, 700);
+INSERT INTO d SELECT g, 33, 33, 33, 'hot', 'hot', 33, true, 'ok', 33 FROM generate_series(5001, 6500) g;
+
+CREATE INDEX b_k ON b USING pmhash (k);
+CREATE INDEX b_t ON b USING pmhash (t);
+CREATE INDEX b_n ON b USING pmhash (n);
+CREATE INDEX b_c ON b USING pmhash (c);
+CREATE INDEX b_k2_s ON b USING pmhash (k2, s);
+CREATE INDEX d_k2 ON d USING pmhash (k2);
+CREATE INDEX d_k_t ON d USING pmhash (k, t);
+CREATE INDEX d_upper ON d USING pmhash (upper(t));
+CREATE INDEX d_f ON d USING pmhash (f);
+CREATE INDEX d_m_b ON d USING pmhash (m, b, k);
+CREATE INDEX u_s ON u USING pmhash (s) WHERE id > 100;
+CREATE INDEX u_k ON u USING pmhash (k) WHERE b;
+CREATE INDEX u_mod ON u USING pmhash ((k % 37));
+
+-- rows of a query, in an order, under settings
+CREATE FUNCTION answer(settings text[], query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+	i int;
+BEGIN
+	FOR i IN 1 .. array_length(settings, 1) BY 2 LOOP
+		PERFORM set_config(settings[i], settings[i + 1], true);
+	END LOOP;
+	EXECUTE format('SELECT count(*) || '': '' || coalesce(string_agg(r, E''\n'' ORDER BY r COLLATE "C"), '''')
+		FROM (SELECT q::text AS r FROM (%s) q) s', query) INTO result;
+	RETURN result;
+END $$;
+
+CREATE FUNCTION plan_of(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	result text := '';
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		result := result || line || E'\n';
+	END LOOP;
+	RETURN result;
+END $$;
+SQL
+
+my @join_off = ('pmhash.enable_join' => 'off');
+my @seq = (
+	@join_off,
+	enable_indexscan => 'off',
+	enable_indexonlyscan => 'off',
+	enable_bitmapscan => 'off',
+	enable_hashjoin => 'on',
+	enable_mergejoin => 'on',
+	enable_nestloop => 'on',
+	max_parallel_workers_per_gather => 0);
+my @by_index = (
+	enable_indexscan => 'on',
+	enable_indexonlyscan => 'on',
+	enable_bitmapscan => 'on',
+	enable_hashjoin => 'off',
+	enable_mergejoin => 'off');
+
+my ($queries, $joined, $changes) = (0, 0, 0);
+
+sub one_of { return $_[ rand @_ ]; }
+
+# A server with the tables, started.
+sub new_join_server
+{
+	my $node = new_server('join', <<'CONF');
+fsync = off
+max_parallel_workers = 4
+min_parallel_table_scan_size = 0
+CONF
+
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pmhash');
+	$node->safe_psql('postgres', $tables);
+	$node->safe_psql('postgres', 'VACUUM ANALYZE');
+	return $node;
+}
+
+# ---- queries ----
+
+# Conditions that bind the columns of an index of an inner table: [table, condition]
+# with o for the outer row and i for the inner one.
+my @bindings = (
+	[ 'b', 'i.k = o.k' ],
+	[ 'b', 'o.k = i.k' ],
+	[ 'b', 'i.k = o.k2' ],
+	[ 'b', 'i.k = o.s' ],
+	[ 'b', 'i.k = o.k + 1' ],
+	[ 'b', 'i.k = coalesce(o.k, 7)' ],
+	[ 'b', 'i.t = o.t' ],
+	[ 'b', "i.t = 't' || o.s" ],
+	[ 'b', 'i.n = o.n' ],
+	[ 'b', 'i.n = o.k' ],
+	[ 'b', 'i.c = o.c' ],
+	[ 'b', 'i.k2 = o.k2 AND i.s = o.s' ],
+	[ 'b', 'i.k2 = o.k AND i.s = 12' ],
+	[ 'b', 'i.s = o.s AND i.k2 = o.s' ],
+	[ 'd', 'i.k2 = o.k2' ],
+	[ 'd', 'i.k2 = o.k' ],
+	[ 'd', 'i.k = o.k AND i.t = o.t' ],
+	[ 'd', "i.k = o.k AND i.t = 'hot'" ],
+	[ 'd', 'upper(i.t) = upper(o.t)' ],
+	[ 'd', 'i.f = o.f' ],
+	[ 'd', 'i.m = o.m AND i.b = o.b AND i.k = o.k' ],
+	[ 'u', 'i.s = o.s AND i.id > 100' ],
+	[ 'u', 'i.s = o.k AND i.id > 250' ],
+	[ 'u', 'i.k = o.k AND i.b' ],
+	[ 'u', 'i.k % 37 = o.s % 37' ],
+);
+
+my @filters = (
+	'i.id < o.id', 'i.id % 3 = 1', 'i.t IS NOT NULL', "i.t <> o.t", 'o.id % 2 = 0',
+	'i.f > o.f', "i.c LIKE 'c1%'", 'i.k = o.k', 'i.b', 'NOT o.b',
+	'i.id = (SELECT max(x.id) FROM a x WHERE x.k = i.k)',
+	'i.n < 150 OR o.n IS NULL');
+
+my @outers = (
+	'a', 'a', 'a', 'u',
+	'(SELECT * FROM b WHERE id % 9 = 4)',
+	'(SELECT * FROM d WHERE id % 3 = 1 AND id < 5010)',
+	'(SELECT * FROM a WHERE id % 5 = 2)',
+	'(SELECT * FROM a ORDER BY k, id LIMIT 40)',
+	'(SELECT x.* FROM a x JOIN d y ON x.id = y.id)',
+	'(SELECT x.* FROM a x LEFT JOIN u y ON x.s = y.s AND y.id > 600 WHERE x.id < 200)',
+	'(SELECT * FROM a UNION ALL SELECT * FROM u WHERE id < 50)',
+	'(SELECT id, k, k2, s, t, c, f, b, m, n FROM (VALUES (1, 7, 7::bigint, 7::smallint, \'t7\', \'c7\'::char(6), 7::float8, true, \'ok\'::mood, 7.0), (2, NULL, 33, 33, \'hot\', \'hot\', 0, false, \'sad\', NULL)) v (id, k, k2, s, t, c, f, b, m, n))',
+);
+
+my @columns = (
+	'o.id', 'i.id', 'i.k', 'i.t', 'o.t', 'i.n', 'o.k + i.id', 'i.ctid', 'i.tableoid',
+	'i', 'o', 'length(i.t)', 'i.f', 'i.m', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
+
+sub conditions
+{
+	my ($binding) = @_;
+	my @list = ($binding->[1]);
+
+	push @list, one_of(@filters) while rand() < 0.3;
+	return join(' AND ', @list);
+}
+
+sub targets
+{
+	my ($outer_only) = @_;
+	my @list = map { one_of(@columns) } 1 .. 1 + int(rand(4));
+
+	@list = map { s/\bi\b/o/gr } @list if $outer_only;
+	@list = map { s/o\.(?:ctid|tableoid)/o.id/gr } @list;
+	my $n = 0;
+	return join(', ', map { $n++; "$_ AS c$n" } @list);
+}
+
+sub join_query
+{
+	my $binding = one_of(@bindings);
+	my $outer = one_of(@outers) . ' o';
+	my $on = conditions($binding);
+	my $where = rand() < 0.3 ? ' WHERE ' . one_of('i.id IS NULL', 'i.k > 100', 'o.id > 50',
+		'coalesce(i.n, 3) > 2', "i.t = 't5' OR i.k IS NULL") : '';
+	my $kind = int(rand(7));
+	my $inner = $binding->[0];
+
+	return 'SELECT ' . targets(0) . " FROM $outer JOIN $inner i ON $on$where" if $kind <= 1;
+	return 'SELECT ' . targets(0) . " FROM $outer LEFT JOIN $inner i ON $on$where" if $kind <= 2;
+	return 'SELECT ' . targets(1) . " FROM $outer WHERE EXISTS (SELECT 1 FROM $inner i WHERE $on)"
+	  if $kind == 3;
+	return 'SELECT ' . targets(1) . " FROM $outer WHERE NOT EXISTS (SELECT 1 FROM $inner i WHERE $on)"
+	  if $kind == 4;
+	return "SELECT count(*) AS n, sum(i.id) AS s, min(o.t) AS m FROM $outer "
+	  . one_of('', 'LEFT ') . "JOIN $inner i ON $on$where"
+	  if $kind == 5;
+	return 'SELECT i.id, i.k, i.t FROM ' . "$inner i WHERE "
+	  . one_of('i.k IN (SELECT o.k FROM a o WHERE o.id % 7 = 1)',
+		'i.t IN (SELECT o.t FROM a o)',
+		'i.k2 IN (SELECT o.k FROM d o WHERE o.b)',
+		'i.k = ANY (ARRAY[1, 2, 7, 33, NULL, 7])');
+}
+
+# Joins of joins, sub-queries that run again and again, and LIMIT.
+sub nested_query
+{
+	my ($x, $y) = (one_of(@bindings), one_of(grep { $_->[0] ne 'd' } @bindings));
+	my $kind = int(rand(6));
+	my ($first, $second) = (conditions($x), conditions($y));
+
+	$second =~ s/\bi\./j./g;
+	return "SELECT o.id, i.id AS i, j.id AS j FROM a o "
+	  . one_of('', 'LEFT ') . "JOIN $x->[0] i ON $first "
+	  . one_of('', 'LEFT ') . "JOIN $y->[0] j ON $second WHERE o.id < 40"
+	  if $kind == 0;
+	return "SELECT o.id, l.n FROM a o, LATERAL (SELECT count(*) AS n FROM a z JOIN $y->[0] j ON "
+	  . ($second =~ s/\bo\./z./gr) . ' WHERE z.s = o.s OFFSET 0) l WHERE o.id < 10'
+	  if $kind == 1;
+	return "SELECT o.id, (SELECT sum(j.id) FROM u z JOIN $y->[0] j ON "
+	  . ($second =~ s/\bo\./z./gr) . ' WHERE z.k = o.k) AS s FROM a o WHERE o.id < 10'
+	  if $kind == 2;
+	return "SELECT count(*) AS n FROM (SELECT o.id, i.id AS i FROM a o JOIN $x->[0] i ON $first LIMIT "
+	  . int(rand(50)) . ') l'
+	  if $kind == 3;
+	# expressions that an outer join may make null are computed below it
+	return 'SELECT o.id, l.* FROM a o LEFT JOIN (SELECT z.s AS ks, coalesce(j.t, z.t) AS tt, '
+	  . "(j.id, z.id) AS r, 7 AS seven FROM u z JOIN $y->[0] j ON " . ($second =~ s/\bo\./z./gr)
+	  . ') l ON l.ks = o.s WHERE o.id < 30'
+	  if $kind == 4;
+	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id FROM a) o "
+	  . "LEFT JOIN $x->[0] i ON $first GROUP BY o.k HAVING count(i.id) <> 1";
+}
+
+# ---- changes ----
+
+sub change
+{
+	my $table = one_of('a', 'b', 'd', 'u');
+	my $id = 1 + int(rand(4000));
+	my $n = 1 + int(rand(100));
+	my $statement = one_of(
+		"UPDATE $table SET k = k + 1 WHERE id BETWEEN $id AND $id + $n",
+		"UPDATE $table SET n = n + 1, b = NOT b WHERE id BETWEEN $id AND $id + $n",
+		"UPDATE $table SET t = 't' || s, id = id WHERE id % 50 = $id % 50",
+		"DELETE FROM $table WHERE id BETWEEN $id AND $id + $n / 4",
+		"SELECT add_rows('$table', $id, $n)");
+
+	$changes++;
+	return "$statement;\n" if rand() < 0.7;
+	return "SAVEPOINT s;\n$statement;\n" . one_of('ROLLBACK TO s', 'RELEASE s') . ";\n";
+}
+
+# ---- comparison ----
+
+# Settings under which the join is done, in a random mood.
+sub forced
+{
+	return (
+		@by_index,
+		'pmhash.enable_join' => 'on',
+		enable_nestloop => 'off',
+		work_mem => one_of('64kB', '4MB'),
+		geqo_threshold => one_of(2, 12),
+		max_parallel_workers_per_gather => rand() < 0.1 ? 2 : 0,
+		parallel_setup_cost => 0,
+		parallel_tuple_cost => 0);
+}
+
+sub array
+{
+	return 'ARRAY[' . join(', ', map { "'$_'" } @_) . ']';
+}
+
+# A statement that gives a row for each query whose answers differ.
+sub comparison
+{
+	my ($query) = @_;
+	my $text = "\$q\$$query\$q\$";
+	my @off = (@join_off, @by_index, enable_nestloop => 'on', max_parallel_workers_per_gather => 0);
+
+	return 'WITH j AS MATERIALIZED (SELECT answer(' . array(forced()) . ", $text) AS rows, "
+	  . "plan_of($text) AS plan), "
+	  . 'n AS MATERIALIZED (SELECT answer(' . array(@off) . ", $text) AS rows), "
+	  . 's AS MATERIALIZED (SELECT answer(' . array(@seq) . ", $text) AS rows) "
+	  . "SELECT CASE WHEN j.rows = s.rows AND n.rows = s.rows THEN 'same' "
+	  . "ELSE 'DIFFERS ' || (j.rows = s.rows) || (n.rows = s.rows) || ' ' || $text || E'\\n' || plan "
+	  . "|| 'join: ' || left(j.rows, 300) || E'\\nseq: ' || left(s.rows, 300) END "
+	  . "|| CASE WHEN plan LIKE '%pmhash join%' THEN ' joined' ELSE '' END FROM j, n, s;\n";
+}
+
+# Queries and changes in a transaction, for psql.
+sub script
+{
+	my ($n) = @_;
+	my $text = "BEGIN;\n";
+
+	for (1 .. $n)
+	{
+		$text .= comparison(rand() < 0.75 ? join_query() : nested_query());
+		$text .= change() if rand() < 0.15;
+		$text .= "COMMIT;\nBEGIN;\n" if rand() < 0.05;
+	}
+	return $text . one_of('COMMIT', 'ROLLBACK') . ";\n" . (rand() < 0.3 ? "VACUUM;\n" : '')
+	  . (rand() < 0.1 ? "ANALYZE;\n" : '');
+}
+
+# Compare answers for so many seconds; returns what differs, '' if nothing does.
+sub fuzz_joins
+{
+	my ($node, $seed, $seconds) = @_;
+	my $end = time() + $seconds;
+
+	srand($seed);
+	while (time() < $end)
+	{
+		my ($out, $err);
+		my $script = script(40);
+		my $status = $node->psql('postgres', $script,
+			stdout => \$out, stderr => \$err, on_error_stop => 1);
+
+		return "psql: $err" if $status != 0;
+		$queries += () = $out =~ /^(?:same|DIFFERS)/mg;
+		$joined += () = $out =~ / joined$/mg;
+		return $out =~ s/^same.*\n?//mgr if $out =~ /DIFFERS/;
+	}
+	return '';
+}
+
+# How many queries, how many of them with a join of ours, how many changes.
+sub join_figures
+{
+	return ($queries, $joined, $changes);
+}
+
+1;
