@@ -33,7 +33,8 @@ typedef struct PmhRegionSpan
  * array to be freed by the caller; none if that is not on the list (any more).
  * PMH_OK or a real error.  No lock may be held.
  */
-extern PmhResult pmh_regions(PmhTable *t, uint64_t first, PmhRegionSpan **span, size_t *n);
+extern PmhResult pmh_regions(PmhTable *t, uint64_t first, PmhRegionSpan **span,
+							 size_t *n);
 
 /* The one of n that an offset lies in, or NULL. */
 extern PmhRegionSpan *pmh_region_of(PmhRegionSpan *span, size_t n, uint64_t offset);
