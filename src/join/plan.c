@@ -16,6 +16,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/restrictinfo.h"
@@ -74,6 +75,24 @@ ordered_clauses(PlannerInfo *root, List *restrictinfos)
 	return result;
 }
 
+/* Conditions on keys, each with the side of the table first, as index scans have. */
+static List *
+table_first(PlannerInfo *root, Index table, List *clauses)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+	{
+		OpExpr	   *clause = copyObject(lfirst_node(OpExpr, lc));
+
+		if (!bms_is_member(table, pull_varnos(root, linitial(clause->args))))
+			CommuteOpExpr(clause);
+		result = lappend(result, clause);
+	}
+	return result;
+}
+
 /* Sort the conditions of a join out; keys and recheck come from the path. */
 static List *
 sort_conditions(PlannerInfo *root, Relids joinrelids, const CustomPath *path)
@@ -101,7 +120,9 @@ sort_conditions(PlannerInfo *root, Relids joinrelids, const CustomPath *path)
 		else if (!list_member_ptr(conditions, rinfo))
 			filter = lappend(filter, rinfo);
 	}
-	return list_make4(keys, ordered_clauses(root, conditions),
+	return list_make4(keys,
+					  table_first(root, index->rel->relid,
+								  ordered_clauses(root, conditions)),
 					  ordered_clauses(root, filter), ordered_clauses(root, other));
 }
 
