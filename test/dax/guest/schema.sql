@@ -60,6 +60,7 @@ BEGIN
 	SET LOCAL enable_mergejoin = off;
 	SET LOCAL enable_material = off;
 	SET LOCAL enable_memoize = off;
+	SET LOCAL pmhash.enable_join = off;
 	SET LOCAL enable_seqscan = off;
 	FOR line IN EXECUTE 'EXPLAIN ' || q LOOP
 		used := used OR line LIKE '%using ' || i || ' on %';

@@ -65,7 +65,8 @@ BEGIN
 			set_config('enable_hashjoin', 'off', true),
 			set_config('enable_mergejoin', 'off', true),
 			set_config('enable_material', 'off', true),
-			set_config('enable_memoize', 'off', true);
+			set_config('enable_memoize', 'off', true),
+			set_config('pmhash.enable_join', 'off', true);
 	IF kind = 'seq' THEN
 		query := query || tab || ' t WHERE t.' || columns[1] || ' IS NOT NULL';
 	ELSE
