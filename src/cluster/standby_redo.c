@@ -112,6 +112,30 @@ drop_all_handles(void)
 		drop_handle(&handles[i]);
 }
 
+/*
+ * Close what is of an earlier life of its place.  A file that has been removed takes
+ * its space for as long as it is mapped or open, and the one that is built in its
+ * place may need that.  Cheap if no status has changed.
+ */
+static void
+drop_ended_handles(void)
+{
+	static uint64 seen = 0;
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		changes = pg_atomic_read_u64(&standby->changes);
+
+	if (handles == NULL || changes == seen)
+		return;
+	seen = changes;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (handles[i].life != 0 && handles[i].life != standby->place[i].life)
+			drop_handle(&handles[i]);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
 /* Our handle for a place; what it was for an earlier life of it is closed. */
 static Handle *
 handle_of(const PmhashPlace *place)
@@ -571,6 +595,7 @@ deal_with(XLogReaderState *record)
 	else if (verdict == PMHASH_WAL_UNKNOWN)
 		notice_newer();
 	note_applied();
+	drop_ended_handles();
 }
 
 /*
