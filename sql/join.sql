@@ -239,6 +239,24 @@ SET work_mem = '64kB';
 SELECT joined('SELECT o.id, i.v, o.t FROM outr o JOIN inr i ON i.t = o.t');
 SELECT joined('SELECT o.id, o.v, i.v FROM inr o JOIN inr i ON i.t = o.t WHERE i.id < 1000');
 RESET work_mem;
+-- also if it becomes less than what the rows of an open cursor have taken
+CREATE TABLE few (k int4);
+INSERT INTO few SELECT generate_series(0, 6);
+CREATE INDEX few_k ON few USING pmhash (k);
+ANALYZE few;
+DO $$
+DECLARE
+	c refcursor;
+	n int8;
+BEGIN
+	OPEN c FOR SELECT g FROM generate_series(1, 20000) g JOIN few f ON f.k = g % 7;
+	MOVE FORWARD 10000 FROM c;
+	PERFORM set_config('work_mem', '64kB', true);
+	MOVE FORWARD ALL FROM c;
+	GET DIAGNOSTICS n = ROW_COUNT;
+	RAISE NOTICE '% rows are left', n;
+END $$;
+DROP TABLE few;
 
 DROP FUNCTION joined(text), uses_join(text), analyzed(text);
 DROP TABLE outr, inr, several, empty;

@@ -88,6 +88,18 @@ memory_of_batch(const PmhashJoinState *js)
 		js->capacity * sizeof(PmhashJoinRow);
 }
 
+/*
+ * May the batch have another row?  The first one it may have in any case: row[] is
+ * kept from batch to batch, and work_mem may be less by now than when it was made.
+ */
+static bool
+has_room(const PmhashJoinState *js)
+{
+	if (js->outer_done || js->nrows >= js->want)
+		return false;
+	return js->nrows == 0 || memory_of_batch(js) < (size_t) work_mem * 1024;
+}
+
 /* Forget the batch. */
 void
 pmhash_join_reset_batch(PmhashJoinState *js)
@@ -105,10 +117,11 @@ pmhash_join_reset_batch(PmhashJoinState *js)
 bool
 pmhash_join_fill(PmhashJoinState *js)
 {
-	size_t		most = (size_t) work_mem * 1024;
-
 	pmhash_join_reset_batch(js);
-	while (!js->outer_done && js->nrows < js->want && memory_of_batch(js) < most)
+	/* the outer plan may take its time */
+	ExecClearTuple(js->inner_slot);
+	pmhash_fetch_release(&js->fetch);
+	while (has_room(js))
 	{
 		TupleTableSlot *slot = ExecProcNode(js->outer);
 
