@@ -38,9 +38,9 @@ wait_for_state($primary, 'q_k', qr/^valid$/, 'the index of another table is rebu
 my $mover = $primary->background_psql('postgres');
 $mover->query_safe('BEGIN; ALTER INDEX p_b SET TABLESPACE elsewhere');
 $writer->query('COMMIT');
+$mover->query_safe('ROLLBACK');
 is($primary->safe_psql('postgres', 'SELECT count(*) FROM p'), 20,
 	'a commit waits for no lock on another index of its table');
-$mover->query_safe('ROLLBACK');
 $mover->quit;
 $writer->quit;
 same_answers($primary, 'p', 'k', 'p_k', 'its entries are there');
