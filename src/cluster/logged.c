@@ -107,11 +107,17 @@ pmhash_flags_logged(uint16 flags)
 		(flags & PMHASH_STUB_INVALID) == 0 && XLogIsNeeded();
 }
 
+/*
+ * Without a look at the index where no file in use has become logged in this server
+ * life: to find and lock it may wait for, or fail because of, what is none of the
+ * transaction's business.  logging_begun is set before the generation is stepped.
+ */
 bool
 pmhash_file_knows_log(const PmhashFile *file, bool *log)
 {
 	*log = file->logged;
 	return !file->journaled ||
+		(!file->logged && pg_atomic_read_u32(&pmhash_shared->logging_begun) == 0) ||
 		file->generation == pg_atomic_read_u64(&pmhash_shared->stub_generation);
 }
 
@@ -154,6 +160,7 @@ pmhash_file_announce(Relation index, uint64 file_id)
 static void
 begin_logging(Relation index, const PmhashStub *stub)
 {
+	(void) pg_atomic_exchange_u32(&pmhash_shared->logging_begun, 1);
 	if ((stub->flags & PMHASH_STUB_LOGGED) == 0 &&
 		!pmhash_stub_set_wal(index, stub->file_id, PMHASH_STUB_LOGGED))
 		return;

@@ -42,6 +42,9 @@
 /* Tries after which nobody has an index for a file that WAL has told of. */
 #define MAX_UNFOUND		12
 
+/* As so many tries count those that have found it incomplete: 16 s to the next. */
+#define FOUND_LOOKS		4
+
 /* ---- shared memory ---- */
 
 Size
@@ -471,6 +474,25 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return wants;
+}
+
+void
+pmhash_standby_wanted_later(const PmhashStandbyIndex *of)
+{
+	PmhashPlace *place;
+
+	if (!pmhash_standby_is_active() || !pmhash_standby_reached())
+		return;
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_enter(of->file_id, of->database);
+	if (place != NULL && place->database == of->database &&
+		place->status == PMHASH_STANDBY_NONE)
+	{
+		place->heap = of->heap;
+		place->wanted = true;
+		place->looks = Min(place->looks, FOUND_LOOKS);
+	}
+	LWLockRelease(pmhash_standby_lock);
 }
 
 /*

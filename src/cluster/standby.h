@@ -165,6 +165,12 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 extern bool pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next);
 
 /*
+ * The primary has not completed this index yet: look at it again from time to time,
+ * until it has or the index goes.  ERROR: never.
+ */
+extern void pmhash_standby_wanted_later(const PmhashStandbyIndex *of);
+
+/*
  * Databases in which something may be to be built: FILE_NEW records, files that
  * became NONE, failed builds whose time has come; and all, once, when the server
  * has become consistent (stubs that came with a backup).  For the builder's

@@ -81,23 +81,32 @@ pmhash_set_filler(const PmhashFiller *wanted)
 
 /* ---- looking at an index ---- */
 
-/* Is this an index that is to have a file here?  Then *of is what for. */
+/*
+ * Is this an index that is to have a file here?  Then *of is what for.  Not before
+ * it is complete on the primary, but it is looked at again then.  CREATE INDEX
+ * CONCURRENTLY logs entries of rows that are older than it at the end (index.c,
+ * validate_index): a file that is LIVE by then has them from the table already, and
+ * would get them twice.
+ */
 static bool
 is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
 {
 	PmhashStub	stub;
 
 	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
-		!index->rd_index->indisready || !index->rd_index->indislive ||
+		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
-		!pmhash_stub_read(index, true, &stub) || !pmhash_stub_for_standby(&stub))
+		!pmhash_stub_read(index, true, &stub) || !pmhash_stub_is_followed(&stub))
 		return false;
 	of->file_id = stub.file_id;
 	of->seed = stub.seed;
 	of->database = MyDatabaseId;
 	of->heap = heap;
 	of->index = RelationGetRelid(index);
-	return true;
+	if (index->rd_index->indisvalid && pmhash_stub_for_standby(&stub))
+		return true;
+	pmhash_standby_wanted_later(of);
+	return false;
 }
 
 /*

@@ -78,7 +78,6 @@ typedef struct Work
 	PmhashWalRecord record;
 	XLogRecPtr	end;
 	TimeLineID	timeline;		/* that is being replayed */
-	bool		conflicts;		/* those in its way have been dealt with */
 	size_t		n;
 	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
 } Work;
@@ -384,18 +383,29 @@ lose(uint64 file_id, int sqlstate, const char *why)
 }
 
 /*
- * Queries whose snapshots need what a DELETE removes: as btree does
- * (nbtxlog.c, btree_xlog_delete).  Not with the lock held: that may take as long as
- * max_standby_streaming_delay.  If the file is not LIVE yet, usable_xmin does it.
+ * May there be queries whose snapshots need what the record removes from a file?  If
+ * that is not LIVE yet, usable_xmin does it.
+ */
+static bool
+may_conflict(const PmhashPlace *place)
+{
+	return work.record.type == PMHASH_WAL_DELETE && InHotStandby &&
+		TransactionIdIsValid(work.record.horizon) &&
+		place != NULL && place->status == PMHASH_STANDBY_LIVE;
+}
+
+/*
+ * Wait for them, or cancel them, as btree does (nbtxlog.c, btree_xlog_delete).  Not
+ * with the lock held: that may take as long as max_standby_streaming_delay.  So it is
+ * released, and taken again; that the file is LIVE has to be seen under it, or a
+ * build that is published in between would be in use without this.
  */
 static void
 resolve_conflicts(void)
 {
 	PmhashNode	node = {0};
 
-	if (!InHotStandby || !TransactionIdIsValid(work.record.horizon) ||
-		pmhash_standby_life(work.record.file_id) == 0)
-		return;
+	LWLockRelease(pmhash_standby_lock);
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon,
@@ -405,6 +415,7 @@ resolve_conflicts(void)
 	node.dbNode = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon, node);
 #endif
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
 /* INSERT and DELETE. */
@@ -415,10 +426,13 @@ change_entries(void)
 	char		reason[PMHASH_REASON_SIZE];
 	bool		done = true;
 
-	if (work.record.type == PMHASH_WAL_DELETE)
-		resolve_conflicts();
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	place = find(work.record.file_id);
+	if (may_conflict(place))
+	{
+		resolve_conflicts();
+		place = find(work.record.file_id);
+	}
 	if (place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place))
 	{
 		take_entries();

@@ -43,13 +43,20 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
+/* Are a standby's files told of all changes of the file in this stub? */
+static inline bool
+pmhash_stub_is_followed(const PmhashStub *stub)
+{
+	return (stub->flags & PMHASH_STUB_WAL) == PMHASH_STUB_WAL &&
+		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) == 0;
+}
+
 /* May a standby build a file for an index with this stub? */
 static inline bool
 pmhash_stub_for_standby(const PmhashStub *stub)
 {
-	return (stub->flags & PMHASH_STUB_WAL) == PMHASH_STUB_WAL &&
-		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE |
-						PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
+	return pmhash_stub_is_followed(stub) &&
+		(stub->flags & (PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
 }
 
 /* Something that reads a stub page, and may fail. */
