@@ -24,6 +24,7 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -415,6 +416,13 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 
 	if (previous_hook)
 		previous_hook(root, joinrel, outerrel, innerrel, jointype, extra);
+	/*
+	 * Not on a standby: a file there may serve the planner's next snapshot but not an
+	 * older one of the transaction, for which an index scan has the table to go to and
+	 * a join has not.
+	 */
+	if (RecoveryInProgress())
+		return;
 	if (!pmhash_enable_join || !enable_indexscan || !is_known_type(jointype) ||
 		!has_index(innerrel) || !query_only_reads(root) ||
 		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||
