@@ -11,7 +11,7 @@
  * with this pool never leaves a redo pointer past `applied`: one that is past it
  * has been moved there by a run that did not have the pool (trust.c).
  *
- * Behind it there is a slot for each place in the table: the LIVE ones have the
+ * After it there is a slot for each place in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
  * the directory.
  *

@@ -33,7 +33,7 @@
 #define MAGIC_AND_VERSION	(PMHASH_WAL_MAGIC | PMHASH_WAL_VERSION)
 #define MAGIC_MASK			0xffffff00
 
-/* bytes behind the head and before the entries */
+/* bytes after the head and before the entries */
 #define DELETE_SIZE			8
 #define FILE_NEW_SIZE		12
 #define FILE_GONE_SIZE		4

@@ -20,24 +20,6 @@ use Time::HiRes qw(usleep);
 my $patience = 60;
 
 # ---- a server whose library has stop points ----
-
-sub install_with_stop_points
-{
-	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
-	my ($stdout, $stderr);
-	my $done = IPC::Run::run(
-		[
-			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
-			'PMH_STOP_POINTS=1', 'with_llvm=no', 'COPT=-O1'
-		],
-		'>', \$stdout, '2>', \$stderr);
-
-	BAIL_OUT("the library with stop points does not build: $stderr") if !$done;
-	chomp $stdout;
-	$stdout =~ s,/bin/pg_config$,,;
-	return $stdout;
-}
-
 my $node = new_server('stops', undef, install_path => install_with_stop_points());
 my $points = $node->data_dir . '/stop_points';
 mkdir $points or die "$points: $!";

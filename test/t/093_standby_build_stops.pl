@@ -19,23 +19,6 @@ use Time::HiRes qw(usleep);
 
 my $patience = 60;
 
-sub install_with_stop_points
-{
-	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
-	my ($stdout, $stderr);
-	my $done = IPC::Run::run(
-		[
-			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
-			'PMH_STOP_POINTS=1', 'with_llvm=no', 'COPT=-O1'
-		],
-		'>', \$stdout, '2>', \$stderr);
-
-	BAIL_OUT("the library with stop points does not build: $stderr") if !$done;
-	chomp $stdout;
-	$stdout =~ s,/bin/pg_config$,,;
-	return $stdout;
-}
-
 my $install = install_with_stop_points();
 my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
 my $standby = PostgreSQL::Test::Cluster->new('stops_standby', install_path => $install);

@@ -17,6 +17,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_server
+  install_with_stop_points
   install_extension
   pool
   index_files
@@ -49,6 +50,24 @@ restart_after_crash = on
 CONF
 	$node->append_conf('postgresql.conf', $settings) if defined $settings;
 	return $node;
+}
+
+# An installation whose library has stop points: its path, for install_path.
+sub install_with_stop_points
+{
+	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
+	my ($stdout, $stderr);
+	my $done = IPC::Run::run(
+		[
+			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
+			'PMH_STOP_POINTS=1', 'with_llvm=no', 'COPT=-O1'
+		],
+		'>', \$stdout, '2>', \$stderr);
+
+	BAIL_OUT("the library with stop points does not build: $stderr") if !$done;
+	chomp $stdout;
+	$stdout =~ s,/bin/pg_config$,,;
+	return $stdout;
 }
 
 # The extension and the functions that compare answers, in a database.
