@@ -95,6 +95,8 @@ CLUSTER_OBJS = \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
+	src/cluster/pool_lock.o \
+	src/cluster/pool_names.o \
 	src/cluster/rebuild.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \

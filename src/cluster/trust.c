@@ -40,7 +40,8 @@
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
-#include "cluster/pool.h"
+#include "cluster/pool_lock.h"
+#include "cluster/pool_names.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
@@ -90,6 +91,28 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 }
 
 /*
+ * Make away with the control file of the pool, if it is ours: whatever the
+ * token in the data directory says, nothing is trusted then.  True if it is
+ * gone; else false with a reason.
+ */
+static bool
+forget_pool(char *reason)
+{
+	if (!pmhash_pool_is_locked())
+		return pmhash_fail(reason, "the pool is not locked");
+	return pmhash_control_remove(reason);
+}
+
+/* Say in memory that nothing in the pool is trusted.  False with a reason. */
+static bool
+revoke_pool(char *reason)
+{
+	if (pmhash_pool_is_locked() && pmhash_revoke_trust(pmhash_pool_lock_fd()))
+		return true;
+	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
+}
+
+/*
  * The server is about to do without the pool, and what is in the pool will be
  * out of step with the tables: rows that a crash has lost and that are not
  * taken out, pages that the kernel has lost.  No later start must take it for
@@ -119,9 +142,9 @@ pmhash_refuse_trust(void)
 	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
 	else if (!pmhash_remove_token(reason) &&
-			 !pmhash_pool_forget(last) &&
+			 !forget_pool(last) &&
 			 !pmhash_journal_spoil(pmhash_shared->control.journal_instance, last) &&
-			 !pmhash_pool_revoke(last))
+			 !revoke_pool(last))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));

@@ -30,7 +30,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
-#include "cluster/pool.h"
+#include "cluster/pool_names.h"
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
