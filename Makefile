@@ -98,6 +98,7 @@ CLUSTER_OBJS = \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
 	src/cluster/rebuild.o \
+	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
 	src/cluster/requests.o \

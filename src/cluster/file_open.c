@@ -23,7 +23,7 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"

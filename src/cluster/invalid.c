@@ -31,7 +31,7 @@
 #include "cluster/file_error.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"

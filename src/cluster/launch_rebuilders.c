@@ -14,7 +14,7 @@
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/launcher.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
