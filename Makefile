@@ -72,10 +72,12 @@ ENGINE_OBJS = \
 	src/engine/value_space.o
 
 CLUSTER_OBJS = \
+	src/cluster/am_callbacks.o \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
+	src/cluster/disabled.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
 	src/cluster/file_cache.o \
@@ -85,6 +87,7 @@ CLUSTER_OBJS = \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
 	src/cluster/identity.o \
+	src/cluster/init.o \
 	src/cluster/invalid.o \
 	src/cluster/launch_cleaners.o \
 	src/cluster/launch_rebuilders.o \

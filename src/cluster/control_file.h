@@ -37,6 +37,14 @@ typedef enum PmhashRole
 	PMHASH_ROLE_STANDBY = 1
 } PmhashRole;
 
+/* What a standby begins with; a primary's start needs no such answer. */
+typedef enum PmhashStandbyStart
+{
+	PMHASH_STANDBY_FRESH,		/* with nothing */
+	PMHASH_STANDBY_RESUME,		/* with what it had itself */
+	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
+} PmhashStandbyStart;
+
 /*
  * Eras are the way to distrust files durably and at once: a file carries the
  * eras of its birth, and counts only while the control file still has them.

@@ -16,7 +16,6 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
-#include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #define TOKEN_FILE		"pmhash.nonce"

@@ -49,6 +49,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/file_cache.h"
 #include "cluster/file_open.h"
@@ -58,7 +59,6 @@
 #include "cluster/pool.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
 
@@ -227,13 +227,6 @@ pmhash_request_cleaning_at_commit(void)
 }
 
 /* ---- DROP ---- */
-
-bool
-pmhash_is_index(Relation rel)
-{
-	return rel->rd_rel->relkind == RELKIND_INDEX &&
-		rel->rd_indam != NULL && rel->rd_indam->ambuild == pmhash_am_build;
-}
 
 /*
  * An index is being deleted.  dependency.c holds the lock on it already

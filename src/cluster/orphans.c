@@ -57,6 +57,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/identity.h"

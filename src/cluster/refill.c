@@ -69,6 +69,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"

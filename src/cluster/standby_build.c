@@ -45,6 +45,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"

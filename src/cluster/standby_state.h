@@ -14,7 +14,7 @@
 #include "cluster/cluster.h"
 #include "cluster/shared.h"
 #include "cluster/standby.h"
-#include "cluster/trust.h"
+#include "cluster/control_file.h"
 
 /* Files that a standby knows of.  Those that find no place are NONE. */
 #define PMHASH_STANDBY_FILES	4096

@@ -33,13 +33,11 @@
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
+#include "cluster/disabled.h"
 #include "cluster/durable.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
-#include "cluster/life_cycle.h"
-#include "cluster/logged.h"
-#include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
@@ -47,7 +45,6 @@
 #include "cluster/trust.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
-#include "cluster/worker.h"
 #define TRANCHE_NAME	"pmhash"
 
 /*
@@ -57,8 +54,6 @@
 #define SHORT_REPLAY	1024
 
 PmhashShared *pmhash_shared = NULL;
-ambuild_function pmhash_am_build = NULL;
-PmhashFillFunction pmhash_am_fill = NULL;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -153,15 +148,6 @@ init_shared_memory(void)
 	}
 }
 
-/* What a disabled pmhash means to others. */
-static const char *
-disabled_detail(bool retried)
-{
-	return retried ?
-		"Rows are written without index entries, and constraints that need an index refuse them, until this is repaired." :
-		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
-}
-
 /*
  * Take the pool into use for this server life.  If it was refused before,
  * another server may have used it meanwhile: then the token has gone, and
@@ -181,7 +167,7 @@ start_pool(void)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", disabled_detail(pmhash_shared->retried))));
+			 errdetail("%s", pmhash_disabled_detail(pmhash_shared->retried))));
 	pmhash_refuse_trust();
 }
 
@@ -471,32 +457,6 @@ pmhash_try_again(void)
 }
 
 /*
- * Do without pmhash for the rest of this server life.  Index files are left
- * alone; indexes that miss rows because of it are marked and rebuilt in the
- * next one.  Said once.
- */
-void
-pmhash_disable(const char *reason)
-{
-	bool		said;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	said = !pmhash_shared->usable;
-	if (!said)
-	{
-		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
-		pg_write_barrier();
-		pmhash_shared->usable = false;
-		pmhash_stub_changed();
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	if (!said)
-		ereport(LOG,
-				(errmsg("pmhash is disabled: %s", reason),
-				 errdetail("%s", disabled_detail(false))));
-}
-
-/*
  * ERROR unless the pool directory is the one that this server life has begun
  * with.  For a process that is about to make a file in it.
  */
@@ -588,9 +548,9 @@ postmaster_exit(int code, Datum arg)
 	pmhash_pool_stop(current_instance);
 }
 
-/* Install the hooks of this file. */
-static void
-startup_init(void)
+/* Install the hooks of this file.  While shared_preload_libraries is loaded. */
+void
+pmhash_startup_init(void)
 {
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
@@ -598,21 +558,4 @@ startup_init(void)
 	shmem_startup_hook = shared_memory_startup;
 	on_proc_exit(postmaster_exit, (Datum) 0);
 	register_resource_manager();
-}
-
-void
-pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
-{
-	pmhash_am_build = build;
-	pmhash_am_fill = fill;
-	pmhash_planner_hook_init();
-	if (!process_shared_preload_libraries_in_progress)
-		return;
-	pmhash_define_gucs();
-	startup_init();
-	pmhash_engine_hooks_init();
-	pmhash_life_cycle_init();
-	pmhash_standby_redo_init();
-	pmhash_logged_init();
-	pmhash_worker_init();
 }

@@ -29,10 +29,10 @@
 #include "port/pg_crc32c.h"
 
 #include "cluster/cluster.h"
+#include "cluster/disabled.h"
 #include "cluster/durable.h"
 #include "cluster/pool_names.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/undo_journal.h"
 #include "engine/pm.h"
 

@@ -51,19 +51,15 @@
 #include "cluster/gucs.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
-#include "cluster/life_cycle.h"
-#include "cluster/logged.h"
-#include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
-#include "cluster/worker.h"
+#include "server_stand_ins.h"
+
 #define MAX_ROWS		400
-#define DATABASE		5
 #define FILE_ID			UINT64CONST(9)
-#define SEGMENT			(16 * 1024 * 1024)
 
 typedef struct Row
 {
@@ -170,9 +166,6 @@ WRAP(int, fcntl, (int fd, int command, void *p), (fd, command, p))
 
 /* ---- what stands in for the server ---- */
 
-XLogRecPtr	XactLastRecEnd;
-Oid			MyDatabaseId = DATABASE;
-int			wal_segment_size = SEGMENT;
 char	   *DataDir;
 bool		IsUnderPostmaster;
 bool		process_shared_preload_libraries_in_progress = true;
@@ -304,23 +297,6 @@ XLogFlush(XLogRecPtr lsn)
 	world->flushed = Max(world->flushed, lsn);
 }
 
-void
-XLogSetAsyncXactLSN(XLogRecPtr lsn)
-{
-}
-
-void *
-palloc_extended(Size size, int flags)
-{
-	return malloc(size);
-}
-
-void
-pfree(void *pointer)
-{
-	free(pointer);
-}
-
 char *
 psprintf(const char *format,...)
 {
@@ -340,27 +316,12 @@ s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
 
 /* ---- errors ---- */
 
-static int	error_level;
-
-bool
-errstart(int elevel, const char *domain)
-{
-	error_level = elevel;
-	return elevel >= LOG;
-}
-
-bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
-}
-
 void
 errfinish(const char *filename, int lineno, const char *funcname)
 {
-	if (error_level < ERROR)
+	if (server_error_level < ERROR)
 		return;
-	if (error_level == FATAL)
+	if (server_error_level == FATAL)
 	{
 		world->not_started++;
 		tell(" server does not start");
@@ -393,42 +354,6 @@ errmsg(const char *format,...)
 	return 0;
 }
 
-int
-errmsg_internal(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errdetail(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errdetail_log(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errhint(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errcode(int sqlerrcode)
-{
-	return 0;
-}
-
-int
-errcode_for_file_access(void)
-{
-	return 0;
-}
-
 void
 ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
 {
@@ -436,21 +361,6 @@ ExceptionalCondition(const char *condition, const char *type, const char *file, 
 }
 
 /* ---- the rest of the cluster layer ---- */
-
-void
-pmhash_define_gucs(void)
-{
-}
-
-void
-pmhash_life_cycle_init(void)
-{
-}
-
-void
-pmhash_logged_init(void)
-{
-}
 
 /* ---- standbys: this is a primary ---- */
 
@@ -462,11 +372,6 @@ pmhash_standby_shmem_size(void)
 
 void
 pmhash_standby_shmem_init(void)
-{
-}
-
-void
-pmhash_standby_redo_init(void)
 {
 }
 
@@ -500,16 +405,6 @@ pmhash_standby_promote(PmhashControl *control)
 }
 
 void
-pmhash_planner_hook_init(void)
-{
-}
-
-void
-pmhash_worker_init(void)
-{
-}
-
-void
 pmhash_stub_changed(void)
 {
 }
@@ -526,19 +421,8 @@ pmhash_may_see_details(Relation index)
 	return true;
 }
 
-const char *
-pmhash_shown_path(Relation index, const char *path)
-{
-	return path;
-}
-
 void
 pmhash_engine_hooks_name(void)
-{
-}
-
-void
-pmhash_engine_hooks_init(void)
 {
 }
 
@@ -639,7 +523,7 @@ hash_of(int row)
 static void
 index_path(char *path)
 {
-	snprintf(path, MAXPGPATH, "%s/pool/%u/" PMHASH_ID_FORMAT ".pmh", scratch, DATABASE, FILE_ID);
+	snprintf(path, MAXPGPATH, "%s/pool/%u/" PMHASH_ID_FORMAT ".pmh", scratch, SERVER_DATABASE, FILE_ID);
 }
 
 /* ---- the page cache ---- */
@@ -987,7 +871,8 @@ live(void)
 	DataDir = malloc(MAXPGPATH);
 	server_path(DataDir, "");
 	DataDir[strlen(DataDir) - 1] = '\0';
-	pmhash_cluster_init(NULL, NULL);
+	server_report_from = LOG;	/* messages stand in the history */
+	pmhash_startup_init();
 	for (;;)
 	{
 		shared_used = 0;
@@ -1062,7 +947,7 @@ reset_wal(void)
 	tell("\n  pg_resetwal");
 	if (world->control.state != DB_SHUTDOWNED)
 		lose_wal(world->control.checkPointCopy.redo);
-	world->inserted = (from / SEGMENT + 1) * SEGMENT + SizeOfXLogLongPHD;
+	world->inserted = (from / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT + SizeOfXLogLongPHD;
 	checkpoint(false, DB_SHUTDOWNED);
 }
 
@@ -1099,10 +984,10 @@ new_world(uint64 seed)
 	snprintf(path, MAXPGPATH, "%s/pool", scratch);
 	if (mkdir(path, 0700) != 0)
 		abort();
-	snprintf(path, MAXPGPATH, "%s/pool/%u", scratch, DATABASE);
+	snprintf(path, MAXPGPATH, "%s/pool/%u", scratch, SERVER_DATABASE);
 	if (mkdir(path, 0700) != 0)
 		abort();
-	world->inserted = world->flushed = SEGMENT + SizeOfXLogLongPHD;
+	world->inserted = world->flushed = SERVER_WAL_SEGMENT + SizeOfXLogLongPHD;
 	world->control.system_identifier = 4711;
 	world->control.checkPointCopy.ThisTimeLineID = 1;
 	checkpoint(false, DB_SHUTDOWNED);
