@@ -1046,11 +1046,12 @@ main(int argc, char **argv)
 	if (n == 1 && bad == 0)
 		printf("starts: seed %llu:%s\n", (unsigned long long) first, world->history);
 	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	printf("starts: %llu runs trusted the index, %llu did not, %llu were refused the pool, "
+	printf("# starts: %llu runs trusted the index, %llu did not, %llu were refused the pool, "
 		   "%llu servers did not start; %llu calls failed\n",
 		   (unsigned long long) world->trusted, (unsigned long long) world->distrusted,
 		   (unsigned long long) world->refused, (unsigned long long) world->not_started,
 		   (unsigned long long) world->failed_calls);
-	printf("starts: %llu passed, %llu failed\n", (unsigned long long) (n - bad), (unsigned long long) bad);
+	printf("%s 1 - starts (%llu histories, %llu wrong)\n1..1\n", bad == 0 ? "ok" : "not ok",
+		   (unsigned long long) n, (unsigned long long) bad);
 	return bad == 0 ? 0 : 1;
 }

@@ -327,12 +327,12 @@ int
 main(void)
 {
 	path = fixture_path("core_errors");
-	test_create();
-	test_header();
-	test_live();
-	test_random_damage();
-	test_no_space();
-	test_hostile_hashes();
+	TEST(test_create());
+	TEST(test_header());
+	TEST(test_live());
+	TEST(test_random_damage());
+	TEST(test_no_space());
+	TEST(test_hostile_hashes());
 	unlink(path);
 	return unit_done("core_errors");
 }

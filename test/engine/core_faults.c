@@ -491,20 +491,20 @@ main(void)
 {
 	path = fixture_path("core_faults");
 	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
-	test_operation("create", create);
-	test_operation("open", open_again);
-	test_operation("recover", recover);
-	test_operation("insert", grow);
-	test_operation("insert in groups", grow_in_groups);
-	test_operation("insert into a list", grow_list);
-	test_operation("map further", follow);
-	test_operation("cursor", read_list);
-	test_operation("sweep", sweep_twice);
-	test_operation("shrink", shrink);
-	test_operation("bulk load", load);
-	test_operation("statistics", stats);
-	test_operation("check", check);
-	test_operation("sync", synchronize);
+	TEST(test_operation("create", create));
+	TEST(test_operation("open", open_again));
+	TEST(test_operation("recover", recover));
+	TEST(test_operation("insert", grow));
+	TEST(test_operation("insert in groups", grow_in_groups));
+	TEST(test_operation("insert into a list", grow_list));
+	TEST(test_operation("map further", follow));
+	TEST(test_operation("cursor", read_list));
+	TEST(test_operation("sweep", sweep_twice));
+	TEST(test_operation("shrink", shrink));
+	TEST(test_operation("bulk load", load));
+	TEST(test_operation("statistics", stats));
+	TEST(test_operation("check", check));
+	TEST(test_operation("sync", synchronize));
 	unlink(path);
 	return unit_done("core_faults");
 }

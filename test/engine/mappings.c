@@ -287,12 +287,12 @@ int
 main(void)
 {
 	path = fixture_path("mappings");
-	test_no_descriptor();
-	test_no_memory();
-	test_areas();
-	test_old_pointers();
-	test_name_is_gone(false);
-	test_name_is_gone(true);
+	TEST(test_no_descriptor());
+	TEST(test_no_memory());
+	TEST(test_areas());
+	TEST(test_old_pointers());
+	TEST(test_name_is_gone(false));
+	TEST(test_name_is_gone(true));
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

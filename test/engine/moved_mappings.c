@@ -526,8 +526,8 @@ main(int argc, char **argv)
 
 	path = fixture_path("moved_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
-	test_cut_beside_growth();
-	test_return_beside_regions();
+	TEST(test_cut_beside_growth());
+	TEST(test_return_beside_regions());
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;

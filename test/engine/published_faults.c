@@ -553,22 +553,22 @@ int
 main(void)
 {
 	path = fixture_path("published_faults");
-	pea_hash_stash_after_recovery();
-	pea_hash_key_accepted_twice();
-	pea_hash_value_buffer_growth();
-	pea_hash_strategy_in_one_replica();
-	pea_hash_split_fails_midway();
-	pea_hash_delete_one_pair();
-	pea_hash_many_handles();
-	cceh_equal_hashes();
-	cceh_hashes_that_cannot_be_parted();
-	iceberg_delete_absent();
-	clht_keys_missed_in_growth();
-	seph_old_segments_never_freed();
-	seph_open_deletes();
-	level_moves_leave_duplicates();
-	pattern_allocator_goes_backwards();
-	pattern_recovery_not_idempotent();
+	TEST(pea_hash_stash_after_recovery());
+	TEST(pea_hash_key_accepted_twice());
+	TEST(pea_hash_value_buffer_growth());
+	TEST(pea_hash_strategy_in_one_replica());
+	TEST(pea_hash_split_fails_midway());
+	TEST(pea_hash_delete_one_pair());
+	TEST(pea_hash_many_handles());
+	TEST(cceh_equal_hashes());
+	TEST(cceh_hashes_that_cannot_be_parted());
+	TEST(iceberg_delete_absent());
+	TEST(clht_keys_missed_in_growth());
+	TEST(seph_old_segments_never_freed());
+	TEST(seph_open_deletes());
+	TEST(level_moves_leave_duplicates());
+	TEST(pattern_allocator_goes_backwards());
+	TEST(pattern_recovery_not_idempotent());
 	unlink(path);
 	return unit_done("published_faults");
 }

@@ -223,7 +223,7 @@ int
 main(void)
 {
 	path = fixture_path("shrink_regions");
-	test_region_comes_back();
-	test_limit_without_map();
+	TEST(test_region_comes_back());
+	TEST(test_limit_without_map());
 	return unit_done("shrink_regions");
 }

@@ -590,22 +590,22 @@ int
 main(void)
 {
 	path = fixture_path("stop_lists");
-	cursor_and_growth();
-	cursor_and_no_circle();
-	cursor_of_light_keys();
-	circle_is_found();
-	operation_and_cut(look_all_up, "provide_before_map", false);
-	operation_and_cut(look_all_up, "outside_before_span", false);
-	operation_and_cut(look_all_up, "directory_before_span", true);
-	operation_and_cut(insert_some, "provide_before_map", false);
-	operation_and_cut(insert_some, "outside_before_span", false);
-	operation_and_cut(sweep_all, "provide_before_map", false);
-	operation_and_cut(sweep_all, "outside_before_span", false);
-	operation_and_cut(check_all, "check_before_blocks", true);
-	operation_and_cut(check_all, "check_before_elements", false);
-	cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2);
-	cursor_and_cut("probe_between_checks", list_is_cut, 0);
-	lists_freed_as_sweep_begins();
+	TEST(cursor_and_growth());
+	TEST(cursor_and_no_circle());
+	TEST(cursor_of_light_keys());
+	TEST(circle_is_found());
+	TEST(operation_and_cut(look_all_up, "provide_before_map", false));
+	TEST(operation_and_cut(look_all_up, "outside_before_span", false));
+	TEST(operation_and_cut(look_all_up, "directory_before_span", true));
+	TEST(operation_and_cut(insert_some, "provide_before_map", false));
+	TEST(operation_and_cut(insert_some, "outside_before_span", false));
+	TEST(operation_and_cut(sweep_all, "provide_before_map", false));
+	TEST(operation_and_cut(sweep_all, "outside_before_span", false));
+	TEST(operation_and_cut(check_all, "check_before_blocks", true));
+	TEST(operation_and_cut(check_all, "check_before_elements", false));
+	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
+	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
+	TEST(lists_freed_as_sweep_begins());
 	unlink(path);
 	return unit_done("stop_lists");
 }

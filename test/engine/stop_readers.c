@@ -785,21 +785,21 @@ int
 main(void)
 {
 	path = fixture_path("stop_readers");
-	later_value_elsewhere();
-	later_value_in_overflow();
-	later_value_in_copy();
-	list_comes_while_copied(sweep_small_values);
-	list_comes_while_copied(check_all);
-	segment_comes_back(look_up_twice_stopped, "probe_before_slots");
-	segment_comes_back(sweep_twice_stopped, "sweep_before_list");
-	segment_given_away();
-	buffer_given_away();
-	slot_given_away();
-	slot_of_deleted_given_away();
-	slots_of_two_given_away();
-	place_given_away();
-	announced_meanwhile();
-	value_goes_elsewhere();
+	TEST(later_value_elsewhere());
+	TEST(later_value_in_overflow());
+	TEST(later_value_in_copy());
+	TEST(list_comes_while_copied(sweep_small_values));
+	TEST(list_comes_while_copied(check_all));
+	TEST(segment_comes_back(look_up_twice_stopped, "probe_before_slots"));
+	TEST(segment_comes_back(sweep_twice_stopped, "sweep_before_list"));
+	TEST(segment_given_away());
+	TEST(buffer_given_away());
+	TEST(slot_given_away());
+	TEST(slot_of_deleted_given_away());
+	TEST(slots_of_two_given_away());
+	TEST(place_given_away());
+	TEST(announced_meanwhile());
+	TEST(value_goes_elsewhere());
 	unlink(path);
 	return unit_done("stop_readers");
 }
