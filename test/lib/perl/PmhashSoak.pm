@@ -389,7 +389,7 @@ max_prepared_transactions = 20
 max_wal_size = 64MB
 checkpoint_timeout = 30s
 wal_writer_delay = 1s
-pmhash.journal_size = 256kB
+pmhash.journal_size = 64kB
 log_statement = none
 CONF
 	$node->start;
