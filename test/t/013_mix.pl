@@ -32,7 +32,7 @@ CREATE TABLE e (k int4, n int4, CONSTRAINT e_k EXCLUDE USING pmhash (k WITH =));
 VACUUM ANALYZE m;
 CREATE FUNCTION found(k int8, got int8) RETURNS void LANGUAGE plpgsql AS \$\$
 BEGIN
-	IF got IS DISTINCT FROM CASE WHEN k = -1 THEN 2000 WHEN k < 0 THEN 0 ELSE k % 5 END THEN
+	IF got IS DISTINCT FROM (CASE WHEN k = -1 THEN 2000 WHEN k < 0 THEN 0 ELSE k % 5 END) THEN
 		RAISE 'key %: % rows', k, got;
 	END IF;
 END \$\$;
