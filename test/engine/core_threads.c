@@ -45,15 +45,8 @@ model_of(unsigned writer, uint64_t k)
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	/* What comes next is at another address in each process. */
-	REQUIRE(mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
+	fixture_shift_addresses();
+	return fixture_open(path, 1);
 }
 
 /* ---- writers ---- */

@@ -48,17 +48,6 @@ size_of(const char *name)
 	return (uint64_t) st.st_size;
 }
 
-static PmhTable *
-open_table(const char *name)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t = NULL;
-	PmhError	error;
-
-	REQUIRE(pmh_open(name, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 /* A file with KEYS keys, one of them with a long list, and short lists. */
 static PmhTable *
 make_table(const char *name)
@@ -382,8 +371,8 @@ try_fault(const void *image, size_t size, Operation op, uint64_t page, bool cut)
 	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
 	/* The same file id as in the last round: it is not lost any more. */
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
-	t = open_table(path);
-	other = open_table(path);
+	t = fixture_open(path, 1);
+	other = fixture_open(path, 1);
 	if (cut)
 		REQUIRE(truncate(path, (off_t) (page * PAGE)) == 0);
 	else
@@ -675,7 +664,7 @@ foreign_fault(const struct sigaction *action, bool sent)
 	if (pid == 0)
 	{
 		(void) sigaction(SIGBUS, action, NULL);
-		(void) open_table(path);
+		(void) fixture_open(path, 1);
 		if (sigsetjmp(foreign, 1) != 0)
 			_exit(42);
 		if (sent)

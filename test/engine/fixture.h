@@ -70,6 +70,36 @@ fixture_path(const char *name)
 	return path;
 }
 
+/*
+ * Open a table in a run; ends the program if that cannot be.  What a process maps
+ * after fixture_shift_addresses is at another address than in others.
+ */
+static inline PmhTable *
+fixture_open(const char *path, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhTable   *t;
+	PmhError	error;
+
+	if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+	{
+		fprintf(stderr, "cannot open %s: %s\n", path, error.detail);
+		exit(1);
+	}
+	return t;
+}
+
+static inline void
+fixture_shift_addresses(void)
+{
+	if (mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+	{
+		perror("mmap");
+		exit(1);
+	}
+}
+
 /* A bijection of 64 bits (the finisher of SplitMix64). */
 static inline uint64_t
 fixture_hash(uint64_t key)

@@ -85,17 +85,6 @@ create(const char *name)
 	return t;
 }
 
-static PmhTable *
-open_table(const char *name)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	REQUIRE(pmh_open(name, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 /* From 'key' on until there are n, or one fails; *key is that one. */
 static PmhResult
 insert(PmhTable *t, uint64_t *key, uint64_t n)
@@ -125,7 +114,7 @@ test_no_descriptor(void)
 	PmhEnv		env = fixture_env(1);
 	unsigned	before = open_descriptors();
 	PmhTable   *t = create(path);
-	PmhTable   *other = open_table(path);
+	PmhTable   *other = fixture_open(path, 1);
 	PmhTable   *third;
 	PmhError	error;
 	uint64_t	key = 0;

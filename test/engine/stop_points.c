@@ -445,15 +445,8 @@ static const Work work[] = {
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(instance);
-	PmhTable   *t;
-	PmhError	error;
-
-	/* What comes next is mapped at another address than elsewhere. */
-	REQUIRE(mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
+	fixture_shift_addresses();
+	return fixture_open(path, instance);
 }
 
 /* All go down: new locks, a new instance. */

@@ -63,17 +63,6 @@ typedef struct Tally
 
 static Tally *tally;
 
-static PmhTable *
-open_table(void)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 /* ---- those that insert and delete ---- */
 
 /*
@@ -92,7 +81,7 @@ burst(PmhTable *t, int number, uint64_t key)
 static void
 work_in_bursts(Stage *stage, int number)
 {
-	PmhTable   *t = open_table();
+	PmhTable   *t = fixture_open(path, 1);
 
 	for (uint64_t round = 0; !stage_stopped(stage); round++)
 		burst(t, number, round % LONG_KEYS);
@@ -103,7 +92,7 @@ work_in_bursts(Stage *stage, int number)
 static void
 churn(Stage *stage, int number, uint64_t n)
 {
-	PmhTable   *t = open_table();
+	PmhTable   *t = fixture_open(path, 1);
 	PmhEntry   *own = calloc(n, sizeof(PmhEntry));
 	uint64_t	seed = (uint64_t) number + 99;
 	uint64_t	counter = 0;
@@ -148,7 +137,7 @@ wave_entry(uint64_t round, uint64_t i, bool to_lists)
 static void
 waves(Stage *stage)
 {
-	PmhTable   *t = open_table();
+	PmhTable   *t = fixture_open(path, 1);
 	PmhEntry   *entries = malloc((WAVE + LONG_WAVE) * sizeof(PmhEntry));
 
 	REQUIRE(entries != NULL);
@@ -181,7 +170,7 @@ waves(Stage *stage)
 static void
 shrink_on(Stage *stage, int number)
 {
-	PmhTable   *t = open_table();
+	PmhTable   *t = fixture_open(path, 1);
 	uint64_t	seed = (uint64_t) number;
 
 	while (!stage_stopped(stage))
