@@ -13,8 +13,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -33,7 +31,6 @@
 #include "cluster/worker.h"
 
 #define MAX_BUILDERS		3
-#define RESTART_AFTER		10	/* seconds, if the launcher fails */
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
 #define LONGEST_SLEEP		60000	/* ms */
@@ -202,37 +199,16 @@ pmhash_standby_launcher_main(Datum arg)
 void
 pmhash_standby_builder_main(Datum arg)
 {
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
-	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
-	SetConfigOption("default_transaction_isolation", "read committed",
-					PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_worker_begin(DatumGetObjectId(arg), "0");
 	pmhash_standby_build_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
-/* To be called while the library is being preloaded. */
+/* To be called on a standby while the library is being preloaded. */
 void
 pmhash_standby_worker_init(void)
 {
-	BackgroundWorker worker;
-	struct stat st;
-
-	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
-		return;
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = RESTART_AFTER;
-	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_standby_launcher_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "pmhash standby launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "pmhash standby launcher", BGW_MAXLEN);
-	RegisterBackgroundWorker(&worker);
+	pmhash_register_worker("pmhash_standby_launcher_main", "pmhash standby launcher",
+						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
 }
