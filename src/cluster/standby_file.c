@@ -75,13 +75,6 @@ standby_path(char *path)
 	snprintf(path, MAXPGPATH, "%s/" STANDBY_FILE, pmhash_pool_path());
 }
 
-/* Is this the name of that file, in the pool? */
-bool
-pmhash_standby_is_file(const char *name)
-{
-	return strcmp(name, STANDBY_FILE) == 0;
-}
-
 /* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
 void
 pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,

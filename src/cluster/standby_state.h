@@ -113,7 +113,6 @@ extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_clear_files(bool all);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
-extern bool pmhash_standby_is_file(const char *name);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
 

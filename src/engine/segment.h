@@ -34,12 +34,6 @@
 extern PmhResult pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash,
 									 PmhSnapshot *snap, PmhBucket *copy);
 
-static inline PmhResult
-pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
-{
-	return pmh_segment_read_in(t, PMH_PRIMARY, hash, snap, copy);
-}
-
 /* How pmh_segment_delete goes about it: 0, or any of these. */
 typedef enum PmhDeleteFlags
 {

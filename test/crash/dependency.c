@@ -156,7 +156,7 @@ sent_away(uint64_t side_hash, const PmSite *commit)
 	uint64_t	hash = pmh_key_hash(crash.table, PMH_OVERFLOW, side_hash);
 	PmhPlace	place;
 
-	if (pmh_locate(crash.table, hash, &place) == PMH_OK)
+	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) == PMH_OK)
 		require_bits(pmh_bucket_offset(crash.table, &place,
 									   pmh_home_bucket(hash, place.hashing)),
 					 PMH_STATE_OVERFLOWED, "the mark that entries are in the overflow table",

@@ -788,7 +788,7 @@ units_of(uint64_t hash)
 {
 	PmhPlace	place;
 
-	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
+	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
 		return PMH_MAX_UNITS;
 	return pmh_elem_units(place.elem);
 }

@@ -152,13 +152,13 @@ segment_given_away(void)
 		PmhPlace	now;
 		pid_t		reader;
 
-		REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
 		block = place.main >> t->block_shift;
 		reader = start_reader("probe_before_reading", hash, 1, 1, trial * 100, trial * 100);
 		do
 		{
 			put(t, other_hash(), 7);
-			REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
+			REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &now) == PMH_OK);
 		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
 		CHECK(goes_on_well(reader));
 	}
@@ -360,7 +360,7 @@ is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
 	uint32_t	state;
 	uint32_t	alt_state;
 
-	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
 	home = pmh_home_bucket(hash, place.hashing);
 	alt = pmh_alt_bucket(hash, place.hashing, home);
 	state = pmh_bucket_state(pmh_bucket(t, &place, home));
@@ -370,14 +370,14 @@ is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
 		pmh_state_full(alt_state))
 		return false;
 	*read = home + 1;
-	REQUIRE(pmh_locate(t, 0, &walk) == PMH_OK);
+	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, 0, &walk) == PMH_OK);
 	while (walk.main != place.main)
 	{
 		uint32_t	depth = pmh_elem_depth(walk.elem);
 
 		*read += walk.buckets;
 		next = (pmh_hash_prefix(next, depth) + 1) << (64 - depth);
-		REQUIRE(pmh_locate(t, next, &walk) == PMH_OK);
+		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, next, &walk) == PMH_OK);
 	}
 	return true;
 }
@@ -424,7 +424,7 @@ goes_elsewhere(PmhTable *t, uint64_t hash)
 	uint32_t	alt_state;
 	int			pointer;
 
-	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
 	home = pmh_home_bucket(hash, place.hashing);
 	if (pmh_bucket_find(pmh_bucket(t, &place, home), hash, &state, &pointer) == 0)
 		return false;
@@ -758,7 +758,7 @@ segment_comes_back(Change reading, const char *point)
 
 	for (uint64_t v = 1; v <= 8; v++)
 		put(t, hash, v);
-	REQUIRE(pmh_locate(t, hash, &before) == PMH_OK);
+	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &before) == PMH_OK);
 	reader = start_change(reading, point, 1, hash, 8);
 	mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
 	for (uint64_t v = 9; v <= 11; v++)
@@ -771,7 +771,7 @@ segment_comes_back(Change reading, const char *point)
 	{
 		CHECK(goes_on_well(mover));
 		move_segment(t);
-		REQUIRE(pmh_locate(t, hash, &after) == PMH_OK);
+		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &after) == PMH_OK);
 		CHECK(after.elem == before.elem);
 		well = goes_on_well(reader);
 	}
