@@ -3,7 +3,8 @@
 # attached again, and it is its turn.  Used by test/t/094_failover.pl, with few
 # cycles in "make test" and many in "make soak-failover".
 #
-# What is looked at:
+# Before each cycle the standby has built its files: those that it had are of another
+# primary (rule S4).  What is looked at:
 #	- on the standby under load, within one snapshot: index, bitmap and index-only
 #	  scans against sequential ones, all the time;
 #	- on the new primary at once: the same for each index, pmhash_check, rows whose
@@ -118,7 +119,7 @@ COMMIT;
 SQL
 
 my %sum = (cycles => 0, promotions => 0, acknowledged => 0, compared => 0, differences => 0,
-	trusted => 0);
+	attached => 0);
 
 # Where the scripts of this module are.
 my $scripts;
@@ -178,8 +179,8 @@ sub steady_files
 
 # ---- ways to lose a primary; each ends with the standby promoted ----
 
-# Old primaries that have stopped cleanly, with all they did on the standby, are
-# attached as they are.  All others have gone on past the promotion, perhaps.
+# An old primary that has stopped cleanly, with all it did on the standby, is
+# attached as it is.  All others have gone on past the promotion, perhaps.
 sub kill_primary
 {
 	my ($primary, $standby) = @_;
@@ -421,12 +422,11 @@ sub failover_cycle
 	$wrong .= "files are not those of before: $files, now " . steady_files($standby) . "\n"
 	  if steady_files($standby) ne $files;
 	$wrong .= findings_of_others($standby);
-	value($standby, 'DELETE FROM pre; DELETE FROM ack');
+	value($standby, 'DELETE FROM pre; DELETE FROM ack; DELETE FROM load WHERE k > 20000');
 	$from = -s $primary->logfile;
 	attach_again($primary, $standby, $how);
 	wait_for_standby($standby, $primary);
-	$wrong .= bad_lines($primary, $from, qr/$bad|$built/) if $how eq 'attach';
-	$sum{trusted}++ if $how eq 'attach';
+	$sum{attached}++ if $how eq 'attach';
 	$sum{cycles}++;
 	$sum{differences} += () = $wrong =~ /[^\n]+/g;
 	is($wrong, '', $name);
@@ -439,7 +439,7 @@ sub failover_summary
 {
 	return "failover cycles: $sum{cycles} promotions, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{compared} comparisons on the standby under load, "
-	  . "$sum{trusted} old primaries followed with the files they had, $sum{differences} differences";
+	  . "$sum{attached} clean switchovers, $sum{differences} differences";
 }
 
 sub compared
