@@ -294,6 +294,14 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 /* ---- opening, by purpose ---- */
 
+/* A transaction keeps its snapshot when the standby that it began on is promoted. */
+static bool
+is_from_recovery(Snapshot snapshot)
+{
+	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		snapshot->takenDuringRecovery;
+}
+
 PmhashFile *
 pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 {
@@ -301,7 +309,8 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
-		return file;
+		return is_from_recovery(snapshot) && !RecoveryInProgress() &&
+			!pmhash_standby_fits_promoted(file->file_id, snapshot) ? NULL : file;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	pmhash_notice_invalid(index, &trouble);

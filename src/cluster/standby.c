@@ -308,8 +308,8 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 
 /*
  * Has replay come as far as what was LIVE before this run had been applied (S3)?
- * On another timeline than that was on, the startup process decides (S4), at the
- * record that switches to it.
+ * On another timeline than that was on, the startup process gives these files up
+ * (S4), at the record that switches to it.
  */
 bool
 pmhash_standby_reached(void)
@@ -407,6 +407,23 @@ pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
 		snapshot_fits(place->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return serves;
+}
+
+/*
+ * May a snapshot that was taken on this server before its promotion use a file?  One
+ * that is not in the table was made afterwards, and stubs say who may use it.
+ */
+bool
+pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
+{
+	PmhashPlace *place;
+	bool		fits;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(file_id);
+	fits = place == NULL || snapshot_fits(place->usable_xmin, snapshot);
+	LWLockRelease(pmhash_standby_lock);
+	return fits;
 }
 
 /* ---- for views ---- */

@@ -193,6 +193,12 @@ extern void pmhash_standby_nudge(Oid database);
  */
 extern bool pmhash_standby_serves(uint64 file_id, Snapshot snapshot);
 
+/*
+ * The same on a server that has been promoted since the snapshot was taken; the file
+ * is the one that the stub names.
+ */
+extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
+
 /* What is known of a file here. */
 typedef struct PmhashStandbyState
 {

@@ -525,7 +525,15 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
 	control->life_instance = instance;
-	control->start_checkpoint = server->control.checkPoint;
+
+	/*
+	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
+	 * StartupXLOG): after pg_rewind, and after a base backup in which there was a
+	 * checkpoint.  What a standby has in its pool then is made from here on; that
+	 * its data directory is not past it shows by `applied` (standby_doubt).
+	 */
+	control->start_checkpoint = server->standby && server->restored ?
+		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;

@@ -89,6 +89,7 @@ DECLARE
 	kind text;
 	wanted text;
 	got text;
+	detail text;
 BEGIN
 	wanted := soak_scan('seq', i.tab, i.columns, i.index);
 	FOREACH kind IN ARRAY '{index,bitmap}'::text[] LOOP
@@ -107,7 +108,8 @@ BEGIN
 	BEGIN
 		PERFORM pmhash_check(i.index);
 	EXCEPTION WHEN OTHERS THEN
-		RETURN NEXT format('%s: pmhash_check: %s', i.index, SQLERRM);
+		GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+		RETURN NEXT format('%s: pmhash_check: %s: %s', i.index, SQLERRM, detail);
 	END;
 END $$;
 
@@ -296,13 +298,16 @@ INSERT INTO side SELECT generate_series(1, 100);
 \sleep 50 ms
 SQL
 
+# Where scripts and pgbench's logs are: of one run, whichever server it is on.
+my $directory;
+
 # Write the scripts of the load into a directory.
 sub write_scripts
 {
-	my ($directory) = @_;
 	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum,
 		shrink => $shrink, ddl => $ddl);
 
+	($directory) = @_;
 	mkpath($directory);
 	append_to_file("$directory/copied.data",
 		join('', map { 10_000_000 + $_ . "\t" . $_ % 10 . "\tcopied $_\t$_\tb\n" } 0 .. 199));
@@ -332,10 +337,10 @@ sub start_clients
 	};
 }
 
+# 'durable' are settings of those whose commits must not be lost.
 sub start_load
 {
-	my ($node, $cycle) = @_;
-	my $directory = $node->basedir . '/soak';
+	my ($node, $cycle, $durable) = @_;
 	my $run = $cycle * $run_size;
 	my @mixed;
 
@@ -350,9 +355,9 @@ sub start_load
 	return (
 		start_clients($node, 'synchronous', '', '-c', '2', '-D', 'base=0', @mixed),
 		start_clients($node, 'asynchronous', '-c synchronous_commit=off', '-c', '3', '-D', 'base=20000', @mixed),
-		start_clients($node, 'acknowledged', '', '-c', '2', '-D', "run=$run", '-D', 'n=0',
+		start_clients($node, 'acknowledged', $durable, '-c', '2', '-D', "run=$run", '-D', 'n=0',
 			'-l', '--log-prefix', "$directory/log/ack", '-f', "$directory/ack.sql"),
-		start_clients($node, 'prepared', '', '-c', '1', '-D', "run=$run", '-D', 'n=0',
+		start_clients($node, 'prepared', $durable, '-c', '1', '-D', "run=$run", '-D', 'n=0',
 			'-l', '--log-prefix', "$directory/log/prepared", '-f', "$directory/prepared.sql"),
 		start_clients($node, 'vacuum', '', '-c', '1', '-f', "$directory/vacuum.sql"),
 		start_clients($node, 'shrink', $shrinking, '-c', '1', '-f', "$directory/shrink.sql"),
@@ -362,10 +367,10 @@ sub start_load
 # Transactions acknowledged to each client, from pgbench's log.
 sub count_acknowledged
 {
-	my ($node, $prefix) = @_;
+	my ($prefix) = @_;
 	my %count;
 
-	foreach my $file (glob $node->basedir . "/soak/log/$prefix.*")
+	foreach my $file (glob "$directory/log/$prefix.*")
 	{
 		foreach my $line (split /\n/, slurp_file($file))
 		{
@@ -380,10 +385,11 @@ sub count_acknowledged
 
 # ---- a server for it ----
 
+# Further settings as a string.
 sub new_soak_server
 {
-	my ($name) = @_;
-	my $node = new_server($name, <<CONF);
+	my ($name, $settings) = @_;
+	my $node = new_server($name, <<CONF . ($settings // ''));
 max_connections = 40
 max_prepared_transactions = 20
 max_wal_size = 64MB
@@ -392,6 +398,7 @@ wal_writer_delay = 1s
 pmhash.journal_size = 64kB
 log_statement = none
 CONF
+	$node->append_conf('pg_hba.conf', "local replication all trust\n");
 	$node->start;
 	install_extension($node);
 	$node->safe_psql('postgres', soak_checks());
@@ -536,7 +543,7 @@ sub expected_ack
 sub check_acknowledged
 {
 	my ($node, $run) = @_;
-	my %count = count_acknowledged($node, 'ack');
+	my %count = count_acknowledged('ack');
 	my $wrong = '';
 	my $total = 0;
 
@@ -559,7 +566,7 @@ sub check_acknowledged
 sub check_prepared
 {
 	my ($node, $run) = @_;
-	my %count = count_acknowledged($node, 'prepared');
+	my %count = count_acknowledged('prepared');
 	my $n = $count{0} // 0;
 	my $wrong = '';
 	my %open = map { $_ => 1 } split /\n/,
@@ -687,7 +694,7 @@ sub soak_cycle
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * $run_size;
 	my $from = -s $node->logfile;
-	my @load = start_load($node, $cycle);
+	my @load = start_load($node, $cycle, '');
 	my ($log, $undone, $findings, $wrong, $acknowledged, $open, $died_early);
 
 	usleep(400_000 + rand(1_000_000));
@@ -723,7 +730,7 @@ sub soak_cycle
 	$sum{undos}++ if $undone > 0;
 	$sum{differences} += () = $findings =~ /[^\n]+/g;
 	is($wrong . $findings, '', "$name: $acknowledged acknowledged, $undone entries undone");
-	note_progress($name);
+	note_progress_line(soak_summary() . "; last: $name");
 	return;
 }
 
@@ -737,14 +744,14 @@ sub soak_summary
 }
 
 # Where "make soak" reads the figures from, should the run be interrupted.
-sub note_progress
+sub note_progress_line
 {
-	my ($name) = @_;
+	my ($line) = @_;
 	my $file = $ENV{SOAK_PROGRESS};
 
 	return if !defined $file || $file eq '';
 	open(my $fh, '>', "$file.new") or die "$file.new: $!";
-	print $fh soak_summary(), "; last: $name\n";
+	print $fh "$line\n";
 	close($fh);
 	rename("$file.new", $file) or die "$file: $!";
 	return;
