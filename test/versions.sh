@@ -82,10 +82,7 @@ trap 'exit 130' INT TERM
 prepare()
 {
 	make_chroot "$1" "$2" || return 1
-	mkdir "$1/pmhash" "$1/pmhash/tree"
-	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
-		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
-		tar -C "$1/pmhash/tree" --no-same-owner -xf - || return 1
+	put_tree "$1" || return 1
 	if ! $first_steps; then
 		quietly in_chroot "$1" env PMHASH_PG_MAJOR="$3" bash -c \
 			'. /pmhash/tree/test/lib/packages.sh && install_server $PMHASH_TEST_PACKAGES'

@@ -1,4 +1,4 @@
-# Sourced by test/versions.sh: chroots of Debian's releases.  All of it needs root,
+# Sourced by test/versions.sh, test/tools.sh, test/packages.sh: chroots of Debian's releases.  All of it needs root,
 # and sets up nothing outside of the directories that it is given.
 #
 # Releases and mirror come from the machine's own apt: no address is written here.
@@ -39,6 +39,11 @@ make_chroot()
 {
 	local mirror proxy script=
 
+	# (for those who call this often: base systems that were made before)
+	if [ -n "${PMHASH_CHROOT_CACHE:-}" ] && [ -d "$PMHASH_CHROOT_CACHE/$2" ]; then
+		mkdir "$1" && cp -a "$PMHASH_CHROOT_CACHE/$2/." "$1"
+		return
+	fi
 	mirror=$(machine_mirror)
 	[ -n "$mirror" ] || { echo "apt knows no http mirror of Debian" >&2; return 1; }
 	proxy=$(machine_proxy)
@@ -54,6 +59,19 @@ make_chroot()
 	fi
 	printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
 	chmod 755 "$1/usr/sbin/policy-rc.d"
+	if [ -n "${PMHASH_CHROOT_CACHE:-}" ]; then
+		mkdir -p "$PMHASH_CHROOT_CACHE" && cp -a "$1" "$PMHASH_CHROOT_CACHE/$2"
+	fi
+}
+
+# put_tree DIRECTORY: our sources, without what has been built, in /pmhash/tree there.
+# Uses top: where they are.
+put_tree()
+{
+	mkdir -p "$1/pmhash/tree"
+	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
+		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
+		tar -C "$1/pmhash/tree" --no-same-owner -xf -
 }
 
 # in_chroot DIRECTORY COMMAND...: run it there as root, in a clean environment,
