@@ -163,7 +163,8 @@ MAIN_OBJS = src/pmhash.o
 OBJS = $(MAIN_OBJS) $(JOIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
-DATA = pmhash--1.0.sql
+# scripts of all versions, and those from one to the next
+DATA = $(notdir $(wildcard $(top)/pmhash--*.sql))
 
 # setup comes first: the others use what it makes
 REGRESS = \
@@ -380,7 +381,7 @@ DIST = $(shell sed -n 's/^   "name": "\(.*\)",$$/\1/p' $(top)/META.json)-$(shell
 DIST_DIR = .
 
 dist:
-	git -C $(top) -c safe.directory="$$(cd $(top) && pwd)" archive --format=zip --prefix=$(DIST)/ HEAD >$(DIST_DIR)/$(DIST).zip
+	git -C $(top) -c safe.directory="$$(cd $(top) && pwd)" archive --format=zip --prefix=$(DIST)/ -o "$(abspath $(DIST_DIR))/$(DIST).zip" HEAD
 
 # what a make in a directory of programs needs, and then that make
 WITH_PACKAGES = bash -c '. $(top)/test/lib/packages.sh && install_server && "$$@"' bash $(MAKE) -C $(top)

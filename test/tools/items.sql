@@ -8,5 +8,5 @@ CREATE INDEX item_sku ON item USING pmhash (sku);
 CREATE INDEX item_grp ON item USING pmhash (grp);
 CREATE INDEX item_upper ON item USING pmhash (upper(sku));
 CREATE INDEX item_dear ON item USING pmhash (price) WHERE price > 900;
-CREATE INDEX item_price ON item USING btree (price);
+CREATE INDEX item_btree ON item USING btree (left(note, 3));
 ANALYZE item;
