@@ -6,6 +6,9 @@
 #                                 TAP_TESTS= leaves out servers of its own
 #   make test                     everything, from nothing (test/run.sh)
 #   make versions-test            the suites on each version of PostgreSQL, in chroots
+#   make tools-test               beside pg_repack, pgbouncer, pglogical and others, in a chroot
+#   make packages-test            Debian's packages, the archive, the container image
+#   make dist                     the archive for PGXN, of what is committed
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults
@@ -166,7 +169,8 @@ MAIN_OBJS = src/pmhash.o
 OBJS = $(MAIN_OBJS) $(JOIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
-DATA = pmhash--1.0.sql
+# scripts of all versions, and those from one to the next
+DATA = $(notdir $(wildcard $(top)/pmhash--*.sql))
 
 # setup comes first: the others use what it makes
 REGRESS = \
@@ -227,7 +231,7 @@ endif
 EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
-WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
+WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
 	bench-join bench-partitions bench-rebuild bench-queue \
 	soak soak-faults
@@ -371,6 +375,19 @@ test:
 
 versions-test:
 	bash $(top)/test/versions.sh
+
+tools-test:
+	bash $(top)/test/tools.sh $(ARGS)
+
+packages-test:
+	bash $(top)/test/packages.sh $(ARGS)
+
+# name and version are META.json's
+DIST = $(shell sed -n 's/^   "name": "\(.*\)",$$/\1/p' $(top)/META.json)-$(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(top)/META.json)
+DIST_DIR = .
+
+dist:
+	git -C $(top) -c safe.directory="$$(cd $(top) && pwd)" archive --format=zip --prefix=$(DIST)/ -o "$(abspath $(DIST_DIR))/$(DIST).zip" HEAD
 
 # what a make in a directory of programs needs, and then that make
 WITH_PACKAGES = bash -c '. $(top)/test/lib/packages.sh && install_server && "$$@"' bash $(MAKE) -C $(top)
