@@ -153,7 +153,8 @@ JOIN_OBJS = \
 	src/join/fetch.o \
 	src/join/path.o \
 	src/join/plan.o \
-	src/join/probe.o
+	src/join/probe.o \
+	src/join/residence.o
 
 MAIN_OBJS = src/pmhash.o
 
