@@ -191,6 +191,7 @@ REGRESS = \
 	group_insert \
 	array_scan \
 	join \
+	join_cases \
 	parallel_build \
 	build_pages \
 	shrink \
