@@ -162,7 +162,8 @@ JOIN_OBJS = \
 	src/join/fetch.o \
 	src/join/path.o \
 	src/join/plan.o \
-	src/join/probe.o
+	src/join/probe.o \
+	src/join/residence.o
 
 MAIN_OBJS = src/pmhash.o
 
@@ -200,6 +201,7 @@ REGRESS = \
 	group_insert \
 	array_scan \
 	join \
+	join_cases \
 	parallel_build \
 	build_pages \
 	shrink \

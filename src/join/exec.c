@@ -196,8 +196,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 	js->context = AllocSetContextCreate(estate->es_query_cxt, "pmhash join",
 										ALLOCSET_DEFAULT_SIZES);
-	js->batch_context = AllocSetContextCreate(js->context, "pmhash join batch",
-											  ALLOCSET_DEFAULT_SIZES);
+	pmhash_join_make_batch(js);
 	js->type = list_nth_int(ints, PMHASH_JOIN_TYPE);
 	js->single = list_nth_int(ints, PMHASH_JOIN_SINGLE) != 0;
 	js->index_only = list_nth_int(ints, PMHASH_JOIN_INDEX_ONLY) != 0;

@@ -96,13 +96,14 @@ typedef struct PmhashJoinRow
 
 /*
  * Where blocks of the table were found in shared buffers: hints, which are
- * checked when they are used.  parts[] is indexed by (block & mask) / part size.
+ * checked when they are used.  part[] is indexed by (block & mask) / part size.
  */
 typedef struct PmhashHints
 {
 	Buffer	  **part;
 	uint32		mask;
 	uint32		nparts;
+	size_t		memory;			/* bytes that they take */
 } PmhashHints;
 
 /* The way to the rows of the table (fetch.c). */
@@ -112,6 +113,7 @@ typedef struct PmhashFetch
 	Relation	heap;
 	Relation	index;			/* for statistics only */
 	Snapshot	snapshot;
+	bool		reads_ahead;	/* may blocks be read before they are visited? */
 	PmhashHints hints;
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
@@ -164,7 +166,8 @@ typedef struct PmhashJoinState
 	MemoryContextCallback cleanup;
 
 	/* the batch of outer rows */
-	MemoryContext batch_context;	/* its tuples */
+	MemoryContext batch_context;	/* its tuples, and */
+	size_t		largest_block;		/* what that takes at a time, at most */
 	PmhashJoinRow *row;
 	int			capacity;
 	int			nrows;
@@ -206,6 +209,7 @@ typedef struct PmhashJoinState
 } PmhashJoinState;
 
 /* ---- batch.c ---- */
+extern void pmhash_join_make_batch(PmhashJoinState *js);
 extern bool pmhash_join_fill(PmhashJoinState *js);
 extern void pmhash_join_reset_batch(PmhashJoinState *js);
 
