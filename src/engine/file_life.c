@@ -526,12 +526,6 @@ pmh_rest(PmhTable *table)
 	pm_rest(&table->file);
 }
 
-PmhResult
-pmh_sync(PmhTable *table)
-{
-	return pmh_conclude(table, pm_sync(&table->file, &table->error));
-}
-
 bool
 pmh_is_pmem(const PmhTable *table)
 {

@@ -149,9 +149,6 @@ extern void pm_let_go(PmFile *f);
 /* Fill in the PMH_ERR_LOST of a file that has lost a page; returns it. */
 extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
 
-/* Write everything back to the medium (msync, fsync). */
-extern PmhResult pm_sync(PmFile *f, PmhError *error);
-
 #ifndef PMH_RECORD
 
 extern void pm_flush(const PmFile *f, const void *addr, size_t len);

@@ -101,7 +101,7 @@ typedef struct PmhGeometry
  * relative ones), and has closed it when it returns; it never has two at a time.
  * The one exception is a bulk load: from pmh_bulk_begin until pmh_bulk_finish,
  * pmh_bulk_abandon or pmh_close one descriptor may be held.  Which functions
- * need one: all that take a path; pmh_sync; and any other that writes, if the
+ * need one: all that take a path; and any other that writes, if the
  * file has to grow, to be cut or to be extended.  Look-ups, cursors and sweeps
  * that only read need none, not even to map what others have added.
  *
@@ -176,9 +176,6 @@ extern void pmh_close(PmhTable *table);
  * of the file's pages.  It stays open, and any use takes back what it needs.
  */
 extern void pmh_rest(PmhTable *table);
-
-/* Make the whole file durable (msync and fsync where it is not pmem). */
-extern PmhResult pmh_sync(PmhTable *table);
 
 /*
  * The system is being shut down and no process uses the file any more: stamp it, so
@@ -274,15 +271,9 @@ extern PmhResult pmh_removal_step(PmhTable *table, PmhRemoval *removal,
 extern size_t pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries);
 extern void pmh_removal_end(PmhRemoval *removal);
 
-/*
- * All steps at once: with waiting, and for readers.  *removed counts, also if
- * there is an error.
- */
+/* All steps at once, with waiting.  *removed counts, also if there is an error. */
 extern PmhResult pmh_delete_group(PmhTable *table, const PmhEntry *entries,
 								  size_t n, size_t *removed);
-extern PmhResult pmh_delete_group_nowait(PmhTable *table,
-										 const PmhEntry *entries, size_t n,
-										 size_t *removed);
 
 /*
  * Values found by a look-up.  Zero-initialise once, reuse for ever, free with

@@ -972,10 +972,3 @@ pm_let_go(PmFile *f)
 	(void) f;
 }
 
-PmhResult
-pm_sync(PmFile *f, PmhError *error)
-{
-	(void) f;
-	(void) error;
-	return PMH_OK;
-}

@@ -68,7 +68,6 @@ WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o),
 WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p, f, fd, o), MAP_FAILED, ENOMEM)
 WRAP(void *, mremap, (void *a, size_t n, size_t m, int f, void *to), (a, n, m, f, to), MAP_FAILED, ENOMEM)
 WRAP(void *, pmem_map_file, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), (p, n, f, m, l, i), NULL, EIO)
-WRAP(int, pmem_msync, (const void *a, size_t n), (a, n), -1, EIO)
 
 /* ---- descriptors ---- */
 
@@ -450,12 +449,6 @@ check(void)
 	return pmh_check(table, true, fixture_report, NULL);
 }
 
-static PmhResult
-synchronize(void)
-{
-	return pmh_sync(table);
-}
-
 /* Without a fault it succeeds; with one at each call in turn as told above. */
 static void
 test_operation(const char *name, PmhResult (*operation) (void))
@@ -504,7 +497,6 @@ main(void)
 	TEST(test_operation("bulk load", load));
 	TEST(test_operation("statistics", stats));
 	TEST(test_operation("check", check));
-	TEST(test_operation("sync", synchronize));
 	unlink(path);
 	return unit_done("core_faults");
 }

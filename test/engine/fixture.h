@@ -100,6 +100,22 @@ fixture_shift_addresses(void)
 	}
 }
 
+/* A removal by a reader, which waits for no lock: all its steps at once. */
+static inline PmhResult
+fixture_delete_nowait(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
+{
+	PmhRemoval	removal;
+	PmhResult	result = pmh_removal_begin(t, entries, n, false, &removal);
+
+	*removed = 0;
+	if (result != PMH_OK)
+		return result;
+	result = pmh_removal_step(t, &removal, SIZE_MAX);
+	*removed = removal.removed;
+	pmh_removal_end(&removal);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 /* A bijection of 64 bits (the finisher of SplitMix64). */
 static inline uint64_t
 fixture_hash(uint64_t key)

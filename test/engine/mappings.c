@@ -124,7 +124,6 @@ test_no_descriptor(void)
 
 	CHECK(open_descriptors() == before);
 	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
-	CHECK(pmh_sync(t) == PMH_OK);
 	CHECK(open_descriptors() == before);
 
 	/* Readers need none, whatever others have added. */
@@ -136,7 +135,6 @@ test_no_descriptor(void)
 	/* Writers need one when the file has to grow; nothing is lost. */
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_error(t)->sys_errno == EMFILE && pmh_error(t)->detail[0] != '\0');
-	CHECK(pmh_sync(t) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_examine(path, identity, &instance, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
@@ -258,7 +256,6 @@ test_name_is_gone(bool replaced)
 	}
 	CHECK(insert(t, &key, 10 * KEYS) == PMH_ERR_NO_FILE);
 	CHECK(pmh_error(t)->detail[0] != '\0');
-	CHECK(pmh_sync(t) == PMH_ERR_NO_FILE);
 	check_keys(t, key);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);

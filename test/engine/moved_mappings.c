@@ -350,7 +350,6 @@ do_figures(PmhTable *t)
 	CHECK(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK);
 	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
-	CHECK(pmh_sync(t) == PMH_OK);
 }
 
 static PmhTable *

@@ -111,7 +111,7 @@ delete_lot(PmhTable *t, uint64_t hash, uint64_t first, uint64_t step, bool wait,
 
 	for (uint64_t i = 0; i < LOT; i++)
 		entry[i] = (PmhEntry) {hash, first + i * step};
-	REQUIRE((wait ? pmh_delete_group : pmh_delete_group_nowait) (t, entry, LOT, &removed) == PMH_OK);
+	REQUIRE((wait ? pmh_delete_group : fixture_delete_nowait) (t, entry, LOT, &removed) == PMH_OK);
 	CHECK(removed == expected);
 }
 

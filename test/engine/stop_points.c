@@ -797,7 +797,7 @@ take_out_spare(PmhTable *t)
 			taken_out[first_pair[key] + i] = 1;
 			model[first_pair[key] + i] = ABSENT;
 		}
-		REQUIRE(pmh_delete_group_nowait(t, entry, SPARE_VALUES, &removed) == PMH_OK);
+		REQUIRE(fixture_delete_nowait(t, entry, SPARE_VALUES, &removed) == PMH_OK);
 		REQUIRE(pmh_lookup(t, hash_of(key), &values) == PMH_OK);
 		CHECK(values.n == SPARE_VALUES - removed);
 		for (size_t i = 0; i < values.n; i++)

@@ -648,6 +648,50 @@ list_comes_while_copied(Change reading)
 	close_sound(t);
 }
 
+/*
+ * Value 1 was taken out, and then value 2 out of a bucket further on: does a sweep
+ * find the first without the second?
+ */
+static PmhResult
+sweep_in_order(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	bool		found[3] = {false};
+
+	(void) hash;
+	(void) value;
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		for (size_t i = 0; i < sweep.n; i++)
+			found[sweep.entries[i].value] = true;
+	}
+	pmh_sweep_end(t, &sweep);
+	return result == PMH_DONE && (found[2] || !found[1]) ? PMH_OK : PMH_ERR_CORRUPT;
+}
+
+/*
+ * A segment is being copied; what has been copied is taken out, and then what has
+ * not been: the copy is of no moment, if deletes do not count a version up.
+ */
+static void
+deleted_while_copied(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	first = hash_at(t, 10, 30, 500);
+	uint64_t	second = hash_at(t, 20, 30, 501);
+	pid_t		reader;
+
+	put(t, first, 1);
+	put(t, second, 2);
+	reader = start_change(sweep_in_order, "segment_between_buckets", 15, first, 0);
+	REQUIRE(pmh_delete(t, first, 1) == PMH_OK);
+	REQUIRE(pmh_delete(t, second, 2) == PMH_OK);
+	CHECK(goes_on_well(reader));
+	close_sound(t);
+}
+
 /* ---- a segment that is moved away and comes back ---- */
 
 static void
@@ -790,6 +834,7 @@ main(void)
 	TEST(later_value_in_copy());
 	TEST(list_comes_while_copied(sweep_small_values));
 	TEST(list_comes_while_copied(check_all));
+	TEST(deleted_while_copied());
 	TEST(segment_comes_back(look_up_twice_stopped, "probe_before_slots"));
 	TEST(segment_comes_back(sweep_twice_stopped, "sweep_before_list"));
 	TEST(segment_given_away());

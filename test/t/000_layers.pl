@@ -131,4 +131,19 @@ foreach my $from (grep { /\.c$/ } sort keys %code)
 my @unknown = grep { !$halves{ s{engine/|\.c}{}gr } } @pairs;
 is(join("\n", @unknown), '', 'no two files include each other');
 is(scalar(@pairs), scalar(keys %halves), 'those that do are there');
+
+# ---- the map of files ----
+
+my $readme = slurp_file("$top/src/README");
+my @unnamed;
+foreach my $path (sort keys %code)
+{
+	my ($layer, $file) = split /\//, $path;
+	my $source = $file =~ s/\.h$/.c/r;
+
+	# the header of a .c stands with it
+	next if $source ne $file && exists $code{"$layer/$source"};
+	push @unnamed, $path if $readme !~ /\b\Q$file\E/;
+}
+is(join("\n", @unnamed), '', 'src/README has every file');
 done_testing();

@@ -266,8 +266,7 @@ errno_or(int usual)
 	HOOK(mmap, "io", void *, (void *a, size_t n, int p, int f, int fd, off_t o), \
 		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM) \
 	HOOK(pmem_map_file, "io", void *, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), \
-		 (p, n, f, m, l, i), NULL, NULL, EIO) \
-	HOOK(pmem_msync, "io", int, (const void *a, size_t n), (a, n), -1, 0, EIO)
+		 (p, n, f, m, l, i), NULL, NULL, EIO)
 
 #define DEFINE_HOOK(name, class, type, parameters, arguments, failed, skipped, error) \
 	static type (*real_##name) parameters; \
