@@ -121,7 +121,7 @@ END $$;
 -- Have everything cached.
 CREATE PROCEDURE joins.warm(inner_table regclass) LANGUAGE sql AS $$
 SELECT pg_prewarm(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
-WHERE c.oid IN (inner_table, 'joins.o'::regclass) OR
+WHERE c.oid IN (inner_table, to_regclass('joins.o')) OR
 	i.indrelid = inner_table AND c.relam IN (SELECT oid FROM pg_am WHERE amname IN ('btree', 'hash'))
 $$;
 
