@@ -7,8 +7,9 @@
  * next: the entry of the buffer table, the buffer's descriptor, the page's header
  * and the line pointer, the row.  An index scan waits for them one after the
  * other.  Here the TIDs of many rows are known before the first is visited, so
- * the lines of later ones are prefetched meanwhile, in two stages:
+ * the lines of later ones are prefetched meanwhile, in three stages:
  *
+ *	hint	where the block was last seen
  *	page	the descriptor of the buffer, the line pointer and the page's header
  *	row		the row, where the line pointer says
  *
@@ -19,12 +20,12 @@
  * anything but an address to prefetch.
  *
  * A block without a hint, or whose buffer has another page by now, is looked up in
- * the first stage (PrefetchBuffer).  If it is not in shared buffers at all, it is
+ * the second stage (PrefetchBuffer).  If it is not in shared buffers at all, it is
  * read ahead in the background, unless effective_io_concurrency is 0.
  *
  * A buffer found by its hint does not count as used another time in the eyes of
  * buffer replacement; but each scan visits each block once without a hint.  So what
- * the first stage has found is noted as "not visited", by a negative number.
+ * that look-up has found is noted as "not visited", by a negative number.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +43,7 @@
 #include "am/scan.h"
 #include "join/join.h"
 
-/* How many rows ahead a row is prefetched; its page, twice as many. */
+/* How many rows ahead a row is prefetched; its page and hint, two and three times. */
 #define DISTANCE	24
 
 /* Blocks in a part of the hints. */
@@ -182,6 +183,16 @@ look_for_block(PmhashFetch *fetch, BlockNumber block)
 }
 
 static inline void __attribute__((always_inline))
+prefetch_hint(const PmhashFetch *fetch, uint64 value)
+{
+	BlockNumber block = pmhash_value_to_block(value);
+	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
+
+	if (likely(part != NULL))
+		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
+}
+
+static inline void __attribute__((always_inline))
 prefetch_page(PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
@@ -225,11 +236,14 @@ prefetch_row(PmhashFetch *fetch, uint64 value)
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 {
+	size_t		hint_end = Min(run->n, run->next + 3 * DISTANCE);
 	size_t		page_end = Min(run->n, run->next + 2 * DISTANCE);
 	size_t		row_end = Min(run->n, run->next + DISTANCE);
 
 	if (unlikely(fetch->hints.part == NULL))
 		return;
+	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
+		prefetch_hint(fetch, run->value[run->hint]);
 	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
 		prefetch_page(fetch, run->value[run->page]);
 	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)

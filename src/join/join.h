@@ -131,8 +131,9 @@ typedef struct PmhashRun
 	const uint64 *value;
 	size_t		n;
 	size_t		next;			/* the next one to be fetched */
-	size_t		page;			/* first one whose page is not prefetched */
-	size_t		row;			/* first one whose row is not prefetched */
+	size_t		hint;			/* first one whose hint is not prefetched, */
+	size_t		page;			/* whose page is not, */
+	size_t		row;			/* and whose row is not */
 } PmhashRun;
 
 typedef struct PmhashJoinState
