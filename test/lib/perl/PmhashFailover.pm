@@ -141,11 +141,19 @@ sub new_pair
 	return ($primary, $standby);
 }
 
-# What psql says to a query of one value.
+# What psql says to a query.  On a standby replay may cancel it.
 sub value
 {
 	my ($node, $query) = @_;
-	return $node->safe_psql('postgres', $query);
+	my ($status, $stdout, $stderr);
+
+	foreach (1 .. 50)
+	{
+		($status, $stdout, $stderr) = $node->psql('postgres', $query, on_error_stop => 1);
+		last if $stderr !~ /conflict with recovery/;
+	}
+	die "$query: $stderr" if $status != 0;
+	return $stdout;
 }
 
 # Wait until a query is true.
