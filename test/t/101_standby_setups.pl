@@ -89,7 +89,7 @@ foreach my $round (1 .. 6)
 	usleep(rand(400_000));
 }
 all_right($near, 'turned off and on under load');
-$load->signal('INT');
+$load->signal('TERM');
 $load->finish;
 foreach my $node ($near, $busy, $far)
 {

@@ -421,7 +421,7 @@ sub failover_cycle
 	usleep(700_000 + rand(1_500_000));
 	$how = $lose{$kind}->($primary, $standby);
 	$wrong = findings_at_once($standby, $run);
-	$reading->signal('INT');
+	$reading->signal('TERM');
 	$_->finish foreach $reading, map { $_->{process} } @load;
 
 	$wrong .= join('', map { ${ $_->{output} } =~ /.*ERROR:.*/ ? "$_->{name}: $&\n" : '' } @load);
