@@ -304,6 +304,48 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 	LWLockRelease(pmhash_standby_lock);
 }
 
+/* ---- databases that are dropped ---- */
+
+List *
+pmhash_standby_databases(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	List	   *databases = NIL;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->id[i] != 0)
+			databases = list_append_unique_oid(databases, standby->place[i].database);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return databases;
+}
+
+void
+pmhash_standby_database_dropped(Oid database)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashPlace *place = &standby->place[i];
+
+		if (standby->id[i] == 0 || place->database != database)
+			continue;
+		if (place->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(place, false, 0, NULL);
+		pmhash_standby_forget(place);
+	}
+	if (!pmhash_standby_clear_database(database))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
+						database)));
+	LWLockRelease(pmhash_standby_lock);
+}
+
 /* ---- who may use a file ---- */
 
 /*

@@ -436,6 +436,22 @@ pmhash_standby_clear_files(bool all)
 	return for_each_file(clear_file, &all);
 }
 
+/*
+ * Remove the directory of a database, with all that is in it.  False with errno.  Under
+ * the lock.
+ */
+bool
+pmhash_standby_clear_database(Oid database)
+{
+	bool		all = true;
+	char		path[MAXPGPATH];
+
+	if (!for_each_in_database(database, clear_file, &all))
+		return false;
+	pmhash_database_path(path, database);
+	return rmdir(path) == 0 || errno == ENOENT;
+}
+
 /* ---- start and end ---- */
 
 /*

@@ -434,6 +434,7 @@ change_entries(void)
 	}
 	if (place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place))
 	{
+		PMH_STOP_POINT("redo_before_entries");
 		take_entries();
 		done = place->status == PMHASH_STANDBY_DELTA ?
 			append_delta(place, reason) : apply_live(place, reason);
@@ -607,6 +608,8 @@ deal_with(XLogReaderState *record)
 		apply();
 	else if (verdict == PMHASH_WAL_UNKNOWN)
 		notice_newer();
+	if (verdict == PMHASH_WAL_OURS && work.n > 0)
+		PMH_STOP_POINT("redo_before_applied");
 	note_applied();
 	drop_ended_handles();
 }

@@ -111,6 +111,7 @@ extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_clear_files(bool all);
+extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
+#include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/worker.h"
@@ -129,11 +130,41 @@ start_builders(void)
 	no_start_before = pmhash_clock_ms() + START_PAUSE;
 }
 
+/*
+ * What databases have left that have been dropped goes.  The list of those that have
+ * files is made before the catalog is read: a file is made when its database is there.
+ * Returns when to look again (pmhash_clock_ms).
+ */
+static int64
+see_to_dropped(void)
+{
+	static int64 last = 0;
+	int64		now = pmhash_clock_ms();
+	List	   *databases;
+	List	   *existing;
+	ListCell   *lc;
+
+	if (last != 0 && now - last < pmhash_cleaner_naptime * INT64CONST(1000))
+		return last + pmhash_cleaner_naptime * INT64CONST(1000);
+	last = now;
+	if (!pmhash_pool_is_present())
+		return now + LONGEST_SLEEP;
+	databases = list_concat_unique_oid(pmhash_standby_databases(),
+									   pmhash_databases_in_pool());
+	(void) pmhash_databases_in_catalog(&existing);
+	foreach(lc, databases)
+	{
+		if (!list_member_oid(existing, lfirst_oid(lc)))
+			pmhash_standby_database_dropped(lfirst_oid(lc));
+	}
+	return now + pmhash_cleaner_naptime * INT64CONST(1000);
+}
+
 /* See to what is to be built.  Returns milliseconds until there may be more. */
 static long
 see_to_builds(void)
 {
-	int64		next = PG_INT64_MAX;
+	int64		next = see_to_dropped();
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 

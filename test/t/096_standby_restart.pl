@@ -103,7 +103,7 @@ foreach my $round (1 .. 8)
 	wait_for_both($standby, "killed, round $round");
 	compare_in_snapshot($standby, "killed, round $round: answers");
 }
-$load->signal('INT');
+$load->signal('TERM');
 $load->finish;
 caught_up($primary, $standby);
 no_findings($standby, 'killed in replay');

@@ -40,7 +40,7 @@ my $settings = <<'CONF';
 wal_level = replica
 wal_log_hints = on
 max_wal_senders = 8
-wal_keep_size = 512MB
+wal_keep_size = 128MB
 hot_standby = on
 max_standby_streaming_delay = 500ms
 max_standby_archive_delay = 500ms
@@ -141,11 +141,19 @@ sub new_pair
 	return ($primary, $standby);
 }
 
-# What psql says to a query of one value.
+# What psql says to a query.  On a standby replay may cancel it.
 sub value
 {
 	my ($node, $query) = @_;
-	return $node->safe_psql('postgres', $query);
+	my ($status, $stdout, $stderr);
+
+	foreach (1 .. 50)
+	{
+		($status, $stdout, $stderr) = $node->psql('postgres', $query, on_error_stop => 1);
+		last if $stderr !~ /conflict with recovery/;
+	}
+	die "$query: $stderr" if $status != 0;
+	return $stdout;
 }
 
 # Wait until a query is true.
@@ -413,7 +421,7 @@ sub failover_cycle
 	usleep(700_000 + rand(1_500_000));
 	$how = $lose{$kind}->($primary, $standby);
 	$wrong = findings_at_once($standby, $run);
-	$reading->signal('INT');
+	$reading->signal('TERM');
 	$_->finish foreach $reading, map { $_->{process} } @load;
 
 	$wrong .= join('', map { ${ $_->{output} } =~ /.*ERROR:.*/ ? "$_->{name}: $&\n" : '' } @load);
