@@ -43,7 +43,8 @@ sqlsmith_internal()
 	grep -A 4 'ERROR:  XX[0-9]*:' "$scratch/smith/log" | grep -E 'LOCATION: .*pmhash' | sort | uniq -c
 }
 
-# Indexes of many types, partitions, partial and unlogged ones.
+# Indexes of many types, partitions, partial and unlogged ones.  sqlsmith hardly ever
+# writes an equality of its own: it finds them in views, of all kinds of scans and joins.
 sqlsmith_tables()
 {
 	sql <<-'SQL'
@@ -64,6 +65,13 @@ sqlsmith_tables()
 		CREATE UNLOGGED TABLE loose (k int8);
 		CREATE INDEX ON loose USING pmhash (k);
 		INSERT INTO loose SELECT g % 400 FROM generate_series(1, 300) g;
+		CREATE VIEW one AS SELECT * FROM kinds WHERE t = 't7' OR i4 = 8;
+		CREATE VIEW listed AS SELECT * FROM kinds WHERE i8 = ANY ('{1,2,3,70,NULL,7000}');
+		CREATE VIEW joined AS SELECT k.t, k.i4, k.u, i.sku, i.price FROM kinds k JOIN item i ON i.grp = k.i4;
+		CREATE VIEW outside AS SELECT p.k, p.t, k.n, k.d FROM parts p LEFT JOIN kinds k ON k.i4 = p.k AND k.b;
+		CREATE VIEW without AS SELECT * FROM item i WHERE NOT EXISTS (SELECT FROM loose l WHERE l.k = i.id);
+		CREATE VIEW within AS SELECT * FROM parts WHERE k IN (SELECT i4 FROM kinds WHERE b);
+		CREATE VIEW counted AS SELECT id, (SELECT count(*) FROM parts p WHERE p.k = i.grp) AS n FROM item i;
 		VACUUM ANALYZE;
 	SQL
 }
