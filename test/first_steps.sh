@@ -98,7 +98,7 @@ modes()
 
 # ---- make ----
 
-without_pgxs="test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo bench bench-quick
+without_pgxs="test versions-test tools-test packages-test mutants crash-exhaustive dax-test fuzz demo bench bench-quick
 	bench-engine bench-tpcc bench-exclusion bench-recovery soak soak-faults"
 
 # Targets that install what they need: what would be run is there.

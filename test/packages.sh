@@ -13,7 +13,8 @@
 # say; autopkgtest; in another chroot, with nothing but the base system, it is
 # installed, does its main job, survives a crash, and is purged without a trace.
 # docker: the steps of docker/Dockerfile, each in a chroot, and the server that
-# comes of it.  Needs what test/versions.sh needs.
+# comes of it.  Needs what test/versions.sh needs; archive alone needs a clone, git,
+# make and python3.
 #
 # Prints a line "ok PART: ..." or "not ok PART: ..." for each test and at the end
 #	N passed, N failed
@@ -28,7 +29,7 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 
 usage()
 {
-	sed -n '3,/^# comes of it/s/^# \{0,1\}//p' "$0" >&2
+	sed -n '3,/^# docker: /s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -45,7 +46,7 @@ while [ $# -gt 0 ]; do
 done
 parts=${parts:-archive bookworm trixie forky docker}
 
-if [ "$(id -u)" -ne 0 ]; then
+if [ "$(id -u)" -ne 0 ] && [ "$parts" != " archive" ]; then
 	can_be_root || exit 1
 	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/packages.sh" "${arguments[@]}"
 fi
@@ -164,7 +165,8 @@ try_release()				# release
 
 cd /
 scratch_parent >/dev/null || exit 1
-install_packages debootstrap git make python3 || exit 1
+install_packages git make python3 || exit 1
+[ "$parts" = " archive" ] || install_packages debootstrap || exit 1
 work=$(mktemp -d "$(scratch_parent)/pmhash-packages.XXXXXX") || exit 1
 chmod 755 "$work"
 . "$top/test/packages/docker.sh"

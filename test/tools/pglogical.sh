@@ -5,6 +5,10 @@ try_pglogical()
 {
 	local settings=("wal_level = logical" "track_commit_timestamp = on") address
 
+	# minor releases of 2026 load only output plugins that are named
+	if "$bindir/postgres" --describe-config | grep -q '^output_plugin_libraries'; then
+		settings+=("output_plugin_libraries = 'pgoutput, pglogical_output'")
+	fi
 	make_server provider pglogical "${settings[@]}" && make_database shop && make_items || return 1
 	installed pglogical && sql -c "CREATE EXTENSION pglogical" || return 1
 	address="host=127.0.0.1 port=$PGPORT user=postgres dbname=shop"
