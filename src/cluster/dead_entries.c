@@ -436,37 +436,43 @@ wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
 }
 
 /*
- * Take what may go out of the file's list and make a batch of it.  Its number, or -1:
- * there is nothing.
+ * Take what may go out of the file's list and work on it.  Until this returns it is
+ * known to be dead; an error must not leave it so, with nothing that removes it.
  */
-static int
-batch_from_list(Relation index, PmhashFile *file, bool logged)
+static void
+work_on_list(Relation index, PmhashFile *file, bool logged)
 {
 	PmhashDeadWaiting waiting;
 	XLogRecPtr	flushed;
 	XLogRecPtr	noted;
 	PmhEntry   *entries;
 	uint64		epoch;
-	int			number = -1;
 	int			n;
 
 	if (likely(!pmhash_dead_list_look(file, &waiting)))
-		return -1;
+		return;
 	flushed = GetFlushRecPtr(NULL);
 	if (waiting.lsn > flushed)
 	{
 		wait_on(file, &waiting);
-		return -1;
+		return;
 	}
 	entries = palloc(waiting.n * sizeof(PmhEntry));
 	n = pmhash_dead_list_take(file, logged, flushed, &noted, entries, waiting.n, &epoch);
-	if (n > 0)
+	PG_TRY();
 	{
-		pmhash_journal_note_flushed(noted);
-		number = make_batch(index, file, epoch, logged, entries, n);
+		if (n > 0)
+		{
+			pmhash_journal_note_flushed(noted);
+			work_on(index, make_batch(index, file, epoch, logged, entries, n));
+		}
 	}
+	PG_FINALLY();
+	{
+		pmhash_dead_list_forget(file, epoch, logged, entries, n);
+	}
+	PG_END_TRY();
 	pfree(entries);
-	return number;
 }
 
 /*
@@ -488,10 +494,10 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 	if (logged)
 		drop_unlogged(file);
 	number = find_batch(file);
-	if (number < 0)
-		number = batch_from_list(index, file, logged);
 	if (number >= 0)
 		work_on(index, number);
+	else
+		work_on_list(index, file, logged);
 }
 
 /*

@@ -33,7 +33,13 @@
  * not needed any more if WAL is flushed up to what its last entry waits for: scans of
  * its file would have come and taken all of it.
  *
- * Spinlocks are held for PIECE entries at most.
+ * What is taken out of the ring to be removed keeps its cell until that is done
+ * (pmhash_dead_list_forget): the process that does it may lose the processor for
+ * milliseconds, and all others would visit those rows again.  If the list has got
+ * another owner meanwhile, that one has begun with cells that are free.
+ *
+ * Spinlocks are held for PIECE entries at most, or while the cells are cleared, some
+ * microseconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -159,40 +165,17 @@ find_list(const PmhashFile *file)
 	return NULL;
 }
 
-/*
- * Take the first entry out, which is there.  The mutex is held.
- */
-static Waiting *
-pop(PmhashDeadList *list)
-{
-	Waiting    *first = &list->ring[list->head];
-	pg_atomic_uint64 *cell = find_cell(list, first->entry.value);
-
-	if (cell != NULL)
-		pg_atomic_write_u64(cell, 0);
-	list->head = (list->head + 1) % PMHASH_DEAD_MAX;
-	pg_atomic_write_u32(&list->n, pg_atomic_read_u32(&list->n) - 1);
-	return first;
-}
-
-/* Empty a list.  The mutex is held, but not all the time. */
-static void
-empty(PmhashDeadList *list)
-{
-	while (pg_atomic_read_u32(&list->n) > 0)
-	{
-		for (int i = 0; i < PIECE && pg_atomic_read_u32(&list->n) > 0; i++)
-			(void) pop(list);
-		SpinLockRelease(&list->mutex);
-		SpinLockAcquire(&list->mutex);
-	}
-}
-
-/* Give a list that is empty to a file.  The mutex is held. */
+/* Give a list to a file, empty.  The mutex is held. */
 static void
 change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
 {
 	pg_atomic_fetch_add_u64(&list->change, 1);	/* a full barrier, as below */
+	for (int i = 0; i < BUCKETS; i++)
+	{
+		for (int j = 0; j < BUCKET_CELLS; j++)
+			pg_atomic_write_u64(&list->cell[i][j], 0);
+	}
+	pg_atomic_write_u32(&list->n, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
 	list->logged = logged;
@@ -233,7 +216,6 @@ lock_list(const PmhashFile *file, uint64 epoch, bool logged)
 		SpinLockAcquire(&list->mutex);
 		if (belongs_to(list, file) || list->last_lsn <= flushed)
 		{
-			empty(list);
 			change_owner(list, file, epoch, logged);
 			return list;
 		}
@@ -335,13 +317,11 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch, bool logged,
 
 /* ---- passing over ---- */
 
-/* Does anything wait in the list of a file?  Costs next to nothing. */
+/* Can anything of a file be known to be dead?  Costs next to nothing. */
 bool
 pmhash_any_known_dead(const PmhashFile *file)
 {
-	PmhashDeadList *list = find_list(file);
-
-	return list != NULL && pg_atomic_read_u32(&list->n) > 0;
+	return find_list(file) != NULL;
 }
 
 /*
@@ -410,6 +390,17 @@ pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn)
 	SpinLockRelease(&list->mutex);
 }
 
+/* Take the first entry out of the ring, which is there.  The mutex is held. */
+static const Waiting *
+pop(PmhashDeadList *list)
+{
+	const Waiting *first = &list->ring[list->head];
+
+	list->head = (list->head + 1) % PMHASH_DEAD_MAX;
+	pg_atomic_write_u32(&list->n, pg_atomic_read_u32(&list->n) - 1);
+	return first;
+}
+
 /* Take the first entries out for which WAL is flushed.  The mutex is held. */
 static int
 take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *noted,
@@ -438,7 +429,7 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *no
  * them dead and not past 'flushed', to be noted in the journal before they go.
  *
  * 'flushed' is the end of a record unless it is the end of a page (dead_entries.c,
- * flushed_far_enough).
+ * flushed_far_enough).  They are known to be dead until pmhash_dead_list_forget.
  */
 int
 pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
@@ -463,4 +454,32 @@ pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
 			return n;
 		SpinLockAcquire(&list->mutex);
 	} while (true);
+}
+
+/*
+ * Entries that were taken out have been removed, or will not be: they are not known
+ * to be dead any more, and those that are still there will be found again.
+ */
+void
+pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
+						const PmhEntry *entries, int n)
+{
+	for (int done = 0; done < n;)
+	{
+		PmhashDeadList *list = find_list(file);
+
+		if (list == NULL)
+			return;
+		SpinLockAcquire(&list->mutex);
+		if (!is_for(list, file, epoch, logged))
+			done = n;
+		for (int i = 0; i < PIECE && done < n; i++)
+		{
+			pg_atomic_uint64 *cell = find_cell(list, entries[done++].value);
+
+			if (cell != NULL)
+				pg_atomic_write_u64(cell, 0);
+		}
+		SpinLockRelease(&list->mutex);
+	}
 }

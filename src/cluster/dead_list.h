@@ -32,5 +32,7 @@ extern void pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn);
 extern int	pmhash_dead_list_take(const PmhashFile *file, bool logged,
 								  XLogRecPtr flushed, XLogRecPtr *noted,
 								  PmhEntry *entries, int room, uint64 *epoch);
+extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
+									const PmhEntry *entries, int n);
 
 #endif							/* PMHASH_DEAD_LIST_H */
