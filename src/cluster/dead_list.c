@@ -74,6 +74,7 @@ typedef struct PmhashDeadList
 	pg_atomic_uint64 file_id;	/* 0: no file's */
 	pg_atomic_uint64 epoch;
 	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
+	pg_atomic_uint32 known;		/* cells in use; likewise */
 	slock_t		mutex;			/* the rest */
 	bool		logged;			/* standbys know */
 	uint32		head;			/* the first of them in the ring */
@@ -108,6 +109,7 @@ pmhash_dead_lists_init(void)
 		pg_atomic_init_u64(&lists[i].file_id, 0);
 		pg_atomic_init_u64(&lists[i].epoch, 0);
 		pg_atomic_init_u32(&lists[i].n, 0);
+		pg_atomic_init_u32(&lists[i].known, 0);
 	}
 	pmhash_shared->dead_lists = lists;
 }
@@ -120,6 +122,13 @@ bucket_of(PmhashDeadList *list, uint64 value)
 	uint64		mixed = value * UINT64CONST(0x9e3779b97f4a7c15);
 
 	return list->cell[(mixed >> 40) % BUCKETS];
+}
+
+/* Add to a number that only holders of the mutex change. */
+static inline void
+add_to(pg_atomic_uint32 *number, int summand)
+{
+	pg_atomic_write_u32(number, pg_atomic_read_u32(number) + summand);
 }
 
 /* The cell that has a value, or NULL. */
@@ -176,6 +185,7 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool lo
 			pg_atomic_write_u64(&list->cell[i][j], 0);
 	}
 	pg_atomic_write_u32(&list->n, 0);
+	pg_atomic_write_u32(&list->known, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
 	list->logged = logged;
@@ -254,6 +264,7 @@ fill_cell(PmhashDeadList *list, uint64 value)
 		if (pg_atomic_read_u64(&bucket[i]) == 0)
 		{
 			pg_atomic_write_u64(&bucket[i], value);
+			add_to(&list->known, 1);
 			return;
 		}
 	}
@@ -277,7 +288,7 @@ push(PmhashDeadList *list, const Waiting *waiting)
 	last->lsn = list->last_lsn = Max(waiting->lsn, list->last_lsn);
 	last->end = list->last_end = Max(waiting->end, list->last_end);
 	fill_cell(list, waiting->entry.value);
-	pg_atomic_write_u32(&list->n, n + 1);
+	add_to(&list->n, 1);
 	return true;
 }
 
@@ -317,11 +328,13 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch, bool logged,
 
 /* ---- passing over ---- */
 
-/* Can anything of a file be known to be dead?  Costs next to nothing. */
+/* Is any row of a file known to be dead?  Costs next to nothing. */
 bool
 pmhash_any_known_dead(const PmhashFile *file)
 {
-	return find_list(file) != NULL;
+	PmhashDeadList *list = find_list(file);
+
+	return list != NULL && pg_atomic_read_u32(&list->known) > 0;
 }
 
 /*
@@ -397,7 +410,7 @@ pop(PmhashDeadList *list)
 	const Waiting *first = &list->ring[list->head];
 
 	list->head = (list->head + 1) % PMHASH_DEAD_MAX;
-	pg_atomic_write_u32(&list->n, pg_atomic_read_u32(&list->n) - 1);
+	add_to(&list->n, -1);
 	return first;
 }
 
@@ -430,6 +443,7 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *no
  *
  * 'flushed' is the end of a record unless it is the end of a page (dead_entries.c,
  * flushed_far_enough).  They are known to be dead until pmhash_dead_list_forget.
+ * What was noted when the file was not logged yet, or still was, is dropped instead.
  */
 int
 pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
@@ -442,18 +456,20 @@ pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
 
 	if (list == NULL)
 		return 0;
-	SpinLockAcquire(&list->mutex);
-	*epoch = pg_atomic_read_u64(&list->epoch);
 	do
 	{
-		some = !is_for(list, file, *epoch, logged) ? 0 :
-			take_piece(list, flushed, is_end, noted, entries + n, room - n);
-		n += some;
-		SpinLockRelease(&list->mutex);
-		if (some < PIECE)
-			return n;
+		some = 0;
 		SpinLockAcquire(&list->mutex);
-	} while (true);
+		if (n == 0)
+			*epoch = pg_atomic_read_u64(&list->epoch);
+		if (is_for(list, file, *epoch, logged))
+			some = take_piece(list, flushed, is_end, noted, entries + n, room - n);
+		else if (n == 0 && belongs_to(list, file))
+			change_owner(list, file, *epoch, logged);
+		SpinLockRelease(&list->mutex);
+		n += some;
+	} while (some == PIECE);
+	return n;
 }
 
 /*
@@ -477,8 +493,10 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
 		{
 			pg_atomic_uint64 *cell = find_cell(list, entries[done++].value);
 
-			if (cell != NULL)
-				pg_atomic_write_u64(cell, 0);
+			if (cell == NULL)
+				continue;
+			pg_atomic_write_u64(cell, 0);
+			add_to(&list->known, -1);
 		}
 		SpinLockRelease(&list->mutex);
 	}
