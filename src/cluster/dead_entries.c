@@ -516,7 +516,8 @@ void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 					XLogRecPtr lsn, const PmhEntry *entries, int n)
 {
-	XLogRecPtr	end = pmhash_insert_end();
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
 
 	Assert(n <= PMHASH_DEAD_MAX);
 	if (pmhash_file_must_log(file, index))
@@ -526,6 +527,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	}
 	if (lsn == InvalidXLogRecPtr || lsn > end)
 		lsn = end;
+	lsn = Max(lsn, flushed);	/* max(P, F) */
 	if (file->journaled && !flushed_far_enough(lsn, end))
 		pmhash_dead_list_add(file, epoch, false, lsn, end, entries, n);
 	else if (find_batch(file) < 0)
