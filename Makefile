@@ -80,6 +80,7 @@ CLUSTER_OBJS = \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
 	src/cluster/dead_entries.o \
+	src/cluster/dead_list.o \
 	src/cluster/disabled.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
@@ -314,6 +315,7 @@ CLUSTER_HEADERS = \
 	src/cluster/control_file.h \
 	src/cluster/data_directory.h \
 	src/cluster/dead_entries.h \
+	src/cluster/dead_list.h \
 	src/cluster/durable.h \
 	src/cluster/engine_hooks.h \
 	src/cluster/file_cache.h \

@@ -283,4 +283,13 @@ extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 /* Remove those that have waited for that, if it is flushed by now. */
 extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 
+/* ---- dead_list.c ---- */
+
+/*
+ * Is the row at a TID known to be dead to all, as a visit of it would find just now?
+ * Is any row of the file known to be so?
+ */
+extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
+extern bool pmhash_any_known_dead(const PmhashFile *file);
+
 #endif							/* PMHASH_CLUSTER_H */

@@ -82,8 +82,7 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
-	pg_atomic_uint64 dead_wait[PMHASH_REMOVAL_EPOCHS];	/* likewise: LSN that a
-														 * batch waits for */
+	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */

@@ -33,6 +33,7 @@
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
+#include "cluster/dead_list.h"
 #include "cluster/disabled.h"
 #include "cluster/durable.h"
 #include "cluster/engine_hooks.h"
@@ -92,6 +93,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(lock_table_size());
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
+	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
@@ -140,11 +142,11 @@ init_shared_memory(void)
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
+	pmhash_dead_lists_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
 		pg_atomic_init_u64(&pmhash_shared->removal_lsn[i], InvalidXLogRecPtr);
-		pg_atomic_init_u64(&pmhash_shared->dead_wait[i], InvalidXLogRecPtr);
 	}
 }
 

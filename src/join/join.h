@@ -200,6 +200,7 @@ typedef struct PmhashJoinState
 	PmhashFetch fetch;
 	PmhashScanDead dead;		/* entries whose rows are dead to all */
 	bool		note_dead;
+	bool		any_known_dead; /* in the file, when the values were read */
 	Buffer		visibility_map;
 
 	/* figures for EXPLAIN */

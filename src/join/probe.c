@@ -148,6 +148,7 @@ set_run(PmhashJoinState *js, const uint64 *value, size_t n)
 	memset(&js->run, 0, sizeof(js->run));
 	js->run.value = value;
 	js->run.n = n;
+	js->any_known_dead = js->note_dead && pmhash_any_known_dead(js->file);
 }
 
 static void
