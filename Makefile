@@ -75,6 +75,7 @@ CLUSTER_OBJS = \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
+	src/cluster/database_probe.o \
 	src/cluster/dead_entries.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \

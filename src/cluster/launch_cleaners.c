@@ -11,6 +11,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/database_probe.h"
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -124,6 +125,8 @@ do_round(bool everything, List *wanted)
 		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)) &&
+				 (pmhash_database_has_files(database) ||
+				  pmhash_database_may_have_indexes(database)) &&
 				 !run_cleaner(database))
 			put_off(database);
 	}

@@ -129,6 +129,18 @@ list_files(Oid database, IdList *files)
 	FreeDir(dir);
 }
 
+/* Has a database index files in the pool, whosever they are? */
+bool
+pmhash_database_has_files(Oid database)
+{
+	IdList		files = {0};
+
+	list_files(database, &files);
+	if (files.id != NULL)
+		pfree(files.id);
+	return files.n > 0;
+}
+
 /* ---- (2) makers ---- */
 
 /* Is the transaction that made a file still in progress, or prepared? */
