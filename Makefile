@@ -75,6 +75,9 @@ CLUSTER_OBJS = \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
+	src/cluster/counters.o \
+	src/cluster/counters_file.o \
+	src/cluster/counters_view.o \
 	src/cluster/database_probe.o \
 	src/cluster/dead_entries.o \
 	src/cluster/durable.o \
@@ -131,6 +134,7 @@ AM_OBJS = \
 	src/am/logged_removal.o \
 	src/am/options.o \
 	src/am/wal_records.o \
+	src/am/prewarm.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -186,6 +190,7 @@ REGRESS = \
 	opclass \
 	privileges \
 	check \
+	counters \
 	index_only \
 	dead_entries \
 	group_insert \

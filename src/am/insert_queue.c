@@ -365,6 +365,8 @@ insert_group(PmhashInsertQueue *queue)
 	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	queue->first += (int) done;
+	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
+	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
 	if (result == PMH_OK)
 		return true;
 	group_failed(queue, result);

@@ -25,6 +25,7 @@
 #include "utils/wait_event.h"
 #endif
 
+#include "cluster/counters.h"
 #include "cluster/engine_hooks.h"
 #include "engine/table.h"
 
@@ -34,6 +35,7 @@ static void
 wait_begin(void)
 {
 	pgstat_report_wait_start(wait_event);
+	pmhash_counters_lock_wait();
 }
 
 static void

@@ -36,6 +36,17 @@ run_cleaner(Oid database)
 	return pg_atomic_read_u32(&pmhash_shared->files_kept) == 0;
 }
 
+/* The same, unless there is nothing of ours in it any more. */
+static bool
+clean_database(Oid database)
+{
+	if (pmhash_database_has_files(database) ||
+		pmhash_database_may_have_indexes(database))
+		return run_cleaner(database);
+	pmhash_counters_forget_database(database);
+	return true;
+}
+
 /*
  * Databases that have had a directory in the pool in this server life, so that one
  * that has gone with all its files is missed.  Lives in TopMemoryContext.
@@ -125,9 +136,7 @@ do_round(bool everything, List *wanted)
 		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)) &&
-				 (pmhash_database_has_files(database) ||
-				  pmhash_database_may_have_indexes(database)) &&
-				 !run_cleaner(database))
+				 !clean_database(database))
 			put_off(database);
 	}
 }

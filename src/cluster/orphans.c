@@ -512,6 +512,7 @@ pmhash_remove_orphans(void)
 	drop_protected(MyDatabaseId, &files);
 	list_owned(&owners);
 	remove_orphans(&files, &owners);
+	pmhash_counters_forget_dropped();
 }
 
 /*
@@ -550,6 +551,7 @@ pmhash_remove_dropped(Oid database)
 	IdList		files = {0};
 	char		path[MAXPGPATH];
 
+	pmhash_counters_forget_database(database);
 	list_files(database, &files);
 	for (int i = 0; i < files.n; i++)
 	{

@@ -407,6 +407,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
 	note_begin(relid);
+	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = note_failure(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
@@ -436,6 +437,7 @@ rebuild_index(Oid relid)
 		{
 			note_begin(relid);
 			pmhash_refill(relid);
+			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 		}
 		note_end(relid);
 	}

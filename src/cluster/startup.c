@@ -32,6 +32,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
+#include "cluster/counters.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #include "cluster/engine_hooks.h"
@@ -97,6 +98,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(lock_table_size());
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
+	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
@@ -145,6 +147,7 @@ init_shared_memory(void)
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
+	pmhash_counters_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
@@ -201,6 +204,8 @@ shared_memory_startup(void)
 	if (!found)
 	{
 		init_shared_memory();
+		pmhash_counters_load();
+		on_shmem_exit(pmhash_counters_save, (Datum) 0);
 		start_pool();
 	}
 	LWLockRelease(AddinShmemInitLock);

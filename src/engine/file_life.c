@@ -532,6 +532,13 @@ pmh_sync(PmhTable *table)
 	return pmh_conclude(table, pm_sync(&table->file, &table->error));
 }
 
+void
+pmh_take_counts(PmhTable *table, PmhCounts *counts)
+{
+	*counts = table->counts;
+	memset(&table->counts, 0, sizeof(table->counts));
+}
+
 bool
 pmh_is_pmem(const PmhTable *table)
 {
