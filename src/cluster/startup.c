@@ -48,6 +48,7 @@
 #include "cluster/trust.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wait_events.h"
 #include "cluster/worker.h"
 #define TRANCHE_NAME	"pmhash"
 
@@ -134,7 +135,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
-	pmhash_engine_hooks_name();
+	pmhash_wait_events_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
