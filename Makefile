@@ -79,6 +79,10 @@ CLUSTER_OBJS = \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
+	src/cluster/counters.o \
+	src/cluster/counters_file.o \
+	src/cluster/counters_view.o \
+	src/cluster/database_probe.o \
 	src/cluster/dead_entries.o \
 	src/cluster/dead_list.o \
 	src/cluster/disabled.o \
@@ -122,6 +126,7 @@ CLUSTER_OBJS = \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_record.o \
+	src/cluster/wait_events.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -140,6 +145,7 @@ AM_OBJS = \
 	src/am/logged_removal.o \
 	src/am/options.o \
 	src/am/wal_records.o \
+	src/am/prewarm.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -197,6 +203,7 @@ REGRESS = \
 	opclass \
 	privileges \
 	check \
+	counters \
 	index_only \
 	dead_entries \
 	group_insert \

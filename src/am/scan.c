@@ -138,6 +138,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 					  scan->xs_snapshot);
 	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
+	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	so->want = FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
@@ -153,6 +154,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
+	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;
 	so->recheck = true;
 	so->kind = SCAN_ALL;
@@ -162,6 +164,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 static void
 start_table(IndexScanDesc scan, PmhashScan *so)
 {
+	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
 	so->walk = pmhash_table_walk(scan, so->walk, so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;

@@ -15,6 +15,7 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
+#include "cluster/counters.h"
 #include "cluster/versions.h"
 #include "engine/stop_point.h"
 #include "engine/table.h"
@@ -37,8 +38,17 @@ typedef struct PmhashFile
 								 * pmhash_insert_failed */
 	bool		logged;			/* its stub said so when stub_generation was ... */
 	uint64		generation;		/* ... this; see logged.h */
+	Oid			index;			/* that it has been opened for */
+	PmhashCounts counts;		/* since the last flush; see counters.c */
 	char	   *path;			/* for messages */
 } PmhashFile;
+
+/* Count something of an index.  Seen by others when the transaction has ended. */
+static inline void
+pmhash_count(PmhashFile *file, PmhashCounter counter, uint64 n)
+{
+	file->counts.n[counter] += n;
+}
 
 /* What rd_options of a pmhash index points to; see options.c. */
 typedef enum PmhashWalOption
@@ -104,6 +114,7 @@ extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
 extern bool pmhash_enable_join; /* may the planner use src/join? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
+extern int	pmhash_tracked_indexes; /* that have counters of their own */
 
 /* ---- startup.c ---- */
 

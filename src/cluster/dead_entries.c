@@ -298,6 +298,7 @@ static PmhResult
 take_some_out(DeadBatch *batch, bool *more)
 {
 	PmhResult	result = PMH_DONE;
+	size_t		before = batch->removal.removed;
 
 	*more = false;
 	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
@@ -310,6 +311,7 @@ take_some_out(DeadBatch *batch, bool *more)
 	pmhash_removal_begins(batch->file);
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
 	*more = result == PMH_OK;
 	return result == PMH_DONE ? begin_anew(batch) : result;
 }

@@ -226,6 +226,7 @@ static void
 close_file(PmhashFile *file)
 {
 	pmhash_dead_entries_forget(file);
+	pmhash_counters_flush(file);
 	pmh_close(file->table);
 	pfree(file);
 }
@@ -408,6 +409,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 
 	if (entry == NULL || entry->file != file || entry->used != BEING_BUILT)
 		return;
+	pmhash_counters_flush(entry->file);
 	entry->used = 0;
 	dlist_delete(&entry->lru);
 	dlist_push_tail(&mapped, &entry->lru);
@@ -434,6 +436,8 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	file->filling = is_filling(stub->flags);
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->generation = generation;
+	file->index = RelationGetRelid(index);
+	memset(&file->counts, 0, sizeof(file->counts));
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
 	return file;
@@ -645,6 +649,25 @@ look_after_suspects(void)
 }
 
 /*
+ * What this transaction has used stands first.  A build still has its file if it
+ * has failed.
+ */
+static void
+flush_counters(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &mapped)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, lru, iter.cur);
+
+		if (entry->used < transaction)
+			return;
+		pmhash_counters_flush(entry->file);
+	}
+}
+
+/*
  * End of a top-level transaction: unmap what was replaced or removed, and what
  * is too much.  Must not raise an error.
  */
@@ -653,6 +676,7 @@ pmhash_entries_at_end_of_transaction(void)
 {
 	ListCell   *lc;
 
+	flush_counters();
 	foreach(lc, replaced)
 		close_file(lfirst(lc));
 	list_free(replaced);

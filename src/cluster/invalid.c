@@ -247,6 +247,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 		XLogFlush(pmhash_insert_end());
 		pmhash_stub_changed();
 		forget_plans(index->rd_index->indrelid);
+		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
 
 		/* What has been read through it is now guarded by locks on the table. */
 		TransferPredicateLocksToHeapRelation(index);

@@ -11,6 +11,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/database_probe.h"
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -33,6 +34,17 @@ run_cleaner(Oid database)
 	pg_atomic_write_u32(&pmhash_shared->files_kept, 0);
 	(void) WaitForBackgroundWorkerShutdown(handle);
 	return pg_atomic_read_u32(&pmhash_shared->files_kept) == 0;
+}
+
+/* The same, unless there is nothing of ours in it any more. */
+static bool
+clean_database(Oid database)
+{
+	if (pmhash_database_has_files(database) ||
+		pmhash_database_may_have_indexes(database))
+		return run_cleaner(database);
+	pmhash_counters_forget_database(database);
+	return true;
 }
 
 /*
@@ -124,7 +136,7 @@ do_round(bool everything, List *wanted)
 		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)) &&
-				 !run_cleaner(database))
+				 !clean_database(database))
 			put_off(database);
 	}
 }

@@ -39,6 +39,7 @@
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wait_events.h"
 #define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
@@ -191,7 +192,7 @@ rest(long timeout)
 		flush_in = pmhash_flush_for_scans();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 flush_in < 0 ? timeout : Min(timeout, flush_in),
-						 PG_WAIT_EXTENSION);
+						 pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
 		ResetLatch(MyLatch);
 		pmhash_launcher_interrupts();
 	} while ((flush_in >= 0 ||
@@ -227,7 +228,7 @@ wait_for_pool(void)
 	while (!pmhash_shared->usable && !pmhash_try_again())
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 RETRY_AFTER, PG_WAIT_EXTENSION);
+						 RETRY_AFTER, pmhash_wait_event(PMHASH_WAIT_POOL));
 		ResetLatch(MyLatch);
 		pmhash_launcher_interrupts();
 	}

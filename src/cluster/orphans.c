@@ -130,6 +130,18 @@ list_files(Oid database, IdList *files)
 	FreeDir(dir);
 }
 
+/* Has a database index files in the pool, whosever they are? */
+bool
+pmhash_database_has_files(Oid database)
+{
+	IdList		files = {0};
+
+	list_files(database, &files);
+	if (files.id != NULL)
+		pfree(files.id);
+	return files.n > 0;
+}
+
 /* ---- (2) makers ---- */
 
 /* Is the transaction that made a file still in progress, or prepared? */
@@ -501,6 +513,7 @@ pmhash_remove_orphans(void)
 	drop_protected(MyDatabaseId, &files);
 	list_owned(&owners);
 	remove_orphans(&files, &owners);
+	pmhash_counters_forget_dropped();
 }
 
 /*
@@ -539,6 +552,7 @@ pmhash_remove_dropped(Oid database)
 	IdList		files = {0};
 	char		path[MAXPGPATH];
 
+	pmhash_counters_forget_database(database);
 	list_files(database, &files);
 	for (int i = 0; i < files.n; i++)
 	{

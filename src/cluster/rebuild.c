@@ -86,6 +86,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
 	pmhash_rebuild_begins(relid);
+	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
@@ -115,6 +116,7 @@ rebuild_index(Oid relid)
 		{
 			pmhash_rebuild_begins(relid);
 			pmhash_refill(relid);
+			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 		}
 		pmhash_rebuild_is_over(relid);
 	}

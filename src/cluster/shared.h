@@ -30,6 +30,7 @@ typedef enum PmhashLockId
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby.h */
+	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
 	PMHASH_NLOCKS
 } PmhashLockId;
 

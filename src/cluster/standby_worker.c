@@ -30,6 +30,7 @@
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/worker.h"
+#include "cluster/wait_events.h"
 
 #define MAX_BUILDERS		3
 #define START_PAUSE			500 /* ms, before a builder is started again */
@@ -209,7 +210,7 @@ pmhash_standby_launcher_main(Datum arg)
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 see_to_builds(), PG_WAIT_EXTENSION);
+						 see_to_builds(), pmhash_wait_event(PMHASH_WAIT_STANDBY));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)

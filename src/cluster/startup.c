@@ -32,6 +32,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
+#include "cluster/counters.h"
 #include "cluster/data_directory.h"
 #include "cluster/dead_list.h"
 #include "cluster/disabled.h"
@@ -46,6 +47,7 @@
 #include "cluster/trust.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wait_events.h"
 #define TRANCHE_NAME	"pmhash"
 
 /*
@@ -94,6 +96,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
+	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
@@ -129,7 +132,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
-	pmhash_engine_hooks_name();
+	pmhash_wait_events_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
@@ -143,6 +146,7 @@ init_shared_memory(void)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
+	pmhash_counters_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
@@ -189,6 +193,8 @@ shared_memory_startup(void)
 	if (!found)
 	{
 		init_shared_memory();
+		pmhash_counters_load();
+		on_shmem_exit(pmhash_counters_save, (Datum) 0);
 		start_pool();
 	}
 	LWLockRelease(AddinShmemInitLock);

@@ -526,6 +526,13 @@ pmh_rest(PmhTable *table)
 	pm_rest(&table->file);
 }
 
+void
+pmh_take_counts(PmhTable *table, PmhCounts *counts)
+{
+	*counts = table->counts;
+	memset(&table->counts, 0, sizeof(table->counts));
+}
+
 bool
 pmh_is_pmem(const PmhTable *table)
 {

@@ -302,6 +302,10 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	}
 	pmh_segment_retire(t, place);
 	pmh_count(n == 2 ? &pmh_run(t)->splits : &pmh_run(t)->grows, 1);
+	if (n == 2)
+		t->counts.splits++;
+	else
+		t->counts.grows++;
 	return PMH_RETRY;
 }
 

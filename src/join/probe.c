@@ -155,6 +155,8 @@ static void
 count_probes(PmhashJoinState *js)
 {
 	js->nprobes += js->nhashes;
+	pmhash_count(js->file, PMHASH_GROUP_LOOKUPS, 1);
+	pmhash_count(js->file, PMHASH_GROUP_KEYS, js->nhashes);
 	for (int i = 0; i < js->nhashes; i++)
 		pgstat_count_index_scan(js->index);
 }
