@@ -177,6 +177,12 @@ extern void pmh_close(PmhTable *table);
  */
 extern void pmh_rest(PmhTable *table);
 
+/*
+ * Is the file at path surely not persistent memory, as far as its inode tells without
+ * its being mapped?  Linux says so since 5.8; false: ask an open handle.
+ */
+extern bool pmh_never_pmem(const char *path);
+
 /* Make the whole file durable (msync and fsync where it is not pmem). */
 extern PmhResult pmh_sync(PmhTable *table);
 
