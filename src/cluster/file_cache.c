@@ -482,6 +482,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	entry->fork = pmhash_fork_of(index);
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
+	entry->seed = stub->seed;
 	if (entry->file != NULL)
 	{
 		entry->file->filling = is_filling(stub->flags);

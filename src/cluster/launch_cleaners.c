@@ -141,16 +141,21 @@ do_round(bool everything, List *wanted)
 	}
 }
 
-/* Do a round if requests or the clock call for one; true if they did. */
+/*
+ * Do a round if requests or the clock call for one; true if they did.  Only what was
+ * requested before the launcher has settled.
+ */
 bool
-pmhash_clean_if_due(int64 *last_full)
+pmhash_clean_if_due(bool settled, int64 *last_full)
 {
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 	List	   *wanted = pmhash_take_requests(&pmhash_shared->clean, &everything);
 
 	wanted = list_concat_unique_oid(wanted, take_put_off());
-	if (*last_full == 0 || now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000))
+	if (settled &&
+		(*last_full == 0 ||
+		 now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000)))
 		everything = true;
 	if (!everything && wanted == NIL)
 		return false;

@@ -46,6 +46,13 @@
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
 
+/*
+ * ms from the launcher's start to the first look at all indexes, which takes as
+ * long as opening them all: the first users of a server come then, and what they
+ * meet that has to be looked at they request.
+ */
+#define SETTLE_TIME			2000
+
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 
 /* ---- its end ---- */
@@ -242,7 +249,8 @@ pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
 	int64		last_full = 0;
-	bool		first = true;
+	int64		begun;
+	bool		looked = false;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	catch_termination();
@@ -257,21 +265,25 @@ pmhash_launcher_main(Datum arg)
 	pmhash_set_launcher(MyLatch);
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
+	begun = pmhash_clock_ms();
 	for (;;)
 	{
+		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
 
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 
 		/* Waiting for a cleaner eats latch events: look for requests again. */
-		while (pmhash_clean_if_due(&last_full))
+		while (pmhash_clean_if_due(settled, &last_full))
 			pmhash_launcher_interrupts();
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
 		notice_failed_writes();
-		timeout = Min(pmhash_see_to_rebuilds(first), timeout);
-		first = false;
+		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
+		looked = settled;
+		if (!settled)
+			timeout = Min(timeout, SETTLE_TIME / 4);
 		rest(timeout);
 	}
 }

@@ -29,6 +29,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -45,6 +46,10 @@
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
+
+/* From this Linux on syncfs tells of all failures, on overlayfs too. */
+#define SYNCFS_MAJOR	5
+#define SYNCFS_MINOR	12
 
 static bool lock_served = false;	/* a run of this postmaster has used the pool
 									 * under this lock */
@@ -276,12 +281,21 @@ pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
 
 /* ---- stop ---- */
 
+/* What the files are stamped with, and how they are written back. */
+typedef struct Shutting
+{
+	PmhEnv		env;
+	uint64		stamp;
+	uint64		synced;			/* device that syncfs writes back, or 0 */
+} Shutting;
+
 /* Stamp a file and write it back.  One that has just gone is none. */
 static bool
-shut_file(const char *path, const PmhEnv *env, uint64 stamp)
+shut_file(const char *path, const Shutting *shutting)
 {
 	PmhError	error;
-	PmhResult	result = pmh_shut(path, env, stamp, &error);
+	PmhResult	result = pmh_shut(path, &shutting->env, shutting->stamp,
+								  shutting->synced, &error);
 
 	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
 		return true;
@@ -290,7 +304,7 @@ shut_file(const char *path, const PmhEnv *env, uint64 stamp)
 }
 
 static bool
-shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
+shut_directory_tree(const char *path, bool top, const Shutting *shutting)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
@@ -303,13 +317,55 @@ shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
-			ok = shut_directory_tree(child, false, env, stamp);
+			ok = shut_directory_tree(child, false, shutting);
 		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			ok = shut_file(child, env, stamp);
+			ok = shut_file(child, shutting);
 	}
 	if (dir != NULL)
 		closedir(dir);
 	return ok && pmhash_fsync_directory(path);
+}
+
+/*
+ * The device whose files one syncfs on the lock file writes back, telling of each
+ * failure as fsync does (see pmhash_pool_written_back).  0: that cannot be relied
+ * upon with this kernel, or is not known.
+ */
+static uint64
+device_of_syncfs(void)
+{
+	struct utsname kernel;
+	struct stat st;
+	unsigned	major;
+	unsigned	minor;
+
+	if (uname(&kernel) != 0 || strcmp(kernel.sysname, "Linux") != 0 ||
+		sscanf(kernel.release, "%u.%u", &major, &minor) != 2 ||
+		major < SYNCFS_MAJOR || (major == SYNCFS_MAJOR && minor < SYNCFS_MINOR) ||
+		fstat(pmhash_pool_lock_fd(), &st) != 0)
+		return 0;
+	return st.st_dev;
+}
+
+/*
+ * Stamp all files and write them back: those on the device of the lock file all at
+ * once, which is one commit of the file system's journal instead of one for each
+ * of what may be thousands.  False with errno.
+ */
+static bool
+shut_all_files(const PmhashControl *control, uint64 instance)
+{
+	Shutting	shutting;
+
+	memset(&shutting, 0, sizeof(shutting));
+	shutting.env.instance = instance;
+	shutting.env.shut = control->shut;
+	shutting.env.shut_begun = control->shut_begun;
+	shutting.env.all_shut = control->all_shut != 0;
+	shutting.stamp = control->next_shut;
+	shutting.synced = device_of_syncfs();
+	return shut_directory_tree(pmhash_pool_path(), true, &shutting) &&
+		(shutting.synced == 0 || syncfs(pmhash_pool_lock_fd()) == 0);
 }
 
 /*
@@ -355,16 +411,9 @@ note_orderly_end(PmhashControl *control, const ControlFileData *server,
 static bool
 mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
 {
-	PmhEnv		env;
-
-	memset(&env, 0, sizeof(env));
-	env.instance = instance;
-	env.shut = control->shut;
-	env.shut_begun = control->shut_begun;
-	env.all_shut = control->all_shut != 0;
 	errno = 0;
 	if ((control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_sync()) ||
-		!shut_directory_tree(pmhash_pool_path(), true, &env, control->next_shut))
+		!shut_all_files(control, instance))
 	{
 		give_up_files(control, errno);
 		reason[0] = '\0';

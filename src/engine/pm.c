@@ -36,6 +36,7 @@
 #include "layout.h"
 #include "map.h"
 #include "pm.h"
+#include "table.h"
 
 static PmhResult
 pm_error(PmhError *error, int err, const char *what)
@@ -192,6 +193,16 @@ is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error
 	if (result == PMH_OK && !synchronous)
 		__atomic_store_n(&said, 1 + *is_pmem, __ATOMIC_RELAXED);
 	return result;
+}
+
+bool
+pmh_never_pmem(const char *path)
+{
+	struct statx st;
+
+	return statx(AT_FDCWD, path, 0, STATX_TYPE, &st) == 0 &&
+		(st.stx_attributes_mask & STATX_ATTR_DAX) != 0 &&
+		(st.stx_attributes & STATX_ATTR_DAX) == 0;
 }
 
 /* A structure for a file that is not mapped yet. */

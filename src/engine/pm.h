@@ -80,7 +80,8 @@ typedef struct PmFile
 	PmBirth		birth;
 	size_t		reserved;		/* addresses from base on that are ours */
 	unsigned	nold;			/* mappings that may have pointers into them */
-	PmMapping	old[PM_OLD_MAPPINGS];
+	PmMapping  *old;			/* PM_OLD_MAPPINGS of them, or NULL: a process may
+								 * have thousands of these */
 } PmFile;
 
 /*

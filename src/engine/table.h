@@ -178,14 +178,22 @@ extern void pmh_close(PmhTable *table);
 extern void pmh_rest(PmhTable *table);
 
 /*
+ * Is the file at path surely not persistent memory, as far as its inode tells without
+ * its being mapped?  Linux says so since 5.8; false: ask an open handle.
+ */
+extern bool pmh_never_pmem(const char *path);
+
+/*
  * The system is being shut down and no process uses the file any more: stamp it, so
  * that an older copy can be told from it, and write it back.  A file that this
  * run has not used keeps what it has if pmh_open would refuse it.  env: as for
- * pmh_open in this run.  stamp: not 0, another one at each shutdown.  Maps
- * nothing.  PMH_OK also if the file is too short to be one of ours.
+ * pmh_open in this run.  stamp: not 0, another one at each shutdown.  synced: the
+ * device (st_dev) of which the caller writes back all files afterwards, so that
+ * those need no fsync here; 0: none.  Maps nothing.  PMH_OK also if the file is too
+ * short to be one of ours.
  */
 extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
-						  PmhError *error);
+						  uint64_t synced, PmhError *error);
 
 /* Tell the file's identity: PMH_IDENTITY_SIZE bytes in the handle. */
 extern const void *pmh_identity(const PmhTable *table);

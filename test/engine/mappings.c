@@ -138,7 +138,7 @@ test_no_descriptor(void)
 	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_examine(path, identity, &instance, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
-	CHECK(pmh_shut(path, &env, 5, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_shut(path, &env, 5, 0, &error) == PMH_ERR_NO_DESCRIPTOR);
 	check_keys(t, key);
 	allow(RLIMIT_NOFILE, true);
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);

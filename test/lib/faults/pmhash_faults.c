@@ -32,6 +32,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "fmgr.h"
@@ -258,6 +259,7 @@ errno_or(int usual)
 	HOOK(rename, "io", int, (const char *a, const char *b), (a, b), -1, 0, EIO) \
 	HOOK(renameat2, "io", int, (int d, const char *a, int e, const char *b, unsigned f), \
 		 (d, a, e, b, f), -1, 0, EIO) \
+	HOOK(uname, "uname", int, (struct utsname *u), (u), -1, -1, ENOSYS) \
 	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(fcntl, "io", int, (int fd, int command, void *p), (fd, command, p), -1, 0, EIO) \
 	HOOK(mkdir, "io", int, (const char *p, mode_t m), (p, m), -1, 0, ENOSPC) \
