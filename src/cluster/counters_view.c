@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/counters.h"
 #include "cluster/life_cycle.h"
