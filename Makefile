@@ -317,12 +317,14 @@ ENGINE_HEADERS = \
 	src/engine/value_array.h \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
+	src/cluster/am_callbacks.h \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \
 	src/cluster/data_directory.h \
 	src/cluster/dead_entries.h \
 	src/cluster/dead_list.h \
+	src/cluster/disabled.h \
 	src/cluster/durable.h \
 	src/cluster/engine_hooks.h \
 	src/cluster/file_cache.h \
@@ -338,7 +340,10 @@ CLUSTER_HEADERS = \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \
+	src/cluster/pool_lock.h \
+	src/cluster/pool_names.h \
 	src/cluster/rebuild.h \
+	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \
 	src/cluster/requests.h \
 	src/cluster/shared.h \

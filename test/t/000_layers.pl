@@ -135,6 +135,7 @@ is(scalar(@pairs), scalar(keys %halves), 'those that do are there');
 # ---- the map of files ----
 
 my $readme = slurp_file("$top/src/README");
+my $makefile = slurp_file("$top/Makefile");
 my @unnamed;
 foreach my $path (sort keys %code)
 {
@@ -146,4 +147,6 @@ foreach my $path (sort keys %code)
 	push @unnamed, $path if $readme !~ /\b\Q$file\E/;
 }
 is(join("\n", @unnamed), '', 'src/README has every file');
+is(join("\n", grep { /\.h$/ && $makefile !~ m{\bsrc/\Q$_\E\b} } sort keys %code), '',
+	'the Makefile has every header');
 done_testing();
