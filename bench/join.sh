@@ -193,7 +193,7 @@ cold_points()					# point...
 				'nested loop, pmhash' memoize 'pmhash join'; do
 				# files: words
 				cool_down $files
-				sql -c 'SELECT count(*) FROM joins.o \g /dev/null' \
+				sql -c 'SELECT count(*) FROM joins.o' >/dev/null \
 					-c "CALL joins.one_way('$kind', false, $workers, $n_outer, $n_inner, $per_key, $hits, '$way')"
 			done
 		done

@@ -52,9 +52,14 @@ def draw(rows, directory):
     axis.set_yticklabels([label(row) for row in rows], fontsize=7)
     axis.invert_yaxis()
     axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    ticks = [x for x in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000) if low <= x <= high]
+    axis.set_xticks(ticks)
+    axis.set_xticklabels([f"{x:g}" for x in ticks])
+    axis.set_xticks([], minor=True)
     axis.set_xlabel("time, by that of the best way that is not pmhash join")
     axis.grid(axis="x", linewidth=0.3)
-    axis.legend(fontsize=7, loc="lower right")
+    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     save(page, directory, "join.png")
 
 
