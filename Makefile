@@ -10,6 +10,7 @@
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
+#   make soak-failover            a primary and a standby, 220 failovers
 #   make demo                     btree, hash and pmhash side by side
 #   make bench                    all figures, as Markdown and charts (bench/results)
 #   make bench-quick              the same on small tables, in a few minutes
@@ -224,7 +225,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
 	bench-join bench-partitions bench-rebuild bench-queue \
-	soak soak-faults
+	soak soak-faults soak-failover
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
 all:
@@ -380,6 +381,9 @@ soak:
 
 soak-faults:
 	bash $(top)/test/soak/run.sh faults
+
+soak-failover:
+	bash $(top)/test/soak/run.sh failover
 
 demo:
 	bash $(top)/bench/demo.sh
