@@ -219,6 +219,8 @@ sub switch_over
 {
 	my ($primary, $standby) = @_;
 
+	# a primary that nobody listens to stops with WAL that nobody has
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'", 'streaming');
 	$primary->stop('fast');
 	$standby->promote;
 	return 'attach';
