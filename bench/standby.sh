@@ -15,6 +15,7 @@
 # Runs as root (the server then runs as "postgres") or as a user with sudo.
 
 set -euo pipefail
+shopt -s inherit_errexit
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/lib/packages.sh"
@@ -131,18 +132,19 @@ make_table()					# kind
 }
 
 # Bytes of WAL that statements write.
-bytes_of()						# sql
+bytes_of()						# psql argument...
 {
 	local from
 
 	from=$(lsn)
-	sql -c "$1"
+	sql "$@"
 	sql -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$from')"
 }
 
+# Rows that come alone, each in a transaction.
 alone()							# rows
 {
-	echo "SET synchronous_commit = off; DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP
+	echo "DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP
 		INSERT INTO w VALUES (hashint8extended(i, 77)); COMMIT; END LOOP; END \$\$"
 }
 
@@ -152,10 +154,10 @@ measure_wal()
 
 	for kind in none $methods; do
 		make_table "$kind"
-		many=$(bytes_of "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n")
+		many=$(bytes_of -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n")
 		sql -c 'CHECKPOINT'
-		fresh=$(bytes_of "$(alone 200)")
-		one=$(bytes_of "$(alone 5000)")
+		fresh=$(bytes_of -c 'SET synchronous_commit = off' -c "$(alone 200)")
+		one=$(bytes_of -c 'SET synchronous_commit = off' -c "$(alone 5000)")
 		if [ "$kind" = none ]; then
 			base_many=$many base_one=$one base_fresh=$fresh
 			continue
@@ -215,7 +217,8 @@ measure_lag()
 			sleep 0.15
 		done >"$work/lag"
 		wait "$pgbench" || die "$(tail -n 3 "$work/pgbench.log")"
-		note "lag, median" "$kind" "$(awk '/^tps/ { printf "%.0f", $3 }' "$work/pgbench.log")/s" \
+		note "inserts while lag is taken" "$kind" 1 "$(awk '/^tps/ { printf "%.0f", $3 }' "$work/pgbench.log")" "rows/s"
+		note "lag, median" "$kind" 1 \
 			"$(sort -n "$work/lag" | awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] }')" ms
 	done
 }
