@@ -21,6 +21,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
@@ -224,7 +225,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue \
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
 	soak soak-faults soak-failover
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -417,6 +418,9 @@ bench-join:
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh
+
+bench-standby:
+	bash $(top)/bench/standby.sh $(ARGS)
 
 bench-queue:
 	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)
