@@ -13,6 +13,7 @@
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
+#   make soak-failover            a primary and a standby, 220 failovers
 #   make demo                     btree, hash and pmhash side by side
 #   make bench                    all figures, as Markdown and charts (bench/results)
 #   make bench-quick              the same on small tables, in a few minutes
@@ -23,6 +24,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
@@ -243,8 +245,8 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue \
-	soak soak-faults
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
+	soak soak-faults soak-failover
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
 all:
@@ -420,6 +422,9 @@ soak:
 soak-faults:
 	bash $(top)/test/soak/run.sh faults
 
+soak-failover:
+	bash $(top)/test/soak/run.sh failover
+
 demo:
 	bash $(top)/bench/demo.sh
 
@@ -452,6 +457,9 @@ bench-join:
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh
+
+bench-standby:
+	bash $(top)/bench/standby.sh $(ARGS)
 
 bench-queue:
 	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)

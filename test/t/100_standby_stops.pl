@@ -99,7 +99,7 @@ foreach my $point (qw(redo_before_entries redo_before_applied))
 		my $name = "$point, $what";
 		my $position;
 
-		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) + 1 FROM t)');
+		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 		caught_up($primary, $standby);
 		$position = log_position($standby);
 		hold($standby, $point);
@@ -161,7 +161,7 @@ foreach my $point (sort keys %statements)
 	my $output = '';
 	my $run;
 
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) + 1 FROM t)');
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 	hold($primary, $point);
 	$run = IPC::Run::start(
 		[ $primary->installed_command('psql'), '-XAtq', '-d', $primary->connstr('postgres'),
@@ -193,7 +193,7 @@ foreach my $point ('insert_before_wal', 'vacuum_after_flush')
 	my $session = $primary->background_psql('postgres', on_error_stop => 0);
 	my $killed = $point =~ /insert/;
 
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) + 1 FROM t)');
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 	hold($primary, $point);
 	$session->query_until(qr/sent/, "\\echo sent\n$statements{$point};\n");
 	is_held($primary, $point, "switchover after $point");

@@ -169,7 +169,7 @@ CREATE INDEX t_k ON t USING pmhash (k);
 CREATE INDEX t_s ON t USING pmhash (s);
 SQL
 $primary->safe_psql('postgres', 'ALTER TABLE t REPLICA IDENTITY FULL; CREATE PUBLICATION pub FOR TABLE t');
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION '" . $primary->connstr('postgres') . "' PUBLICATION pub");
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $primary->host . ' port=' . $primary->port . " dbname=postgres' PUBLICATION pub");
 $subscriber->wait_for_subscription_sync($primary, 'sub');
 $primary->safe_psql('postgres', "INSERT INTO t SELECT i, 'logical', i FROM generate_series(920000, 920100) i; UPDATE t SET k = k + 1000 WHERE k BETWEEN 920000 AND 920009; DELETE FROM t WHERE k BETWEEN 920050 AND 920059");
 $primary->wait_for_catchup('sub');

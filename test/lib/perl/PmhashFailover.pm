@@ -219,6 +219,8 @@ sub switch_over
 {
 	my ($primary, $standby) = @_;
 
+	# a primary that nobody listens to stops with WAL that nobody has
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'", 'streaming');
 	$primary->stop('fast');
 	$standby->promote;
 	return 'attach';
@@ -265,6 +267,10 @@ sub kill_promoted
 	my ($primary, $standby) = @_;
 
 	kill_primary($primary, $standby);
+
+	# in the moment before the first use nobody has written down yet that it is a
+	# primary: then it builds all anew (src/README, "Promotion")
+	value($standby, 'SELECT count(*) FROM load WHERE k = 1');
 	usleep(rand(200_000)) if rand() < 0.5;
 	crash($standby);
 	$standby->start;
