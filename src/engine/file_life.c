@@ -532,11 +532,14 @@ pmh_sync(PmhTable *table)
 	return pmh_conclude(table, pm_sync(&table->file, &table->error));
 }
 
-void
+bool
 pmh_take_counts(PmhTable *table, PmhCounts *counts)
 {
+	if ((table->counts.splits | table->counts.grows | table->counts.doublings) == 0)
+		return false;
 	*counts = table->counts;
 	memset(&table->counts, 0, sizeof(table->counts));
+	return true;
 }
 
 bool
