@@ -40,6 +40,7 @@ typedef struct PmhashFile
 	uint64		generation;		/* ... this; see logged.h */
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
+	uint32		counted;		/* which of them: a bit each */
 	char	   *path;			/* for messages */
 } PmhashFile;
 
@@ -48,6 +49,7 @@ static inline void
 pmhash_count(PmhashFile *file, PmhashCounter counter, uint64 n)
 {
 	file->counts.n[counter] += n;
+	file->counted |= UINT32_C(1) << counter;
 }
 
 /* What rd_options of a pmhash index points to; see options.c. */

@@ -27,6 +27,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -38,6 +39,8 @@
 #include "cluster/cluster.h"
 #include "cluster/counters.h"
 #include "cluster/shared.h"
+
+StaticAssertDecl(PMHASH_NCOUNTERS <= 32, "PmhashFile.counted has a bit for each");
 
 typedef struct RowKey
 {
@@ -128,23 +131,25 @@ make_row(Oid database, Oid index)
 
 /* ---- counting ---- */
 
+/* Add those counts whose bits are set. */
 static void
-add_to(pg_atomic_uint64 *n, const PmhashCounts *counts)
+add_to(pg_atomic_uint64 *n, const PmhashCounts *counts, uint32 bits)
 {
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+	for (; bits != 0; bits &= bits - 1)
 	{
-		if (counts->n[i] != 0)
-			pg_atomic_fetch_add_u64(&n[i], counts->n[i]);
+		int			i = pg_rightmost_one_pos32(bits);
+
+		pg_atomic_fetch_add_u64(&n[i], counts->n[i]);
 	}
 }
 
 /* Add to the sums and to the row of an index of this database.  Raises no error. */
 static void
-add_counts(Oid index, const PmhashCounts *counts)
+add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
 {
 	Row		   *row;
 
-	add_to(sums->n, counts);
+	add_to(sums->n, counts, bits);
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
 	row = find_row(MyDatabaseId, index);
 	if (unlikely(row == NULL))
@@ -154,7 +159,7 @@ add_counts(Oid index, const PmhashCounts *counts)
 		row = make_row(MyDatabaseId, index);
 	}
 	if (row != NULL)
-		add_to(row->n, counts);
+		add_to(row->n, counts, bits);
 	else
 		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
@@ -168,20 +173,19 @@ add_counts(Oid index, const PmhashCounts *counts)
 void
 pmhash_counters_flush(PmhashFile *file)
 {
-	PmhashCounts *counts = &file->counts;
 	PmhCounts	engine;
-	uint64		any = 0;
 
-	pmh_take_counts(file->table, &engine);
-	counts->n[PMHASH_SPLITS] += engine.splits;
-	counts->n[PMHASH_GROWS] += engine.grows;
-	counts->n[PMHASH_DOUBLINGS] += engine.doublings;
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		any |= counts->n[i];
-	if (any == 0 || sums == NULL)
+	if (pmh_take_counts(file->table, &engine))
+	{
+		pmhash_count(file, PMHASH_SPLITS, engine.splits);
+		pmhash_count(file, PMHASH_GROWS, engine.grows);
+		pmhash_count(file, PMHASH_DOUBLINGS, engine.doublings);
+	}
+	if (file->counted == 0 || sums == NULL)
 		return;
-	add_counts(file->index, counts);
-	memset(counts, 0, sizeof(*counts));
+	add_counts(file->index, &file->counts, file->counted);
+	for (; file->counted != 0; file->counted &= file->counted - 1)
+		file->counts.n[pg_rightmost_one_pos32(file->counted)] = 0;
 }
 
 /* What is rare, or has no file, is added at once.  Raises no error. */
@@ -193,7 +197,7 @@ pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n)
 	if (sums == NULL)
 		return;
 	counts.n[counter] = n;
-	add_counts(index, &counts);
+	add_counts(index, &counts, UINT32_C(1) << counter);
 }
 
 /* A process waits for a lock of the engine.  It may hold others: atomics only. */

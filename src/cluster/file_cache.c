@@ -438,6 +438,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	file->generation = generation;
 	file->index = RelationGetRelid(index);
 	memset(&file->counts, 0, sizeof(file->counts));
+	file->counted = 0;
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
 	return file;

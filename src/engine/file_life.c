@@ -527,11 +527,14 @@ pmh_rest(PmhTable *table)
 	pm_rest(&table->file);
 }
 
-void
+bool
 pmh_take_counts(PmhTable *table, PmhCounts *counts)
 {
+	if ((table->counts.splits | table->counts.grows | table->counts.doublings) == 0)
+		return false;
 	*counts = table->counts;
 	memset(&table->counts, 0, sizeof(table->counts));
+	return true;
 }
 
 bool

@@ -227,8 +227,11 @@ typedef struct PmhCounts
 	uint64_t	doublings;
 } PmhCounts;
 
-/* What has been done through this handle since the last call, or since it was made. */
-extern void pmh_take_counts(PmhTable *table, PmhCounts *counts);
+/*
+ * What has been done through this handle since the last call, or since it was made.
+ * False, and *counts is not set: nothing.
+ */
+extern bool pmh_take_counts(PmhTable *table, PmhCounts *counts);
 
 /* The last failure on this handle. */
 extern const PmhError *pmh_error(const PmhTable *table);

@@ -77,9 +77,9 @@ foreach my $database ('mine', 'renamed')
 
 # what cannot be found out from outside
 my $pg_am = $node->data_dir . '/' . $node->safe_psql('plain', "SELECT pg_relation_filepath('pg_am')");
-my $header = substr(slurp_file($pg_am), 0, 24);
 $node->safe_psql('postgres', 'CHECKPOINT');
 $node->stop('immediate');
+my $header = substr(slurp_file($pg_am), 0, 24);
 patch_file($pg_am, 8, "\xff" x 12);
 my $from = -s $node->logfile;
 start_and_look('a damaged catalog', 'template1', 'other_am', 'past');
