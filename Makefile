@@ -127,6 +127,7 @@ CLUSTER_OBJS = \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
+	src/cluster/wal_look.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
 	src/cluster/worker.o
@@ -360,6 +361,7 @@ CLUSTER_HEADERS = \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
+	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
 	src/cluster/worker.h \
 	$(ENGINE_HEADERS)

@@ -200,13 +200,40 @@ shared_memory_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* ---- end of replay ---- */
+/* ---- replay ---- */
+
+/*
+ * Note that the startup process has come as far as to replay the first record.  A
+ * start that dies before replay ends is then known to be the last that has begun to
+ * recover (trust.c, is_last_to_recover).  What can't be written is not known to
+ * the next start, and costs a rebuild at most.
+ */
+static void
+note_begin_of_replay(void)
+{
+	PmhashControl *control;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return;
+	control = &pmhash_shared->control;
+	if (control->journal_instance == 0)
+		return;
+
+	/* It was to be nothing (wal_look.c): then nothing of it is to be believed. */
+	if (control->undo_foreseen)
+		control->undo_doubt = 1;
+	control->pg_control_begun = pmhash_pg_control_mtime();
+	if (!pmhash_pool_write_control(control, reason))
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+}
 
 /*
  * Save where replay ended.  Called in the startup process as the clean-up of
  * a resource manager: after the last record replayed and before the server
  * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
- * missed, except if there was nothing to replay.
+ * missed, except if there was nothing to replay; that was found out before the
+ * startup process was started (trust.c, inherit_undo).
  *
  * If that can't be written the server does without the pool, and the next start
  * finds a checkpoint that is not the one that this start has begun with, and no
@@ -227,7 +254,7 @@ save_end_of_replay(void)
 
 	/*
 	 * A start before this one has not saved the end.  If it had nothing to
-	 * replay, and died when its end-of-recovery checkpoint was in WAL but not in
+	 * replay and could not find that out, and died when its end-of-recovery checkpoint was in WAL but not in
 	 * pg_control yet, that is what we have replayed: a record or two past the
 	 * old checkpoint, instead of WAL that the crash has lost.
 	 */
@@ -261,7 +288,7 @@ no_name(uint8 info)
 }
 
 /*
- * Register a resource manager for the sake of its clean-up callback.  Since
+ * Register a resource manager for the sake of its start-up and clean-up callbacks.  Since
  * no WAL record ever carries its id, any id that is free in this server will
  * do, and a server without pmhash can replay our WAL.
  */
@@ -273,6 +300,7 @@ register_resource_manager(void)
 		.rm_redo = no_redo,
 		.rm_desc = no_description,
 		.rm_identify = no_name,
+		.rm_startup = note_begin_of_replay,
 		.rm_cleanup = save_end_of_replay
 	};
 
@@ -320,6 +348,7 @@ finish_last_life(PmhashControl *control)
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
 	control->undo_again = 0;
+	control->undo_foreseen = 0;
 	control->undo_redo = 0;
 	pmhash_see_redo(control);
 	keep_control(control);

@@ -46,6 +46,7 @@
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wal_look.h"
 
 /*
  * The witness of the page cache: a write life time hint on the lock file.  It
@@ -206,6 +207,21 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
 }
 
 /*
+ * The last start has not got as far as to save where its replay ended.  Is it the
+ * last that has begun to recover this server?  Else one without the library may
+ * have left WAL at that end that pg_control does not tell of, which the coming
+ * replay would take for that of the crashed life.
+ */
+static bool
+is_last_to_recover(const PmhashControl *control)
+{
+	int64		mtime = pmhash_pg_control_mtime();
+
+	return mtime != 0 &&
+		(mtime == control->pg_control_found || mtime == control->pg_control_begun);
+}
+
+/*
  * A start that has not got as far as to have a journal.  It may have written
  * the checkpoint at the end of its recovery, which stands where replay ended
  * (after the header of a page, if one begins there).
@@ -216,7 +232,9 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 
 	if (redo == control->seen_redo)
-		return NULL;
+		return control->journal_instance == 0 || control->undo_end != 0 ||
+			is_last_to_recover(control) ? NULL :
+			"the server has begun to recover without the pool";
 	if (control->undo_end != 0 && redo >= control->undo_end &&
 		redo - control->undo_end <= SizeOfXLogLongPHD)
 		return NULL;
@@ -459,8 +477,8 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
 		return "data directory and pool were last used at different times";
-	if (server->control.checkPoint < control->start_checkpoint ||
-		server->control.checkPoint < control->clean_checkpoint)
+	/* After a clean shutdown the checkpoint has to be that one: wal_doubt. */
+	if (server->control.checkPoint < control->start_checkpoint)
 		return "the data directory is older than the pool";
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
@@ -486,15 +504,21 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 
 /*
  * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay.  If this is the first start since,
- * and pg_control has a checkpoint that was not seen in that life, undo.c has to
- * find out whether it is of that life.
+ * the startup process at the end of replay, or now, if there is nothing to replay.
+ * If this is the first start since, and pg_control has a checkpoint that was not
+ * seen in that life, undo.c has to find out whether it is of that life.
  */
 static void
 inherit_undo(PmhashControl *control, const PmhashServerState *server)
 {
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 
+	control->undo_foreseen = 0;
+	if (control->undo_end == 0)
+	{
+		control->undo_end = pmhash_end_without_replay(&server->control);
+		control->undo_foreseen = control->undo_end != 0;
+	}
 	if (!control->undo_inherited)
 		control->undo_redo = redo > control->seen_redo ? redo : 0;
 	else if (control->undo_end == 0)
@@ -510,6 +534,7 @@ forget_undo(PmhashControl *control)
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
 	control->undo_again = 0;
+	control->undo_foreseen = 0;
 	control->undo_redo = 0;
 }
 
@@ -535,6 +560,8 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->start_checkpoint = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
+	control->pg_control_found = pmhash_pg_control_mtime();
+	control->pg_control_begun = 0;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;
 	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY :

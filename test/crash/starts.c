@@ -56,6 +56,7 @@
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wal_look.h"
 #include "server_stand_ins.h"
 
 #define MAX_ROWS		400
@@ -79,6 +80,7 @@ typedef struct World
 	int			nrows;
 	Row			row[MAX_ROWS];
 	uint64		opts;			/* starts by a postmaster */
+	uint64		control_writes; /* of pg_control */
 	uint64		trusted;		/* figures */
 	uint64		distrusted;
 	uint64		failed_calls;
@@ -459,6 +461,18 @@ write_file(const char *path, const void *data, size_t size)
 	close(fd);
 }
 
+/* Let a file be as old as this number tells. */
+static void
+set_mtime(const char *path, uint64 number)
+{
+	struct timespec times[2];
+
+	times[0].tv_sec = times[1].tv_sec = (time_t) (1000000 + number);
+	times[0].tv_nsec = times[1].tv_nsec = 0;
+	if (utimensat(AT_FDCWD, path, times, 0) != 0)
+		abort();
+}
+
 static void
 write_pg_control(DBState state)
 {
@@ -471,6 +485,17 @@ write_pg_control(DBState state)
 	FIN_CRC32C(control->crc);
 	server_path(path, "global/pg_control");
 	write_file(path, control, sizeof(*control));
+	set_mtime(path, ++world->control_writes);
+}
+
+/* Is WAL over after the checkpoint's record?  Instead of wal_look.c. */
+XLogRecPtr
+pmhash_end_without_replay(const ControlFileData *server)
+{
+	uint64		end = server->checkPoint + 120;
+
+	return server->state != DB_SHUTDOWNED && server->checkPointCopy.redo == server->checkPoint &&
+		world->inserted == end && !fails() ? end : 0;
 }
 
 /* A checkpoint: of a shutdown or the end of recovery, its redo is itself. */
@@ -491,14 +516,10 @@ static void
 write_opts(void)
 {
 	char		path[MAXPGPATH];
-	struct timespec times[2];
 
 	server_path(path, "postmaster.opts");
 	write_file(path, "x", 1);
-	times[0].tv_sec = times[1].tv_sec = (time_t) (1000000 + ++world->opts);
-	times[0].tv_nsec = times[1].tv_nsec = 0;
-	if (utimensat(AT_FDCWD, path, times, 0) != 0)
-		abort();
+	set_mtime(path, ++world->opts);
 }
 
 /* WAL from 'end' on is gone, and with it rows and the mark of the stub. */
@@ -802,10 +823,27 @@ recover(void)
 
 	write_pg_control(DB_IN_CRASH_RECOVERY);
 	replay_end = end;
-	if (with_pool && end > world->control.checkPoint + 120)
-		resource_manager.rm_cleanup();
 	if (chance(10) == 0)
 		_exit(1);
+	if (end > world->control.checkPoint + 120)
+	{
+		if (with_pool)
+			resource_manager.rm_startup();
+		if (chance(10) == 0)
+			_exit(1);
+		if (with_pool)
+			resource_manager.rm_cleanup();
+	}
+	if (chance(10) == 0)
+		_exit(1);
+	if (chance(10) == 0)
+	{
+		/* The checkpoint is in WAL, and pg_control does not know of it. */
+		world->inserted += 120;
+		world->flushed = world->inserted;
+		tell(" dies with its checkpoint in WAL");
+		_exit(1);
+	}
 	checkpoint(false, DB_SHUTDOWNED);
 	if (chance(10) == 0)
 		_exit(1);

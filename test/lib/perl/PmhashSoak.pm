@@ -652,19 +652,6 @@ sub count_shrinks
 	return;
 }
 
-# A start with nothing to replay, killed after its end-of-recovery checkpoint and
-# before the pool is ready, looks like one without the library (docs/events.md: where
-# it cannot be known what is lost).  Then the indexes are built anew, but not before
-# prepared transactions have ended: until then they are not used.
-sub has_died_early
-{
-	my ($node, $kind, $from) = @_;
-	my $log = substr(slurp_file($node->logfile), $from);
-
-	return $kind =~ /in recovery/
-	  && $log =~ /redo is not required.*are not trusted: the server has run without the pool/s;
-}
-
 sub all_findings
 {
 	my ($node) = @_;
@@ -672,19 +659,6 @@ sub all_findings
 
 	$findings =~ s/^un_k: state is empty\n?//m;
 	return $findings;
-}
-
-# What is found when they are there again, beside what does not come of their absence.
-sub findings_after_rebuild
-{
-	my ($node, $findings) = @_;
-
-	note('a start died before the pool was ready: indexes are rebuilt');
-	$findings =~ s/^\w+: (?:[a-z-]+ scan gives , .*|pmhash_check: .*|state is .*)\n?//mg;
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')")
-	  or die 'indexes are not rebuilt';
-	return $findings . all_findings($node);
 }
 
 sub soak_cycle
@@ -695,7 +669,7 @@ sub soak_cycle
 	my $run = $cycle * $run_size;
 	my $from = -s $node->logfile;
 	my @load = start_load($node, $cycle, '');
-	my ($log, $undone, $findings, $wrong, $acknowledged, $open, $died_early);
+	my ($log, $undone, $findings, $wrong, $acknowledged, $open);
 
 	usleep(400_000 + rand(1_000_000));
 	wait_for_shrink($node, $from) if $cycle % 4 == 0;
@@ -708,8 +682,7 @@ sub soak_cycle
 	# the launcher undoes; the first query waits for it
 	$findings = all_findings($node);
 	$log = substr(slurp_file($node->logfile), $from);
-	$died_early = has_died_early($node, $kind, $from);
-	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/ && !$died_early;
+	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/;
 	$undone = 0;
 	$undone += $_ foreach $log =~ /(\d+) entries taken out/g;
 	count_shrinks($node, $from);
@@ -720,7 +693,6 @@ sub soak_cycle
 	$findings .= $lost;
 	$findings .= finish_prepared($node, $run, split / /, $open);
 	$findings .= $node->safe_psql('postgres', "SELECT soak_findings(i) FROM soak_indexes i WHERE tab = 'pre'");
-	$findings = findings_after_rebuild($node, $findings) if $died_early;
 	$node->safe_psql('postgres', 'DELETE FROM pre; DELETE FROM ack');
 
 	$sum{cycles}++;
