@@ -31,8 +31,8 @@
  * What has to wait is put into a list in shared memory (dead_list.c).  While it is
  * there, scans know that it is dead and pass over it, so it costs them next to
  * nothing, and none of them finds it again.  Each scan that begins looks whether
- * something of its file may go by now, before it reads anything, and removes it:
- * whichever comes first, and all that was found by whomever, in one walk.
+ * something of its file may go by now, before it reads anything, and removes it in one
+ * walk, whichever scan has found it.
  *
  * Commits flush WAL all the time, or the WAL writer does.  With asynchronous commits
  * that takes it up to three times wal_writer_delay, and in that time the list would be
@@ -99,7 +99,7 @@ typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
-	bool		logged;			/* standbys have been told */
+	bool		logged;			/* the removal is */
 	PmhRemoval	removal;
 } DeadBatch;
 

@@ -76,7 +76,7 @@ typedef struct PmhashDeadList
 	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
 	pg_atomic_uint32 known;		/* cells in use; likewise */
 	slock_t		mutex;			/* the rest */
-	bool		logged;			/* standbys know */
+	bool		logged;			/* the removals are */
 	uint32		head;			/* the first of them in the ring */
 	XLogRecPtr	last_lsn;		/* of the last of them */
 	XLogRecPtr	last_end;
@@ -204,7 +204,8 @@ is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
 /*
  * Lock the list of a file for entries read in this epoch, which is still that of the
  * file; gives it a list, if it has none and there is one.  NULL: there is none; else
- * the mutex is held.
+ * the mutex is held.  (If the epoch has advanced meanwhile, the list is one that no
+ * reader uses, and the next that notes something begins it anew.)
  */
 static PmhashDeadList *
 lock_list(const PmhashFile *file, uint64 epoch, bool logged)
