@@ -1,4 +1,4 @@
-# Debian: postgresql-@MAJOR@-pgaudit postgresql-@MAJOR@-pg-qualstats postgresql-@MAJOR@-plpgsql-check postgresql-contrib
+# Debian: postgresql-@MAJOR@-pgaudit postgresql-@MAJOR@-pg-qualstats postgresql-@MAJOR@-plpgsql-check
 # Extensions that look at statements and plans, all preloaded at once: pgaudit,
 # pg_stat_statements, pg_qualstats, plpgsql_check, auto_explain.
 
