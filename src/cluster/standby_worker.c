@@ -232,6 +232,7 @@ void
 pmhash_standby_builder_main(Datum arg)
 {
 	pmhash_worker_begin(DatumGetObjectId(arg), "0");
+	pmhash_worker_takes_long();
 	pmhash_standby_build_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

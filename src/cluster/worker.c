@@ -158,10 +158,8 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 /* ---- main functions ---- */
 
 /*
- * How each worker with a database begins.  No limits of time, as in
- * autovacuum.c, AutoVacWorkerMain, but for lock_timeout (ms; "0": none).  A
- * serializable scan of a whole table would let other serializable transactions
- * fail because of it.
+ * How each worker with a database begins.  It waits for locks so long (ms; "0": for
+ * as long as it takes).
  */
 void
 pmhash_worker_begin(Oid database, const char *lock_timeout)
@@ -171,6 +169,15 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * And one that may take long: as autovacuum.c, AutoVacWorkerMain.  A serializable scan
+ * of a whole table would let other serializable transactions fail because of it.
+ */
+void
+pmhash_worker_takes_long(void)
+{
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 #if PG_VERSION_NUM >= 170000
 	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
@@ -204,6 +211,7 @@ void
 pmhash_rebuilder_main(Datum arg)
 {
 	pmhash_worker_begin(DatumGetObjectId(arg), "5000");
+	pmhash_worker_takes_long();
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
