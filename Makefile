@@ -324,7 +324,9 @@ CLUSTER_HEADERS = \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \
+	src/cluster/counters.h \
 	src/cluster/data_directory.h \
+	src/cluster/database_probe.h \
 	src/cluster/dead_entries.h \
 	src/cluster/dead_list.h \
 	src/cluster/disabled.h \
@@ -361,6 +363,7 @@ CLUSTER_HEADERS = \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
+	src/cluster/wait_events.h \
 	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
 	src/cluster/worker.h \

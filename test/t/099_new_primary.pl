@@ -65,6 +65,7 @@ nothing_under_old_keys($late, 'the new primary');
 caught_up($late, $early);
 both_valid($early, 'early, of the new primary');
 nothing_under_old_keys($early, 'early, of the new primary');
+# event: another standby is promoted, also in a clean switchover
 like(logged_since($early, 0), qr/are of timeline 1, and WAL is of timeline 2 now/, 'it says so');
 
 # ---- the old primary, which had them too, after a clean switchover ----
