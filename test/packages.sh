@@ -178,6 +178,6 @@ for part in $parts; do
 		*) try_release ;;
 	esac 2>&1 | tee -a "$work/log"
 done
-count_lines "$work/log"
+count_tap "$work/log"
 add_counts packages 0
 report_counts

@@ -141,7 +141,7 @@ in_chroot "$root" runuser -u postgres -- env TOOLS_LONG="$long" \
 	OLD_PG_CONFIG="${old_major:+/usr/lib/postgresql/$old_major/bin/pg_config}" \
 	bash /pmhash/tree/test/tools/run.sh $tools 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
-count_lines "$log"
+count_tap "$log"
 add_counts tools "$status"
 say "PostgreSQL $major ($suite), with:" $(in_chroot "$root" dpkg-query -W -f '${Package}=${Version} ' $(wanted_packages))
 report_counts

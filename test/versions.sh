@@ -138,7 +138,7 @@ before_anything()
 	quietly in_chroot "$1" sh -c 'apt-get -q update && apt-get -q -y --no-install-recommends install make sudo' || return 1
 	in_chroot "$1" bash /pmhash/tree/test/first_steps.sh --empty 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
-	count_lines "$log"
+	count_tap "$log"
 	add_counts "first steps on an empty system" "$status"
 	in_chroot "$1" sh -c 'useradd -m -s /bin/bash tester &&
 		echo "tester ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/tester &&

@@ -47,6 +47,8 @@
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
+#include "cluster/counters.h"
+#include "cluster/dead_list.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
 #include "cluster/identity.h"
@@ -56,6 +58,7 @@
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wait_events.h"
 #include "cluster/wal_look.h"
 #include "server_stand_ins.h"
 
@@ -363,6 +366,50 @@ ExceptionalCondition(const char *condition, const char *type, const char *file, 
 }
 
 /* ---- the rest of the cluster layer ---- */
+
+/* ---- counters, entries known to be dead, names: no start is decided by them ---- */
+
+Size
+pmhash_dead_lists_size(void)
+{
+	return 0;
+}
+
+void
+pmhash_dead_lists_init(void)
+{
+}
+
+Size
+pmhash_counters_size(void)
+{
+	return 0;
+}
+
+void
+pmhash_counters_init(void)
+{
+}
+
+void
+pmhash_counters_load(void)
+{
+}
+
+void
+pmhash_counters_save(int code, Datum arg)
+{
+}
+
+void
+on_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+}
+
+void
+pmhash_wait_events_name(void)
+{
+}
 
 /* ---- standbys: this is a primary ---- */
 
