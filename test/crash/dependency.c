@@ -262,9 +262,9 @@ all_durable(void)
 
 /*
  * Another process may go on from what is stored under a lock as soon as that is
- * free, and a fence of its own does not complete our flushes.  (What is stored
- * under a directory, space or grow lock may be fenced later if no one goes on
- * from it.)
+ * free, and a fence of its own does not complete our flushes.  Under a directory,
+ * space or grow lock those are the live words and the directory: a segment's stores
+ * may still be on their way then.
  */
 void
 dependency_unlock(const uint64_t *lock)
