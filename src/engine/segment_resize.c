@@ -287,6 +287,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 		result = store_built(t, t->build[1], depth, &elem[1]);
 		if (result != PMH_OK)
 		{
+			pm_fence(&t->file); /* before others store there */
 			pmh_segment_free(t, elem[0]);
 			return result;
 		}
