@@ -535,9 +535,16 @@ pmhash_remove_distrusted(Oid database)
 	{
 		CHECK_FOR_INTERRUPTS();
 		pmhash_file_path(path, database, files.id[i]);
+
+		/* A build that is published comes under the same name, with this lock. */
+		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
 		if (pmh_read_identity(path, &id, &error) == PMH_OK &&
 			pmhash_identity_doubt(&id, true) == PMHASH_REASON_APART)
+		{
+			PMH_STOP_POINT("distrusted_before_unlink");
 			pmhash_unlink(path);
+		}
+		LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
 	}
 }
 

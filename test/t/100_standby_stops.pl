@@ -85,6 +85,25 @@ sub all_right
 
 both_valid($standby, 'begin');
 
+# ---- files of past eras are removed, and built again under the same names ----
+
+$standby->stop;
+unlink($standby->data_dir . '/pmhash.nonce') or die $!;
+hold($standby, 'distrusted_before_unlink');
+my $begin = log_position($standby);
+$standby->start;
+is_held($standby, 'distrusted_before_unlink', 'past eras');
+foreach (1 .. 30)
+{
+	last if logged_since($standby, $begin) =~ /"t_k" has been built.*"t_s" has been built/s;
+	usleep(100_000);
+}
+release($standby, 'distrusted_before_unlink');
+both_valid($standby, 'past eras');
+sleep 1;
+is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
+both_valid($standby, 'past eras, later');
+
 # ---- the standby is killed in the middle of a record ----
 
 my %records = (
