@@ -32,9 +32,11 @@
  * after at the end of transactions, LOOKS_PER_TRANSACTION at most each time: soon
  * after it they are unmapped if the file has gone.  (What removes a file at commit
  * does so before the invalidation goes out: xact.c, CommitTransaction calls the
- * callbacks before AtEOXact_Inval.)  If they have not been used since, half a
- * minute later they are unmapped in any case, which costs the next user a
- * mapping.
+ * callbacks before AtEOXact_Inval.)  They are looked at again when any process has
+ * removed a file: the file of an index that has handed it on goes without an
+ * invalidation of that index, and the cleaner removes files at any time.  If they have
+ * not been used since, half a minute later they are unmapped in any case, which costs
+ * the next user a mapping.
  *
  *-------------------------------------------------------------------------
  */
@@ -608,10 +610,15 @@ suspect_file(dlist_head *list, uint64 file_id)
 	}
 }
 
-/* This backend has removed a file: let its mappings go soon.  Raises no error. */
+/*
+ * This process has removed a file: let its mappings go soon, and have the others look
+ * after those that they suspect.  Raises no error.
+ */
 void
 pmhash_entries_file_removed(uint64 file_id)
 {
+	if (pmhash_shared != NULL)
+		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 	suspect_file(&mapped, file_id);
 	suspect_file(&resting, file_id);
 }
@@ -627,24 +634,31 @@ is_gone(const PmhashFile *file)
 	return stat(file->path, &st) != 0 && errno == ENOENT;
 }
 
-/* Look after some suspect mappings. */
+/*
+ * Look after some suspect mappings.  The first in the list is the one that was looked
+ * at longest ago.
+ */
 static void
 look_after_suspects(void)
 {
 	int64		now = pmhash_clock_coarse();
+	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
 
 	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
+		bool		first = entry->next_look == 0;
 
-		if (entry->next_look > now)
+		if (!first && entry->looked == removed && entry->next_look > now)
 			return;
-		if (entry->next_look != 0 || is_gone(entry->file))
+		if ((!first && entry->next_look <= now) || is_gone(entry->file))
 		{
 			unmap(entry);
 			continue;
 		}
-		entry->next_look = now + LOOK_PAUSE;
+		if (first)
+			entry->next_look = now + LOOK_PAUSE;
+		entry->looked = removed;
 		dlist_delete(&entry->look);
 		dlist_push_tail(&suspects, &entry->look);
 	}

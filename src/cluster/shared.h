@@ -87,6 +87,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
+	pg_atomic_uint64 files_removed; /* how many have been, by any process */
 	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 rebuilder_finished;	/* the last one did not fail */

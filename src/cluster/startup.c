@@ -125,6 +125,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
+	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u32(&pmhash_shared->logging_begun, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
