@@ -26,6 +26,7 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 . "$top/test/lib/packages.sh"
 . "$top/test/lib/count.sh"
 . "$top/test/lib/chroot.sh"
+. "$top/test/lib/check.sh"
 
 usage()
 {
@@ -46,37 +47,7 @@ while [ $# -gt 0 ]; do
 done
 parts=${parts:-archive bookworm trixie forky docker}
 
-if [ "$(id -u)" -ne 0 ] && [ "$parts" != " archive" ]; then
-	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/packages.sh" "${arguments[@]}"
-fi
-
-work=
-cleanup()
-{
-	if [ -n "$work" ] && ! $keep; then
-		rm -rf --one-file-system "$work"
-	elif [ -n "$work" ]; then
-		say "chroots are in $work"
-	fi
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-# check NAME COMMAND...: a test of this part: does the command succeed?
-check()
-{
-	local name=$1
-
-	shift
-	if "$@" >"$work/output" 2>&1; then
-		echo "ok $part: $name"
-	else
-		echo "not ok $part: $name"
-		tail -n 60 "$work/output" | sed 's/^/# /'
-		return 1
-	fi
-}
+[ "$parts" = " archive" ] || be_root "${arguments[@]}"
 
 # ---- the archive ----
 
@@ -127,11 +98,11 @@ nothing_of_a_machine()
 
 try_archive()
 {
-	check "META.json" python3 "$top/test/lib/check_meta.py" "$top"
-	check "nothing of a machine" nothing_of_a_machine
-	check "scripts of released versions" released_scripts
-	check "make dist" archive_is_whole
-	check "META.json in the archive" python3 "$top/test/lib/check_meta.py" "$unpacked"
+	check "$part: META.json" python3 "$top/test/lib/check_meta.py" "$top"
+	check "$part: nothing of a machine" nothing_of_a_machine
+	check "$part: scripts of released versions" released_scripts
+	check "$part: make dist" archive_is_whole
+	check "$part: META.json in the archive" python3 "$top/test/lib/check_meta.py" "$unpacked"
 }
 
 # ---- packages ----
@@ -150,15 +121,15 @@ try_release()				# release
 		echo "not ok $part: no chroot could be made"
 		return 1
 	}
-	check "the build's packages" inside "$build" build prepare || return 1
-	check "the package is built, its tests pass" inside "$build" build package || return 1
+	check "$part: the build's packages" inside "$build" build prepare || return 1
+	check "$part: the package is built, its tests pass" inside "$build" build package || return 1
 	tail -n 3 "$work/output" | sed 's/^/# /'
-	check "lintian" inside "$build" build lint
-	check "autopkgtest" inside "$build" build autopkgtest
+	check "$part: lintian" inside "$build" build lint
+	check "$part: autopkgtest" inside "$build" build autopkgtest
 	mkdir "$clean/packages"
 	cp "$build"/build/*.deb "$clean/packages/"
 	for step in install contents job crash drop purge; do
-		check "$step" inside "$clean" clean "$step" || return 1
+		check "$part: $step" inside "$clean" clean "$step" || return 1
 	done
 	$keep || rm -rf --one-file-system "$build" "$clean"
 }
@@ -167,8 +138,8 @@ cd /
 scratch_parent >/dev/null || exit 1
 install_packages git make python3 || exit 1
 [ "$parts" = " archive" ] || install_packages debootstrap || exit 1
-work=$(mktemp -d "$(scratch_parent)/pmhash-packages.XXXXXX") || exit 1
-chmod 755 "$work"
+make_work packages
+check_output=$work/output
 . "$top/test/packages/docker.sh"
 : >"$work/log"
 for part in $parts; do

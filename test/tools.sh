@@ -50,22 +50,7 @@ if [ -z "$tools" ]; then
 	tools=$(cd "$top/test/tools" && grep -l '^# Debian:' *.sh | sed 's/\.sh$//' | tr '\n' ' ')
 fi
 
-if [ "$(id -u)" -ne 0 ]; then
-	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/tools.sh" "${arguments[@]}"
-fi
-
-work=
-cleanup()
-{
-	if [ -n "$work" ] && ! $keep; then
-		rm -rf --one-file-system "$work"
-	elif [ -n "$work" ]; then
-		say "the chroot is $root"
-	fi
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+be_root "${arguments[@]}"
 
 # An older version from which pg_upgrade comes, and its release.
 old_major=
@@ -121,8 +106,7 @@ prepare()
 cd /
 scratch_parent >/dev/null || exit 1
 install_packages debootstrap || exit 1
-work=$(mktemp -d "$(scratch_parent)/pmhash-tools.XXXXXX") || exit 1
-chmod 755 "$work"
+make_work tools
 made=false
 for suite in $suites; do
 	! prepare || { made=true; break; }

@@ -61,22 +61,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-if [ "$(id -u)" -ne 0 ]; then
-	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/versions.sh" "${arguments[@]}"
-fi
-
-work=
-cleanup()
-{
-	if [ -n "$work" ] && ! $keep; then
-		rm -rf --one-file-system "$work"
-	elif [ -n "$work" ]; then
-		say "chroots are in $work"
-	fi
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+be_root "${arguments[@]}"
 
 # prepare ROOT SUITE MAJOR: the chroot, the sources, the packages if nobody has to
 # do without them
@@ -199,8 +184,7 @@ version()
 cd /
 scratch_parent >/dev/null || exit 1
 install_packages debootstrap || exit 1
-work=$(mktemp -d "$(scratch_parent)/pmhash-versions.XXXXXX") || exit 1
-chmod 755 "$work"
+make_work versions
 
 made=false
 for major in ${majors:-15 16 17 18}; do

@@ -3,6 +3,35 @@
 #
 # Releases and mirror come from the machine's own apt: no address is written here.
 
+# be_root ARGUMENT...: run the script that calls this, with its arguments, as root: by
+# sudo if it is not yet
+be_root()
+{
+	[ "$(id -u)" -ne 0 ] || return 0
+	can_be_root || exit 1
+	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$0" "$@"
+}
+
+# make_work NAME: a directory for chroots and logs, into work.  It goes when the script
+# ends, however that is, unless keep is true.
+make_work()
+{
+	trap remove_work EXIT
+	trap 'exit 130' INT TERM
+	work=$(mktemp -d "$(scratch_parent)/pmhash-$1.XXXXXX") || exit 1
+	chmod 755 "$work"
+}
+
+remove_work()
+{
+	[ -n "${work:-}" ] || return 0
+	if $keep; then
+		say "chroots are in $work"
+	else
+		rm -rf --one-file-system "$work"
+	fi
+}
+
 # release_of MAJOR: the releases of Debian that have this version of PostgreSQL; 16
 # was in none, and is brought along (put_server_16)
 release_of()
