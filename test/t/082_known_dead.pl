@@ -15,6 +15,7 @@ use Test::More;
 # no process flushes WAL of its own accord; pages are half empty, so that no scan
 # prunes any
 my $node = new_server('known_dead', <<CONF);
+wal_level = replica
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB

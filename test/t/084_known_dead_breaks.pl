@@ -1,0 +1,322 @@
+# Entries known to be dead (082) beside what could make the knowledge wrong: a process
+# that has taken some and comes no further, while VACUUM gives their TIDs to other rows
+# or the server dies; isolation levels; subtransactions; joins; transactions that began
+# during recovery and are still there after a promotion.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+# As in 082: no process flushes WAL of its own accord, no scan prunes.
+my $settings = <<CONF;
+wal_level = replica
+synchronous_commit = off
+wal_writer_delay = 10s
+wal_writer_flush_after = 100MB
+wal_buffers = 64MB
+shared_buffers = 128MB
+checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
+enable_seqscan = off
+enable_bitmapscan = off
+CONF
+my $node = new_server('known_dead_breaks', $settings, install_path => install_with_stop_points());
+my $points = $node->data_dir . '/stop_points';
+mkdir $points or die "$points: $!";
+$node->start;
+
+sub sql
+{
+	my ($sql) = @_;
+	return $node->safe_psql('postgres', $sql);
+}
+
+sub set_up
+{
+	install_extension($node);
+	return sql(<<'SQL');
+CREATE TABLE other (v int4);
+CREATE FUNCTION tids_read(index regclass) RETURNS int8 LANGUAGE sql AS
+	'SELECT pg_stat_get_xact_tuples_returned($1)';
+CREATE PROCEDURE make_table() LANGUAGE plpgsql AS $$ BEGIN
+	DROP TABLE IF EXISTS d;
+	CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
+	INSERT INTO d SELECT i % 4, i FROM generate_series(1, 4000) i;
+	CREATE INDEX d_k ON d USING pmhash (k);
+END $$;
+SQL
+}
+
+sub flush_wal
+{
+	return sql('SET synchronous_commit = on; INSERT INTO other VALUES (0)');
+}
+
+# A new table; no list of a file from before waits for anything.
+sub fresh_table
+{
+	flush_wal();
+	return sql('CALL make_table()');
+}
+
+# The rows of a key are deleted, and a scan finds them dead before the pages' last
+# records are flushed: they are in the list afterwards.
+sub put_into_list
+{
+	my ($k) = @_;
+	return sql(<<SQL);
+DELETE FROM d WHERE k = $k;
+BEGIN;
+DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
+DO 'BEGIN PERFORM v FROM d WHERE k = $k; END';
+ROLLBACK;
+SQL
+}
+
+sub reads
+{
+	my ($query) = @_;
+	return sql("BEGIN; $query; SELECT tids_read('d_k'); COMMIT");
+}
+
+# A session comes to a stop point in a query.
+sub hold_in
+{
+	my ($point, $query) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $deadline = time + 60;
+
+	append_to_file("$points/$point", '');
+	$session->query_until(qr/begun/, "\\echo begun\n$query;\n");
+	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
+	ok(-e "$points/$point.held", "a session is held at $point");
+	return $session;
+}
+
+sub release
+{
+	my ($point, $session) = @_;
+
+	unlink("$points/$point.held") or die "$points/$point.held: $!";
+	return $session->query_safe('SELECT 1');
+}
+
+set_up();
+hold_wal_writer($node);
+
+# ---- taken out of the list and not removed yet, while their TIDs become others' ----
+
+fresh_table();
+put_into_list(2);
+is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'they are known');
+flush_wal();
+my $session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
+is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'still known while they are being removed');
+sql('VACUUM d; INSERT INTO d SELECT 2, -i FROM generate_series(1, 1000) i');
+is( sql(<<SQL), 't', 'rows have their TIDs');
+SET enable_seqscan = on;
+SELECT count(*) > 900 FROM d WHERE k = 2 AND ctid < (SELECT max(ctid) FROM d WHERE k = 1)
+SQL
+is(sql('SELECT count(v) FROM d WHERE k = 2'), 1000, 'they are found');
+is(sql('SELECT count(*) FROM d WHERE k = 2'), 1000, 'by the index alone');
+is(sql('SET enable_indexscan = off; SET enable_bitmapscan = on; SELECT count(v) FROM d WHERE k = 2'), 1000, 'by a bitmap');
+same_answers($node, 'd', 'k', 'd_k', 'while the removal is held');
+release('dead_before_removal', $session);
+$session->quit;
+same_answers($node, 'd', 'k', 'd_k', 'when it has gone on');
+is(sql(q(SELECT pmhash_check('d_k'))), '', 'pmhash_check');
+
+# ---- of what waits for WAL, what may go goes, and nothing else ----
+
+fresh_table();
+put_into_list(2);
+sql('DELETE FROM d WHERE k = 3 AND v % 8 = 3');
+my $cursor = $node->background_psql('postgres');
+$cursor->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
+flush_wal();
+# later records on their pages, which nothing flushes
+$cursor->query_safe('DECLARE l CURSOR FOR SELECT v FROM d WHERE v % 4 = 0 FOR UPDATE; MOVE ALL IN l; MOVE ALL IN c; CLOSE c');
+is(sql('SELECT count(v) FROM d WHERE k = 1'), 1000, 'a scan comes by');
+is(sql(q(SELECT entries FROM pmhash_stats('d_k'))), 3000, 'it has removed what was flushed, and not the rest');
+cmp_ok(reads('SELECT count(v) FROM d WHERE k = 3') =~ s/^500\n//r, '<', 520, 'most of which is known still');
+$cursor->query_safe('COMMIT');
+$cursor->quit;
+
+# ---- an exclusion constraint is checked by what is there ----
+
+sql(<<SQL);
+CREATE TABLE e (k int4, v int4, CONSTRAINT e_k EXCLUDE USING pmhash (k WITH =)) WITH (fillfactor = 50);
+INSERT INTO e SELECT i, i FROM generate_series(1, 1000) i;
+DELETE FROM e WHERE k % 2 = 1;
+BEGIN;
+DO 'BEGIN PERFORM v FROM e WHERE k = ANY (ARRAY(SELECT 2 * i FROM generate_series(1, 500) i)) FOR UPDATE; END';
+DO 'BEGIN PERFORM v FROM e WHERE k = ANY (ARRAY(SELECT 2 * i - 1 FROM generate_series(1, 500) i)); END';
+ROLLBACK;
+SQL
+flush_wal();
+$session = hold_in('dead_before_removal', 'SELECT count(v) FROM e WHERE k = 2');
+sql('VACUUM e; INSERT INTO e SELECT 2 * i - 1, 0 FROM generate_series(1, 500) i');
+fails_like($node, 'INSERT INTO e VALUES (501, 0)', qr/conflicting key value/, 'exclusion constraint');
+release('dead_before_removal', $session);
+$session->quit;
+is(sql('SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off; SELECT count(*), count(DISTINCT k) FROM e'),
+	'1000|1000', 'exclusion constraint: no key twice');
+
+# ---- subtransactions ----
+
+fresh_table();
+is( sql(<<SQL), "1000\n0\n1000\n1000", 'a deletion that is taken back was never dead');
+BEGIN;
+SELECT count(v) FROM d WHERE k = 2;
+SAVEPOINT s;
+DELETE FROM d WHERE k = 2;
+SELECT count(v) FROM d WHERE k = 2;
+ROLLBACK TO s;
+SELECT count(v) FROM d WHERE k = 2;
+COMMIT;
+SELECT count(v) FROM d WHERE k = 2;
+SQL
+sql('DELETE FROM d WHERE k = 2');
+is( sql(<<SQL), "0\n0", 'what a subtransaction found that is rolled back stays known');
+BEGIN;
+DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
+SAVEPOINT s;
+DO 'BEGIN PERFORM v FROM d WHERE k = 2; END';
+ROLLBACK TO s;
+SAVEPOINT s;
+DO 'BEGIN PERFORM v / 0 FROM d WHERE k = 3; EXCEPTION WHEN division_by_zero THEN NULL; END';
+ROLLBACK TO s;
+SELECT count(v) FROM d WHERE k = 2;
+SELECT tids_read('d_k') - 1000 - 1000 - 1;
+COMMIT;
+SQL
+is(sql('SELECT count(v) FROM d WHERE k = 3'), 1000, 'nothing else is');
+same_answers($node, 'd', 'k', 'd_k', 'subtransactions');
+
+# ---- isolation levels ----
+
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
+{
+	fresh_table();
+	my $older = $node->background_psql('postgres');
+	$older->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
+	put_into_list(2);
+	is($older->query_safe('SELECT count(v) FROM d WHERE k = 2'), $level eq 'READ COMMITTED' ? 0 : 1000, "$level: a transaction from before");
+	$older->quit;
+	put_into_list(2);
+	is(reads("SET TRANSACTION ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 2"), "0\n0", "$level: none is visited");
+}
+
+# A serializable transaction that passes over all rows of a key has read the key.
+my $reader = $node->background_psql('postgres', on_error_stop => 0);
+my $writer = $node->background_psql('postgres', on_error_stop => 0);
+$_->query_safe('BEGIN ISOLATION LEVEL SERIALIZABLE') foreach $reader, $writer;
+is($reader->query_safe(q(SELECT count(v) FROM d WHERE k = 2; SELECT tids_read('d_k'))), "0\n0", 'serializable: the reader visits none');
+$writer->query_safe('SELECT count(*) FROM other; INSERT INTO d VALUES (2, 0)');
+$reader->query('INSERT INTO other VALUES (1)');
+$writer->query('COMMIT');
+$reader->query('COMMIT');
+like($reader->{stderr} . $writer->{stderr}, qr/could not serialize access/, 'serializable: a row with that key is a conflict');
+$_->quit foreach $reader, $writer;
+
+# ---- joins ----
+
+fresh_table();
+sql('CREATE TABLE o AS SELECT i % 3 + 1 AS k FROM generate_series(1, 300) i; ANALYZE o');
+my $by_join = 'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off; SET LOCAL enable_seqscan = on';
+my $join = 'SELECT count(d.v) FROM o JOIN d USING (k)';
+cmp_ok(reads("$by_join; $join WHERE o.k = 2") =~ s/^.*\n//r, '>=', 1000, 'a join reads TIDs');
+put_into_list(2);
+is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'they are known');
+like(sql("BEGIN; $by_join; EXPLAIN $join"), qr/pmhash join/, 'plan of a join');
+is(sql("BEGIN; $by_join; $join"), 200000, 'a join passes over them');
+is(reads("$by_join; $join WHERE o.k = 2"), "0\n0", 'a join visits none of them');
+flush_wal();
+$session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
+sql('VACUUM d; INSERT INTO d SELECT 2, -i FROM generate_series(1, 1000) i');
+is(sql('SELECT count(v) FROM d WHERE k = 2'), 1000, 'others have their TIDs');
+is(sql("BEGIN; $by_join; $join"), 300000, 'a join finds them');
+release('dead_before_removal', $session);
+$session->quit;
+
+# ---- the server dies while some are taken out and not removed ----
+
+release_wal_writer($node);
+sql('CALL make_table(); CHECKPOINT');
+hold_wal_writer($node);
+put_into_list(2);
+flush_wal();
+$session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
+put_into_list(3);
+is(sql('SELECT count(v) FROM d WHERE k = 3'), 0, 'rows whose deletion is not flushed');
+crash($node);
+eval { $session->quit };
+unlink("$points/dead_before_removal.held");
+$node->start;
+is(sql('SELECT count(v) FROM d WHERE k = 2'), 0, 'after a crash: what was flushed is dead');
+is(sql('SELECT count(v) FROM d WHERE k = 3'), 1000, 'what was not is back');
+same_answers($node, 'd', 'k', 'd_k', 'crash');
+is(sql(q(SELECT pmhash_check('d_k'))), '', 'crash: pmhash_check');
+is(sql(q(SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid')), 0, 'no index was given up');
+$node->stop;
+
+# ---- transactions that began during recovery ----
+
+$node = new_primary('dead_primary', $settings);
+sql(<<'SQL');
+CREATE TABLE other (v int4);
+CREATE FUNCTION tids_read(index regclass) RETURNS int8 LANGUAGE sql AS
+	'SELECT pg_stat_get_xact_tuples_returned($1)';
+CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
+INSERT INTO d SELECT i % 4, i FROM generate_series(1, 4000) i;
+CREATE INDEX d_k ON d USING pmhash (k) WITH (wal = on);
+SQL
+my $primary = $node;
+my $standby = new_standby($primary, 'dead_standby');
+wait_for_state($standby, 'd_k', qr/^valid$/, 'the standby has its file');
+sql('DELETE FROM d WHERE k IN (1, 2)');
+flush_wal();
+caught_up($primary, $standby);
+my %old = map { $_ => $standby->background_psql('postgres') } ('READ COMMITTED', 'REPEATABLE READ');
+is($old{$_}->query_safe("BEGIN ISOLATION LEVEL $_; SELECT count(v) FROM d WHERE k = 2"), 0, "recovery, $_: before") foreach sort keys %old;
+$primary->stop;
+$standby->promote;
+$node = $standby;
+wait_for_state($node, 'd_k', qr/^valid$/, 'promoted: the file is used');
+hold_wal_writer($node);
+my $look = <<SQL;
+BEGIN;
+DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
+DO 'BEGIN PERFORM v FROM d WHERE k = 2; END';
+COMMIT;
+SQL
+sql($look);
+is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'promoted: they are known');
+foreach my $level (sort keys %old)
+{
+	my $session = $old{$level};
+	my $count = "SELECT tids_read('d_k')";
+	my $before = $session->query_safe($count);
+
+	is($session->query_safe('SELECT count(v) FROM d WHERE k = 2'), 0, "recovery, $level: after");
+	is($session->query_safe($count) - $before, 1000, "recovery, $level: it visits them");
+	is($session->query_safe('SELECT count(v) FROM d WHERE k = 1'), 0, "recovery, $level: others that are dead");
+	is($session->query_safe('SELECT count(v) FROM d WHERE k = 3'), 1000, "recovery, $level: rows that it sees");
+}
+is(reads('SELECT count(v) FROM d WHERE k = 1'), "0\n1000", 'they have put nothing into the list');
+$_->query_safe('COMMIT') foreach values %old;
+my $read = $old{'READ COMMITTED'}->query_safe("SELECT tids_read('d_k')");
+is($old{'READ COMMITTED'}->query_safe("SELECT count(v) FROM d WHERE k = 2; SELECT tids_read('d_k') - $read"), "0\n0",
+	'their next transactions pass over them');
+$_->quit foreach values %old;
+release_wal_writer($node);
+same_answers($node, 'd', 'k', 'd_k', 'promoted');
+$node->stop;
+done_testing();
