@@ -444,24 +444,34 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 }
 
 /*
- * Why an index is invalid, or NONE.  ERROR for what may pass.  For the
- * rebuilder and for views; the caller holds a lock on the index.  An unlogged
- * index that has no file yet is not invalid.
+ * Why an index cannot be used whose stub does not ask for a new file, or NONE.  ERROR
+ * for what may pass.  The caller holds a lock on the index.
  */
 PmhashReason
-pmhash_index_doubt(Relation index)
+pmhash_named_file_doubt(Relation index)
 {
 	PmhashTrouble		trouble;
-	PmhashStub	stub;
 
-	if (pmhash_stub_read(index, true, &stub) &&
-		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-		return PMHASH_REASON_NONE;
 	if (file_is_usable(index, &trouble))
 		return PMHASH_REASON_NONE;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	return trouble.reason;
+}
+
+/*
+ * The same of any index: an unlogged one that has no file yet is not invalid.  For the
+ * rebuilder.
+ */
+PmhashReason
+pmhash_index_doubt(Relation index)
+{
+	PmhashStub	stub;
+
+	if (pmhash_stub_read(index, true, &stub) &&
+		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		return PMHASH_REASON_NONE;
+	return pmhash_named_file_doubt(index);
 }
 
 /*

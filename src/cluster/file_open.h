@@ -12,6 +12,7 @@
 
 #include "cluster/stub.h"
 
+extern PmhashReason pmhash_named_file_doubt(Relation index);
 extern PmhashReason pmhash_index_doubt(Relation index);
 extern bool pmhash_index_plannable(Relation index);
 extern bool pmhash_index_is_pmem(Relation index);

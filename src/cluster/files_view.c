@@ -71,18 +71,19 @@ why_not_rebuilt(Relation index)
 	return "";
 }
 
-/* "valid", or what is wrong with an index and what is done about it. */
+/*
+ * "valid", or what is wrong with an index and what is done about it.  stub: NULL if
+ * it has none.
+ */
 static const char *
-index_state(Relation index, bool details)
+index_state(Relation index, const PmhashStub *stub, bool details)
 {
-	PmhashReason reason = pmhash_index_doubt(index);
+	PmhashReason reason = pmhash_named_file_doubt(index);
 	PmhashRebuild rebuild;
-	PmhashStub	stub;
 	const char *state = NULL;
 
 	if (RecoveryInProgress())
-		state = pmhash_standby_index_state(pmhash_stub_read(index, true, &stub) ?
-										   &stub : NULL, details);
+		state = pmhash_standby_index_state(stub, details);
 	if (state != NULL)
 		return state;
 
@@ -110,26 +111,32 @@ disabled_state(bool details)
 	return "disabled: the server is in recovery";
 }
 
-/* Fill in the columns after the first for an index we have locked. */
+/*
+ * Fill in the columns after the first for an index we have locked.  Its stub is read
+ * once: that is a good part of the work, with thousands of indexes.
+ */
 static void
 describe(Relation index, Datum *values, bool *nulls)
 {
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
+	bool		found;
 	struct stat st;
 	const char *state;
 	bool		details = pmhash_may_see_details(index);
 
 	if (!pmhash_service_available())
 		state = disabled_state(details);
-	else if (pmhash_stub_read(index, true, &stub) &&
+	else if ((found = pmhash_stub_read(index, true, &stub)) &&
 			 (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		state = "empty";
 	else
 	{
-		bool		named = pmhash_index_path(index, true, NULL, path);
+		bool		named = found && stub.file_id != 0;
 
-		state = index_state(index, details);
+		if (named)
+			pmhash_file_path(path, MyDatabaseId, stub.file_id);
+		state = index_state(index, found ? &stub : NULL, details);
 		if (named && details)
 		{
 			values[1] = CStringGetTextDatum(path);

@@ -510,8 +510,11 @@ pmhash_remove_orphans(void)
 	list_files(MyDatabaseId, &files);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
+	PMH_STOP_POINT("cleaner_listed");
 	drop_protected(MyDatabaseId, &files);
+	PMH_STOP_POINT("cleaner_before_stubs");
 	list_owned(&owners);
+	PMH_STOP_POINT("cleaner_before_removal");
 	remove_orphans(&files, &owners);
 	pmhash_counters_forget_dropped();
 }
