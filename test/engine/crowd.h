@@ -35,6 +35,23 @@ crowd_hash(uint64_t where, uint64_t i)
 	return (fixture_hash(where) & ~UINT64_C(0xff)) | i;
 }
 
+/* One of a crowd of any size: hashes with the same 40 bits. */
+static inline uint64_t
+crowd_of_many_hash(uint64_t where, uint64_t i)
+{
+	return (fixture_hash(where) & ~UINT64_C(0xffffff)) | (i * 11 & 0xffffff);
+}
+
+/* So many entries are in the overflow table. */
+static inline uint64_t
+crowd_overflowed(PmhTable *t)
+{
+	PmhStats	stats;
+
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	return stats.entries_overflow;
+}
+
 static inline void
 crowd_comes(PmhTable *t, uint64_t where, uint64_t value)
 {

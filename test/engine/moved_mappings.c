@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "crowd.h"
 #include "directory.h"
 #include "element.h"
 #include "error.h"
@@ -54,8 +55,16 @@ static uint64_t next_key;		/* not used so far */
 static void (*script) (const char *name);	/* instead of chance */
 static uint64_t intrusions;
 static uint64_t moves;			/* of a mapping, in the middle of an operation */
+static uint64_t overflowed;		/* entries in overflow tables, at the ends */
 
 /* ---- the model ---- */
+
+/* Half of them have hashes that an enemy has chosen: most go to the overflow table. */
+static uint64_t
+key_hash(uint64_t key)
+{
+	return key > 1 && key % 2 == 1 ? crowd_of_many_hash(7, key) : fixture_hash(key);
+}
 
 static uint64_t
 values_of(uint64_t key)
@@ -73,7 +82,7 @@ static void
 insert_key(PmhTable *t, uint64_t key)
 {
 	for (uint64_t i = 0; i < values_of(key); i++)
-		REQUIRE(pmh_insert(t, fixture_hash(key), value_of(key, i), false) == PMH_OK);
+		REQUIRE(pmh_insert(t, key_hash(key), value_of(key, i), false) == PMH_OK);
 	present[key] = true;
 }
 
@@ -184,7 +193,7 @@ static PmhValues values;
 static void
 expect_key(PmhTable *t, uint64_t key)
 {
-	REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+	REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
 	CHECK(values.n == (present[key] ? values_of(key) : 0));
 }
 
@@ -220,7 +229,7 @@ do_lookup_group(PmhTable *t)
 	{
 		uint64_t	key = fixture_random(&seed) % LASTING;
 
-		hash[i] = fixture_hash(key);
+		hash[i] = key_hash(key);
 		want += values_of(key);
 	}
 	REQUIRE(pmh_lookup_group(t, hash, 300, count_found, &found) == PMH_OK);
@@ -264,7 +273,7 @@ do_insert_group(PmhTable *t)
 		uint64_t	key = new_key();
 
 		for (uint64_t i = 0; i < values_of(key); i++)
-			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
+			entry[n++] = (PmhEntry) {key_hash(key), value_of(key, i)};
 	}
 	REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK && done == n);
 	for (size_t i = 0; i < n; i++)
@@ -285,7 +294,7 @@ do_delete(PmhTable *t)
 	for (uint64_t key = first; key < end; key += 3)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
+			entry[n++] = (PmhEntry) {key_hash(key), value_of(key, i)};
 		want += present[key] ? values_of(key) : 0;
 		present[key] = false;
 	}
@@ -410,6 +419,7 @@ end_file(void)
 			expect_key(handle[i], key);
 	}
 	CHECK(pmh_check(handle[0], true, fixture_report, NULL) == PMH_OK);
+	overflowed += crowd_overflowed(handle[0]);
 	for (unsigned i = 0; i < HANDLES; i++)
 		pmh_close(handle[i]);
 	unlink(path);
@@ -456,7 +466,7 @@ test_cut_beside_growth(void)
 	for (uint64_t key = LASTING; key < KEYS; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[1], fixture_hash(key), value_of(key, i)) == PMH_OK);
+			REQUIRE(pmh_delete(handle[1], key_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
 	base = handle[1]->file.base;
@@ -501,7 +511,7 @@ test_return_beside_regions(void)
 	for (uint64_t key = 0; key < LASTING; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
+			REQUIRE(pmh_delete(handle[0], key_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
 	pm_store64(&pmh_run(handle[0])->value_space_known, 0);
@@ -539,6 +549,7 @@ main(int argc, char **argv)
 		}
 	}
 	CHECK(moves > 3 * (uint64_t) histories);
+	CHECK(overflowed > (uint64_t) histories);
 	printf("%llu intrusions, %llu operations whose mapping moved\n",
 		   (unsigned long long) intrusions, (unsigned long long) moves);
 	pmh_values_free(&values);
