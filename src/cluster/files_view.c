@@ -27,6 +27,7 @@
 #include "cluster/file_open.h"
 #include "cluster/invalid.h"
 #include "cluster/orphans.h"
+#include "cluster/pool_names.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"

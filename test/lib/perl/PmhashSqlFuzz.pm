@@ -8,7 +8,9 @@
 #	writer	a random transaction
 #	other	statements of its own in between, VACUUM, what takes TIDs over
 #	judge	looks at everything when the transaction is over
-# Everything follows from the seed, but for when a statement_timeout strikes.
+# Some keys have hashes that were made for the file that fz_k has: they overflow.
+# Everything follows from the seed, but for when a statement_timeout strikes, and
+# which keys those are.
 
 package PmhashSqlFuzz;
 
@@ -17,7 +19,9 @@ use warnings;
 
 use Exporter 'import';
 use IPC::Run;
+use PmhashCrowd;
 use PmhashFaults;
+use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -31,12 +35,13 @@ our @EXPORT = qw(
 
 my $most_rows = 5000;
 my $patience = 120;    # seconds for a statement
+my $crowd = 3000;      # keys that overflow
 
 # SQLSTATEs of errors that are right: what is injected (disk full, no memory,
 # cancel), what the transactions do to each other, and what comes after an error.
 my $expected = qr/^(53100|53200|57014|40001|40P01|55P03|23505|25P02|3B001|34000|24000|P0001|25001|42704|55006)$/;
 
-my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0);
+my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0);
 
 # ---- the server ----
 
@@ -60,6 +65,7 @@ CREATE INDEX fz_k ON fz USING pmhash (k);
 CREATE INDEX fz_t ON fz USING pmhash (t);
 CREATE INDEX fz_kv ON fz USING pmhash (k, v);
 CREATE TABLE fp (k int8, v int4) PARTITION BY LIST (v);
+CREATE TABLE crowd (i int4 PRIMARY KEY, k int8);
 SELECT format('CREATE TABLE fp%s PARTITION OF fp FOR VALUES IN (%s)', i, i) FROM generate_series(0, 3) i \gexec
 CREATE INDEX ON fp USING pmhash (k);
 INSERT INTO soak_indexes VALUES ('fz', '{k}', 'fz_k', true), ('fz', '{t}', 'fz_t', false), ('fz', '{k,v}', 'fz_kv', false);
@@ -192,10 +198,11 @@ sub rows
 {
 	my ($id) = @_;
 	my $n = pick(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
-	my $keys = pick(1, 5, 50, 1000, 100000);
+	my $key = sprintf('(i * 7919 + %d) %% %d', between(0, 1000), pick(1, 5, 50, 1000, 100000));
 
-	return sprintf('SELECT %s, (i * 7919 + %d) %% %d, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
-		$id, between(0, 1000), $keys, pick(3, 200, 10000), $n);
+	$key = "(SELECT c.k FROM crowd c WHERE c.i = $key % $crowd)" if rand() < .3;
+	return sprintf('SELECT %s, %s, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
+		$id, $key, pick(3, 200, 10000), $n);
 }
 
 my $fresh = 'nextval(\'ids\')';
@@ -215,7 +222,7 @@ sub insert
 
 sub change
 {
-	my $some = pick('k % 7 = ' . between(0, 6), 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
+	my $some = pick('k % 7 = ' . between(0, 6), 'k IN (SELECT k FROM crowd WHERE i % 3 = 1)', 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
 
 	return pick("DELETE FROM fz WHERE $some", "UPDATE fz SET k = k + 1 WHERE $some", "UPDATE fz SET v = (v + 1) % 4 WHERE $some",
 		'UPDATE fp SET v = (v + 1) % 4 WHERE k % 5 = 1', 'DELETE FROM fp WHERE k % 4 = 0') . ';';
@@ -230,6 +237,8 @@ sub read_some
 		"SELECT differ('fz', 't = ''t$k''');",
 		"SELECT differ('fz', 'k = $k AND v = ' || $k % 4);",
 		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT generate_series(0, $k)))');",
+		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT k FROM crowd WHERE i < 40 * $k))');",
+		"SELECT differ('fz', 'k = (SELECT k FROM crowd WHERE i = $k)');",
 		"SELECT differ('fp', 'k = $k');",
 		"SET enable_seqscan = off; SELECT 'rows' FROM fz WHERE k = ANY ('{1,2,3,$k}') AND id < 0 LIMIT 3; RESET enable_seqscan;");
 }
@@ -388,6 +397,19 @@ sub end_transaction
 	return;
 }
 
+# Make keys that overflow in the file that fz_k has by now.
+sub make_crowd
+{
+	my ($node) = @_;
+	my $file = index_file($node, 'fz_k');
+
+	return if $file eq '';
+	$figures{overflows} += overflows($file);
+	$node->safe_psql('postgres', "DELETE FROM crowd; INSERT INTO crowd SELECT i - 1, k FROM unnest('{" .
+		join(',', crowd_keys($file, 1, $crowd)) . "}'::int8[]) WITH ORDINALITY u (k, i)");
+	return;
+}
+
 # One transaction and the judgement; returns what was found, or ''.
 sub one_transaction
 {
@@ -420,10 +442,12 @@ sub fuzz_transactions
 	my $found = '';
 
 	srand($seed);
-	while ($found eq '' && time < $end)
+	for (my $n = 0; $found eq '' && time < $end; $n++)
 	{
+		make_crowd($node) if $n % 10 == 0;
 		$found = one_transaction(\%s);
 	}
+	make_crowd($node);
 	$found .= join('', map { "---- $_\n$s{$_}{log}" } qw(writer other judge)) if $found ne '';
 	foreach my $session (values %s)
 	{
@@ -435,7 +459,7 @@ sub fuzz_transactions
 
 sub fuzz_figures
 {
-	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed));
+	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows));
 }
 
 1;
