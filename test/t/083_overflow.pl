@@ -1,4 +1,4 @@
-# Keys chosen by one who knows an index file's seed: their entries go to the overflow
+# Keys chosen by one that knows an index file's seed: their entries go to the overflow
 # table.  Whatever happens to it (disk full, VACUUM and scans that remove, shrinks, cursors
 # in the middle, crashes) index and table agree, and the file stays small.
 

@@ -200,7 +200,7 @@ sub rows
 	my $n = pick(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
 	my $key = sprintf('(i * 7919 + %d) %% %d', between(0, 1000), pick(1, 5, 50, 1000, 100000));
 
-	$key = "(SELECT c.k FROM crowd c WHERE c.i = $key % $crowd)" if rand() < .3;
+	$key = "(SELECT c.k FROM crowd c (n, k) WHERE c.n = $key % $crowd)" if rand() < .3;
 	return sprintf('SELECT %s, %s, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
 		$id, $key, pick(3, 200, 10000), $n);
 }
