@@ -10,6 +10,7 @@ use lib "$FindBin::RealBin/../lib/perl";
 use PmhashCrowd;
 use PmhashFaults;
 use PmhashInvalid;
+use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -229,5 +230,54 @@ cmp_ok(overflows(index_file($node, 'c_k')), '>', $crowd / 2, 'REINDEX: new ones 
 $node->stop;
 $node->start;
 agree('shut down and started');
+$node->stop;
+
+# ---- a standby ----
+
+my $primary = new_primary('overflow_primary');
+$node = $primary;
+sql(<<SQL);
+CREATE TABLE keys (crowd int4, i int4, k int8);
+CREATE TABLE c (k int8, v int4) WITH (autovacuum_enabled = off);
+INSERT INTO c SELECT i, 0 FROM generate_series(1, 2000) i;
+CREATE INDEX c_k ON c USING pmhash (k) WITH (wal = on);
+SQL
+make_crowd($_, $crowd) foreach 1 .. 2;
+sql('INSERT INTO c SELECT k, 1 FROM keys WHERE crowd = 1');
+my $standby = new_standby($primary, 'overflow_standby');
+
+sub standby_agrees
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	$node = $primary;
+	right_answers("$name, primary");
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'c_k', qr/^valid\$/, "$name: the standby has its file");
+	$node = $standby;
+	agree("$name, standby");
+	$node = $primary;
+	return;
+}
+
+standby_agrees('built');
+sql('INSERT INTO c SELECT k, 2 FROM keys WHERE crowd = 2');
+standby_agrees('inserted');
+cmp_ok(overflows(index_file($standby, 'c_k')), '>', $crowd / 2, 'they overflow on the standby');
+sql('DELETE FROM c WHERE v = 1 OR v = 2 AND k % 3 = 0; VACUUM (INDEX_CLEANUP ON) c');
+standby_agrees('removed by VACUUM');
+sql('INSERT INTO c SELECT k, 3 FROM keys WHERE crowd = 1');
+$standby->stop('immediate');
+sql('DELETE FROM c WHERE v = 3 AND k % 2 = 0; INSERT INTO c SELECT k, 4 FROM keys WHERE crowd = 2');
+$standby->start;
+standby_agrees('standby killed');
+$primary->stop('immediate');
+$standby->promote;
+$node = $standby;
+agree('promoted');
+is(sql(q(SELECT state FROM pmhash_indexes WHERE index = 'c_k')), 'valid', 'promoted: its file is used');
+sql('INSERT INTO c SELECT k, 5 FROM keys WHERE crowd = 1; DELETE FROM c WHERE v = 4; VACUUM (INDEX_CLEANUP ON) c');
+agree('promoted, and changed');
 $node->stop;
 done_testing();
