@@ -254,7 +254,7 @@ sub standby_agrees
 	$node = $primary;
 	right_answers("$name, primary");
 	caught_up($primary, $standby);
-	wait_for_state($standby, 'c_k', qr/^valid\$/, "$name: the standby has its file");
+	wait_for_state($standby, 'c_k', qr/^valid$/, "$name: the standby has its file");
 	$node = $standby;
 	agree("$name, standby");
 	$node = $primary;
