@@ -269,7 +269,7 @@ sql('DELETE FROM c WHERE v = 1 OR v = 2 AND k % 3 = 0; VACUUM (INDEX_CLEANUP ON)
 standby_agrees('removed by VACUUM');
 sql('INSERT INTO c SELECT k, 3 FROM keys WHERE crowd = 1');
 $standby->stop('immediate');
-sql('DELETE FROM c WHERE v = 3 AND k % 2 = 0; INSERT INTO c SELECT k, 4 FROM keys WHERE crowd = 2');
+sql('DELETE FROM c WHERE v = 3 AND k % 2 = 0; VACUUM (INDEX_CLEANUP ON) c; INSERT INTO c SELECT k, 4 FROM keys WHERE crowd = 2');
 $standby->start;
 standby_agrees('standby killed');
 $primary->stop('immediate');
