@@ -404,12 +404,12 @@ sub make_crowd
 {
 	my ($node) = @_;
 	my $file = index_file($node, 'fz_k');
-	my $so_far = $file eq '' ? 0 : overflows($file);
+	my $so_far = -e $file ? overflows($file) : 0;
 
 	$overflowed = 0 if $file ne $crowd_file || $so_far < $overflowed;
 	$figures{overflows} += $so_far - $overflowed;
 	$overflowed = $so_far;
-	return if $file eq '' || $file eq $crowd_file;
+	return if !-e $file || $file eq $crowd_file;
 	$crowd_file = $file;
 	$node->safe_psql('postgres', "DELETE FROM crowd; INSERT INTO crowd SELECT i - 1, k FROM unnest('{" .
 		join(',', crowd_keys($file, 1, $crowd)) . "}'::int8[]) WITH ORDINALITY u (k, i)");
