@@ -66,6 +66,11 @@ typedef struct PmhashStandby
 	pg_atomic_uint32 reached;
 	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
 
+	/* The server life before was promoted and killed: where its replay ended. */
+	XLogRecPtr	promoted_end;	/* or 0 */
+	TimeLineID	promoted_timeline;
+	bool		complete;		/* recovery is over; LIVE files have all of it */
+
 	uint64		lives;			/* what life and build are drawn from */
 	slock_t		mutex;			/* the rest: for the builder's launcher */
 	Latch	   *latch;
@@ -78,6 +83,14 @@ typedef struct PmhashStandby
 } PmhashStandby;
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
+
+/* How replay has ended: the last record of a standby, before its promotion. */
+typedef struct PmhashStandbyEnd
+{
+	XLogRecPtr	lsn;
+	TimeLineID	timeline;
+	int64		opts_mtime;		/* of postmaster.opts, ns */
+} PmhashStandbyEnd;
 
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
@@ -110,7 +123,9 @@ extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 										 char *reason);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
-extern bool pmhash_standby_clear_files(bool all);
+extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
+extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
@@ -119,6 +134,7 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
+extern void pmhash_standby_end_of_replay(void);
 
 /* ---- standby_redo.c, called by startup.c ---- */
 extern void pmhash_standby_promote(PmhashControl *control);
