@@ -119,6 +119,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_build.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_view.o \
 	src/cluster/standby_worker.o \

@@ -40,7 +40,7 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 1
+#define STANDBY_VERSION 2
 #define HEADER_SIZE		4096	/* the slots begin there */
 
 typedef struct Header
@@ -61,9 +61,9 @@ typedef struct Slot
 	uint64		file_id;		/* 0: none */
 	uint64		usable_xmin;	/* full transaction id */
 	Oid			database;
-	uint32		crc;			/* CRC-32C of all before and of heap */
+	uint32		crc;			/* CRC-32C of all else */
 	Oid			heap;			/* 0: not known */
-	uint32		reserved;
+	TimeLineID	timeline;		/* of the primary under which the file was made */
 } Slot;
 
 StaticAssertDecl(sizeof(Header) == 64 && offsetof(Header, ended) == 32 && sizeof(Slot) == 32,
@@ -102,6 +102,7 @@ slot_crc(const Slot *slot)
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, slot, offsetof(Slot, crc));
 	COMP_CRC32C(crc, &slot->heap, sizeof(slot->heap));
+	COMP_CRC32C(crc, &slot->timeline, sizeof(slot->timeline));
 	FIN_CRC32C(crc);
 	return crc;
 }
@@ -144,6 +145,7 @@ fill_slot(Slot *slot, const PmhashPlace *place)
 	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
 	slot->database = place->database;
 	slot->heap = place->heap;
+	slot->timeline = place->timeline;
 	slot->crc = slot_crc(slot);
 }
 
@@ -344,6 +346,7 @@ read_slots(char *reason)
 		place->file_id = standby->id[i] = slots[i].file_id;
 		place->database = slots[i].database;
 		place->heap = slots[i].heap;
+		place->timeline = slots[i].timeline;
 		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
 		place->status = PMHASH_STANDBY_LIVE;
 		place->restored = true;
@@ -355,7 +358,8 @@ read_slots(char *reason)
 
 /*
  * A file that was this server's own when it was the primary.  Whether its index is
- * logged is not known here: the stub says so to whoever would use it.
+ * logged is not known here: the stub says so to each process that would use it.  Hence
+ * its timeline is 0: under another primary it cannot be kept (S4).
  */
 static void
 adopt(Oid database, uint64 file_id, int *next)
@@ -374,6 +378,7 @@ adopt(Oid database, uint64 file_id, int *next)
 		return;
 	place->file_id = standby->id[*next] = file_id;
 	place->database = database;
+	place->timeline = 0;
 	place->usable_xmin = InvalidFullTransactionId;
 	place->status = PMHASH_STANDBY_LIVE;
 	place->restored = true;
@@ -555,6 +560,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 		return false;
 	}
 	standby->applied_timeline = timeline;
+	standby->replay_timeline = server->control.checkPointCopy.ThisTimeLineID;
 	pg_atomic_write_u64(&standby->applied, applied);
 	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : applied;
 	standby->skip_timeline = timeline;

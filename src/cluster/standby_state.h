@@ -30,6 +30,7 @@ typedef struct PmhashPlace
 	bool		restored;		/* LIVE since before this server life: it has all
 								 * records up to skip_to */
 	Oid			heap;			/* the table, or InvalidOid: not known */
+	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 
@@ -59,6 +60,7 @@ typedef struct PmhashStandby
 								 * or a place gets another file */
 	pg_atomic_uint64 applied;	/* S2, as in the pool */
 	uint32		applied_timeline;
+	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
 	/* What the files that are 'restored' have: not used before it is reached. */
 	XLogRecPtr	skip_to;
@@ -134,9 +136,9 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
-extern void pmhash_standby_end_of_replay(void);
 
-/* ---- standby_redo.c, called by startup.c ---- */
+/* ---- standby_promote.c, called by startup.c ---- */
+extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

@@ -1,9 +1,10 @@
 """A primary, two standbys that have built their files at different times, and promotions.
 
-What is asked: which files are good under another primary?  Replay is at once, so all servers
-have the same heap, and each has its own set of entries: `index` of the primary, one for each
-standby.  A standby is promoted: its file is the index from then on.  The other one follows, and
-so may the old primary, if it was shut down cleanly.  What they keep depends on the rule.
+How long are files good under another primary?  Replay is at once, so all servers have the same
+heap, and each has its own set of entries: `index` of the primary, one for each standby.  A
+standby is promoted: its file is the index from then on.  The other one follows with its file, and
+so may the old primary, if it was shut down cleanly.  When a bulk delete is over (SWEPT), before
+TIDs are free, files that were made under another primary are given up; they can be built again.
 
 check.py runs it.  What is modelled: src/README, "Apply on a standby", S4.  Not: lag, crashes,
 snapshots that are older than a build (standby_build.py has them).
@@ -14,7 +15,7 @@ import heap as h
 from heap import ABORTED, COMMITTED, DEAD, RUNNING, Row
 
 RULES = {
-    'same': 'a file is kept under a new primary only if it has the entries that that has, no others',
+    'swept': 'a file that was made under another primary goes before this one frees TIDs',
 }
 
 
@@ -39,11 +40,12 @@ class State(NamedTuple):
     heap: tuple
     index: tuple                # (key, slot), sorted
     files: tuple                # of the standbys: such a tuple, or None: not built
+    made: tuple                 # of each file: under which primary, counted by promotions
     promotions: int
 
 
 def start(sys):
-    return State((COMMITTED,), (None,) * (sys.pages * sys.per_page), (), (None, None), 0)
+    return State((COMMITTED,), (None,) * (sys.pages * sys.per_page), (), (None, None), (0, 0), 0)
 
 
 # ---- entries and records ----
@@ -151,6 +153,13 @@ def kills(sys, state):
             yield after._replace(index=without(state.index, entry))
 
 
+def swept(sys, state):
+    if not sys.keeps('swept'):
+        return state
+    return state._replace(files=tuple(f if made == state.promotions else None
+                                      for f, made in zip(state.files, state.made)))
+
+
 def vacuums(sys, state):
     """Line pointers whose entries the primary has removed, and logged, are free."""
     for page in range(sys.pages):
@@ -160,7 +169,7 @@ def vacuums(sys, state):
     for entry in [e for e in state.index if e[1] in dead]:
         state = replayed(state, without, entry)._replace(index=without(state.index, entry))
     if dead:
-        yield state._replace(heap=h.apply(state.heap, dead))
+        yield swept(sys, state)._replace(heap=h.apply(state.heap, dead))
 
 
 # ---- the standbys ----
@@ -184,14 +193,8 @@ def builds(sys, state):
         if file is None:
             entries = [found(state, root) for root in h.roots(state.heap, range(len(state.heap)))]
             new = tuple(sorted(e for e in entries if e is not None))
-            yield state._replace(files=state.files[:n] + (new,) + state.files[n + 1:])
-
-
-def under(sys, entries, index):
-    """What a server has, of its file, under a primary with this index."""
-    if entries is None or (sys.keeps('same') and entries != index):
-        return None
-    return entries
+            yield state._replace(files=state.files[:n] + (new,) + state.files[n + 1:],
+                                 made=state.made[:n] + (state.promotions,) + state.made[n + 1:])
 
 
 def promotions(sys, state):
@@ -203,8 +206,8 @@ def promotions(sys, state):
             continue
         # the old primary follows, or has been lost
         for old in (None, state.index if over == state.status else None):
-            files = under(sys, state.files[1 - n], index), under(sys, old, index)
-            yield state._replace(status=over, index=index, files=files,
+            yield state._replace(status=over, index=index, files=(state.files[1 - n], old),
+                                 made=(state.made[1 - n], state.promotions),
                                  promotions=state.promotions + 1)
 
 
