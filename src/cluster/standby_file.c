@@ -66,7 +66,8 @@ typedef struct Slot
 	TimeLineID	timeline;		/* of the primary under which the file was made */
 } Slot;
 
-StaticAssertDecl(sizeof(Header) == 64 && offsetof(Header, ended) == 32 && sizeof(Slot) == 32,
+StaticAssertDecl(sizeof(Header) == 64 && offsetof(Header, ended) == 32 &&
+				 sizeof(Slot) == 32,
 				 "slots do not cross sectors");
 
 /* The mapping of the startup process. */
@@ -220,7 +221,7 @@ clear_end(char *reason)
 
 /*
  * The startup process has applied a record that ends at lsn.  A crash between the
- * two stores leaves the old LSN with the new timeline, which is in nobody's
+ * two stores leaves the old LSN with the new timeline, which is in no
  * history: distrust.  Nothing is flushed: after a loss of power a standby begins
  * afresh, and a clean shutdown syncs (trust.c).  False if the file can't be
  * written.
@@ -542,7 +543,8 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 		return load_promoted(reason);
 	if (how == PMHASH_STANDBY_DEMOTED && !for_each_file(adopt_file, &n))
 		how = PMHASH_STANDBY_FRESH;
-	if (how == PMHASH_STANDBY_RESUME && !(read_header(&header) && clear_end(reason) && read_slots(reason)))
+	if (how == PMHASH_STANDBY_RESUME &&
+		!(read_header(&header) && clear_end(reason) && read_slots(reason)))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_FRESH)
 	{

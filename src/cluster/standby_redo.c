@@ -505,7 +505,8 @@ end_inherited(void)
 		place->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
-		lose(work.record.file_id, 0, "it was made under another primary, and this one has vacuumed the table");
+		lose(work.record.file_id, 0,
+			 "it was made under another primary, and this one has vacuumed the table");
 }
 
 static void

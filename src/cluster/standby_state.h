@@ -47,7 +47,7 @@ typedef struct PmhashPlace
 	int			failures;		/* in a row */
 	int			sqlstate;		/* of the last one */
 	int64		next_try;		/* pmhash_clock_ms */
-	int			looks;			/* for its index, in vain, since WAL told of it */
+	int			looks;			/* for its index, in vain, since WAL announced it */
 	int64		next_look;
 	char		message[PMHASH_STANDBY_MESSAGE];
 } PmhashPlace;

@@ -166,13 +166,14 @@ class Node:
             pass
         wait_for('death of ' + self.name, lambda: not is_alive(pid))
 
-    def query(self, sql, database='postgres', timeout=60):
-        connection = psycopg2.connect(host='127.0.0.1', port=self.port, user='postgres',
-                                      dbname=database, connect_timeout=3)
+    def query(self, sql, isolation=None):
+        """The rows of a statement, or of the last of several in one transaction."""
+        connection = psycopg2.connect(
+            host='127.0.0.1', port=self.port, user='postgres', dbname='postgres',
+            connect_timeout=3, options='-c statement_timeout=60s')
         try:
-            connection.autocommit = True
+            connection.set_session(isolation_level=isolation, autocommit=isolation is None)
             with connection.cursor() as cursor:
-                cursor.execute('SET statement_timeout = %d' % (timeout * 1000))
                 cursor.execute(sql)
                 return cursor.fetchall() if cursor.description else []
         finally:
@@ -343,7 +344,7 @@ def switch_over(cluster, leader):
 
 
 def stop_in_order(cluster, leader):
-    """Patroni is told to end, and stops its server cleanly."""
+    """Patroni ends, and stops its server cleanly."""
     leader.process.terminate()
     leader.process.wait()
     leader.process = None
@@ -361,7 +362,7 @@ def differences(leader):
     wrong = []
     for table, key, index in INDEXES:
         row = leader.query("SELECT by_index, by_bitmap FROM every_key('%s', '%s', '%s')"
-                           % (table, key, index))[0]
+                           % (table, key, index), isolation='REPEATABLE READ')[0]
         if row != ('same', 'same'):
             wrong.append('%s: %s' % (index, row))
         found = leader.query("SELECT pmhash_check('%s')" % index)
@@ -373,16 +374,14 @@ def lost_rows(leader, clients, before):
     """Rows that were acknowledged and are not there, by index or by sequential scan."""
     wanted = sorted(row for n, client in enumerate(clients)
                     for row in client.acknowledged[:before[n]])
-    lost = []
-    for scan, off in (('index', 'enable_seqscan'), ('sequential', 'enable_indexscan')):
-        rows = leader.query("SET %s = off; SET enable_bitmapscan = off; SELECT w FROM "
-                            "unnest(ARRAY[%s]::bigint[]) w WHERE NOT EXISTS "
-                            "(SELECT FROM ack WHERE n = w OFFSET 0)"
-                            % (off, ','.join(map(str, wanted))) if scan == 'index' else
-                            "SELECT w FROM unnest(ARRAY[%s]::bigint[]) w EXCEPT SELECT n FROM ack"
-                            % ','.join(map(str, wanted)))
-        lost += ['%s scan: %d' % (scan, row[0]) for row in rows]
-    return lost, len(wanted)
+    array = "unnest('{%s}'::bigint[]) w" % ','.join(map(str, wanted))
+    by_index = leader.query('SET enable_seqscan = off; SET enable_bitmapscan = off; '
+                            'SELECT w FROM %s WHERE NOT EXISTS '
+                            '(SELECT FROM ack WHERE n = w OFFSET 0)' % array)
+    by_table = leader.query('SET enable_indexscan = off; SET enable_indexonlyscan = off; '
+                            'SELECT w FROM %s EXCEPT SELECT n FROM ack' % array)
+    return (['by index: %d' % row[0] for row in by_index] +
+            ['in the table: %d' % row[0] for row in by_table]), len(wanted)
 
 
 def fail_over(cluster, leader, name, way, clients):
