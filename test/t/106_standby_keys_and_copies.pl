@@ -69,7 +69,17 @@ SQL
 	cmp_ok($rounds, '>=', 3, "delay $delay: the table was vacuumed beside the build");
 	setting('test.slow = off');
 	built($primary, $standby, "delay $delay");
-	same_as_heap($standby, 'long_one', 'slow_key(k)', 'long_one_key', "delay $delay");
+	is($standby->safe_psql('postgres', <<'SQL'), "0\n", "delay $delay: by index as in the table");
+SET enable_bitmapscan = off;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SET LOCAL enable_seqscan = off;
+SELECT count(*) FROM (SELECT slow_key(k) AS key, count(*) FROM long_one GROUP BY 1) wanted,
+	LATERAL (SELECT count(*) FROM long_one WHERE slow_key(k) = wanted.key) got (n) WHERE got.n <> wanted.count;
+COMMIT;
+SELECT pmhash_check('long_one_key');
+SQL
+	like(plan_of($standby, "SELECT * FROM long_one WHERE slow_key(k) = 'x'", 'SET enable_seqscan = off;'), qr/long_one_key/,
+		"delay $delay: plans use it");
 	unlike(logged_since($standby, $position), qr/missing chunk|unexpected chunk|could not build/, "delay $delay: all chunks were there");
 }
 
