@@ -25,6 +25,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-shards             three servers joined by postgres_fdw, beside hash
 #   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
@@ -248,7 +249,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards \
 	soak soak-faults soak-failover ha-test
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -470,6 +471,9 @@ bench-rebuild:
 
 bench-standby:
 	bash $(top)/bench/standby.sh $(ARGS)
+
+bench-shards:
+	bash $(top)/bench/shards.sh $(ARGS)
 
 bench-queue:
 	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)
