@@ -104,10 +104,10 @@ fill_shard()					# number
 		on "$1" -c "CREATE TABLE $table ($columns) PARTITION BY HASH (k)" \
 			-c "CREATE TABLE ${table}_part PARTITION OF $table FOR VALUES WITH (MODULUS 3, REMAINDER $1)"
 	done
-	on "$1" -c "INSERT INTO item_part SELECT n, 'item ' || n FROM generate_series(1, $rows) n
+	on "$1" -c "INSERT INTO item_part SELECT n, 'item ' || n FROM generate_series(1::bigint, $rows) n
 			WHERE satisfies_hash_partition('item'::regclass, 3, $1, n)" \
 		-c "INSERT INTO ord_part SELECT k, n / 1000, n FROM (
-				SELECT n, 1 + abs(hashint8(n)::bigint) % $rows AS k FROM generate_series(1, $rows) n) o
+				SELECT n, 1 + abs(hashint8(n)::bigint) % $rows AS k FROM generate_series(1::bigint, $rows) n) o
 			WHERE satisfies_hash_partition('ord'::regclass, 3, $1, k)" \
 		-c 'CREATE INDEX ON ord_part (day)' -c 'VACUUM ANALYZE'
 }
@@ -213,7 +213,7 @@ results=$(cd "$results" && pwd)
 make_work_directory shards $((rows * 4 + 1000000)) front $shards scripts
 report=$results/shards.csv
 build "$pg_config"
-trap 'stop_servers; cleanup' EXIT
+trap 'status=$?; set +e; stop_servers; (exit "$status"); cleanup' EXIT
 progress "starting four servers in $work"
 for server in $shards front; do
 	start_server "$server"
