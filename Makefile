@@ -14,6 +14,7 @@
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
 #   make soak-failover            a primary and a standby, 220 failovers
+#   make ha-test                  three servers under Patroni, failovers under load
 #   make demo                     btree, hash and pmhash side by side
 #   make bench                    all figures, as Markdown and charts (bench/results)
 #   make bench-quick              the same on small tables, in a few minutes
@@ -24,6 +25,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-shards             three servers joined by postgres_fdw, beside hash
 #   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
@@ -119,6 +121,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_build.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_view.o \
 	src/cluster/standby_worker.o \
@@ -246,8 +249,8 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
-	soak soak-faults soak-failover
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards \
+	soak soak-faults soak-failover ha-test
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
 all:
@@ -430,6 +433,9 @@ soak-faults:
 soak-failover:
 	bash $(top)/test/soak/run.sh failover
 
+ha-test:
+	bash $(top)/test/ha/run.sh $(ARGS)
+
 demo:
 	bash $(top)/bench/demo.sh
 
@@ -465,6 +471,9 @@ bench-rebuild:
 
 bench-standby:
 	bash $(top)/bench/standby.sh $(ARGS)
+
+bench-shards:
+	bash $(top)/bench/shards.sh $(ARGS)
 
 bench-queue:
 	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)

@@ -278,7 +278,7 @@ as_account tee "$work/scripts/insert.pgbench" >/dev/null <<-'SCRIPT'
 SCRIPT
 cluster_start
 sql -c 'CREATE EXTENSION pmhash'
-trap 'stop_standby; cleanup' EXIT
+trap 'status=$?; set +e; stop_standby; (exit "$status"); cleanup' EXIT
 start_standby
 echo 'figure,method,rows,value,unit' >"$report"
 measure_wal

@@ -15,9 +15,9 @@
  *	  If it has been frozen, or has become a redirect, it is taken, as that does not
  *	  tell; its INSERT came before its commit, so it is in the delta too, and the
  *	  fold makes one of both.
- *	- A root whose transaction was aborted is left out: nobody will see it, and
+ *	- A root whose transaction was aborted is left out: no snapshot will see it, and
  *	  VACUUM may have removed its entry before the delta began, and be about to
- *	  free its line pointer, which WAL of ours does not tell.
+ *	  free its line pointer, which WAL of ours does not say.
  *	- A chain of which all members were dead as of N0 (their deleters are before N0
  *	  and have committed) is left out for the same reason.  Snapshots that are older
  *	  than one of these deleters might see such a row: they must not use the file.
@@ -28,7 +28,7 @@
  *
  * The tuples' states come from HeapTupleSatisfiesVacuumHorizon (heapam_visibility.c):
  * HEAPTUPLE_DEAD says that the inserter was aborted, HEAPTUPLE_RECENTLY_DEAD that the
- * deleter has committed, and who he is; with multixacts too.
+ * deleter has committed, and which one it is; with multixacts too.
  *
  * Keys are taken from a copy of the page, with no lock and no pin, which would hold
  * replay up.  Values that are stored out of line need a snapshot, taken before the

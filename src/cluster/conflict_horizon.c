@@ -5,11 +5,11 @@
  *
  * The executor says that a row is dead to all, and not since when.  A standby
  * has snapshots of its own; before it removes the entry it has to end those that see
- * the row.  So who removes an entry by himself, not after pruning, reads the rows'
+ * the row.  So a process that removes an entry itself, not after pruning, reads the rows'
  * headers again, as heap_index_delete_tuples does for btree's known-dead items
  * (heapam.c).  That function is not used: it takes a line pointer that VACUUM has
  * freed meanwhile for damage of the index, and we hold nothing that VACUUM waits
- * for; who calls us looks at the removal epoch afterwards instead.
+ * for; the caller looks at the removal epoch afterwards instead.
  *
  *-------------------------------------------------------------------------
  */

@@ -42,7 +42,9 @@ typedef enum PmhashStandbyStart
 {
 	PMHASH_STANDBY_FRESH,		/* with nothing */
 	PMHASH_STANDBY_RESUME,		/* with what it had itself */
-	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
+	PMHASH_STANDBY_DEMOTED,		/* with what it had as a primary, shut down cleanly */
+	PMHASH_STANDBY_PROMOTED		/* it is none any more, but what it has is a
+								 * standby's: killed before the first use */
 } PmhashStandbyStart;
 
 /*

@@ -13,6 +13,7 @@
 
 #include <sys/stat.h>
 
+#include "access/xlog_internal.h"
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
@@ -102,6 +103,37 @@ int64
 pmhash_pg_control_mtime(void)
 {
 	return mtime_of("global/pg_control");
+}
+
+/*
+ * Does the history of a timeline say that it has forked off this parent at this place?
+ * Its last line has both (timeline.c, writeTimeLineHistory).  What can't be read says
+ * nothing: false.
+ */
+bool
+pmhash_timeline_forked_at(TimeLineID timeline, TimeLineID parent, XLogRecPtr at)
+{
+	char		name[MAXFNAMELEN];
+	char		path[MAXPGPATH];
+	char		line[1024];
+	FILE	   *file;
+	bool		forked = false;
+	unsigned	id;
+	unsigned	high;
+	unsigned	low;
+
+	TLHistoryFileName(name, timeline);
+	snprintf(path, MAXPGPATH, "%s/" XLOGDIR "/%s", DataDir, name);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return false;
+	while (fgets(line, sizeof(line), file) != NULL)
+	{
+		if (sscanf(line, "%u %X/%X", &id, &high, &low) == 3)
+			forked = id == parent && (((uint64) high << 32) | low) == at;
+	}
+	fclose(file);
+	return forked;
 }
 
 /* ---- the token ---- */

@@ -6,7 +6,7 @@
  * The storage parameter "wal" says what is wanted, the GUC pmhash.wal what is
  * wanted where it says nothing.  What is done stands in the stub, in two flags:
  *
- *	LOGGED	who changes entries of this file writes records of it;
+ *	LOGGED	a process that changes entries of this file writes records of it;
  *	STANDBY	all do, so a standby may build a file of its own.
  *
  * A standby builds from its own heap.  Rows of transactions that it has seen begun
@@ -22,7 +22,7 @@
  *		that the entry is made for;
  *	3	the stub says STANDBY, and FILE_NEW is logged.
  *
- * Who makes an entry without a record has looked before 2, so his heap record is
+ * What makes an entry without a record has looked before 2, so its heap record is
  * before 3.  The same goes for removals: what was found dead before 2 was made so
  * by WAL before 3, and a standby that begins then leaves it out.
  *
@@ -36,7 +36,7 @@
  * FILE_NEW of a new file is logged just after the commit record: until then standbys
  * do not see the index, and one that delays commits (recovery_min_apply_delay) would
  * look for it in vain for hours.  It is no more than a call to look; what is to be
- * built stands in stubs.  No callback tells of COMMIT PREPARED, so PREPARE leaves the
+ * built stands in stubs.  No callback comes with COMMIT PREPARED, so PREPARE leaves the
  * file LOGGED only, and the cleaner, which is called then, does the rest.
  *
  *-------------------------------------------------------------------------
@@ -138,7 +138,7 @@ pmhash_file_must_log(PmhashFile *file, Relation index)
 
 /*
  * The stub of an index names a file that is in use, says LOGGED and not yet
- * STANDBY, and all processes have been told.
+ * STANDBY, and all processes have seen it.
  */
 void
 pmhash_file_announce(Relation index, uint64 file_id)

@@ -19,14 +19,14 @@
 
 /*
  * Must what is done to this file now be logged?  index is the one that has it.  To
- * be asked after the WAL of the heap that the change is made for, and again for
+ * be called after the WAL of the heap that the change is made for, and again for
  * each insertion: a handle outlives ALTER INDEX.  Reads the stub again if some
  * stub has been changed since; ERROR if that can't be done.
  */
 extern bool pmhash_file_must_log(PmhashFile *file, Relation index);
 
 /*
- * The same for who does not know the index: false if it has to be looked for, to
+ * The same where the index is not known: false if it has to be looked for, to
  * call pmhash_file_must_log; else *log is the answer.
  */
 extern bool pmhash_file_knows_log(const PmhashFile *file, bool *log);

@@ -3,9 +3,9 @@
  * standby.c
  *	  The files of a server in recovery: the table of their states.
  *
- * What the states mean is told in standby.h, and which rules hold in src/README,
+ * standby.h says what the states mean, and src/README which rules hold:
  * "Standby".  A place in the table belongs to one file id; ids stand in an array of
- * their own as well, which is what is searched (4,096 of them: 2 us, and who
+ * their own as well, which is what is searched (4,096 of them: 2 us, and what
  * searches often remembers until pmhash_standby.changes steps).
  *
  * Whoever finds something wrong sends the file to NONE.  Then it must never be used
@@ -39,7 +39,7 @@
 #define FIRST_PAUSE		INT64CONST(1000)
 #define LONGEST_PAUSE	INT64CONST(300000)
 
-/* Tries after which nobody has an index for a file that WAL has told of. */
+/* Tries after which a file that WAL has announced belongs to no index. */
 #define MAX_UNFOUND		12
 
 /* As so many tries count those that have found it incomplete: 16 s to the next. */
@@ -129,7 +129,7 @@ pmhash_standby_enter(uint64 file_id, Oid database)
 	return place;
 }
 
-/* Nobody will ask for this file again, which is NONE.  Exclusively. */
+/* No record will come for this file again, which is NONE.  Exclusively. */
 void
 pmhash_standby_forget(PmhashPlace *place)
 {
@@ -154,7 +154,7 @@ forget_plans(const PmhashPlace *place)
 	SendSharedInvalidMessages(&message, 1);
 }
 
-/* A place has another status from now on: tell everybody.  Exclusively. */
+/* A place has another status from now on; all backends learn of it.  Exclusively. */
 void
 pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status)
 {
@@ -208,7 +208,7 @@ pause_after(int failures)
 	return failures > 8 ? LONGEST_PAUSE : Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
 }
 
-/* Note a failure, for views and for the next try.  sqlstate 0: nobody's fault. */
+/* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
 void
 pmhash_standby_note_failure(PmhashPlace *place, int sqlstate, const char *why)
 {
@@ -346,7 +346,7 @@ pmhash_standby_database_dropped(Oid database)
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* ---- who may use a file ---- */
+/* ---- which scans may use a file ---- */
 
 /*
  * Has replay come as far as what was LIVE before this run had been applied (S3)?
@@ -401,7 +401,7 @@ pmhash_standby_still_live(PmhashFile *file)
 	return true;
 }
 
-/* Is there a LIVE file of this id?  For who is alone, or holds the lock. */
+/* Is there a LIVE file of this id?  Alone, or under the lock. */
 bool
 pmhash_standby_owns(uint64 file_id)
 {
@@ -453,7 +453,7 @@ pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
 
 /*
  * May a snapshot that was taken on this server before its promotion use a file?  One
- * that is not in the table was made afterwards, and stubs say who may use it.
+ * that is not in the table was made afterwards, and its stub says which scans may use it.
  */
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)

@@ -143,13 +143,13 @@ extern PmhashPublishResult pmhash_standby_publish(const PmhashStandbyBuild *buil
  * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
  * the delta are removed.  The next try comes after 1, 2, 4, ... 300 s; sqlstate and
  * message are kept for pmhash_indexes.  To be called from PG_CATCH as well, and
- * before_shmem_exit: takes the lock, allocates nothing.  sqlstate 0: nobody's
+ * before_shmem_exit: takes the lock, allocates nothing.  sqlstate 0: no
  * fault (cancelled by a conflict, shutdown): try again at once.
  */
 extern void pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 								   const char *message);
 
-/* For the views.  xid: who is waited for, else InvalidTransactionId. */
+/* For the views.  xid: the one waited for, else InvalidTransactionId. */
 extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									PmhashStandbyPhase phase, uint64 done,
 									uint64 total, TransactionId xid);

@@ -4,7 +4,7 @@
  *	  Building the files of logged indexes on a standby.
  *
  * Each file is built from this server's own copy of the table, while replay goes on
- * and nobody waits.  The steps, each of which may find that the build is over, as
+ * and no process waits.  The steps, each of which may find that the build is over, as
  * the index was dropped, the file replaced, or the server promoted:
  *
  *	begin	The state of the file becomes DELTA: what is replayed from here on is put
@@ -16,7 +16,7 @@
  *			fifth of a second, for replay of DDL, and what they protect is looked at
  *			again when they are back: the index may have another file by then.
  *	load	what was found, with what is in the delta (am/standby_fill.c), into a
- *			file that nobody else knows.  From here on no relation is locked.
+ *			file that no other process knows.  From here on no relation is locked.
  *	catch up	with what has come into the delta since, until little is left,
  *	publish	with the rest: replay waits for that.
  *
@@ -416,7 +416,7 @@ build_index(Oid relid)
 }
 
 /*
- * What is nobody's fault: replay needed our lock or snapshot, or the build is not
+ * What is no fault: replay needed our lock or snapshot, or the build is not
  * wanted any more.
  */
 static bool
@@ -524,7 +524,7 @@ list_wanted(MemoryContext context, int64 *next)
 /*
  * Build the files that are missing in the database which this worker is connected
  * to.  Not in a transaction.  If there are several, another worker may help: each
- * takes those that nobody is at.  After a failure another worker goes on: temporary
+ * takes those that no other one is at.  After a failure another worker goes on: temporary
  * files that outlive transactions may be left, and go with this one.
  */
 void

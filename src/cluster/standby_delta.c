@@ -95,6 +95,7 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 		return false;
 	}
 	place->heap = build->of.heap;
+	(void) GetXLogReplayRecPtr(&place->timeline);
 	place->looks = 0;
 	pg_atomic_write_u64(&place->delta_ops, 0);
 	place->delta_horizon = InvalidTransactionId;

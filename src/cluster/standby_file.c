@@ -40,7 +40,7 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 1
+#define STANDBY_VERSION 2
 #define HEADER_SIZE		4096	/* the slots begin there */
 
 typedef struct Header
@@ -50,7 +50,10 @@ typedef struct Header
 	uint32		slots;
 	uint64		applied;		/* XLogRecPtr */
 	uint64		timeline;		/* stored before it */
-	uint64		reserved[4];
+	uint64		ended;			/* where replay ended, if a promotion has followed,
+								 * on that timeline; or 0 */
+	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
+	uint64		reserved[2];
 } Header;
 
 typedef struct Slot
@@ -58,12 +61,13 @@ typedef struct Slot
 	uint64		file_id;		/* 0: none */
 	uint64		usable_xmin;	/* full transaction id */
 	Oid			database;
-	uint32		crc;			/* CRC-32C of all before and of heap */
+	uint32		crc;			/* CRC-32C of all else */
 	Oid			heap;			/* 0: not known */
-	uint32		reserved;
+	TimeLineID	timeline;		/* of the primary under which the file was made */
 } Slot;
 
-StaticAssertDecl(sizeof(Header) == 64 && sizeof(Slot) == 32,
+StaticAssertDecl(sizeof(Header) == 64 && offsetof(Header, ended) == 32 &&
+				 sizeof(Slot) == 32,
 				 "slots do not cross sectors");
 
 /* The mapping of the startup process. */
@@ -99,6 +103,7 @@ slot_crc(const Slot *slot)
 	INIT_CRC32C(crc);
 	COMP_CRC32C(crc, slot, offsetof(Slot, crc));
 	COMP_CRC32C(crc, &slot->heap, sizeof(slot->heap));
+	COMP_CRC32C(crc, &slot->timeline, sizeof(slot->timeline));
 	FIN_CRC32C(crc);
 	return crc;
 }
@@ -141,6 +146,7 @@ fill_slot(Slot *slot, const PmhashPlace *place)
 	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
 	slot->database = place->database;
 	slot->heap = place->heap;
+	slot->timeline = place->timeline;
 	slot->crc = slot_crc(slot);
 }
 
@@ -187,8 +193,35 @@ pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, char *reason)
 }
 
 /*
+ * Replay is over, and what comes next is a promotion: say durably that the LIVE
+ * files have all of it (trust.c, promotion_doubt).  By the startup process, after the
+ * last record.  False with a reason.
+ */
+bool
+pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		mark[4] = {end->lsn, end->timeline, end->lsn, end->opts_mtime};
+
+	if (!write_at(mark, sizeof(mark), offsetof(Header, applied), reason))
+		return false;
+	standby->applied_timeline = end->timeline;
+	pg_atomic_write_u64(&standby->applied, end->lsn);
+	return true;
+}
+
+/* Replay goes on, or is to: there is no such end any more. */
+static bool
+clear_end(char *reason)
+{
+	uint64		none[2] = {0, 0};
+
+	return write_at(none, sizeof(none), offsetof(Header, ended), reason);
+}
+
+/*
  * The startup process has applied a record that ends at lsn.  A crash between the
- * two stores leaves the old LSN with the new timeline, which is in nobody's
+ * two stores leaves the old LSN with the new timeline, which is in no
  * history: distrust.  Nothing is flushed: after a loss of power a standby begins
  * afresh, and a clean shutdown syncs (trust.c).  False if the file can't be
  * written.
@@ -246,6 +279,21 @@ pmhash_standby_read_applied(void)
 	return read_header(&header) ? header.applied : InvalidXLogRecPtr;
 }
 
+/* Where the last run's replay ended, if it did; false: not, or not known. */
+bool
+pmhash_standby_read_end(PmhashStandbyEnd *end)
+{
+	Header		header;
+
+	if (!read_header(&header) || header.ended == InvalidXLogRecPtr ||
+		header.ended != header.applied)
+		return false;
+	end->lsn = header.ended;
+	end->timeline = header.timeline;
+	end->opts_mtime = header.ended_opts;
+	return true;
+}
+
 /* Make the file anew, with the LIVE places of the table.  False with a reason. */
 static bool
 write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
@@ -299,6 +347,7 @@ read_slots(char *reason)
 		place->file_id = standby->id[i] = slots[i].file_id;
 		place->database = slots[i].database;
 		place->heap = slots[i].heap;
+		place->timeline = slots[i].timeline;
 		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
 		place->status = PMHASH_STANDBY_LIVE;
 		place->restored = true;
@@ -310,7 +359,8 @@ read_slots(char *reason)
 
 /*
  * A file that was this server's own when it was the primary.  Whether its index is
- * logged is not known here: the stub says so to whoever would use it.
+ * logged is not known here: the stub says so to each process that would use it.  Hence
+ * its timeline is 0: under another primary it cannot be kept (S4).
  */
 static void
 adopt(Oid database, uint64 file_id, int *next)
@@ -329,6 +379,7 @@ adopt(Oid database, uint64 file_id, int *next)
 		return;
 	place->file_id = standby->id[*next] = file_id;
 	place->database = database;
+	place->timeline = 0;
 	place->usable_xmin = InvalidFullTransactionId;
 	place->status = PMHASH_STANDBY_LIVE;
 	place->restored = true;
@@ -418,22 +469,21 @@ adopt_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *
 static bool
 clear_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
 {
-	bool		all = *(bool *) arg;
+	const bool *all = arg;
 
-	if (!all && kind == INDEX_FILE && pmhash_standby_owns(file_id))
+	if (all == NULL && kind == INDEX_FILE && pmhash_standby_owns(file_id))
 		return true;
 	return unlink(path) == 0 || errno == ENOENT;
 }
 
 /*
- * Remove what is neither LIVE nor, unless 'all', the like: files that nobody keeps
- * up to date must not be there when the server is promoted.  For who is alone with
- * the pool's files, or holds the lock.  False with errno if one can't be removed.
+ * Remove what is not LIVE: files that have missed records must not be there when the
+ * server is promoted.  Under the lock.  False with errno if one can't be removed.
  */
 bool
-pmhash_standby_clear_files(bool all)
+pmhash_standby_clear_files(void)
 {
-	return for_each_file(clear_file, &all);
+	return for_each_file(clear_file, NULL);
 }
 
 /*
@@ -455,6 +505,27 @@ pmhash_standby_clear_database(Oid database)
 /* ---- start and end ---- */
 
 /*
+ * The life before was a standby's that was promoted and killed before the first use:
+ * the table as that has left it.  Its file stays as it is: a start that dies finds
+ * the same.  What can't be read is not LIVE.
+ */
+static bool
+load_promoted(char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashStandbyEnd end;
+
+	if (!pmhash_standby_read_end(&end) || !read_slots(reason))
+	{
+		pmhash_standby_reset();
+		return true;
+	}
+	standby->promoted_end = end.lsn;
+	standby->promoted_timeline = end.timeline;
+	return true;
+}
+
+/*
  * Set the table up for a standby's run, and its file.  Called in the postmaster
  * when it has taken the pool, alone.  False with a reason if that can't be written.
  */
@@ -468,9 +539,12 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	TimeLineID	timeline = server->control.checkPointCopy.ThisTimeLineID;
 	int			n = 0;
 
+	if (how == PMHASH_STANDBY_PROMOTED)
+		return load_promoted(reason);
 	if (how == PMHASH_STANDBY_DEMOTED && !for_each_file(adopt_file, &n))
 		how = PMHASH_STANDBY_FRESH;
-	if (how == PMHASH_STANDBY_RESUME && !(read_header(&header) && read_slots(reason)))
+	if (how == PMHASH_STANDBY_RESUME &&
+		!(read_header(&header) && clear_end(reason) && read_slots(reason)))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_FRESH)
 	{
@@ -488,6 +562,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 		return false;
 	}
 	standby->applied_timeline = timeline;
+	standby->replay_timeline = server->control.checkPointCopy.ThisTimeLineID;
 	pg_atomic_write_u64(&standby->applied, applied);
 	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : applied;
 	standby->skip_timeline = timeline;

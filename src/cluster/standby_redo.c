@@ -17,12 +17,13 @@
  *		LIVE have all records up to it, so these are skipped for them; of the first
  *		one past it a crash may have left a part, so that one is applied with a look
  *		at what is there; all others are exactly once.
- *	S4	the files are of one timeline.  At the first record of another they are given
- *		up: a new primary has a file of its own, that was made at another time.
+ *	S4	a file that was made under one primary has entries that another one lacks.
+ *		So under a new primary, whose timeline has forked off past all that the files
+ *		have, it is given up when that has vacuumed the table; else at once.
  *	S5	no undo journal: what is replayed was flushed on the primary.
  *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
  *		steps the removal epoch when it is done.
- *	S7	nobody else writes entries here.
+ *	S7	no other process writes entries here.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +43,6 @@
 #include "utils/memutils.h"
 
 #include "cluster/cluster.h"
-#include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
@@ -75,6 +75,7 @@ static int	n_open = 0;
 typedef struct Work
 {
 	PmhashWalRecord record;
+	XLogRecPtr	start;
 	XLogRecPtr	end;
 	TimeLineID	timeline;		/* that is being replayed */
 	size_t		n;
@@ -487,6 +488,27 @@ forget_file(void)
 	LWLockRelease(pmhash_standby_lock);
 }
 
+/*
+ * SWEPT: a bulk delete has logged the entries that the primary's file had of dead
+ * rows, and their TIDs are given away from here on.  A file that was made under
+ * another primary may have more such entries (S4).
+ */
+static void
+end_inherited(void)
+{
+	PmhashPlace *place;
+	bool		ends;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = find(work.record.file_id);
+	ends = place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place) &&
+		place->timeline != work.timeline;
+	LWLockRelease(pmhash_standby_lock);
+	if (ends)
+		lose(work.record.file_id, 0,
+			 "it was made under another primary, and this one has vacuumed the table");
+}
+
 static void
 apply(void)
 {
@@ -503,6 +525,7 @@ apply(void)
 			forget_file();
 			break;
 		case PMHASH_WAL_SWEPT:
+			end_inherited();
 			pmhash_removal_replayed(work.record.file_id);
 			break;
 	}
@@ -511,26 +534,54 @@ apply(void)
 /* ---- another primary: S4; restart: S2 ---- */
 
 /*
- * Before the first record of another timeline than that of `applied`: there is a new
- * primary, or we follow one that has forked off before `applied`.  Its index files
- * were made from another heap than ours, or at another time.  What was dead when
- * they were made they may lack, and what they lack nobody logs: VACUUM there frees
- * the TID and says nothing of our entry.
+ * A new primary, whose timeline begins where ours has got to, or later: LIVE files are
+ * good until it vacuums (end_inherited), except for those that this server had as a
+ * primary, whose index may not be logged.  Builds begin anew.  Under the lock.
+ */
+static void
+lose_not_inherited(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashPlace *place = &standby->place[i];
+
+		if (place->status == PMHASH_STANDBY_DELTA ||
+			(place->status == PMHASH_STANDBY_LIVE && place->timeline == 0))
+			pmhash_standby_lose(place, true, 0, NULL);
+	}
+}
+
+/*
+ * Before the first record of another timeline than that of `applied`, past it: there
+ * is a new primary.  Do our files have what its timeline shares with ours, and no
+ * more?  Then the record before was of the timeline of `applied`, and this one, which is
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
+ * Else we follow one that has forked off before.
  */
 static void
 note_timeline(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
+	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
+		work.start >= applied;
 
-	if (work.end <= pg_atomic_read_u64(&standby->applied) ||
-		work.timeline == standby->applied_timeline)
+	standby->replay_timeline = work.timeline;
+	if (work.end <= applied || work.timeline == standby->applied_timeline)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
 					pmhash_pool_path(), standby->applied_timeline, work.timeline),
+			 inherits ?
+			 errdetail("Those that were built on this standby are used until the new primary vacuums their tables; then they are built again in the background.") :
 			 errdetail("They are built again in the background.")));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	pmhash_standby_lose_all(false, 0, NULL);
+	if (inherits)
+		lose_not_inherited();
+	else
+		pmhash_standby_lose_all(false, 0, NULL);
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -596,6 +647,7 @@ deal_with(XLogReaderState *record)
 {
 	PmhashWalVerdict verdict = PMHASH_WAL_NOT_OURS;
 
+	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
@@ -673,41 +725,4 @@ pmhash_standby_redo_init(void)
 {
 	core_redo = RmgrTable[RM_XLOG_ID].rm_redo;
 	RmgrTable[RM_XLOG_ID].rm_redo = redo;
-}
-
-/* ---- promotion ---- */
-
-/*
- * The server has left recovery: what was LIVE is what its indexes have from now on.
- * What is not must not be in the way: a file that has missed records would be taken
- * for a good one.  The role is the caller's to write down, before the first entry;
- * until then a start trusts nothing (trust.c).  Leaves new eras in *control if a
- * file can't be removed.  Under the pool lock.
- */
-void
-pmhash_standby_promote(PmhashControl *control)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (!standby->active || !pmhash_standby_reached())
-		pmhash_standby_lose_all(true, 0, NULL);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->place[i].status == PMHASH_STANDBY_DELTA)
-			pmhash_standby_lose(&standby->place[i], false, 0, NULL);
-	}
-	if (!pmhash_standby_clear_files(!standby->active))
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
-				 errdetail("Index files there are not trusted any more.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
-	}
-	standby->active = false;
-	pmhash_stub_changed();
-	LWLockRelease(pmhash_standby_lock);
-	pmhash_standby_remove_file();
-	control->role = PMHASH_ROLE_PRIMARY;
 }

@@ -30,6 +30,7 @@ typedef struct PmhashPlace
 	bool		restored;		/* LIVE since before this server life: it has all
 								 * records up to skip_to */
 	Oid			heap;			/* the table, or InvalidOid: not known */
+	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 
@@ -46,7 +47,7 @@ typedef struct PmhashPlace
 	int			failures;		/* in a row */
 	int			sqlstate;		/* of the last one */
 	int64		next_try;		/* pmhash_clock_ms */
-	int			looks;			/* for its index, in vain, since WAL told of it */
+	int			looks;			/* for its index, in vain, since WAL announced it */
 	int64		next_look;
 	char		message[PMHASH_STANDBY_MESSAGE];
 } PmhashPlace;
@@ -59,12 +60,18 @@ typedef struct PmhashStandby
 								 * or a place gets another file */
 	pg_atomic_uint64 applied;	/* S2, as in the pool */
 	uint32		applied_timeline;
+	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
 	/* What the files that are 'restored' have: not used before it is reached. */
 	XLogRecPtr	skip_to;
 	TimeLineID	skip_timeline;
 	pg_atomic_uint32 reached;
 	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
+
+	/* The server life before was promoted and killed: where its replay ended. */
+	XLogRecPtr	promoted_end;	/* or 0 */
+	TimeLineID	promoted_timeline;
+	bool		complete;		/* recovery is over; LIVE files have all of it */
 
 	uint64		lives;			/* what life and build are drawn from */
 	slock_t		mutex;			/* the rest: for the builder's launcher */
@@ -78,6 +85,14 @@ typedef struct PmhashStandby
 } PmhashStandby;
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
+
+/* How replay has ended: the last record of a standby, before its promotion. */
+typedef struct PmhashStandbyEnd
+{
+	XLogRecPtr	lsn;
+	TimeLineID	timeline;
+	int64		opts_mtime;		/* of postmaster.opts, ns */
+} PmhashStandbyEnd;
 
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
@@ -110,7 +125,9 @@ extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 										 char *reason);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
-extern bool pmhash_standby_clear_files(bool all);
+extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
+extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
@@ -120,7 +137,8 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
 
-/* ---- standby_redo.c, called by startup.c ---- */
+/* ---- standby_promote.c, called by startup.c ---- */
+extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

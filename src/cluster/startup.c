@@ -249,6 +249,8 @@ save_end_of_replay(void)
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
 	control = &pmhash_shared->control;
+	if (control->role == PMHASH_ROLE_STANDBY)
+		pmhash_standby_end_of_replay();
 	if (control->journal_instance == 0 || control->undo_end != 0)
 		return;
 	control->undo_end = GetXLogReplayRecPtr(NULL);
@@ -362,11 +364,15 @@ make_ready(void)
 {
 	PmhashControl control = pmhash_shared->control;
 	bool		pmem;
+	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
 
 	if (control.journal_instance != 0)
 		finish_last_life(&control);
-	if (control.role == PMHASH_ROLE_STANDBY)
+	if (promoted)
+	{
+		PMH_STOP_POINT("promoted_before_use");
 		pmhash_standby_promote(&control);
+	}
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
@@ -375,6 +381,10 @@ make_ready(void)
 	control.opts_mtime = pmhash_postmaster_opts_mtime();
 	pmhash_see_redo(&control);
 	keep_control(&control);
+
+	/* Not before: until then a start needs it. */
+	if (promoted)
+		pmhash_standby_remove_file();
 }
 
 /*

@@ -290,6 +290,56 @@ standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 	return NULL;
 }
 
+/*
+ * The timeline that the server writes to.  After a promotion pg_control has it with
+ * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
+ * CreateEndOfRecoveryRecord).
+ */
+static TimeLineID
+timeline_of(const PmhashServerState *server)
+{
+	const ControlFileData *control = &server->control;
+
+	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
+		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
+		return control->minRecoveryPointTLI;
+	return control->checkPointCopy.ThisTimeLineID;
+}
+
+/*
+ * A standby's life, and now there is no signal file.  Was it promoted, and killed
+ * before the first use of pmhash?  Its startup process has noted where replay ended,
+ * as its last act before the promotion (standby_redo.c), and nothing has been done to
+ * the files since.  So they are what the tables are, if what is replayed now is the
+ * same, and after it only what that life has written on the timeline that begins
+ * there: it has begun no statement that changes an index.
+ *
+ * That no other server has run since shows by postmaster.opts; and single-user mode,
+ * which leaves that, by its checkpoint, which is past the end of replay.  A checkpoint
+ * that the promoted server itself has completed cannot be told from that one.  Before
+ * pg_control has the new timeline a start replays the old one to its end, which
+ * pmhash_standby_end_of_replay compares.
+ */
+static const char *
+promotion_doubt(const PmhashServerState *server)
+{
+	DBState		state = server->control.state;
+	PmhashStandbyEnd end;
+	TimeLineID	timeline = timeline_of(server);
+
+	if (!pmhash_standby_read_end(&end))
+		return "the server was a standby and has not been promoted in its last life";
+	if ((state != DB_IN_ARCHIVE_RECOVERY && state != DB_IN_CRASH_RECOVERY &&
+		 state != DB_IN_PRODUCTION && state != DB_SHUTDOWNING) ||
+		server->control.checkPoint >= end.lsn ||
+		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime())
+		return "the server has run without the pool since it was promoted";
+	if (timeline != end.timeline &&
+		!pmhash_timeline_forked_at(timeline, end.timeline, end.lsn))
+		return "the server is on another timeline than the one it was promoted to";
+	return NULL;
+}
+
 /* ---- is what was stored still in the page cache? ---- */
 
 /*
@@ -441,20 +491,11 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 
 /* ---- the decision ---- */
 
-/*
- * The timeline that the server writes to.  After a promotion pg_control has it with
- * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
- * CreateEndOfRecoveryRecord).
- */
-static TimeLineID
-timeline_of(const PmhashServerState *server)
+/* Is a server being started that was a standby, and is none any more? */
+static bool
+was_standby(const PmhashControl *control, const PmhashServerState *server)
 {
-	const ControlFileData *control = &server->control;
-
-	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
-		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
-		return control->minRecoveryPointTLI;
-	return control->checkPointCopy.ThisTimeLineID;
+	return control->role == PMHASH_ROLE_STANDBY && !server->standby;
 }
 
 /*
@@ -465,14 +506,17 @@ static const char *
 reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 				 const PmhashServerState *server)
 {
+	const char *doubt;
+
 	if (pmhash_trust_is_revoked(entry->lock_fd))
 		return "the server had to give them up";
 	if (entry->late)
 		return "the pool could not be used when the server was started";
 	if (server->restored)
 		return "the data directory comes from a backup";
-	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
-		return "the server was a standby and has not been promoted in its last life";
+	doubt = was_standby(control, server) ? promotion_doubt(server) : NULL;
+	if (doubt != NULL)
+		return doubt;
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
@@ -484,6 +528,8 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the server is on another timeline";
 	if (is_copy_of_running_pool(control, entry->lock_fd))
 		return "the pool is a copy that was made while the server was running";
+	if (was_standby(control, server))
+		return NULL;
 	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 }
 
@@ -541,7 +587,7 @@ forget_undo(PmhashControl *control)
 /* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
-		  const PmhashServerState *server, uint64 instance)
+		   const PmhashServerState *server, PmhashStandbyStart start, uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
@@ -564,8 +610,8 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->pg_control_begun = 0;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;
-	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY :
-		PMHASH_ROLE_PRIMARY;
+	control->role = (server->standby && !entry->late) ||
+		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
 	read_boot_id(control->boot_id);
 }
@@ -599,13 +645,13 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING || check_page_cache(control, entry)) &&
 			 entry->has_control)
-		start = control->role == PMHASH_ROLE_STANDBY ?
-			PMHASH_STANDBY_RESUME : PMHASH_STANDBY_DEMOTED;
+		start = control->role != PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_DEMOTED :
+			server->standby ? PMHASH_STANDBY_RESUME : PMHASH_STANDBY_PROMOTED;
 
 	if (control->journal_instance != 0)
 		inherit_undo(control, server);
 	else
 		forget_undo(control);
-	begin_life(control, entry, server, instance);
+	begin_life(control, entry, server, start, instance);
 	return start;
 }

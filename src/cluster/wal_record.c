@@ -7,7 +7,7 @@
  * payload.  A server without this library does not start on records of a custom
  * resource manager ("resource manager with ID ... not registered"), but replays
  * NOOPs by doing nothing: a lost backup or standby would be worse than a missing
- * index.  Core writes no NOOP itself.  Who reads records of RM_XLOG_ID, in 15 to
+ * index.  Core writes no NOOP itself.  What reads records of RM_XLOG_ID, in 15 to
  * 18, and what it does with a NOOP:
  *
  *	xlog_redo (xlog.c), xlogrecovery_redo and its neighbours (xlogrecovery.c),

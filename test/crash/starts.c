@@ -448,6 +448,22 @@ pmhash_standby_sync(void)
 	return true;
 }
 
+bool
+pmhash_standby_read_end(PmhashStandbyEnd *end)
+{
+	return false;
+}
+
+void
+pmhash_standby_end_of_replay(void)
+{
+}
+
+void
+pmhash_standby_remove_file(void)
+{
+}
+
 void
 pmhash_standby_promote(PmhashControl *control)
 {

@@ -56,6 +56,16 @@ $first->stop('fast');
 $late->promote;
 $early->append_conf('postgresql.conf', "primary_conninfo = '" . $late->connstr . "'\n");
 $early->reload;
+# until the new primary vacuums, also past a restart, it goes on with what it has
+my $switched = log_position($early);
+caught_up($late, $early);
+both_valid($early, 'early, at once');
+nothing_under_old_keys($early, 'early, at once');
+$early->restart;
+caught_up($late, $early);
+both_valid($early, 'early, restarted');
+nothing_under_old_keys($early, 'early, restarted');
+unlike(logged_since($early, $switched), qr/has been built|given up|not trusted/, 'early: nothing is built');
 my $reuse = <<'SQL';
 VACUUM t;
 INSERT INTO t SELECT 9000, 'new', i FROM generate_series(1, 20) i;
@@ -65,6 +75,9 @@ nothing_under_old_keys($late, 'the new primary');
 caught_up($late, $early);
 both_valid($early, 'early, of the new primary');
 nothing_under_old_keys($early, 'early, of the new primary');
+like(logged_since($early, $switched), qr/given up on this server: it was made under another primary.*has been built/s,
+	'early: built when the new primary has vacuumed');
+
 # event: another standby is promoted, also in a clean switchover
 like(logged_since($early, 0), qr/are of timeline 1, and WAL is of timeline 2 now/, 'it says so');
 

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use Fcntl qw(:flock);
 use File::Find;
 use FindBin;
 use IPC::Run;
@@ -18,6 +19,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_server
   install_with_stop_points
+  install_changed
   install_extension
   pool
   index_files
@@ -52,15 +54,16 @@ CONF
 	return $node;
 }
 
-# An installation whose library has stop points: its path, for install_path.
-sub install_with_stop_points
+# Build the library with stop points and these options, and install it into a server of
+# its own in that directory.  Returns its path, for install_path.
+sub private_install
 {
-	my $directory = $ENV{PMHASH_STOP_INSTALL} // PostgreSQL::Test::Utils::tempdir_short();
+	my ($directory, @options) = @_;
 	my ($stdout, $stderr);
 	my $done = IPC::Run::run(
 		[
 			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
-			'PMH_STOP_POINTS=1', 'with_llvm=no', 'COPT=-O1'
+			'PMH_STOP_POINTS=1', 'with_llvm=no', @options
 		],
 		'>', \$stdout, '2>', \$stderr);
 
@@ -68,6 +71,51 @@ sub install_with_stop_points
 	chomp $stdout;
 	$stdout =~ s,/bin/pg_config$,,;
 	return $stdout;
+}
+
+# The directory with the library that has stop points, and the path in it.  It is made
+# once for all tests of a run, by the first that comes; those beside it wait.
+sub stop_directory
+{
+	my $kept = $ENV{PMHASH_STOP_INSTALL};
+	my $directory = $kept // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
+	my $path;
+
+	open(my $lock, '>', "$directory.lock") or die "$directory.lock: $!";
+	flock($lock, LOCK_EX) or die "$directory.lock: $!";
+	if (defined $kept || !-e "$directory.done")
+	{
+		$path = private_install($directory, 'COPT=-O1');
+		append_to_file("$directory.done", $path) if !defined $kept;
+	}
+	else
+	{
+		$path = slurp_file("$directory.done");
+	}
+	close($lock);
+	return ($directory, $path);
+}
+
+# An installation whose library has stop points: its path, for install_path.
+sub install_with_stop_points
+{
+	my (undef, $path) = stop_directory();
+	return $path;
+}
+
+# The same with one more option of the compiler, on which these objects depend.
+sub install_changed
+{
+	my ($option, @objects) = @_;
+	my ($from) = stop_directory();
+	my $directory = PostgreSQL::Test::Utils::tempdir_short();
+
+	PostgreSQL::Test::Utils::system_or_bail('cp', '-a', "$from/.", $directory);
+	foreach my $object (@objects, 'pmhash.so')
+	{
+		unlink("$directory/build/$object") or die "$directory/build/$object: $!";
+	}
+	return private_install($directory, "COPT=-O1 $option");
 }
 
 # The extension and the functions that compare answers, in a database.
