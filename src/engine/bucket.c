@@ -108,8 +108,8 @@ pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
 	{
 		PMH_STOP_POINT("put_before_announcing");
-		pmh_bucket_set_state(home, pmh_bucket_state(home) | announce);
-		pm_flush(&t->file, home, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(home),
+					pmh_bucket_state(home) | announce);
 		*ordered = true;
 	}
 
@@ -131,9 +131,8 @@ void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
 	PMH_STOP_POINT("put_before_commit");
-	pmh_bucket_set_state(b, pmh_bucket_state(b) ^ change);
+	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
-	pm_flush(&t->file, b, PMH_LINE);
 }
 
 /*
@@ -190,9 +189,8 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		mask |= shadowed_by(b, mask);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 	PMH_STOP_POINT("clear_before_commit");
-	pmh_bucket_set_state(b, state & ~(mask & PMH_STATE_OCCUPIED));
+	pm_commit32(&t->file, pmh_bucket_state_at(b), state & ~(mask & PMH_STATE_OCCUPIED));
 	PMH_STOP_POINT("clear_after_commit");
-	pm_flush(&t->file, b, PMH_LINE);
 	if (fence)
 		pm_fence(&t->file);
 }
@@ -201,8 +199,7 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 static void
 commit_word(PmhTable *t, PmhBucket *b, unsigned slot, uint64_t word)
 {
-	pmh_slot_store_word(b, slot, word);
-	pm_flush(&t->file, b->bytes + pmh_slot_line(slot) * PMH_LINE, PMH_LINE);
+	pm_commit64(&t->file, pmh_slot_word_at(b, slot), word);
 	pm_fence(&t->file);
 }
 
@@ -258,8 +255,8 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PMH_STOP_POINT("compact_before_telling");
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
 	{
-		pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_POINTERS);
-		pm_flush(&t->file, b, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(b),
+					pmh_bucket_state(b) | PMH_STATE_POINTERS);
 		pm_fence(&t->file);
 		/* No reader is to believe a pointer beside a state that tells of none. */
 		pmh_version_bump(pmh_bucket_version(place, bucket));
@@ -270,8 +267,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	mask &= ~(UINT32_C(1) << slot);
 	if (mask != 0)
 	{
-		pmh_bucket_set_state(b, pmh_bucket_state(b) & ~mask);
-		pm_flush(&t->file, b, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) & ~mask);
 		pm_fence(&t->file);
 	}
 	pmh_count(&pmh_run(t)->compactions, 1);

@@ -72,10 +72,11 @@ pmh_bucket_state(const PmhBucket *b)
 	return __atomic_load_n((const uint32_t *) b->bytes, __ATOMIC_ACQUIRE);
 }
 
-static inline void
-pmh_bucket_set_state(PmhBucket *b, uint32_t state)
+/* Where it is: for commit stores. */
+static inline uint32_t *
+pmh_bucket_state_at(PmhBucket *b)
 {
-	pm_store32((uint32_t *) b->bytes, state);
+	return (uint32_t *) b->bytes;
 }
 
 /* Set bits of a mask of slots.  (The instruction is not in baseline x86-64.) */
@@ -161,17 +162,17 @@ pmh_word_payload(uint64_t word)
 	return word & PMH_WORD_PAYLOAD;
 }
 
-static inline void
-pmh_slot_store_word(PmhBucket *b, unsigned slot, uint64_t word)
+static inline uint64_t *
+pmh_slot_word_at(PmhBucket *b, unsigned slot)
 {
-	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+	return (uint64_t *) (b->bytes + pmh_slot_word[slot]);
 }
 
 /* Fill a free slot: everything but the state. */
 static inline void
 pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 {
-	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+	pm_store64(pmh_slot_word_at(b, slot), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
 	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot),

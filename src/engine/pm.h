@@ -11,7 +11,9 @@
  * store, flush and fence functions.
  *
  * Flush and fence are apart, as in libpmem: pm_flush starts write-back of
- * lines, pm_fence waits for all flushes so far.  Where the file is not
+ * lines, pm_fence waits for all flushes so far.  A commit store (pm_commit*) is a
+ * store and the flush of its line in one, by whichever way is the quicker one on
+ * this machine; src/README, "Commit stores".  Where the file is not
  * persistent memory (class "cache") both are free: the page cache survives
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
@@ -70,6 +72,7 @@ typedef struct PmFile
 	size_t		mapped;			/* bytes mapped */
 	bool		is_pmem;		/* libpmem's word, and the kernel's */
 	bool		persist;		/* flush and fence for real */
+	bool		past_cache;		/* ... and commit stores go past the cache */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
 	uint64_t	file_id;		/* ... and what to post; both set by the engine */
@@ -173,6 +176,20 @@ extern void pm_copy_to_space(const PmFile *f, void *dst, const void *src,
 							 size_t len, bool fresh);
 
 /*
+ * How commit stores are made: by measurement, which is done once in a process, when
+ * the first file is mapped that is flushed; or (for tests) as is said here before
+ * that.  Processors without such stores flush in any case.
+ */
+typedef enum PmCommitWay
+{
+	PM_COMMIT_MEASURED,
+	PM_COMMIT_FLUSHED,			/* store, flush of the line */
+	PM_COMMIT_PAST_CACHE		/* non-temporal store */
+} PmCommitWay;
+
+extern void pm_set_commit_way(PmCommitWay way);
+
+/*
  * Stores are release stores: what was stored before is visible (and, within
  * one cache line, durable) no later.  Loads meant to race with stores are
  * relaxed; order comes from pm_load_acquire and the version locks (lock.h).
@@ -213,6 +230,42 @@ pm_raise64(uint64_t *addr, uint64_t v)
 		continue;
 }
 
+/*
+ * The store that commits what has been stored to the same cache line: durable after
+ * the next pm_fence together with all of that, and never before it.  What was stored
+ * to other lines has to be durable already if it is to be so before.
+ *
+ * Past the cache: the first fence has what was stored to the line in the cache, and
+ * the store then evicts the line from there before it is made.
+ */
+static inline void
+pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
+{
+#ifdef __x86_64__
+	if (f->past_cache)
+	{
+		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
+		return;
+	}
+#endif
+	pm_store32(addr, v);
+	pm_flush(f, addr, sizeof(v));
+}
+
+static inline void
+pm_commit64(const PmFile *f, uint64_t *addr, uint64_t v)
+{
+#ifdef __x86_64__
+	if (f->past_cache)
+	{
+		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
+		return;
+	}
+#endif
+	pm_store64(addr, v);
+	pm_flush(f, addr, sizeof(v));
+}
+
 #else							/* PMH_RECORD: test/crash/recorder.c */
 
 /*
@@ -222,7 +275,7 @@ pm_raise64(uint64_t *addr, uint64_t v)
  */
 typedef struct PmSite
 {
-	const char *kind;			/* "store", "copy", "flush" or "fence" */
+	const char *kind;			/* "store", "commit", "copy", "flush" or "fence" */
 	const char *file;
 	const char *function;
 	int			line;
@@ -247,6 +300,10 @@ extern void pm_record_copy(const PmFile *f, void *dst, const void *src,
 extern void pm_record_store(void *addr, size_t size, uint64_t v,
 							const PmSite *site);
 
+/* The same, and flush its line. */
+extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v,
+							 const PmSite *site);
+
 #define pm_flush(f, addr, len)		pm_record_flush(f, addr, len, PM_SITE("flush"))
 #define pm_fence(f)					pm_record_fence(f, PM_SITE("fence"))
 #define pm_copy(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
@@ -262,6 +319,14 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 #define pm_store32(addr, v)			PM_RECORDED(uint32_t, addr, v)
 #define pm_store16(addr, v)			PM_RECORDED(uint16_t, addr, v)
 #define pm_store8(addr, v)			PM_RECORDED(uint8_t, addr, v)
+
+#define PM_RECORDED_COMMIT(f, type, addr, v) \
+	({ \
+		type	   *addr_ = (addr); \
+		pm_record_commit(f, addr_, sizeof(type), (uint64_t) (v), PM_SITE("commit")); \
+	})
+#define pm_commit64(f, addr, v)		PM_RECORDED_COMMIT(f, uint64_t, addr, v)
+#define pm_commit32(f, addr, v)		PM_RECORDED_COMMIT(f, uint32_t, addr, v)
 
 #define pm_raise64(addr, v) \
 	do { \

@@ -387,8 +387,8 @@ static void
 announce_overflow(PmhTable *t, PmhBucket *home)
 {
 	PMH_STOP_POINT("overflow_before_announcing");
-	pmh_bucket_set_state(home, pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
-	pm_flush(&t->file, home, PMH_LINE);
+	pm_commit32(&t->file, pmh_bucket_state_at(home),
+				pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
 	pm_fence(&t->file);
 	PMH_STOP_POINT("overflow_after_announcing");
 }

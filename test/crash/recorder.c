@@ -689,6 +689,18 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 				  (unsigned) s->id);
 }
 
+/*
+ * A commit store: as a store and a flush of its line, whichever way it is made.  (Past
+ * the cache it is durable no earlier than what the cache has of the line, and with it:
+ * src/README, "Commit stores".)
+ */
+void
+pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmSite *s)
+{
+	pm_record_store(addr, size, v, s);
+	pm_record_flush(f, addr, size, s);
+}
+
 /* Note pm_copy to a line as words, or, for a mutant, as stores. */
 static void
 add_copy(Recorder *r, uint32_t number, unsigned first_word, unsigned nwords,

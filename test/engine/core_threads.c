@@ -23,6 +23,7 @@
 static const char *path;
 static uint64_t keys_per_writer;
 static bool stop;
+static FixtureMedium medium;
 
 static uint64_t
 writer_key(unsigned writer, uint64_t k)
@@ -33,7 +34,7 @@ writer_key(unsigned writer, uint64_t k)
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = fixture_env_on(medium, 1);
 	PmhTable   *t;
 	PmhError	error;
 
@@ -131,17 +132,16 @@ read_keys(void *arg)
 	return NULL;
 }
 
-int
-main(void)
+static void
+run(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = fixture_env_on(medium, 1);
 	pthread_t	writer[WRITERS];
 	pthread_t	reader[READERS];
 	PmhTable   *t;
 	PmhError	error;
 
-	path = fixture_path("core_threads");
-	keys_per_writer = FIXTURE_SCALE(200000);
+	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t k = 0; k < PERMANENT; k++)
 		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
@@ -159,5 +159,17 @@ main(void)
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
+}
+
+int
+main(void)
+{
+	path = fixture_path("core_threads");
+	keys_per_writer = FIXTURE_SCALE(70000);
+	for (int i = 0; i < FIXTURE_MEDIA; i++)
+	{
+		medium = (FixtureMedium) i;
+		run();
+	}
 	return unit_done("core_threads");
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lock.h"
+#include "pm.h"
 #include "table.h"
 
 #define FIXTURE_STRIPES	1024
@@ -54,6 +55,27 @@ fixture_env(uint64_t instance)
 {
 	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
 
+	return env;
+}
+
+/* How the files are treated that are mapped from now on. */
+typedef enum FixtureMedium
+{
+	FIXTURE_CACHED,				/* nothing is flushed */
+	FIXTURE_FLUSHED,			/* flushes and fences; commit stores are flushed, too */
+	FIXTURE_PAST_CACHE			/* the same, but these go past the cache */
+} FixtureMedium;
+
+#define FIXTURE_MEDIA	3
+
+static inline PmhEnv
+fixture_env_on(FixtureMedium medium, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+
+	env.force_pmem = medium != FIXTURE_CACHED;
+	pm_set_commit_way(medium == FIXTURE_PAST_CACHE ? PM_COMMIT_PAST_CACHE :
+					  PM_COMMIT_FLUSHED);
 	return env;
 }
 

@@ -668,10 +668,17 @@ step(Self *self)
 		shrink(self);
 }
 
+/* Each round another medium. */
+static PmhEnv
+round_env(void)
+{
+	return fixture_env_on((FixtureMedium) (round_number % FIXTURE_MEDIA), 1);
+}
+
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = round_env();
 	PmhTable   *t;
 	PmhError	error;
 
@@ -981,7 +988,7 @@ load_breathing_keys(PmhTable *t)
 static void
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = round_env();
 	PmhTable   *t;
 	PmhError	error;
 

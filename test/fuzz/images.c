@@ -242,7 +242,7 @@ leave_shadowed(PmhTable *t)
 			continue;
 		pmh_slot_store(b, (unsigned) __builtin_ctz(free_slots), hash,
 					   pmh_make_word(hash, UINT64_C(123456789)));
-		pmh_bucket_set_state(b, pmh_bucket_state(b) | (free_slots & -free_slots));
+		pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) | (free_slots & -free_slots));
 		return;
 	}
 	give_up("there is no room for a shadowed entry");
