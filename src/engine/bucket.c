@@ -92,24 +92,34 @@ fill_other_line(PmhTable *t, PmhBucket *b, uint64_t hash, uint64_t word,
 	return change;
 }
 
-uint32_t
-pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-				   uint64_t hash, uint64_t word, PmhBucket *home,
-				   uint32_t announce, bool *ordered)
+/*
+ * Fill a slot and flush what has to be durable before the state, if anything has: then
+ * *ordered is set, unless it is already.  Returns the change of the state.  The home
+ * announces an entry that is 'alone' by a commit store; of those of a group the
+ * flushes are to be under way together, so none of them waits for others.
+ */
+static inline uint32_t
+prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash, uint64_t word,
+		PmhBucket *home, uint32_t announce, bool alone, bool *ordered)
 {
-	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state = pmh_bucket_state(b);
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
 	uint32_t	line0 = free_slots & PMH_LINE0_MASK;
 	uint32_t	change;
 
-	pmh_version_bump(pmh_bucket_version(place, bucket));
+	pmh_version_bump(version);
 
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
 	{
 		PMH_STOP_POINT("put_before_announcing");
-		pm_commit32(&t->file, pmh_bucket_state_at(home),
-					pmh_bucket_state(home) | announce);
+		announce |= pmh_bucket_state(home);
+		if (alone)
+			pm_commit32(&t->file, pmh_bucket_state_at(home), announce);
+		else
+		{
+			pm_store32(pmh_bucket_state_at(home), announce);
+			pm_flush(&t->file, home, PMH_LINE);
+		}
 		*ordered = true;
 	}
 
@@ -127,31 +137,35 @@ pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	return change | (pmh_word_is_pointer(word) ? PMH_STATE_POINTERS & ~state : 0);
 }
 
+uint32_t
+pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+				   uint64_t word, PmhBucket *home, uint32_t announce, bool *ordered)
+{
+	return prepare(t, b, version, hash, word, home, announce, false, ordered);
+}
+
 void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
 	PMH_STOP_POINT("put_before_commit");
-	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
+	pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
+	pm_flush(&t->file, b, PMH_LINE);
 }
 
-/*
- * Put an entry into a bucket that has room.  home is the bucket whose filter
- * announces it ('announce' bits) if that is another one, else NULL.  Durable on
- * return; fence_first as for pmh_insert.
- */
 void
-pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-			   uint64_t hash, uint64_t word, PmhBucket *home,
-			   uint32_t announce, bool fence_first)
+pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+			   uint64_t word, PmhBucket *home, uint32_t announce, bool fence_first)
 {
 	bool		ordered = fence_first;
-	uint32_t	change = pmh_bucket_prepare(t, place, bucket, hash, word, home,
-											announce, &ordered);
+	uint32_t	change = prepare(t, b, version, hash, word, home, announce, true,
+								 &ordered);
 
 	if (ordered)
 		pm_fence(&t->file);
-	pmh_bucket_commit(t, pmh_bucket(t, place, bucket), change);
+	PMH_STOP_POINT("put_before_commit");
+	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
+	PMH_STOP_POINT("put_after_commit");
 	pm_fence(&t->file);
 }
 
@@ -187,10 +201,7 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	if ((state & PMH_STATE_POINTERS) != 0)
 		mask |= shadowed_by(b, mask);
-	pmh_version_bump(pmh_bucket_version(place, bucket));
-	PMH_STOP_POINT("clear_before_commit");
-	pm_commit32(&t->file, pmh_bucket_state_at(b), state & ~(mask & PMH_STATE_OCCUPIED));
-	PMH_STOP_POINT("clear_after_commit");
+	pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket), state, mask);
 	if (fence)
 		pm_fence(&t->file);
 }

@@ -18,7 +18,9 @@
 
 #include "error.h"
 #include "layout.h"
+#include "lock.h"
 #include "pm.h"
+#include "stop_point.h"
 #include "table.h"
 
 typedef struct PmhPlace PmhPlace;
@@ -274,7 +276,13 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 	return live;
 }
 
-extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+/*
+ * Put an entry into a bucket of a locked segment that has room.  'version' is that of
+ * the bucket; home is the bucket whose filter announces the entry ('announce' bits)
+ * if that is another one, else NULL.  Durable on return; fence_first as for
+ * pmh_insert.
+ */
+extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
 						   uint64_t hash, uint64_t word, PmhBucket *home,
 						   uint32_t announce, bool fence_first);
 
@@ -286,8 +294,8 @@ extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
  * change the bucket, but for the filter bits of its state.  The second one is
  * the commit store; durable after the next pm_fence.
  */
-extern uint32_t pmh_bucket_prepare(PmhTable *t, const PmhPlace *place,
-								   uint32_t bucket, uint64_t hash, uint64_t word,
+extern uint32_t pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version,
+								   uint64_t hash, uint64_t word,
 								   PmhBucket *home, uint32_t announce,
 								   bool *ordered);
 extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
@@ -295,6 +303,21 @@ extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
 extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
 									uint32_t bucket, uint64_t hash,
 									uint32_t mask, const uint64_t *extra);
+
+/*
+ * Take slots out of a bucket of a locked segment whose state is 'state', 'version'
+ * its version: all of them plain, in a bucket without pointers, or all that go with
+ * them.  Durable after the next pm_fence.
+ */
+static inline void
+pmh_bucket_take(const PmFile *f, PmhBucket *b, uint64_t *version, uint32_t state,
+				uint32_t mask)
+{
+	pmh_version_bump(version);
+	PMH_STOP_POINT("clear_before_commit");
+	pm_commit32(f, pmh_bucket_state_at(b), state & ~(mask & PMH_STATE_OCCUPIED));
+	PMH_STOP_POINT("clear_after_commit");
+}
 
 /*
  * Take slots out of a bucket with one commit store: mask.  Also clears
