@@ -36,20 +36,20 @@ typedef struct PmhHome
 static inline uint32_t __attribute__((always_inline))
 pmh_elem_hashing(const PmhTable *t, uint64_t elem)
 {
-	return t->in_main + pmh_elem_units(elem) * t->unit_buckets;
+	return pmh_in_main(t) + pmh_elem_units(elem) * pmh_unit_buckets(t);
 }
 
 /*
- * The offset of one of these.  Shifts by what the file's geometry tells are
- * multiplications, and whether a bucket is in the extension, which cannot be
- * foreseen, takes no branch.
+ * The offset of one of these.  Whether a bucket is in the extension, which cannot
+ * be foreseen, takes no branch.
  */
 static inline uint64_t __attribute__((always_inline))
 pmh_elem_bucket_offset(const PmhTable *t, uint64_t elem, uint32_t number)
 {
 	uint64_t	block = pmh_elem_main_block(elem);
-	uint64_t	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) - t->in_main_size;
-	uint64_t	in_main = -(uint64_t) (number < t->in_main);	/* all bits or none */
+	uint64_t	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) -
+		(uint64_t) pmh_in_main(t) * PMH_BUCKET_SIZE;
+	uint64_t	in_main = -(uint64_t) (number < pmh_in_main(t));	/* all bits or none */
 
 	offset += (block * pmh_block_size(t) - offset) & in_main;
 	return offset + (uint64_t) number * PMH_BUCKET_SIZE;

@@ -285,7 +285,7 @@ static const Kind kinds[] = {
 	{"chain", fill_chain, NULL, 0, false, false},
 	{"bulk", fill_bulk, NULL, 0, false, false},
 	{"deep", fill_deep, NULL, 0, false, false},
-	{"wide", fill_wide, NULL, 128, false, false},
+	{"wide", fill_wide, NULL, 0, false, false},
 	{"hostile", fill_hostile, NULL, 0, false, false},
 	{"hostile, flushed", fill_hostile, NULL, 0, true, false},
 	{"small", fill_small, NULL, 0, false, false},
