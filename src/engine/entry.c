@@ -290,7 +290,7 @@ PmhResult
 pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
 {
 	return delete_once(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), value,
-					   wait ? PMH_DELETE_WAIT : 0);
+					   PMH_DELETE_FENCE | (wait ? PMH_DELETE_WAIT : 0));
 }
 
 /* An entry never goes from one table to the other, so one after the other. */

@@ -35,8 +35,7 @@ extern PmhResult pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash,
 
 /*
  * Take one entry out of the overflow table; the key's hash.  PMH_OK, PMH_NOT_FOUND,
- * PMH_FAR; PMH_BUSY, unless 'wait'; or a real error.  Durable after the next
- * pm_fence.
+ * PMH_FAR; PMH_BUSY, unless 'wait'; or a real error.  Durable on return.
  */
 extern PmhResult pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value,
 									 bool wait);

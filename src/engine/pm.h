@@ -233,7 +233,8 @@ pm_raise64(uint64_t *addr, uint64_t v)
 /*
  * The store that commits what has been stored to the same cache line: durable after
  * the next pm_fence together with all of that, and never before it.  What was stored
- * to other lines has to be durable already if it is to be so before.
+ * to other lines has to be durable already if it is to be so before.  No segment is
+ * unlocked between it and that fence: it may become visible after the unlock.
  *
  * Past the cache: the first fence has what was stored to the line in the cache, and
  * the store then evicts the line from there before it is made.

@@ -115,7 +115,7 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PmhResult	result;
 
 	if (shadowed != 0)
-		pmh_bucket_clear(t, place, bucket, shadowed, false);
+		pmh_bucket_clear(t, place, bucket, shadowed, true);
 	result = pmh_list_append(t, hash, payload, value, how, &new_payload);
 	if (result == PMH_OK)
 		follow_list(t, place, bucket, slot, payload, new_payload);

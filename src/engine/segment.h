@@ -53,7 +53,8 @@ typedef enum PmhDeleteFlags
  * pmh_list_remove); PMH_CROWDED (insert, primary table: to be inserted into the
  * other one; delete, primary table: not found, but may be in the other one); or a
  * real error.  Inserts are
- * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence.
+ * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence, which
+ * has to come before the segment is unlocked.
  * PMH_DELETE_WAIT as 'wait' of pmh_list_remove; a caller that does without it calls
  * pmh_space_release afterwards.
  */

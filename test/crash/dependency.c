@@ -234,6 +234,20 @@ pointer_word(const char *addr, uint64_t word, const PmSite *commit)
 }
 
 /*
+ * A commit store past the cache may become visible after the release of the segment's
+ * lock, unless a fence is between them.
+ */
+static void
+commit_is_fenced(void)
+{
+	const PmSite *commit = recorder_unfenced_commit;
+
+	if (commit != NULL)
+		crash_missing("%s: a segment is unlocked after the commit at %s:%d without a fence",
+					  crash.operation, site_base_name(commit), commit->line);
+}
+
+/*
  * Another process may go on from what is stored under a directory, space or
  * grow lock as soon as that is free, and a fence of its own does not complete
  * our flushes.
@@ -246,8 +260,13 @@ dependency_unlock(const uint64_t *lock)
 	uint64_t	dirword = live()->dirword;
 
 	if (!crash.armed || recorder_level != 0 || crash.creating ||
-		lock < &locks->file[0].directory || lock >= (const uint64_t *) locks->stripe)
+		lock < &locks->file[0].directory)
 		return;
+	if (lock >= (const uint64_t *) locks->stripe)
+	{
+		commit_is_fenced();
+		return;
+	}
 	require(PMH_LIVE_OFFSET, sizeof(PmhLive), "the live words", &unlock);
 	require(pmh_dirword_offset(dirword), pmh_directory_size(pmh_dirword_depth(dirword)),
 			"the directory", &unlock);
