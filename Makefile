@@ -6,10 +6,14 @@
 #                                 TAP_TESTS= leaves out servers of its own
 #   make test                     everything, from nothing (test/run.sh)
 #   make versions-test            the suites on each version of PostgreSQL, in chroots
+#   make tools-test               beside pg_repack, pgbouncer, pglogical and others, in a chroot
+#   make packages-test            Debian's packages, the archive, the container image
+#   make dist                     the archive for PGXN, of what is committed
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
+#   make soak-failover            a primary and a standby, 220 failovers
 #   make demo                     btree, hash and pmhash side by side
 #   make bench                    all figures, as Markdown and charts (bench/results)
 #   make bench-quick              the same on small tables, in a few minutes
@@ -20,6 +24,7 @@
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
+#   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
@@ -72,10 +77,17 @@ ENGINE_OBJS = \
 	src/engine/value_space.o
 
 CLUSTER_OBJS = \
+	src/cluster/am_callbacks.o \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
+	src/cluster/counters.o \
+	src/cluster/counters_file.o \
+	src/cluster/counters_view.o \
+	src/cluster/database_probe.o \
 	src/cluster/dead_entries.o \
+	src/cluster/dead_list.o \
+	src/cluster/disabled.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
 	src/cluster/file_cache.o \
@@ -85,6 +97,7 @@ CLUSTER_OBJS = \
 	src/cluster/files_view.o \
 	src/cluster/gucs.o \
 	src/cluster/identity.o \
+	src/cluster/init.o \
 	src/cluster/invalid.o \
 	src/cluster/launch_cleaners.o \
 	src/cluster/launch_rebuilders.o \
@@ -95,7 +108,10 @@ CLUSTER_OBJS = \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
+	src/cluster/pool_lock.o \
+	src/cluster/pool_names.o \
 	src/cluster/rebuild.o \
+	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
 	src/cluster/requests.o \
@@ -111,7 +127,9 @@ CLUSTER_OBJS = \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
+	src/cluster/wal_look.o \
 	src/cluster/wal_record.o \
+	src/cluster/wait_events.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -130,6 +148,7 @@ AM_OBJS = \
 	src/am/logged_removal.o \
 	src/am/options.o \
 	src/am/wal_records.o \
+	src/am/prewarm.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -153,14 +172,16 @@ JOIN_OBJS = \
 	src/join/fetch.o \
 	src/join/path.o \
 	src/join/plan.o \
-	src/join/probe.o
+	src/join/probe.o \
+	src/join/residence.o
 
 MAIN_OBJS = src/pmhash.o
 
 OBJS = $(MAIN_OBJS) $(JOIN_OBJS) $(AM_OBJS) $(CLUSTER_OBJS) $(ENGINE_OBJS)
 
 EXTENSION = pmhash
-DATA = pmhash--1.0.sql
+# scripts of all versions, and those from one to the next
+DATA = $(notdir $(wildcard $(top)/pmhash--*.sql))
 
 # setup comes first: the others use what it makes
 REGRESS = \
@@ -185,11 +206,13 @@ REGRESS = \
 	opclass \
 	privileges \
 	check \
+	counters \
 	index_only \
 	dead_entries \
 	group_insert \
 	array_scan \
 	join \
+	join_cases \
 	parallel_build \
 	build_pages \
 	shrink \
@@ -221,10 +244,10 @@ endif
 EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
-WITHOUT_PGXS = test versions-test mutants crash-exhaustive dax-test fuzz demo \
+WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue \
-	soak soak-faults
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
+	soak soak-faults soak-failover
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
 all:
@@ -297,11 +320,16 @@ ENGINE_HEADERS = \
 	src/engine/value_array.h \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
+	src/cluster/am_callbacks.h \
 	src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \
+	src/cluster/counters.h \
 	src/cluster/data_directory.h \
+	src/cluster/database_probe.h \
 	src/cluster/dead_entries.h \
+	src/cluster/dead_list.h \
+	src/cluster/disabled.h \
 	src/cluster/durable.h \
 	src/cluster/engine_hooks.h \
 	src/cluster/file_cache.h \
@@ -317,7 +345,10 @@ CLUSTER_HEADERS = \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \
+	src/cluster/pool_lock.h \
+	src/cluster/pool_names.h \
 	src/cluster/rebuild.h \
+	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \
 	src/cluster/requests.h \
 	src/cluster/shared.h \
@@ -332,6 +363,8 @@ CLUSTER_HEADERS = \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
+	src/cluster/wait_events.h \
+	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
 	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
@@ -366,6 +399,19 @@ test:
 versions-test:
 	bash $(top)/test/versions.sh
 
+tools-test:
+	bash $(top)/test/tools.sh $(ARGS)
+
+packages-test:
+	bash $(top)/test/packages.sh $(ARGS)
+
+# name and version are META.json's
+DIST = $(shell sed -n 's/^   "name": "\(.*\)",$$/\1/p' $(top)/META.json)-$(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(top)/META.json)
+DIST_DIR = .
+
+dist:
+	git -C $(top) -c safe.directory="$$(cd $(top) && pwd)" archive --format=zip --prefix=$(DIST)/ -o "$(abspath $(DIST_DIR))/$(DIST).zip" HEAD
+
 # what a make in a directory of programs needs, and then that make
 WITH_PACKAGES = bash -c '. $(top)/test/lib/packages.sh && install_server && "$$@"' bash $(MAKE) -C $(top)
 
@@ -380,6 +426,9 @@ soak:
 
 soak-faults:
 	bash $(top)/test/soak/run.sh faults
+
+soak-failover:
+	bash $(top)/test/soak/run.sh failover
 
 demo:
 	bash $(top)/bench/demo.sh
@@ -413,6 +462,9 @@ bench-join:
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh
+
+bench-standby:
+	bash $(top)/bench/standby.sh $(ARGS)
 
 bench-queue:
 	bash $(top)/bench/queue.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)

@@ -5,9 +5,10 @@
 # A table of random keys is joined with keys that are all there, and with keys of
 # which none is, by nested loops over btree, hash and pmhash, by a hash join and by
 # pmhash's own join: nanoseconds per key, less what reading the keys takes; medians.
-# Everything is cached.  With --grid, too: what the planner chooses by itself at
-# some sizes, beside each other way.  An answer that differs from others ends the run
-# with exit status 1.
+# Everything is cached.  With --grid, too: what the planner chooses by itself, beside
+# each other way, at many sizes, and with nothing cached; join.csv, join.md and join.png
+# in the results directory.  An answer that differs from others ends the run with exit
+# status 1.
 
 set -euo pipefail
 
@@ -19,6 +20,8 @@ usage()
 		  --probes N       keys to be joined with it (default 1000000)
 		  --rounds R       of each way (default 3)
 		  --grid           what the planner chooses, as well
+		  --only-grid      no more than that
+		  --results DIR    where the report of the grid goes (default bench/results)
 		  --help           this text
 	USAGE
 }
@@ -32,6 +35,8 @@ rows=10000000
 probes=1000000
 rounds=3
 grid=false
+only_grid=false
+results=$tree/bench/results
 while [ $# -gt 0 ]; do
 	case $1 in
 		--rows|--probes|--rounds)
@@ -41,7 +46,12 @@ while [ $# -gt 0 ]; do
 			declare "${1#--}=$2"
 			shift
 			;;
+		--results)
+			results=${2:?"--results needs a directory"}
+			shift
+			;;
 		--grid) grid=true ;;
+		--only-grid) grid=true only_grid=true ;;
 		--help) usage; exit 0 ;;
 		*) usage >&2; exit 2 ;;
 	esac
@@ -83,45 +93,145 @@ table()						# query
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 -c "$1"
 }
 
-install_server || die "no server, or not what it takes to build"
+# Ways of joining beside each other: the figures of README.md.
+take_figures()
+{
+	local r wrong
+
+	run_sql join.sql -v rows="$rows" -v probes="$probes" >/dev/null
+	progress "the tables are there"
+	for ((r = 1; r <= rounds; r++)); do sql -c "CALL joins.outer_alone()"; done
+	index_by btree
+	take "nested loop, btree"
+	index_by hash
+	take "nested loop, hash"
+	index_by pmhash
+	take "nested loop, pmhash" "pmhash join" "hash join"
+
+	wrong=$(sql -c "SELECT string_agg(figure, ', ') FROM
+		(SELECT figure FROM joins.result WHERE way <> 'outer'
+		 GROUP BY figure HAVING count(DISTINCT answer) > 1) w")
+	[ -z "$wrong" ] || die "answers differ: $wrong"
+
+	echo
+	echo "Joins with $rows rows, $probes keys (a tenth for IN and for 10 rows a key), nanoseconds per key"
+	echo "(LIMIT 1: of the statement), medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')."
+	echo
+	table "SELECT * FROM joins.report"
+}
+
+# ---- the grid ----
+
+# kind:outer:inner:per_key:hits:workers
+small_points="rows:1:1000:1:100:0 rows:1:1000000:1:100:0 rows:1000:1000:1:100:0
+	rows:1000:10000:1:100:0 rows:1000:10000:10:100:0 rows:100:1000000:1000:100:0
+	rows:1000:1000000:1:0:0 rows:1000:1000000:1:100:0 rows:1000:1000000:10:100:0
+	keys:1000:10000:1:100:0 keys:1000:1000000:1:100:0 anti:1000:10000:1:0:0
+	anti:1000:1000000:10:100:0 rows:100000:1000:1:100:0 rows:100000:10000:1:100:0
+	rows:100000:10000:10:100:0 rows:100000:100000:1:100:0 rows:100000:1000000:1:0:0
+	rows:100000:1000000:1:10:0 rows:100000:1000000:1:100:0 rows:100000:1000000:10:100:0
+	rows:1000:1000000:1000:100:0 left:100000:1000000:10:100:0 keys:100000:10000:1:100:0
+	keys:100000:1000000:1:100:0 anti:100000:1000000:1:50:0 anti:100000:1000000:10:10:0
+	rows:1000000:10000:1:100:0 rows:1000000:10000:10:100:0 rows:1000000:1000000:1:10:0
+	rows:1000000:1000000:1:100:0 anti:1000000:1000000:1:0:0 keys:1000000:1000000:1:100:0
+	rows:100000:1000000:1:100:2 rows:1000000:10000:1:100:2 rows:1000000:1000000:1:100:2
+	left:100000:1000000:10:100:2"
+large_points="rows:1:10000000:1:100:0 rows:1000:10000000:1:100:0 rows:100000:10000000:1:10:0
+	rows:100000:10000000:1:100:0 rows:1000:10000000:1000:100:0 rows:1000000:10000000:1:10:0
+	rows:1000000:10000000:1:100:0 anti:1000000:10000000:1:0:0 rows:10000000:10000:1:100:0
+	rows:10000000:1000000:1:100:0 rows:10000000:10000000:1:100:0 rows:1000000:10000000:1:100:2"
+cold_points="rows:1000:1000000:1:100:0 rows:10000:1000000:1:100:0 rows:100000:1000000:1:100:0
+	rows:100000:1000000:1:0:0 rows:10000:1000000:10:100:0"
+
+# The inner tables that points need.
+make_inner_tables()				# point...
+{
+	local inner per_key
+
+	printf '%s\n' "$@" | cut -d : -f 3,4 | sort -u | while IFS=: read -r inner per_key; do
+		sql -c "CALL joins.make_inner($inner, $per_key)" </dev/null
+	done
+	sql -c 'VACUUM ANALYZE'
+}
+
+cached_points()					# point...
+{
+	local kind n_outer n_inner per_key hits workers point
+
+	for point in "$@"; do
+		IFS=: read -r kind n_outer n_inner per_key hits workers <<<"$point"
+		sql -c "CALL joins.all_ways('$kind', $workers, $n_outer, $n_inner, $per_key, $hits, $rounds)"
+		progress "grid: $point"
+	done
+}
+
+# Start the server anew, and have no page of the tables cached by it or by the kernel.
+cool_down()						# file...
+{
+	local file
+
+	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -m fast -w stop >/dev/null
+	for file in "$@"; do
+		as_account dd of="$cluster_dir/data/$file" conv=notrunc,fdatasync oflag=nocache \
+			count=0 status=none </dev/null
+	done
+	cluster_start
+}
+
+# The same, nothing cached, but for the outer table, the catalogs and the pool.
+cold_points()					# point...
+{
+	local kind n_outer n_inner per_key hits workers point files way r
+
+	for point in "$@"; do
+		IFS=: read -r kind n_outer n_inner per_key hits workers <<<"$point"
+		sql -c "CALL joins.make_outer($n_outer, $n_inner / $per_key, $hits)" -c CHECKPOINT
+		files=$(sql -c "SELECT pg_relation_filepath(oid) FROM pg_class
+			WHERE relname ~ '^i_${n_inner}_${per_key}(_k[bh]_idx)?\$'")
+		for ((r = 1; r <= rounds; r++)); do
+			for way in chosen 'hash join' 'merge join' 'nested loop, btree' 'nested loop, hash' \
+				'nested loop, pmhash' memoize 'pmhash join'; do
+				# files: words
+				cool_down $files
+				sql -c 'SELECT count(*) FROM joins.o' >/dev/null \
+					-c "CALL joins.one_way('$kind', false, $workers, $n_outer, $n_inner, $per_key, $hits, '$way')"
+			done
+		done
+		progress "grid, not cached: $point"
+	done
+}
+
+take_grid()
+{
+	run_sql join_grid.sql
+	make_inner_tables $small_points $cold_points
+	cached_points $small_points
+	cold_points $cold_points
+	if [ "$rows" -eq 10000000 ]; then
+		make_inner_tables $large_points
+		cached_points $large_points
+	fi
+	wrong=$(sql -c "SELECT count(*) FROM (SELECT FROM joins.grid
+		GROUP BY kind, outer_rows, inner_rows, per_key, hits HAVING count(DISTINCT answer) > 1) w")
+	[ "$wrong" = 0 ] || die "answers differ in the grid"
+	machine_lines >"$results/machine_join.csv"
+	sql -c "COPY (SELECT * FROM joins.regrets ORDER BY kind DESC, cached DESC, workers, outer_rows,
+		inner_rows, per_key, hits) TO STDOUT (FORMAT csv, HEADER)" >"$results/join.csv"
+	/usr/bin/python3 -B "$tree/bench/report/report.py" "$results"
+	echo
+	echo "What the planner chooses, in milliseconds"
+	echo
+	table "SELECT * FROM joins.regrets_shown"
+}
+
+install_server $($grid && echo python3-matplotlib) || die "no server, or not what it takes to build"
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
 make_work_directory join $((rows / 5 + 2000000)) cluster
 build "$pg_config"
 progress "starting a cluster in $work"
 cluster_create "$work/cluster" "$bindir" pmhash
 cluster_start
-run_sql join.sql -v rows="$rows" -v probes="$probes" >/dev/null
-progress "the tables are there"
-for ((r = 1; r <= rounds; r++)); do sql -c "CALL joins.outer_alone()"; done
-index_by btree
-take "nested loop, btree"
-index_by hash
-take "nested loop, hash"
-index_by pmhash
-take "nested loop, pmhash" "pmhash join" "hash join"
-
-wrong=$(sql -c "SELECT string_agg(figure, ', ') FROM
-	(SELECT figure FROM joins.result WHERE way <> 'outer'
-	 GROUP BY figure HAVING count(DISTINCT answer) > 1) w")
-[ -z "$wrong" ] || die "answers differ: $wrong"
-
-echo
-echo "Joins with $rows rows, $probes keys (a tenth for IN and for 10 rows a key), nanoseconds per key"
-echo "(LIMIT 1: of the statement), medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')."
-echo
-table "SELECT * FROM joins.report"
-if $grid; then
-	for n_outer in 1000 100000 1000000; do
-		for n_inner in 10000 1000000; do
-			for per_key in 1 10; do
-				sql -c "CALL joins.point($n_outer, $n_inner, $per_key, 100)"
-			done
-		done
-		sql -c "CALL joins.point($n_outer, 1000000, 1, 10)"
-		progress "grid: $n_outer outer rows are done"
-	done
-	echo
-	echo "What the planner chooses, in milliseconds"
-	echo
-	table "SELECT * FROM joins.regrets"
-fi
+$only_grid || take_figures
+if $grid; then take_grid; fi
 echo "Load average when it began: $load_before (of other programs; they spoil figures)."

@@ -40,6 +40,12 @@ SELECT plan('SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, t FROM co
 SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, t FROM collated OFFSET 0) o JOIN collated c ON c.n = o.t;
 SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, n FROM collated OFFSET 0) o JOIN collated c ON c.t = o.n;
 SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, b FROM collated OFFSET 0) o JOIN collated c ON c.b = o.b;
+SET pmhash.enable_join = off;
+SELECT plan('SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, t FROM collated OFFSET 0) o JOIN collated c ON c.n = o.t');
+SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, t FROM collated OFFSET 0) o JOIN collated c ON c.n = o.t;
+SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, n FROM collated OFFSET 0) o JOIN collated c ON c.t = o.n;
+SELECT count(*), sum(c.id * 1000 + o.id) FROM (SELECT id, b FROM collated OFFSET 0) o JOIN collated c ON c.b = o.b;
+RESET pmhash.enable_join;
 RESET enable_seqscan;
 RESET enable_hashjoin;
 RESET enable_mergejoin;

@@ -14,9 +14,10 @@
 set -u
 
 top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
-status=0
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/pmhash-first.XXXXXX") || exit 1
 data=$scratch/data
+check_output=$scratch/output
+. "$top/test/lib/check.sh"
 
 cleanup()
 {
@@ -27,21 +28,6 @@ cleanup()
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-
-# check NAME COMMAND...: a test: does the command succeed?
-check()
-{
-	local name=$1
-
-	shift
-	if "$@" >"$scratch/output" 2>&1; then
-		echo "ok $name"
-	else
-		echo "not ok $name"
-		tail -n 40 "$scratch/output" | sed 's/^/# /'
-		status=1
-	fi
-}
 
 # refuses PATTERN COMMAND...: the command fails, and says so, at once.  (A slow
 # machine may take its time; what asks or waits takes for ever.)
@@ -98,7 +84,7 @@ modes()
 
 # ---- make ----
 
-without_pgxs="test versions-test mutants crash-exhaustive dax-test fuzz demo bench bench-quick
+without_pgxs="test versions-test tools-test packages-test mutants crash-exhaustive dax-test fuzz demo bench bench-quick
 	bench-engine bench-tpcc bench-exclusion bench-recovery soak soak-faults"
 
 # Targets that install what they need: what would be run is there.
@@ -370,4 +356,4 @@ else
 	bindir=${PG_CONFIG%/*}
 	installed_system
 fi
-exit $status
+exit $((failures > 0))

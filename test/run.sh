@@ -129,36 +129,36 @@ run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
 # ---- the engine alone ----
 if wanted engine; then
 	for target in check check-asan check-tsan; do
-		stage "engine-$target" count_engine make -k -j"$(nproc)" --output-sync \
+		stage "engine-$target" count_tap make -k -j"$(nproc)" --output-sync \
 			-s --no-print-directory -C test/engine "$target"
 	done
 fi
 
 # ---- crash states of the engine and of the undo journal ----
 if wanted crash; then
-	stage crash count_engine make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
+	stage crash count_tap make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
 fi
 
 # ---- damaged files ----
 if wanted fuzz; then
-	stage fuzz count_engine make -s --no-print-directory -C test/fuzz check check-asan
+	stage fuzz count_tap make -s --no-print-directory -C test/fuzz check check-asan
 fi
 
 # ---- models of standbys and rebuilds: every rule is needed, and they suffice ----
 if wanted models; then
-	stage models count_engine python3 test/models/check.py
+	stage models count_sums python3 test/models/check.py
 fi
 
 # ---- the tool that tests the tests ----
 if wanted mutants; then
 	as_account mkdir "$work/mutants"
-	stage mutants count_engine env SOURCE_PG_CONFIG="$server" perl test/mutants/mutants.pl \
+	stage mutants count_sums env SOURCE_PG_CONFIG="$server" perl test/mutants/mutants.pl \
 		--set=smoke --no-baseline --work="$work/mutants"
 fi
 
 # ---- what a new user meets ----
 if wanted first_steps; then
-	stage first_steps count_lines env PMHASH_SMALL_FS="$small_fs" PG_CONFIG="$pg_config" bash test/first_steps.sh
+	stage first_steps count_tap env PMHASH_SMALL_FS="$small_fs" PG_CONFIG="$pg_config" bash test/first_steps.sh
 fi
 
 # ---- against a server ----
@@ -184,6 +184,6 @@ fi
 # ---- a file system that is lost and mounted again, where one can be mounted ----
 if wanted fs_shutdown && [ "$(id -u)" -eq 0 ] && losetup -f >/dev/null 2>&1; then
 	runner=
-	stage fs-shutdown count_engine bash test/lib/fs_shutdown.sh "$pg_config" "$(account)"
+	stage fs-shutdown count_sums bash test/lib/fs_shutdown.sh "$pg_config" "$(account)"
 fi
 report_counts

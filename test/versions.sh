@@ -4,7 +4,7 @@
 # chroots made for it.
 #
 #	versions.sh [OPTION...] [MAJOR...]
-#		MAJOR				15, 17, 18; none named: all of them
+#		MAJOR				15, 16, 17, 18; none named: all of them
 #		--stages LIST		stages of test/run.sh (default: "engine first_steps
 #							regress isolation tap")
 #		--one				only the first of them whose chroot can be made; the
@@ -20,7 +20,8 @@
 # bench/demo.sh as a user with sudo and a umask of 077, and
 # test/run.sh as root.  The machine needs debootstrap (installed if it is missing), root or
 # sudo, namespaces (unshare), and a mirror of Debian in its apt configuration
-# that has those releases.  PostgreSQL 16 was in no release of Debian.
+# that has those releases.  PostgreSQL 16 was in no release of Debian: it comes from a
+# Python package, by pip, into a chroot of bookworm, without first steps and demo.
 #
 # Prints what the runners say, a line for each version, and at the end
 #	N passed, N failed
@@ -54,38 +55,24 @@ while [ $# -gt 0 ]; do
 		--one) one=true ;;
 		--no-first-steps) first_steps=false ;;
 		--keep) keep=true ;;
-		15|17|18) majors="$majors $1" ;;
+		15|16|17|18) majors="$majors $1" ;;
 		*) usage ;;
 	esac
 	shift
 done
 
-if [ "$(id -u)" -ne 0 ]; then
-	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$top/test/versions.sh" "${arguments[@]}"
-fi
-
-work=
-cleanup()
-{
-	if [ -n "$work" ] && ! $keep; then
-		rm -rf --one-file-system "$work"
-	elif [ -n "$work" ]; then
-		say "chroots are in $work"
-	fi
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+be_root "${arguments[@]}"
 
 # prepare ROOT SUITE MAJOR: the chroot, the sources, the packages if nobody has to
 # do without them
 prepare()
 {
 	make_chroot "$1" "$2" || return 1
-	mkdir "$1/pmhash" "$1/pmhash/tree"
-	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
-		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
-		tar -C "$1/pmhash/tree" --no-same-owner -xf - || return 1
+	put_tree "$1" || return 1
+	if [ "$3" = 16 ]; then
+		put_server_16 "$1"
+		return
+	fi
 	if ! $first_steps; then
 		quietly in_chroot "$1" env PMHASH_PG_MAJOR="$3" bash -c \
 			'. /pmhash/tree/test/lib/packages.sh && install_server $PMHASH_TEST_PACKAGES'
@@ -136,7 +123,7 @@ before_anything()
 	quietly in_chroot "$1" sh -c 'apt-get -q update && apt-get -q -y --no-install-recommends install make sudo' || return 1
 	in_chroot "$1" bash /pmhash/tree/test/first_steps.sh --empty 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
-	count_lines "$log"
+	count_tap "$log"
 	add_counts "first steps on an empty system" "$status"
 	in_chroot "$1" sh -c 'useradd -m -s /bin/bash tester &&
 		echo "tester ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/tester &&
@@ -154,9 +141,10 @@ before_anything()
 # run_suites ROOT MAJOR: test/run.sh there; its last line is its result
 run_suites()
 {
-	local log=$work/log line status
+	local log=$work/log line status which=PMHASH_PG_MAJOR=$2
 
-	in_chroot "$1" env PMHASH_PG_MAJOR="$2" PMHASH_PROVE_TESTS="${PMHASH_PROVE_TESTS-}" \
+	[ "$2" != 16 ] || which=PMHASH_PG_CONFIG=/opt/postgresql-16/bin/pg_config
+	in_chroot "$1" env "$which" PMHASH_PROVE_TESTS="${PMHASH_PROVE_TESTS-}" \
 		bash /pmhash/tree/test/run.sh $stages 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	line=$(tail -n 1 "$log")
@@ -169,19 +157,26 @@ run_suites()
 	add_counts "suites on $2" "$status"
 }
 
+server_version()			# root major
+{
+	in_chroot "$1" bash -c 'for bin in "/opt/postgresql-$1/bin" "/usr/lib/postgresql/$1/bin"; do
+		[ ! -x "$bin/postgres" ] || "$bin/postgres" --version
+	done' bash "$2"
+}
+
 # version MAJOR: everything; false if it has no chroot
 version()
 {
 	local root passed_before=$passed failed_before=$failed start=$SECONDS
 
 	chroot_for "$1" || return 1
-	if $first_steps && ! before_anything "$root"; then
+	if $first_steps && [ "$1" != 16 ] && ! before_anything "$root"; then
 		stage_passed=0 stage_failed=1
 		add_counts "preparing $1" 1
 	fi
 	run_suites "$root" "$1"
 	say "PostgreSQL $1 ($(in_chroot "$root" sh -c '. /etc/os-release; echo $PRETTY_NAME')," \
-		"server $(in_chroot "$root" dpkg-query -W -f '${Version}' "postgresql-$1" 2>/dev/null)):" \
+		"$(server_version "$root" "$1")):" \
 		"$((passed - passed_before)) passed, $((failed - failed_before)) failed, $((SECONDS - start)) s"
 	$keep || rm -rf --one-file-system "$root"
 }
@@ -189,11 +184,10 @@ version()
 cd /
 scratch_parent >/dev/null || exit 1
 install_packages debootstrap || exit 1
-work=$(mktemp -d "$(scratch_parent)/pmhash-versions.XXXXXX") || exit 1
-chmod 755 "$work"
+make_work versions
 
 made=false
-for major in ${majors:-15 17 18}; do
+for major in ${majors:-15 16 17 18}; do
 	if version "$major"; then
 		made=true
 		! $one || break

@@ -93,3 +93,21 @@ run_lib()					# file psql-argument...
 	shift
 	run_sql "lib/$file" "$@" >/dev/null
 }
+
+# "name,value" for the head of a report; needs a cluster that runs, and "load_before".
+machine_lines()
+{
+	local cpu
+
+	cpu=$(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)
+	printf 'date,%s\n' "$(date -u '+%F %H:%M UTC')"
+	printf 'revision,%s\n' "$(git -C "$tree" describe --always --dirty 2>/dev/null || echo unknown)"
+	printf 'processor,"%s, %s cores"\n' "${cpu:-$(uname -m)}" "$(nproc)"
+	awk '/^MemTotal/ { printf "memory,%.1f GiB\n", $2 / 1048576 }' /proc/meminfo
+	printf 'kernel,%s\n' "$(uname -sr)"
+	printf 'data directory on,%s\n' "$(df --output=fstype "$work" | tail -n 1)"
+	printf 'load average before,%s\n' "$load_before"
+	sql -c "COPY (SELECT 'version', version() UNION ALL SELECT name, current_setting(name) FROM pg_settings
+		WHERE name IN ('shared_buffers', 'maintenance_work_mem', 'max_parallel_maintenance_workers'))
+		TO STDOUT (FORMAT csv)"
+}

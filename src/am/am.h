@@ -45,7 +45,9 @@ extern void pmhash_costestimate(struct PlannerInfo *root, struct IndexPath *path
 								double loop_count, Cost *startup, Cost *total,
 								Selectivity *selectivity, double *correlation,
 								double *pages);
-extern Cost pmhash_more_rows_cost(double rows, double table_rows);
+struct IndexOptInfo;
+extern double pmhash_index_correlation(struct PlannerInfo *root,
+									   struct IndexOptInfo *index);
 extern bytea *pmhash_options(Datum reloptions, bool validate);
 extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,

@@ -24,13 +24,14 @@
  *	tuple	half a cpu_index_tuple_cost.  No index tuple is deformed and no key
  *			is compared, TIDs come in batches from lines already read.
  *
- *	row		in nested loops 0.05 for each row of a key past the first, up to what
- *			a btree charges for descent and tuples.  Where all is cached the planner
- *			takes a visit to a row for cpu_tuple_cost, which is a tenth of what it
- *			takes, while it is nearly right about hash joins.  With a btree the error
- *			is hidden by the charge for its descent, so keys of several rows are left
- *			to a hash join where that is quicker; ours would be taken for better than
- *			that, though with ten rows a key the two indexes take the same time.
+ *	loop	in nested loops 0.03 for each probe and 0.04 for each row.  Where all is
+ *			cached the planner takes a visit to a row for cpu_tuple_cost, which is a
+ *			tenth of what it takes, while it is nearly right about hash joins.  With a
+ *			btree the error is hidden by the charge for its descent; without this ours
+ *			would be taken for better than hash joins that are quicker.  Where there is
+ *			a btree on the same column we are charged no more than that; a hash index
+ *			is charged nothing of the kind, so beside one we are not either: it would
+ *			be chosen, and takes twice the time.
  *
  * The heap pages that are then visited are added by cost_index and make up
  * most of the total.  The TIDs of a key are returned in heap order, as btree
@@ -44,6 +45,7 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_statistic.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
@@ -56,7 +58,8 @@
 
 #define PROBE_COST			(0.5 * cpu_operator_cost)
 #define TUPLE_COST			(0.5 * cpu_index_tuple_cost)
-#define ROW_COST			(5 * cpu_tuple_cost)
+#define LOOP_PROBE_COST		(12 * cpu_operator_cost)
+#define LOOP_ROW_COST		(4 * cpu_tuple_cost)
 
 /*
  * Of a scan that has to walk the whole index: dearer than any plan that is
@@ -116,9 +119,12 @@ count_probes(List *quals)
 	return probes;
 }
 
-/* The order correlation of the first column, as ANALYZE found it, or 0. */
-static double
-first_column_correlation(PlannerInfo *root, IndexOptInfo *index)
+/*
+ * pmhash_index_correlation
+ *		The order correlation of an index's first column, as ANALYZE found it, or 0.
+ */
+double
+pmhash_index_correlation(PlannerInfo *root, IndexOptInfo *index)
 {
 	TargetEntry *column = linitial_node(TargetEntry, index->indextlist);
 	VariableStatData vardata;
@@ -151,19 +157,33 @@ btree_descent_cost(double rows)
 	return (ceil(log(Max(rows, 2)) / log(2)) + 50 * levels) * cpu_operator_cost;
 }
 
-/*
- * pmhash_more_rows_cost
- *		What is charged, in a nested loop, for all rows of a key past the first.
- *
- * rows: that one key finds in a table of table_rows.
- */
-Cost
-pmhash_more_rows_cost(double rows, double table_rows)
+/* Is there an index of that method that begins with the same column? */
+static bool
+has_rival(const IndexOptInfo *index, Oid method)
 {
-	Cost		of_btree = btree_descent_cost(table_rows) +
+	ListCell   *lc;
+
+	foreach(lc, index->rel->indexlist)
+	{
+		const IndexOptInfo *other = lfirst_node(IndexOptInfo, lc);
+
+		if (other->relam == method && other->indexkeys[0] == index->indexkeys[0])
+			return true;
+	}
+	return false;
+}
+
+/* What is charged, in a nested loop, for a probe that finds so many rows. */
+static Cost
+loop_cost(const IndexOptInfo *index, double rows, bool index_only)
+{
+	Cost		cost = LOOP_PROBE_COST + (index_only ? 0 : rows * LOOP_ROW_COST);
+	Cost		of_btree = btree_descent_cost(index->rel->tuples) +
 		rows * (cpu_index_tuple_cost + cpu_operator_cost - TUPLE_COST);
 
-	return Min(Max(rows - 1, 0) * ROW_COST, of_btree);
+	if (has_rival(index, HASH_AM_OID))
+		return 0;
+	return has_rival(index, BTREE_AM_OID) ? Min(cost, of_btree) : cost;
 }
 
 /*
@@ -171,7 +191,7 @@ pmhash_more_rows_cost(double rows, double table_rows)
  *		Cost of scanning the index once, for amcostestimate.
  *
  * loop_count hardly matters: nothing costs us the first time what it would not
- * cost the next; but see "row" above.  Costs are in the planner's units, pages is
+ * cost the next; but see "loop" above.  Costs are in the planner's units, pages is
  * always 0 since the index's storage is none of the buffer manager's business.
  * Never raises an ERROR of its own.
  */
@@ -188,14 +208,14 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*selectivity = clauselist_selectivity(root,
 										  add_predicate_to_index_quals(index, quals),
 										  index->rel->relid, JOIN_INNER, NULL);
-	*correlation = first_column_correlation(root, index);
+	*correlation = pmhash_index_correlation(root, index);
 	*pages = 0;
 
 	*startup = index_other_operands_eval_cost(root, quals);
 	tuples = *selectivity * index->rel->tuples;
 	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
-	if (loop_count > 1 && path->path.pathtype != T_IndexOnlyScan)
-		*total += pmhash_more_rows_cost(tuples, index->rel->tuples);
+	if (loop_count > 1)
+		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
 	if (!all_columns_bound(path))
 	{
 		*startup += FULL_WALK_COST;

@@ -84,6 +84,18 @@ set_callbacks(IndexAmRoutine *am)
 	am->amestimateparallelscan = NULL;
 	am->aminitparallelscan = NULL;
 	am->amparallelrescan = NULL;
+#if PG_VERSION_NUM >= 180000
+	am->amtranslatestrategy = NULL;
+
+	/*
+	 * Says which strategy is equality.  A subscriber that finds rows by all
+	 * their columns (REPLICA IDENTITY FULL) takes an index whose method
+	 * does so, and then looks for NULLs by it as well: see
+	 * IsIndexUsableForReplicaIdentityFull and build_replindex_scan_key.
+	 * NULLs are in no pmhash index: such changes would be lost.
+	 */
+	am->amtranslatecmptype = NULL;
+#endif
 }
 
 /*

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * index_stats.c
- *	  SQL functions about one index: pmhash_stats, pmhash_size.
+ *	  SQL functions about one index: pmhash_stats, pmhash_size,
+ *	  pmhash_total_relation_size.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +19,14 @@
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 
 #include "am.h"
 #include "insert_queue.h"
 
 PG_FUNCTION_INFO_V1(pmhash_stats);
 PG_FUNCTION_INFO_V1(pmhash_size);
+PG_FUNCTION_INFO_V1(pmhash_total_relation_size);
 
 #define STATS_COLUMNS	24
 
@@ -167,5 +170,50 @@ pmhash_size(PG_FUNCTION_ARGS)
 	bytes = pmhash_file_size(index) +
 		(int64) RelationGetNumberOfBlocks(index) * BLCKSZ;
 	relation_close(index, AccessShareLock);
+	PG_RETURN_INT64(bytes);
+}
+
+/* Bytes of the file of an index, if it is ours and can be looked at. */
+static int64
+file_bytes_of(Oid relid)
+{
+	Relation	index = try_relation_open(relid, AccessShareLock);
+	int64		bytes = 0;
+
+	if (index == NULL)
+		return 0;
+	if (index->rd_rel->relkind == RELKIND_INDEX &&
+		index->rd_indam->ambuild == pmhash_build && !RELATION_IS_OTHER_TEMP(index))
+		bytes = pmhash_file_size(index);
+	relation_close(index, AccessShareLock);
+	return bytes;
+}
+
+/*
+ * pmhash_total_relation_size(regclass) returns bigint
+ *
+ * What pg_total_relation_size says, and the files of the relation's pmhash indexes,
+ * or its own if it is one.  NULL if it has been dropped.
+ */
+Datum
+pmhash_total_relation_size(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+	int64		bytes;
+	ListCell   *lc;
+
+	if (rel == NULL)
+		PG_RETURN_NULL();
+	bytes = DatumGetInt64(DirectFunctionCall1(pg_total_relation_size,
+											  ObjectIdGetDatum(relid)));
+	if (rel->rd_rel->relkind == RELKIND_INDEX)
+		bytes += file_bytes_of(relid);
+	else
+	{
+		foreach(lc, RelationGetIndexList(rel))
+			bytes += file_bytes_of(lfirst_oid(lc));
+	}
+	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64(bytes);
 }

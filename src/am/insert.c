@@ -101,6 +101,7 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 	else
 		result = pmh_insert(file->table, entry->hash, entry->value,
 							file->journaled);
+	pmhash_count(file, PMHASH_INSERTS, 1);
 	if (result != PMH_OK)
 		pmhash_insert_failed(index, file, result);
 }

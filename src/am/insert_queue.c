@@ -364,6 +364,8 @@ insert_group(PmhashInsertQueue *queue)
 	PMH_STOP_POINT("group_after_journal");
 	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
+	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
+	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
 	queue->first += (int) done;
 	if (result == PMH_OK)
 		return true;

@@ -141,32 +141,30 @@ pmhash_keys_layout(Oid type, Oid proc)
 	return known ? known->layout : InvalidOid;
 }
 
+/* The shapes of each kind: labels for a switch, which has to name them all. */
+#define EXACT_SHAPES \
+	case PMHASH_SHAPE_BOOL: case PMHASH_SHAPE_CHAR: case PMHASH_SHAPE_INT16: \
+	case PMHASH_SHAPE_INT32: case PMHASH_SHAPE_INT64: \
+	case PMHASH_SHAPE_UINT32: case PMHASH_SHAPE_MACADDR: \
+	case PMHASH_SHAPE_MACADDR8: case PMHASH_SHAPE_TID: \
+	case PMHASH_SHAPE_FLOAT4: case PMHASH_SHAPE_FLOAT8
+#define BYTES_SHAPES \
+	case PMHASH_SHAPE_VARLENA: case PMHASH_SHAPE_BPCHAR: \
+	case PMHASH_SHAPE_NAME: case PMHASH_SHAPE_UUID: case PMHASH_SHAPE_TIMETZ
+#define FUNCTION_SHAPES \
+	case PMHASH_SHAPE_FUNCTION: case PMHASH_SHAPE_NAME_AS_TEXT: \
+	case PMHASH_SHAPE_BPCHAR_AS_TEXT
+
 static PmhashKeyKind
 kind_of_shape(PmhashShape shape)
 {
 	switch (shape)
 	{
-		case PMHASH_SHAPE_BOOL:
-		case PMHASH_SHAPE_CHAR:
-		case PMHASH_SHAPE_INT16:
-		case PMHASH_SHAPE_INT32:
-		case PMHASH_SHAPE_INT64:
-		case PMHASH_SHAPE_UINT32:
-		case PMHASH_SHAPE_MACADDR:
-		case PMHASH_SHAPE_MACADDR8:
-		case PMHASH_SHAPE_TID:
-		case PMHASH_SHAPE_FLOAT4:
-		case PMHASH_SHAPE_FLOAT8:
+		EXACT_SHAPES:
 			return PMHASH_KEY_EXACT;
-		case PMHASH_SHAPE_VARLENA:
-		case PMHASH_SHAPE_BPCHAR:
-		case PMHASH_SHAPE_NAME:
-		case PMHASH_SHAPE_UUID:
-		case PMHASH_SHAPE_TIMETZ:
+		BYTES_SHAPES:
 			return PMHASH_KEY_BYTES;
-		case PMHASH_SHAPE_FUNCTION:
-		case PMHASH_SHAPE_NAME_AS_TEXT:
-		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
+		FUNCTION_SHAPES:
 			break;
 	}
 	return PMHASH_KEY_FUNCTION;
@@ -442,14 +440,8 @@ exact_word(PmhashShape shape, Datum value)
 			return word_from_float8((float8) DatumGetFloat4(value));
 		case PMHASH_SHAPE_FLOAT8:
 			return word_from_float8(DatumGetFloat8(value));
-		case PMHASH_SHAPE_VARLENA:
-		case PMHASH_SHAPE_BPCHAR:
-		case PMHASH_SHAPE_NAME:
-		case PMHASH_SHAPE_UUID:
-		case PMHASH_SHAPE_TIMETZ:
-		case PMHASH_SHAPE_FUNCTION:
-		case PMHASH_SHAPE_NAME_AS_TEXT:
-		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
+		BYTES_SHAPES:
+		FUNCTION_SHAPES:
 			break;
 	}
 	wrong_shape(shape);
@@ -491,14 +483,8 @@ exact_datum(PmhashShape shape, uint64 word)
 			return tid_from_word(word);
 		case PMHASH_SHAPE_FLOAT4:
 		case PMHASH_SHAPE_FLOAT8:
-		case PMHASH_SHAPE_VARLENA:
-		case PMHASH_SHAPE_BPCHAR:
-		case PMHASH_SHAPE_NAME:
-		case PMHASH_SHAPE_UUID:
-		case PMHASH_SHAPE_TIMETZ:
-		case PMHASH_SHAPE_FUNCTION:
-		case PMHASH_SHAPE_NAME_AS_TEXT:
-		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
+		BYTES_SHAPES:
+		FUNCTION_SHAPES:
 			break;
 	}
 	wrong_shape(shape);
@@ -542,20 +528,8 @@ bytes_word(PmhashShape shape, Datum value, uint64 seed)
 		case PMHASH_SHAPE_TIMETZ:
 			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES,
 									 seed);
-		case PMHASH_SHAPE_BOOL:
-		case PMHASH_SHAPE_CHAR:
-		case PMHASH_SHAPE_INT16:
-		case PMHASH_SHAPE_INT32:
-		case PMHASH_SHAPE_INT64:
-		case PMHASH_SHAPE_UINT32:
-		case PMHASH_SHAPE_MACADDR:
-		case PMHASH_SHAPE_MACADDR8:
-		case PMHASH_SHAPE_TID:
-		case PMHASH_SHAPE_FLOAT4:
-		case PMHASH_SHAPE_FLOAT8:
-		case PMHASH_SHAPE_FUNCTION:
-		case PMHASH_SHAPE_NAME_AS_TEXT:
-		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
+		EXACT_SHAPES:
+		FUNCTION_SHAPES:
 			break;
 	}
 	wrong_shape(shape);

@@ -86,6 +86,7 @@ remove_logged(PmhashLoggedRemoval *batch)
 	PG_FINALLY();
 	{
 		batch->removed += removal.removed;
+		pmhash_count(batch->file, PMHASH_VACUUM_REMOVED, removal.removed);
 		pmh_removal_end(&removal);
 	}
 	PG_END_TRY();

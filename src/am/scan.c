@@ -138,6 +138,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 					  scan->xs_snapshot);
 	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
+	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	so->want = FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
@@ -153,6 +154,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
+	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;
 	so->recheck = true;
 	so->kind = SCAN_ALL;
@@ -162,6 +164,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 static void
 start_table(IndexScanDesc scan, PmhashScan *so)
 {
+	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
 	so->walk = pmhash_table_walk(scan, so->walk, so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;
@@ -308,9 +311,11 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 {
 	bool		more = read_batch(scan, so);
 
-	if (so->kind != SCAN_TABLE)
-		pmhash_test_for_old_snapshot(scan->indexRelation, so->file,
-									 scan->xs_snapshot);
+	if (so->kind == SCAN_TABLE)
+		return more;
+	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
+	so->any_known_dead = more && scan->ignore_killed_tuples &&
+		pmhash_any_known_dead(so->file);
 	return more;
 }
 
@@ -352,6 +357,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
 	so->in_history = false;
+	so->any_known_dead = false;
 	if (so->history != NULL)
 		pmhash_history_clear(so->history);
 }
@@ -438,8 +444,13 @@ go_backward(IndexScanDesc scan, PmhashScan *so)
 static bool
 next_tid(IndexScanDesc scan, PmhashScan *so, ScanDirection dir)
 {
-	bool		found = likely(ScanDirectionIsForward(dir)) ? go_forward(scan, so) :
-		go_backward(scan, so);
+	bool		found;
+
+	do
+	{
+		found = likely(ScanDirectionIsForward(dir)) ? go_forward(scan, so) :
+			go_backward(scan, so);
+	} while (found && pmhash_scan_known_dead(scan, so));
 
 	if (found)
 		pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
@@ -490,7 +501,8 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 			while (n < (int) lengthof(tids) && so->batch_next < so->batch_n)
 			{
 				so->batch_next++;
-				pmhash_value_to_tid(pmhash_scan_value(so), &tids[n++]);
+				if (!pmhash_scan_known_dead(scan, so))
+					pmhash_value_to_tid(pmhash_scan_value(so), &tids[n++]);
 			}
 			tbm_add_tuples(tbm, tids, n, so->recheck);
 			total += n;

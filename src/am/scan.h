@@ -161,6 +161,7 @@ typedef struct PmhashScan
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
 
 	PmhashScanDead dead;
+	bool		any_known_dead; /* in the file, when the batch was read */
 
 	/* scans that may turn back (scan_history.c): the batches before this one */
 	bool		may_turn_back;
@@ -252,6 +253,7 @@ extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 PmhEntry entry, XLogRecPtr lsn);
 extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
 								  PmhashFile *file);
+extern bool pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
 

@@ -154,6 +154,8 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 									collect_value, so);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
+	pmhash_count(so->file, PMHASH_GROUP_LOOKUPS, 1);
+	pmhash_count(so->file, PMHASH_GROUP_KEYS, n);
 	so->next_hash += n;
 	array->group = array->overflowed ? Max(array->group / 2, 1) :
 		Min(array->group * 2, LAST_GROUP);

@@ -144,3 +144,20 @@ pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
 	pmhash_note_dead(&so->dead, so->context, scan->indexRelation, so->file, so->epoch,
 					 entry, judged_page_lsn(scan, so));
 }
+
+/*
+ * pmhash_scan_known_dead
+ *		Is the row of the current element known to be dead to all?  It is to be
+ *		passed over then, as if it had been visited.
+ *
+ * What is gone through again, backward, is visited: it was handed out before.
+ */
+bool
+pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	if (likely(!so->any_known_dead) || so->in_history ||
+		!pmhash_known_dead(so->file, pmhash_scan_value(so)))
+		return false;
+	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
+	return true;
+}

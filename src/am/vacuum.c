@@ -114,6 +114,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->removed += removed;
+	pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removed);
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
+#include "cluster/counters.h"
 #include "cluster/versions.h"
 #include "engine/stop_point.h"
 #include "engine/table.h"
@@ -37,8 +38,19 @@ typedef struct PmhashFile
 								 * pmhash_insert_failed */
 	bool		logged;			/* its stub said so when stub_generation was ... */
 	uint64		generation;		/* ... this; see logged.h */
+	Oid			index;			/* that it has been opened for */
+	PmhashCounts counts;		/* since the last flush; see counters.c */
+	uint32		counted;		/* which of them: a bit each */
 	char	   *path;			/* for messages */
 } PmhashFile;
+
+/* Count something of an index.  Seen by others when the transaction has ended. */
+static inline void
+pmhash_count(PmhashFile *file, PmhashCounter counter, uint64 n)
+{
+	file->counts.n[counter] += n;
+	file->counted |= UINT32_C(1) << counter;
+}
 
 /* What rd_options of a pmhash index points to; see options.c. */
 typedef enum PmhashWalOption
@@ -104,6 +116,7 @@ extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
 extern bool pmhash_enable_join; /* may the planner use src/join? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
+extern int	pmhash_tracked_indexes; /* that have counters of their own */
 
 /* ---- startup.c ---- */
 
@@ -282,5 +295,14 @@ extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 
 /* Remove those that have waited for that, if it is flushed by now. */
 extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
+
+/* ---- dead_list.c ---- */
+
+/*
+ * Is the row at a TID known to be dead to all, as a visit of it would find just now?
+ * Is any row of the file known to be so?
+ */
+extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
+extern bool pmhash_any_known_dead(const PmhashFile *file);
 
 #endif							/* PMHASH_CLUSTER_H */

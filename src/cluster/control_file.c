@@ -17,7 +17,7 @@
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
-#include "cluster/pool.h"
+#include "cluster/pool_names.h"
 #define CONTROL_FILE	"control"
 
 /* A random number that is not 0. */

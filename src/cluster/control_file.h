@@ -11,7 +11,7 @@
 #include "cluster/data_directory.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		2
+#define PMHASH_POOL_VERSION		3
 #define PMHASH_BOOT_ID_SIZE		48
 
 typedef enum PmhashPoolState
@@ -36,6 +36,14 @@ typedef enum PmhashRole
 	PMHASH_ROLE_PRIMARY = 0,
 	PMHASH_ROLE_STANDBY = 1
 } PmhashRole;
+
+/* What a standby begins with; a primary's start needs no such answer. */
+typedef enum PmhashStandbyStart
+{
+	PMHASH_STANDBY_FRESH,		/* with nothing */
+	PMHASH_STANDBY_RESUME,		/* with what it had itself */
+	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
+} PmhashStandbyStart;
 
 /*
  * Eras are the way to distrust files durably and at once: a file carries the
@@ -81,10 +89,13 @@ typedef struct PmhashControl
 	uint64		undo_redo;		/* the one found after the life whose journal is
 								 * kept, if it is later than that; or 0 */
 	uint32		role;			/* PmhashRole of that life */
-	uint32		reserved;
+	uint32		undo_foreseen;	/* this start has set undo_end, since it has found
+								 * nothing to replay */
+	int64		pg_control_found;	/* its mtime (ns) as this start has found it, ... */
+	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
 } PmhashControl;
 
-StaticAssertDecl(sizeof(PmhashControl) == 280 &&
+StaticAssertDecl(sizeof(PmhashControl) == 296 &&
 				 offsetof(PmhashControl, crc) == 12 &&
 				 offsetof(PmhashControl, nonce) == 32 &&
 				 offsetof(PmhashControl, boot_id) == 72 &&

@@ -16,7 +16,6 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
-#include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #define TOKEN_FILE		"pmhash.nonce"
@@ -68,23 +67,41 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
 	return pmhash_fail(reason, "file \"%s\" has a wrong checksum", path);
 }
 
-/*
- * When the last postmaster start on this data directory was, in ns; 0: not
- * known.  The postmaster rewrites postmaster.opts at each start, after shared
- * memory is set up (postmaster.c, CreateOptsFile), so during our start-up it is
- * still that of the server life before.
- */
-int64
-pmhash_postmaster_opts_mtime(void)
+/* When a file of the data directory was written last, in ns; 0: not known. */
+static int64
+mtime_of(const char *name)
 {
 	char		path[MAXPGPATH];
 	struct stat st;
 
-	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
+	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
 	if (stat(path, &st) != 0)
 		return 0;
 	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
 		st.st_mtim.tv_nsec;
+}
+
+/*
+ * When the last postmaster start on this data directory was.  The postmaster
+ * rewrites postmaster.opts at each start, after shared memory is set up
+ * (postmaster.c, CreateOptsFile), so during our start-up it is still that of the
+ * server life before.
+ */
+int64
+pmhash_postmaster_opts_mtime(void)
+{
+	return mtime_of("postmaster.opts");
+}
+
+/*
+ * When pg_control was written last.  A server that recovers writes it before it
+ * replays any record (xlog.c, StartupXLOG), and then not until it has made its own
+ * checkpoint, unless it replays a change of parameters.
+ */
+int64
+pmhash_pg_control_mtime(void)
+{
+	return mtime_of("global/pg_control");
 }
 
 /* ---- the token ---- */

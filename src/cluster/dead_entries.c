@@ -28,27 +28,29 @@
  * a data directory put back from before that commit is noticed.  See
  * flushed_far_enough.
  *
- * We wait by remembering: a backend keeps a few batches of entries, one per
- * file, and looks again when the next scan of the same index begins, before
- * that reads anything.  While a batch waits, what else is found dead in its file
- * is turned away: it will be found again.  So memory is bounded, no batch's wait
- * grows longer, and no read waits for a write: the launcher is requested to
- * flush (pmhash_flush_for_scans), because the WAL writer takes its time with
- * asynchronous commits, and all the while every look-up of the key would have
- * to pass over the dead.  A batch that no scan comes back to is replaced by
- * another, and is gone with the backend, or when the file is unmapped.
+ * What has to wait is put into a list in shared memory (dead_list.c).  While it is
+ * there, scans know that it is dead and pass over it, so it costs them next to
+ * nothing, and none of them finds it again.  Each scan that begins looks whether
+ * something of its file may go by now, before it reads anything, and removes it in one
+ * walk, whichever scan has found it.
+ *
+ * Commits flush WAL all the time, or the WAL writer does.  With asynchronous commits
+ * that takes it up to three times wal_writer_delay, and in that time the list would be
+ * full and each look-up of a hot key walk past thousands of entries.  So a scan that
+ * finds many waiting, or one for long, requests a flush of the launcher
+ * (pmhash_flush_for_scans); no read waits for a write.
  *
  * Nor does a read work long for others.  In a list of millions of values a
  * removal may take many milliseconds, most of all if another process has taken
  * out what was found, for then the list is walked to its end.  So a scan works
  * for LONGEST_WORK at once, in steps between which the removal lock is free;
  * the batch remembers where it is, and the next scan of the index goes on from
- * there.  So a backend may have two batches for a file: one that waits, one that
- * is being worked on.
+ * there.  A batch that no scan comes back to is replaced by another, and is gone with
+ * the backend, or when the file is unmapped; what it has not removed is found again.
  *
- * If the file is logged, a batch is logged as a whole when it is made, and what it
- * waits for is that record (rule P4): past the heap page's LSN, and the end of a
- * record.
+ * If the file is logged, what a scan has found is logged before it is put into the
+ * list, and what it waits for is that record (rule P4): past the heap page's LSN, and
+ * the end of a record.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,6 +65,7 @@
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/dead_entries.h"
+#include "cluster/dead_list.h"
 #include "cluster/logged.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
@@ -79,6 +82,10 @@
 #define LONGEST_WORK		1000
 #define STEP_EFFORT			8
 
+/* How many entries wait before a flush is requested, or for how long, in ms. */
+#define MANY_WAIT			64
+#define LONGEST_WAIT		10
+
 /*
  * Of the time in which scans wait, the launcher spends one part in so many
  * flushing; and the pause in between is not shorter, in milliseconds, nor
@@ -92,10 +99,7 @@ typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
-	XLogRecPtr	waits_for;		/* the latest LSN of the entries' heap pages;
-								 * InvalidXLogRecPtr: it waits no longer */
-	XLogRecPtr	end;			/* of all WAL when they were handed over */
-	bool		logged;			/* standbys have been told */
+	bool		logged;			/* the removal is */
 	PmhRemoval	removal;
 } DeadBatch;
 
@@ -103,20 +107,13 @@ static DeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
 static int	nbatches;			/* that are not */
 static int	next_batch;			/* the one to be replaced next */
 
-static inline bool
-is_waiting(const DeadBatch *batch)
-{
-	return batch->waits_for != InvalidXLogRecPtr;
-}
-
-/* The number of a file's batch that waits, or of the one that does not; or -1. */
+/* The number of a file's batch, or -1. */
 static int
-find_batch(const PmhashFile *file, bool waiting)
+find_batch(const PmhashFile *file)
 {
 	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
 	{
-		if (batches[i] != NULL && batches[i]->file == file &&
-			is_waiting(batches[i]) == waiting)
+		if (batches[i] != NULL && batches[i]->file == file)
 			return i;
 	}
 	return -1;
@@ -243,32 +240,10 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 
 /* ---- batches ---- */
 
-static pg_atomic_uint64 *
-wait_of(const PmhashFile *file)
-{
-	return &pmhash_shared->dead_wait[file->file_id % PMHASH_REMOVAL_EPOCHS];
-}
-
-/*
- * Is it for us to keep a batch that waits for lsn?  One backend for each file is
- * enough: many that look up the same key find the same entries, and each of them
- * would search for all of them in the end.  If it goes, or does not come back,
- * another one takes over when that LSN is flushed.
- */
-static bool
-begin_to_wait(const PmhashFile *file, XLogRecPtr lsn)
-{
-	pg_atomic_uint64 *wait = wait_of(file);
-	uint64		old = pg_atomic_read_u64(wait);
-
-	return old <= GetFlushRecPtr(NULL) &&
-		pg_atomic_compare_exchange_u64(wait, &old, lsn);
-}
-
 /* Make a batch of entries; its number.  ERROR if there is no memory. */
 static int
-make_batch(Relation index, PmhashFile *file, uint64 epoch,
-		 const PmhEntry *entries, int n)
+make_batch(Relation index, PmhashFile *file, uint64 epoch, bool logged,
+		   const PmhEntry *entries, int n)
 {
 	int			number = free_number();
 	DeadBatch  *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadBatch));
@@ -276,6 +251,7 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch,
 
 	batch->file = file;
 	batch->epoch = epoch;
+	batch->logged = logged;
 	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
 	if (result != PMH_OK)
 	{
@@ -322,6 +298,7 @@ static PmhResult
 take_some_out(DeadBatch *batch, bool *more)
 {
 	PmhResult	result = PMH_DONE;
+	size_t		before = batch->removal.removed;
 
 	*more = false;
 	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
@@ -334,6 +311,7 @@ take_some_out(DeadBatch *batch, bool *more)
 	pmhash_removal_begins(batch->file);
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
 	*more = result == PMH_OK;
 	return result == PMH_DONE ? begin_anew(batch) : result;
 }
@@ -398,38 +376,43 @@ log_removal(Relation index, const PmhashFile *file, uint64 epoch,
 	return end;
 }
 
-/* Entries of a logged file have been handed over; see pmhash_dead_entries. */
+/* Those of entries[0 .. n) that are not in the file's list go to fresh[]. */
+static int
+not_known_yet(const PmhashFile *file, const PmhEntry *entries, int n, PmhEntry *fresh)
+{
+	int			nfresh = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!pmhash_known_dead(file, entries[i].value))
+			fresh[nfresh++] = entries[i];
+	}
+	return nfresh;
+}
+
+/*
+ * Entries of a logged file have been handed over; see pmhash_dead_entries.  What the
+ * list has no room for is not logged: it will be found again.
+ */
 static void
 hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 				 const PmhEntry *entries, int n)
 {
+	PmhEntry   *fresh = palloc(n * sizeof(PmhEntry));
 	XLogRecPtr	end;
-	DeadBatch  *batch;
 
-	/* past all WAL that is flushed; it will be the end of our record */
-	if (find_batch(file, true) >= 0 || !begin_to_wait(file, pmhash_insert_end() + 1))
-		return;
-	end = log_removal(index, file, epoch, entries, n);
-	pg_atomic_write_u64(wait_of(file), end);
-	if (end == InvalidXLogRecPtr)
-		return;
-	batch = batches[make_batch(index, file, epoch, entries, n)];
-	batch->logged = true;
-	batch->waits_for = batch->end = end;
-	request_flush(end);
+	n = not_known_yet(file, entries, n, fresh);
+	n = Min(n, pmhash_dead_list_room(file, epoch, true));
+	if (n > 0)
+	{
+		end = log_removal(index, file, epoch, fresh, n);
+		if (end != InvalidXLogRecPtr)
+			pmhash_dead_list_add(file, epoch, true, end, end, fresh, n);
+	}
+	pfree(fresh);
 }
 
 /* ---- work ---- */
-
-/* Is the batch's WAL on disk?  It waits no longer then. */
-static bool
-may_go(DeadBatch *batch)
-{
-	if (!flushed_far_enough(batch->waits_for, batch->end))
-		return false;
-	batch->waits_for = InvalidXLogRecPtr;
-	return true;
-}
 
 /* The file is logged by now: what was found before that is found again. */
 static void
@@ -442,30 +425,81 @@ drop_unlogged(const PmhashFile *file)
 	}
 }
 
+/* Something has to wait for WAL: is it to be flushed now? */
+static void
+wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
+{
+	if (waiting->requested >= waiting->lsn ||
+		(waiting->n < MANY_WAIT &&
+		 pmhash_clock_coarse() - waiting->since < LONGEST_WAIT))
+		return;
+	request_flush(waiting->last);
+	pmhash_dead_list_requested(file, waiting->last);
+}
+
+/*
+ * Take what may go out of the file's list and work on it.  Until this returns it is
+ * known to be dead; an error must not leave it so, with nothing that removes it.
+ */
+static void
+work_on_list(Relation index, PmhashFile *file, bool logged)
+{
+	PmhashDeadWaiting waiting;
+	XLogRecPtr	flushed;
+	XLogRecPtr	noted;
+	PmhEntry   *entries;
+	uint64		epoch;
+	int			n;
+
+	if (likely(!pmhash_dead_list_look(file, &waiting)))
+		return;
+	flushed = GetFlushRecPtr(NULL);
+	if (waiting.lsn > flushed)
+	{
+		wait_on(file, &waiting);
+		return;
+	}
+	entries = palloc(waiting.n * sizeof(PmhEntry));
+	n = pmhash_dead_list_take(file, logged, flushed, &noted, entries, waiting.n, &epoch);
+	PG_TRY();
+	{
+		if (n > 0)
+		{
+			pmhash_journal_note_flushed(noted);
+			work_on(index, make_batch(index, file, epoch, logged, entries, n));
+		}
+	}
+	PG_FINALLY();
+	{
+		pmhash_dead_list_forget(file, epoch, logged, entries, n);
+	}
+	PG_END_TRY();
+	pfree(entries);
+}
+
 /*
  * pmhash_dead_entries_settle
  *		Work on what was found dead in a file and is still there.
  *
- * Called at the beginning of each scan; costs next to nothing if there is no batch.
+ * Called at the beginning of each scan; costs next to nothing if there is nothing.
  * Takes LONGEST_WORK at most, and a step.  Locks and errors as below.
  */
 void
 pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
+	bool		logged;
 	int			number;
 
-	if (likely(nbatches == 0))
+	if (likely(nbatches == 0 && !pmhash_any_known_dead(file)))
 		return;
-	if (pmhash_file_must_log(file, index))
+	logged = pmhash_file_must_log(file, index);
+	if (logged)
 		drop_unlogged(file);
-	number = find_batch(file, false);
-	if (number < 0)
-	{
-		number = find_batch(file, true);
-		if (number < 0 || !may_go(batches[number]))
-			return;
-	}
-	work_on(index, number);
+	number = find_batch(file);
+	if (number >= 0)
+		work_on(index, number);
+	else
+		work_on_list(index, file, logged);
 }
 
 /*
@@ -484,8 +518,8 @@ void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 					XLogRecPtr lsn, const PmhEntry *entries, int n)
 {
-	XLogRecPtr	end = pmhash_insert_end();
-	DeadBatch  *batch;
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
 
 	Assert(n <= PMHASH_DEAD_MAX);
 	if (pmhash_file_must_log(file, index))
@@ -495,16 +529,9 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	}
 	if (lsn == InvalidXLogRecPtr || lsn > end)
 		lsn = end;
-	if (!file->journaled || flushed_far_enough(lsn, end))
-	{
-		if (find_batch(file, false) < 0)
-			work_on(index, make_batch(index, file, epoch, entries, n));
-	}
-	else if (find_batch(file, true) < 0 && begin_to_wait(file, lsn))
-	{
-		batch = batches[make_batch(index, file, epoch, entries, n)];
-		batch->waits_for = lsn;
-		batch->end = end;
-		request_flush(lsn);
-	}
+	lsn = Max(lsn, flushed);	/* max(P, F) */
+	if (file->journaled && !flushed_far_enough(lsn, end))
+		pmhash_dead_list_add(file, epoch, false, lsn, end, entries, n);
+	else if (find_batch(file) < 0)
+		work_on(index, make_batch(index, file, epoch, false, entries, n));
 }

@@ -21,19 +21,16 @@
 #include "pgstat.h"
 #include "storage/fd.h"
 
-#if PG_VERSION_NUM >= 170000
-#include "utils/wait_event.h"
-#endif
-
+#include "cluster/counters.h"
 #include "cluster/engine_hooks.h"
+#include "cluster/wait_events.h"
 #include "engine/table.h"
-
-static uint32 wait_event = PG_WAIT_EXTENSION;
 
 static void
 wait_begin(void)
 {
-	pgstat_report_wait_start(wait_event);
+	pgstat_report_wait_start(pmhash_wait_event(PMHASH_WAIT_FILE_LOCK));
+	pmhash_counters_lock_wait();
 }
 
 static void
@@ -81,13 +78,4 @@ pmhash_engine_hooks_init(void)
 
 	pmh_set_wait_hooks(&hooks);
 	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
-}
-
-/* Once shared memory is there: give the wait event a name of its own. */
-void
-pmhash_engine_hooks_name(void)
-{
-#if PG_VERSION_NUM >= 170000
-	wait_event = WaitEventExtensionNew("PmhashFileLock");
-#endif
 }

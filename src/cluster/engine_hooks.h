@@ -9,6 +9,5 @@
 #define PMHASH_ENGINE_HOOKS_H
 
 extern void pmhash_engine_hooks_init(void);
-extern void pmhash_engine_hooks_name(void);
 
 #endif							/* PMHASH_ENGINE_HOOKS_H */

@@ -32,9 +32,11 @@
  * after at the end of transactions, LOOKS_PER_TRANSACTION at most each time: soon
  * after it they are unmapped if the file has gone.  (What removes a file at commit
  * does so before the invalidation goes out: xact.c, CommitTransaction calls the
- * callbacks before AtEOXact_Inval.)  If they have not been used since, half a
- * minute later they are unmapped in any case, which costs the next user a
- * mapping.
+ * callbacks before AtEOXact_Inval.)  They are looked at again when any process has
+ * removed a file: the file of an index that has handed it on goes without an
+ * invalidation of that index, and the cleaner removes files at any time.  If they have
+ * not been used since, half a minute later they are unmapped in any case, which costs
+ * the next user a mapping.
  *
  *-------------------------------------------------------------------------
  */
@@ -226,6 +228,7 @@ static void
 close_file(PmhashFile *file)
 {
 	pmhash_dead_entries_forget(file);
+	pmhash_counters_flush(file);
 	pmh_close(file->table);
 	pfree(file);
 }
@@ -408,6 +411,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 
 	if (entry == NULL || entry->file != file || entry->used != BEING_BUILT)
 		return;
+	pmhash_counters_flush(entry->file);
 	entry->used = 0;
 	dlist_delete(&entry->lru);
 	dlist_push_tail(&mapped, &entry->lru);
@@ -434,6 +438,9 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	file->filling = is_filling(stub->flags);
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->generation = generation;
+	file->index = RelationGetRelid(index);
+	memset(&file->counts, 0, sizeof(file->counts));
+	file->counted = 0;
 	file->path = (char *) (file + 1);
 	memcpy(file->path, path, length);
 	return file;
@@ -478,6 +485,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	entry->fork = pmhash_fork_of(index);
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
+	entry->seed = stub->seed;
 	if (entry->file != NULL)
 	{
 		entry->file->filling = is_filling(stub->flags);
@@ -602,10 +610,15 @@ suspect_file(dlist_head *list, uint64 file_id)
 	}
 }
 
-/* This backend has removed a file: let its mappings go soon.  Raises no error. */
+/*
+ * This process has removed a file: let its mappings go soon, and have the others look
+ * after those that they suspect.  Raises no error.
+ */
 void
 pmhash_entries_file_removed(uint64 file_id)
 {
+	if (pmhash_shared != NULL)
+		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 	suspect_file(&mapped, file_id);
 	suspect_file(&resting, file_id);
 }
@@ -621,26 +634,52 @@ is_gone(const PmhashFile *file)
 	return stat(file->path, &st) != 0 && errno == ENOENT;
 }
 
-/* Look after some suspect mappings. */
+/*
+ * Look after some suspect mappings.  The first in the list is the one that was looked
+ * at longest ago.
+ */
 static void
 look_after_suspects(void)
 {
 	int64		now = pmhash_clock_coarse();
+	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
 
 	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
+		bool		first = entry->next_look == 0;
 
-		if (entry->next_look > now)
+		if (!first && entry->looked == removed && entry->next_look > now)
 			return;
-		if (entry->next_look != 0 || is_gone(entry->file))
+		if ((!first && entry->next_look <= now) || is_gone(entry->file))
 		{
 			unmap(entry);
 			continue;
 		}
-		entry->next_look = now + LOOK_PAUSE;
+		if (first)
+			entry->next_look = now + LOOK_PAUSE;
+		entry->looked = removed;
 		dlist_delete(&entry->look);
 		dlist_push_tail(&suspects, &entry->look);
+	}
+}
+
+/*
+ * What this transaction has used stands first.  A build still has its file if it
+ * has failed.
+ */
+static void
+flush_counters(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &mapped)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, lru, iter.cur);
+
+		if (entry->used < transaction)
+			return;
+		pmhash_counters_flush(entry->file);
 	}
 }
 
@@ -653,6 +692,7 @@ pmhash_entries_at_end_of_transaction(void)
 {
 	ListCell   *lc;
 
+	flush_counters();
 	foreach(lc, replaced)
 		close_file(lfirst(lc));
 	list_free(replaced);

@@ -29,9 +29,11 @@ typedef struct PmhashEntry
 	uint64		generation;		/* stub_generation before that */
 	uint64		file_id;		/* that it named */
 	uint16		flags;			/* that it had */
+	uint64		seed;			/* that it had */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	int64		next_look;		/* pmhash_clock_ms; 0: at once */
+	uint64		looked;			/* files_removed before the last look */
 	bool		resting;		/* mapped, but without pages */
 	dlist_node	lru;			/* if mapped: in 'mapped' or in 'resting' */
 	dlist_node	look;			/* if suspect */

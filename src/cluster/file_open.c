@@ -23,12 +23,23 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
+
+/* Is this the identity of the file that the stub names? */
+static bool
+is_identity_of(const PmhashIdentity *id, const PmhashStub *stub, PmhashTrouble *trouble)
+{
+	if (id->database != MyDatabaseId)
+		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
+	else if (id->file_id != stub->file_id || id->seed != stub->seed)
+		trouble->reason = PMHASH_REASON_OTHER_INDEX;
+	return trouble->reason == PMHASH_REASON_NONE;
+}
 
 /*
  * Is the file at trouble->path the one that the stub names?  *recovered, if not
@@ -51,13 +62,7 @@ check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 		return false;
 	}
 	trouble->reason = pmhash_identity_doubt(&id, true);
-	if (trouble->reason != PMHASH_REASON_NONE)
-		return false;
-	if (id.database != MyDatabaseId)
-		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
-	else if (id.file_id != stub->file_id || id.seed != stub->seed)
-		trouble->reason = PMHASH_REASON_OTHER_INDEX;
-	return trouble->reason == PMHASH_REASON_NONE;
+	return trouble->reason == PMHASH_REASON_NONE && is_identity_of(&id, stub, trouble);
 }
 
 /*
@@ -95,6 +100,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 {
 	PmhTable   *table;
 	PmhashEntry *entry;
+	PmhashIdentity id;
 	uint64		life = pmhash_standby_life(stub->file_id);
 
 	if (map_file(trouble, &table) != PMH_OK)
@@ -105,7 +111,8 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 
 	/* Once more: this file may be of another class than the pool. */
 	trouble->reason = pmhash_table_doubt(table);
-	if (trouble->reason != PMHASH_REASON_NONE)
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	if (trouble->reason != PMHASH_REASON_NONE || !is_identity_of(&id, stub, trouble))
 	{
 		pmh_close(table);
 		return NULL;
@@ -212,15 +219,28 @@ entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
 
 /*
  * The open file of an index whose file is not mapped, or whose stub has to be
- * read again.
+ * read again.  'known': its entry, if it counts.  Then stub and header have been
+ * looked at, by the planner, and the file has been opened in this server life.
  */
 static PmhashFile *
-open_by_stub(Relation index, PmhashUse use, PmhashTrouble *trouble)
+open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
+			 PmhashTrouble *trouble)
 {
 	PmhashEntry *entry;
+	PmhashStub	stub;
 
 	memset(trouble, 0, sizeof(*trouble));
-	entry = entry_by_stub(index, use, true, trouble);
+	if (known != NULL && !RecoveryInProgress())
+	{
+		memset(&stub, 0, sizeof(stub));
+		trouble->file_id = stub.file_id = known->file_id;
+		stub.flags = known->flags;
+		stub.seed = known->seed;
+		pmhash_file_path(trouble->path, MyDatabaseId, stub.file_id);
+		entry = open_existing(index, &stub, known->generation, trouble);
+	}
+	else
+		entry = entry_by_stub(index, use, true, trouble);
 	return entry != NULL ? pmhash_entry_use(entry) : NULL;
 }
 
@@ -274,7 +294,7 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	entry = pmhash_entry_find(index, use);
 	if (likely(entry != NULL && entry->file != NULL))
 		return pmhash_entry_use(entry);
-	return open_by_stub(index, use, trouble);
+	return open_by_stub(index, use, entry, trouble);
 }
 
 /* Has the index a usable file?  If not, the trouble.  Maps as little as it can. */
@@ -294,6 +314,14 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 /* ---- opening, by purpose ---- */
 
+/* A transaction keeps its snapshot when the standby that it began on is promoted. */
+static bool
+is_from_recovery(Snapshot snapshot)
+{
+	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		snapshot->takenDuringRecovery;
+}
+
 PmhashFile *
 pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 {
@@ -301,7 +329,8 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
-		return file;
+		return is_from_recovery(snapshot) && !RecoveryInProgress() &&
+			!pmhash_standby_fits_promoted(file->file_id, snapshot) ? NULL : file;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	pmhash_notice_invalid(index, &trouble);

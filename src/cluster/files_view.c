@@ -27,7 +27,7 @@
 #include "cluster/file_open.h"
 #include "cluster/invalid.h"
 #include "cluster/orphans.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"
 #include "cluster/startup.h"
@@ -142,8 +142,10 @@ describe(Relation index, Datum *values, bool *nulls)
 		}
 		if (strcmp(state, "valid") == 0)
 		{
-			values[2] = CStringGetTextDatum(pmhash_index_is_pmem(index) ?
-												"dax" : "cache");
+			/* Mapping thousands of files to ask would take longer than all else. */
+			values[2] = CStringGetTextDatum((named && pmh_never_pmem(path)) ||
+											!pmhash_index_is_pmem(index) ?
+											"cache" : "dax");
 			nulls[2] = false;
 		}
 	}

@@ -32,6 +32,7 @@ bool		pmhash_vacuum_shrink = true;
 bool		pmhash_enable_join = true;
 bool		pmhash_wal = false;
 int			pmhash_mapped_files = 16000;
+int			pmhash_tracked_indexes = 10000;
 
 /* The engine wants a power of two. */
 static bool
@@ -158,6 +159,12 @@ pmhash_define_gucs(void)
 							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.tracked_indexes",
+							"Number of pmhash indexes that have counters of their own, in all databases.",
+							"Further indexes are counted in the sums of the server only.",
+							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
+							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -31,7 +31,7 @@
 #include "cluster/file_error.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
@@ -247,6 +247,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 		XLogFlush(pmhash_insert_end());
 		pmhash_stub_changed();
 		forget_plans(index->rd_index->indrelid);
+		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
 
 		/* What has been read through it is now guarded by locks on the table. */
 		TransferPredicateLocksToHeapRelation(index);

@@ -11,6 +11,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/database_probe.h"
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -33,6 +34,17 @@ run_cleaner(Oid database)
 	pg_atomic_write_u32(&pmhash_shared->files_kept, 0);
 	(void) WaitForBackgroundWorkerShutdown(handle);
 	return pg_atomic_read_u32(&pmhash_shared->files_kept) == 0;
+}
+
+/* The same, unless there is nothing of ours in it any more. */
+static bool
+clean_database(Oid database)
+{
+	if (pmhash_database_has_files(database) ||
+		pmhash_database_may_have_indexes(database))
+		return run_cleaner(database);
+	pmhash_counters_forget_database(database);
+	return true;
 }
 
 /*
@@ -124,21 +136,26 @@ do_round(bool everything, List *wanted)
 		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)) &&
-				 !run_cleaner(database))
+				 !clean_database(database))
 			put_off(database);
 	}
 }
 
-/* Do a round if requests or the clock call for one; true if they did. */
+/*
+ * Do a round if requests or the clock call for one; true if they did.  Only what was
+ * requested before the launcher has settled.
+ */
 bool
-pmhash_clean_if_due(int64 *last_full)
+pmhash_clean_if_due(bool settled, int64 *last_full)
 {
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 	List	   *wanted = pmhash_take_requests(&pmhash_shared->clean, &everything);
 
 	wanted = list_concat_unique_oid(wanted, take_put_off());
-	if (*last_full == 0 || now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000))
+	if (settled &&
+		(*last_full == 0 ||
+		 now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000)))
 		everything = true;
 	if (!everything && wanted == NIL)
 		return false;

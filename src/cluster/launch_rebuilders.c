@@ -13,8 +13,9 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/database_probe.h"
 #include "cluster/launcher.h"
-#include "cluster/rebuild.h"
+#include "cluster/rebuild_table.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
@@ -36,6 +37,25 @@ look_at(List *databases)
 	MemoryContextSwitchTo(old);
 }
 
+/*
+ * Have a look at all databases that may have indexes of ours.  The others are not
+ * to notice that we are here.
+ */
+static void
+look_at_all(void)
+{
+	List	   *all;
+	ListCell   *lc;
+
+	foreach(lc, pmhash_databases_in_catalog(&all))
+	{
+		pmhash_launcher_interrupts();
+		if (!list_member_oid(to_look_at, lfirst_oid(lc)) &&
+			pmhash_database_may_have_indexes(lfirst_oid(lc)))
+			look_at(list_make1_oid(lfirst_oid(lc)));
+	}
+}
+
 /* Add the databases that were requested, or where a new try is due. */
 static void
 collect_databases(bool everything, int64 *next)
@@ -47,11 +67,7 @@ collect_databases(bool everything, int64 *next)
 	look_at(requested);
 	look_at(pmhash_rebuilds_due(pmhash_clock_ms(), next));
 	if (everything || too_many)
-	{
-		List	   *all;
-
-		look_at(pmhash_databases_in_catalog(&all));
-	}
+		look_at_all();
 }
 
 /*

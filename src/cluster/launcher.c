@@ -39,11 +39,19 @@
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wait_events.h"
 #define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
+
+/*
+ * ms from the launcher's start to the first look at all indexes, which takes as
+ * long as opening them all: the first users of a server come then, and what they
+ * meet that has to be looked at they request.
+ */
+#define SETTLE_TIME			2000
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 
@@ -191,7 +199,7 @@ rest(long timeout)
 		flush_in = pmhash_flush_for_scans();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 flush_in < 0 ? timeout : Min(timeout, flush_in),
-						 PG_WAIT_EXTENSION);
+						 pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
 		ResetLatch(MyLatch);
 		pmhash_launcher_interrupts();
 	} while ((flush_in >= 0 ||
@@ -227,7 +235,7 @@ wait_for_pool(void)
 	while (!pmhash_shared->usable && !pmhash_try_again())
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 RETRY_AFTER, PG_WAIT_EXTENSION);
+						 RETRY_AFTER, pmhash_wait_event(PMHASH_WAIT_POOL));
 		ResetLatch(MyLatch);
 		pmhash_launcher_interrupts();
 	}
@@ -241,7 +249,8 @@ pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
 	int64		last_full = 0;
-	bool		first = true;
+	int64		begun;
+	bool		looked = false;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	catch_termination();
@@ -256,21 +265,25 @@ pmhash_launcher_main(Datum arg)
 	pmhash_set_launcher(MyLatch);
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
+	begun = pmhash_clock_ms();
 	for (;;)
 	{
+		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
 
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 
 		/* Waiting for a cleaner eats latch events: look for requests again. */
-		while (pmhash_clean_if_due(&last_full))
+		while (pmhash_clean_if_due(settled, &last_full))
 			pmhash_launcher_interrupts();
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
 		notice_failed_writes();
-		timeout = Min(pmhash_see_to_rebuilds(first), timeout);
-		first = false;
+		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
+		looked = settled;
+		if (!settled)
+			timeout = Min(timeout, SETTLE_TIME / 4);
 		rest(timeout);
 	}
 }

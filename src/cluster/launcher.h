@@ -20,7 +20,7 @@
 extern void pmhash_launcher_interrupts(void);
 
 /* ---- launch_cleaners.c ---- */
-extern bool pmhash_clean_if_due(int64 *last_full);
+extern bool pmhash_clean_if_due(bool settled, int64 *last_full);
 extern int64 pmhash_next_cleaning(void);
 
 /* ---- launch_rebuilders.c ---- */

@@ -20,6 +20,5 @@ extern void pmhash_temp_file_replaced(Oid heap);
 extern void pmhash_fork_replaced(void);
 extern void pmhash_unlink(const char *path);
 extern void pmhash_request_cleaning_at_commit(void);
-extern bool pmhash_is_index(Relation rel);
 
 #endif							/* PMHASH_LIFE_CYCLE_H */

@@ -53,10 +53,10 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
-#include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
@@ -98,14 +98,6 @@ pmhash_new_wal_flags(Relation index)
 }
 
 /* ---- what is done ---- */
-
-/* Is the file of a stub with these flags logged? */
-bool
-pmhash_flags_logged(uint16 flags)
-{
-	return (flags & PMHASH_STUB_LOGGED) != 0 &&
-		(flags & PMHASH_STUB_INVALID) == 0 && XLogIsNeeded();
-}
 
 /*
  * Without a look at the index where no file in use has become logged in this server

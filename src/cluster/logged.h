@@ -57,7 +57,6 @@ struct PmhashStub;
 extern void pmhash_logged_init(void);
 extern bool pmhash_wants_wal(Relation index);
 extern uint16 pmhash_new_wal_flags(Relation index);
-extern bool pmhash_flags_logged(uint16 flags);
 extern void pmhash_file_announce(Relation index, uint64 file_id);
 extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
 extern void pmhash_file_is_new(Relation index, uint64 file_id);

@@ -57,6 +57,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
@@ -127,6 +128,18 @@ list_files(Oid database, IdList *files)
 			add_id(files, file_id);
 	}
 	FreeDir(dir);
+}
+
+/* Has a database index files in the pool, whosever they are? */
+bool
+pmhash_database_has_files(Oid database)
+{
+	IdList		files = {0};
+
+	list_files(database, &files);
+	if (files.id != NULL)
+		pfree(files.id);
+	return files.n > 0;
 }
 
 /* ---- (2) makers ---- */
@@ -500,6 +513,7 @@ pmhash_remove_orphans(void)
 	drop_protected(MyDatabaseId, &files);
 	list_owned(&owners);
 	remove_orphans(&files, &owners);
+	pmhash_counters_forget_dropped();
 }
 
 /*
@@ -521,9 +535,16 @@ pmhash_remove_distrusted(Oid database)
 	{
 		CHECK_FOR_INTERRUPTS();
 		pmhash_file_path(path, database, files.id[i]);
+
+		/* A build that is published comes under the same name, with this lock. */
+		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
 		if (pmh_read_identity(path, &id, &error) == PMH_OK &&
 			pmhash_identity_doubt(&id, true) == PMHASH_REASON_APART)
+		{
+			PMH_STOP_POINT("distrusted_before_unlink");
 			pmhash_unlink(path);
+		}
+		LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
 	}
 }
 
@@ -538,6 +559,7 @@ pmhash_remove_dropped(Oid database)
 	IdList		files = {0};
 	char		path[MAXPGPATH];
 
+	pmhash_counters_forget_database(database);
 	list_files(database, &files);
 	for (int i = 0; i < files.n; i++)
 	{

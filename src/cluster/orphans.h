@@ -13,6 +13,7 @@
 extern void pmhash_remove_orphans(void);
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_remove_distrusted(Oid database);
+extern bool pmhash_database_has_files(Oid database);
 extern List *pmhash_list_indexes(bool temporary);
 
 #endif							/* PMHASH_ORPHANS_H */

@@ -27,6 +27,7 @@
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/file_open.h"
 #include "cluster/life_cycle.h"
 #include "cluster/planner_hook.h"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *	  The pool: the directory that holds the index files, and its lock.
+ *	  The pool: the directory that holds the index files; its start and its stop.
  *
  *		<pool>/lock						held by flock() while a server uses it
  *		<pool>/control					PmhashControl (control_file.c)
@@ -28,10 +28,8 @@
 #include "postgres.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -43,87 +41,20 @@
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #include "cluster/pool.h"
+#include "cluster/pool_lock.h"
+#include "cluster/pool_names.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
-#define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
-#define LOCK_TEXT		16		/* bytes in the lock file */
 
-static char pool_path[MAXPGPATH];
-static int	lock_fd = -1;		/* held by the postmaster, inherited */
+/* From this Linux on syncfs tells of all failures, on overlayfs too. */
+#define SYNCFS_MAJOR	5
+#define SYNCFS_MINOR	12
+
 static bool lock_served = false;	/* a run of this postmaster has used the pool
 									 * under this lock */
 
-/* ---- names ---- */
-
-/* Absolute path of the pool.  Valid after pmhash_pool_start. */
-const char *
-pmhash_pool_path(void)
-{
-	return pool_path;
-}
-
-/* path must have room for MAXPGPATH bytes, in all of these. */
-void
-pmhash_database_path(char *path, Oid database)
-{
-	snprintf(path, MAXPGPATH, "%s/%u", pool_path, database);
-}
-
-void
-pmhash_file_path(char *path, Oid database, uint64 file_id)
-{
-	snprintf(path, MAXPGPATH, "%s/%u/" PMHASH_ID_FORMAT ".pmh",
-			 pool_path, database, file_id);
-}
-
-void
-pmhash_journal_path(char *path, uint64 instance)
-{
-	snprintf(path, MAXPGPATH, "%s/journal." PMHASH_ID_FORMAT,
-			 pool_path, instance);
-}
-
-/* Is name that of an index file? Sets its id. */
-bool
-pmhash_parse_file_name(const char *name, uint64 *file_id)
-{
-	if (strlen(name) != 20 || strspn(name, "0123456789abcdef") != 16 ||
-		strcmp(name + 16, ".pmh") != 0)
-		return false;
-	*file_id = strtoull(name, NULL, 16);
-	return true;
-}
-
-/* Is name that of a database's directory? Sets its OID. */
-bool
-pmhash_parse_database_name(const char *name, Oid *database)
-{
-	size_t		len = strlen(name);
-
-	if (len == 0 || len > 10 || strspn(name, "0123456789") != len)
-		return false;
-	*database = (Oid) strtoul(name, NULL, 10);
-	return true;
-}
-
 /* ---- the directory ---- */
-
-static void
-set_pool_path(void)
-{
-	if (pmhash_directory != NULL && pmhash_directory[0] != '\0')
-		strlcpy(pool_path, pmhash_directory, MAXPGPATH);
-	else
-	{
-		char		data[MAXPGPATH];
-
-		strlcpy(data, DataDir, MAXPGPATH);
-		canonicalize_path(data);
-		snprintf(pool_path, MAXPGPATH, "%s.pmhash", data);
-	}
-	canonicalize_path(pool_path);
-}
 
 /* Things that may stand in a pool directory. */
 static bool
@@ -152,18 +83,18 @@ looks_like_pool(char *reason)
 	struct dirent *de;
 	bool		ok = true;
 
-	snprintf(control, MAXPGPATH, "%s/control", pool_path);
+	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
 	if (stat(control, &st) == 0)
 		return true;
-	dir = opendir(pool_path);
+	dir = opendir(pmhash_pool_path());
 	if (dir == NULL)
 		return pmhash_fail(reason, "could not open directory \"%s\": %s",
-					pool_path, strerror(errno));
+					pmhash_pool_path(), strerror(errno));
 	while (ok && (de = readdir(dir)) != NULL)
 	{
 		if (!known_name(de->d_name))
 			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					  pool_path, de->d_name);
+					  pmhash_pool_path(), de->d_name);
 	}
 	closedir(dir);
 	return ok;
@@ -178,21 +109,21 @@ prepare_directory(char *reason)
 {
 	struct stat st;
 
-	if (!is_absolute_path(pool_path))
+	if (!is_absolute_path(pmhash_pool_path()))
 		return pmhash_fail(reason, "\"pmhash.directory\" is not an absolute path: \"%s\"",
-					pool_path);
-	if (strlen(pool_path) > MAXPGPATH - 64)
+					pmhash_pool_path());
+	if (strlen(pmhash_pool_path()) > MAXPGPATH - 64)
 		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
-	if (mkdir(pool_path, 0700) != 0 && errno != EEXIST)
+	if (mkdir(pmhash_pool_path(), 0700) != 0 && errno != EEXIST)
 		return pmhash_fail(reason, "could not create directory \"%s\": %s",
-					pool_path, strerror(errno));
-	if (stat(pool_path, &st) != 0)
+					pmhash_pool_path(), strerror(errno));
+	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
-					pool_path, strerror(errno));
+					pmhash_pool_path(), strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return pmhash_fail(reason, "\"%s\" is not a directory", pool_path);
+		return pmhash_fail(reason, "\"%s\" is not a directory", pmhash_pool_path());
 	if (st.st_uid != geteuid())
-		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pool_path);
+		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pmhash_pool_path());
 	return looks_like_pool(reason);
 }
 
@@ -202,15 +133,15 @@ open_to_us(char *reason)
 {
 	struct stat st;
 
-	if (stat(pool_path, &st) != 0)
+	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
-						   pool_path, strerror(errno));
-	if ((st.st_mode & 0077) != 0 && chmod(pool_path, 0700) != 0)
+						   pmhash_pool_path(), strerror(errno));
+	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
 		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
-					pool_path, strerror(errno));
-	if (access(pool_path, R_OK | W_OK | X_OK) != 0)
+					pmhash_pool_path(), strerror(errno));
+	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
 		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
-					pool_path, strerror(errno));
+					pmhash_pool_path(), strerror(errno));
 	return true;
 }
 
@@ -218,7 +149,7 @@ open_to_us(char *reason)
 static void
 remove_old_journals(uint64 keep)
 {
-	DIR		   *dir = opendir(pool_path);
+	DIR		   *dir = opendir(pmhash_pool_path());
 	struct dirent *de;
 	char		kept[MAXPGPATH];
 	char		path[MAXPGPATH];
@@ -231,7 +162,7 @@ remove_old_journals(uint64 keep)
 		if (strncmp(de->d_name, "journal.", 8) != 0 ||
 			pmhash_journal_is_spare(de->d_name))
 			continue;
-		snprintf(path, MAXPGPATH, "%s/%s", pool_path, de->d_name);
+		snprintf(path, MAXPGPATH, "%s/%s", pmhash_pool_path(), de->d_name);
 		if (strcmp(path, kept) != 0 && unlink(path) != 0)
 			ereport(LOG,
 					(errcode_for_file_access(),
@@ -240,131 +171,16 @@ remove_old_journals(uint64 keep)
 	closedir(dir);
 }
 
-/* ---- the lock ---- */
-
-/* Is the process that wrote its id into the lock file still there? */
-static bool
-holder_is_alive(int fd)
-{
-	char		text[32] = {0};
-	pid_t		pid;
-
-	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
-		return false;
-	pid = (pid_t) atol(text);
-	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
-}
-
-/* A pool that is not ours is its owner's: don't keep that server out. */
-static void
-unlock_pool(void)
-{
-	flock(lock_fd, LOCK_UN);
-	close(lock_fd);
-	lock_fd = -1;
-	lock_served = false;
-}
-
-/* Has this server locked a pool, whether it can use it or not? */
-bool
-pmhash_pool_is_locked(void)
-{
-	return lock_fd >= 0;
-}
-
-/*
- * Is the directory still the one that this server has locked?  Not if it has
- * been unmounted, moved, removed or replaced since: then nothing must be made
- * or changed in what stands there instead.  For any process of a server that
- * uses its pool; children have the descriptor from the postmaster.
- */
-bool
-pmhash_pool_is_present(void)
-{
-	char		path[MAXPGPATH];
-	struct stat there;
-	struct stat ours;
-
-	snprintf(path, MAXPGPATH, "%s/lock", pool_path);
-	return stat(path, &there) == 0 && fstat(lock_fd, &ours) == 0 &&
-		there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
-}
-
-/*
- * Say in the lock file which process has the lock.  Always as many bytes, so
- * that a full disk does not matter.  On a file system that can't be written the
- * lock does without.
- */
-static bool
-sign_lock(int fd, const char *path, char *reason)
-{
-	char		text[LOCK_TEXT];
-
-	memset(text, ' ', sizeof(text));
-	snprintf(text, sizeof(text), "%d", (int) getpid());
-	text[strlen(text)] = ' ';
-	text[sizeof(text) - 1] = '\n';
-	if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY ||
-		pwrite(fd, text, sizeof(text), 0) == (ssize_t) sizeof(text))
-		return true;
-	return pmhash_fail(reason, "could not write file \"%s\": %s", path,
-					   strerror(errno));
-}
-
-/* Open the lock file: for reading if it can't be written, for a later try. */
-static int
-open_lock(const char *path)
-{
-	int			fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-
-	if (fd < 0 && (errno == EROFS || errno == EACCES))
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd;
-}
-
-/*
- * Lock the pool against other servers.  flock belongs to the open file, so
- * children keep it after the postmaster is killed, as long as one of them
- * writes.  A new postmaster on this data directory may meet the last of them
- * (syslogger); it waits for those, but not for a living other postmaster.
- */
-static bool
-lock_pool(char *reason)
-{
-	char		path[MAXPGPATH];
-	int			fd;
-
-	/* At a restart after a crash we still have it, unless it was replaced. */
-	if (lock_fd >= 0 && pmhash_pool_is_present())
-		return true;
-	if (lock_fd >= 0)
-		unlock_pool();
-	snprintf(path, MAXPGPATH, "%s/lock", pool_path);
-	fd = open_lock(path);
-	if (fd < 0)
-		return pmhash_fail(reason, "could not open file \"%s\": %s", path,
-						   strerror(errno));
-	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; waited += 50)
-	{
-		if (errno != EWOULDBLOCK || holder_is_alive(fd) || waited >= LOCK_WAIT_MS)
-		{
-			pmhash_fail(reason, "directory \"%s\" is in use by another server",
-						pool_path);
-			close(fd);
-			return false;
-		}
-		pg_usleep(50 * 1000L);
-	}
-	if (!sign_lock(fd, path, reason))
-	{
-		close(fd);
-		return false;
-	}
-	lock_fd = fd;
-	return true;
-}
-
 /* ---- start ---- */
+
+/* What another pool's lock has served does not count for this one. */
+static bool
+take_lock(char *reason)
+{
+	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present())
+		lock_served = false;
+	return pmhash_pool_lock(reason);
+}
 
 /* Is the locked pool this server's, as far as its control file says? */
 static bool
@@ -377,7 +193,7 @@ is_ours(const PmhashControl *control, PmhashControlRead found,
 		control->system_identifier != server->control.system_identifier)
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
 						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
-						   pool_path, control->system_identifier,
+						   pmhash_pool_path(), control->system_identifier,
 						   server->control.system_identifier);
 	return true;
 }
@@ -395,7 +211,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	char		why[PMHASH_REASON_SIZE];
 
 	memset(&entry, 0, sizeof(entry));
-	entry.lock_fd = lock_fd;
+	entry.lock_fd = pmhash_pool_lock_fd();
 	entry.lock_kept = lock_served;
 	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
@@ -407,7 +223,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		!pmhash_standby_load(start, server, why))
 		ereport(LOG,
 				(errmsg("pmhash: this standby does without index files: %s", why)));
-	pmhash_set_witness(lock_fd);
+	pmhash_set_witness(pmhash_pool_lock_fd());
 	lock_served = true;
 	remove_old_journals(control->journal_instance);
 	return true;
@@ -426,7 +242,8 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 	if (!pmhash_read_server_state(&server, reason) ||
 		!is_ours(control, found, &server, reason))
 	{
-		unlock_pool();
+		pmhash_pool_unlock();
+		lock_served = false;
 		return false;
 	}
 	return open_to_us(reason) &&
@@ -443,8 +260,8 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 {
-	set_pool_path();
-	return prepare_directory(reason) && lock_pool(reason) &&
+	pmhash_set_pool_path();
+	return prepare_directory(reason) && take_lock(reason) &&
 		enter_pool(control, instance, false, reason);
 }
 
@@ -458,60 +275,27 @@ pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
 {
 	if (!pmhash_pool_is_present())
 		return pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
-						   pool_path);
+						   pmhash_pool_path());
 	return enter_pool(control, instance, true, reason);
-}
-
-/* ---- giving it up ---- */
-
-/*
- * Make away with the control file of the pool, if it is ours: whatever the
- * token in the data directory says, nothing is trusted then.  True if it is
- * gone; else false with a reason.
- */
-bool
-pmhash_pool_forget(char *reason)
-{
-	if (lock_fd < 0)
-		return pmhash_fail(reason, "the pool is not locked");
-	return pmhash_control_remove(reason);
-}
-
-/* Say in memory that nothing in the pool is trusted.  False with a reason. */
-bool
-pmhash_pool_revoke(char *reason)
-{
-	if (lock_fd >= 0 && pmhash_revoke_trust(lock_fd))
-		return true;
-	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
-}
-
-/*
- * Has the kernel failed to write back something to the pool's file system, since
- * the last call or since the pool was locked?  Then pages of an index file may
- * be gone from the page cache, or may go, and older ones come from the disk.
- * syncfs reports each failure once for an open file (Linux 5.8: errseq of the
- * superblock, fs/sync.c); all processes share the postmaster's.  It writes
- * everything back first, so ask no more often than checkpoints come.  False
- * with a reason if something has failed.
- */
-bool
-pmhash_pool_written_back(char *reason)
-{
-	if (syncfs(lock_fd) == 0)
-		return true;
-	return pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
-					   pool_path, strerror(errno));
 }
 
 /* ---- stop ---- */
 
+/* What the files are stamped with, and how they are written back. */
+typedef struct Shutting
+{
+	PmhEnv		env;
+	uint64		stamp;
+	uint64		synced;			/* device that syncfs writes back, or 0 */
+} Shutting;
+
 /* Stamp a file and write it back.  One that has just gone is none. */
 static bool
-shut_file(const char *path, const PmhEnv *env, uint64 stamp)
+shut_file(const char *path, const Shutting *shutting)
 {
 	PmhError	error;
-	PmhResult	result = pmh_shut(path, env, stamp, &error);
+	PmhResult	result = pmh_shut(path, &shutting->env, shutting->stamp,
+								  shutting->synced, &error);
 
 	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
 		return true;
@@ -520,7 +304,7 @@ shut_file(const char *path, const PmhEnv *env, uint64 stamp)
 }
 
 static bool
-shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
+shut_directory_tree(const char *path, bool top, const Shutting *shutting)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
@@ -533,13 +317,55 @@ shut_directory_tree(const char *path, bool top, const PmhEnv *env, uint64 stamp)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
-			ok = shut_directory_tree(child, false, env, stamp);
+			ok = shut_directory_tree(child, false, shutting);
 		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			ok = shut_file(child, env, stamp);
+			ok = shut_file(child, shutting);
 	}
 	if (dir != NULL)
 		closedir(dir);
 	return ok && pmhash_fsync_directory(path);
+}
+
+/*
+ * The device whose files one syncfs on the lock file writes back, telling of each
+ * failure as fsync does (see pmhash_pool_written_back).  0: that cannot be relied
+ * upon with this kernel, or is not known.
+ */
+static uint64
+device_of_syncfs(void)
+{
+	struct utsname kernel;
+	struct stat st;
+	unsigned	major;
+	unsigned	minor;
+
+	if (uname(&kernel) != 0 || strcmp(kernel.sysname, "Linux") != 0 ||
+		sscanf(kernel.release, "%u.%u", &major, &minor) != 2 ||
+		major < SYNCFS_MAJOR || (major == SYNCFS_MAJOR && minor < SYNCFS_MINOR) ||
+		fstat(pmhash_pool_lock_fd(), &st) != 0)
+		return 0;
+	return st.st_dev;
+}
+
+/*
+ * Stamp all files and write them back: those on the device of the lock file all at
+ * once, which is one commit of the file system's journal instead of one for each
+ * of what may be thousands.  False with errno.
+ */
+static bool
+shut_all_files(const PmhashControl *control, uint64 instance)
+{
+	Shutting	shutting;
+
+	memset(&shutting, 0, sizeof(shutting));
+	shutting.env.instance = instance;
+	shutting.env.shut = control->shut;
+	shutting.env.shut_begun = control->shut_begun;
+	shutting.env.all_shut = control->all_shut != 0;
+	shutting.stamp = control->next_shut;
+	shutting.synced = device_of_syncfs();
+	return shut_directory_tree(pmhash_pool_path(), true, &shutting) &&
+		(shutting.synced == 0 || syncfs(pmhash_pool_lock_fd()) == 0);
 }
 
 /*
@@ -554,7 +380,7 @@ give_up_files(PmhashControl *control, int error)
 	errno = error;
 	ereport(LOG,
 			(errmsg("pmhash: could not write the files in \"%s\" back: %m",
-					pool_path)));
+					pmhash_pool_path())));
 	if (error != EIO && error != ENOSPC && error != EDQUOT)
 		return;
 	pmhash_renew_eras(control, PMHASH_ALL_FILES);
@@ -585,16 +411,9 @@ note_orderly_end(PmhashControl *control, const ControlFileData *server,
 static bool
 mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
 {
-	PmhEnv		env;
-
-	memset(&env, 0, sizeof(env));
-	env.instance = instance;
-	env.shut = control->shut;
-	env.shut_begun = control->shut_begun;
-	env.all_shut = control->all_shut != 0;
 	errno = 0;
 	if ((control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_sync()) ||
-		!shut_directory_tree(pool_path, true, &env, control->next_shut))
+		!shut_all_files(control, instance))
 	{
 		give_up_files(control, errno);
 		reason[0] = '\0';
@@ -622,7 +441,7 @@ pmhash_pool_stop(uint64 instance)
 	ControlFileData server;
 	PmhashControl control;
 
-	if (lock_fd < 0 || !pmhash_pool_is_present() ||
+	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
 		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
 		server.state != (control.role == PMHASH_ROLE_STANDBY ?
@@ -631,7 +450,7 @@ pmhash_pool_stop(uint64 instance)
 		return;
 
 	/* A server that has given its pool up must not make it a good one again. */
-	if (!pmhash_trust_stands(&control, lock_fd) ||
+	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
 		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
 		return;
 	if (!note_orderly_end(&control, &server, instance, reason) ||

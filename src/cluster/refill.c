@@ -69,6 +69,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"
@@ -76,7 +77,6 @@
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
 #include "cluster/pool.h"
-#include "cluster/rebuild.h"
 #include "cluster/refill.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
@@ -206,6 +206,20 @@ mark(Relation heap, Relation index)
 	refill.file_id = pmhash_file_begin_filling(index);
 	lock_for_session(heap, index);
 	PMH_STOP_POINT("rebuild_marked");
+}
+
+/*
+ * Has it to be rebuilt?  Not if it takes no inserts (CREATE INDEX CONCURRENTLY
+ * and DROP INDEX CONCURRENTLY at work, or what such a one has left).
+ */
+bool
+pmhash_index_is_invalid(Relation index, PmhashReason *reason)
+{
+	*reason = PMHASH_REASON_NONE;
+	if (pmhash_is_index(index) && index->rd_index->indisready &&
+		index->rd_index->indislive)
+		*reason = pmhash_index_doubt(index);
+	return *reason != PMHASH_REASON_NONE;
 }
 
 /*

@@ -8,6 +8,9 @@
 #ifndef PMHASH_REFILL_H
 #define PMHASH_REFILL_H
 
+#include "cluster/cluster.h"
+
+extern bool pmhash_index_is_invalid(Relation index, PmhashReason *reason);
 extern void pmhash_refill(Oid relid);
 extern void pmhash_refill_failed(void);
 extern void pmhash_refill_forget(void);

@@ -52,6 +52,20 @@ pmhash_request_look(Oid database)
 		add_request(&pmhash_shared->look, database);
 }
 
+/* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
+bool
+pmhash_cleaners_run(void)
+{
+	bool		launcher;
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return false;
+	SpinLockAcquire(&pmhash_shared->mutex);
+	launcher = pmhash_shared->launcher != NULL;
+	SpinLockRelease(&pmhash_shared->mutex);
+	return launcher && pg_atomic_read_u32(&pmhash_shared->no_worker) == 0;
+}
+
 /*
  * Have the launcher look for what there is to do.  Raises no error.
  */

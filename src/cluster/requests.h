@@ -14,6 +14,7 @@
 
 extern void pmhash_request_cleaning(Oid database);
 extern void pmhash_request_look(Oid database);
+extern bool pmhash_cleaners_run(void);
 extern void pmhash_wake_launcher(void);
 extern List *pmhash_take_requests(PmhashRequests *requests, bool *all);
 extern void pmhash_set_launcher(Latch *latch);

@@ -30,6 +30,7 @@ typedef enum PmhashLockId
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby.h */
+	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
 	PMHASH_NLOCKS
 } PmhashLockId;
 
@@ -82,11 +83,11 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
-	pg_atomic_uint64 dead_wait[PMHASH_REMOVAL_EPOCHS];	/* likewise: LSN that a
-														 * batch waits for */
+	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
+	pg_atomic_uint64 files_removed; /* how many have been, by any process */
 	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 rebuilder_finished;	/* the last one did not fail */

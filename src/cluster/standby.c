@@ -304,12 +304,54 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 	LWLockRelease(pmhash_standby_lock);
 }
 
+/* ---- databases that are dropped ---- */
+
+List *
+pmhash_standby_databases(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	List	   *databases = NIL;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->id[i] != 0)
+			databases = list_append_unique_oid(databases, standby->place[i].database);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return databases;
+}
+
+void
+pmhash_standby_database_dropped(Oid database)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashPlace *place = &standby->place[i];
+
+		if (standby->id[i] == 0 || place->database != database)
+			continue;
+		if (place->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(place, false, 0, NULL);
+		pmhash_standby_forget(place);
+	}
+	if (!pmhash_standby_clear_database(database))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
+						database)));
+	LWLockRelease(pmhash_standby_lock);
+}
+
 /* ---- who may use a file ---- */
 
 /*
  * Has replay come as far as what was LIVE before this run had been applied (S3)?
- * On another timeline than that was on, the startup process decides (S4), at the
- * record that switches to it.
+ * On another timeline than that was on, the startup process gives these files up
+ * (S4), at the record that switches to it.
  */
 bool
 pmhash_standby_reached(void)
@@ -407,6 +449,23 @@ pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
 		snapshot_fits(place->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return serves;
+}
+
+/*
+ * May a snapshot that was taken on this server before its promotion use a file?  One
+ * that is not in the table was made afterwards, and stubs say who may use it.
+ */
+bool
+pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
+{
+	PmhashPlace *place;
+	bool		fits;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	place = pmhash_standby_find(file_id);
+	fits = place == NULL || snapshot_fits(place->usable_xmin, snapshot);
+	LWLockRelease(pmhash_standby_lock);
+	return fits;
 }
 
 /* ---- for views ---- */

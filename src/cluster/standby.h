@@ -179,6 +179,13 @@ extern void pmhash_standby_wanted_later(const PmhashStandbyIndex *of);
  */
 extern List *pmhash_standby_take_databases(bool *all, int64 *next);
 
+/*
+ * The databases that files are of, and what to do when one has been dropped: WAL does
+ * not say which files go with it.  The list is in the current memory context.
+ */
+extern List *pmhash_standby_databases(void);
+extern void pmhash_standby_database_dropped(Oid database);
+
 /* Set this latch whenever there are such; NULL: no more.  One at a time. */
 extern void pmhash_standby_set_latch(Latch *latch);
 
@@ -192,6 +199,12 @@ extern void pmhash_standby_nudge(Oid database);
  * server in recovery?  NULL: any snapshot that is taken from now on.
  */
 extern bool pmhash_standby_serves(uint64 file_id, Snapshot snapshot);
+
+/*
+ * The same on a server that has been promoted since the snapshot was taken; the file
+ * is the one that the stub names.
+ */
+extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
 /* What is known of a file here. */
 typedef struct PmhashStandbyState

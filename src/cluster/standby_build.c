@@ -45,6 +45,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/am_callbacks.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
@@ -53,6 +54,7 @@
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/stub.h"
+#include "cluster/wait_events.h"
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */
@@ -237,7 +239,7 @@ wait_for_transactions(void)
 	{
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 pause, PG_WAIT_EXTENSION);
+						 pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
 		ResetLatch(MyLatch);
 		require_building();
 		pause = Min(2 * pause, LONGEST_LOOK);

@@ -75,13 +75,6 @@ standby_path(char *path)
 	snprintf(path, MAXPGPATH, "%s/" STANDBY_FILE, pmhash_pool_path());
 }
 
-/* Is this the name of that file, in the pool? */
-bool
-pmhash_standby_is_file(const char *name)
-{
-	return strcmp(name, STANDBY_FILE) == 0;
-}
-
 /* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
 void
 pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
@@ -441,6 +434,22 @@ bool
 pmhash_standby_clear_files(bool all)
 {
 	return for_each_file(clear_file, &all);
+}
+
+/*
+ * Remove the directory of a database, with all that is in it.  False with errno.  Under
+ * the lock.
+ */
+bool
+pmhash_standby_clear_database(Oid database)
+{
+	bool		all = true;
+	char		path[MAXPGPATH];
+
+	if (!for_each_in_database(database, clear_file, &all))
+		return false;
+	pmhash_database_path(path, database);
+	return rmdir(path) == 0 || errno == ENOENT;
 }
 
 /* ---- start and end ---- */

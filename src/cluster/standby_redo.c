@@ -17,8 +17,8 @@
  *		LIVE have all records up to it, so these are skipped for them; of the first
  *		one past it a crash may have left a part, so that one is applied with a look
  *		at what is there; all others are exactly once.
- *	S4	`applied` must be on the timeline that is replayed, else these files are of
- *		another history.
+ *	S4	the files are of one timeline.  At the first record of another they are given
+ *		up: a new primary has a file of its own, that was made at another time.
  *	S5	no undo journal: what is replayed was flushed on the primary.
  *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
  *		steps the removal epoch when it is done.
@@ -31,7 +31,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "access/timeline.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
@@ -435,6 +434,7 @@ change_entries(void)
 	}
 	if (place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place))
 	{
+		PMH_STOP_POINT("redo_before_entries");
 		take_entries();
 		done = place->status == PMHASH_STANDBY_DELTA ?
 			append_delta(place, reason) : apply_live(place, reason);
@@ -508,41 +508,40 @@ apply(void)
 	}
 }
 
-/* ---- restart: S2, S4 ---- */
+/* ---- another primary: S4; restart: S2 ---- */
 
 /*
- * Was 'lsn' on 'timeline' in the history of the one that is replayed now?  The byte
- * before it is: where a timeline ends, the end of its last record is the next
- * one's.  May raise an ERROR.
+ * Before the first record of another timeline than that of `applied`: there is a new
+ * primary, or we follow one that has forked off before `applied`.  Its index files
+ * were made from another heap than ours, or at another time.  What was dead when
+ * they were made they may lack, and what they lack nobody logs: VACUUM there frees
+ * the TID and says nothing of our entry.
  */
-static bool
-is_in_history(XLogRecPtr lsn, TimeLineID timeline, TimeLineID now)
+static void
+note_timeline(void)
 {
-	return timeline == now ||
-		tliOfPointInHistory(lsn - 1, readTimeLineHistory(now)) == timeline;
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (work.end <= pg_atomic_read_u64(&standby->applied) ||
+		work.timeline == standby->applied_timeline)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
+					pmhash_pool_path(), standby->applied_timeline, work.timeline),
+			 errdetail("They are built again in the background.")));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	pmhash_standby_lose_all(false, 0, NULL);
+	LWLockRelease(pmhash_standby_lock);
 }
 
-/*
- * Before the first record past skip_to: that is reached now, or never will be.
- * Called for each record until then.  May raise an ERROR.
- */
+/* Before the first record past skip_to: that is reached now. */
 static void
 note_reached(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	if (pg_atomic_read_u32(&standby->reached) != 0 || work.end <= standby->skip_to)
-		return;
-	if (!is_in_history(standby->skip_to, standby->skip_timeline, work.timeline))
-	{
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: they are of another timeline",
-						pmhash_pool_path())));
-		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		pmhash_standby_lose_all(true, 0, NULL);
-		LWLockRelease(pmhash_standby_lock);
-	}
-	pg_atomic_write_u32(&standby->reached, 1);
+	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->skip_to)
+		pg_atomic_write_u32(&standby->reached, 1);
 }
 
 /* A record has been dealt with: `applied`, unless it was skipped. */
@@ -600,6 +599,7 @@ deal_with(XLogReaderState *record)
 	work.end = record->EndRecPtr;
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
+	note_timeline();
 	note_reached();
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
 		verdict = pmhash_wal_decode(XLogRecGetData(record), XLogRecGetDataLen(record),
@@ -608,6 +608,8 @@ deal_with(XLogReaderState *record)
 		apply();
 	else if (verdict == PMHASH_WAL_UNKNOWN)
 		notice_newer();
+	if (verdict == PMHASH_WAL_OURS && work.n > 0)
+		PMH_STOP_POINT("redo_before_applied");
 	note_applied();
 	drop_ended_handles();
 }

@@ -14,7 +14,7 @@
 #include "cluster/cluster.h"
 #include "cluster/shared.h"
 #include "cluster/standby.h"
-#include "cluster/trust.h"
+#include "cluster/control_file.h"
 
 /* Files that a standby knows of.  Those that find no place are NONE. */
 #define PMHASH_STANDBY_FILES	4096
@@ -111,9 +111,9 @@ extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_clear_files(bool all);
+extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
-extern bool pmhash_standby_is_file(const char *name);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
 

@@ -13,8 +13,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -28,12 +26,13 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
+#include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/worker.h"
+#include "cluster/wait_events.h"
 
 #define MAX_BUILDERS		3
-#define RESTART_AFTER		10	/* seconds, if the launcher fails */
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
 #define LONGEST_SLEEP		60000	/* ms */
@@ -132,11 +131,41 @@ start_builders(void)
 	no_start_before = pmhash_clock_ms() + START_PAUSE;
 }
 
+/*
+ * What databases have left that have been dropped goes.  The list of those that have
+ * files is made before the catalog is read: a file is made when its database is there.
+ * Returns when to look again (pmhash_clock_ms).
+ */
+static int64
+see_to_dropped(void)
+{
+	static int64 last = 0;
+	int64		now = pmhash_clock_ms();
+	List	   *databases;
+	List	   *existing;
+	ListCell   *lc;
+
+	if (last != 0 && now - last < pmhash_cleaner_naptime * INT64CONST(1000))
+		return last + pmhash_cleaner_naptime * INT64CONST(1000);
+	last = now;
+	if (!pmhash_pool_is_present())
+		return now + LONGEST_SLEEP;
+	databases = list_concat_unique_oid(pmhash_standby_databases(),
+									   pmhash_databases_in_pool());
+	(void) pmhash_databases_in_catalog(&existing);
+	foreach(lc, databases)
+	{
+		if (!list_member_oid(existing, lfirst_oid(lc)))
+			pmhash_standby_database_dropped(lfirst_oid(lc));
+	}
+	return now + pmhash_cleaner_naptime * INT64CONST(1000);
+}
+
 /* See to what is to be built.  Returns milliseconds until there may be more. */
 static long
 see_to_builds(void)
 {
-	int64		next = PG_INT64_MAX;
+	int64		next = see_to_dropped();
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 
@@ -181,7 +210,7 @@ pmhash_standby_launcher_main(Datum arg)
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 see_to_builds(), PG_WAIT_EXTENSION);
+						 see_to_builds(), pmhash_wait_event(PMHASH_WAIT_STANDBY));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -202,37 +231,17 @@ pmhash_standby_launcher_main(Datum arg)
 void
 pmhash_standby_builder_main(Datum arg)
 {
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
-	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
-	SetConfigOption("default_transaction_isolation", "read committed",
-					PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_worker_begin(DatumGetObjectId(arg), "0");
+	pmhash_worker_takes_long();
 	pmhash_standby_build_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
-/* To be called while the library is being preloaded. */
+/* To be called on a standby while the library is being preloaded. */
 void
 pmhash_standby_worker_init(void)
 {
-	BackgroundWorker worker;
-	struct stat st;
-
-	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
-		return;
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = RESTART_AFTER;
-	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_standby_launcher_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "pmhash standby launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "pmhash standby launcher", BGW_MAXLEN);
-	RegisterBackgroundWorker(&worker);
+	pmhash_register_worker("pmhash_standby_launcher_main", "pmhash standby launcher",
+						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
 }

@@ -32,14 +32,14 @@
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
+#include "cluster/counters.h"
 #include "cluster/data_directory.h"
+#include "cluster/dead_list.h"
+#include "cluster/disabled.h"
 #include "cluster/durable.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
-#include "cluster/life_cycle.h"
-#include "cluster/logged.h"
-#include "cluster/planner_hook.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
@@ -47,7 +47,7 @@
 #include "cluster/trust.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
-#include "cluster/worker.h"
+#include "cluster/wait_events.h"
 #define TRANCHE_NAME	"pmhash"
 
 /*
@@ -57,8 +57,6 @@
 #define SHORT_REPLAY	1024
 
 PmhashShared *pmhash_shared = NULL;
-ambuild_function pmhash_am_build = NULL;
-PmhashFillFunction pmhash_am_fill = NULL;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -97,6 +95,8 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(lock_table_size());
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
+	RequestAddinShmemSpace(pmhash_dead_lists_size());
+	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 }
 
@@ -125,6 +125,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
+	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u32(&pmhash_shared->logging_begun, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
@@ -132,7 +133,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
-	pmhash_engine_hooks_name();
+	pmhash_wait_events_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
@@ -145,21 +146,13 @@ init_shared_memory(void)
 	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
+	pmhash_dead_lists_init();
+	pmhash_counters_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
 		pg_atomic_init_u64(&pmhash_shared->removal_lsn[i], InvalidXLogRecPtr);
-		pg_atomic_init_u64(&pmhash_shared->dead_wait[i], InvalidXLogRecPtr);
 	}
-}
-
-/* What a disabled pmhash means to others. */
-static const char *
-disabled_detail(bool retried)
-{
-	return retried ?
-		"Rows are written without index entries, and constraints that need an index refuse them, until this is repaired." :
-		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
 }
 
 /*
@@ -181,7 +174,7 @@ start_pool(void)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", disabled_detail(pmhash_shared->retried))));
+			 errdetail("%s", pmhash_disabled_detail(pmhash_shared->retried))));
 	pmhash_refuse_trust();
 }
 
@@ -201,18 +194,47 @@ shared_memory_startup(void)
 	if (!found)
 	{
 		init_shared_memory();
+		pmhash_counters_load();
+		on_shmem_exit(pmhash_counters_save, (Datum) 0);
 		start_pool();
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* ---- end of replay ---- */
+/* ---- replay ---- */
+
+/*
+ * Note that the startup process has come as far as to replay the first record.  A
+ * start that dies before replay ends is then known to be the last that has begun to
+ * recover (trust.c, is_last_to_recover).  What can't be written is not known to
+ * the next start, and costs a rebuild at most.
+ */
+static void
+note_begin_of_replay(void)
+{
+	PmhashControl *control;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return;
+	control = &pmhash_shared->control;
+	if (control->journal_instance == 0)
+		return;
+
+	/* It was to be nothing (wal_look.c): then nothing of it is to be believed. */
+	if (control->undo_foreseen)
+		control->undo_doubt = 1;
+	control->pg_control_begun = pmhash_pg_control_mtime();
+	if (!pmhash_pool_write_control(control, reason))
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+}
 
 /*
  * Save where replay ended.  Called in the startup process as the clean-up of
  * a resource manager: after the last record replayed and before the server
  * writes any (xlogrecovery.c, end of PerformWalRecovery).  So it can't be
- * missed, except if there was nothing to replay.
+ * missed, except if there was nothing to replay; that was found out before the
+ * startup process was started (trust.c, inherit_undo).
  *
  * If that can't be written the server does without the pool, and the next start
  * finds a checkpoint that is not the one that this start has begun with, and no
@@ -233,7 +255,7 @@ save_end_of_replay(void)
 
 	/*
 	 * A start before this one has not saved the end.  If it had nothing to
-	 * replay, and died when its end-of-recovery checkpoint was in WAL but not in
+	 * replay and could not find that out, and died when its end-of-recovery checkpoint was in WAL but not in
 	 * pg_control yet, that is what we have replayed: a record or two past the
 	 * old checkpoint, instead of WAL that the crash has lost.
 	 */
@@ -267,7 +289,7 @@ no_name(uint8 info)
 }
 
 /*
- * Register a resource manager for the sake of its clean-up callback.  Since
+ * Register a resource manager for the sake of its start-up and clean-up callbacks.  Since
  * no WAL record ever carries its id, any id that is free in this server will
  * do, and a server without pmhash can replay our WAL.
  */
@@ -279,6 +301,7 @@ register_resource_manager(void)
 		.rm_redo = no_redo,
 		.rm_desc = no_description,
 		.rm_identify = no_name,
+		.rm_startup = note_begin_of_replay,
 		.rm_cleanup = save_end_of_replay
 	};
 
@@ -326,6 +349,7 @@ finish_last_life(PmhashControl *control)
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
 	control->undo_again = 0;
+	control->undo_foreseen = 0;
 	control->undo_redo = 0;
 	pmhash_see_redo(control);
 	keep_control(control);
@@ -471,32 +495,6 @@ pmhash_try_again(void)
 }
 
 /*
- * Do without pmhash for the rest of this server life.  Index files are left
- * alone; indexes that miss rows because of it are marked and rebuilt in the
- * next one.  Said once.
- */
-void
-pmhash_disable(const char *reason)
-{
-	bool		said;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	said = !pmhash_shared->usable;
-	if (!said)
-	{
-		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
-		pg_write_barrier();
-		pmhash_shared->usable = false;
-		pmhash_stub_changed();
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	if (!said)
-		ereport(LOG,
-				(errmsg("pmhash is disabled: %s", reason),
-				 errdetail("%s", disabled_detail(false))));
-}
-
-/*
  * ERROR unless the pool directory is the one that this server life has begun
  * with.  For a process that is about to make a file in it.
  */
@@ -588,9 +586,9 @@ postmaster_exit(int code, Datum arg)
 	pmhash_pool_stop(current_instance);
 }
 
-/* Install the hooks of this file. */
-static void
-startup_init(void)
+/* Install the hooks of this file.  While shared_preload_libraries is loaded. */
+void
+pmhash_startup_init(void)
 {
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
@@ -598,21 +596,4 @@ startup_init(void)
 	shmem_startup_hook = shared_memory_startup;
 	on_proc_exit(postmaster_exit, (Datum) 0);
 	register_resource_manager();
-}
-
-void
-pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
-{
-	pmhash_am_build = build;
-	pmhash_am_fill = fill;
-	pmhash_planner_hook_init();
-	if (!process_shared_preload_libraries_in_progress)
-		return;
-	pmhash_define_gucs();
-	startup_init();
-	pmhash_engine_hooks_init();
-	pmhash_life_cycle_init();
-	pmhash_standby_redo_init();
-	pmhash_logged_init();
-	pmhash_worker_init();
 }

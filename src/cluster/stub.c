@@ -25,7 +25,6 @@
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
-#include "cluster/logged.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
 
@@ -455,4 +454,12 @@ pmhash_stub_create_init(Relation index)
 	smgrextend(smgr, INIT_FORKNUM, 0, (char *) page, true);
 	log_newpage(&pmhash_node_of_smgr(smgr), INIT_FORKNUM, 0, page, true);
 	smgrimmedsync(smgr, INIT_FORKNUM);
+}
+
+/* Is the file of a stub with these flags logged? */
+bool
+pmhash_flags_logged(uint16 flags)
+{
+	return (flags & PMHASH_STUB_LOGGED) != 0 &&
+		(flags & PMHASH_STUB_INVALID) == 0 && XLogIsNeeded();
 }

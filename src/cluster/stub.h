@@ -59,6 +59,8 @@ pmhash_stub_for_standby(const PmhashStub *stub)
 		(stub->flags & (PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
 }
 
+extern bool pmhash_flags_logged(uint16 flags);
+
 /* Something that reads a stub page, and may fail. */
 typedef void (*PmhashStubReader) (void *arg);
 

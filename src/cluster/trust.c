@@ -40,11 +40,13 @@
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
-#include "cluster/pool.h"
+#include "cluster/pool_lock.h"
+#include "cluster/pool_names.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
+#include "cluster/wal_look.h"
 
 /*
  * The witness of the page cache: a write life time hint on the lock file.  It
@@ -90,6 +92,28 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 }
 
 /*
+ * Make away with the control file of the pool, if it is ours: whatever the
+ * token in the data directory says, nothing is trusted then.  True if it is
+ * gone; else false with a reason.
+ */
+static bool
+forget_pool(char *reason)
+{
+	if (!pmhash_pool_is_locked())
+		return pmhash_fail(reason, "the pool is not locked");
+	return pmhash_control_remove(reason);
+}
+
+/* Say in memory that nothing in the pool is trusted.  False with a reason. */
+static bool
+revoke_pool(char *reason)
+{
+	if (pmhash_pool_is_locked() && pmhash_revoke_trust(pmhash_pool_lock_fd()))
+		return true;
+	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
+}
+
+/*
  * The server is about to do without the pool, and what is in the pool will be
  * out of step with the tables: rows that a crash has lost and that are not
  * taken out, pages that the kernel has lost.  No later start must take it for
@@ -119,9 +143,9 @@ pmhash_refuse_trust(void)
 	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
 	else if (!pmhash_remove_token(reason) &&
-			 !pmhash_pool_forget(last) &&
+			 !forget_pool(last) &&
 			 !pmhash_journal_spoil(pmhash_shared->control.journal_instance, last) &&
-			 !pmhash_pool_revoke(last))
+			 !revoke_pool(last))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
@@ -183,6 +207,21 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
 }
 
 /*
+ * The last start has not got as far as to save where its replay ended.  Is it the
+ * last that has begun to recover this server?  Else one without the library may
+ * have left WAL at that end that pg_control does not tell of, which the coming
+ * replay would take for that of the crashed life.
+ */
+static bool
+is_last_to_recover(const PmhashControl *control)
+{
+	int64		mtime = pmhash_pg_control_mtime();
+
+	return mtime != 0 &&
+		(mtime == control->pg_control_found || mtime == control->pg_control_begun);
+}
+
+/*
  * A start that has not got as far as to have a journal.  It may have written
  * the checkpoint at the end of its recovery, which stands where replay ended
  * (after the header of a page, if one begins there).
@@ -193,7 +232,9 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 
 	if (redo == control->seen_redo)
-		return NULL;
+		return control->journal_instance == 0 || control->undo_end != 0 ||
+			is_last_to_recover(control) ? NULL :
+			"the server has begun to recover without the pool";
 	if (control->undo_end != 0 && redo >= control->undo_end &&
 		redo - control->undo_end <= SizeOfXLogLongPHD)
 		return NULL;
@@ -436,8 +477,8 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
 		return "data directory and pool were last used at different times";
-	if (server->control.checkPoint < control->start_checkpoint ||
-		server->control.checkPoint < control->clean_checkpoint)
+	/* After a clean shutdown the checkpoint has to be that one: wal_doubt. */
+	if (server->control.checkPoint < control->start_checkpoint)
 		return "the data directory is older than the pool";
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
@@ -463,15 +504,21 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 
 /*
  * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay.  If this is the first start since,
- * and pg_control has a checkpoint that was not seen in that life, undo.c has to
- * find out whether it is of that life.
+ * the startup process at the end of replay, or now, if there is nothing to replay.
+ * If this is the first start since, and pg_control has a checkpoint that was not
+ * seen in that life, undo.c has to find out whether it is of that life.
  */
 static void
 inherit_undo(PmhashControl *control, const PmhashServerState *server)
 {
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 
+	control->undo_foreseen = 0;
+	if (control->undo_end == 0)
+	{
+		control->undo_end = pmhash_end_without_replay(&server->control);
+		control->undo_foreseen = control->undo_end != 0;
+	}
 	if (!control->undo_inherited)
 		control->undo_redo = redo > control->seen_redo ? redo : 0;
 	else if (control->undo_end == 0)
@@ -487,6 +534,7 @@ forget_undo(PmhashControl *control)
 	control->undo_inherited = 0;
 	control->undo_doubt = 0;
 	control->undo_again = 0;
+	control->undo_foreseen = 0;
 	control->undo_redo = 0;
 }
 
@@ -502,8 +550,18 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->state = PMHASH_POOL_RUNNING;
 	control->start_counter++;
 	control->life_instance = instance;
-	control->start_checkpoint = server->control.checkPoint;
+
+	/*
+	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
+	 * StartupXLOG): after pg_rewind, and after a base backup in which there was a
+	 * checkpoint.  What a standby has in its pool then is made from here on; that
+	 * its data directory is not past it shows by `applied` (standby_doubt).
+	 */
+	control->start_checkpoint = server->standby && server->restored ?
+		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
+	control->pg_control_found = pmhash_pg_control_mtime();
+	control->pg_control_begun = 0;
 	control->clean_checkpoint = 0;
 	control->timeline = 0;
 	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY :

@@ -21,14 +21,6 @@ typedef struct PmhashEntryState
 	bool		is_damaged;		/* it is there */
 } PmhashEntryState;
 
-/* What a standby begins with; a primary's start needs no such answer. */
-typedef enum PmhashStandbyStart
-{
-	PMHASH_STANDBY_FRESH,		/* with nothing */
-	PMHASH_STANDBY_RESUME,		/* with what it had itself */
-	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
-} PmhashStandbyStart;
-
 extern void pmhash_see_redo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashEntryState *entry,

@@ -258,9 +258,10 @@ undo_doubt(const PmhashControl *control, const Undo *undo)
 }
 
 /*
- * Where replay ended.  If there was nothing to replay that was not saved, but
- * the server still knows (xlogrecovery.c, PerformWalRecovery): it is the end of
- * the checkpoint's record.  0: there was no recovery.
+ * Where replay ended.  If there was nothing to replay, and that could not be found
+ * out before, it was not saved, but the server still knows (xlogrecovery.c,
+ * PerformWalRecovery): it is the end of the checkpoint's record.  0: there was no
+ * recovery.
  */
 static XLogRecPtr
 end_of_replay(const PmhashControl *control)

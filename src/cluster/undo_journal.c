@@ -29,10 +29,10 @@
 #include "port/pg_crc32c.h"
 
 #include "cluster/cluster.h"
+#include "cluster/disabled.h"
 #include "cluster/durable.h"
-#include "cluster/pool.h"
+#include "cluster/pool_names.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/undo_journal.h"
 #include "engine/pm.h"
 
@@ -324,14 +324,15 @@ map_journal(void)
 		journal_error(path, &error);
 }
 
-/* Make sure that WAL up to lsn, the end of a record, is flushed. */
+/* Make sure that WAL up to lsn, the end of a record, is flushed, for a file's sake. */
 static void
-ensure_flushed(XLogRecPtr lsn)
+ensure_flushed(PmhashFile *file, XLogRecPtr lsn)
 {
 	if (lsn > flushed_lsn)
 		flushed_lsn = GetFlushRecPtr(NULL);
 	if (lsn > flushed_lsn)
 	{
+		pmhash_count(file, PMHASH_JOURNAL_WAITS, 1);
 		XLogFlush(lsn);
 		flushed_lsn = GetFlushRecPtr(NULL);
 	}
@@ -349,7 +350,7 @@ draw_positions(int n)
  * position, or, if another backend is at work there, of one drawn instead.
  */
 static uint64
-reserve_slot(uint64 position)
+reserve_slot(PmhashFile *file, uint64 position)
 {
 	for (;; position = draw_positions(1))
 	{
@@ -359,7 +360,7 @@ reserve_slot(uint64 position)
 
 		if (old == PMHASH_SLOT_BUSY)
 			continue;
-		ensure_flushed(old);
+		ensure_flushed(file, old);
 		if (old > known_flushed)
 			known_flushed = old;
 		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_SLOT_BUSY))
@@ -462,7 +463,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	position = draw_positions(n);
 	for (int i = 0; i < n; i++)
 	{
-		uint64		slot = reserve_slot(position + i);
+		uint64		slot = reserve_slot(file, position + i);
 
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;

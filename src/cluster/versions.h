@@ -36,6 +36,13 @@ typedef RelFileLocator PmhashNode;
 #define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
 #endif
 
+#define pmhash_make_node(tablespace, database, number) \
+	((RelFileLocator) {(tablespace), (database), (number)})
+
+/* The file of a mapped catalog of a database, by the path of its directory. */
+#define pmhash_mapped_number(path, catalog) \
+	RelationMapOidToFilenumberForDatabase(path, catalog)
+
 /* The subtransaction that gave a relation its present files. */
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilelocatorSubid)
 
@@ -48,6 +55,10 @@ typedef RelFileNode PmhashNode;
 #define pmhash_node_number(node)		((node)->relNode)
 #define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rnode.node)
 #define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
+#define pmhash_make_node(tablespace, database, number) \
+	((RelFileNode) {(tablespace), (database), (number)})
+#define pmhash_mapped_number(path, catalog) \
+	RelationMapOidToFilenodeForDatabase(path, catalog)
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
 
 #endif

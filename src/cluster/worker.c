@@ -45,7 +45,6 @@
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/worker.h"
-#define RESTART_AFTER		10	/* seconds, if the launcher fails */
 
 PGDLLEXPORT void pmhash_cleaner_main(Datum arg);
 PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
@@ -159,17 +158,42 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 /* ---- main functions ---- */
 
 /*
+ * How each worker with a database begins.  It waits for locks so long (ms; "0": for
+ * as long as it takes).
+ */
+void
+pmhash_worker_begin(Oid database, const char *lock_timeout)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * And one that may take long: as autovacuum.c, AutoVacWorkerMain.  A serializable scan
+ * of a whole table would let other serializable transactions fail because of it.
+ */
+void
+pmhash_worker_takes_long(void)
+{
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
  * A cleaner: removes the orphans of one database.  Locks on catalogs are waited for a
  * second at most: DROP DATABASE waits five for us.
  */
 void
 pmhash_cleaner_main(Datum arg)
 {
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
-	SetConfigOption("lock_timeout", "1000", PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_worker_begin(DatumGetObjectId(arg), "1000");
 
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash files that no index owns");
@@ -186,22 +210,8 @@ pmhash_cleaner_main(Datum arg)
 void
 pmhash_rebuilder_main(Datum arg)
 {
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
-	SetConfigOption("lock_timeout", "5000", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
-
-	/*
-	 * As autovacuum.c, AutoVacWorkerMain.  A serializable scan of the whole table
-	 * would let other serializable transactions fail because of it.
-	 */
-	SetConfigOption("default_transaction_isolation", "read committed",
-					PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_worker_begin(DatumGetObjectId(arg), "5000");
+	pmhash_worker_takes_long();
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
@@ -229,41 +239,43 @@ pmhash_standby_cleaner_main(Datum arg)
 		pmhash_remove_distrusted(lfirst_oid(lc));
 }
 
-/* What a standby has left of its time as a primary is removed at once. */
-static void
-register_standby_cleaner(void)
+/*
+ * Register a worker that starts by itself, at that time; restart: seconds after which
+ * it is started again if it fails.  Only while preloading.
+ */
+void
+pmhash_register_worker(const char *function, const char *type, int flags,
+					   BgWorkerStartTime start, int restart)
 {
 	BackgroundWorker worker;
-	struct stat st;
 
-	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
-		return;
 	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_flags = flags;
+	worker.bgw_start_time = start;
+	worker.bgw_restart_time = restart;
 	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_standby_cleaner_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "pmhash standby cleaner", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "pmhash standby cleaner", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(worker.bgw_name, type, BGW_MAXLEN);
+	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Register the workers that start by themselves.  Only while preloading. */
+/*
+ * Register the workers that start by themselves.  What a standby has left of its time
+ * as a primary is removed at once.
+ */
 void
 pmhash_worker_init(void)
 {
-	BackgroundWorker worker;
+	struct stat st;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_AFTER;
-	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_launcher_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "pmhash launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "pmhash launcher", BGW_MAXLEN);
-	RegisterBackgroundWorker(&worker);
-	register_standby_cleaner();
+	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
+						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+						   BgWorkerStart_RecoveryFinished, PMHASH_WORKER_RESTART);
+	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
+		return;
+	pmhash_register_worker("pmhash_standby_cleaner_main", "pmhash standby cleaner",
+						   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
+						   BGW_NEVER_RESTART);
 	pmhash_standby_worker_init();
 }

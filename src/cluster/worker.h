@@ -11,7 +11,13 @@
 #include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
 
+#define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
+
 extern void pmhash_worker_init(void);
+extern void pmhash_worker_begin(Oid database, const char *lock_timeout);
+extern void pmhash_worker_takes_long(void);
+extern void pmhash_register_worker(const char *function, const char *type, int flags,
+								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, const char *function,
 								const char *type,
 								BackgroundWorkerHandle **handle);

@@ -27,12 +27,6 @@
 extern PmhResult pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash,
 							   PmhPlace *place);
 
-static inline PmhResult
-pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place)
-{
-	return pmh_locate_in(t, PMH_PRIMARY, hash, place);
-}
-
 /*
  * Reader: locate the segment of hash and take the versions of its buckets.
  * Maps further as needed.  PMH_OK or a real error; PMH_NOT_FOUND as above.

@@ -289,6 +289,7 @@ delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
 PmhResult
 pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
 {
+	/* Fenced before the segment is unlocked: others may take the slot then. */
 	return delete_once(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), value,
 					   PMH_DELETE_FENCE | (wait ? PMH_DELETE_WAIT : 0));
 }

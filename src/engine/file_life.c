@@ -471,9 +471,9 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 	return PMH_OK;
 }
 
-/* Stamp an open file and write it back. */
+/* Stamp an open file, and write it back unless it is on the device 'synced'. */
 static PmhResult
-shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
+shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *error)
 {
 	const off_t where = PMH_RUN_OFFSET + offsetof(PmhRun, shut);
 	struct stat st;
@@ -492,14 +492,15 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, PmhError *error)
 		pwrite(fd, &stamp, sizeof(stamp), where) != (ssize_t) sizeof(stamp))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was writing the header.");
-	if (fsync(fd) != 0)
+	if ((synced == 0 || st.st_dev != synced) && fsync(fd) != 0)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was fsync.");
 	return PMH_OK;
 }
 
 PmhResult
-pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, PmhError *error)
+pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, uint64_t synced,
+		 PmhError *error)
 {
 	PmhResult	result;
 	int			fd = pmh_descriptor_open(path, O_RDWR);
@@ -507,7 +508,7 @@ pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, PmhError *error)
 	if (fd < 0)
 		return pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
 							  "The operation that failed was opening the file.");
-	result = shut_file(fd, env, stamp, error);
+	result = shut_file(fd, env, stamp, synced, error);
 	pmh_descriptor_close(fd);
 	return result;
 }
@@ -525,10 +526,14 @@ pmh_rest(PmhTable *table)
 	pm_rest(&table->file);
 }
 
-PmhResult
-pmh_sync(PmhTable *table)
+bool
+pmh_take_counts(PmhTable *table, PmhCounts *counts)
 {
-	return pmh_conclude(table, pm_sync(&table->file, &table->error));
+	if ((table->counts.splits | table->counts.grows | table->counts.doublings) == 0)
+		return false;
+	*counts = table->counts;
+	memset(&table->counts, 0, sizeof(table->counts));
+	return true;
 }
 
 bool

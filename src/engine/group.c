@@ -575,9 +575,8 @@ pmh_removal_end(PmhRemoval *removal)
 }
 
 /* All of it at once. */
-static PmhResult
-delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-		   size_t *removed)
+PmhResult
+pmh_delete_many(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
 {
 	PmhRemoval	removal;
 	PmhResult	result;
@@ -585,7 +584,7 @@ delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 	*removed = 0;
 	if (n == 0)
 		return PMH_OK;
-	result = pmh_removal_begin(t, entries, n, wait, &removal);
+	result = pmh_removal_begin(t, entries, n, true, &removal);
 	if (result != PMH_OK)
 		return result;
 	result = removal_on(t, &removal, SIZE_MAX);
@@ -595,21 +594,8 @@ delete_all(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 }
 
 PmhResult
-pmh_delete_many(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
-{
-	return delete_all(t, entries, n, true, removed);
-}
-
-PmhResult
 pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
 				 size_t *removed)
 {
 	return pmh_conclude(table, pmh_delete_many(table, entries, n, removed));
-}
-
-PmhResult
-pmh_delete_group_nowait(PmhTable *table, const PmhEntry *entries, size_t n,
-						size_t *removed)
-{
-	return pmh_conclude(table, delete_all(table, entries, n, false, removed));
 }

@@ -66,6 +66,7 @@ struct PmhTable
 	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
 	size_t		ndiscard;
 	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
+	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 };
 
 static inline void *

@@ -58,7 +58,7 @@ pmh_elem_bucket_offset(const PmhTable *t, uint64_t elem, uint32_t number)
 /*
  * Find the home bucket of hash in the directory that was seen last.  False if
  * the bucket does not lie within our mapping, or the element cannot be one
- * (pmh_locate finds out why).  As there, nothing is locked.  Whether the
+ * (pmh_locate_in finds out why).  As there, nothing is locked.  Whether the
  * directory is the right one is left to pmh_home_current, which has to look at
  * dirword anyway: an element of one that is not any more leads to nothing that
  * would be believed.

@@ -73,7 +73,7 @@ gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
 /*
  * The home of a hash was not found, or not any more: there is another directory
  * than the one that was seen last, another segment, or something outside of our
- * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate.
+ * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate_in.
  */
 static PmhResult __attribute__((noinline))
 probe_again(PmhTable *t, PmhSide side, uint64_t hash)

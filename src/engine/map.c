@@ -45,6 +45,7 @@
 #endif
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -397,6 +398,8 @@ grow_elsewhere(PmFile *f, size_t size)
 
 	if (f->nold == PM_OLD_MAPPINGS)
 		return ENOMEM;
+	if (f->old == NULL && (f->old = calloc(PM_OLD_MAPPINGS, sizeof(PmMapping))) == NULL)
+		return ENOMEM;
 	base = reserve(size, &reserved);
 	if (base == NULL)
 		return errno;
@@ -445,6 +448,8 @@ pmh_map_forget_old(PmFile *f)
 		drop(&f->old[i]);
 	f->nold = 0;
 	pmh_unlock(&mapped_files_lock);
+	free(f->old);
+	f->old = NULL;
 }
 
 void

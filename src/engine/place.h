@@ -98,7 +98,7 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 
 /*
  * Fill the rest of a place in from its element.  False if that does not lie
- * within our mapping (pmh_locate finds out why).
+ * within our mapping (pmh_locate_in finds out why).
  */
 static inline bool
 pmh_place_decode(const PmhTable *t, PmhPlace *p)

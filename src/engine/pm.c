@@ -12,7 +12,7 @@
  * the file (pmem_map_file), which is given back at once: it can neither grow
  * nor be put at an address.  Where the kernel has refused MAP_SYNC it is asked once
  * in a process: a backend may open thousands of files.  What it does with our
- * mappings (pmem_flush, pmem_memcpy, pmem_drain, pmem_msync) depends on the address
+ * mappings (pmem_flush, pmem_memcpy, pmem_drain) depends on the address
  * alone and not on what has mapped it.  The kernel is asked as well (MAP_SYNC): it does not lie,
  * where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every file.
  *
@@ -37,6 +37,7 @@
 #include "layout.h"
 #include "map.h"
 #include "pm.h"
+#include "table.h"
 
 static PmhResult
 pm_error(PmhError *error, int err, const char *what)
@@ -281,6 +282,16 @@ is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error
 	return result;
 }
 
+bool
+pmh_never_pmem(const char *path)
+{
+	struct statx st;
+
+	return statx(AT_FDCWD, path, 0, STATX_TYPE, &st) == 0 &&
+		(st.stx_attributes_mask & STATX_ATTR_DAX) != 0 &&
+		(st.stx_attributes & STATX_ATTR_DAX) == 0;
+}
+
 /* A structure for a file that is not mapped yet. */
 static PmhResult
 begin_file(PmFile *f, const char *path, PmhError *error)
@@ -509,30 +520,6 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 							  (unsigned long long) length, (unsigned long long) size);
 	err = pmh_map_further(f, size);
 	return err == 0 ? PMH_OK : pm_error(error, err, "mapping more of the file");
-}
-
-PmhResult
-pm_sync(PmFile *f, PmhError *error)
-{
-	struct statx st;
-	int			fd;
-	PmhResult	result;
-
-	if (pm_is_lost(f))
-		return pmh_fill_lost(error, f);
-	if (f->persist)
-		pmem_drain();
-	if (f->is_pmem)
-		return PMH_OK;
-	if (pmem_msync(f->base, f->mapped) != 0)
-		return pm_error(error, errno, "msync");
-	result = open_again(f, &fd, &st, error);
-	if (result != PMH_OK)
-		return result;
-	if (fsync(fd) != 0)
-		result = pm_error(error, errno, "fsync");
-	close_again(f, fd);
-	return result;
 }
 
 void

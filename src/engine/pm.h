@@ -83,7 +83,8 @@ typedef struct PmFile
 	PmBirth		birth;
 	size_t		reserved;		/* addresses from base on that are ours */
 	unsigned	nold;			/* mappings that may have pointers into them */
-	PmMapping	old[PM_OLD_MAPPINGS];
+	PmMapping  *old;			/* PM_OLD_MAPPINGS of them, or NULL: a process may
+								 * have thousands of these */
 } PmFile;
 
 /*
@@ -151,9 +152,6 @@ extern void pm_let_go(PmFile *f);
 
 /* Fill in the PMH_ERR_LOST of a file that has lost a page; returns it. */
 extern PmhResult pmh_fill_lost(PmhError *error, const PmFile *f);
-
-/* Write everything back to the medium (msync, fsync). */
-extern PmhResult pm_sync(PmFile *f, PmhError *error);
 
 #ifndef PMH_RECORD
 

@@ -179,15 +179,6 @@ find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
 	return true;
 }
 
-bool
-pmh_reclaim_account_ready(const PmhTable *t)
-{
-	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
-	PmhReclaim	map;
-
-	return is_idle(mark) || find_mark_map(t, mark, &map);
-}
-
 /* Can an extent of marks be here?  As pmh_check_span. */
 static PmhResult
 check_mark_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)

@@ -26,15 +26,10 @@ extern void pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len);
 extern void pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
- * May it be called, i.e. is there no such reclaim, or is its mark map inside our
- * mapping?  (If a buffer has to be freed where it is not, the reclaim is made
- * to give up.)  The space lock is held.
- */
-extern bool pmh_reclaim_account_ready(const PmhTable *t);
-
-/*
- * The same for a process that is about to allocate: PMH_OK, PMH_NEED (map further), or
- * PMH_ERR_CORRUPT: the map is said to be where it cannot be.
+ * May it be called by a process that is about to allocate, i.e. is there no such
+ * reclaim, or is its mark map inside our mapping?  PMH_OK, PMH_NEED (map further), or
+ * PMH_ERR_CORRUPT: the map is said to be where it cannot be.  The space lock is held.
+ * (If a buffer has to be freed where the map is not, the reclaim is made to give up.)
  */
 extern PmhResult pmh_reclaim_account_check(PmhTable *t);
 

@@ -114,6 +114,7 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint64_t	new_payload;
 	PmhResult	result;
 
+	/* Fenced: the segment may be unlocked without the list, or the slots filled. */
 	if (shadowed != 0)
 		pmh_bucket_clear(t, place, bucket, shadowed, true);
 	result = pmh_list_append(t, hash, payload, value, how, &new_payload);

@@ -34,12 +34,6 @@
 extern PmhResult pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash,
 									 PmhSnapshot *snap, PmhBucket *copy);
 
-static inline PmhResult
-pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
-{
-	return pmh_segment_read_in(t, PMH_PRIMARY, hash, snap, copy);
-}
-
 /* How pmh_segment_delete goes about it: 0, or any of these. */
 typedef enum PmhDeleteFlags
 {
@@ -53,8 +47,8 @@ typedef enum PmhDeleteFlags
  * pmh_list_remove); PMH_CROWDED (insert, primary table: to be inserted into the
  * other one; delete, primary table: not found, but may be in the other one); or a
  * real error.  Inserts are
- * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence, which
- * has to come before the segment is unlocked.
+ * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence,
+ * which has to come before the segment is unlocked.
  * PMH_DELETE_WAIT as 'wait' of pmh_list_remove; a caller that does without it calls
  * pmh_space_release afterwards.
  */

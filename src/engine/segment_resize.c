@@ -287,6 +287,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 		result = store_built(t, t->build[1], depth, &elem[1]);
 		if (result != PMH_OK)
 		{
+			pm_fence(&t->file); /* before others store there */
 			pmh_segment_free(t, elem[0]);
 			return result;
 		}
@@ -302,6 +303,10 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	}
 	pmh_segment_retire(t, place);
 	pmh_count(n == 2 ? &pmh_run(t)->splits : &pmh_run(t)->grows, 1);
+	if (n == 2)
+		t->counts.splits++;
+	else
+		t->counts.grows++;
 	return PMH_RETRY;
 }
 

@@ -102,7 +102,7 @@ typedef struct PmhGeometry
  * relative ones), and has closed it when it returns; it never has two at a time.
  * The one exception is a bulk load: from pmh_bulk_begin until pmh_bulk_finish,
  * pmh_bulk_abandon or pmh_close one descriptor may be held.  Which functions
- * need one: all that take a path; pmh_sync; and any other that writes, if the
+ * need one: all that take a path; and any other that writes, if the
  * file has to grow, to be cut or to be extended.  Look-ups, cursors and sweeps
  * that only read need none, not even to map what others have added.
  *
@@ -178,18 +178,23 @@ extern void pmh_close(PmhTable *table);
  */
 extern void pmh_rest(PmhTable *table);
 
-/* Make the whole file durable (msync and fsync where it is not pmem). */
-extern PmhResult pmh_sync(PmhTable *table);
+/*
+ * Is the file at path surely not persistent memory, as far as its inode tells without
+ * its being mapped?  Linux says so since 5.8; false: ask an open handle.
+ */
+extern bool pmh_never_pmem(const char *path);
 
 /*
  * The system is being shut down and no process uses the file any more: stamp it, so
  * that an older copy can be told from it, and write it back.  A file that this
  * run has not used keeps what it has if pmh_open would refuse it.  env: as for
- * pmh_open in this run.  stamp: not 0, another one at each shutdown.  Maps
- * nothing.  PMH_OK also if the file is too short to be one of ours.
+ * pmh_open in this run.  stamp: not 0, another one at each shutdown.  synced: the
+ * device (st_dev) of which the caller writes back all files afterwards, so that
+ * those need no fsync here; 0: none.  Maps nothing.  PMH_OK also if the file is too
+ * short to be one of ours.
  */
 extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
-						  PmhError *error);
+						  uint64_t synced, PmhError *error);
 
 /* Tell the file's identity: PMH_IDENTITY_SIZE bytes in the handle. */
 extern const void *pmh_identity(const PmhTable *table);
@@ -214,6 +219,20 @@ extern PmhResult pmh_examine(const char *path, void *identity,
 
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);
+
+/* Done through a handle; in the file they are counted for all (PmhStats). */
+typedef struct PmhCounts
+{
+	uint64_t	splits;
+	uint64_t	grows;
+	uint64_t	doublings;
+} PmhCounts;
+
+/*
+ * What has been done through this handle since the last call, or since it was made.
+ * False, and *counts is not set: nothing.
+ */
+extern bool pmh_take_counts(PmhTable *table, PmhCounts *counts);
 
 /* The last failure on this handle. */
 extern const PmhError *pmh_error(const PmhTable *table);
@@ -275,15 +294,9 @@ extern PmhResult pmh_removal_step(PmhTable *table, PmhRemoval *removal,
 extern size_t pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries);
 extern void pmh_removal_end(PmhRemoval *removal);
 
-/*
- * All steps at once: with waiting, and for readers.  *removed counts, also if
- * there is an error.
- */
+/* All steps at once, with waiting.  *removed counts, also if there is an error. */
 extern PmhResult pmh_delete_group(PmhTable *table, const PmhEntry *entries,
 								  size_t n, size_t *removed);
-extern PmhResult pmh_delete_group_nowait(PmhTable *table,
-										 const PmhEntry *entries, size_t n,
-										 size_t *removed);
 
 /*
  * Values found by a look-up.  Zero-initialise once, reuse for ever, free with

@@ -5,7 +5,7 @@
  *
  * The first batch is a single row, each later one twice as large, so that LIMIT
  * and EXISTS read hardly more of the outer plan than a nested loop does.  A
- * batch ends when it takes work_mem.
+ * batch ends when it, with the join's other arrays, takes work_mem.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +17,20 @@
 
 #include "join/join.h"
 
+/* How many rows row[] would have room for if it had to grow. */
+static int
+next_capacity(const PmhashJoinState *js)
+{
+	return Min(Max(js->capacity * 2, 16), PMHASH_JOIN_MAX_ROWS);
+}
+
 /* Room in row[] for one more. */
 static void
 reserve_row(PmhashJoinState *js)
 {
 	if (js->nrows < js->capacity)
 		return;
-	js->capacity = Min(Max(js->capacity * 2, 16), PMHASH_JOIN_MAX_ROWS);
+	js->capacity = next_capacity(js);
 	if (js->row == NULL)
 		js->row = MemoryContextAlloc(js->context, js->capacity * sizeof(PmhashJoinRow));
 	else
@@ -81,11 +88,13 @@ add_row(PmhashJoinState *js, TupleTableSlot *slot)
 	row->is_null = is_null;
 }
 
+/* What is taken, with so many places in row[]. */
 static size_t
-memory_of_batch(const PmhashJoinState *js)
+memory_of_batch(const PmhashJoinState *js, int capacity)
 {
 	return MemoryContextMemAllocated(js->batch_context, false) +
-		js->capacity * sizeof(PmhashJoinRow);
+		capacity * sizeof(PmhashJoinRow) + PMHASH_JOIN_ROOM * sizeof(uint64) +
+		js->fetch.hints.memory;
 }
 
 /*
@@ -95,9 +104,30 @@ memory_of_batch(const PmhashJoinState *js)
 static bool
 has_room(const PmhashJoinState *js)
 {
+	int			capacity = js->nrows < js->capacity ? js->capacity : next_capacity(js);
+
 	if (js->outer_done || js->nrows >= js->want)
 		return false;
-	return js->nrows == 0 || memory_of_batch(js) < (size_t) work_mem * 1024;
+	return js->nrows == 0 ||
+		memory_of_batch(js, capacity) + js->largest_block < (size_t) work_mem * 1024;
+}
+
+/*
+ * pmhash_join_make_batch
+ *		The memory for batches: its blocks are small against work_mem, since the last
+ *		one may be hardly used.
+ */
+void
+pmhash_join_make_batch(PmhashJoinState *js)
+{
+	size_t		largest = ALLOCSET_DEFAULT_MAXSIZE;
+
+	while (largest > ALLOCSET_DEFAULT_INITSIZE && largest * 16 > (size_t) work_mem * 1024)
+		largest /= 2;
+	js->largest_block = largest;
+	js->batch_context = AllocSetContextCreate(js->context, "pmhash join batch",
+											  ALLOCSET_DEFAULT_MINSIZE,
+											  ALLOCSET_DEFAULT_INITSIZE, largest);
 }
 
 /* Forget the batch. */
@@ -135,6 +165,6 @@ pmhash_join_fill(PmhashJoinState *js)
 		return false;
 	js->want = Min(js->want * 2, PMHASH_JOIN_MAX_ROWS);
 	js->nbatches++;
-	js->most_memory = Max(js->most_memory, memory_of_batch(js));
+	js->most_memory = Max(js->most_memory, memory_of_batch(js, js->capacity));
 	return true;
 }

@@ -196,8 +196,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 	js->context = AllocSetContextCreate(estate->es_query_cxt, "pmhash join",
 										ALLOCSET_DEFAULT_SIZES);
-	js->batch_context = AllocSetContextCreate(js->context, "pmhash join batch",
-											  ALLOCSET_DEFAULT_SIZES);
+	pmhash_join_make_batch(js);
 	js->type = list_nth_int(ints, PMHASH_JOIN_TYPE);
 	js->single = list_nth_int(ints, PMHASH_JOIN_SINGLE) != 0;
 	js->index_only = list_nth_int(ints, PMHASH_JOIN_INDEX_ONLY) != 0;
@@ -282,12 +281,27 @@ skip_values(PmhashJoinState *js)
 
 /* ---- one row of the table ---- */
 
+/*
+ * Is the row known to be dead to all?  Then it is as if it had been visited
+ * (cluster/dead_list.c), as in index scans.
+ */
+static inline bool
+is_known_dead(PmhashJoinState *js, uint64 value)
+{
+	if (likely(!js->any_known_dead) || !pmhash_known_dead(js->file, value))
+		return false;
+	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
+	return true;
+}
+
 /* Find the row; note its entry if it is dead to all, as index scans do. */
 static bool
 fetch_row(PmhashJoinState *js, uint64 value)
 {
 	PmhEntry	entry;
 
+	if (is_known_dead(js, value))
+		return false;
 	if (pmhash_fetch_row(&js->fetch, value))
 		return true;
 	if (js->fetch.dead && js->note_dead)

@@ -7,8 +7,9 @@
  * next: the entry of the buffer table, the buffer's descriptor, the page's header
  * and the line pointer, the row.  An index scan waits for them one after the
  * other.  Here the TIDs of many rows are known before the first is visited, so
- * the lines of later ones are prefetched meanwhile, in two stages:
+ * the lines of later ones are prefetched meanwhile, in three stages:
  *
+ *	hint	where the block was last seen
  *	page	the descriptor of the buffer, the line pointer and the page's header
  *	row		the row, where the line pointer says
  *
@@ -18,8 +19,13 @@
  * visited, and what the stages above read of an unpinned page is never used for
  * anything but an address to prefetch.
  *
+ * A block without a hint, or whose buffer has another page by now, is looked up in
+ * the second stage (PrefetchBuffer).  If it is not in shared buffers at all, it is
+ * read ahead in the background, unless effective_io_concurrency is 0.
+ *
  * A buffer found by its hint does not count as used another time in the eyes of
- * buffer replacement; but each scan finds each block once without a hint.
+ * buffer replacement; but each scan visits each block once without a hint.  So what
+ * that look-up has found is noted as "not visited", by a negative number.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +38,12 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
+#include "utils/spccache.h"
 
 #include "am/scan.h"
 #include "join/join.h"
 
-/* How many rows ahead a row is prefetched; its page, twice as many. */
+/* How many rows ahead a row is prefetched; its page and hint, two and three times. */
 #define DISTANCE	24
 
 /* Blocks in a part of the hints. */
@@ -60,13 +67,13 @@ make_hints(PmhashFetch *fetch, BlockNumber nblocks)
 		size *= 2;
 	hints->mask = (uint32) (size - 1);
 	hints->nparts = (uint32) (size / PART_SIZE);
-	hints->part = MemoryContextAllocZero(fetch->context,
-										 hints->nparts * sizeof(Buffer *));
+	hints->memory = hints->nparts * sizeof(Buffer *);
+	hints->part = MemoryContextAllocZero(fetch->context, hints->memory);
 }
 
-/* The hint of a block, or InvalidBuffer. */
+/* The hint of a block, InvalidBuffer, or less than that: not visited. */
 static inline Buffer
-get_hint(const PmhashHints *hints, BlockNumber block)
+get_raw_hint(const PmhashHints *hints, BlockNumber block)
 {
 	const Buffer *part;
 
@@ -74,6 +81,13 @@ get_hint(const PmhashHints *hints, BlockNumber block)
 		return InvalidBuffer;
 	part = hints->part[(block & hints->mask) >> PART_BITS];
 	return part == NULL ? InvalidBuffer : part[block & (PART_SIZE - 1)];
+}
+
+/* The hint of a block, or InvalidBuffer. */
+static inline Buffer
+get_hint(const PmhashHints *hints, BlockNumber block)
+{
+	return abs(get_raw_hint(hints, block));
 }
 
 static void
@@ -86,7 +100,10 @@ set_hint(PmhashFetch *fetch, BlockNumber block, Buffer buffer)
 		return;
 	part = &hints->part[(block & hints->mask) >> PART_BITS];
 	if (*part == NULL)
+	{
 		*part = MemoryContextAllocZero(fetch->context, PART_SIZE * sizeof(Buffer));
+		hints->memory += PART_SIZE * sizeof(Buffer);
+	}
 	(*part)[block & (PART_SIZE - 1)] = buffer;
 }
 
@@ -108,6 +125,7 @@ pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
 	fetch->index = index;
 	fetch->snapshot = snapshot;
 	fetch->buffer = InvalidBuffer;
+	fetch->reads_ahead = get_tablespace_io_concurrency(heap->rd_rel->reltablespace) > 0;
 	if (!RelationUsesLocalBuffers(heap))
 		make_hints(fetch, RelationGetNumberOfBlocks(heap));
 }
@@ -134,11 +152,53 @@ peek_line_pointer(Buffer hint, uint64 value)
 		(Min(offset, MaxHeapTuplesPerPage) - 1) * sizeof(ItemIdData);
 }
 
+/* Does a buffer seem to have this block of the table? */
+static inline bool
+seems_to_be(const PmhashFetch *fetch, Buffer hint, BlockNumber block)
+{
+	const BufferTag *tag = &GetBufferDescriptor(hint - 1)->tag;
+
+#if PG_VERSION_NUM >= 160000
+	return tag->blockNum == block && tag->relNumber == fetch->heap->rd_locator.relNumber;
+#else
+	return tag->blockNum == block && tag->rnode.relNode == fetch->heap->rd_node.relNode;
+#endif
+}
+
+/*
+ * Find out where a block is; have it read in the background if it is nowhere.
+ * Returns its buffer or InvalidBuffer.
+ */
+static pg_noinline Buffer
+look_for_block(PmhashFetch *fetch, BlockNumber block)
+{
+	PrefetchBufferResult result;
+
+	if (!fetch->reads_ahead)
+		return InvalidBuffer;
+	result = PrefetchBuffer(fetch->heap, MAIN_FORKNUM, block);
+	if (result.recent_buffer != InvalidBuffer)
+		set_hint(fetch, block, -result.recent_buffer);
+	return result.recent_buffer;
+}
+
 static inline void __attribute__((always_inline))
-prefetch_page(const PmhashFetch *fetch, uint64 value)
+prefetch_hint(const PmhashFetch *fetch, uint64 value)
+{
+	BlockNumber block = pmhash_value_to_block(value);
+	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
+
+	if (likely(part != NULL))
+		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
+}
+
+static inline void __attribute__((always_inline))
+prefetch_page(PmhashFetch *fetch, uint64 value)
 {
 	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
 
+	if (unlikely(hint == InvalidBuffer))
+		hint = look_for_block(fetch, pmhash_value_to_block(value));
 	if (unlikely(hint == InvalidBuffer))
 		return;
 	__builtin_prefetch(GetBufferDescriptor(hint - 1), 1);
@@ -147,14 +207,20 @@ prefetch_page(const PmhashFetch *fetch, uint64 value)
 }
 
 static inline void __attribute__((always_inline))
-prefetch_row(const PmhashFetch *fetch, uint64 value)
+prefetch_row(PmhashFetch *fetch, uint64 value)
 {
-	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
+	BlockNumber block = pmhash_value_to_block(value);
+	Buffer		hint = get_hint(&fetch->hints, block);
 	ItemIdData	lp;
 	char	   *row;
 
 	if (unlikely(hint == InvalidBuffer))
 		return;
+	if (unlikely(!seems_to_be(fetch, hint, block)))
+	{
+		look_for_block(fetch, block);
+		return;
+	}
 	memcpy(&lp, peek_line_pointer(hint, value), sizeof(lp));
 	if (unlikely(!ItemIdIsNormal(&lp) || ItemIdGetOffset(&lp) >= BLCKSZ))
 		return;
@@ -170,11 +236,14 @@ prefetch_row(const PmhashFetch *fetch, uint64 value)
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 {
+	size_t		hint_end = Min(run->n, run->next + 3 * DISTANCE);
 	size_t		page_end = Min(run->n, run->next + 2 * DISTANCE);
 	size_t		row_end = Min(run->n, run->next + DISTANCE);
 
 	if (unlikely(fetch->hints.part == NULL))
 		return;
+	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
+		prefetch_hint(fetch, run->value[run->hint]);
 	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
 		prefetch_page(fetch, run->value[run->page]);
 	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
@@ -187,15 +256,15 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 static Buffer
 read_block(PmhashFetch *fetch, BlockNumber block)
 {
-	Buffer		hint = get_hint(&fetch->hints, block);
+	Buffer		hint = get_raw_hint(&fetch->hints, block);
 	Buffer		buffer;
 
 	fetch->blocks++;
 #if PG_VERSION_NUM >= 160000
-	if (hint != InvalidBuffer &&
+	if (hint > 0 &&
 		ReadRecentBuffer(fetch->heap->rd_locator, MAIN_FORKNUM, block, hint))
 #else
-	if (hint != InvalidBuffer &&
+	if (hint > 0 &&
 		ReadRecentBuffer(fetch->heap->rd_node, MAIN_FORKNUM, block, hint))
 #endif
 	{

@@ -96,13 +96,14 @@ typedef struct PmhashJoinRow
 
 /*
  * Where blocks of the table were found in shared buffers: hints, which are
- * checked when they are used.  parts[] is indexed by (block & mask) / part size.
+ * checked when they are used.  part[] is indexed by (block & mask) / part size.
  */
 typedef struct PmhashHints
 {
 	Buffer	  **part;
 	uint32		mask;
 	uint32		nparts;
+	size_t		memory;			/* bytes that they take */
 } PmhashHints;
 
 /* The way to the rows of the table (fetch.c). */
@@ -112,6 +113,7 @@ typedef struct PmhashFetch
 	Relation	heap;
 	Relation	index;			/* for statistics only */
 	Snapshot	snapshot;
+	bool		reads_ahead;	/* may blocks be read before they are visited? */
 	PmhashHints hints;
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
@@ -129,8 +131,9 @@ typedef struct PmhashRun
 	const uint64 *value;
 	size_t		n;
 	size_t		next;			/* the next one to be fetched */
-	size_t		page;			/* first one whose page is not prefetched */
-	size_t		row;			/* first one whose row is not prefetched */
+	size_t		hint;			/* first one whose hint is not prefetched, */
+	size_t		page;			/* whose page is not, */
+	size_t		row;			/* and whose row is not */
 } PmhashRun;
 
 typedef struct PmhashJoinState
@@ -164,7 +167,8 @@ typedef struct PmhashJoinState
 	MemoryContextCallback cleanup;
 
 	/* the batch of outer rows */
-	MemoryContext batch_context;	/* its tuples */
+	MemoryContext batch_context;	/* its tuples, and */
+	size_t		largest_block;		/* what that takes at a time, at most */
 	PmhashJoinRow *row;
 	int			capacity;
 	int			nrows;
@@ -196,6 +200,7 @@ typedef struct PmhashJoinState
 	PmhashFetch fetch;
 	PmhashScanDead dead;		/* entries whose rows are dead to all */
 	bool		note_dead;
+	bool		any_known_dead; /* in the file, when the values were read */
 	Buffer		visibility_map;
 
 	/* figures for EXPLAIN */
@@ -206,6 +211,7 @@ typedef struct PmhashJoinState
 } PmhashJoinState;
 
 /* ---- batch.c ---- */
+extern void pmhash_join_make_batch(PmhashJoinState *js);
 extern bool pmhash_join_fill(PmhashJoinState *js);
 extern void pmhash_join_reset_batch(PmhashJoinState *js);
 

@@ -148,12 +148,16 @@ set_run(PmhashJoinState *js, const uint64 *value, size_t n)
 	memset(&js->run, 0, sizeof(js->run));
 	js->run.value = value;
 	js->run.n = n;
+	/* Without values there may be no file yet: no row of the batch had a key. */
+	js->any_known_dead = n > 0 && js->note_dead && pmhash_any_known_dead(js->file);
 }
 
 static void
 count_probes(PmhashJoinState *js)
 {
 	js->nprobes += js->nhashes;
+	pmhash_count(js->file, PMHASH_GROUP_LOOKUPS, 1);
+	pmhash_count(js->file, PMHASH_GROUP_KEYS, js->nhashes);
 	for (int i = 0; i < js->nhashes; i++)
 		pgstat_count_index_scan(js->index);
 }

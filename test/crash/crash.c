@@ -543,14 +543,18 @@ print_unreached(void)
 	}
 }
 
-/* The lines that test/lib/count.sh counts: one a workload. */
+/* TAP: a line a workload, then (name NULL) the plan. */
 static void
 print_result(const char *name, const Figures *f)
 {
-	uint64_t	bad = f->failures + f->missing + (f->done ? 0 : 1);
+	static unsigned n;
 
-	printf("crash_%s: %llu passed, %llu failed\n", name,
-		   (unsigned long long) f->images, (unsigned long long) bad);
+	if (name == NULL)
+		printf("1..%u\n", n);
+	else
+		printf("%s %u - crash: %s (%llu images)\n",
+			   f->failures + f->missing == 0 && f->done && f->images > 0 ? "ok" : "not ok",
+			   ++n, name, (unsigned long long) f->images);
 }
 
 static void
@@ -596,6 +600,7 @@ print_all(void)
 	}
 	if (with_random && random.images > 0)
 		print_result(random_name, &random);
+	print_result(NULL, NULL);
 }
 
 static void

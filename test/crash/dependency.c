@@ -38,6 +38,13 @@ live(void)
 	return (const PmhLive *) at(PMH_LIVE_OFFSET);
 }
 
+/* Where has a line been stored to last? */
+static const PmSite *
+stored_at(const Line *line)
+{
+	return site_of(line->n > 0 ? line->store[line->n - 1].site : line->copy_site);
+}
+
 /* Complain if some of the bytes are not durable. */
 static void
 require(uint64_t offset, uint64_t len, const char *what, const PmSite *commit)
@@ -45,13 +52,9 @@ require(uint64_t offset, uint64_t len, const char *what, const PmSite *commit)
 	const Line *line = recorder_not_durable(0, offset, len);
 
 	if (line != NULL)
-	{
-		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;
-
 		crash_missing("%s: the %s at %s:%d relies on %s, which is not durable (stored at %s:%d)",
 					  crash.operation, commit->kind, site_base_name(commit), commit->line, what,
-					  site_base_name(site_of(id)), site_of(id)->line);
-	}
+					  site_base_name(stored_at(line)), stored_at(line)->line);
 }
 
 static void
@@ -156,7 +159,7 @@ sent_away(uint64_t side_hash, const PmSite *commit)
 	uint64_t	hash = pmh_key_hash(crash.table, PMH_OVERFLOW, side_hash);
 	PmhPlace	place;
 
-	if (pmh_locate(crash.table, hash, &place) == PMH_OK)
+	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) == PMH_OK)
 		require_bits(pmh_bucket_offset(crash.table, &place,
 									   pmh_home_bucket(hash, place.hashing)),
 					 PMH_STATE_OVERFLOWED, "the mark that entries are in the overflow table",
@@ -234,23 +237,34 @@ pointer_word(const char *addr, uint64_t word, const PmSite *commit)
 }
 
 /*
- * A commit store past the cache may become visible after the release of the segment's
- * lock, unless a fence is between them.
+ * A segment is unlocked: nothing of the table's file may be left to flush or fence,
+ * wherever it is.  (A slot that is not durably free is filled by the next writer, say:
+ * a crash may then leave the new entry under the old state.)  Left out is what recovery
+ * does without and the recorder does not count as lasting: hints and links of free
+ * buffers (volatile_functions), the run area, the space map.  Versions are in shared
+ * memory.
  */
 static void
-commit_is_fenced(void)
+all_durable(void)
 {
-	const PmSite *commit = recorder_unfenced_commit;
+	const Recorder *r = &recorders[0];
 
-	if (commit != NULL)
-		crash_missing("%s: a segment is unlocked after the commit at %s:%d without a fence",
-					  crash.operation, site_base_name(commit), commit->line);
+	for (size_t i = 0; i < r->npending; i++)
+	{
+		const Line *line = r->pending[i];
+
+		if (line->number < FILE_LINES && (line->lasting > 0 || line->copied != 0))
+			crash_missing("%s: a segment is unlocked before the store at %s:%d is durable",
+						  crash.operation, site_base_name(stored_at(line)),
+						  stored_at(line)->line);
+	}
 }
 
 /*
- * Another process may go on from what is stored under a directory, space or
- * grow lock as soon as that is free, and a fence of its own does not complete
- * our flushes.
+ * Another process may go on from what is stored under a lock as soon as that is
+ * free, and a fence of its own does not complete our flushes.  Under a directory,
+ * space or grow lock those are the live words and the directory: a segment's stores
+ * may still be on their way then.
  */
 void
 dependency_unlock(const uint64_t *lock)
@@ -264,7 +278,7 @@ dependency_unlock(const uint64_t *lock)
 		return;
 	if (lock >= (const uint64_t *) locks->stripe)
 	{
-		commit_is_fenced();
+		all_durable();
 		return;
 	}
 	require(PMH_LIVE_OFFSET, sizeof(PmhLive), "the live words", &unlock);

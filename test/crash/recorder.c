@@ -60,7 +60,6 @@ unsigned	recorder_level;
 bool		recorder_persist = true;
 uint64_t	recorder_path;
 Costs	   *recorder_costs;
-const PmSite *recorder_unfenced_commit;
 void		(*recorder_at_fence) (unsigned level, const PmSite *site);
 void		(*recorder_at_store) (void *addr, size_t size, uint64_t value, const PmSite *site);
 void		(*recorder_at_unlock) (const uint64_t *lock);
@@ -588,7 +587,6 @@ recorder_reset(void)
 		memories[level].sum = memories[level].rest_sum = 0;
 	}
 	memset(file_name, 0, sizeof(file_name));
-	recorder_unfenced_commit = NULL;
 	recorder_level = 0;
 	recorder_persist = true;
 }
@@ -701,8 +699,6 @@ pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmS
 {
 	pm_record_store(addr, size, v, s);
 	pm_record_flush(f, addr, size, s);
-	if (f->persist && level_of(addr) == 0)
-		recorder_unfenced_commit = s;
 }
 
 /* Note pm_copy to a line as words, or, for a mutant, as stores. */
@@ -818,8 +814,6 @@ pm_record_fence(const PmFile *f, const PmSite *s)
 	if (!f->persist || level > 1 || (level == 1 && !level1_started))
 		return;
 	r = &recorders[level];
-	if (level == 0)
-		recorder_unfenced_commit = NULL;
 	if (level == 0 && recorder_costs != NULL)
 	{
 		site_hits[s->id]++;
@@ -990,10 +984,3 @@ pm_let_go(PmFile *f)
 	(void) f;
 }
 
-PmhResult
-pm_sync(PmFile *f, PmhError *error)
-{
-	(void) f;
-	(void) error;
-	return PMH_OK;
-}

@@ -157,9 +157,6 @@ extern void recorder_stop_level1(void);
 extern void line_content(const Recorder *r, const Line *line, unsigned n,
 						 unsigned words, void *bytes);
 
-/* The last commit store at level 0, if no fence has come after it; else NULL. */
-extern const PmSite *recorder_unfenced_commit;
-
 /* Is any of the bytes [offset, offset + len) of a file at level 0 not durable? */
 extern const Line *recorder_not_durable(unsigned file, uint64_t offset, size_t len);
 

@@ -27,11 +27,11 @@
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
 #include "server_shim.h"
+#include "server_stand_ins.h"
 
 #define SHIM_TABLE		"table"
 #define SHIM_JOURNAL	"journal"
 #define SHIM_INSTANCE	UINT64CONST(77)
-#define SHIM_DATABASE	5
 #define SHIM_FILE_ID	UINT64CONST(9)
 
 uint64_t	shim_wal_inserted;
@@ -45,9 +45,6 @@ static jmp_buf error_jump;
 /* ---- variables and functions of the server ---- */
 
 PmhashShared *pmhash_shared = &shared_memory;
-XLogRecPtr	XactLastRecEnd;
-Oid			MyDatabaseId = SHIM_DATABASE;
-int			wal_segment_size = 16 * 1024 * 1024;
 
 XLogRecPtr
 GetXLogInsertRecPtr(void)
@@ -59,12 +56,6 @@ XLogRecPtr
 GetFlushRecPtr(TimeLineID *tli)
 {
 	return shim_wal_flushed;
-}
-
-/* The WAL writer never comes to it. */
-void
-XLogSetAsyncXactLSN(XLogRecPtr lsn)
-{
 }
 
 void
@@ -80,68 +71,17 @@ GetXLogReplayRecPtr(TimeLineID *tli)
 	return InvalidXLogRecPtr;
 }
 
-void *
-palloc_extended(Size size, int flags)
-{
-	return malloc(size);
-}
-
-void
-pfree(void *pointer)
-{
-	free(pointer);
-}
-
 /* ---- errors ---- */
-
-static int	error_level;
-
-bool
-errstart(int elevel, const char *domain)
-{
-	error_level = elevel;
-	return elevel >= ERROR;
-}
-
-bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
-}
 
 void
 errfinish(const char *filename, int lineno, const char *funcname)
 {
-	if (error_level >= ERROR)
+	if (server_error_level >= ERROR)
 		longjmp(error_jump, 1);
 }
 
 int
-errcode(int sqlerrcode)
-{
-	return 0;
-}
-
-int
-errcode_for_file_access(void)
-{
-	return 0;
-}
-
-int
 errmsg(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errdetail(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errhint(const char *fmt,...)
 {
 	return 0;
 }
@@ -152,12 +92,6 @@ const char *
 pmhash_pool_path(void)
 {
 	return "pool";
-}
-
-const char *
-pmhash_shown_path(Relation index, const char *path)
-{
-	return path;
 }
 
 void

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bucket.h"
 #include "buffer.h"
 #include "crash.h"
 #include "directory.h"
@@ -556,6 +557,48 @@ run_group_insert(void)
 	op_insert_group(entries, 24, false);
 }
 
+/* The bucket of the primary table that is the home of a hash. */
+static PmhBucket *
+home_of(uint64_t hash)
+{
+	PmhPlace	place;
+
+	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
+		abort();
+	return pmh_bucket(crash.table, &place, pmh_home_bucket(hash, place.hashing));
+}
+
+/*
+ * A full bucket, as a crash in compaction has left it: the list is there, and the
+ * entries that were to go into it still are in their slots.  The next value clears
+ * them; others of its group take the slots.
+ */
+static void
+run_shadowed(void)
+{
+	uint64_t	hash = nth_key(0, 10, 0);
+	PmhEntry	entries[PMH_INLINE_MAX];
+	Pairs		pairs = {0};
+	PmhBucket  *b;
+
+	new_table();
+	for (uint32_t i = 0; i < PMH_INLINE_MAX; i++)
+		add(&pairs, hash, false);
+	for (uint32_t i = PMH_INLINE_MAX; i < PMH_SLOTS; i++)
+		add(&pairs, nth_key(0, 10, i), false);
+	add(&pairs, hash, false);
+	b = home_of(hash);
+	if (pmh_state_count(pmh_bucket_state(b)) != PMH_SLOTS - PMH_INLINE_MAX + 1)
+		abort();
+	pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) | PMH_STATE_OCCUPIED);
+	pm_flush(&crash.table->file, b, PMH_LINE);
+	pm_fence(&crash.table->file);
+	arm(true);
+	for (uint32_t i = 0; i < PMH_INLINE_MAX; i++)
+		entries[i] = (PmhEntry) {i == 0 ? hash : nth_key(0, 10, 100 + i), new_value()};
+	op_insert_group(entries, PMH_INLINE_MAX, false);
+}
+
 static void
 run_group_delete(void)
 {
@@ -788,7 +831,7 @@ units_of(uint64_t hash)
 {
 	PmhPlace	place;
 
-	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
+	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
 		return PMH_MAX_UNITS;
 	return pmh_elem_units(place.elem);
 }
@@ -1202,6 +1245,7 @@ const Workload workloads[] = {
 	{"compaction", run_compaction},
 	{"list_delete", run_list_delete},
 	{"list_growth", run_list_growth},
+	{"shadowed", run_shadowed},
 	{"group_delete", run_group_delete},
 	{"sweep", run_sweep},
 	{"sweep_list", run_sweep_list},

@@ -393,14 +393,14 @@ int
 main(void)
 {
 	path = fixture_path("both_tables");
-	test_reading();
-	test_removal(true, 1, 100);
-	test_removal(false, 1, 5000);
-	test_removal(true, SIZE_MAX, 3);
-	test_removal(false, 3, 2);
-	test_single();
-	test_locked(4);
-	test_locked(8000);
+	TEST(test_reading());
+	TEST(test_removal(true, 1, 100));
+	TEST(test_removal(false, 1, 5000));
+	TEST(test_removal(true, SIZE_MAX, 3));
+	TEST(test_removal(false, 3, 2));
+	TEST(test_single());
+	TEST(test_locked(4));
+	TEST(test_locked(8000));
 	unlink(path);
 	return unit_done("both_tables");
 }

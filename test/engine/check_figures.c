@@ -138,8 +138,8 @@ main(void)
 {
 	const char *path = fixture_path("check_figures");
 
-	unique_keys(path);
-	duplicates(path);
-	impossible_strategy(path);
+	TEST(unique_keys(path));
+	TEST(duplicates(path));
+	TEST(impossible_strategy(path));
 	return unit_done("check_figures");
 }

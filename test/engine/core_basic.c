@@ -135,7 +135,6 @@ run(const char *path, uint32_t segment_buckets, FixtureMedium medium, uint64_t k
 		step(t, &m, &seed, 70);
 	check_all(t, &m);
 	check_structure(t, &m);
-	CHECK(pmh_sync(t) == PMH_OK);
 	pmh_close(t);
 
 	unlink(path);

@@ -207,18 +207,18 @@ int
 main(void)
 {
 #ifdef PMH_ANY_GEOMETRY			/* any_bulk.c */
-	run("large segments", unique_keys, FIXTURE_SCALE(500000), FIXTURE_SCALE(500000), 94, 2048, 0);
+	TEST(run("large segments", unique_keys, FIXTURE_SCALE(500000), FIXTURE_SCALE(500000), 94, 2048, 0));
 	return unit_done("any_bulk");
 #endif
-	run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 16.0);
-	run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 0, 22.0);
-	run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 0, 17.0);
-	run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0, 0);
-	run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0);
-	run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0);
-	run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0, 0);
-	run("none", unique_keys, 0, 0, 94, 0, 0);
-	run("one", unique_keys, 1, 1, 10, 0, 0);
-	run_abandon();
+	TEST(run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 16.0));
+	TEST(run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 0, 22.0));
+	TEST(run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 0, 17.0));
+	TEST(run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0, 0));
+	TEST(run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0));
+	TEST(run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0));
+	TEST(run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0, 0));
+	TEST(run("none", unique_keys, 0, 0, 94, 0, 0));
+	TEST(run("one", unique_keys, 1, 1, 10, 0, 0));
+	TEST(run_abandon());
 	return unit_done("core_bulk");
 }

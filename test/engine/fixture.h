@@ -92,6 +92,59 @@ fixture_path(const char *name)
 	return path;
 }
 
+/*
+ * Open a table in a run; ends the program if that cannot be.  What a process maps
+ * after fixture_shift_addresses is at another address than in others.
+ */
+static inline PmhTable *
+fixture_open_in(const char *path, const PmhEnv *env)
+{
+	PmhTable   *t;
+	PmhError	error;
+
+	if (pmh_open(path, env, &t, NULL, &error) != PMH_OK)
+	{
+		fprintf(stderr, "cannot open %s: %s\n", path, error.detail);
+		exit(1);
+	}
+	return t;
+}
+
+static inline PmhTable *
+fixture_open(const char *path, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+
+	return fixture_open_in(path, &env);
+}
+
+static inline void
+fixture_shift_addresses(void)
+{
+	if (mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+	{
+		perror("mmap");
+		exit(1);
+	}
+}
+
+/* A removal by a reader, which waits for no lock: all its steps at once. */
+static inline PmhResult
+fixture_delete_nowait(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
+{
+	PmhRemoval	removal;
+	PmhResult	result = pmh_removal_begin(t, entries, n, false, &removal);
+
+	*removed = 0;
+	if (result != PMH_OK)
+		return result;
+	result = pmh_removal_step(t, &removal, SIZE_MAX);
+	*removed = removal.removed;
+	pmh_removal_end(&removal);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 /* A bijection of 64 bits (the finisher of SplitMix64). */
 static inline uint64_t
 fixture_hash(uint64_t key)

@@ -180,8 +180,8 @@ main(void)
 	if (access("/dev/shm", W_OK) == 0)
 		(void) setenv("TMPDIR", "/dev/shm", 1);
 	path = fixture_path("large_file");
-	test_sweep();
-	test_end();
+	TEST(test_sweep());
+	TEST(test_end());
 	pmh_values_free(&values);
 	return unit_done("large_file");
 }

@@ -170,11 +170,11 @@ main(void)
 
 	path = fixture_path("long_list");
 	t = make_list(VALUES);
-	test_steps(t, "oldest values", 0, 1, true);
-	test_steps(t, "newest values", VALUES - HANDED_IN, 1, true);
-	test_steps(t, "values all over the list", 100000, VALUES / HANDED_IN - 100, true);
-	test_steps(t, "values that are not there", VALUES + 1, 1, false);
+	TEST(test_steps(t, "oldest values", 0, 1, true));
+	TEST(test_steps(t, "newest values", VALUES - HANDED_IN, 1, true));
+	TEST(test_steps(t, "values all over the list", 100000, VALUES / HANDED_IN - 100, true));
+	TEST(test_steps(t, "values that are not there", VALUES + 1, 1, false));
 	end(t);
-	test_length();
+	TEST(test_length());
 	return unit_done("long_list");
 }

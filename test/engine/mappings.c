@@ -85,17 +85,6 @@ create(const char *name)
 	return t;
 }
 
-static PmhTable *
-open_table(const char *name)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	REQUIRE(pmh_open(name, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 /* From 'key' on until there are n, or one fails; *key is that one. */
 static PmhResult
 insert(PmhTable *t, uint64_t *key, uint64_t n)
@@ -125,7 +114,7 @@ test_no_descriptor(void)
 	PmhEnv		env = fixture_env(1);
 	unsigned	before = open_descriptors();
 	PmhTable   *t = create(path);
-	PmhTable   *other = open_table(path);
+	PmhTable   *other = fixture_open(path, 1);
 	PmhTable   *third;
 	PmhError	error;
 	uint64_t	key = 0;
@@ -135,7 +124,6 @@ test_no_descriptor(void)
 
 	CHECK(open_descriptors() == before);
 	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
-	CHECK(pmh_sync(t) == PMH_OK);
 	CHECK(open_descriptors() == before);
 
 	/* Readers need none, whatever others have added. */
@@ -147,11 +135,10 @@ test_no_descriptor(void)
 	/* Writers need one when the file has to grow; nothing is lost. */
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_error(t)->sys_errno == EMFILE && pmh_error(t)->detail[0] != '\0');
-	CHECK(pmh_sync(t) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_examine(path, identity, &instance, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
-	CHECK(pmh_shut(path, &env, 5, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_shut(path, &env, 5, 0, &error) == PMH_ERR_NO_DESCRIPTOR);
 	check_keys(t, key);
 	allow(RLIMIT_NOFILE, true);
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
@@ -269,7 +256,6 @@ test_name_is_gone(bool replaced)
 	}
 	CHECK(insert(t, &key, 10 * KEYS) == PMH_ERR_NO_FILE);
 	CHECK(pmh_error(t)->detail[0] != '\0');
-	CHECK(pmh_sync(t) == PMH_ERR_NO_FILE);
 	check_keys(t, key);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
@@ -287,12 +273,12 @@ int
 main(void)
 {
 	path = fixture_path("mappings");
-	test_no_descriptor();
-	test_no_memory();
-	test_areas();
-	test_old_pointers();
-	test_name_is_gone(false);
-	test_name_is_gone(true);
+	TEST(test_no_descriptor());
+	TEST(test_no_memory());
+	TEST(test_areas());
+	TEST(test_old_pointers());
+	TEST(test_name_is_gone(false));
+	TEST(test_name_is_gone(true));
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

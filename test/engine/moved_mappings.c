@@ -350,7 +350,6 @@ do_figures(PmhTable *t)
 	CHECK(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK);
 	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
-	CHECK(pmh_sync(t) == PMH_OK);
 }
 
 static PmhTable *
@@ -526,8 +525,8 @@ main(int argc, char **argv)
 
 	path = fixture_path("moved_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
-	test_cut_beside_growth();
-	test_return_beside_regions();
+	TEST(test_cut_beside_growth());
+	TEST(test_return_beside_regions());
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;

@@ -241,12 +241,6 @@ pm_let_go(PmFile *f)
 	(void) f;
 }
 
-PmhResult
-pm_sync(PmFile *f, PmhError *error)
-{
-	return msync(f->base, f->mapped, MS_SYNC) == 0 ? PMH_OK : fail(error, errno);
-}
-
 /* Commit stores are ordinary ones here, which ThreadSanitizer sees. */
 void
 pm_set_commit_way(PmCommitWay way)

@@ -7,6 +7,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -27,26 +28,14 @@ static uint64_t instance = 1;
 /* ---- what the tests share ---- */
 
 static PmhTable *
-make_table(bool force_pmem)
+make_table(void)
 {
 	PmhEnv		env = fixture_env(instance);
 	PmhError	error;
 	PmhTable   *t;
 
 	unlink(path);
-	env.force_pmem = force_pmem;
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
-}
-
-static PmhTable *
-open_table(void)
-{
-	PmhEnv		env = fixture_env(instance);
-	PmhError	error;
-	PmhTable   *t;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
 	return t;
 }
 
@@ -56,7 +45,7 @@ reopen(PmhTable *t)
 {
 	pmh_close(t);
 	instance++;
-	return open_table();
+	return fixture_open(path, instance);
 }
 
 static void
@@ -129,7 +118,7 @@ fill_stashes(PmhTable *t)
 static void
 pea_hash_stash_after_recovery(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	n = fill_stashes(t);
 	uint32_t	before = stash_entries(t);
 
@@ -148,7 +137,7 @@ pea_hash_stash_after_recovery(void)
 static void
 pea_hash_key_accepted_twice(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	n = fill_stashes(t);
 
 	for (uint64_t key = 0; key < n; key++)
@@ -169,7 +158,7 @@ pea_hash_key_accepted_twice(void)
 static void
 pea_hash_value_buffer_growth(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	n = 6000;
 
 	for (uint64_t i = 0; i < n; i++)
@@ -210,7 +199,7 @@ shared_segment(PmhTable *t, uint64_t **dir, uint64_t *count)
 static void
 pea_hash_strategy_in_one_replica(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	seed = 3;
 	uint64_t   *dir;
 	uint64_t	count;
@@ -245,7 +234,7 @@ pea_hash_strategy_in_one_replica(void)
 static void
 pea_hash_split_fails_midway(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	struct rlimit none;
 	struct rlimit saved;
 	uint64_t	n = 0;
@@ -266,7 +255,9 @@ pea_hash_split_fails_midway(void)
 			n++;
 		REQUIRE(setrlimit(RLIMIT_FSIZE, &saved) == 0);
 		CHECK(result == PMH_ERR_NO_SPACE);
+		CHECK(pmh_error(t)->code == PMH_ERR_NO_SPACE && pmh_error(t)->sys_errno == EFBIG);
 		CHECK(has_values(t, n, 0, 0));
+		CHECK(has_keys(t, n));
 		CHECK(fixture_no_lock_held());
 		sound(t);
 		failures++;
@@ -281,7 +272,7 @@ pea_hash_split_fails_midway(void)
 static void
 pea_hash_delete_one_pair(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 
 	for (uint64_t n = 1; n <= 1500; n = n * 3 / 2 + 1)
 	{
@@ -311,11 +302,11 @@ pea_hash_many_handles(void)
 	{
 		HANDLES = 300
 	};
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	PmhTable   *handle[HANDLES];
 
 	for (unsigned i = 0; i < HANDLES; i++)
-		handle[i] = open_table();
+		handle[i] = fixture_open(path, instance);
 	for (unsigned round = 0; round < 8; round++)
 	{
 		for (unsigned i = 0; i < HANDLES; i++)
@@ -337,7 +328,7 @@ pea_hash_many_handles(void)
 static void
 cceh_equal_hashes(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	PmhStats	stats;
 
 	for (uint64_t i = 0; i < 100; i++)
@@ -360,7 +351,7 @@ cceh_equal_hashes(void)
 static void
 cceh_hashes_that_cannot_be_parted(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	PmhStats	stats;
 	PmhValues	values = {0};
 	unsigned	n = 0;
@@ -388,7 +379,7 @@ cceh_hashes_that_cannot_be_parted(void)
 static void
 iceberg_delete_absent(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	n;
 
 	for (uint64_t key = 0; key < 5000; key++)
@@ -410,8 +401,8 @@ iceberg_delete_absent(void)
 static void
 clht_keys_missed_in_growth(void)
 {
-	PmhTable   *t = make_table(false);
-	PmhTable   *reader = open_table();
+	PmhTable   *t = make_table();
+	PmhTable   *reader = fixture_open(path, instance);
 	uint64_t	n = 20000;
 
 	for (uint64_t key = 0; key < n; key++)
@@ -431,7 +422,7 @@ clht_keys_missed_in_growth(void)
 static void
 seph_old_segments_never_freed(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	PmhStats	first;
 	PmhStats	last;
 
@@ -454,48 +445,13 @@ seph_old_segments_never_freed(void)
 	pmh_close(t);
 }
 
-/* Opening destroys what is there. */
-static void
-seph_open_deletes(void)
-{
-	PmhTable   *t = make_table(false);
-
-	for (uint64_t key = 0; key < 3000; key++)
-		put(t, key, key);
-	for (unsigned round = 0; round < 10; round++)
-	{
-		t = reopen(t);
-		CHECK(has_keys(t, 3000));
-		sound(t);
-	}
-	pmh_close(t);
-}
-
-/* ---- Level hashing ---- */
-
-/* Moving entries leaves duplicates. */
-static void
-level_moves_leave_duplicates(void)
-{
-	PmhTable   *t = make_table(true);
-
-	for (uint64_t key = 0; key < 3000; key++)
-	{
-		put(t, key, key);
-		if (key % 100 == 99)
-			CHECK(has_keys(t, key + 1));
-	}
-	sound(t);
-	pmh_close(t);
-}
-
 /* ---- patterns ---- */
 
 /* After recovery the allocator gives away what is in use. */
 static void
 pattern_allocator_goes_backwards(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	uint64_t	lists = 0;
 
 	for (unsigned round = 0; round < 6; round++)
@@ -517,7 +473,7 @@ pattern_allocator_goes_backwards(void)
 static void
 pattern_recovery_not_idempotent(void)
 {
-	PmhTable   *t = make_table(false);
+	PmhTable   *t = make_table();
 	PmhEnv		env;
 	PmhError	error;
 	uint64_t	dirword;
@@ -543,7 +499,7 @@ pattern_recovery_not_idempotent(void)
 		REQUIRE(fwrite(&saved, sizeof(saved), 1, file) == 1);
 		REQUIRE(fclose(file) == 0);
 	}
-	t = open_table();
+	t = fixture_open(path, instance);
 	CHECK(has_keys(t, 5000));
 	sound(t);
 	pmh_close(t);
@@ -553,22 +509,20 @@ int
 main(void)
 {
 	path = fixture_path("published_faults");
-	pea_hash_stash_after_recovery();
-	pea_hash_key_accepted_twice();
-	pea_hash_value_buffer_growth();
-	pea_hash_strategy_in_one_replica();
-	pea_hash_split_fails_midway();
-	pea_hash_delete_one_pair();
-	pea_hash_many_handles();
-	cceh_equal_hashes();
-	cceh_hashes_that_cannot_be_parted();
-	iceberg_delete_absent();
-	clht_keys_missed_in_growth();
-	seph_old_segments_never_freed();
-	seph_open_deletes();
-	level_moves_leave_duplicates();
-	pattern_allocator_goes_backwards();
-	pattern_recovery_not_idempotent();
+	TEST(pea_hash_stash_after_recovery());
+	TEST(pea_hash_key_accepted_twice());
+	TEST(pea_hash_value_buffer_growth());
+	TEST(pea_hash_strategy_in_one_replica());
+	TEST(pea_hash_split_fails_midway());
+	TEST(pea_hash_delete_one_pair());
+	TEST(pea_hash_many_handles());
+	TEST(cceh_equal_hashes());
+	TEST(cceh_hashes_that_cannot_be_parted());
+	TEST(iceberg_delete_absent());
+	TEST(clht_keys_missed_in_growth());
+	TEST(seph_old_segments_never_freed());
+	TEST(pattern_allocator_goes_backwards());
+	TEST(pattern_recovery_not_idempotent());
 	unlink(path);
 	return unit_done("published_faults");
 }

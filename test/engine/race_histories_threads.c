@@ -306,7 +306,7 @@ hot_delete_nowait(Self *self, unsigned key, unsigned value)
 	uint64_t	begin = now();
 	size_t		removed;
 
-	REQUIRE(pmh_delete_group_nowait(self->t, &entry, 1, &removed) == PMH_OK);
+	REQUIRE(fixture_delete_nowait(self->t, &entry, 1, &removed) == PMH_OK);
 	if (removed == 0)
 		return;
 	record(self->number, begin, DELETE, NOWAIT, key, value, 1);

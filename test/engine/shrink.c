@@ -936,23 +936,23 @@ main(void)
 	for (int round = 0; round < 2; round++)
 	{
 		force_pmem = round == 1;
-		test_unique();
-		test_recovery();
-		test_lists();
-		test_given_up();
-		test_orphaned();
-		test_regions();
-		test_region_log();
-		test_sweep_and_merge();
-		test_cursor_and_rewrite();
-		test_sweep_and_rewrite();
-		test_walk_and_rewrite();
-	test_removal_and_rewrite();
-		test_fold_under_writer();
-		test_drain();
+		TEST(test_unique());
+		TEST(test_recovery());
+		TEST(test_lists());
+		TEST(test_given_up());
+		TEST(test_orphaned());
+		TEST(test_regions());
+		TEST(test_region_log());
+		TEST(test_sweep_and_merge());
+		TEST(test_cursor_and_rewrite());
+		TEST(test_sweep_and_rewrite());
+		TEST(test_walk_and_rewrite());
+		TEST(test_removal_and_rewrite());
+		TEST(test_fold_under_writer());
+		TEST(test_drain());
 	}
 	force_pmem = false;
-	test_fill();
+	TEST(test_fill());
 	unlink(path);
 	return unit_done("shrink");
 }

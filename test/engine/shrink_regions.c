@@ -33,17 +33,6 @@
 static const char *path;
 static PmhTable *others;
 
-static PmhTable *
-open_table(uint64_t instance)
-{
-	PmhEnv		env = fixture_env(instance);
-	PmhError	error;
-	PmhTable   *t;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 /* Hashes ascend with the key, so that regions hold neighbouring keys. */
 static uint64_t
 list_hash(uint64_t key)
@@ -83,7 +72,7 @@ make_table(void)
 	for (uint64_t i = 0; i < GONE_KEYS * VALUES; i++)
 		REQUIRE(pmh_delete(t, list_hash(i / VALUES), i % VALUES) == PMH_OK);
 	pmh_close(t);
-	others = open_table(2);
+	others = fixture_open(path, 2);
 }
 
 /* Others sweep, and return what is empty. */
@@ -149,7 +138,7 @@ begin_and_make_region(PmhShrink *shrink)
 	size_t		n;
 
 	make_table();
-	t = open_table(2);
+	t = fixture_open(path, 2);
 	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, shrink) == PMH_OK);
 	steps_until(t, shrink, PMH_SHRINK_LISTING, false);
 	REQUIRE(pmh_regions(t, PMH_NEWEST_REGION, &noted, &n) == PMH_OK);
@@ -223,7 +212,7 @@ int
 main(void)
 {
 	path = fixture_path("shrink_regions");
-	test_region_comes_back();
-	test_limit_without_map();
+	TEST(test_region_comes_back());
+	TEST(test_limit_without_map());
 	return unit_done("shrink_regions");
 }

@@ -528,17 +528,6 @@ put_in_and_take_out(Found *found)
 
 /* ---- episodes ---- */
 
-static PmhTable *
-open_table(void)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 static int
 compare_entries(const void *a, const void *b)
 {
@@ -639,7 +628,7 @@ one_operation(Found *found)
 		/* It does not map what comes now. */
 		pmh_close(self);
 		all_goes_and_file_shrinks();
-		self = open_table();
+		self = fixture_open(path, 1);
 		keys_come();
 		lists_grow();
 	}
@@ -671,7 +660,7 @@ main(int argc, char **argv)
 
 		seed = episode_seed = first + e;
 		make_table();
-		self = open_table();
+		self = fixture_open(path, 1);
 		overflows_before = pm_load(&pmh_run(others)->overflows);
 		for (unsigned i = 0; i < OPERATIONS; i++)
 			one_operation(&found);

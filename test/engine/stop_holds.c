@@ -57,7 +57,7 @@ watch(PmhTable *t, uint64_t hash)
 {
 	PmhPlace	place;
 
-	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
 	held = longest = 0;
 	watched = &place.stripe->lock;
 }
@@ -111,7 +111,7 @@ delete_lot(PmhTable *t, uint64_t hash, uint64_t first, uint64_t step, bool wait,
 
 	for (uint64_t i = 0; i < LOT; i++)
 		entry[i] = (PmhEntry) {hash, first + i * step};
-	REQUIRE((wait ? pmh_delete_group : pmh_delete_group_nowait) (t, entry, LOT, &removed) == PMH_OK);
+	REQUIRE((wait ? pmh_delete_group : fixture_delete_nowait) (t, entry, LOT, &removed) == PMH_OK);
 	CHECK(removed == expected);
 }
 

@@ -58,17 +58,6 @@ pmh_stop_point(const char *name)
 	acted++;
 }
 
-static PmhTable *
-open_table(void)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 static void
 make_table(void)
 {
@@ -372,7 +361,7 @@ make_long_file(bool deep_directory)
 	make_table();
 	for (uint64_t key = 0; key < KEYS / 10; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
-	short_one = open_table();
+	short_one = fixture_open(path, 1);
 	for (uint64_t key = KEYS / 10; key < KEYS; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
 	while (deep_directory && pmh_dirword_depth(pm_load(&pmh_live(others)->dirword)) < PMH_SMALL_DIR_DEPTH + 4)
@@ -489,7 +478,7 @@ cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
 	make_table();
 	for (uint64_t key = 0; key < keys; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
-	t = open_table();
+	t = fixture_open(path, 1);
 	cut_hash = fixture_hash(KEYS);
 	for (uint64_t i = 0; i < CHAIN_VALUES; i++)
 		REQUIRE(pmh_insert(others, cut_hash, i, false) == PMH_OK);
@@ -524,7 +513,7 @@ start(Operation operation, const char *point)
 		(void) alarm(60);
 		act = NULL;
 		act_at = point;
-		_exit(operation(open_table()) == PMH_OK ? 0 : 1);
+		_exit(operation(fixture_open(path, 1)) == PMH_OK ? 0 : 1);
 	}
 	return pid;
 }
@@ -590,22 +579,22 @@ int
 main(void)
 {
 	path = fixture_path("stop_lists");
-	cursor_and_growth();
-	cursor_and_no_circle();
-	cursor_of_light_keys();
-	circle_is_found();
-	operation_and_cut(look_all_up, "provide_before_map", false);
-	operation_and_cut(look_all_up, "outside_before_span", false);
-	operation_and_cut(look_all_up, "directory_before_span", true);
-	operation_and_cut(insert_some, "provide_before_map", false);
-	operation_and_cut(insert_some, "outside_before_span", false);
-	operation_and_cut(sweep_all, "provide_before_map", false);
-	operation_and_cut(sweep_all, "outside_before_span", false);
-	operation_and_cut(check_all, "check_before_blocks", true);
-	operation_and_cut(check_all, "check_before_elements", false);
-	cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2);
-	cursor_and_cut("probe_between_checks", list_is_cut, 0);
-	lists_freed_as_sweep_begins();
+	TEST(cursor_and_growth());
+	TEST(cursor_and_no_circle());
+	TEST(cursor_of_light_keys());
+	TEST(circle_is_found());
+	TEST(operation_and_cut(look_all_up, "provide_before_map", false));
+	TEST(operation_and_cut(look_all_up, "outside_before_span", false));
+	TEST(operation_and_cut(look_all_up, "directory_before_span", true));
+	TEST(operation_and_cut(insert_some, "provide_before_map", false));
+	TEST(operation_and_cut(insert_some, "outside_before_span", false));
+	TEST(operation_and_cut(sweep_all, "provide_before_map", false));
+	TEST(operation_and_cut(sweep_all, "outside_before_span", false));
+	TEST(operation_and_cut(check_all, "check_before_blocks", true));
+	TEST(operation_and_cut(check_all, "check_before_elements", false));
+	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
+	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
+	TEST(lists_freed_as_sweep_begins());
 	unlink(path);
 	return unit_done("stop_lists");
 }

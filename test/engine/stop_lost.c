@@ -194,7 +194,7 @@ count_points(const void *image, size_t size, Operation op)
 	PmhTable   *t;
 
 	write_image(image, size);
-	lose_from = t = open_table(path);
+	lose_from = t = fixture_open(path, 1);
 	nreached = 0;
 	counting = true;
 	CHECK(op(t, &seed) == PMH_OK);
@@ -212,7 +212,7 @@ lose_and_see(const void *image, size_t size, Operation op, Loss what)
 	PmhResult	result;
 
 	write_image(image, size);
-	lose_from = t = open_table(path);
+	lose_from = t = fixture_open(path, 1);
 	loss = what;
 	(void) alarm(20);
 	result = op(t, &seed);

@@ -445,15 +445,8 @@ static const Work work[] = {
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(instance);
-	PmhTable   *t;
-	PmhError	error;
-
-	/* What comes next is mapped at another address than elsewhere. */
-	REQUIRE(mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
+	fixture_shift_addresses();
+	return fixture_open(path, instance);
 }
 
 /* All go down: new locks, a new instance. */
@@ -804,7 +797,7 @@ take_out_spare(PmhTable *t)
 			taken_out[first_pair[key] + i] = 1;
 			model[first_pair[key] + i] = ABSENT;
 		}
-		REQUIRE(pmh_delete_group_nowait(t, entry, SPARE_VALUES, &removed) == PMH_OK);
+		REQUIRE(fixture_delete_nowait(t, entry, SPARE_VALUES, &removed) == PMH_OK);
 		REQUIRE(pmh_lookup(t, hash_of(key), &values) == PMH_OK);
 		CHECK(values.n == SPARE_VALUES - removed);
 		for (size_t i = 0; i < values.n; i++)
@@ -826,7 +819,7 @@ is_locked(PmhTable *t, uint32_t key)
 	PmhPlace	place;
 	PmhResult	result;
 
-	while ((result = pmh_locate(t, hash_of(key), &place)) == PMH_NEED)
+	while ((result = pmh_locate_in(t, PMH_PRIMARY, hash_of(key), &place)) == PMH_NEED)
 		REQUIRE(pmh_map_all(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
 	return __atomic_load_n(&place.stripe->lock, __ATOMIC_RELAXED) != 0;

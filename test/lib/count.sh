@@ -34,16 +34,16 @@ count_prove()
 	stage_passed=$((${total:-0} > stage_failed ? ${total:-0} - stage_failed : 0))
 }
 
-# test/first_steps.sh: a line "ok NAME" or "not ok NAME" a test
-count_lines()
+# TAP: a line "ok ..." or "not ok ..." a test (C programs, test/first_steps.sh)
+count_tap()
 {
 	stage_passed=$(grep -c '^ok ' "$1")
 	stage_failed=$(grep -c '^not ok ' "$1")
 }
 
-# the engine's unit tests: a line "NAME: N passed, N failed" a program, counted
-# in assertions.  Here a program is one test.
-count_engine()
+# a line "NAME: N passed, N failed" a program, counted in what it does.  Here a
+# program is one test.
+count_sums()
 {
 	stage_passed=$(grep -c -E '^[a-z_]+: [1-9][0-9]* passed, 0 failed$' "$1")
 	stage_failed=$(grep -c -E '^[a-z_]+: [0-9]+ passed, [1-9][0-9]* failed$' "$1")

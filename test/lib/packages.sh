@@ -162,6 +162,7 @@ install_packages()
 # install_server [PACKAGE...]: choose a version of PostgreSQL, install its server
 # and what building takes, and these packages.  Sets pg_major, and pg_config to
 # the path of that server's pg_config (the one in PATH may be of another version).
+# PMHASH_PG_CONFIG names that of a server that is no package.
 # Without apt the packages have to be there, and the pg_config in PATH counts.
 install_server()
 {
@@ -170,10 +171,16 @@ install_server()
 		echo "there is no apt-get: install what README.md names yourself, with pg_config in PATH" >&2
 		return 1
 	fi
-	choose_major || return 1
-	install_packages gcc libc6-dev make "postgresql-$pg_major" "postgresql-server-dev-$pg_major" \
-		libpmem-dev libxxhash-dev "$@" || return 1
-	pg_config=/usr/lib/postgresql/$pg_major/bin/pg_config
+	set -- gcc libc6-dev make libpmem-dev libxxhash-dev "$@"
+	if [ -n "${PMHASH_PG_CONFIG:-}" ]; then
+		pg_config=$PMHASH_PG_CONFIG
+		pg_major=$("$pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+		install_packages "$@" || return 1
+	else
+		choose_major || return 1
+		install_packages "postgresql-$pg_major" "postgresql-server-dev-$pg_major" "$@" || return 1
+		pg_config=/usr/lib/postgresql/$pg_major/bin/pg_config
+	fi
 	[ -x "$pg_config" ] && [ -f "$("$pg_config" --pgxs)" ] && return 0
 	echo "\"$pg_config\" is not there, or not whole" >&2
 	return 1

@@ -1,13 +1,17 @@
 #!/bin/bash
 #
-# test/soak/run.sh [cycles] [faults]: the long tests, from nothing.
+# test/soak/run.sh [cycles] [faults] [failover]: the long tests, from nothing.
 #
 #	cycles	the server killed again and again under load: the same test as
 #			test/t/010_kill_cycles.pl, SOAK_CYCLES times (default 200)
 #	faults	every call that can fail made to fail, each in turn: the same test
 #			as test/t/011_injected_faults.pl, without a bound
 #
-# Without arguments both are run.  Needs what test/run.sh needs.  Works in a
+#	failover a primary and its standby under load, the primary lost again and
+#			again: the same test as test/t/094_failover.pl, FAILOVER_CYCLES times
+#			(default 220)
+#
+# Without arguments the first two are run.  Needs what test/run.sh needs.  Works in a
 # scratch directory under TMPDIR, which is removed.  May be interrupted at any
 # time: it says how far it has come.  SOAK_SEED repeats the random choices of
 # an earlier run (not its timing).  The exit status is 0 if nothing failed.
@@ -94,6 +98,7 @@ for part in $parts; do
 	case $part in
 		cycles) test_file 010_kill_cycles SOAK_CYCLES="${SOAK_CYCLES:-200}" || status=1 ;;
 		faults) test_file 011_injected_faults PMHASH_FAULTS=all || status=1 ;;
-		*) echo "usage: $0 [cycles] [faults]" >&2; status=2 ;;
+		failover) test_file 094_failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
+		*) echo "usage: $0 [cycles] [faults] [failover]" >&2; status=2 ;;
 	esac
 done

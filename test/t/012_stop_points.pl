@@ -450,6 +450,7 @@ my $waiting = start_session($new_keys);
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'"),
 	'a process that waits for a lock of the engine has a wait event');
+cmp_ok($node->safe_psql('postgres', 'SELECT lock_waits FROM pmhash_stat'), '>', 0, 'it is counted');
 $node->safe_psql('postgres',
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'");
 like(finish($waiting), qr/canceling statement due to user request/, 'and hears a cancel');

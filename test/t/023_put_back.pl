@@ -286,7 +286,6 @@ foreach my $put_back (0, 1)
 	if ($put_back)
 	{
 		copy_tree($save, $data);
-		# trust: older
 		invalid_then_rebuilt($apart, 'nonce not written at shutdown, older data directory');
 	}
 	else

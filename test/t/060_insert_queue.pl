@@ -141,7 +141,8 @@ case_is('pmhash_check', '53100', 5000,
 case_is('pmhash_stats', '53100', 5000,
 	"BEGIN; $load $full SAVEPOINT s; SELECT pmhash_stats('q_k'); ROLLBACK TO s; $space COMMIT;");
 case_is('a parallel plan', '53100', 5000, <<SQL);
-SET force_parallel_mode = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 BEGIN; $load $full SAVEPOINT s; SELECT count(*) FROM q; ROLLBACK TO s; $space COMMIT;
 SQL
 case_is('a statement for which there is too much queued', '53100', 32000, <<SQL);

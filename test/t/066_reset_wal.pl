@@ -21,6 +21,8 @@ wal_writer_delay = 10s
 wal_writer_flush_after = 0
 checkpoint_timeout = 1h
 fsync = on
+wal_keep_size = 256MB
+recovery_prefetch = off
 CONF
 my $data = $node->data_dir;
 my $pg_control = "$data/global/pg_control";
@@ -29,10 +31,11 @@ $node->start;
 install_extension($node);
 rebuild_off($node);
 
-# A table with 100 rows, and 20 more that will be lost; a crash.
+# A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
+# WAL is flushed, after the checkpoint.
 sub crash_with_rows
 {
-	my ($table, $before) = @_;
+	my ($table, $also) = @_;
 	my $session;
 
 	$node->safe_psql('postgres', <<SQL);
@@ -43,6 +46,7 @@ CHECKPOINT;
 SQL
 	copy($pg_control, "$pg_control.before") or die $!;
 	sleep(2);
+	$node->safe_psql('postgres', $also) if defined $also;
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	hold_wal_writer($node);
 	$session->query_safe("BEGIN; INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g");
@@ -201,6 +205,52 @@ not_trusted('t7', 'a start without the library that dies before its checkpoint i
 crash_with_rows('t8');
 die_in_start($node);
 run_without_library('without_t8', 'CHECKPOINT');
+# trust: far-from-end
 not_trusted('t8', 'a start died, then a run without the library');
+
+# ---- a start of ours dies in replay, before its end is saved ----
+# The file of a table with WAL to be replayed cannot be opened.  (By a prefetch, that
+# would come before the first record is replayed.)
+sub die_in_replay
+{
+	my ($file) = @_;
+	my $from = -s $node->logfile;
+
+	chmod(0, "$data/$file") or die $!;
+	is($node->start(fail_ok => 1), 0, 'a start dies in replay');
+	chmod(0600, "$data/$file") or die $!;
+	like(slurp_file($node->logfile, $from), qr/redo starts(?!.*redo done)/s, 'it has begun to replay');
+	return;
+}
+
+$node->safe_psql('postgres', 'CREATE TABLE x (i int4)');
+my $x = $node->safe_psql('postgres', q{SELECT pg_relation_filepath('x')});
+my $to_x = 'INSERT INTO x SELECT generate_series(1, 1000)';
+
+crash_with_rows('t9', $to_x);
+die_in_replay($x);
+die_in_replay($x);
+$node->start;
+is(index_state($node, 't9_k'), 'valid', 'two starts died in replay: valid');
+right('t9', 'two starts died in replay');
+
+# event: a start dies in replay, then one without the library, whose checkpoint is in WAL only
+# What that one has written stands where the lost WAL was, and is replayed.
+crash_with_rows('t10', $to_x);
+die_in_replay($x);
+copy($pg_control, "$pg_control.before") or die $!;
+run_without_library('without_t10', '');
+copy("$pg_control.before", $pg_control) or die $!;
+# trust: last-to-recover
+not_trusted('t10', 'a start died in replay, then one without the library');
+
+# event: `pg_control` is put back from an earlier run
+crash_with_rows('t11', 'CHECKPOINT');
+copy("$pg_control.before", "$pg_control.life") or die $!;
+$node->start;
+crash_with_rows('t12');
+copy("$pg_control.life", $pg_control) or die $!;
+# trust: older
+not_trusted('t12', 'pg_control of an earlier run');
 $node->stop;
 done_testing();

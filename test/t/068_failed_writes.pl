@@ -21,12 +21,13 @@ $node->safe_psql('postgres', invalid_fixture());
 
 sub faults
 {
-	my ($calls, $n) = @_;
+	my ($calls, $n, $for) = @_;
 
+	$for //= 1;
 	$node->append_conf('postgresql.conf', <<CONF);
 pmhash_faults.calls = '$calls'
 pmhash_faults.error = 5
-pmhash_faults.fail_for = 1
+pmhash_faults.fail_for = $for
 pmhash_faults.fail_at = $n
 CONF
 	$node->reload;
@@ -62,19 +63,32 @@ all_come_back($node, 'failed write');
 isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 
 # event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
-$from = -s $node->logfile;
-rebuild_off($node);
-my $instance = $node->safe_psql('postgres', 'SELECT count(*) FROM pmhash_indexes');
-faults('fsync', 4);    # the third of an index file: the control file has three
-$node->safe_psql('postgres', 'SELECT 1');
-$node->stop;
+sub fails_at_shutdown
+{
+	my ($calls, $n, $for, $name) = @_;
+	my $from = -s $node->logfile;
+
+	rebuild_off($node);
+	faults($calls, $n, $for);
+	$node->safe_psql('postgres', 'SELECT 1');
+	$node->stop;
+	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: Input/, "$name: log");
+	faults_off();
+	$node->start;
+	stays_invalid($node, $apart, $name);
+	rebuild_on($node);
+	all_come_back($node, $name);
+	return;
+}
+
+# all files at once
+# trust: shutdown-syncfs
+fails_at_shutdown('syncfs', 1, 1, 'shutdown');
+
+# file by file, where the kernel is an old one or cannot be asked: two calls for the
+# control file, uname, those of the index files
 # trust: fsync
-like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: Input/, 'shutdown: log');
-faults_off();
-$node->start;
-stays_invalid($node, $apart, 'shutdown');
-rebuild_on($node);
-all_come_back($node, 'shutdown');
+fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel');
 $node->stop;
 done_testing();
 

@@ -30,7 +30,7 @@ foreach my $path (glob "$FindBin::RealBin/*.pl")
 		my ($tag, $code) = split(/\n/, $part, 2);
 
 		$tagged{"$file:$tag"}++;
-		like($code, qr/^[^#]*\b(is|isnt|like|unlike|ok|\w+_ok|cmp_ok|disabled|repaired|not_trusted|stays_invalid|invalid_then_rebuilt|comes_back|all_come_back|back_again|right|doubted|nothing_comes_back)\(/m,
+		like($code, qr/^[^#]*\b(is|isnt|like|unlike|ok|\w+_ok|cmp_ok|disabled|repaired|not_trusted|stays_invalid|invalid_then_rebuilt|comes_back|all_come_back|back_again|right|doubted|nothing_comes_back|fails_at_shutdown)\(/m,
 			"$file: something is tested: $tag");
 	}
 }

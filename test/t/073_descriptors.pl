@@ -121,8 +121,22 @@ $node->start;
 is($node->safe_psql('postgres', "SET enable_seqscan = off; $count"), $left, 'crash');
 is($node->safe_psql('postgres', "SELECT state, count(*) FROM pmhash_indexes GROUP BY 1"),
 	"valid|$partitions", 'all are valid in the end');
-$node->safe_psql('postgres', 'DROP TABLE p');
-is(scalar(index_files($pool)), 0, 'DROP TABLE: no file is left');
+
+# ---- many files that go at once: 200 with the transaction, the others by a cleaner;
+# all with the transaction where no cleaner is to be expected ----
+$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$node->restart;
+$node->safe_psql('postgres', 'CREATE INDEX p_v ON p USING pmhash (v); DROP INDEX p_v');
+is(scalar(index_files($pool)), $partitions, 'DROP INDEX without a launcher: no file is left');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+my $out = $node->safe_psql('postgres', <<SQL);
+BEGIN; DROP TABLE p; ROLLBACK;
+SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash_indexes;
+DROP TABLE p;
+SQL
+is($out, '0', 'DROP TABLE that is rolled back');
+wait_for_files($pool, 0, 'DROP TABLE: no file is left');
 
 my $log = slurp_file($node->logfile);
 unlike($log, qr/Too many open files|terminated by signal (?!9)|has been rebuilt|could not rebuild/,

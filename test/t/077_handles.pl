@@ -87,16 +87,17 @@ is(run_sql("SELECT count(*) FROM r WHERE k = 7"), '500', 'that of a file that ca
 
 # ---- a function of the index that is being built inserts into its table ----
 # The queue has the new file then, which the build has done with before.  (The other
-# index is there since INSERT looks for indexes only where relhasindex is set.)
+# index is there since INSERT looks for indexes only where relhasindex is set.  From
+# PostgreSQL 17 on search_path is pg_catalog while an index is built.)
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE e (k int, v int);
 INSERT INTO e VALUES (1, 1);
 CREATE INDEX e_v ON e (v);
 CREATE FUNCTION inserts() RETURNS void LANGUAGE sql AS
-'INSERT INTO e SELECT 2, i FROM generate_series(1, 100) i';
+'INSERT INTO public.e SELECT 2, i FROM generate_series(1, 100) i';
 CREATE FUNCTION calls_insert(key int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
 	IF key = 1 THEN
-		PERFORM inserts();
+		PERFORM public.inserts();
 	END IF;
 	RETURN key;
 END $$;

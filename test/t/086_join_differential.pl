@@ -25,8 +25,16 @@ cmp_ok($joined, '>', $queries / 2, 'most queries were answered by the join');
 unlike(slurp_file($node->logfile), qr/PANIC:|was terminated by|TRAP/, 'the server has stayed up');
 
 # ---- a join that is under way can be cancelled ----
-my $endless = 'SELECT count(*) FROM d o JOIN d i ON i.k2 = o.k2 JOIN d j ON j.k2 = i.k2';
-foreach my $query ($endless, "$endless WHERE i.id < j.f",
+# One key of 2,000 rows, three times: 8,000,000,000 combinations, which end in the result
+# or in a condition that needs all three tables.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE hot (k int, id int);
+INSERT INTO hot SELECT 33, g FROM generate_series(1, 2000) g;
+CREATE INDEX hot_k ON hot USING pmhash (k);
+VACUUM ANALYZE hot;
+SQL
+my $endless = 'SELECT count(*) FROM hot o JOIN hot i ON i.k = o.k JOIN hot j ON j.k = i.k';
+foreach my $query ($endless, "$endless WHERE o.id + i.id + j.id < 0",
 	'SELECT count(*) FROM generate_series(1, 1000000000) g WHERE NOT EXISTS (SELECT FROM b WHERE b.k = g + 10000)')
 {
 	my ($out, $err);

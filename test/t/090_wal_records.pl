@@ -330,11 +330,12 @@ $from = lsn();
 sql("BEGIN; CREATE INDEX c_k2 ON c USING pmhash (k) WITH (wal = on); PREPARE TRANSACTION 'c'");
 is(records($from, 'count(*)'), '0', 'prepared: nothing');
 sql("COMMIT PREPARED 'c'; INSERT INTO c VALUES (2)");
-for (my $i = 0; $i < 600 && types($from, file_of('c_k2')) ne 'INSERT FILE_NEW'; $i++)
+# (the cleaner may be faster than the INSERT)
+for (my $i = 0; $i < 600 && types($from, file_of('c_k2')) !~ /FILE_NEW/; $i++)
 {
 	usleep(100_000);
 }
-is(types($from, file_of('c_k2')), 'INSERT FILE_NEW', 'COMMIT PREPARED: the cleaner tells standbys');
+like(types($from, file_of('c_k2')), qr/^(INSERT FILE_NEW|FILE_NEW INSERT)$/, 'COMMIT PREPARED: the cleaner tells standbys');
 
 # an index that is there: what stands after its commit
 $from = lsn();

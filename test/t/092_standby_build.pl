@@ -233,8 +233,17 @@ $primary->safe_psql('db2', 'REINDEX INDEX x_k');
 built($primary, $standby, 'a copy', 'db2');
 same_as_heap($standby, 'x', 'k', 'x_k', 'a copy', 'db2');
 same_as_heap($standby, 'x', 'k', 'x_k', 'and its original', 'db1');
-on_primary('DROP DATABASE db2; DROP DATABASE db1');
+my @gone = map { pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = '$_'") } qw(db1 db2);
+is(scalar(grep { -d } @gone), 2, 'both have directories');
+on_primary('DROP DATABASE db2');
+on_primary('DROP DATABASE db1');
 caught_up($primary, $standby);
+foreach (1 .. 600)
+{
+	last if !grep { -e } @gone;
+	usleep(50_000);
+}
+is_deeply([ grep { -e } @gone ], [], 'dropped databases leave nothing on the standby');
 
 # ---- again and again, under load ----
 on_primary(<<'SQL');

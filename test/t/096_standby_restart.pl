@@ -103,7 +103,7 @@ foreach my $round (1 .. 8)
 	wait_for_both($standby, "killed, round $round");
 	compare_in_snapshot($standby, "killed, round $round: answers");
 }
-$load->signal('INT');
+$load->signal('TERM');
 $load->finish;
 caught_up($primary, $standby);
 no_findings($standby, 'killed in replay');
@@ -153,12 +153,13 @@ my $old_position = log_position($primary);
 $primary->enable_streaming($standby);
 $primary->start;
 caught_up($standby, $primary);
-# trust: standby-demoted
 wait_for_both($primary, 'switchover: the old primary follows');
 compare_in_snapshot($primary, 'switchover: its answers');
 no_findings($primary, 'switchover');
-unlike(logged_since($primary, $old_position), $built, 'switchover: it has built nothing');
-is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: it has the files that it had');
+
+# the files it had were made at another time than those of the new primary (S4)
+like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
+is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
 
 change($standby, 7);
 $standby->stop('fast');
@@ -172,6 +173,25 @@ $standby->start;
 caught_up($primary, $standby);
 wait_for_both($standby, 'and back: the other one follows');
 compare_in_snapshot($standby, 'and back: its answers');
+
+# ---- a primary that is made a standby, and promoted before there is another one ----
+
+$old_position = log_position($primary);
+$primary->stop('fast');
+$primary->set_standby_mode;
+$primary->start;
+# trust: standby-demoted
+wait_for_both($primary, 'a standby of nobody');
+compare_in_snapshot($primary, 'a standby of nobody: answers');
+$primary->promote;
+compare_in_snapshot($primary, 'promoted again: answers');
+change($primary, 10);
+no_findings($primary, 'promoted again');
+unlike(logged_since($primary, $old_position), qr/rebuil|not trusted|has been built/, 'promoted again: with the files that it had');
+$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
+caught_up($primary, $standby);
+wait_for_both($standby, 'promoted again: the other one follows');
+compare_in_snapshot($standby, 'promoted again: its answers');
 
 # ---- a primary that crashed becomes a standby: not trusted ----
 

@@ -32,6 +32,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "fmgr.h"
@@ -258,6 +259,7 @@ errno_or(int usual)
 	HOOK(rename, "io", int, (const char *a, const char *b), (a, b), -1, 0, EIO) \
 	HOOK(renameat2, "io", int, (int d, const char *a, int e, const char *b, unsigned f), \
 		 (d, a, e, b, f), -1, 0, EIO) \
+	HOOK(uname, "uname", int, (struct utsname *u), (u), -1, -1, ENOSYS) \
 	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(fcntl, "io", int, (int fd, int command, void *p), (fd, command, p), -1, 0, EIO) \
 	HOOK(mkdir, "io", int, (const char *p, mode_t m), (p, m), -1, 0, ENOSPC) \
@@ -266,8 +268,7 @@ errno_or(int usual)
 	HOOK(mmap, "io", void *, (void *a, size_t n, int p, int f, int fd, off_t o), \
 		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM) \
 	HOOK(pmem_map_file, "io", void *, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), \
-		 (p, n, f, m, l, i), NULL, NULL, EIO) \
-	HOOK(pmem_msync, "io", int, (const void *a, size_t n), (a, n), -1, 0, EIO)
+		 (p, n, f, m, l, i), NULL, NULL, EIO)
 
 #define DEFINE_HOOK(name, class, type, parameters, arguments, failed, skipped, error) \
 	static type (*real_##name) parameters; \

@@ -89,6 +89,7 @@ DECLARE
 	kind text;
 	wanted text;
 	got text;
+	detail text;
 BEGIN
 	wanted := soak_scan('seq', i.tab, i.columns, i.index);
 	FOREACH kind IN ARRAY '{index,bitmap}'::text[] LOOP
@@ -107,7 +108,8 @@ BEGIN
 	BEGIN
 		PERFORM pmhash_check(i.index);
 	EXCEPTION WHEN OTHERS THEN
-		RETURN NEXT format('%s: pmhash_check: %s', i.index, SQLERRM);
+		GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+		RETURN NEXT format('%s: pmhash_check: %s: %s', i.index, SQLERRM, detail);
 	END;
 END $$;
 
@@ -296,13 +298,16 @@ INSERT INTO side SELECT generate_series(1, 100);
 \sleep 50 ms
 SQL
 
+# Where scripts and pgbench's logs are: of one run, whichever server it is on.
+my $directory;
+
 # Write the scripts of the load into a directory.
 sub write_scripts
 {
-	my ($directory) = @_;
 	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum,
 		shrink => $shrink, ddl => $ddl);
 
+	($directory) = @_;
 	mkpath($directory);
 	append_to_file("$directory/copied.data",
 		join('', map { 10_000_000 + $_ . "\t" . $_ % 10 . "\tcopied $_\t$_\tb\n" } 0 .. 199));
@@ -332,10 +337,10 @@ sub start_clients
 	};
 }
 
+# 'durable' are settings of those whose commits must not be lost.
 sub start_load
 {
-	my ($node, $cycle) = @_;
-	my $directory = $node->basedir . '/soak';
+	my ($node, $cycle, $durable) = @_;
 	my $run = $cycle * $run_size;
 	my @mixed;
 
@@ -350,9 +355,9 @@ sub start_load
 	return (
 		start_clients($node, 'synchronous', '', '-c', '2', '-D', 'base=0', @mixed),
 		start_clients($node, 'asynchronous', '-c synchronous_commit=off', '-c', '3', '-D', 'base=20000', @mixed),
-		start_clients($node, 'acknowledged', '', '-c', '2', '-D', "run=$run", '-D', 'n=0',
+		start_clients($node, 'acknowledged', $durable, '-c', '2', '-D', "run=$run", '-D', 'n=0',
 			'-l', '--log-prefix', "$directory/log/ack", '-f', "$directory/ack.sql"),
-		start_clients($node, 'prepared', '', '-c', '1', '-D', "run=$run", '-D', 'n=0',
+		start_clients($node, 'prepared', $durable, '-c', '1', '-D', "run=$run", '-D', 'n=0',
 			'-l', '--log-prefix', "$directory/log/prepared", '-f', "$directory/prepared.sql"),
 		start_clients($node, 'vacuum', '', '-c', '1', '-f', "$directory/vacuum.sql"),
 		start_clients($node, 'shrink', $shrinking, '-c', '1', '-f', "$directory/shrink.sql"),
@@ -362,10 +367,10 @@ sub start_load
 # Transactions acknowledged to each client, from pgbench's log.
 sub count_acknowledged
 {
-	my ($node, $prefix) = @_;
+	my ($prefix) = @_;
 	my %count;
 
-	foreach my $file (glob $node->basedir . "/soak/log/$prefix.*")
+	foreach my $file (glob "$directory/log/$prefix.*")
 	{
 		foreach my $line (split /\n/, slurp_file($file))
 		{
@@ -380,18 +385,20 @@ sub count_acknowledged
 
 # ---- a server for it ----
 
+# Further settings as a string.
 sub new_soak_server
 {
-	my ($name) = @_;
-	my $node = new_server($name, <<CONF);
+	my ($name, $settings) = @_;
+	my $node = new_server($name, <<CONF . ($settings // ''));
 max_connections = 40
 max_prepared_transactions = 20
 max_wal_size = 64MB
 checkpoint_timeout = 30s
 wal_writer_delay = 1s
-pmhash.journal_size = 256kB
+pmhash.journal_size = 64kB
 log_statement = none
 CONF
+	$node->append_conf('pg_hba.conf', "local replication all trust\n");
 	$node->start;
 	install_extension($node);
 	$node->safe_psql('postgres', soak_checks());
@@ -536,7 +543,7 @@ sub expected_ack
 sub check_acknowledged
 {
 	my ($node, $run) = @_;
-	my %count = count_acknowledged($node, 'ack');
+	my %count = count_acknowledged('ack');
 	my $wrong = '';
 	my $total = 0;
 
@@ -559,7 +566,7 @@ sub check_acknowledged
 sub check_prepared
 {
 	my ($node, $run) = @_;
-	my %count = count_acknowledged($node, 'prepared');
+	my %count = count_acknowledged('prepared');
 	my $n = $count{0} // 0;
 	my $wrong = '';
 	my %open = map { $_ => 1 } split /\n/,
@@ -645,19 +652,6 @@ sub count_shrinks
 	return;
 }
 
-# A start with nothing to replay, killed after its end-of-recovery checkpoint and
-# before the pool is ready, looks like one without the library (docs/events.md: where
-# it cannot be known what is lost).  Then the indexes are built anew, but not before
-# prepared transactions have ended: until then they are not used.
-sub has_died_early
-{
-	my ($node, $kind, $from) = @_;
-	my $log = substr(slurp_file($node->logfile), $from);
-
-	return $kind =~ /in recovery/
-	  && $log =~ /redo is not required.*are not trusted: the server has run without the pool/s;
-}
-
 sub all_findings
 {
 	my ($node) = @_;
@@ -667,19 +661,6 @@ sub all_findings
 	return $findings;
 }
 
-# What is found when they are there again, beside what does not come of their absence.
-sub findings_after_rebuild
-{
-	my ($node, $findings) = @_;
-
-	note('a start died before the pool was ready: indexes are rebuilt');
-	$findings =~ s/^\w+: (?:[a-z-]+ scan gives , .*|pmhash_check: .*|state is .*)\n?//mg;
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')")
-	  or die 'indexes are not rebuilt';
-	return $findings . all_findings($node);
-}
-
 sub soak_cycle
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -687,8 +668,8 @@ sub soak_cycle
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * $run_size;
 	my $from = -s $node->logfile;
-	my @load = start_load($node, $cycle);
-	my ($log, $undone, $findings, $wrong, $acknowledged, $open, $died_early);
+	my @load = start_load($node, $cycle, '');
+	my ($log, $undone, $findings, $wrong, $acknowledged, $open);
 
 	usleep(400_000 + rand(1_000_000));
 	wait_for_shrink($node, $from) if $cycle % 4 == 0;
@@ -701,8 +682,7 @@ sub soak_cycle
 	# the launcher undoes; the first query waits for it
 	$findings = all_findings($node);
 	$log = substr(slurp_file($node->logfile), $from);
-	$died_early = has_died_early($node, $kind, $from);
-	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/ && !$died_early;
+	$wrong .= "log: $&\n" if $log =~ /.*$giving_up.*/;
 	$undone = 0;
 	$undone += $_ foreach $log =~ /(\d+) entries taken out/g;
 	count_shrinks($node, $from);
@@ -713,7 +693,6 @@ sub soak_cycle
 	$findings .= $lost;
 	$findings .= finish_prepared($node, $run, split / /, $open);
 	$findings .= $node->safe_psql('postgres', "SELECT soak_findings(i) FROM soak_indexes i WHERE tab = 'pre'");
-	$findings = findings_after_rebuild($node, $findings) if $died_early;
 	$node->safe_psql('postgres', 'DELETE FROM pre; DELETE FROM ack');
 
 	$sum{cycles}++;
@@ -723,7 +702,7 @@ sub soak_cycle
 	$sum{undos}++ if $undone > 0;
 	$sum{differences} += () = $findings =~ /[^\n]+/g;
 	is($wrong . $findings, '', "$name: $acknowledged acknowledged, $undone entries undone");
-	note_progress($name);
+	note_progress_line(soak_summary() . "; last: $name");
 	return;
 }
 
@@ -737,14 +716,14 @@ sub soak_summary
 }
 
 # Where "make soak" reads the figures from, should the run be interrupted.
-sub note_progress
+sub note_progress_line
 {
-	my ($name) = @_;
+	my ($line) = @_;
 	my $file = $ENV{SOAK_PROGRESS};
 
 	return if !defined $file || $file eq '';
 	open(my $fh, '>', "$file.new") or die "$file.new: $!";
-	print $fh soak_summary(), "; last: $name\n";
+	print $fh "$line\n";
 	close($fh);
 	rename("$file.new", $file) or die "$file: $!";
 	return;

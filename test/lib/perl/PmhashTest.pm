@@ -205,13 +205,12 @@ sub crash
 	@pids = children($postmaster);
 	kill('KILL', @pids);
 	$node->kill9;
-	# All are dead when this returns.  Where orphans are not reaped they stay
-	# zombies, which a new postmaster would take for a running one.
-	my $deadline = time + 10;
+	# All are dead when this returns: a zombie has neither files nor memory.  Where
+	# orphans are not reaped they stay zombies, which a new postmaster would take
+	# for a running one.
 	foreach my $pid ($postmaster, @pids)
 	{
-		usleep(5_000)
-		  while kill(0, $pid) && (time < $deadline || !is_zombie($pid));
+		usleep(5_000) while kill(0, $pid) && !is_zombie($pid);
 	}
 	unlink($node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock')
 	  if kill(0, $postmaster);

@@ -1,0 +1,291 @@
+#!/bin/bash
+#
+# standby.sh: what do logged indexes cost, and what do standbys have of them?
+#
+# A primary and a standby on one machine.  Writes into the results directory
+# (standby.csv; figure, method, rows, value, unit):
+#   WAL        bytes of the index for a row: alone, in a statement of many rows, and
+#              alone right after a checkpoint; without the table's own
+#   inserts    rows a second, in a statement of many rows and one by one
+#   replay     rows a second that have waited, and the standby's lag under clients
+#   build      seconds from ALTER INDEX ... SET (wal = on) until the standby has it
+#   promotion  milliseconds from the end of recovery to the first answer by the index,
+#              in a new session
+#
+# Runs as root (the server then runs as "postgres") or as a user with sudo.
+
+set -euo pipefail
+shopt -s inherit_errexit
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+. "$tree/test/lib/packages.sh"
+. "$tree/bench/lib/cluster.sh"
+. "$tree/bench/lib/scratch.sh"
+
+usage()
+{
+	cat <<-USAGE
+		usage: $0 [OPTION...]
+		  --rows LIST      tables that the standby builds an index of (default "1000000")
+		  --batch N        rows of the statements that are timed (default 500000)
+		  --clients N      that write while lag is taken (default 2)
+		  --seconds S      of that, and of inserts one by one (default 10)
+		  --results DIR    where standby.csv goes (default bench/results)
+		  --help           this text
+	USAGE
+}
+
+rows="1000000"
+batch=500000
+clients=2
+seconds=10
+results=$tree/bench/results
+while [ $# -gt 0 ]; do
+	case $1 in
+		--rows|--batch|--clients|--seconds|--results)
+			[ -n "${2-}" ] || die "$1 needs a value"
+			declare "${1#--}=$2"
+			shift
+			;;
+		--help) usage; exit 0 ;;
+		*) usage >&2; exit 2 ;;
+	esac
+	shift
+done
+largest=0
+for n in $rows $batch $clients $seconds; do
+	case $n in
+		0*|*[!0-9]*) die "rows, batch, clients and seconds are numbers above zero" ;;
+	esac
+	[ "$n" -le "$largest" ] || largest=$n
+done
+methods="btree hash pmhash"
+
+# ---- two servers ----
+
+# psql on the standby
+on_standby()
+{
+	PGPORT=5433 sql "$@"
+}
+
+start_standby()
+{
+	as_account "$bindir/pg_basebackup" -D "$work/standby/data" -R --checkpoint=fast
+	as_account tee -a "$work/standby/data/postgresql.conf" >/dev/null <<-CONF
+		port = 5433
+		max_standby_streaming_delay = -1
+	CONF
+	as_account "$bindir/pg_ctl" -D "$work/standby/data" -l "$work/standby/log" -w start >/dev/null ||
+		die "the standby does not start: $(tail -n 3 "$work/standby/log")"
+}
+
+stop_standby()
+{
+	[ ! -f "$work/standby/data/postmaster.pid" ] ||
+		as_account "$bindir/pg_ctl" -D "$work/standby/data" -m immediate -w stop >/dev/null 2>&1 || true
+}
+
+# Wait until the standby has replayed all there is.
+catch_up()
+{
+	local lsn
+
+	lsn=$(sql -c 'SELECT pg_current_wal_flush_lsn()')
+	until [ "$(on_standby -c "SELECT pg_last_wal_replay_lsn() >= '$lsn'")" = t ]; do
+		sleep 0.02
+	done
+}
+
+wait_for_index()				# index
+{
+	until [ "$(on_standby -c "SELECT state FROM pmhash_indexes WHERE index = '$1'")" = valid ]; do
+		sleep 0.05
+	done
+}
+
+# ---- the report ----
+
+note()							# figure method rows value unit
+{
+	printf '%s,%s,%s,%s,%s\n' "$@" >>"$report"
+	progress "$1, $2, $3 rows: $4 $5"
+}
+
+lsn()
+{
+	sql -c 'SELECT pg_current_wal_insert_lsn()'
+}
+
+# ---- figures ----
+
+# A table w with an index of a kind: a method, "off" (pmhash, not logged), or none.
+make_table()					# kind
+{
+	sql -c 'DROP TABLE IF EXISTS w' -c 'CREATE TABLE w (k int8)'
+	case $1 in
+		none) ;;
+		off) sql -c 'CREATE INDEX w_k ON w USING pmhash (k) WITH (wal = off)' ;;
+		pmhash) sql -c 'CREATE INDEX w_k ON w USING pmhash (k) WITH (wal = on)' ;;
+		*) sql -c "CREATE INDEX w_k ON w USING $1 (k)" ;;
+	esac
+}
+
+# Bytes of WAL that statements write.
+bytes_of()						# psql argument...
+{
+	local from
+
+	from=$(lsn)
+	sql "$@"
+	sql -c "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$from')"
+}
+
+# Rows that come alone, each in a transaction.
+alone()							# rows
+{
+	echo "DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP
+		INSERT INTO w VALUES (hashint8extended(i, 77)); COMMIT; END LOOP; END \$\$"
+}
+
+measure_wal()
+{
+	local kind many one fresh base_many=0 base_one=0 base_fresh=0
+
+	for kind in none $methods; do
+		make_table "$kind"
+		many=$(bytes_of -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n")
+		sql -c 'CHECKPOINT'
+		fresh=$(bytes_of -c 'SET synchronous_commit = off' -c "$(alone 200)")
+		one=$(bytes_of -c 'SET synchronous_commit = off' -c "$(alone 5000)")
+		if [ "$kind" = none ]; then
+			base_many=$many base_one=$one base_fresh=$fresh
+			continue
+		fi
+		note "WAL, many rows" "$kind" "$batch" "$(awk "BEGIN { printf \"%.1f\", ($many - $base_many) / $batch }")" "bytes/row"
+		note "WAL, alone after a checkpoint" "$kind" 200 "$(awk "BEGIN { printf \"%.1f\", ($fresh - $base_fresh) / 200 }")" "bytes/row"
+		note "WAL, alone" "$kind" 5000 "$(awk "BEGIN { printf \"%.1f\", ($one - $base_one) / 5000 }")" "bytes/row"
+	done
+}
+
+measure_inserts()
+{
+	local kind begun tps
+
+	for kind in none off $methods; do
+		make_table "$kind"
+		begun=$(now)
+		sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n"
+		note "inserts, many rows" "$kind" "$batch" "$(awk "BEGIN { printf \"%.0f\", $batch / $(elapsed "$begun" "$(now)") }")" "rows/s"
+		tps=$(PGOPTIONS='-c synchronous_commit=off' as_account "$bindir/pgbench" -n -M prepared -c 1 -T "$seconds" \
+			-f "$work/scripts/insert.pgbench" | awk '/^tps/ { printf "%.0f", $3 }')
+		note "inserts, alone" "$kind" 1 "$tps" "rows/s"
+	done
+}
+
+measure_replay()
+{
+	local kind begun
+
+	for kind in none $methods; do
+		make_table "$kind"
+		catch_up
+		[ "$kind" != pmhash ] || wait_for_index w_k
+		on_standby -c 'SELECT pg_wal_replay_pause()' >/dev/null
+		sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n"
+		sleep 1
+		begun=$(now)
+		on_standby -c 'SELECT pg_wal_replay_resume()' >/dev/null
+		catch_up
+		note "replay" "$kind" "$batch" "$(awk "BEGIN { printf \"%.0f\", $batch / $(elapsed "$begun" "$(now)") }")" "rows/s"
+	done
+}
+
+measure_lag()
+{
+	local kind pgbench i
+
+	for kind in none $methods; do
+		make_table "$kind"
+		catch_up
+		PGOPTIONS='-c synchronous_commit=off' as_account "$bindir/pgbench" -n -M prepared -c "$clients" -T "$seconds" \
+			-f "$work/scripts/insert.pgbench" >"$work/pgbench.log" 2>&1 &
+		pgbench=$!
+		as_account rm -f "$work/lag"
+		for ((i = 0; i < seconds * 5; i++)); do
+			sql -c "SELECT coalesce(extract(epoch FROM replay_lag), 0) * 1000 FROM pg_stat_replication"
+			sleep 0.15
+		done >"$work/lag"
+		wait "$pgbench" || die "$(tail -n 3 "$work/pgbench.log")"
+		note "inserts while lag is taken" "$kind" 1 "$(awk '/^tps/ { printf "%.0f", $3 }' "$work/pgbench.log")" "rows/s"
+		note "lag, median" "$kind" 1 \
+			"$(sort -n "$work/lag" | awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] }')" ms
+	done
+}
+
+measure_build()
+{
+	local n begun
+
+	for n in $rows; do
+		sql -c 'DROP TABLE IF EXISTS b' -c 'CREATE TABLE b (k int8)' \
+			-c "INSERT INTO b SELECT hashint8extended(n, 0) FROM generate_series(1, $n) n" \
+			-c 'CREATE INDEX b_k ON b USING pmhash (k) WITH (wal = off)' -c 'VACUUM ANALYZE b'
+		catch_up
+		begun=$(now)
+		sql -c 'ALTER INDEX b_k SET (wal = on)'
+		wait_for_index b_k
+		note "build" pmhash "$n" "$(elapsed "$begun" "$(now)")" s
+	done
+}
+
+# A session waits on the standby for the end of recovery; then a new one asks.
+measure_promotion()
+{
+	local waiter ready begun answer
+
+	catch_up
+	on_standby -c "DO \$\$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.001); END LOOP; END \$\$" &
+	waiter=$!
+	begun=$(now)
+	sql -c 'CHECKPOINT'
+	cluster_stop
+	as_account "$bindir/pg_ctl" -D "$work/standby/data" -W promote >/dev/null
+	wait "$waiter"
+	ready=$(now)
+	answer=$(on_standby -c 'SET enable_seqscan = off' -c "EXPLAIN SELECT * FROM b WHERE k = hashint8extended(5, 0)" \
+		-c "SELECT count(*) FROM b WHERE k = hashint8extended(5, 0)")
+	note "promotion to first answer" pmhash "$n" "$(awk "BEGIN { printf \"%.0f\", 1000 * $(elapsed "$ready" "$(now)") }")" ms
+	grep -q b_k <<<"$answer" || die "the index was not used: $answer"
+}
+
+install_server || die "no server, or not what it takes to build"
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
+make_work_directory standby $((largest / 2 + 4000000)) cluster scripts standby
+report=$results/standby.csv
+build "$pg_config"
+progress "starting two servers in $work"
+cluster_create "$work/cluster" "$bindir" pmhash
+as_account tee -a "$work/cluster/data/postgresql.conf" >/dev/null <<-'CONF'
+	wal_level = replica
+	max_wal_senders = 4
+	wal_keep_size = 4GB
+CONF
+as_account tee "$work/scripts/insert.pgbench" >/dev/null <<-'SCRIPT'
+	\set k random(1, 1000000000)
+	INSERT INTO w VALUES (:k);
+SCRIPT
+cluster_start
+sql -c 'CREATE EXTENSION pmhash'
+trap 'stop_standby; cleanup' EXIT
+start_standby
+echo 'figure,method,rows,value,unit' >"$report"
+measure_wal
+measure_inserts
+measure_replay
+measure_lag
+measure_build
+n=${rows##* }
+measure_promotion
+progress "done: $report"

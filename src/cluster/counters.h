@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * counters.h
+ *	  Cumulative counters of indexes and of the server; see counters.c.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_COUNTERS_H
+#define PMHASH_COUNTERS_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+/* In the order of the columns of the views and of the file. */
+typedef enum PmhashCounter
+{
+	PMHASH_LOOKUPS,				/* keys looked up alone */
+	PMHASH_GROUP_LOOKUPS,		/* groups of keys looked up together ... */
+	PMHASH_GROUP_KEYS,			/* ... and how many keys they had */
+	PMHASH_FULL_SCANS,			/* scans of the whole index */
+	PMHASH_TABLE_SCANS,			/* of its table instead: it was invalid */
+	PMHASH_INSERTS,				/* entries inserted alone */
+	PMHASH_GROUP_INSERTS,		/* groups of entries inserted together ... */
+	PMHASH_GROUP_ENTRIES,		/* ... and how many entries they had */
+	PMHASH_VACUUM_REMOVED,		/* entries that VACUUM has removed */
+	PMHASH_SCAN_REMOVED,		/* and scans that have met them */
+	PMHASH_SPLITS,				/* of segments */
+	PMHASH_GROWS,
+	PMHASH_DOUBLINGS,			/* of the directory */
+	PMHASH_JOURNAL_WAITS,		/* inserts that have flushed WAL for a slot */
+	PMHASH_INVALIDATIONS,		/* marked as invalid while in use */
+	PMHASH_REBUILDS,			/* in the background, complete */
+	PMHASH_REBUILD_FAILURES,
+	PMHASH_NCOUNTERS
+} PmhashCounter;
+
+/* Counted by one process, not yet added to what all see. */
+typedef struct PmhashCounts
+{
+	uint64		n[PMHASH_NCOUNTERS];
+} PmhashCounts;
+
+/* What all see; from and to the file, too. */
+typedef struct PmhashCountersRow
+{
+	Oid			database;
+	Oid			index;
+	TimestampTz since;			/* counted from then on */
+	PmhashCounts counts;
+} PmhashCountersRow;
+
+typedef struct PmhashServerCounters
+{
+	TimestampTz since;
+	PmhashCounts counts;		/* of all indexes, also of those that have gone */
+	uint64		lock_waits;		/* for a lock of the engine, past a spin */
+	uint64		not_tracked;	/* additions for an index that has found no row */
+	int64		rows;
+	int64		most_rows;
+} PmhashServerCounters;
+
+struct PmhashFile;
+
+/* ---- counters.c ---- */
+extern Size pmhash_counters_size(void);
+extern void pmhash_counters_init(void);
+extern void pmhash_counters_flush(struct PmhashFile *file);
+extern void pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n);
+extern void pmhash_counters_lock_wait(void);
+extern PmhashCountersRow *pmhash_counters_rows(Oid database, int *n);
+extern void pmhash_counters_server(PmhashServerCounters *server);
+extern void pmhash_counters_reset(Oid database, Oid index);
+extern void pmhash_counters_reset_server(void);
+extern void pmhash_counters_forget_database(Oid database);
+extern void pmhash_counters_forget_dropped(void);
+
+/* ---- counters_file.c ---- */
+extern void pmhash_counters_load(void);
+extern void pmhash_counters_save(int code, Datum arg);
+
+/* ---- counters.c, for counters_file.c: at start and end, alone ---- */
+extern void pmhash_counters_restore_row(const PmhashCountersRow *row);
+extern void pmhash_counters_restore_server(const PmhashServerCounters *server);
+
+#endif							/* PMHASH_COUNTERS_H */

@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal_look.h
+ *	  A look into WAL before the server replays it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_WAL_LOOK_H
+#define PMHASH_WAL_LOOK_H
+
+#include "access/xlogdefs.h"
+#include "catalog/pg_control.h"
+
+extern XLogRecPtr pmhash_end_without_replay(const ControlFileData *server);
+
+#endif							/* PMHASH_WAL_LOOK_H */

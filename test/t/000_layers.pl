@@ -1,0 +1,152 @@
+# The layers of src/README: SQL -> am -> cluster -> engine -> pm, with join on top of
+# am.  A file includes headers of its own layer and of those below, of the engine only
+# the few that are its interface; headers go round in no circle, nor do two files.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $top = "$FindBin::RealBin/../..";
+
+# What each layer may include of others: of all of them, or only these headers.
+my %may = (
+	engine => {},
+	cluster => { engine => [ 'table.h', 'stop_point.h', 'pm.h' ] },
+	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
+	join => { am => 'all', cluster => 'all' });
+
+# pm.h is for what writes persistent memory itself, which is the undo journal and the
+# stop of a standby's files; those who would come to it must not be many.
+my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c', 'standby_file.c');
+
+# Files of the engine that call each other, as two halves of one operation.
+my %halves = map { $_ => 1 } (
+	'directory file_size',		# more space, more elements: pmh_provide
+	'fail pm',					# why a call failed; is the page lost?
+	'file_size value_space',	# ... more value regions
+	'list_read lookup',			# a list from its slot; the slot of a list again
+	'list_rewrite list_write',
+	'map pm',					# the file, and what of it is mapped
+	'reclaim value_space',		# what is freed while a sweep marks
+	'recover region',
+	'segment segment_resize');	# no room: a larger one; a larger one: deal out
+
+# Text without comments.
+sub code_of
+{
+	my $text = slurp_file($_[0]);
+
+	$text =~ s{/\*.*?\*/}{}gs;
+	return $text;
+}
+
+# ---- read ----
+
+my (%includes, %code);
+foreach my $layer (sort keys %may)
+{
+	foreach my $path (glob "$top/src/$layer/*.[ch]")
+	{
+		my ($file) = $path =~ m{([^/]*)$};
+		my $text = code_of($path);
+
+		$code{"$layer/$file"} = $text;
+		foreach my $name ($text =~ /^\s*#\s*include\s+"([^"]+)"/mg)
+		{
+			my ($found) = grep { -e "$top/src/$_" } ("$layer/$name", $name);
+			push @{ $includes{"$layer/$file"} }, $found // "server:$name";
+		}
+	}
+}
+cmp_ok(scalar(keys %code), '>', 150, 'the sources are there');
+
+# ---- layers ----
+
+my @wrong;
+foreach my $from (sort keys %includes)
+{
+	my ($layer, $file) = split /\//, $from;
+
+	foreach my $to (@{ $includes{$from} })
+	{
+		if ($to =~ /^server:/)
+		{
+			push @wrong, "$from: $to" if $layer eq 'engine';
+			next;
+		}
+		my ($other, $header) = split /\//, $to;
+		next if $other eq $layer;
+		my $allowed = $may{$layer}{$other};
+		push @wrong, "$from: $to"
+		  if !defined $allowed
+		  || (ref $allowed && !grep { $_ eq $header } @$allowed)
+		  || ($layer eq 'cluster' && $header eq 'pm.h' && !$users_of_pm{$file});
+	}
+}
+is(join("\n", @wrong), '', 'every file includes what its layer may');
+is(join(' ', grep { m{^engine/} && $code{$_} =~ /\bpostgres\.h\b|\bPG_VERSION_NUM\b|\bpalloc\b|\bereport\b/ } sort keys %code),
+	'', 'the engine knows nothing of PostgreSQL');
+is(join(' ', grep { $code{$_} =~ /\bpmem_\w+\s*\(|libpmem\.h/ } sort keys %code),
+	'engine/pm.c', 'libpmem is called in pm.c alone');
+is(join(' ', grep { $_ =~ /\.h$/ && $code{$_} =~ /"(?:postgres|c)\.h"/ } sort keys %code),
+	'', 'no header includes postgres.h');
+is(join(' ', grep { $_ =~ m{^(?:am|cluster|join)/.*\.c$} && $_ ne 'am/keyhash.c' && $code{$_} !~ /^\s*(?:#(?:ifndef|define) _GNU_SOURCE\s+)*(?:#endif\s+)?#include "postgres.h"/ } sort keys %code),
+	'', 'the others include postgres.h first (keyhash.c needs no server)');
+
+# ---- circles ----
+
+# Headers: is there a way from a header back to itself?
+sub circle_of_headers
+{
+	my ($from, @way) = @_;
+
+	return join(' -> ', @way, $from) if @way && $from eq $way[0];
+	return undef if grep { $_ eq $from } @way;
+	foreach my $to (grep { /\.h$/ } @{ $includes{$from} // [] })
+	{
+		my $found = circle_of_headers($to, @way, $from);
+		return $found if defined $found;
+	}
+	return undef;
+}
+is(join("\n", grep { defined } map { circle_of_headers($_) } grep { /\.h$/ } sort keys %code),
+	'', 'no header includes itself');
+
+# Two .c files of which each includes the other's header.
+my @pairs;
+foreach my $from (grep { /\.c$/ } sort keys %code)
+{
+	foreach my $to (@{ $includes{$from} // [] })
+	{
+		my $other = $to =~ s/\.h$/.c/r;
+		my $own = $from =~ s/\.c$/.h/r;
+
+		push @pairs, "$from $other"
+		  if $from lt $other && exists $code{$other} && grep { $_ eq $own } @{ $includes{$other} // [] };
+	}
+}
+my @unknown = grep { !$halves{ s{engine/|\.c}{}gr } } @pairs;
+is(join("\n", @unknown), '', 'no two files include each other');
+is(scalar(@pairs), scalar(keys %halves), 'those that do are there');
+
+# ---- the map of files ----
+
+my $readme = slurp_file("$top/src/README");
+my $makefile = slurp_file("$top/Makefile");
+my @unnamed;
+foreach my $path (sort keys %code)
+{
+	my ($layer, $file) = split /\//, $path;
+	my $source = $file =~ s/\.h$/.c/r;
+
+	# the header of a .c stands with it
+	next if $source ne $file && exists $code{"$layer/$source"};
+	push @unnamed, $path if $readme !~ /\b\Q$file\E/;
+}
+is(join("\n", @unnamed), '', 'src/README has every file');
+is(join("\n", grep { /\.h$/ && $makefile !~ m{\bsrc/\Q$_\E\b} } sort keys %code), '',
+	'the Makefile has every header');
+done_testing();

@@ -1,0 +1,127 @@
+# A standby takes over: what other standbys have built before, snapshots that were
+# taken before, and a server that has come of pg_rewind.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+
+# A test: the old key of rows that are gone leads to no other row, and all is sound.
+sub nothing_under_old_keys
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	is($node->safe_psql('postgres', "$by_index; SELECT count(*) FROM t WHERE k = ANY (ARRAY[5, 6, 7])"),
+		'0', "$name: nothing has an old key");
+	is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|',
+		"$name: pmhash_check");
+	compare_in_snapshot($node, "$name: answers");
+	return;
+}
+
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+# ---- standbys that have built at different times ----
+
+# The early one has entries of rows that are dead when the late one builds.  The late
+# one is promoted; its VACUUM finds no entries of these rows and logs none.
+my $first = new_primary('first', "wal_log_hints = on\n");
+my $early = new_standby($first, 'early');
+both_valid($early, 'early');
+$first->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
+my $late = new_standby($first, 'late');
+both_valid($late, 'late');
+caught_up($first, $early);
+cmp_ok($early->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '>',
+	$late->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+	'the early one has entries that the late one lacks');
+caught_up($first, $late);
+$first->stop('fast');
+$late->promote;
+$early->append_conf('postgresql.conf', "primary_conninfo = '" . $late->connstr . "'\n");
+$early->reload;
+my $reuse = <<'SQL';
+VACUUM t;
+INSERT INTO t SELECT 9000, 'new', i FROM generate_series(1, 20) i;
+SQL
+$late->safe_psql('postgres', $reuse);
+nothing_under_old_keys($late, 'the new primary');
+caught_up($late, $early);
+both_valid($early, 'early, of the new primary');
+nothing_under_old_keys($early, 'early, of the new primary');
+# event: another standby is promoted, also in a clean switchover
+like(logged_since($early, 0), qr/are of timeline 1, and WAL is of timeline 2 now/, 'it says so');
+
+# ---- the old primary, which had them too, after a clean switchover ----
+
+$first->enable_streaming($late);
+$first->start;
+caught_up($late, $first);
+both_valid($first, 'the old primary');
+nothing_under_old_keys($first, 'the old primary');
+
+# ---- a snapshot that is older than a file, kept through a promotion ----
+
+my $session = $first->background_psql('postgres', on_error_stop => 1);
+$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $seen = $session->query_safe('SELECT count(n) FROM t WHERE k = 8');
+cmp_ok($seen, '>', 0, 'snapshot: there are rows');
+$late->safe_psql('postgres', 'DELETE FROM t WHERE k = 8; ALTER INDEX t_k SET (wal = off)');
+$late->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = on)');
+caught_up($late, $first);
+both_valid($first, 'snapshot: built again after a deletion');
+$late->stop('fast');
+$first->promote;
+$session->query_safe($by_index);
+is($session->query_safe('SELECT count(n) FROM t WHERE k = 8'), $seen,
+	'snapshot: it sees after the promotion what it has seen before');
+$session->query_safe('COMMIT');
+is($session->query_safe('SELECT count(n) FROM t WHERE k = 8'), '0', 'snapshot: the next one does not');
+like($session->query_safe('EXPLAIN SELECT * FROM t WHERE k = 8'), qr/t_k/, 'snapshot: by the index');
+$session->quit;
+
+# ---- after pg_rewind, killed before the first restartpoint ----
+
+# The backup label takes pg_control back behind the checkpoint that it has at first.
+$late->start;
+$late->safe_psql('postgres', 'INSERT INTO t VALUES (1, \'lost\', 1)');
+$first->safe_psql('postgres', "INSERT INTO t SELECT i, 'more', i FROM generate_series(1, 100) i; CHECKPOINT");
+crash($late);
+my $conf = slurp_file($late->data_dir . '/postgresql.conf');
+command_ok([ 'pg_rewind', '--target-pgdata', $late->data_dir, '--no-sync',
+		'--source-server', $first->connstr('postgres') ], 'pg_rewind');
+unlink($late->data_dir . '/postgresql.conf');
+append_to_file($late->data_dir . '/postgresql.conf', $conf);
+$late->enable_streaming($first);
+$late->start;
+caught_up($first, $late);
+both_valid($late, 'rewound');
+my $position = log_position($late);
+crash($late);
+$late->start;
+caught_up($first, $late);
+both_valid($late, 'rewound and killed');
+compare_in_snapshot($late, 'rewound and killed: answers');
+unlike(logged_since($late, $position), qr/not trusted|has been built/, 'rewound and killed: with its files');
+$late->promote;
+compare_in_snapshot($late, 'rewound and promoted: answers');
+unlike(logged_since($late, $position), qr/rebuil/, 'rewound and promoted: nothing is rebuilt');
+
+$_->stop foreach $early, $late, $first;
+done_testing();

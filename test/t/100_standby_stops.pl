@@ -1,0 +1,249 @@
+# kill -9 of a standby in the middle of a record, and of the primary between entry,
+# record and flush; and a standby that is restarted and does not come as far as it was.
+#
+# The library is built with its stop points for this, as in 012_stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $patience = 60;
+my $built = qr/has been built on this standby|not trusted|is given up/;
+my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
+wal_writer_delay = 10s
+bgwriter_lru_maxpages = 0
+pmhash.cleaner_naptime = 1000
+CONF
+my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
+
+$primary->backup('base');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
+mkdir $_->data_dir . '/stop_points' or die foreach $primary, $standby;
+$standby->start;
+
+sub hold
+{
+	my ($node, $point) = @_;
+
+	append_to_file($node->data_dir . "/stop_points/$point", '');
+	return;
+}
+
+# A test: somebody is held.
+sub is_held
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $point, $name) = @_;
+	my $file = $node->data_dir . "/stop_points/$point.held";
+	my $deadline = time + $patience;
+
+	usleep(2_000) until -e $file || time > $deadline;
+	return ok(-e $file, "$name: held");
+}
+
+sub release
+{
+	my ($node, $point) = @_;
+	my $file = $node->data_dir . "/stop_points/$point";
+
+	unlink($file, "$file.held");
+	return;
+}
+
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+# A test: answers and pmhash_check, on each of these.
+sub all_right
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, @nodes) = @_;
+
+	foreach my $node (@nodes)
+	{
+		compare_in_snapshot($node, "$name: answers of " . $node->name);
+		is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|',
+			"$name: pmhash_check of " . $node->name);
+	}
+	return;
+}
+
+both_valid($standby, 'begin');
+
+# ---- files of past eras are removed, and built again under the same names ----
+
+$standby->stop;
+unlink($standby->data_dir . '/pmhash.nonce') or die $!;
+hold($standby, 'distrusted_before_unlink');
+my $begin = log_position($standby);
+$standby->start;
+is_held($standby, 'distrusted_before_unlink', 'past eras');
+foreach (1 .. 30)
+{
+	last if logged_since($standby, $begin) =~ /"t_k" has been built.*"t_s" has been built/s;
+	usleep(100_000);
+}
+release($standby, 'distrusted_before_unlink');
+both_valid($standby, 'past eras');
+sleep 1;
+is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
+both_valid($standby, 'past eras, later');
+
+# ---- the standby is killed in the middle of a record ----
+
+my %records = (
+	'one entry' => "INSERT INTO t VALUES (77, 'one', 1)",
+	'a group' => "INSERT INTO t SELECT i % 30, 'group ' || i % 40, i FROM generate_series(1, 100) i",
+	'a removal' => 'VACUUM (INDEX_CLEANUP ON) t');
+
+foreach my $point (qw(redo_before_entries redo_before_applied))
+{
+	foreach my $what (sort keys %records)
+	{
+		my $name = "$point, $what";
+		my $position;
+
+		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+		caught_up($primary, $standby);
+		$position = log_position($standby);
+		hold($standby, $point);
+		$primary->safe_psql('postgres', $records{$what});
+		is_held($standby, $point, $name);
+		crash($standby);
+		release($standby, $point);
+		$standby->start;
+		$primary->safe_psql('postgres', $records{$what});
+		caught_up($primary, $standby);
+		all_right($name, $standby);
+		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+			"$name: as many entries as on the primary");
+		unlike(logged_since($standby, $position), $built, "$name: nothing is built");
+	}
+}
+
+# ---- a standby does not come as far as it was ----
+
+# Consistency comes at the last restartpoint, and then it is held up at the next
+# commit.  The files have what came after that, the tables have not.
+my $position = log_position($standby);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', 'CHECKPOINT');
+caught_up($primary, $standby);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', $_) foreach (
+	'DELETE FROM t WHERE k BETWEEN 20 AND 60',
+	'VACUUM (INDEX_CLEANUP ON) t',
+	"INSERT INTO t SELECT 5000 + i % 10, 'later', i FROM generate_series(1, 200) i");
+caught_up($primary, $standby);
+my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+crash($standby);
+$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
+$standby->start;
+is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
+	'held up: it is not where it was');
+is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) > 0 FROM t WHERE k BETWEEN 20 AND 60 AND k = ANY (ARRAY(SELECT generate_series(20, 60)))'),
+	't', 'held up: rows that have been deleted since are found');
+isnt(standby_state($standby, 't_k'), 'valid', 'held up: the index is not used');
+unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 30', 'SET enable_seqscan = off;'), qr/t_k/, 'held up: nor by plans');
+$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
+$standby->reload;
+caught_up($primary, $standby);
+both_valid($standby, 'as far as it was');
+all_right('as far as it was', $standby);
+unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is built');
+
+# ---- the primary is killed between entry, record and flush ----
+
+my %statements = (
+	insert_before_wal => "INSERT INTO t VALUES (88, 'lost', 1)",
+	insert_after_wal => "INSERT INTO t VALUES (89, 'lost', 1)",
+	vacuum_after_log => 'VACUUM (INDEX_CLEANUP ON) t',
+	vacuum_after_flush => 'VACUUM (INDEX_CLEANUP ON) t');
+foreach my $point (sort keys %statements)
+{
+	my $output = '';
+	my $run;
+
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+	hold($primary, $point);
+	$run = IPC::Run::start(
+		[ $primary->installed_command('psql'), '-XAtq', '-d', $primary->connstr('postgres'),
+			'-c', $statements{$point} ],
+		'<', \undef, '>', \$output, '2>&1');
+	is_held($primary, $point, "primary at $point");
+
+	# what it has written of the row gets to the standby
+	$primary->safe_psql('postgres', "CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush")
+	  if $point ne 'vacuum_after_log';
+	crash($primary);
+	$run->finish;
+	release($primary, $point);
+	$primary->start;
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 90, 'after', i FROM generate_series(1, 50) i");
+	caught_up($primary, $standby);
+	all_right("primary at $point", $primary, $standby);
+	$primary->safe_psql('postgres', "VACUUM (INDEX_CLEANUP ON) t; INSERT INTO t SELECT 91, 'reused', i FROM generate_series(1, 50) i");
+	caught_up($primary, $standby);
+	all_right("primary at $point, VACUUM", $primary, $standby);
+}
+
+# ---- once more, and the standby takes over ----
+
+# What the old primary has of it, the new one has not; it must not matter when the
+# old one follows.
+foreach my $point ('insert_before_wal', 'vacuum_after_flush')
+{
+	my $session = $primary->background_psql('postgres', on_error_stop => 0);
+	my $killed = $point =~ /insert/;
+
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+	hold($primary, $point);
+	$session->query_until(qr/sent/, "\\echo sent\n$statements{$point};\n");
+	is_held($primary, $point, "switchover after $point");
+	$primary->safe_psql('postgres', 'CREATE TABLE flush (); DROP TABLE flush');
+	if ($killed)
+	{
+		crash($primary);
+		release($primary, $point);
+		$primary->start;
+	}
+	else
+	{
+		# cancelled between record and removal
+		$primary->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'VACUUM (%'");
+		release($primary, $point);
+	}
+	eval { $session->quit };
+	caught_up($primary, $standby);
+	$primary->stop('fast');
+	$position = log_position($standby);
+	$standby->promote;
+	all_right("switchover after $point", $standby);
+	unlike(logged_since($standby, $position), qr/rebuil|not trusted/, "switchover after $point: nothing is rebuilt");
+	$standby->safe_psql('postgres', $_) foreach (
+		'VACUUM (INDEX_CLEANUP ON) t', "INSERT INTO t SELECT 92, 'reused', i FROM generate_series(1, 100) i");
+	$primary->enable_streaming($standby);
+	$primary->start;
+	caught_up($standby, $primary);
+	both_valid($primary, "switchover after $point");
+	all_right("switchover after $point, the old primary", $primary);
+	($primary, $standby) = ($standby, $primary);
+}
+$_->stop foreach $standby, $primary;
+done_testing();
