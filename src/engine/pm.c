@@ -141,6 +141,16 @@ pm_size(const PmFile *f, uint64_t *size, PmhError *error)
 
 /* ---- how commit stores are made ---- */
 
+static PmCommitWay commit_way;
+
+void
+pm_set_commit_way(PmCommitWay way)
+{
+	__atomic_store_n(&commit_way, way, __ATOMIC_RELAXED);
+}
+
+#ifdef PM_PAST_CACHE
+
 #define TRIED_LINES		32
 #define TRIED_ROUNDS	5
 
@@ -151,14 +161,6 @@ typedef struct TriedLine
 {
 	_Alignas(PMH_LINE) uint64_t word[PMH_LINE / sizeof(uint64_t)];
 } TriedLine;
-
-static PmCommitWay commit_way;
-
-void
-pm_set_commit_way(PmCommitWay way)
-{
-	__atomic_store_n(&commit_way, way, __ATOMIC_RELAXED);
-}
 
 static uint64_t
 nanoseconds_now(void)
@@ -212,9 +214,12 @@ measure_commits(void)
 	return PAYS(best[1], best[0]) ? PM_COMMIT_PAST_CACHE : PM_COMMIT_FLUSHED;
 }
 
+#endif
+
 static bool
 past_cache_pays(void)
 {
+#ifdef PM_PAST_CACHE
 	PmCommitWay way = __atomic_load_n(&commit_way, __ATOMIC_RELAXED);
 
 	if (way == PM_COMMIT_MEASURED)
@@ -223,6 +228,9 @@ past_cache_pays(void)
 		pm_set_commit_way(way);
 	}
 	return way == PM_COMMIT_PAST_CACHE;
+#else
+	return false;
+#endif
 }
 
 /* ---- life of a mapping ---- */
@@ -529,12 +537,72 @@ pm_flush(const PmFile *f, const void *addr, size_t len)
 		pmem_flush(addr, len);
 }
 
+/*
+ * Where commit stores go past the cache it is up to us to fence: pmem_drain does
+ * nothing on processors whose flushes need no fence (clflush), and libpmem's copies
+ * past the cache have a fence of their own there.  Elsewhere it is this instruction.
+ */
 void
 pm_fence(const PmFile *f)
 {
+#ifdef PM_PAST_CACHE
+	if (f->past_cache)
+	{
+		__asm__ __volatile__("sfence" : : : "memory");
+		pm_note_commit(NULL, 0, 0, 0);
+		return;
+	}
+#endif
 	if (f->persist)
 		pmem_drain();
 }
+
+#ifdef PMH_STOP_POINTS
+
+/*
+ * A commit store past the cache that no fence has come after: others may see it
+ * later than what is stored next.  So at stop points they see what was there before.
+ * (One is enough: the fence of a commit store has those before it arrive.)
+ */
+static _Thread_local struct
+{
+	void	   *addr;			/* NULL: none */
+	uint64_t	old;
+	uint64_t	v;
+	size_t		size;
+}			under_way;
+
+void
+pm_note_commit(void *addr, uint64_t old, uint64_t v, size_t size)
+{
+	under_way.addr = addr;
+	under_way.old = old;
+	under_way.v = v;
+	under_way.size = size;
+}
+
+static void
+store_under_way(uint64_t v)
+{
+	if (under_way.addr != NULL && under_way.size == sizeof(uint32_t))
+		pm_store32(under_way.addr, (uint32_t) v);
+	else if (under_way.addr != NULL)
+		pm_store64(under_way.addr, v);
+}
+
+void
+pmh_hide_commit(void)
+{
+	store_under_way(under_way.old);
+}
+
+void
+pmh_show_commit(void)
+{
+	store_under_way(under_way.v);
+}
+
+#endif
 
 void
 pm_copy(const PmFile *f, void *dst, const void *src, size_t len)

@@ -176,7 +176,7 @@ extern void pm_copy_to_space(const PmFile *f, void *dst, const void *src,
 /*
  * How commit stores are made: by measurement, which is done once in a process, when
  * the first file is mapped that is flushed; or (for tests) as is said here before
- * that.  Processors without such stores flush in any case.
+ * that.  Builds without a way past the cache flush in any case.
  */
 typedef enum PmCommitWay
 {
@@ -229,20 +229,46 @@ pm_raise64(uint64_t *addr, uint64_t v)
 }
 
 /*
+ * Is there a way past the cache at all?  Checkers do not see what assembler stores:
+ * they get the way that libpmem flushes.
+ */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__) && !defined(USE_VALGRIND)
+#define PM_PAST_CACHE
+#endif
+
+/* With stop points others may run before a commit store is visible; see pm.c. */
+#ifdef PMH_STOP_POINTS
+extern void pm_note_commit(void *addr, uint64_t old, uint64_t v, size_t size);
+#else
+#define pm_note_commit(addr, old, v, size)	((void) 0)
+#endif
+
+/*
  * The store that commits what has been stored to the same cache line: durable after
  * the next pm_fence together with all of that, and never before it.  What was stored
- * to other lines has to be durable already if it is to be so before.  No segment is
- * unlocked between it and that fence: it may become visible after the unlock.
+ * to other lines has to be durable already if it is to be so before.  Until that fence
+ * it may be overtaken, in what others see and in what is durable, by stores that come
+ * after it, even to its line, unless these are commit stores too: so no segment is
+ * unlocked before the fence.
  *
- * Past the cache: the first fence has what was stored to the line in the cache, and
- * the store then evicts the line from there before it is made.
+ * Past the cache (PmFile.past_cache): sfence, movnti.  The fence has what was stored
+ * before in the cache.  The line may be there, with bytes that memory does not have,
+ * when movnti comes.  We rely on the processor to write these back no later than the
+ * word, and on sfence to have both in the domain of power loss.  libpmem relies on
+ * that movnti and sfence do so whatever the cache has of the line: that is how its
+ * copies with PMEM_F_MEM_NONTEMPORAL write a tail of 4 or 8 bytes, on Intel's and AMD's
+ * processors alike, and neither flushes the line.  That no byte of the line comes
+ * later than the word is coherence: once the word is in memory that is where the line
+ * is read from, with all that was stored to it.
  */
 static inline void
 pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
 {
-#ifdef __x86_64__
+#ifdef PM_PAST_CACHE
 	if (f->past_cache)
 	{
+		pm_note_commit(addr, *addr, v, sizeof(v));
 		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
 		return;
 	}
@@ -254,9 +280,10 @@ pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
 static inline void
 pm_commit64(const PmFile *f, uint64_t *addr, uint64_t v)
 {
-#ifdef __x86_64__
+#ifdef PM_PAST_CACHE
 	if (f->past_cache)
 	{
+		pm_note_commit(addr, *addr, v, sizeof(v));
 		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
 		return;
 	}
@@ -341,9 +368,11 @@ extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t 
 #else							/* test/engine/stop_lost.c */
 #include "stop_point.h"
 #define pm_load(addr) \
-	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_RELAXED); })
+	({ pmh_hide_commit(); pmh_stop_load(__func__, addr); pmh_show_commit(); \
+	   __atomic_load_n(addr, __ATOMIC_RELAXED); })
 #define pm_load_acquire(addr) \
-	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
+	({ pmh_hide_commit(); pmh_stop_load(__func__, addr); pmh_show_commit(); \
+	   __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
 #endif
 
 /* Has this mapping lost a page?  Ask after the accesses that count. */
