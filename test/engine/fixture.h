@@ -50,14 +50,6 @@ fixture_locks(void)
 	return locks;
 }
 
-static inline PmhEnv
-fixture_env(uint64_t instance)
-{
-	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
-
-	return env;
-}
-
 /* How the files are treated that are mapped from now on. */
 typedef enum FixtureMedium
 {
@@ -71,12 +63,22 @@ typedef enum FixtureMedium
 static inline PmhEnv
 fixture_env_on(FixtureMedium medium, uint64_t instance)
 {
-	PmhEnv		env = fixture_env(instance);
+	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
 
 	env.force_pmem = medium != FIXTURE_CACHED;
 	pm_set_commit_way(medium == FIXTURE_PAST_CACHE ? PM_COMMIT_PAST_CACHE :
 					  PM_COMMIT_FLUSHED);
 	return env;
+}
+
+/* Cached, unless PMH_TEST_MEDIUM says 1 or 2: the same test on another medium. */
+static inline PmhEnv
+fixture_env(uint64_t instance)
+{
+	const char *medium = getenv("PMH_TEST_MEDIUM");
+
+	return fixture_env_on(medium == NULL ? FIXTURE_CACHED : (FixtureMedium) atoi(medium),
+						  instance);
 }
 
 /* A path for this process in $TMPDIR; good until eight more have been made. */

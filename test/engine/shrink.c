@@ -37,16 +37,15 @@
 
 static const char *path;
 static uint64_t instance = 1;
-static bool force_pmem;
+static FixtureMedium medium;
 
 static PmhTable *
 create(void)
 {
-	PmhEnv		env = fixture_env(instance);
+	PmhEnv		env = fixture_env_on(medium, instance);
 	PmhError	error;
 	PmhTable   *t;
 
-	env.force_pmem = force_pmem;
 	unlink(path);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	return t;
@@ -56,11 +55,10 @@ create(void)
 static PmhTable *
 reopen(PmhTable *t)
 {
-	PmhEnv		env = fixture_env(++instance);
+	PmhEnv		env = fixture_env_on(medium, ++instance);
 	PmhError	error;
 	bool		recovered;
 
-	env.force_pmem = force_pmem;
 	pmh_close(t);
 	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
 	CHECK(recovered);
@@ -935,7 +933,7 @@ main(void)
 	path = fixture_path("shrink");
 	for (int round = 0; round < 2; round++)
 	{
-		force_pmem = round == 1;
+		medium = round == 0 ? FIXTURE_CACHED : FIXTURE_PAST_CACHE;
 		TEST(test_unique());
 		TEST(test_recovery());
 		TEST(test_lists());
@@ -951,7 +949,7 @@ main(void)
 		TEST(test_fold_under_writer());
 		TEST(test_drain());
 	}
-	force_pmem = false;
+	medium = FIXTURE_CACHED;
 	TEST(test_fill());
 	unlink(path);
 	return unit_done("shrink");

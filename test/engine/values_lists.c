@@ -232,13 +232,12 @@ grown_cost(PmhTable *t, uint64_t n)
 }
 
 static void
-run(const char *path, bool force_pmem)
+run(const char *path, FixtureMedium medium)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = fixture_env_on(medium, 1);
 	PmhError	error;
 	PmhTable   *t;
 
-	env.force_pmem = force_pmem;
 	unlink(path);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(20000); range = range * 3 + 1)
@@ -261,7 +260,7 @@ main(void)
 {
 	const char *path = fixture_path("values_lists");
 
-	run(path, false);
-	run(path, true);
+	for (int i = 0; i < FIXTURE_MEDIA; i++)
+		run(path, (FixtureMedium) i);
 	return unit_done("values_lists");
 }
