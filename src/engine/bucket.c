@@ -92,15 +92,9 @@ fill_other_line(PmhTable *t, PmhBucket *b, uint64_t hash, uint64_t word,
 	return change;
 }
 
-/*
- * Fill a slot and flush what has to be durable before the state, if anything has: then
- * *ordered is set, unless it is already.  Returns the change of the state.  The home
- * announces an entry that is 'alone' by a commit store; of those of a group the
- * flushes are to be under way together, so none of them waits for others.
- */
-static inline uint32_t
-prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash, uint64_t word,
-		PmhBucket *home, uint32_t announce, bool alone, bool *ordered)
+uint32_t
+pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+				   uint64_t word, PmhBucket *home, uint32_t announce, bool *ordered)
 {
 	uint32_t	state = pmh_bucket_state(b);
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
@@ -112,14 +106,8 @@ prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash, uint64_t wo
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
 	{
 		PMH_STOP_POINT("put_before_announcing");
-		announce |= pmh_bucket_state(home);
-		if (alone)
-			pm_commit32(&t->file, pmh_bucket_state_at(home), announce);
-		else
-		{
-			pm_store32(pmh_bucket_state_at(home), announce);
-			pm_flush(&t->file, home, PMH_LINE);
-		}
+		pm_commit32(&t->file, pmh_bucket_state_at(home),
+					pmh_bucket_state(home) | announce);
 		*ordered = true;
 	}
 
@@ -137,20 +125,12 @@ prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash, uint64_t wo
 	return change | (pmh_word_is_pointer(word) ? PMH_STATE_POINTERS & ~state : 0);
 }
 
-uint32_t
-pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
-				   uint64_t word, PmhBucket *home, uint32_t announce, bool *ordered)
-{
-	return prepare(t, b, version, hash, word, home, announce, false, ordered);
-}
-
 void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
 	PMH_STOP_POINT("put_before_commit");
-	pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
+	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
-	pm_flush(&t->file, b, PMH_LINE);
 }
 
 void
@@ -158,14 +138,12 @@ pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 			   uint64_t word, PmhBucket *home, uint32_t announce, bool fence_first)
 {
 	bool		ordered = fence_first;
-	uint32_t	change = prepare(t, b, version, hash, word, home, announce, true,
-								 &ordered);
+	uint32_t	change = pmh_bucket_prepare(t, b, version, hash, word, home, announce,
+											&ordered);
 
 	if (ordered)
 		pm_fence(&t->file);
-	PMH_STOP_POINT("put_before_commit");
-	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
-	PMH_STOP_POINT("put_after_commit");
+	pmh_bucket_commit(t, b, change);
 	pm_fence(&t->file);
 }
 

@@ -28,7 +28,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "descriptor.h"
@@ -137,100 +136,6 @@ pm_size(const PmFile *f, uint64_t *size, PmhError *error)
 	if (result == PMH_OK)
 		*size = st.stx_size;
 	return result;
-}
-
-/* ---- how commit stores are made ---- */
-
-static PmCommitWay commit_way;
-
-void
-pm_set_commit_way(PmCommitWay way)
-{
-	__atomic_store_n(&commit_way, way, __ATOMIC_RELAXED);
-}
-
-#ifdef PM_PAST_CACHE
-
-#define TRIED_LINES		32
-#define TRIED_ROUNDS	5
-
-/* Past the cache only if that takes less than 3/4 of the time. */
-#define PAYS(past, flushed)		(4 * (past) < 3 * (flushed))
-
-typedef struct TriedLine
-{
-	_Alignas(PMH_LINE) uint64_t word[PMH_LINE / sizeof(uint64_t)];
-} TriedLine;
-
-static uint64_t
-nanoseconds_now(void)
-{
-	struct timespec now;
-
-	(void) clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t) now.tv_sec * NANOSECONDS + (uint64_t) now.tv_nsec;
-}
-
-/* What commits take: lines that are in the cache, two words, the commit, a fence. */
-static uint64_t
-time_commits(const PmFile *how, TriedLine *line)
-{
-	uint64_t	begin;
-
-	for (unsigned i = 0; i < TRIED_LINES; i++)
-		pm_store64(&line[i].word[2], pm_load(&line[i].word[1]));
-	begin = nanoseconds_now();
-	for (unsigned i = 0; i < TRIED_LINES; i++)
-	{
-		pm_store64(&line[i].word[1], i);
-		pm_store64(&line[i].word[2], i);
-		pm_commit32(how, (uint32_t *) (void *) &line[i].word[0], i);
-		pm_fence(how);
-	}
-	return nanoseconds_now() - begin;
-}
-
-/*
- * Measure, in memory of our own: what takes long is the processor's part in it.
- * The best of some rounds counts, since others disturb.
- */
-static PmCommitWay
-measure_commits(void)
-{
-	TriedLine	line[TRIED_LINES] = {0};
-	PmFile		how[2] = {{.persist = true}, {.persist = true, .past_cache = true}};
-	uint64_t	best[2] = {UINT64_MAX, UINT64_MAX};
-
-	for (unsigned round = 0; round < TRIED_ROUNDS; round++)
-	{
-		for (unsigned i = 0; i < 2; i++)
-		{
-			uint64_t	ns = time_commits(&how[i], line);
-
-			if (ns < best[i])
-				best[i] = ns;
-		}
-	}
-	return PAYS(best[1], best[0]) ? PM_COMMIT_PAST_CACHE : PM_COMMIT_FLUSHED;
-}
-
-#endif
-
-static bool
-past_cache_pays(void)
-{
-#ifdef PM_PAST_CACHE
-	PmCommitWay way = __atomic_load_n(&commit_way, __ATOMIC_RELAXED);
-
-	if (way == PM_COMMIT_MEASURED)
-	{
-		way = measure_commits();
-		pm_set_commit_way(way);
-	}
-	return way == PM_COMMIT_PAST_CACHE;
-#else
-	return false;
-#endif
 }
 
 /* ---- life of a mapping ---- */
@@ -352,7 +257,6 @@ complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 	}
 	f->is_pmem = is_pmem && synchronous;
 	f->persist = is_pmem || force_pmem;
-	f->past_cache = f->persist && past_cache_pays();
 	return PMH_OK;
 }
 
@@ -537,72 +441,12 @@ pm_flush(const PmFile *f, const void *addr, size_t len)
 		pmem_flush(addr, len);
 }
 
-/*
- * Where commit stores go past the cache it is up to us to fence: pmem_drain does
- * nothing on processors whose flushes need no fence (clflush), and libpmem's copies
- * past the cache have a fence of their own there.  Elsewhere it is this instruction.
- */
 void
 pm_fence(const PmFile *f)
 {
-#ifdef PM_PAST_CACHE
-	if (f->past_cache)
-	{
-		__asm__ __volatile__("sfence" : : : "memory");
-		pm_note_commit(NULL, 0, 0, 0);
-		return;
-	}
-#endif
 	if (f->persist)
 		pmem_drain();
 }
-
-#ifdef PMH_STOP_POINTS
-
-/*
- * A commit store past the cache that no fence has come after: others may see it
- * later than what is stored next.  So at stop points they see what was there before.
- * (One is enough: the fence of a commit store has those before it arrive.)
- */
-static _Thread_local struct
-{
-	void	   *addr;			/* NULL: none */
-	uint64_t	old;
-	uint64_t	v;
-	size_t		size;
-}			under_way;
-
-void
-pm_note_commit(void *addr, uint64_t old, uint64_t v, size_t size)
-{
-	under_way.addr = addr;
-	under_way.old = old;
-	under_way.v = v;
-	under_way.size = size;
-}
-
-static void
-store_under_way(uint64_t v)
-{
-	if (under_way.addr != NULL && under_way.size == sizeof(uint32_t))
-		pm_store32(under_way.addr, (uint32_t) v);
-	else if (under_way.addr != NULL)
-		pm_store64(under_way.addr, v);
-}
-
-void
-pmh_hide_commit(void)
-{
-	store_under_way(under_way.old);
-}
-
-void
-pmh_show_commit(void)
-{
-	store_under_way(under_way.v);
-}
-
-#endif
 
 void
 pm_copy(const PmFile *f, void *dst, const void *src, size_t len)

@@ -12,8 +12,7 @@
  *
  * Flush and fence are apart, as in libpmem: pm_flush starts write-back of
  * lines, pm_fence waits for all flushes so far.  A commit store (pm_commit*) is a
- * store and the flush of its line in one, by whichever way is the quicker one on
- * this machine; src/README, "Commit stores".  Where the file is not
+ * store and the flush of its line.  Where the file is not
  * persistent memory (class "cache") both are free: the page cache survives
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
@@ -72,7 +71,6 @@ typedef struct PmFile
 	size_t		mapped;			/* bytes mapped */
 	bool		is_pmem;		/* libpmem's word, and the kernel's */
 	bool		persist;		/* flush and fence for real */
-	bool		past_cache;		/* ... and commit stores go past the cache */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
 	uint64_t	file_id;		/* ... and what to post; both set by the engine */
@@ -174,20 +172,6 @@ extern void pm_copy_to_space(const PmFile *f, void *dst, const void *src,
 							 size_t len, bool fresh);
 
 /*
- * How commit stores are made: by measurement, which is done once in a process, when
- * the first file is mapped that is flushed; or (for tests) as is said here before
- * that.  Builds without a way past the cache flush in any case.
- */
-typedef enum PmCommitWay
-{
-	PM_COMMIT_MEASURED,
-	PM_COMMIT_FLUSHED,			/* store, flush of the line */
-	PM_COMMIT_PAST_CACHE		/* non-temporal store */
-} PmCommitWay;
-
-extern void pm_set_commit_way(PmCommitWay way);
-
-/*
  * Stores are release stores: what was stored before is visible (and, within
  * one cache line, durable) no later.  Loads meant to race with stores are
  * relaxed; order comes from pm_load_acquire and the version locks (lock.h).
@@ -229,50 +213,18 @@ pm_raise64(uint64_t *addr, uint64_t v)
 }
 
 /*
- * Is there a way past the cache at all?  Checkers do not see what assembler stores:
- * they get the way that libpmem flushes.
- */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
-	!defined(__SANITIZE_THREAD__) && !defined(USE_VALGRIND)
-#define PM_PAST_CACHE
-#endif
-
-/* With stop points others may run before a commit store is visible; see pm.c. */
-#ifdef PMH_STOP_POINTS
-extern void pm_note_commit(void *addr, uint64_t old, uint64_t v, size_t size);
-#else
-#define pm_note_commit(addr, old, v, size)	((void) 0)
-#endif
-
-/*
- * The store that commits what has been stored to the same cache line: durable after
- * the next pm_fence together with all of that, and never before it.  What was stored
- * to other lines has to be durable already if it is to be so before.  Until that fence
- * it may be overtaken, in what others see and in what is durable, by stores that come
- * after it, even to its line, unless these are commit stores too: so no segment is
- * unlocked before the fence.
+ * The store that commits what has been stored, and the flush of its line: durable
+ * after the next pm_fence together with all that was stored to the same line before,
+ * and never before it.  What was stored to other lines has to be durable already if it
+ * is to be so before.
  *
- * Past the cache (PmFile.past_cache): sfence, movnti.  The fence has what was stored
- * before in the cache.  The line may be there, with bytes that memory does not have,
- * when movnti comes.  We rely on the processor to write these back no later than the
- * word, and on sfence to have both in the domain of power loss.  libpmem relies on
- * that movnti and sfence do so whatever the cache has of the line: that is how its
- * copies with PMEM_F_MEM_NONTEMPORAL write a tail of 4 or 8 bytes, on Intel's and AMD's
- * processors alike, and neither flushes the line.  That no byte of the line comes
- * later than the word is coherence: once the word is in memory that is where the line
- * is read from, with all that was stored to it.
+ * It does not go past the cache (movnti, sfence), quick as that is: processors may
+ * keep a line that they have, and then nothing has reached memory.  See src/README,
+ * "Commit stores".
  */
 static inline void
 pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
 {
-#ifdef PM_PAST_CACHE
-	if (f->past_cache)
-	{
-		pm_note_commit(addr, *addr, v, sizeof(v));
-		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
-		return;
-	}
-#endif
 	pm_store32(addr, v);
 	pm_flush(f, addr, sizeof(v));
 }
@@ -280,14 +232,6 @@ pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
 static inline void
 pm_commit64(const PmFile *f, uint64_t *addr, uint64_t v)
 {
-#ifdef PM_PAST_CACHE
-	if (f->past_cache)
-	{
-		pm_note_commit(addr, *addr, v, sizeof(v));
-		__asm__ __volatile__("sfence\n\tmovnti %1, %0" : "=m" (*addr) : "r" (v) : "memory");
-		return;
-	}
-#endif
 	pm_store64(addr, v);
 	pm_flush(f, addr, sizeof(v));
 }
@@ -368,11 +312,9 @@ extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t 
 #else							/* test/engine/stop_lost.c */
 #include "stop_point.h"
 #define pm_load(addr) \
-	({ pmh_hide_commit(); pmh_stop_load(__func__, addr); pmh_show_commit(); \
-	   __atomic_load_n(addr, __ATOMIC_RELAXED); })
+	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_RELAXED); })
 #define pm_load_acquire(addr) \
-	({ pmh_hide_commit(); pmh_stop_load(__func__, addr); pmh_show_commit(); \
-	   __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
+	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_ACQUIRE); })
 #endif
 
 /* Has this mapping lost a page?  Ask after the accesses that count. */

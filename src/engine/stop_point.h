@@ -14,13 +14,7 @@
 
 #ifdef PMH_STOP_POINTS
 extern void pmh_stop_point(const char *name);
-
-/* Commit stores that others need not see yet are hidden from them: pm.c. */
-extern void pmh_hide_commit(void);
-extern void pmh_show_commit(void);
-
-#define PMH_STOP_POINT(name) \
-	(pmh_hide_commit(), pmh_stop_point(name), pmh_show_commit())
+#define PMH_STOP_POINT(name)	pmh_stop_point(name)
 #else
 #define PMH_STOP_POINT(name)	((void) 0)
 #endif

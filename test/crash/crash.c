@@ -634,8 +634,7 @@ usage(void)
 			"  --images-only          do not look for what commit stores rely on\n"
 			"  --list-sites           print what stores, commits, copies, flushes, fences\n"
 			"  --suppress-flush=FILE:LINE, --suppress-fence=, --suppress-copy=,\n"
-			"  --suppress-commit=     leave it out\n"
-			"  --commits-unfenced     commit stores may pass the stores before them\n");
+			"  --suppress-commit=     leave it out\n");
 	exit(2);
 }
 
@@ -689,7 +688,6 @@ read_options(int argc, char **argv)
 		{"suppress-fence", required_argument, NULL, 'f'},
 		{"suppress-copy", required_argument, NULL, 'c'},
 		{"suppress-commit", required_argument, NULL, 'C'},
-		{"commits-unfenced", no_argument, NULL, 'u'},
 		{NULL, 0, NULL, 0}
 	};
 	bool		any = false;
@@ -754,9 +752,6 @@ read_options(int argc, char **argv)
 				break;
 			case 'C':
 				suppress("commit", optarg);
-				break;
-			case 'u':
-				recorder_commits_unfenced = true;
 				break;
 			default:
 				usage();

@@ -292,9 +292,6 @@ is_bucket_commit(const PmSite *site)
 {
 	const char *file = site_base_name(site);
 
-	if (strcmp(site->function, "pmh_bucket_commit") == 0 ||
-		(strcmp(site->function, "prepare") == 0 && strcmp(site->kind, "store") == 0))
-		return true;
 	return strcmp(site->kind, "commit") == 0 &&
 		(strcmp(file, "bucket.c") == 0 || strcmp(file, "bucket.h") == 0 ||
 		 strcmp(file, "segment.c") == 0);

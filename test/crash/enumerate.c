@@ -25,7 +25,6 @@
 #define VOLATILE_LINES	12
 
 #define MAX_DIMS		8192
-#define MAX_VARIANTS	128		/* three for each number of stores */
 
 typedef struct Dim
 {
@@ -33,7 +32,7 @@ typedef struct Dim
 	uint16_t	nvariants;
 	int16_t		word;			/* of pm_copy; -1: prefixes of stores */
 	uint16_t	choice;
-	uint8_t		prefix[MAX_VARIANTS];
+	uint8_t		prefix[48];		/* by variant */
 } Dim;
 
 typedef struct Point
@@ -50,36 +49,22 @@ static Dim	dims[LEVELS - 1][MAX_DIMS];
 
 /* ---- what is pending ---- */
 
-/* Unless another of n variants looks the same. */
-static unsigned
-add_variant(const Recorder *r, const Line *line, unsigned prefix,
-			char variant[][PMH_LINE], uint8_t *prefixes, unsigned n)
-{
-	line_content(r, line, prefix, 0, variant[n]);
-	for (unsigned v = 0; v < n; v++)
-	{
-		if (memcmp(variant[v], variant[n], PMH_LINE) == 0)
-			return n;
-	}
-	prefixes[n] = (uint8_t) prefix;
-	return n + 1;
-}
-
-/* The last variant is everything. */
 static void
 add_prefixes(Point *p, Recorder *r, Line *line)
 {
 	Dim		   *dim = &p->dim[p->ndims];
-	char		variant[MAX_VARIANTS][PMH_LINE];
+	char		variant[48][PMH_LINE];
 	unsigned	n = 0;
 
 	for (unsigned k = 0; k <= line->n; k++)
 	{
-		if (line_commit_passed(line, k))
-			n = add_variant(r, line, k | PREFIX_WITHOUT_COMMIT, variant, dim->prefix, n);
-		if (recorder_commits_unfenced && k < line->n)
-			n = add_variant(r, line, k | PREFIX_AND_COMMIT, variant, dim->prefix, n);
-		n = add_variant(r, line, k, variant, dim->prefix, n);
+		bool		known = false;
+
+		line_content(r, line, k, 0, variant[n]);
+		for (unsigned v = 0; v < n && !known; v++)
+			known = memcmp(variant[v], variant[n], PMH_LINE) == 0;
+		if (!known)
+			dim->prefix[n++] = (uint8_t) k;
 	}
 	if (n < 2 || p->ndims == MAX_DIMS)
 		return;
@@ -140,12 +125,10 @@ collect(Point *p, unsigned level, const PmSite *site)
 static void
 print_line(const Line *line, unsigned prefix, unsigned words)
 {
-	fprintf(stderr, "    line at %#zx: %u of %u stores%s", (size_t) line->number * PMH_LINE,
-			prefix & PREFIX_COUNT, line->n,
-			(prefix & PREFIX_WITHOUT_COMMIT) != 0 ? " without the last commit" :
-			(prefix & PREFIX_AND_COMMIT) != 0 ? " and the next commit" : "");
+	fprintf(stderr, "    line at %#zx: %u of %u stores", (size_t) line->number * PMH_LINE,
+			prefix, line->n);
 	for (unsigned i = 0; i < line->n; i++)
-		fprintf(stderr, "%s%s:%d", i == (prefix & PREFIX_COUNT) ? " | not: " : " ",
+		fprintf(stderr, "%s%s:%d", i == prefix ? " | not: " : " ",
 				site_base_name(site_of(line->store[i].site)),
 				site_of(line->store[i].site)->line);
 	if (line->copied != 0)

@@ -58,7 +58,6 @@ static Line *free_lines;
 
 unsigned	recorder_level;
 bool		recorder_persist = true;
-bool		recorder_commits_unfenced;
 uint64_t	recorder_path;
 Costs	   *recorder_costs;
 void		(*recorder_at_fence) (unsigned level, const PmSite *site);
@@ -416,58 +415,22 @@ apply_store(char *bytes, const Store *s)
 	memcpy(bytes + s->at, &s->value, s->size);
 }
 
-/* The last commit store of the first n; -1: none. */
-static int
-last_commit(const Line *line, unsigned n)
-{
-	int			i = (int) n - 1;
-
-	while (i >= 0 && !line->store[i].commit)
-		i--;
-	return i;
-}
-
-bool
-line_commit_passed(const Line *line, unsigned n)
-{
-	int			commit = last_commit(line, n);
-
-	return commit >= 0 && commit < (int) n - 1 &&
-		line->store[n - 1].commits == line->store[commit].commits;
-}
-
 void
-line_content(const Recorder *r, const Line *line, unsigned prefix, unsigned words,
+line_content(const Recorder *r, const Line *line, unsigned n, unsigned words,
 			 void *bytes)
 {
-	unsigned	n = prefix & PREFIX_COUNT;
-	int			without = (prefix & PREFIX_WITHOUT_COMMIT) != 0 ? last_commit(line, n) : -1;
 	unsigned	i = 0;
 
 	memcpy(bytes, line_at(r->level + 1, line->number), PMH_LINE);
 	for (; i < n && i < line->before_copy; i++)
-	{
-		if ((int) i != without)
-			apply_store(bytes, &line->store[i]);
-	}
+		apply_store(bytes, &line->store[i]);
 	for (unsigned w = 0; w < 8; w++)
 	{
 		if ((words >> w & 1) != 0)
 			memcpy((char *) bytes + 8 * w, &line->copy[w], 8);
 	}
 	for (; i < n; i++)
-	{
-		if ((int) i != without)
-			apply_store(bytes, &line->store[i]);
-	}
-	for (; (prefix & PREFIX_AND_COMMIT) != 0 && i < line->n; i++)
-	{
-		if (line->store[i].commit)
-		{
-			apply_store(bytes, &line->store[i]);
-			break;
-		}
-	}
+		apply_store(bytes, &line->store[i]);
 }
 
 /* Let bytes of a line be durable: in all memories above. */
@@ -542,8 +505,6 @@ add_store(Recorder *r, uint32_t number, unsigned at, unsigned size, uint64_t val
 	s->at = (uint8_t) at;
 	s->size = (uint8_t) size;
 	s->is_volatile = site_volatile[id];
-	s->commit = false;
-	s->commits = r->commits;
 	if (!s->is_volatile)
 		count_lasting(r, line, 1);
 }
@@ -728,23 +689,11 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 				  (unsigned) s->id);
 }
 
-/*
- * A commit store: a store and a flush of its line, made in the weaker of both ways.
- * As a mutant it is a store that nobody flushes.
- */
+/* As a mutant it is a store that nobody flushes. */
 void
 pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmSite *s)
 {
-	unsigned	level = level_of(addr);
-	Recorder   *r = level < LEVELS - 1 ? &recorders[level] : NULL;
-	Line	   *line;
-
-	if (r != NULL)
-		r->commits++;
 	pm_record_store(addr, size, v, s);
-	line = r != NULL ? r->line[number_of(level, addr)] : NULL;
-	if (line != NULL && line->n > 0)
-		line->store[line->n - 1].commit = !suppressed[s->id];
 	pm_record_flush(f, addr, size, s);
 }
 

@@ -17,14 +17,6 @@
  * stores since (each of at most 8 aligned bytes, thus whole); of what pm_copy
  * has written, any subset of its 8-byte words.  Lines are independent.
  *
- * A commit store (pm_commit*) may have been made past the cache, where it is weakly
- * ordered until a fence, or the next commit store, which begins with one.  It comes
- * after all stores to its line before it (that is its own fence, and what pm.h says
- * of lines in the cache); but a later ordinary store to the line may come before it.
- * So of the prefixes that end with such stores there is another variant each, without
- * the commit store.  It is never in force before the next pm_fence is, which stands
- * for what a reader, or another process, may see of it: see all_durable.
- *
  * A store is volatile if recovery must not depend on it.  Those to the run
  * area and the space map are not noted at all: there a crash leaves anything.
  *
@@ -54,18 +46,7 @@ typedef struct Store
 	uint8_t		at;				/* byte in the line */
 	uint8_t		size;
 	bool		is_volatile;
-	bool		commit;
-	uint64_t	commits;		/* at this level, when it had been made */
 } Store;
-
-/*
- * What of a line's stores is there: the first n of them; or these without the last
- * commit store among them; or, of a commit store that has lost its own fence, these
- * and the next commit store after them.
- */
-#define PREFIX_COUNT			0x3fu
-#define PREFIX_WITHOUT_COMMIT	0x40u
-#define PREFIX_AND_COMMIT		0x80u
 
 /* A line with stores that are not durable. */
 typedef struct Line
@@ -91,7 +72,6 @@ typedef struct Recorder
 	Line	  **pending;
 	size_t		npending;
 	size_t		lasting_lines;	/* of these, with stores that matter */
-	uint64_t	commits;		/* commit stores so far */
 	bool		unfenced;		/* a flush or copy waits for a fence */
 } Recorder;
 
@@ -119,8 +99,8 @@ extern uint64_t *site_hits;
 
 /*
  * Leave a flush, fence or copy out from now on: "list_write.c:123".  (A copy or a
- * commit store is then an ordinary store that nobody flushes.)  False if there is no such
- * site of this kind.
+ * commit store is then an ordinary store that nothing flushes.)  False if there is no
+ * such site of this kind.
  */
 extern bool site_suppress(const char *kind, const char *where);
 
@@ -173,18 +153,9 @@ extern Recorder recorders[LEVELS - 1];
 extern void recorder_start_level1(void);
 extern void recorder_stop_level1(void);
 
-/* The line as it is with a prefix of its stores and these words of pm_copy. */
-extern void line_content(const Recorder *r, const Line *line, unsigned prefix,
+/* The line as it is with the first n stores and these words of pm_copy. */
+extern void line_content(const Recorder *r, const Line *line, unsigned n,
 						 unsigned words, void *bytes);
-
-/* Has the n-th store of the prefix n a commit store before it that it may pass? */
-extern bool line_commit_passed(const Line *line, unsigned n);
-
-/*
- * A mutant: commit stores do not begin with a fence, so they may pass what was
- * stored to their line before.
- */
-extern bool recorder_commits_unfenced;
 
 /* Is any of the bytes [offset, offset + len) of a file at level 0 not durable? */
 extern const Line *recorder_not_durable(unsigned file, uint64_t offset, size_t len);

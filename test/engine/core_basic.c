@@ -98,10 +98,10 @@ check_structure(PmhTable *t, const Model *m)
 }
 
 static void
-run(const char *path, uint32_t segment_buckets, FixtureMedium medium, uint64_t keys)
+run(const char *path, uint32_t segment_buckets, bool flushed, uint64_t keys)
 {
 	PmhGeometry geometry = {segment_buckets};
-	PmhEnv		env = fixture_env_on(medium, 1);
+	PmhEnv		env = fixture_env_on(flushed, 1);
 	PmhError	error;
 	PmhTable   *t;
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
@@ -169,9 +169,9 @@ compare_found(void *arg, size_t i, uint64_t value)
 
 /* The group operations: batches of all sizes, keys more than once in a batch. */
 static void
-run_groups(const char *path, FixtureMedium medium, uint64_t keys)
+run_groups(const char *path, bool flushed, uint64_t keys)
 {
-	PmhEnv		env = fixture_env_on(medium, 1);
+	PmhEnv		env = fixture_env_on(flushed, 1);
 	PmhError	error;
 	PmhTable   *t;
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
@@ -351,17 +351,14 @@ main(void)
 	const char *path = fixture_path("core_basic");
 
 #ifdef PMH_ANY_GEOMETRY			/* any_basic.c */
-	run(path, 256, FIXTURE_CACHED, FIXTURE_SCALE(200000));
-	run(path, 2048, FIXTURE_CACHED, FIXTURE_SCALE(100000));
-	run(path, 2048, FIXTURE_PAST_CACHE, FIXTURE_SCALE(50000));
+	run(path, 256, false, FIXTURE_SCALE(200000));
+	run(path, 2048, false, FIXTURE_SCALE(100000));
 	return unit_done("any_basic");
 #endif
-	run(path, 0, FIXTURE_CACHED, FIXTURE_SCALE(1000000));
-	run(path, 0, FIXTURE_FLUSHED, FIXTURE_SCALE(100000));
-	run(path, 0, FIXTURE_PAST_CACHE, FIXTURE_SCALE(100000));
-	run_groups(path, FIXTURE_CACHED, FIXTURE_SCALE(200000));
-	run_groups(path, FIXTURE_FLUSHED, FIXTURE_SCALE(50000));
-	run_groups(path, FIXTURE_PAST_CACHE, FIXTURE_SCALE(50000));
+	run(path, 0, false, FIXTURE_SCALE(1000000));
+	run(path, 0, true, FIXTURE_SCALE(100000));
+	run_groups(path, false, FIXTURE_SCALE(200000));
+	run_groups(path, true, FIXTURE_SCALE(50000));
 	run_short(path);
 	return unit_done("core_basic");
 }

@@ -70,12 +70,13 @@ sweep(PmhTable *t)
 }
 
 static void
-child(uint64_t instance, FixtureMedium medium)
+child(uint64_t instance, bool force_pmem)
 {
-	PmhEnv		env = fixture_env_on(medium, instance);
+	PmhEnv		env = fixture_env(instance);
 	PmhTable   *t;
 	PmhError	error;
 
+	env.force_pmem = force_pmem;
 	if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
 		_exit(2);
 	if (instance % 3 == 0 && !sweep(t))
@@ -135,12 +136,12 @@ verify(uint64_t instance, uint64_t from)
 }
 
 static void
-run(FixtureMedium medium, int rounds)
+run(bool force_pmem, int rounds)
 {
 	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
 	PmhError	error;
-	uint64_t	seed = 8 + medium;
+	uint64_t	seed = 8 + force_pmem;
 	uint64_t	instance = 1;
 
 	unlink(path);
@@ -159,7 +160,7 @@ run(FixtureMedium medium, int rounds)
 		pid = fork();
 		REQUIRE(pid >= 0);
 		if (pid == 0)
-			child(instance, medium);
+			child(instance, force_pmem);
 		(void) nanosleep(&ts, NULL);
 		REQUIRE(kill(pid, SIGKILL) == 0);
 		REQUIRE(waitpid(pid, &status, 0) == pid);
@@ -177,8 +178,7 @@ main(void)
 	done = mmap(NULL, sizeof(*done), PROT_READ | PROT_WRITE,
 				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(done != MAP_FAILED);
-	run(FIXTURE_CACHED, 150);
-	run(FIXTURE_FLUSHED, 30);
-	run(FIXTURE_PAST_CACHE, 30);
+	run(false, 150);
+	run(true, 60);
 	return unit_done("core_kill");
 }

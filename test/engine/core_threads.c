@@ -29,7 +29,7 @@
 static const char *path;
 static uint64_t keys;			/* of each writer */
 static uint64_t *model;			/* by writer and key: a bit for each value it has */
-static FixtureMedium medium;
+static bool flushed;
 
 static uint64_t
 writer_key(unsigned writer, uint64_t k)
@@ -46,7 +46,7 @@ model_of(unsigned writer, uint64_t k)
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env_on(medium, 1);
+	PmhEnv		env = fixture_env_on(flushed, 1);
 
 	fixture_shift_addresses();
 	return fixture_open_in(path, &env);
@@ -176,7 +176,7 @@ read_keys(Stage *stage, int number)
 static void
 test_concurrent(void)
 {
-	PmhEnv		env = fixture_env_on(medium, 1);
+	PmhEnv		env = fixture_env_on(flushed, 1);
 	Stage	   *reading = stage_make();
 	Stage	   *writing = stage_make();
 	Worker		reader[READERS];
@@ -297,9 +297,9 @@ test_after_kill(void)
 
 /* The tests in their order, with a new file. */
 static void
-run(FixtureMedium on, uint64_t nkeys)
+run(bool on, uint64_t nkeys)
 {
-	medium = on;
+	flushed = on;
 	keys = nkeys;
 	memset(model, 0, WRITERS * keys * sizeof(uint64_t));
 	TEST(test_concurrent());
@@ -317,8 +317,7 @@ main(void)
 	model = mmap(NULL, WRITERS * FIXTURE_SCALE(150000) * sizeof(uint64_t),
 				 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(model != MAP_FAILED);
-	run(FIXTURE_CACHED, FIXTURE_SCALE(150000));
-	run(FIXTURE_FLUSHED, FIXTURE_SCALE(50000));
-	run(FIXTURE_PAST_CACHE, FIXTURE_SCALE(50000));
+	run(false, FIXTURE_SCALE(150000));
+	run(true, FIXTURE_SCALE(50000));
 	return unit_done("core_threads");
 }

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "lock.h"
-#include "pm.h"
 #include "table.h"
 
 #define FIXTURE_STRIPES	1024
@@ -50,35 +49,22 @@ fixture_locks(void)
 	return locks;
 }
 
-/* How the files are treated that are mapped from now on. */
-typedef enum FixtureMedium
-{
-	FIXTURE_CACHED,				/* nothing is flushed */
-	FIXTURE_FLUSHED,			/* flushes and fences; commit stores are flushed, too */
-	FIXTURE_PAST_CACHE			/* the same, but these go past the cache */
-} FixtureMedium;
-
-#define FIXTURE_MEDIA	3
-
-static inline PmhEnv
-fixture_env_on(FixtureMedium medium, uint64_t instance)
-{
-	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
-
-	env.force_pmem = medium != FIXTURE_CACHED;
-	pm_set_commit_way(medium == FIXTURE_PAST_CACHE ? PM_COMMIT_PAST_CACHE :
-					  PM_COMMIT_FLUSHED);
-	return env;
-}
-
-/* Cached, unless PMH_TEST_MEDIUM says 1 or 2: the same test on another medium. */
 static inline PmhEnv
 fixture_env(uint64_t instance)
 {
-	const char *medium = getenv("PMH_TEST_MEDIUM");
+	PmhEnv		env = {.locks = fixture_locks(), .instance = instance};
 
-	return fixture_env_on(medium == NULL ? FIXTURE_CACHED : (FixtureMedium) atoi(medium),
-						  instance);
+	return env;
+}
+
+/* The same; flushed: every store is flushed and fenced. */
+static inline PmhEnv
+fixture_env_on(bool flushed, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+
+	env.force_pmem = flushed;
+	return env;
 }
 
 /* A path for this process in $TMPDIR; good until eight more have been made. */

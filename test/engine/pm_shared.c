@@ -241,13 +241,6 @@ pm_let_go(PmFile *f)
 	(void) f;
 }
 
-/* Commit stores are ordinary ones here, which ThreadSanitizer sees. */
-void
-pm_set_commit_way(PmCommitWay way)
-{
-	(void) way;
-}
-
 void
 pm_flush(const PmFile *f, const void *addr, size_t len)
 {

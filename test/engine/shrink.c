@@ -37,15 +37,16 @@
 
 static const char *path;
 static uint64_t instance = 1;
-static FixtureMedium medium;
+static bool force_pmem;
 
 static PmhTable *
 create(void)
 {
-	PmhEnv		env = fixture_env_on(medium, instance);
+	PmhEnv		env = fixture_env(instance);
 	PmhError	error;
 	PmhTable   *t;
 
+	env.force_pmem = force_pmem;
 	unlink(path);
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	return t;
@@ -55,10 +56,11 @@ create(void)
 static PmhTable *
 reopen(PmhTable *t)
 {
-	PmhEnv		env = fixture_env_on(medium, ++instance);
+	PmhEnv		env = fixture_env(++instance);
 	PmhError	error;
 	bool		recovered;
 
+	env.force_pmem = force_pmem;
 	pmh_close(t);
 	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
 	CHECK(recovered);
@@ -933,7 +935,7 @@ main(void)
 	path = fixture_path("shrink");
 	for (int round = 0; round < 2; round++)
 	{
-		medium = round == 0 ? FIXTURE_CACHED : FIXTURE_PAST_CACHE;
+		force_pmem = round == 1;
 		TEST(test_unique());
 		TEST(test_recovery());
 		TEST(test_lists());
@@ -949,7 +951,7 @@ main(void)
 		TEST(test_fold_under_writer());
 		TEST(test_drain());
 	}
-	medium = FIXTURE_CACHED;
+	force_pmem = false;
 	TEST(test_fill());
 	unlink(path);
 	return unit_done("shrink");

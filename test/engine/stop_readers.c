@@ -57,11 +57,12 @@ pmh_stop_point(const char *name)
 static PmhTable *
 make_table(bool force_pmem)
 {
-	PmhEnv		env = force_pmem ? fixture_env_on(FIXTURE_PAST_CACHE, 1) : fixture_env(1);
+	PmhEnv		env = fixture_env(1);
 	PmhError	error;
 	PmhTable   *t;
 
 	unlink(path);
+	env.force_pmem = force_pmem;
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	return t;
 }
