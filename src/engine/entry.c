@@ -6,8 +6,8 @@
  *
  * Nearly all of them take a short way first: a plain entry of the home bucket or the
  * alternative one, in a segment that is not locked, and which takes no list, no stash
- * and no more room.  It does what the long way does then, with a quarter of the
- * instructions; whatever else it meets it leaves to that, with nothing done.
+ * and no more room.  It does what the long way does then, in fewer instructions;
+ * whatever else it meets it leaves to that, with nothing done.
  *
  *-------------------------------------------------------------------------
  */

@@ -18,7 +18,8 @@
 # Two kinds of mutants:
 #   table       test/mutants/table: seeded by hand; the format is said there
 #   generated   each pm_flush, pm_fence and pm_copy in src/engine and src/cluster,
-#               and the flush of each pm_commit, is left out in turn, at run time, by the recorder of test/crash.
+#               and the flush of each pm_commit, is left out in turn, at run time, by
+#               the recorder of test/crash.
 #               test/mutants/needless names those that may be left out, and why.
 #
 # A mutant runs against its stages in their order, until one of them fails:
