@@ -39,7 +39,8 @@ typedef struct AbSpace
  *
  * begin	make a table in the file 'path', open it, and reserve 'reserve' bytes,
  *			which are touched; reserve 0: open what a run before has kept.
- *			durable: every store is flushed and fenced
+ *			durable: every store is flushed and fenced.  *locks: the locks of those
+ *			that have the file open already; NULL: there are none, and it is set
  * run		operations at .. at + n - 1 of a series of 'keys' of them; returns how
  *			many answers were wrong
  * space	tell of the space
@@ -50,7 +51,7 @@ typedef struct AbSpace
 typedef struct AbSide
 {
 	void		(*begin) (const char *path, uint64_t keys, uint64_t reserve,
-						  bool durable);
+						  bool durable, void **locks);
 	uint64_t	(*run) (AbOp op, uint64_t at, uint64_t n);
 	void		(*space) (AbSpace *space);
 	void		(*end) (bool keep);

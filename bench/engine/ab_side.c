@@ -93,10 +93,9 @@ make_table(uint64_t reserve)
 	pmh_close(table);
 }
 
-static void
-begin(const char *path, uint64_t nkeys, uint64_t reserve, bool durable)
+static PmhLocks *
+make_locks(void)
 {
-	PmhError	error;
 	void	   *memory = mmap(NULL, pmh_locks_size(STRIPES), PROT_READ | PROT_WRITE,
 							  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -105,7 +104,17 @@ begin(const char *path, uint64_t nkeys, uint64_t reserve, bool durable)
 		perror("pmh_ab: mmap");
 		exit(1);
 	}
-	env.locks = pmh_locks_init(memory, STRIPES);
+	return pmh_locks_init(memory, STRIPES);
+}
+
+static void
+begin(const char *path, uint64_t nkeys, uint64_t reserve, bool durable, void **locks)
+{
+	PmhError	error;
+
+	if (*locks == NULL)
+		*locks = make_locks();
+	env.locks = *locks;
 	env.instance = 1;
 	env.force_pmem = durable;
 	file_path = path;
@@ -210,8 +219,7 @@ run_group(AbOp op, uint64_t at, uint64_t n)
 static uint64_t
 run(AbOp op, uint64_t at, uint64_t n)
 {
-	if (at == 0)
-		place = 12345 % keys;
+	place = (uint64_t) ((12345 + (unsigned __int128) at * step) % keys);
 	switch (op)
 	{
 		case AB_HIT:

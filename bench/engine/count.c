@@ -85,6 +85,13 @@ pm_record_store(void *addr, size_t size, uint64_t v, const PmSite *site)
 	}
 }
 
+void
+pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmSite *site)
+{
+	pm_record_store(addr, size, v, site);
+	pm_record_flush(f, addr, size, site);
+}
+
 /* lock.h */
 void
 pm_record_unlock(const uint64_t *lock)

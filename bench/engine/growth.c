@@ -55,7 +55,7 @@ segments_by_strategy(PmhTable *t, uint64_t segments[3])
 	{
 		uint64_t	elem = pm_load_acquire(&dir[i]);
 
-		slots += (t->segment_buckets + pmh_elem_units(elem) * t->unit_buckets) * PMH_SLOTS;
+		slots += (pmh_segment_buckets(t) + pmh_elem_units(elem) * pmh_unit_buckets(t)) * PMH_SLOTS;
 		segments[pmh_elem_strategy(elem)]++;
 		i += UINT64_C(1) << (depth - pmh_elem_depth(elem));
 	}

@@ -3,15 +3,18 @@
  * pmh_ab.c
  *	  Builds of the engine, as shared objects, against each other in one process.
  *
- *	  pmh_ab [-n KEYS] [-s SLICE] [-c] [-k] [-e] [-d DIRECTORY] [-o OP,...]
+ *	  pmh_ab [-n KEYS] [-s SLICE] [-1] [-c] [-k] [-e] [-d DIRECTORY] [-o OP,...]
  *			 NAME=FILE.so ...
  *
+ *	  -1	all builds work on one table, each on its share of the keys: where the
+ *			system has put a table's pages makes up to a tenth, more than most
+ *			changes.  (For builds whose files and locks are the same.)
  *	  -c	class cache: nothing is flushed or fenced
  *	  -k	keep the tables (DIRECTORY/pmh_ab.NAME)
  *	  -e	use tables that were kept.  So can valgrind count instructions, where
  *			a mapping cannot grow: reserve and keep, then count
  *
- * Each build has a table of its own.  They take turns at slices of operations,
+ * Without -1 each build has a table of its own.  They take turns at slices of operations,
  * another one first in each round, so that whatever the machine does meanwhile
  * comes to all of them.  Of a slice its processor time counts, of an operation
  * the median slice; and beside it the median, and the quartiles, of the ratio to
@@ -55,6 +58,7 @@ static Side side[MAX_SIDES];
 static int	nsides;
 static uint64_t keys = 20000000;
 static uint64_t slice = 500000;
+static bool one_table = false;
 static bool durable = true;
 static bool keep = false;
 static bool existing = false;
@@ -137,17 +141,18 @@ run_op(AbOp op)
 
 	for (int i = 0; i < nsides; i++)
 		side[i].wrong = 0;
-	for (uint64_t at = 0; at < keys; at += slice, n++)
+	for (uint64_t at = 0; at < keys; at += one_table ? 0 : slice, n++)
 	{
-		uint64_t	m = keys - at < slice ? keys - at : slice;
-
 		for (int j = 0; j < nsides; j++)
 		{
 			Side	   *s = &side[(n + (uint64_t) j) % (uint64_t) nsides];
+			uint64_t	m = keys - at < slice ? keys - at : slice;
 			double		begin = processor_ns();
 
 			s->wrong += s->engine->run(op, at, m);
 			s->ns[n] = (processor_ns() - begin) / (double) m;
+			if (one_table)
+				at += m;
 		}
 		for (int j = 0; j < nsides; j++)
 			side[j].ratio[n] = side[0].ns[n] / side[j].ns[n];
@@ -158,7 +163,7 @@ run_op(AbOp op)
 static void
 print_space(void)
 {
-	for (int i = 0; i < nsides; i++)
+	for (int i = 0; i < (one_table ? 1 : nsides); i++)
 	{
 		AbSpace		space;
 
@@ -172,17 +177,23 @@ print_space(void)
 static void
 begin_sides(void)
 {
+	void	   *locks = NULL;
+
 	for (int i = 0; i < nsides; i++)
 	{
 		Side	   *s = &side[i];
+		bool		open = existing || (one_table && i > 0);
 
+		if (!one_table)
+			locks = NULL;
 		s->ns = calloc(keys / slice + 1, sizeof(double));
 		s->ratio = calloc(keys / slice + 1, sizeof(double));
 		if (s->ns == NULL || s->ratio == NULL)
 			die("out of memory");
-		snprintf(s->path, sizeof(s->path), "%s/pmh_ab.%s", directory, s->name);
-		s->engine->begin(s->path, keys, existing ? 0 : keys * RESERVE_EACH + RESERVE_LEAST,
-						 durable);
+		snprintf(s->path, sizeof(s->path), "%s/pmh_ab.%s", directory,
+				 side[one_table ? 0 : i].name);
+		s->engine->begin(s->path, keys, open ? 0 : keys * RESERVE_EACH + RESERVE_LEAST,
+						 durable, &locks);
 	}
 }
 
@@ -205,7 +216,7 @@ main(int argc, char **argv)
 	char	   *wanted = ops;
 	int			option;
 
-	while ((option = getopt(argc, argv, "n:s:cked:o:")) != -1)
+	while ((option = getopt(argc, argv, "n:s:1cked:o:")) != -1)
 	{
 		switch (option)
 		{
@@ -214,6 +225,9 @@ main(int argc, char **argv)
 				break;
 			case 's':
 				slice = strtoull(optarg, NULL, 10);
+				break;
+			case '1':
+				one_table = true;
 				break;
 			case 'c':
 				durable = false;
@@ -238,6 +252,8 @@ main(int argc, char **argv)
 		add_side(argv[optind++]);
 	if (nsides == 0 || keys == 0 || slice == 0)
 		die("no build, no keys, or no slice");
+	if (one_table && keys % (slice * (uint64_t) nsides) != 0)
+		die("with -1, KEYS has to be a multiple of SLICE times the number of builds");
 	begin_sides();
 	for (char *op = strtok(wanted, ","); op != NULL; op = strtok(NULL, ","))
 	{

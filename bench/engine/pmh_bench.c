@@ -928,6 +928,7 @@ help(void)
 		   "  --existing           it is there already, with the keys of an insert\n"
 		   "  --force-pmem         flush and fence even if the file is not persistent memory\n"
 		   "  --segment-buckets M  buckets in the main part of a segment, 64 .. 2048\n"
+		   "                       (pmh_bench_any; else 64)\n"
 		   "  --reserve BYTES      free space that a new file begins with\n"
 		   "  --prefault           workers touch all pages before they begin\n"
 		   "  --group N            keys handed over together (default 64, at most %d)\n"

@@ -93,23 +93,21 @@ fill_other_line(PmhTable *t, PmhBucket *b, uint64_t hash, uint64_t word,
 }
 
 uint32_t
-pmh_bucket_prepare(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-				   uint64_t hash, uint64_t word, PmhBucket *home,
-				   uint32_t announce, bool *ordered)
+pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+				   uint64_t word, PmhBucket *home, uint32_t announce, bool *ordered)
 {
-	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state = pmh_bucket_state(b);
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
 	uint32_t	line0 = free_slots & PMH_LINE0_MASK;
 	uint32_t	change;
 
-	pmh_version_bump(pmh_bucket_version(place, bucket));
+	pmh_version_bump(version);
 
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
 	{
 		PMH_STOP_POINT("put_before_announcing");
-		pmh_bucket_set_state(home, pmh_bucket_state(home) | announce);
-		pm_flush(&t->file, home, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(home),
+					pmh_bucket_state(home) | announce);
 		*ordered = true;
 	}
 
@@ -131,28 +129,21 @@ void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
 	PMH_STOP_POINT("put_before_commit");
-	pmh_bucket_set_state(b, pmh_bucket_state(b) ^ change);
+	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
-	pm_flush(&t->file, b, PMH_LINE);
 }
 
-/*
- * Put an entry into a bucket that has room.  home is the bucket whose filter
- * announces it ('announce' bits) if that is another one, else NULL.  Durable on
- * return; fence_first as for pmh_insert.
- */
 void
-pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-			   uint64_t hash, uint64_t word, PmhBucket *home,
-			   uint32_t announce, bool fence_first)
+pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+			   uint64_t word, PmhBucket *home, uint32_t announce, bool fence_first)
 {
 	bool		ordered = fence_first;
-	uint32_t	change = pmh_bucket_prepare(t, place, bucket, hash, word, home,
-											announce, &ordered);
+	uint32_t	change = pmh_bucket_prepare(t, b, version, hash, word, home, announce,
+											&ordered);
 
 	if (ordered)
 		pm_fence(&t->file);
-	pmh_bucket_commit(t, pmh_bucket(t, place, bucket), change);
+	pmh_bucket_commit(t, b, change);
 	pm_fence(&t->file);
 }
 
@@ -188,11 +179,7 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	if ((state & PMH_STATE_POINTERS) != 0)
 		mask |= shadowed_by(b, mask);
-	pmh_version_bump(pmh_bucket_version(place, bucket));
-	PMH_STOP_POINT("clear_before_commit");
-	pmh_bucket_set_state(b, state & ~(mask & PMH_STATE_OCCUPIED));
-	PMH_STOP_POINT("clear_after_commit");
-	pm_flush(&t->file, b, PMH_LINE);
+	pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket), state, mask);
 	if (fence)
 		pm_fence(&t->file);
 }
@@ -201,8 +188,7 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 static void
 commit_word(PmhTable *t, PmhBucket *b, unsigned slot, uint64_t word)
 {
-	pmh_slot_store_word(b, slot, word);
-	pm_flush(&t->file, b->bytes + pmh_slot_line(slot) * PMH_LINE, PMH_LINE);
+	pm_commit64(&t->file, pmh_slot_word_at(b, slot), word);
 	pm_fence(&t->file);
 }
 
@@ -258,8 +244,8 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PMH_STOP_POINT("compact_before_telling");
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
 	{
-		pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_POINTERS);
-		pm_flush(&t->file, b, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(b),
+					pmh_bucket_state(b) | PMH_STATE_POINTERS);
 		pm_fence(&t->file);
 		/* No reader is to believe a pointer beside a state that tells of none. */
 		pmh_version_bump(pmh_bucket_version(place, bucket));
@@ -270,8 +256,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	mask &= ~(UINT32_C(1) << slot);
 	if (mask != 0)
 	{
-		pmh_bucket_set_state(b, pmh_bucket_state(b) & ~mask);
-		pm_flush(&t->file, b, PMH_LINE);
+		pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) & ~mask);
 		pm_fence(&t->file);
 	}
 	pmh_count(&pmh_run(t)->compactions, 1);

@@ -18,7 +18,9 @@
 
 #include "error.h"
 #include "layout.h"
+#include "lock.h"
 #include "pm.h"
+#include "stop_point.h"
 #include "table.h"
 
 typedef struct PmhPlace PmhPlace;
@@ -72,10 +74,11 @@ pmh_bucket_state(const PmhBucket *b)
 	return __atomic_load_n((const uint32_t *) b->bytes, __ATOMIC_ACQUIRE);
 }
 
-static inline void
-pmh_bucket_set_state(PmhBucket *b, uint32_t state)
+/* Where it is: for commit stores. */
+static inline uint32_t *
+pmh_bucket_state_at(PmhBucket *b)
 {
-	pm_store32((uint32_t *) b->bytes, state);
+	return (uint32_t *) b->bytes;
 }
 
 /* Set bits of a mask of slots.  (The instruction is not in baseline x86-64.) */
@@ -161,17 +164,17 @@ pmh_word_payload(uint64_t word)
 	return word & PMH_WORD_PAYLOAD;
 }
 
-static inline void
-pmh_slot_store_word(PmhBucket *b, unsigned slot, uint64_t word)
+static inline uint64_t *
+pmh_slot_word_at(PmhBucket *b, unsigned slot)
 {
-	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+	return (uint64_t *) (b->bytes + pmh_slot_word[slot]);
 }
 
 /* Fill a free slot: everything but the state. */
 static inline void
 pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 {
-	pm_store64((uint64_t *) (b->bytes + pmh_slot_word[slot]), word);
+	pm_store64(pmh_slot_word_at(b, slot), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));
 	pm_store8((uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot),
@@ -273,7 +276,13 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 	return live;
 }
 
-extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
+/*
+ * Put an entry into a bucket of a locked segment that has room.  'version' is that of
+ * the bucket; home is the bucket whose filter announces the entry ('announce' bits)
+ * if that is another one, else NULL.  Durable on return; fence_first as for
+ * pmh_insert.
+ */
+extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
 						   uint64_t hash, uint64_t word, PmhBucket *home,
 						   uint32_t announce, bool fence_first);
 
@@ -285,8 +294,8 @@ extern void pmh_bucket_put(PmhTable *t, const PmhPlace *place, uint32_t bucket,
  * change the bucket, but for the filter bits of its state.  The second one is
  * the commit store; durable after the next pm_fence.
  */
-extern uint32_t pmh_bucket_prepare(PmhTable *t, const PmhPlace *place,
-								   uint32_t bucket, uint64_t hash, uint64_t word,
+extern uint32_t pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version,
+								   uint64_t hash, uint64_t word,
 								   PmhBucket *home, uint32_t announce,
 								   bool *ordered);
 extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
@@ -294,6 +303,21 @@ extern void pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change);
 extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
 									uint32_t bucket, uint64_t hash,
 									uint32_t mask, const uint64_t *extra);
+
+/*
+ * Take slots out of a bucket of a locked segment whose state is 'state', 'version'
+ * its version: all of them plain, in a bucket without pointers, or all that go with
+ * them.  Durable after the next pm_fence.
+ */
+static inline void
+pmh_bucket_take(const PmFile *f, PmhBucket *b, uint64_t *version, uint32_t state,
+				uint32_t mask)
+{
+	pmh_version_bump(version);
+	PMH_STOP_POINT("clear_before_commit");
+	pm_commit32(f, pmh_bucket_state_at(b), state & ~(mask & PMH_STATE_OCCUPIED));
+	PMH_STOP_POINT("clear_after_commit");
+}
 
 /*
  * Take slots out of a bucket with one commit store: mask.  Also clears

@@ -4,9 +4,15 @@
  *	  Insert and delete one entry: lock its segment, provide what is missing, and
  *	  the way to the overflow table.
  *
+ * Nearly all of them take a short way first: a plain entry of the home bucket or the
+ * alternative one, in a segment that is not locked, and which takes no list, no stash
+ * and no more room.  It does what the long way does then, in fewer instructions;
+ * whatever else it meets it leaves to that, with nothing done.
+ *
  *-------------------------------------------------------------------------
  */
 
+#include "bucket.h"
 #include "compiler.h"
 #include "directory.h"
 #include "drain.h"
@@ -16,14 +22,184 @@
 #include "fail.h"
 #include "file_size.h"
 #include "handle.h"
+#include "home.h"
 #include "layout.h"
+#include "lock.h"
 #include "overflow.h"
 #include "place.h"
+#include "pm.h"
 #include "segment.h"
 #include "segment_resize.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
+
+/* ---- the short way ---- */
+
+/* The two buckets of a hash in a segment that we have locked, and their versions. */
+typedef struct Spot
+{
+	uint64_t	elem;
+	PmhStripe  *stripe;
+	PmhBucket  *home;
+	PmhBucket  *alt;
+	uint64_t   *home_version;
+	uint64_t   *alt_version;
+} Spot;
+
+/*
+ * Have the lines on their way while the lock is taken.  Has to be inline: a compiler
+ * may leave out the call of a function that only prefetches.
+ */
+static inline void __attribute__((always_inline))
+prefetch_spot(const Spot *spot)
+{
+	__builtin_prefetch(spot->stripe, 1);
+	for (unsigned line = 0; line < PMH_BUCKET_SIZE / PMH_LINE; line++)
+		__builtin_prefetch(spot->home->bytes + line * PMH_LINE, 1);
+	__builtin_prefetch(spot->alt, 1);
+}
+
+/*
+ * Find the buckets of a hash in the primary table, as look-ups do, and lock their
+ * segment if it is free.  False (nothing locked) if that cannot be done at once:
+ * pmh_segment_lock_in finds out why.
+ */
+static inline bool __attribute__((always_inline))
+lock_spot(const PmhTable *t, uint64_t hash, Spot *spot)
+{
+	PmhHome		h;
+	uint32_t	hashing;
+	uint32_t	number;
+	uint64_t	alt_offset;
+
+	if (unlikely(!pmh_home_find(t, hash, &h)))
+		return false;
+	hashing = pmh_elem_hashing(t, h.elem);
+	number = pmh_home_bucket(hash, hashing);
+	spot->elem = h.elem;
+	spot->stripe = &t->locks->stripe[(t->file_id + pmh_elem_main_block(h.elem)) &
+									 t->stripe_mask];
+	spot->home = (PmhBucket *) (uintptr_t) h.bucket;
+	spot->home_version = &spot->stripe->version[pmh_version_of(number)];
+	number = pmh_alt_bucket(hash, hashing, number);
+	alt_offset = pmh_elem_bucket_offset(t, h.elem, number);
+	spot->alt = pmh_at(t, alt_offset);
+	spot->alt_version = &spot->stripe->version[pmh_version_of(number)];
+	if (unlikely(alt_offset + PMH_BUCKET_SIZE > t->file.mapped))
+		return false;
+	prefetch_spot(spot);
+	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
+		return false;
+	if (likely(pmh_home_current(&h) &&
+			   pmh_elem_depth(h.elem) <= pmh_dirword_depth(h.dirword)))
+		return true;
+	pmh_unlock(&spot->stripe->lock);
+	return false;
+}
+
+/* Is the next plain entry of a hash in this bucket one too many for it? */
+static inline bool
+has_enough(const PmhBucket *b, uint64_t hash)
+{
+	uint32_t	state;
+	int			pointer;
+
+	return unlikely(pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) != 0) &&
+		pmh_mask_count(pmh_bucket_find(b, hash, &state, &pointer)) >= PMH_INLINE_MAX;
+}
+
+/*
+ * As pmh_segment_insert, where that is one put: no bucket of the key can have its
+ * list, and the one that it goes to has room.  False: it is not, nothing is done.
+ */
+static inline bool __attribute__((always_inline))
+put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fence_first)
+{
+	uint32_t	state = pmh_bucket_state(spot->home);
+	unsigned	fill = pmh_state_count(state);
+	bool		away = false;
+
+	if ((state & (PMH_STATE_POINTERS | PMH_STATE_STASHED)) != 0 ||
+		((state & pmh_filter_bit(hash)) != 0 &&
+		 (pmh_bucket_state(spot->alt) & PMH_STATE_POINTERS) != 0))
+		return false;
+	if (fill >= PMH_BALANCE_FROM)
+	{
+		away = pmh_elem_strategy(spot->elem) != PMH_SINGLE &&
+			pmh_state_count(pmh_bucket_state(spot->alt)) < fill;
+		if (!away && fill == PMH_SLOTS)
+			return false;
+	}
+	if (has_enough(away ? spot->alt : spot->home, hash))
+		return false;
+	pmh_bucket_put(t, away ? spot->alt : spot->home,
+				   away ? spot->alt_version : spot->home_version, hash,
+				   pmh_make_word(hash, value), away ? spot->home : NULL,
+				   away ? pmh_filter_bit(hash) : 0, fence_first);
+	return true;
+}
+
+static inline bool
+insert_short(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
+{
+	Spot		spot;
+	bool		done;
+
+	if (!lock_spot(t, hash, &spot))
+		return false;
+	done = put_short(t, &spot, hash, value, fence_first);
+	pmh_unlock(&spot.stripe->lock);
+	return done;
+}
+
+/*
+ * Take (hash, value) out of a bucket without pointers.  PMH_OK (durable after the
+ * next pm_fence), PMH_NOT_FOUND, PMH_RETRY (it has pointers).
+ */
+static inline PmhResult
+take_plain(const PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
+		   uint64_t value)
+{
+	uint32_t	state;
+	uint32_t	mask = pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state);
+
+	if ((state & PMH_STATE_POINTERS) != 0)
+		return PMH_RETRY;
+	for (; mask != 0; mask &= mask - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+
+		if (pmh_word_payload(word) == value && pmh_slot_has_hash(b, slot, word, hash))
+		{
+			pmh_bucket_take(&t->file, b, version, state, UINT32_C(1) << slot);
+			return PMH_OK;
+		}
+	}
+	return PMH_NOT_FOUND;
+}
+
+/* As delete_once, if that finds a plain entry; false: nothing is done. */
+static inline bool
+delete_short(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	Spot		spot;
+	PmhResult	result;
+
+	if (!lock_spot(t, hash, &spot))
+		return false;
+	result = take_plain(t, spot.home, spot.home_version, hash, value);
+	if (result == PMH_NOT_FOUND &&
+		(pmh_bucket_state(spot.home) & pmh_filter_bit(hash)) != 0)
+		result = take_plain(t, spot.alt, spot.alt_version, hash, value);
+	if (result == PMH_OK)
+		pm_fence(&t->file);
+	pmh_unlock(&spot.stripe->lock);
+	return result == PMH_OK;
+}
+
+/* ---- the long way ---- */
 
 PmhResult
 pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
@@ -75,8 +251,11 @@ insert_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
-	PmhResult	result = pmh_insert_in(t, PMH_PRIMARY, hash, value, fence_first);
+	PmhResult	result;
 
+	if (likely(insert_short(t, hash, value, fence_first)))
+		return PMH_OK;
+	result = pmh_insert_in(t, PMH_PRIMARY, hash, value, fence_first);
 	return likely(result != PMH_CROWDED) ? result :
 		insert_overflow(t, hash, value, fence_first);
 }
@@ -121,8 +300,11 @@ pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	const unsigned how = PMH_DELETE_WAIT | PMH_DELETE_FENCE;
 	PmhSide		side = PMH_PRIMARY;
-	PmhResult	result = delete_once(t, side, hash, value, how);
+	PmhResult	result;
 
+	if (likely(delete_short(t, hash, value)))
+		return PMH_OK;
+	result = delete_once(t, side, hash, value, how);
 	if (unlikely(result == PMH_CROWDED))
 	{
 		side = PMH_OVERFLOW;

@@ -31,9 +31,13 @@
 #include "segment_build.h"
 #include "table.h"
 
-#define DEFAULT_SEGMENT_BUCKETS	64
+#ifdef PMH_ANY_GEOMETRY
 #define MIN_SEGMENT_BUCKETS		64
 #define MAX_SEGMENT_BUCKETS		2048
+#else
+#define MIN_SEGMENT_BUCKETS		PMH_SEGMENT_BUCKETS
+#define MAX_SEGMENT_BUCKETS		PMH_SEGMENT_BUCKETS
+#endif
 
 /* Header, map, the first segment, and a block in reserve. */
 #define INITIAL_BLOCKS			4
@@ -65,12 +69,7 @@ set_geometry(PmhTable *t, const PmhFormat *format)
 	t->file_id = format->file_id;
 	t->file_lock = pmh_file_lock(t->locks, t->file_id);
 	t->segment_buckets = format->segment_buckets;
-	t->unit_buckets = format->segment_buckets / PMH_UNITS_PER_BLOCK;
 	t->block_shift = block_shift(format);
-	t->block_size = UINT64_C(1) << t->block_shift;
-	t->unit_size = t->block_size / PMH_UNITS_PER_BLOCK;
-	t->in_main = t->segment_buckets - PMH_STASH_BUCKETS;
-	t->in_main_size = (uint64_t) t->in_main * PMH_BUCKET_SIZE;
 	t->stripe_mask = t->locks->nstripes - 1;
 	pmh_permutation_make(&t->permutation, format->overflow_key);
 }
@@ -279,7 +278,7 @@ make_format(PmhFormat *format, const PmhGeometry *geometry,
 	memset(format, 0, sizeof(*format));
 	format->magic = PMH_MAGIC;
 	format->version = PMH_FORMAT_VERSION;
-	format->segment_buckets = DEFAULT_SEGMENT_BUCKETS;
+	format->segment_buckets = PMH_SEGMENT_BUCKETS;
 	if (geometry != NULL && geometry->segment_buckets != 0)
 		format->segment_buckets = geometry->segment_buckets;
 	format->bucket_size = PMH_BUCKET_SIZE;

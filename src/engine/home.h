@@ -32,6 +32,29 @@ typedef struct PmhHome
 	const uint64_t *version;	/* of the bucket */
 } PmhHome;
 
+/* Buckets of the segment of an element that hash values go to. */
+static inline uint32_t __attribute__((always_inline))
+pmh_elem_hashing(const PmhTable *t, uint64_t elem)
+{
+	return pmh_in_main(t) + pmh_elem_units(elem) * pmh_unit_buckets(t);
+}
+
+/*
+ * The offset of one of these.  Whether a bucket is in the extension, which cannot
+ * be foreseen, takes no branch.
+ */
+static inline uint64_t __attribute__((always_inline))
+pmh_elem_bucket_offset(const PmhTable *t, uint64_t elem, uint32_t number)
+{
+	uint64_t	block = pmh_elem_main_block(elem);
+	uint64_t	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) -
+		(uint64_t) pmh_in_main(t) * PMH_BUCKET_SIZE;
+	uint64_t	in_main = -(uint64_t) (number < pmh_in_main(t));	/* all bits or none */
+
+	offset += (block * pmh_block_size(t) - offset) & in_main;
+	return offset + (uint64_t) number * PMH_BUCKET_SIZE;
+}
+
 /*
  * Find the home bucket of hash in the directory that was seen last.  False if
  * the bucket does not lie within our mapping, or the element cannot be one
@@ -42,9 +65,7 @@ typedef struct PmhHome
  *
  * Every look-up goes through here, and how early the next one's can begin is a
  * matter of the registers that the processor has for what lies between: so it is
- * written for few instructions.  Shifts by what the file's geometry tells are
- * multiplications, and whether a bucket is in the extension, which cannot be
- * foreseen, takes no branch.
+ * written for few instructions.
  */
 static inline bool __attribute__((always_inline))
 pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
@@ -55,18 +76,14 @@ pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 	uint64_t	block;
 	uint32_t	number;
 	uint64_t	offset;
-	uint64_t	in_main;		/* all bits or none */
 
 	h->base = t->file.base;
 	h->dirword = t->seen_dirword;
 	h->at = (const uint64_t *) (h->base + t->seen_offset) + index;
 	elem = h->elem = pm_load_acquire(h->at);
 	block = pmh_elem_main_block(elem);
-	number = pmh_home_bucket(hash, t->in_main + pmh_elem_units(elem) * t->unit_buckets);
-	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) - t->in_main_size;
-	in_main = -(uint64_t) (number < t->in_main);
-	offset += (block * pmh_block_size(t) - offset) & in_main;
-	offset += (uint64_t) number * PMH_BUCKET_SIZE;
+	number = pmh_home_bucket(hash, pmh_elem_hashing(t, elem));
+	offset = pmh_elem_bucket_offset(t, elem, number);
 	h->bucket = (const PmhBucket *) (h->base + offset);
 	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
 		.version[pmh_version_of(number)];

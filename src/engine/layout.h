@@ -24,6 +24,7 @@
 #define PMH_BUCKET_SIZE		256
 #define PMH_SLOTS			18
 #define PMH_STASH_BUCKETS	2	/* the last two buckets of the main part */
+#define PMH_SEGMENT_BUCKETS	64	/* M, but for builds with PMH_ANY_GEOMETRY */
 
 #define PMH_MAX_FILE_SHIFT	44	/* log2 of the bytes of the largest file: 16 TiB */
 

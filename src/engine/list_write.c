@@ -227,9 +227,8 @@ append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
 		pm_fence(&t->file);
 	PMH_STOP_POINT("append_before_state");
-	pm_store32(&l->state, state | UINT32_C(1) << i);
+	pm_commit32(&t->file, &l->state, state | UINT32_C(1) << i);
 	PMH_STOP_POINT("append_after_state");
-	pm_flush(&t->file, l, sizeof(*l));
 	if ((how & PMH_APPEND_FENCE) != 0)
 		pm_fence(&t->file);
 }
@@ -333,9 +332,8 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 	PMH_STOP_POINT("line_clear_before_state");
-	pm_store32(&l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	pm_commit32(&t->file, &l->state, pmh_line_state_without(pm_load(&l->state), mask));
 	PMH_STOP_POINT("line_clear_after_state");
-	pm_flush(&t->file, l, sizeof(l->state));
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
 		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
 		set_fill_hint(t, payload, line);

@@ -49,7 +49,7 @@ typedef struct PmhSnapshot
 static inline uint64_t
 pmh_bucket_offset(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 {
-	uint32_t	in_main = t->in_main;
+	uint32_t	in_main = pmh_in_main(t);
 
 	if (bucket < in_main && bucket < p->hashing)
 		return p->main + (uint64_t) bucket * PMH_BUCKET_SIZE;
@@ -66,7 +66,7 @@ pmh_bucket(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 
 /*
  * Which of a stripe's versions: the remainder, computed with fewer instructions
- * than a compiler does that has to be right above 2 * MAX_SEGMENT_BUCKETS too.
+ * than a compiler does that has to be right above twice the largest M too.
  */
 static inline uint32_t
 pmh_version_of(uint32_t bucket)
@@ -107,14 +107,14 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 	uint32_t	units = pmh_elem_units(p->elem);
 	uint64_t	mapped = t->file.mapped;
 
-	p->main = block << t->block_shift;
-	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (t->block_shift - 3);
-	p->hashing = t->in_main + units * t->unit_buckets;
+	p->main = block << pmh_block_shift(t);
+	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (pmh_block_shift(t) - 3);
+	p->hashing = pmh_in_main(t) + units * pmh_unit_buckets(t);
 	p->buckets = p->hashing + PMH_STASH_BUCKETS;
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
 	return block > 1 &&
 		p->main + pmh_block_size(t) <= mapped &&
-		p->ext + ((uint64_t) units << (t->block_shift - 3)) <= mapped;
+		p->ext + ((uint64_t) units << (pmh_block_shift(t) - 3)) <= mapped;
 }
 
 /* Is the place still what the directory says? */
@@ -131,7 +131,7 @@ pmh_place_current(const PmhTable *t, const PmhPlace *p)
 static inline size_t
 pmh_max_segment_size(const PmhTable *t)
 {
-	return (size_t) 2 * t->segment_buckets * PMH_BUCKET_SIZE;
+	return (size_t) 2 * pmh_segment_buckets(t) * PMH_BUCKET_SIZE;
 }
 
 #endif							/* PMH_PLACE_H */

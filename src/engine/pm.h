@@ -11,7 +11,8 @@
  * store, flush and fence functions.
  *
  * Flush and fence are apart, as in libpmem: pm_flush starts write-back of
- * lines, pm_fence waits for all flushes so far.  Where the file is not
+ * lines, pm_fence waits for all flushes so far.  A commit store (pm_commit*) is a
+ * store and the flush of its line.  Where the file is not
  * persistent memory (class "cache") both are free: the page cache survives
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
@@ -211,6 +212,30 @@ pm_raise64(uint64_t *addr, uint64_t v)
 		continue;
 }
 
+/*
+ * The store that commits what has been stored, and the flush of its line: durable
+ * after the next pm_fence together with all that was stored to the same line before,
+ * and never before it.  What was stored to other lines has to be durable already if it
+ * is to be so before.
+ *
+ * It does not go past the cache (movnti, sfence), quick as that is: processors may
+ * keep a line that they have, and then nothing has reached memory.  See src/README,
+ * "Commit stores".
+ */
+static inline void
+pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
+{
+	pm_store32(addr, v);
+	pm_flush(f, addr, sizeof(v));
+}
+
+static inline void
+pm_commit64(const PmFile *f, uint64_t *addr, uint64_t v)
+{
+	pm_store64(addr, v);
+	pm_flush(f, addr, sizeof(v));
+}
+
 #else							/* PMH_RECORD: test/crash/recorder.c */
 
 /*
@@ -220,7 +245,7 @@ pm_raise64(uint64_t *addr, uint64_t v)
  */
 typedef struct PmSite
 {
-	const char *kind;			/* "store", "copy", "flush" or "fence" */
+	const char *kind;			/* "store", "commit", "copy", "flush" or "fence" */
 	const char *file;
 	const char *function;
 	int			line;
@@ -245,6 +270,10 @@ extern void pm_record_copy(const PmFile *f, void *dst, const void *src,
 extern void pm_record_store(void *addr, size_t size, uint64_t v,
 							const PmSite *site);
 
+/* The same, and flush its line. */
+extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v,
+							 const PmSite *site);
+
 #define pm_flush(f, addr, len)		pm_record_flush(f, addr, len, PM_SITE("flush"))
 #define pm_fence(f)					pm_record_fence(f, PM_SITE("fence"))
 #define pm_copy(f, dst, src, len)	pm_record_copy(f, dst, src, len, PM_SITE("copy"))
@@ -260,6 +289,14 @@ extern void pm_record_store(void *addr, size_t size, uint64_t v,
 #define pm_store32(addr, v)			PM_RECORDED(uint32_t, addr, v)
 #define pm_store16(addr, v)			PM_RECORDED(uint16_t, addr, v)
 #define pm_store8(addr, v)			PM_RECORDED(uint8_t, addr, v)
+
+#define PM_RECORDED_COMMIT(f, type, addr, v) \
+	({ \
+		type	   *addr_ = (addr); \
+		pm_record_commit(f, addr_, sizeof(type), (uint64_t) (v), PM_SITE("commit")); \
+	})
+#define pm_commit64(f, addr, v)		PM_RECORDED_COMMIT(f, uint64_t, addr, v)
+#define pm_commit32(f, addr, v)		PM_RECORDED_COMMIT(f, uint32_t, addr, v)
 
 #define pm_raise64(addr, v) \
 	do { \

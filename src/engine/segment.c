@@ -376,7 +376,8 @@ insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
 
 	if (mask != 0)
 		return pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
-	pmh_bucket_put(t, place, bucket, target->hash,
+	pmh_bucket_put(t, pmh_bucket(t, place, bucket),
+				   pmh_bucket_version(place, bucket), target->hash,
 				   pmh_make_word(target->hash, value),
 				   announce != 0 ? target->home_bucket : NULL, announce,
 				   fence_first);
@@ -388,8 +389,8 @@ static void
 announce_overflow(PmhTable *t, PmhBucket *home)
 {
 	PMH_STOP_POINT("overflow_before_announcing");
-	pmh_bucket_set_state(home, pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
-	pm_flush(&t->file, home, PMH_LINE);
+	pm_commit32(&t->file, pmh_bucket_state_at(home),
+				pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
 	pm_fence(&t->file);
 	PMH_STOP_POINT("overflow_after_announcing");
 }
@@ -481,7 +482,8 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	announce = announcement(place, &target, (uint32_t) bucket);
 	pending->bucket[pending->n] = pmh_bucket(t, place, (uint32_t) bucket);
 	pending->change[pending->n] =
-		pmh_bucket_prepare(t, place, (uint32_t) bucket, hash,
+		pmh_bucket_prepare(t, pending->bucket[pending->n],
+						   pmh_bucket_version(place, (uint32_t) bucket), hash,
 						   pmh_make_word(hash, value),
 						   announce != 0 ? target.home_bucket : NULL, announce,
 						   &ordered);

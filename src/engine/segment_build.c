@@ -124,11 +124,11 @@ pmh_workspace_give_back(PmhTable *t)
 void
 pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
 {
-	size_t		buckets = t->segment_buckets + units * t->unit_buckets;
+	size_t		buckets = t->segment_buckets + units * pmh_unit_buckets(t);
 
-	build->in_main = t->in_main;
+	build->in_main = pmh_in_main(t);
 	build->units = units;
-	build->hashing = build->in_main + units * t->unit_buckets;
+	build->hashing = build->in_main + units * pmh_unit_buckets(t);
 	build->strategy = PMH_SINGLE;
 
 	/* Where flushes count, inserts to come should find line 0 free. */

@@ -111,7 +111,7 @@ extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
 static inline uint32_t
 pmh_build_slots(const PmhTable *t, uint32_t units)
 {
-	return (t->segment_buckets + units * t->unit_buckets) * PMH_SLOTS;
+	return (pmh_segment_buckets(t) + units * pmh_unit_buckets(t)) * PMH_SLOTS;
 }
 
 #endif							/* PMH_SEGMENT_BUILD_H */

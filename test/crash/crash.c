@@ -632,9 +632,9 @@ usage(void)
 			"  --sample=N             others: N images (default 300)\n"
 			"  --first-failure        stop at the first failure\n"
 			"  --images-only          do not look for what commit stores rely on\n"
-			"  --list-sites           print what stores, copies, flushes and fences\n"
-			"  --suppress-flush=FILE:LINE, --suppress-fence=, --suppress-copy=\n"
-			"                         leave it out\n");
+			"  --list-sites           print what stores, commits, copies, flushes, fences\n"
+			"  --suppress-flush=FILE:LINE, --suppress-fence=, --suppress-copy=,\n"
+			"  --suppress-commit=     leave it out\n");
 	exit(2);
 }
 
@@ -687,6 +687,7 @@ read_options(int argc, char **argv)
 		{"suppress-flush", required_argument, NULL, 'F'},
 		{"suppress-fence", required_argument, NULL, 'f'},
 		{"suppress-copy", required_argument, NULL, 'c'},
+		{"suppress-commit", required_argument, NULL, 'C'},
 		{NULL, 0, NULL, 0}
 	};
 	bool		any = false;
@@ -748,6 +749,9 @@ read_options(int argc, char **argv)
 				break;
 			case 'c':
 				suppress("copy", optarg);
+				break;
+			case 'C':
+				suppress("commit", optarg);
 				break;
 			default:
 				usage();

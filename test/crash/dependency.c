@@ -286,13 +286,23 @@ dependency_unlock(const uint64_t *lock)
 			"the directory", &unlock);
 }
 
+/* The state of a bucket, or the word of a slot. */
+static bool
+is_bucket_commit(const PmSite *site)
+{
+	const char *file = site_base_name(site);
+
+	return strcmp(site->kind, "commit") == 0 &&
+		(strcmp(file, "bucket.c") == 0 || strcmp(file, "bucket.h") == 0 ||
+		 strcmp(file, "segment.c") == 0);
+}
+
 void
 dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 {
 	const char *start = at(0);
 	const char *function = site->function;
 
-	(void) size;
 	if (!crash.armed || (const char *) addr < start ||
 		(const char *) addr >= start + FILE_BYTES)
 		return;
@@ -310,9 +320,9 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 			require(PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), PMH_LINE,
 					"the directory log", site);
 	}
-	else if (strcmp(function, "pmh_bucket_set_state") == 0)
+	else if (is_bucket_commit(site) && size == sizeof(uint32_t))
 		bucket_state(addr, (uint32_t) value, site);
-	else if (strcmp(function, "pmh_slot_store_word") == 0)
+	else if (is_bucket_commit(site))
 		pointer_word(addr, value, site);
 	else if (strcmp(function, "pmh_list_unlink") == 0 && value != 0)
 		require_buffer(value, site);

@@ -689,6 +689,14 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 				  (unsigned) s->id);
 }
 
+/* As a mutant it is a store that nobody flushes. */
+void
+pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmSite *s)
+{
+	pm_record_store(addr, size, v, s);
+	pm_record_flush(f, addr, size, s);
+}
+
 /* Note pm_copy to a line as words, or, for a mutant, as stores. */
 static void
 add_copy(Recorder *r, uint32_t number, unsigned first_word, unsigned nwords,

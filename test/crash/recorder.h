@@ -98,9 +98,9 @@ extern const char *site_base_name(const PmSite *site);
 extern uint64_t *site_hits;
 
 /*
- * Leave a flush, fence or copy out from now on: "list_write.c:123".  (A copy is
- * then an ordinary store that nobody flushes.)  False if there is no such
- * site of this kind.
+ * Leave a flush, fence or copy out from now on: "list_write.c:123".  (A copy or a
+ * commit store is then an ordinary store that nothing flushes.)  False if there is no
+ * such site of this kind.
  */
 extern bool site_suppress(const char *kind, const char *where);
 

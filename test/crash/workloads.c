@@ -590,7 +590,7 @@ run_shadowed(void)
 	b = home_of(hash);
 	if (pmh_state_count(pmh_bucket_state(b)) != PMH_SLOTS - PMH_INLINE_MAX + 1)
 		abort();
-	pmh_bucket_set_state(b, pmh_bucket_state(b) | PMH_STATE_OCCUPIED);
+	pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) | PMH_STATE_OCCUPIED);
 	pm_flush(&crash.table->file, b, PMH_LINE);
 	pm_fence(&crash.table->file);
 	arm(true);

@@ -83,6 +83,7 @@ test_create(void)
 {
 	PmhEnv		env = fixture_env(1);
 	PmhGeometry odd = {100};
+	PmhGeometry other = {2 * PMH_SEGMENT_BUCKETS};
 	PmhTable   *t;
 	PmhError	error;
 	struct stat st;
@@ -92,6 +93,7 @@ test_create(void)
 	CHECK(try_open(1, &error) == PMH_ERR_NO_FILE);
 	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_FILE);
 	CHECK(pmh_create(path, &odd, NULL, &env, &t, &error) == PMH_ERR_FORMAT);
+	CHECK(pmh_create(path, &other, NULL, &env, &t, &error) == PMH_ERR_FORMAT);
 	CHECK(t == NULL && access(path, F_OK) != 0);
 	CHECK(pmh_create("/nonexistent/dir/file", NULL, NULL, &env, &t, &error) == PMH_ERR_NO_FILE);
 	CHECK(error.sys_errno == ENOENT);

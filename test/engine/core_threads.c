@@ -29,6 +29,7 @@
 static const char *path;
 static uint64_t keys;			/* of each writer */
 static uint64_t *model;			/* by writer and key: a bit for each value it has */
+static bool flushed;
 
 static uint64_t
 writer_key(unsigned writer, uint64_t k)
@@ -45,8 +46,10 @@ model_of(unsigned writer, uint64_t k)
 static PmhTable *
 open_table(void)
 {
+	PmhEnv		env = fixture_env_on(flushed, 1);
+
 	fixture_shift_addresses();
-	return fixture_open(path, 1);
+	return fixture_open_in(path, &env);
 }
 
 /* ---- writers ---- */
@@ -173,7 +176,7 @@ read_keys(Stage *stage, int number)
 static void
 test_concurrent(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = fixture_env_on(flushed, 1);
 	Stage	   *reading = stage_make();
 	Stage	   *writing = stage_make();
 	Worker		reader[READERS];
@@ -292,19 +295,29 @@ test_after_kill(void)
 
 #endif
 
-int
-main(void)
+/* The tests in their order, with a new file. */
+static void
+run(bool on, uint64_t nkeys)
 {
-	path = fixture_path("core_threads");
-	keys = FIXTURE_SCALE(150000);
-	model = mmap(NULL, WRITERS * keys * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	REQUIRE(model != MAP_FAILED);
+	flushed = on;
+	keys = nkeys;
+	memset(model, 0, WRITERS * keys * sizeof(uint64_t));
 	TEST(test_concurrent());
 #ifndef __SANITIZE_THREAD__
 	TEST(test_stopped_writer());
 	TEST(test_after_kill());
 #endif
 	unlink(path);
+}
+
+int
+main(void)
+{
+	path = fixture_path("core_threads");
+	model = mmap(NULL, WRITERS * FIXTURE_SCALE(150000) * sizeof(uint64_t),
+				 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(model != MAP_FAILED);
+	run(false, FIXTURE_SCALE(150000));
+	run(true, FIXTURE_SCALE(50000));
 	return unit_done("core_threads");
 }

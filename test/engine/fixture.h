@@ -57,6 +57,16 @@ fixture_env(uint64_t instance)
 	return env;
 }
 
+/* The same; flushed: every store is flushed and fenced. */
+static inline PmhEnv
+fixture_env_on(bool flushed, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+
+	env.force_pmem = flushed;
+	return env;
+}
+
 /* A path for this process in $TMPDIR; good until eight more have been made. */
 static inline const char *
 fixture_path(const char *name)
@@ -75,18 +85,25 @@ fixture_path(const char *name)
  * after fixture_shift_addresses is at another address than in others.
  */
 static inline PmhTable *
-fixture_open(const char *path, uint64_t instance)
+fixture_open_in(const char *path, const PmhEnv *env)
 {
-	PmhEnv		env = fixture_env(instance);
 	PmhTable   *t;
 	PmhError	error;
 
-	if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+	if (pmh_open(path, env, &t, NULL, &error) != PMH_OK)
 	{
 		fprintf(stderr, "cannot open %s: %s\n", path, error.detail);
 		exit(1);
 	}
 	return t;
+}
+
+static inline PmhTable *
+fixture_open(const char *path, uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+
+	return fixture_open_in(path, &env);
 }
 
 static inline void

@@ -668,10 +668,17 @@ step(Self *self)
 		shrink(self);
 }
 
+/* Every other round the file is flushed. */
+static PmhEnv
+round_env(void)
+{
+	return fixture_env_on(round_number % 2 != 0, 1);
+}
+
 static PmhTable *
 open_table(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = round_env();
 	PmhTable   *t;
 	PmhError	error;
 
@@ -981,7 +988,7 @@ load_breathing_keys(PmhTable *t)
 static void
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
+	PmhEnv		env = round_env();
 	PmhTable   *t;
 	PmhError	error;
 

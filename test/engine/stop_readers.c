@@ -475,8 +475,8 @@ value_goes_elsewhere(void)
 static uint64_t
 hash_at(const PmhTable *t, uint64_t home, uint64_t alt, uint64_t number)
 {
-	uint64_t	home_bits = (home * 65536 + t->in_main - 1) / t->in_main;
-	uint64_t	alt_bits = (alt * 65536 + t->in_main - 2) / (t->in_main - 1);
+	uint64_t	home_bits = (home * 65536 + pmh_in_main(t) - 1) / pmh_in_main(t);
+	uint64_t	alt_bits = (alt * 65536 + pmh_in_main(t) - 2) / (pmh_in_main(t) - 1);
 
 	return number << 40 | alt_bits << 24 | home_bits << 8 | (number & 0xff);
 }

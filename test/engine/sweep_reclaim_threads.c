@@ -133,6 +133,7 @@ slow_writer(Stage *stage, int number)
 	uint64_t	hash = fixture_hash(SLOW_KEY);
 	uint64_t	value[] = {1, 11, 21, 31, 41, 51, 61};
 	PmhPlace	place;
+	uint32_t	home;
 	uint64_t	payload;
 	PmhResult	result;
 
@@ -148,7 +149,8 @@ slow_writer(Stage *stage, int number)
 	}
 	__atomic_store_n(&stage->stop, 1, __ATOMIC_RELEASE);
 	usleep(200000);
-	pmh_bucket_put(t, &place, pmh_home_bucket(hash, place.hashing), hash,
+	home = pmh_home_bucket(hash, place.hashing);
+	pmh_bucket_put(t, pmh_bucket(t, &place, home), pmh_bucket_version(&place, home), hash,
 				   pmh_make_word(hash, payload | PMH_WORD_POINTER), NULL, 0, false);
 	pmh_segment_unlock(&place);
 	pmh_close(t);

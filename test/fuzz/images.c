@@ -242,7 +242,7 @@ leave_shadowed(PmhTable *t)
 			continue;
 		pmh_slot_store(b, (unsigned) __builtin_ctz(free_slots), hash,
 					   pmh_make_word(hash, UINT64_C(123456789)));
-		pmh_bucket_set_state(b, pmh_bucket_state(b) | (free_slots & -free_slots));
+		pm_store32(pmh_bucket_state_at(b), pmh_bucket_state(b) | (free_slots & -free_slots));
 		return;
 	}
 	give_up("there is no room for a shadowed entry");
@@ -285,7 +285,7 @@ static const Kind kinds[] = {
 	{"chain", fill_chain, NULL, 0, false, false},
 	{"bulk", fill_bulk, NULL, 0, false, false},
 	{"deep", fill_deep, NULL, 0, false, false},
-	{"wide", fill_wide, NULL, 128, false, false},
+	{"wide", fill_wide, NULL, 0, false, false},
 	{"hostile", fill_hostile, NULL, 0, false, false},
 	{"hostile, flushed", fill_hostile, NULL, 0, true, false},
 	{"small", fill_small, NULL, 0, false, false},

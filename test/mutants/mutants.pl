@@ -17,8 +17,9 @@
 #
 # Two kinds of mutants:
 #   table       test/mutants/table: seeded by hand; the format is said there
-#   generated   each pm_flush, pm_fence and pm_copy in src/engine and src/cluster
-#               is left out in turn, at run time, by the recorder of test/crash.
+#   generated   each pm_flush, pm_fence and pm_copy in src/engine and src/cluster,
+#               and the flush of each pm_commit, is left out in turn, at run time, by
+#               the recorder of test/crash.
 #               test/mutants/needless names those that may be left out, and why.
 #
 # A mutant runs against its stages in their order, until one of them fails:
@@ -63,7 +64,7 @@ my $source_pg_config = $ENV{SOURCE_PG_CONFIG} // 'pg_config';
 
 # the mutants of --set=smoke: does the tool itself work?
 my @smoke = qw(put_state_before_slot list_copied_with_new_class
-  compaction_clears_first flush_commit_word_1 equivalent_larger_values_array);
+  compaction_clears_first commit_commit_word_1 equivalent_larger_values_array);
 
 my (@only, $set, $jobs, $work, $list);
 my $baseline = 1;
@@ -233,9 +234,9 @@ sub sites
 			changes => [], suppress => "--suppress-$kind=$where",
 			stages => [ ($program eq 'crash' && $likely{$file} ? "crash:$likely{$file}" : ()), @stages ] };
 	}
-	foreach my $kind ('flush', 'fence', 'copy')
+	foreach my $kind ('flush', 'fence', 'copy', 'commit')
 	{
-		my $calls = count_calls($directory, "pm_$kind");
+		my $calls = count_calls($directory, $kind eq 'commit' ? 'pm_commit(?:32|64)' : "pm_$kind");
 		$calls += count_calls($directory, 'pm_copy_to_space') if $kind eq 'copy';
 		die "src/$directory has $calls calls of pm_$kind, the recorder knows " . ($count{$kind} // 0) . "\n"
 		  if $calls != ($count{$kind} // 0);
