@@ -138,6 +138,7 @@ AM_OBJS = \
 	src/am/build_scan.o \
 	src/am/cost.o \
 	src/am/dead_tids.o \
+	src/am/fetch.o \
 	src/am/handler.o \
 	src/am/index_stats.o \
 	src/am/insert.o \
@@ -150,6 +151,7 @@ AM_OBJS = \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
 	src/am/scan.o \
+	src/am/scan_ahead.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
@@ -169,7 +171,6 @@ JOIN_OBJS = \
 	src/join/cost.o \
 	src/join/exec.o \
 	src/join/explain.o \
-	src/join/fetch.o \
 	src/join/path.o \
 	src/join/plan.o \
 	src/join/probe.o \
@@ -372,6 +373,7 @@ AM_HEADERS = \
 	src/am/am.h \
 	src/am/build_scan.h \
 	src/am/dead_tids.h \
+	src/am/fetch.h \
 	src/am/insert_queue.h \
 	src/am/keyhash.h \
 	src/am/keys.h \

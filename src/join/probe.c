@@ -147,6 +147,7 @@ set_run(PmhashJoinState *js, const uint64 *value, size_t n)
 {
 	memset(&js->run, 0, sizeof(js->run));
 	js->run.value = value;
+	js->run.distance = PMHASH_FETCH_DISTANCE;
 	js->run.n = n;
 	/* Without values there may be no file yet: no row of the batch had a key. */
 	js->any_known_dead = n > 0 && js->note_dead && pmhash_any_known_dead(js->file);

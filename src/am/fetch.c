@@ -40,14 +40,11 @@
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "am/scan.h"
-#include "join/join.h"
+#include "fetch.h"
+#include "scan.h"
 
-/* How many rows ahead a row is prefetched; its page and hint, two and three times. */
-#define DISTANCE	24
-
-/* Blocks in a part of the hints. */
-#define PART_BITS	10
+/* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
+#define PART_BITS	7
 #define PART_SIZE	(1 << PART_BITS)
 
 /* ---- hints ---- */
@@ -236,18 +233,18 @@ prefetch_row(PmhashFetch *fetch, uint64 value)
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 {
-	size_t		hint_end = Min(run->n, run->next + 3 * DISTANCE);
-	size_t		page_end = Min(run->n, run->next + 2 * DISTANCE);
-	size_t		row_end = Min(run->n, run->next + DISTANCE);
+	size_t		hint_end = Min(run->n, run->next + 3 * run->distance);
+	size_t		page_end = Min(run->n, run->next + 2 * run->distance);
+	size_t		row_end = Min(run->n, run->next + run->distance);
 
 	if (unlikely(fetch->hints.part == NULL))
 		return;
 	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
-		prefetch_hint(fetch, run->value[run->hint]);
+		prefetch_hint(fetch, run->value[run->hint] >> run->shift);
 	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
-		prefetch_page(fetch, run->value[run->page]);
+		prefetch_page(fetch, run->value[run->page] >> run->shift);
 	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
-		prefetch_row(fetch, run->value[run->row]);
+		prefetch_row(fetch, run->value[run->row] >> run->shift);
 }
 
 /* ---- the visit ---- */
@@ -325,6 +322,28 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 	fetch->tuple.t_self = tid;
 	pgstat_count_heap_fetch(fetch->index);
 	return true;
+}
+
+/*
+ * pmhash_fetch_page
+ *		Have the page of a value pinned in place of the one that is pinned now, or
+ *		InvalidBuffer: what ReleaseAndReadBuffer and heap_page_prune_opt do for an
+ *		index scan, by hints.  Returns its buffer, which is the caller's to release.
+ */
+Buffer
+pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
+{
+	BlockNumber block = pmhash_value_to_block(value);
+
+	if (BufferIsValid(pinned))
+	{
+		if (BufferGetBlockNumber(pinned) == block)
+			return pinned;
+		ReleaseBuffer(pinned);
+	}
+	pinned = read_block(fetch, block);
+	heap_page_prune_opt(fetch->heap, pinned);
+	return pinned;
 }
 
 /* Pin nothing any more. */
