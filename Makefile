@@ -150,6 +150,7 @@ AM_OBJS = \
 	src/am/options.o \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
+	src/am/residence.o \
 	src/am/scan.o \
 	src/am/scan_ahead.o \
 	src/am/scan_array.o \
@@ -173,8 +174,7 @@ JOIN_OBJS = \
 	src/join/explain.o \
 	src/join/path.o \
 	src/join/plan.o \
-	src/join/probe.o \
-	src/join/residence.o
+	src/join/probe.o
 
 MAIN_OBJS = src/pmhash.o
 

@@ -33,6 +33,13 @@
  *			is charged nothing of the kind, so beside one we are not either: it would
  *			be chosen, and takes twice the time.
  *
+ *	cached	pages that are in shared buffers cost nothing, and 0.02 more for each row
+ *			instead: residence.c has a look.  A plain scan has the lines of the next
+ *			rows prefetched and knows where their pages are (scan_ahead.c); a bitmap
+ *			heap scan does the same work twice, and with a bitmap beyond work_mem
+ *			checks each row of its pages.  The planner takes all pages for unread, and
+ *			those of a plain scan for dearer than those of a bitmap.
+ *
  * The heap pages that are then visited are added by cost_index and make up
  * most of the total.  The TIDs of a key are returned in heap order, as btree
  * does, so a table that is clustered by the column is read as sequentially,
@@ -60,6 +67,10 @@
 #define TUPLE_COST			(0.5 * cpu_index_tuple_cost)
 #define LOOP_PROBE_COST		(12 * cpu_operator_cost)
 #define LOOP_ROW_COST		(4 * cpu_tuple_cost)
+#define CACHED_ROW_COST		(2 * cpu_tuple_cost)
+
+/* So few rows are taken for unread without a look. */
+#define FEW_ROWS			8
 
 /*
  * Of a scan that has to walk the whole index: dearer than any plan that is
@@ -187,6 +198,21 @@ loop_cost(const IndexOptInfo *index, double rows, bool index_only)
 }
 
 /*
+ * Of a scan that is run once: have pages that are in shared buffers left out.
+ * cost_index charges max_IO + correlation^2 * (min_IO - max_IO); where all is there it
+ * has to be the least, which is little.
+ */
+static void
+leave_out_cached(PlannerInfo *root, const RelOptInfo *rel, double tuples,
+				 double *correlation, Cost *total)
+{
+	double		part = pmhash_residence(root, rel);
+
+	*correlation = sqrt((1 - part) * *correlation * *correlation + part);
+	*total += part * tuples * CACHED_ROW_COST;
+}
+
+/*
  * pmhash_costestimate
  *		Cost of scanning the index once, for amcostestimate.
  *
@@ -216,6 +242,8 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
 	if (loop_count > 1)
 		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
+	else if (tuples > FEW_ROWS && path->path.pathtype == T_IndexScan)
+		leave_out_cached(root, index->rel, tuples, correlation, total);
 	if (!all_columns_bound(path))
 	{
 		*startup += FULL_WALK_COST;

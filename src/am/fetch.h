@@ -11,6 +11,7 @@
 #define PMHASH_FETCH_H
 
 #include "access/htup.h"
+#include "storage/block.h"
 #include "storage/buf.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -36,10 +37,13 @@ typedef struct PmhashFetch
 	Snapshot	snapshot;
 	bool		reads_ahead;	/* may blocks be read before they are visited? */
 	PmhashHints hints;
+	int64		distance;		/* of the last buffer found, from its block */
+	uint32		wrong;			/* so many look-ups are not guessed now, after */
+	uint32		no_guess;		/* wrong guesses, and so many of them are left */
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
 	HeapTupleData tuple;		/* the last one found, on that page */
-	bool		dead;			/* none was found, and nobody sees one; */
+	bool		dead;			/* none was found, and none is seen by anyone; */
 	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
 	/* figures for EXPLAIN */
 	uint64		blocks;			/* pages visited */
@@ -60,7 +64,24 @@ typedef struct PmhashRun
 	size_t		hint;			/* first one whose hint is not prefetched, */
 	size_t		page;			/* whose page is not, */
 	size_t		row;			/* and whose row is not */
+	BlockNumber hint_block;		/* block that each stage has done last, */
+	BlockNumber page_block;		/* InvalidBlockNumber at first */
+	BlockNumber row_block;
+	Buffer		page_hint;		/* where it seems to be, or InvalidBuffer */
+	Buffer		row_hint;
 } PmhashRun;
+
+/* Begin a run of n values at v, which are shifted left by so many bits. */
+static inline void
+pmhash_run_begin(PmhashRun *run, const uint64 *v, size_t n, int shift, uint32 distance)
+{
+	run->value = v;
+	run->shift = shift;
+	run->distance = distance;
+	run->n = n;
+	run->next = run->hint = run->page = run->row = 0;
+	run->hint_block = run->page_block = run->row_block = InvalidBlockNumber;
+}
 
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);

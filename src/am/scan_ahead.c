@@ -57,12 +57,7 @@ set_run(PmhashScan *so)
 	PmhashRun  *run = &so->run;
 
 	if (run->value == NULL)
-	{
-		run->value = so->batch;
-		run->n = so->batch_n;
-		run->shift = so->batch_shift;
-		run->hint = run->page = run->row = 0;
-	}
+		pmhash_run_begin(run, so->batch, so->batch_n, so->batch_shift, 0);
 	run->next = so->batch_next - 1;
 	run->distance = Min(so->rows_ahead++, PMHASH_FETCH_DISTANCE);
 }

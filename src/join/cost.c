@@ -14,11 +14,11 @@
  * A nested loop is charged too little for the same: a visit to a cached row is
  * cpu_tuple_cost to the planner, and takes ten times as long.  pmhash's own is charged
  * for that (src/am/cost.c); if one over another index has won all the same it is taken
- * at its word, and we, who do the same in less time, cost a little less.
+ * at its word, and we do the same in less time, for a little less.
  *
  * Pages that have to be read cost what a bitmap scan is charged for them, as they are
- * asked for ahead; pages that are in shared buffers already cost nothing: residence.c
- * has a look.  The planner itself takes all pages for unread, and so would prefer to
+ * read ahead; pages that are in shared buffers already cost nothing:
+ * am/residence.c has a look.  The planner itself takes all pages for unread, and so would prefer to
  * read the whole table for a tenth of its rows.
  *
  *-------------------------------------------------------------------------
@@ -122,7 +122,7 @@ pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *
 }
 
 /*
- * What that costs.  Pages that are asked for ahead cost the less, each, the more of
+ * What that costs.  Pages that are read ahead cost the less, each, the more of
  * the table they are, as for bitmap scans (cost_bitmap_heap_scan).
  */
 static Cost

@@ -470,7 +470,7 @@ let_go(PmhashJoinState *js)
 }
 
 /*
- * Begin again.  Who has read all of the rows before will want all of them again; if
+ * Begin again.  A scan that was read to its end will be again; if
  * not, the first batch is small again.
  */
 static void
