@@ -60,6 +60,7 @@
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
+#include "utils/spccache.h"
 
 #include "am/am.h"
 
@@ -199,17 +200,31 @@ loop_cost(const IndexOptInfo *index, double rows, bool index_only)
 
 /*
  * Of a scan that is run once: have pages that are in shared buffers left out.
- * cost_index charges max_IO + correlation^2 * (min_IO - max_IO); where all is there it
- * has to be the least, which is little.
+ *
+ * cost_index charges max_IO + correlation^2 * (min_IO - max_IO), and where all is
+ * there it has to be the least, which is little.  The rows are charged for no more
+ * than that saves.  (A bitmap scan is charged for them as well: it gets the same total.)
  */
 static void
-leave_out_cached(PlannerInfo *root, const RelOptInfo *rel, double tuples,
+leave_out_cached(PlannerInfo *root, const IndexOptInfo *index, double tuples,
 				 double *correlation, Cost *total)
 {
+	const RelOptInfo *rel = index->rel;
 	double		part = pmhash_residence(root, rel);
+	double		before = *correlation * *correlation;
+	double		least = ceil(tuples * rel->pages / Max(rel->tuples, 1));
+	double		most = index_pages_fetched(tuples, rel->pages, index->pages, root);
+	double		random_page;
+	double		seq_page;
+	Cost		saved;
 
-	*correlation = sqrt((1 - part) * *correlation * *correlation + part);
-	*total += part * tuples * CACHED_ROW_COST;
+	get_tablespace_page_costs(rel->reltablespace, &random_page, &seq_page);
+	saved = most * random_page - (random_page + (least - 1) * seq_page);
+	saved *= part * (1 - before);
+	if (saved <= 0)
+		return;
+	*correlation = sqrt(before + part * (1 - before));
+	*total += Min(part * tuples * CACHED_ROW_COST, saved);
 }
 
 /*
@@ -242,8 +257,8 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
 	if (loop_count > 1)
 		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
-	else if (tuples > FEW_ROWS && path->path.pathtype == T_IndexScan)
-		leave_out_cached(root, index->rel, tuples, correlation, total);
+	else if (tuples > FEW_ROWS && enable_indexscan && path->path.pathtype == T_IndexScan)
+		leave_out_cached(root, index, tuples, correlation, total);
 	if (!all_columns_bound(path))
 	{
 		*startup += FULL_WALK_COST;
