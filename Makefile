@@ -26,6 +26,7 @@
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
 #   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
+#   make bench-tpch               TPC-H by indexes of btree and pmhash; ARGS="--scale N ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
 #   make bench-partitions         10,000 partitions with an index each, few descriptors
@@ -247,7 +248,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue bench-standby \
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-tpch \
 	soak soak-faults soak-failover
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -461,6 +462,9 @@ bench-recovery:
 
 bench-join:
 	bash $(top)/bench/join.sh $(ARGS)
+
+bench-tpch:
+	bash $(top)/bench/tpch.sh $(ARGS)
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh
