@@ -88,7 +88,7 @@ BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
 	RETURN plan -> 0 -> 'Plan' ->> 'Shared Hit Blocks';
 END $$;
-SELECT hits_of('SELECT sum(n) FROM ahead WHERE k = 3') = relpages AS "one key",
+SELECT hits_of('SELECT sum(n) FROM ahead WHERE k = 3') BETWEEN relpages AND 2 * relpages AS "one key",
 	hits_of('SELECT sum(n) FROM ahead WHERE k = ANY (ARRAY[1, 2, 3, NULL, 3])') BETWEEN relpages AND 4 * relpages AS "some keys",
 	hits_of('SELECT sum(n) FROM (SELECT n FROM ahead WHERE k = 3 LIMIT 20) l') < relpages AS "LIMIT"
 FROM pg_class WHERE oid = 'ahead'::regclass;

@@ -47,6 +47,9 @@
 #define PART_BITS	7
 #define PART_SIZE	(1 << PART_BITS)
 
+/* How many rows a stage goes on by, at least. */
+#define STEP		8
+
 /* Look-ups that are not guessed after a wrong guess, at most. */
 #define MOST_NOT_GUESSED	1023
 
@@ -268,7 +271,8 @@ prefetch_row(const PmhashRun *run, uint64 value)
  * pmhash_fetch_ahead
  *		Prefetch the cache lines of what comes after run->next.
  *
- * Of values that are neighbours on a page only the first is looked for.
+ * A stage goes on by several rows at once, so that its prefetches are under way
+ * together.  Of values that are neighbours on a page only the first is looked for.
  */
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
@@ -277,7 +281,8 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 	size_t		page_end = Min(run->n, run->next + 2 * run->distance);
 	size_t		row_end = Min(run->n, run->next + run->distance);
 
-	if (unlikely(fetch->hints.part == NULL))
+	if (unlikely(fetch->hints.part == NULL) ||
+		(run->row > run->next && run->row + STEP > run->next + run->distance))
 		return;
 	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
 	{
