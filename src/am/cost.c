@@ -3,9 +3,9 @@
  * cost.c
  *	  What pmhash index scans cost, for the planner.
  *
- * Nothing is read or opened here.  All that the costs depend on is how many
- * rows will match, and the table's statistics know that better than the
- * index; planning stays cheap, and no state of an index file can make it
+ * Of the index nothing is read or opened here.  All that the costs depend on is how
+ * many rows will match, and the table's statistics know that better than the
+ * index, and whether the table is in shared buffers; planning stays cheap, and no state of an index file can make it
  * fail.  (The one-page main fork means nothing to the planner: it takes a partial
  * index for empty.  So IndexOptInfo's tuples and pages are not used either.)
  *
