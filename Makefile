@@ -28,6 +28,7 @@
 #   make bench-shards             three servers joined by postgres_fdw, beside hash
 #   make bench-standby            logged indexes: WAL, replay, builds, promotion
 #   make bench-join              joins beside nested loops and hash joins; ARGS="--grid ..."
+#   make bench-tpch               TPC-H by indexes of btree and pmhash; ARGS="--scale N ..."
 #   make bench-queue              job queues and hot keys; ARGS="SECONDS CLIENTS ...",
 #                                 BINDIR=programs of a server with pmhash
 #   make bench-partitions         10,000 partitions with an index each, few descriptors
@@ -141,6 +142,7 @@ AM_OBJS = \
 	src/am/build_scan.o \
 	src/am/cost.o \
 	src/am/dead_tids.o \
+	src/am/fetch.o \
 	src/am/handler.o \
 	src/am/index_stats.o \
 	src/am/insert.o \
@@ -152,7 +154,9 @@ AM_OBJS = \
 	src/am/options.o \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
+	src/am/residence.o \
 	src/am/scan.o \
+	src/am/scan_ahead.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
@@ -172,11 +176,9 @@ JOIN_OBJS = \
 	src/join/cost.o \
 	src/join/exec.o \
 	src/join/explain.o \
-	src/join/fetch.o \
 	src/join/path.o \
 	src/join/plan.o \
-	src/join/probe.o \
-	src/join/residence.o
+	src/join/probe.o
 
 MAIN_OBJS = src/pmhash.o
 
@@ -249,7 +251,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
-	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards \
+	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards bench-tpch \
 	soak soak-faults soak-failover ha-test
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -375,6 +377,7 @@ AM_HEADERS = \
 	src/am/am.h \
 	src/am/build_scan.h \
 	src/am/dead_tids.h \
+	src/am/fetch.h \
 	src/am/insert_queue.h \
 	src/am/keyhash.h \
 	src/am/keys.h \
@@ -465,6 +468,9 @@ bench-recovery:
 
 bench-join:
 	bash $(top)/bench/join.sh $(ARGS)
+
+bench-tpch:
+	bash $(top)/bench/tpch.sh $(ARGS)
 
 bench-rebuild:
 	bash $(top)/bench/rebuild.sh

@@ -70,3 +70,50 @@ SELECT pmhash_check('lists_k');
 DROP VIEW by_any, scan_memory;
 DROP FUNCTION steps_back;
 DROP TABLE lists;
+
+--
+-- Pages of the rows that come next are pinned by the scan itself (scan_ahead.c): each
+-- counts once, as visited by the executor, and is pruned.
+--
+CREATE TABLE ahead (k int4, n int4) WITH (fillfactor = 50);
+INSERT INTO ahead SELECT g % 10, g FROM generate_series(1, 4000) g;
+CREATE INDEX ahead_k ON ahead USING pmhash (k);
+VACUUM ANALYZE ahead;
+SET enable_bitmapscan = off;
+SET enable_seqscan = off;
+CREATE FUNCTION hits_of(query text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Shared Hit Blocks';
+END $$;
+SELECT hits_of('SELECT sum(n) FROM ahead WHERE k = 3') BETWEEN relpages AND 2 * relpages AS "one key",
+	hits_of('SELECT sum(n) FROM ahead WHERE k = ANY (ARRAY[1, 2, 3, NULL, 3])') BETWEEN relpages AND 4 * relpages AS "some keys",
+	hits_of('SELECT sum(n) FROM (SELECT n FROM ahead WHERE k = 3 LIMIT 20) l') < relpages AS "LIMIT"
+FROM pg_class WHERE oid = 'ahead'::regclass;
+UPDATE ahead SET n = n + 1;
+SELECT sum(n) FROM ahead WHERE k = 3;
+SELECT pg_stat_force_next_flush();
+SELECT pg_stat_get_tuples_hot_updated('ahead'::regclass) > 3000 AS "mostly HOT",
+	pg_stat_get_dead_tuples('ahead'::regclass) < 1000 AS "pruned";
+-- by a cursor that turns back, before and after rows are prefetched
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT n FROM ahead WHERE k = 3;
+MOVE 3 c;
+MOVE BACKWARD 2 c;
+MOVE 200 c;
+MOVE BACKWARD 150 c;
+MOVE ALL c;
+MOVE BACKWARD ALL c;
+MOVE ALL c;
+COMMIT;
+-- other keys each time, and mostly not to the end
+SELECT sum(n) AS rows FROM generate_series(0, 49) g,
+	LATERAL (SELECT count(*) AS n FROM (SELECT FROM ahead WHERE k = g % 11 LIMIT g * 10) s) l;
+-- rows that are locked, and changed, while they are found
+SELECT count(*) FROM (SELECT FROM ahead WHERE k IN (1, 3, 5) FOR UPDATE) l;
+UPDATE ahead SET k = k + 1 WHERE k = ANY ('{3,4,5}');
+SELECT k, count(*) FROM ahead WHERE k = ANY ('{3,4,5,6}') GROUP BY k ORDER BY k;
+DROP FUNCTION hits_of;
+DROP TABLE ahead;

@@ -62,6 +62,10 @@ extern void pmhash_require_index(Relation index);
 /* ---- vacuum.c ---- */
 extern void pmhash_vacuum_delay_point(void);
 
+/* ---- residence.c ---- */
+struct RelOptInfo;
+extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);
+
 /* ---- options.c ---- */
 extern int	pmhash_fillfactor(Relation index);
 

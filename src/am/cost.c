@@ -3,10 +3,10 @@
  * cost.c
  *	  What pmhash index scans cost, for the planner.
  *
- * Nothing is read or opened here.  All that the costs depend on is how many
- * rows will match, and the table's statistics know that better than the
- * index; planning stays cheap, and no state of an index file can make it
- * fail.  (The one-page main fork means nothing to the planner: it takes a partial
+ * Of the index nothing is read or opened here.  All that the costs depend on is how
+ * many rows will match, and the table's statistics know that better than the index,
+ * and whether the table is in shared buffers; planning stays cheap, and no state of an
+ * index file can make it fail.  (The one-page main fork means nothing to the planner: it takes a partial
  * index for empty.  So IndexOptInfo's tuples and pages are not used either.)
  *
  * The numbers.  PostgreSQL's costs count pages, and a probe reads none: the
@@ -33,6 +33,13 @@
  *			is charged nothing of the kind, so beside one we are not either: it would
  *			be chosen, and takes twice the time.
  *
+ *	cached	pages that are in shared buffers cost nothing, and 0.02 more for each row
+ *			instead: residence.c has a look.  A plain scan has the lines of the next
+ *			rows prefetched and knows where their pages are (scan_ahead.c); a bitmap
+ *			heap scan does the same work twice, and with a bitmap beyond work_mem
+ *			checks each row of its pages.  The planner takes all pages for unread, and
+ *			those of a plain scan for dearer than those of a bitmap.
+ *
  * The heap pages that are then visited are added by cost_index and make up
  * most of the total.  The TIDs of a key are returned in heap order, as btree
  * does, so a table that is clustered by the column is read as sequentially,
@@ -53,6 +60,7 @@
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
+#include "utils/spccache.h"
 
 #include "am/am.h"
 
@@ -60,6 +68,10 @@
 #define TUPLE_COST			(0.5 * cpu_index_tuple_cost)
 #define LOOP_PROBE_COST		(12 * cpu_operator_cost)
 #define LOOP_ROW_COST		(4 * cpu_tuple_cost)
+#define CACHED_ROW_COST		(2 * cpu_tuple_cost)
+
+/* So few rows are taken for unread without a look. */
+#define FEW_ROWS			8
 
 /*
  * Of a scan that has to walk the whole index: dearer than any plan that is
@@ -187,6 +199,35 @@ loop_cost(const IndexOptInfo *index, double rows, bool index_only)
 }
 
 /*
+ * Of a scan that is run once: have pages that are in shared buffers left out.
+ *
+ * cost_index charges max_IO + correlation^2 * (min_IO - max_IO), and where all is
+ * there it has to be the least, which is little.  The rows are charged for no more
+ * than that saves.  (A bitmap scan is charged for them as well: it gets the same total.)
+ */
+static void
+leave_out_cached(PlannerInfo *root, const IndexOptInfo *index, double tuples,
+				 double *correlation, Cost *total)
+{
+	const RelOptInfo *rel = index->rel;
+	double		part = pmhash_residence(root, rel);
+	double		before = *correlation * *correlation;
+	double		least = ceil(tuples * rel->pages / Max(rel->tuples, 1));
+	double		most = index_pages_fetched(tuples, rel->pages, index->pages, root);
+	double		random_page;
+	double		seq_page;
+	Cost		saved;
+
+	get_tablespace_page_costs(rel->reltablespace, &random_page, &seq_page);
+	saved = most * random_page - (random_page + (least - 1) * seq_page);
+	saved *= part * (1 - before);
+	if (saved <= 0)
+		return;
+	*correlation = sqrt(before + part * (1 - before));
+	*total += Min(part * tuples * CACHED_ROW_COST, saved);
+}
+
+/*
  * pmhash_costestimate
  *		Cost of scanning the index once, for amcostestimate.
  *
@@ -216,6 +257,8 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
 	if (loop_count > 1)
 		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
+	else if (tuples > FEW_ROWS && enable_indexscan && path->path.pathtype == T_IndexScan)
+		leave_out_cached(root, index, tuples, correlation, total);
 	if (!all_columns_bound(path))
 	{
 		*startup += FULL_WALK_COST;

@@ -374,6 +374,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->batch_n = so->batch_next = 0;
 	so->in_history = false;
 	so->any_known_dead = false;
+	so->rows_ahead = 0;
 	if (so->history != NULL)
 		pmhash_history_clear(so->history);
 }
@@ -489,7 +490,11 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 	{
 		scan->xs_recheck = so->recheck;
 		if (!scan->xs_want_itup)
+		{
+			if (likely(ScanDirectionIsForward(dir)))
+				pmhash_scan_ahead(scan, so);
 			return true;
+		}
 		if (pmhash_scan_may_return(scan, so))
 		{
 			pmhash_scan_return_key(scan, so);

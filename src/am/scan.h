@@ -6,6 +6,7 @@
  *	scan.c			callbacks, kinds of scans, batches, directions
  *	scan_keys.c		from scan keys to hashes
  *	scan_array.c	= ANY
+ *	scan_ahead.c	heap pages of rows that come next
  *	scan_dead.c		entries whose rows have been found dead
  *	scan_history.c	what has been handed out, for cursors that turn back
  *	table_walk.c	the table instead of an invalid index
@@ -24,6 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
+#include "am/fetch.h"
 #include "am/keys.h"
 
 /* ---- scan_history.c ---- */
@@ -160,6 +162,11 @@ typedef struct PmhashScan
 	Buffer		visibility_map;
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
 
+	/* heap pages, ahead of the rows handed out (scan_ahead.c) */
+	PmhashFetch *fetch;			/* NULL until needed */
+	PmhashRun	run;			/* in the batch; value NULL: not begun */
+	uint32		rows_ahead;		/* rows handed out since the last rescan */
+
 	PmhashScanDead dead;
 	bool		any_known_dead; /* in the file, when the batch was read */
 
@@ -186,6 +193,7 @@ pmhash_scan_set_batch(PmhashScan *so, const uint64 *v, size_t n, int shift,
 	so->batch_next = 0;
 	so->batch_shift = shift;
 	so->batch_hashes = hashes;
+	so->run.value = NULL;
 	return true;
 }
 
@@ -245,6 +253,10 @@ extern bool pmhash_scan_next_hashes(PmhashScan *so);
 
 extern void pmhash_scan_array_start(PmhashScan *so);
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
+
+/* ---- scan_ahead.c ---- */
+
+extern void pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_dead.c ---- */
 

@@ -51,9 +51,10 @@ enum
  * Values are remembered as bits of groups of 64 neighbours: the values of one key
  * often are neighbours (rows of one page), and come one after the other.  Groups
  * are kept by open addressing, two words each: number + 1 (0 is free), and the
- * bits.  seen->n counts groups, seen->capacity entries for them.
+ * bits; those of four neighbours in one cache line.  seen->n counts groups, seen->capacity entries for them.
  */
 #define SEEN_GROUP_BITS		6
+#define SEEN_LINE			4
 #define SEEN_MIN_CAPACITY	1024
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
@@ -64,7 +65,8 @@ static uint64_t *
 seen_group(const PmhValues *seen, uint64_t group)
 {
 	size_t		mask = seen->capacity - 1;
-	size_t		i = (size_t) ((group * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask;
+	uint64_t	line = group / SEEN_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+	size_t		i = (size_t) (line * SEEN_LINE + group % SEEN_LINE) & mask;
 
 	while (seen->value[2 * i] != 0 && seen->value[2 * i] != group + 1)
 		i = (i + 1) & mask;
@@ -98,13 +100,11 @@ seen_grow(PmhTable *t, PmhValues *seen)
 	return PMH_OK;
 }
 
-/* Remember a value; *fresh: it was not there yet. */
+/* The group of a value, new if it was not there yet. */
 static PmhResult
-remember(PmhTable *t, PmhValues *seen, uint64_t value, bool *fresh)
+provide_group(PmhTable *t, PmhValues *seen, uint64_t value, uint64_t **group)
 {
 	uint64_t	number = (value >> SEEN_GROUP_BITS) + 1;
-	uint64_t	bit = UINT64_C(1) << (value & ((1 << SEEN_GROUP_BITS) - 1));
-	uint64_t   *group;
 
 	if (seen->n * 2 >= seen->capacity)
 	{
@@ -113,14 +113,33 @@ remember(PmhTable *t, PmhValues *seen, uint64_t value, bool *fresh)
 		if (result != PMH_OK)
 			return result;
 	}
-	group = seen_group(seen, number - 1);
-	if (group[0] == 0)
+	*group = seen_group(seen, number - 1);
+	if ((*group)[0] == 0)
 	{
-		group[0] = number;
+		(*group)[0] = number;
 		seen->n++;
 	}
-	*fresh = (group[1] & bit) == 0;
-	group[1] |= bit;
+	return PMH_OK;
+}
+
+/*
+ * Remember a value; *fresh: it was not there yet.  *group is where the one before is
+ * remembered, or NULL: neighbours need not be looked for.
+ */
+static PmhResult
+remember(PmhTable *t, PmhValues *seen, uint64_t value, uint64_t **group, bool *fresh)
+{
+	uint64_t	bit = UINT64_C(1) << (value & ((1 << SEEN_GROUP_BITS) - 1));
+
+	if (*group == NULL || (*group)[0] != (value >> SEEN_GROUP_BITS) + 1)
+	{
+		PmhResult	result = provide_group(t, seen, value, group);
+
+		if (result != PMH_OK)
+			return result;
+	}
+	*fresh = ((*group)[1] & bit) == 0;
+	(*group)[1] |= bit;
 	return PMH_OK;
 }
 
@@ -149,12 +168,14 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
+	uint64_t   *group = NULL;
 
 	batch->n = from;
 	for (size_t i = from; i < end; i++)
 	{
 		bool		fresh;
-		PmhResult	result = remember(t, &cursor->seen, batch->value[i], &fresh);
+		PmhResult	result = remember(t, &cursor->seen, batch->value[i], &group,
+									&fresh);
 
 		if (result != PMH_OK)
 			return result;
@@ -362,9 +383,10 @@ pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side, uint64_t side_h
 PmhResult
 pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
+	uint64_t   *group = NULL;
 	bool		fresh;
 
-	return remember(t, &cursor->seen, value, &fresh);
+	return remember(t, &cursor->seen, value, &group, &fresh);
 }
 
 /*

@@ -14,12 +14,12 @@
  * A nested loop is charged too little for the same: a visit to a cached row is
  * cpu_tuple_cost to the planner, and takes ten times as long.  pmhash's own is charged
  * for that (src/am/cost.c); if one over another index has won all the same it is taken
- * at its word, and we, who do the same in less time, cost a little less.
+ * at its word, and we do the same in less time, for a little less.
  *
  * Pages that have to be read cost what a bitmap scan is charged for them, as they are
- * asked for ahead; pages that are in shared buffers already cost nothing: residence.c
- * has a look.  The planner itself takes all pages for unread, and so would prefer to
- * read the whole table for a tenth of its rows.
+ * read ahead; pages that are in shared buffers already cost little: am/residence.c has
+ * a look.  The planner itself takes all pages for unread, and so would prefer to read
+ * the whole table for a tenth of its rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -122,8 +122,11 @@ pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *
 }
 
 /*
- * What that costs.  Pages that are asked for ahead cost the less, each, the more of
- * the table they are, as for bitmap scans (cost_bitmap_heap_scan).
+ * What that costs.  Pages that are read ahead cost the less, each, the more of
+ * the table they are, as for bitmap scans (cost_bitmap_heap_scan).  A sequential scan
+ * is charged for pages that are cached as well; the more of the table's rows we visit
+ * the more we are, or the planner would have us visit all of them in no order.  Of
+ * those pages each process is charged for all, as in a parallel sequential scan.
  */
 static Cost
 cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *w)
@@ -131,17 +134,20 @@ cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Wor
 	RelOptInfo *rel = index->rel;
 	double		pages = pages_read(root, index, index_only, w);
 	double		part = pages / Max(rel->pages, 1);
+	double		rows = w->visited / w->probes * w->loops;
+	double		cached = 0;
 	double		random_page;
 	double		seq_page;
 
 	if (pages <= 0)
 		return 0;
 	if (pages > FEW_PAGES)
-		pages *= 1 - pmhash_residence(root, rel);
+		cached = pages * pmhash_residence(root, rel);
 	get_tablespace_page_costs(rel->reltablespace, &random_page, &seq_page);
 	if (get_tablespace_io_concurrency(rel->reltablespace) > 0)
 		random_page -= (random_page - seq_page) * sqrt(Min(part, 1));
-	return pages * random_page;
+	return (pages - cached) * random_page * w->probes / w->loops +
+		cached * seq_page * Min(rows / Max(rel->tuples, 1), 1);
 }
 
 /* ---- the whole ---- */
@@ -232,7 +238,7 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 	run += w.visited * (index_only ? KEY_COST +
 						ROW_COST * (1 - index->rel->allvisfrac) : ROW_COST);
 	run += cost_of_conditions(root, index, extra, &w, &path->startup_cost);
-	run += cost_of_pages(root, index, index_only, &w) * w.probes / w.loops;
+	run += cost_of_pages(root, index, index_only, &w);
 	run += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
 	path->total_cost = path->startup_cost + run;
 #if PG_VERSION_NUM >= 180000

@@ -30,6 +30,9 @@
 
 #include "join/join.h"
 
+/* How many outer rows ahead their tuples are prefetched. */
+#define OUTER_AHEAD		8
+
 /* ---- expressions ---- */
 
 /* How references to the tuple of the plan are taken apart. */
@@ -229,6 +232,16 @@ store_outer(PmhashJoinState *js)
 	js->outer_stored = true;
 }
 
+/* Tuples of the batch were written long ago: prefetch one that comes soon. */
+static inline void
+prefetch_outer(const PmhashJoinState *js)
+{
+	int			at = js->current + OUTER_AHEAD;
+
+	if (at < js->nrows)
+		__builtin_prefetch(js->row[at].tuple);
+}
+
 /* Go on to the next outer row.  False if there is none. */
 static bool
 next_outer(PmhashJoinState *js)
@@ -247,6 +260,7 @@ next_outer(PmhashJoinState *js)
 		js->left = js->row[js->current].matches;
 	} while (js->left == 0 && !js->streaming &&
 			 (js->type == JOIN_INNER || js->type == JOIN_SEMI));
+	prefetch_outer(js);
 	js->joining = true;
 	js->matched = false;
 	js->outer_stored = false;
@@ -470,7 +484,7 @@ let_go(PmhashJoinState *js)
 }
 
 /*
- * Begin again.  Who has read all of the rows before will want all of them again; if
+ * Begin again.  A scan that was read to its end will be again; if
  * not, the first batch is small again.
  */
 static void

@@ -12,13 +12,13 @@
 #ifndef PMHASH_JOIN_H
 #define PMHASH_JOIN_H
 
-#include "access/htup.h"
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 #include "nodes/pathnodes.h"
 #include "storage/buf.h"
 
 #include "am/am.h"
+#include "am/fetch.h"
 #include "am/keys.h"
 #include "am/scan.h"
 
@@ -93,48 +93,6 @@ typedef struct PmhashJoinRow
 	uint32		matches;
 	bool		is_null;		/* some key is NULL: matches nothing */
 } PmhashJoinRow;
-
-/*
- * Where blocks of the table were found in shared buffers: hints, which are
- * checked when they are used.  part[] is indexed by (block & mask) / part size.
- */
-typedef struct PmhashHints
-{
-	Buffer	  **part;
-	uint32		mask;
-	uint32		nparts;
-	size_t		memory;			/* bytes that they take */
-} PmhashHints;
-
-/* The way to the rows of the table (fetch.c). */
-typedef struct PmhashFetch
-{
-	MemoryContext context;
-	Relation	heap;
-	Relation	index;			/* for statistics only */
-	Snapshot	snapshot;
-	bool		reads_ahead;	/* may blocks be read before they are visited? */
-	PmhashHints hints;
-	Buffer		buffer;			/* pinned page, or InvalidBuffer */
-	BlockNumber block;			/* which one it is */
-	HeapTupleData tuple;		/* the last one found, on that page */
-	bool		dead;			/* none was found, and nobody sees one; */
-	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
-	/* figures for EXPLAIN */
-	uint64		blocks;			/* pages visited */
-	uint64		hinted;			/* of these, found by a hint */
-} PmhashFetch;
-
-/* Values on their way through the pipeline: how far each stage has come. */
-typedef struct PmhashRun
-{
-	const uint64 *value;
-	size_t		n;
-	size_t		next;			/* the next one to be fetched */
-	size_t		hint;			/* first one whose hint is not prefetched, */
-	size_t		page;			/* whose page is not, */
-	size_t		row;			/* and whose row is not */
-} PmhashRun;
 
 typedef struct PmhashJoinState
 {
@@ -219,13 +177,6 @@ extern void pmhash_join_reset_batch(PmhashJoinState *js);
 extern void pmhash_join_open_index(PmhashJoinState *js);
 extern void pmhash_join_look_up(PmhashJoinState *js);
 extern bool pmhash_join_next_values(PmhashJoinState *js);
-
-/* ---- fetch.c ---- */
-extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
-							   Relation heap, Relation index, Snapshot snapshot);
-extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run);
-extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
-extern void pmhash_fetch_release(PmhashFetch *fetch);
 
 /* ---- path.c; for pmhash.c ---- */
 extern void pmhash_join_init(void);

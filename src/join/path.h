@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  Private to the join: between path.c, cost.c and residence.c.
+ *	  Private to the join: between path.c and cost.c.
  *
  * Include postgres.h first.
  *
@@ -20,9 +20,5 @@ extern void pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel,
 							 IndexOptInfo *index, const PmhashJoinClauses *clauses,
 							 JoinType type, bool index_only,
 							 JoinPathExtraData *extra, Path *outer, Path *path);
-
-/* ---- residence.c ---- */
-
-extern double pmhash_residence(PlannerInfo *root, const RelOptInfo *rel);
 
 #endif							/* PMHASH_JOIN_PATH_H */

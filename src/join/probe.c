@@ -29,7 +29,7 @@
 #include "am/scan.h"
 #include "join/join.h"
 
-/* Values asked of a cursor at first: twice as many each time. */
+/* Values read by a cursor at first: twice as many each time. */
 #define FIRST_WANT		32
 
 /* What the engine has malloc'd goes with our memory, also after an error. */
@@ -145,9 +145,7 @@ cut_group(PmhashJoinState *js)
 static void
 set_run(PmhashJoinState *js, const uint64 *value, size_t n)
 {
-	memset(&js->run, 0, sizeof(js->run));
-	js->run.value = value;
-	js->run.n = n;
+	pmhash_run_begin(&js->run, value, n, 0, PMHASH_FETCH_DISTANCE);
 	/* Without values there may be no file yet: no row of the batch had a key. */
 	js->any_known_dead = n > 0 && js->note_dead && pmhash_any_known_dead(js->file);
 }

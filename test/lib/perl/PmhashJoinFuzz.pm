@@ -1,6 +1,8 @@
 # Random queries with joins that pmhash can do: each is run with the join forced,
-# with it off, and by sequential scans alone, and the answers are compared.  Between
-# queries rows come, change and go, in subtransactions too, and VACUUM comes by.
+# with it off, and by sequential scans alone, and the answers are compared.  Others have
+# lists of keys and keys of many rows: by plain scans, by bitmaps, and by sequential
+# scans.  Between queries rows come, change and go, in subtransactions too, and VACUUM
+# comes by.
 
 package PmhashJoinFuzz;
 
@@ -67,6 +69,25 @@ BEGIN
 	RETURN result;
 END $$;
 
+-- rows of a query by a cursor that turns back on its way
+CREATE FUNCTION by_cursor(query text, ahead int, back int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	c refcursor;
+	r record;
+BEGIN
+	OPEN c SCROLL FOR EXECUTE query;
+	MOVE FORWARD ahead FROM c;
+	MOVE BACKWARD back FROM c;
+	MOVE FORWARD ahead FROM c;
+	MOVE ABSOLUTE 0 FROM c;
+	LOOP
+		FETCH c INTO r;
+		EXIT WHEN NOT FOUND;
+		RETURN NEXT r::text;
+	END LOOP;
+	CLOSE c;
+END $$;
+
 CREATE FUNCTION plan_of(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;
@@ -82,6 +103,7 @@ SQL
 my @join_off = ('pmhash.enable_join' => 'off');
 my @seq = (
 	@join_off,
+	enable_seqscan => 'on',
 	enable_indexscan => 'off',
 	enable_indexonlyscan => 'off',
 	enable_bitmapscan => 'off',
@@ -90,20 +112,22 @@ my @seq = (
 	enable_nestloop => 'on',
 	max_parallel_workers_per_gather => 0);
 my @by_index = (
+	enable_seqscan => 'on',
 	enable_indexscan => 'on',
 	enable_indexonlyscan => 'on',
 	enable_bitmapscan => 'on',
 	enable_hashjoin => 'off',
 	enable_mergejoin => 'off');
 
-my ($queries, $joined, $changes) = (0, 0, 0);
+my ($queries, $joined, $lists, $scanned, $changes) = (0, 0, 0, 0, 0);
 
 sub one_of { return $_[ rand @_ ]; }
 
 # A server with the tables, started.
 sub new_join_server
 {
-	my $node = new_server('join', <<'CONF');
+	# so few that pages are hardly ever where they were, or enough for all
+	my $node = new_server('join', 'shared_buffers = ' . one_of('1MB', '32MB') . "\n" . <<'CONF');
 fsync = off
 max_parallel_workers = 4
 min_parallel_table_scan_size = 0
@@ -246,6 +270,67 @@ sub nested_query
 	  . "LEFT JOIN $x->[0] i ON $first GROUP BY o.k HAVING count(i.id) <> 1";
 }
 
+# ---- lists of keys, keys of many rows ----
+
+sub pick { return map { one_of(@_) } 1 .. 1 + int(rand(rand() < 0.2 ? 400 : 8)); }
+
+# Numbers, some twice, some NULL, of which some are keys; or what a sub-query gives.
+sub numbers
+{
+	my $type = one_of('int', 'int', 'bigint', 'smallint');
+	my $column = one_of('k', 's', 'k2');
+
+	return "ARRAY[" . join(', ', pick(7, 33, 'NULL', map { int(rand(750)) } 1 .. 200)) . "]::${type}[]"
+	  if rand() < 0.6;
+	return "(SELECT array_agg(o.$column) FROM a o WHERE o.id % " . one_of(2, 7, 50) . " = 1)::${type}[]";
+}
+
+sub texts
+{
+	return "ARRAY[" . join(', ', pick('NULL', "'hot'", map { "'t" . int(rand(420)) . "'" } 1 .. 100)) . ']'
+	  if rand() < 0.6;
+	return '(SELECT array_agg(o.t) FROM a o WHERE o.id % ' . one_of(2, 7, 50) . ' = 1)::text[]';
+}
+
+# Conditions on columns with an index: [table, condition].
+sub list
+{
+	my $n = int(rand(14));
+
+	return [ 'b', 'i.k = ANY (' . numbers() . ')' ] if $n <= 2;
+	return [ 'b', 'i.t = ANY (' . texts() . ')' ] if $n == 3;
+	return [ 'b', 'i.k2 = ANY (' . numbers() . ') AND i.s = ANY (' . numbers() . ')' ] if $n == 4;
+	return [ 'b', 'i.s = 12 AND i.k2 = ANY (' . numbers() . ')' ] if $n == 5;
+	return [ 'b', 'i.n = ANY (' . numbers() . '::numeric[])' ] if $n == 6;
+	return [ 'd', 'i.k2 = ANY (' . numbers() . ')' ] if $n <= 8;
+	return [ 'd', 'upper(i.t) = ANY (' . one_of("'{HOT,T7,NULL}'", "'{HOT}'", 'ARRAY[upper(\'t5\')]') . ')' ]
+	  if $n == 9;
+	return [ 'd', 'i.k = ANY (' . numbers() . ') AND i.t = ANY (' . texts() . ')' ] if $n == 10;
+	return [ 'u', 'i.id > 100 AND i.s = ANY (' . numbers() . ')' ] if $n == 11;
+	return [ 'u', 'i.k % 37 = ANY (' . numbers() . '::int[])' ] if $n == 12;
+	return @{ [ [ 'd', 'i.k2 = 33' ], [ 'b', 'i.k = 7' ], [ 'd', 'i.f = 33' ], [ 'd', "upper(i.t) = 'HOT'" ] ] }[ rand 4 ];
+}
+
+sub list_query
+{
+	my ($table, $condition) = @{ list() };
+	my $where = $condition . (rand() < 0.3 ? ' AND ' . one_of('i.id % 3 = 1', 'i.f > 20', 'i.b') : '');
+	my $kind = int(rand(8));
+	my $rows = 'SELECT ' . one_of('i.id, i.k, i.t', 'i.k', 'i.k2', 'i', 'i.ctid, i.n') . " FROM $table i WHERE $where";
+
+	return $rows if $kind <= 2;
+	return "SELECT count(*) AS n, sum(i.id) AS s FROM $table i WHERE $where" if $kind == 3;
+	return 'SELECT count(*) AS n FROM (' . $rows . ' LIMIT ' . int(rand(200)) . ') l' if $kind == 4;
+	return "SELECT c FROM by_cursor(\$c\$$rows\$c\$, " . int(rand(300)) . ', ' . int(rand(300)) . ') c'
+	  if $kind == 5;
+	# again and again, with other keys and often not to the end
+	return 'SELECT o.id, l.* FROM a o, LATERAL (SELECT count(*) AS n FROM (SELECT FROM d i WHERE i.k2 = ANY (ARRAY['
+	  . one_of('o.k2, 33, o.k', 'o.k2, o.k, o.s', '33')
+	  . ']) LIMIT ' . one_of(1, 'o.id * 3', 'o.s * 20') . ') c OFFSET 0) l WHERE o.id < 25'
+	  if $kind == 6;
+	return "SELECT o.id, EXISTS (SELECT FROM $table i WHERE $where AND i.id > o.id) AS e FROM a o WHERE o.id < 25";
+}
+
 # ---- changes ----
 
 sub change
@@ -258,6 +343,8 @@ sub change
 		"UPDATE $table SET n = n + 1, b = NOT b WHERE id BETWEEN $id AND $id + $n",
 		"UPDATE $table SET t = 't' || s, id = id WHERE id % 50 = $id % 50",
 		"DELETE FROM $table WHERE id BETWEEN $id AND $id + $n / 4",
+		"UPDATE b SET n = n + 1, s = s WHERE k = ANY (" . numbers() . ')',
+		"DELETE FROM d WHERE k2 = ANY (ARRAY[$id % 500, 33]) AND id % 97 = $id % 97",
 		"SELECT add_rows('$table', $id, $n)");
 
 	$changes++;
@@ -286,21 +373,43 @@ sub array
 	return 'ARRAY[' . join(', ', map { "'$_'" } @_) . ']';
 }
 
+# Settings under which a list is scanned, plainly or by a bitmap.
+sub scanned
+{
+	my ($plain) = @_;
+
+	return (
+		@join_off,
+		enable_seqscan => 'off',
+		enable_indexscan => $plain,
+		enable_indexonlyscan => $plain,
+		enable_bitmapscan => $plain eq 'on' ? 'off' : 'on',
+		enable_nestloop => 'on',
+		work_mem => one_of('64kB', '4MB'),
+		max_parallel_workers_per_gather => rand() < 0.1 ? 2 : 0,
+		parallel_setup_cost => 0,
+		parallel_tuple_cost => 0);
+}
+
 # A statement that gives a row for each query whose answers differ.
 sub comparison
 {
-	my ($query) = @_;
+	my ($query, $is_list) = @_;
 	my $text = "\$q\$$query\$q\$";
-	my @off = (@join_off, @by_index, enable_nestloop => 'on', max_parallel_workers_per_gather => 0);
+	my @on = $is_list ? scanned('on') : forced();
+	my @off = $is_list ? scanned('off') :
+	  (@join_off, @by_index, enable_nestloop => 'on', max_parallel_workers_per_gather => 0);
 
-	return 'WITH j AS MATERIALIZED (SELECT answer(' . array(forced()) . ", $text) AS rows, "
+	return 'WITH j AS MATERIALIZED (SELECT answer(' . array(@on) . ", $text) AS rows, "
 	  . "plan_of($text) AS plan), "
 	  . 'n AS MATERIALIZED (SELECT answer(' . array(@off) . ", $text) AS rows), "
 	  . 's AS MATERIALIZED (SELECT answer(' . array(@seq) . ", $text) AS rows) "
 	  . "SELECT CASE WHEN j.rows = s.rows AND n.rows = s.rows THEN 'same' "
 	  . "ELSE 'DIFFERS ' || (j.rows = s.rows) || (n.rows = s.rows) || ' ' || $text || E'\\n' || plan "
 	  . "|| 'join: ' || left(j.rows, 300) || E'\\nseq: ' || left(s.rows, 300) END "
-	  . "|| CASE WHEN plan LIKE '%pmhash join%' THEN ' joined' ELSE '' END FROM j, n, s;\n";
+	  . ($is_list ? "|| ' list' || CASE WHEN plan LIKE '%Index%' OR plan LIKE '%by_cursor%' THEN ' scanned' ELSE '' END"
+		: "|| CASE WHEN plan LIKE '%pmhash join%' THEN ' joined' ELSE '' END")
+	  . " FROM j, n, s;\n";
 }
 
 # Queries and changes in a transaction, for psql.
@@ -311,7 +420,10 @@ sub script
 
 	for (1 .. $n)
 	{
-		$text .= comparison(rand() < 0.75 ? join_query() : nested_query());
+		my $kind = rand();
+
+		$text .= $kind < 0.35 ? comparison(list_query(), 1)
+		  : comparison($kind < 0.85 ? join_query() : nested_query(), 0);
 		$text .= change() if rand() < 0.15;
 		$text .= "COMMIT;\nBEGIN;\n" if rand() < 0.05;
 	}
@@ -336,15 +448,18 @@ sub fuzz_joins
 		return "psql: $err" if $status != 0;
 		$queries += () = $out =~ /^(?:same|DIFFERS)/mg;
 		$joined += () = $out =~ / joined$/mg;
+		$lists += () = $out =~ / list(?: scanned)?$/mg;
+		$scanned += () = $out =~ / list scanned$/mg;
 		return $out =~ s/^same.*\n?//mgr if $out =~ /DIFFERS/;
 	}
 	return '';
 }
 
-# How many queries, how many of them with a join of ours, how many changes.
+# How many queries; of those with joins how many by ours; of those with lists how many
+# by an index; how many changes.
 sub join_figures
 {
-	return ($queries, $joined, $changes);
+	return ($queries, $joined, $lists, $scanned, $changes);
 }
 
 1;

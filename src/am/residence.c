@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "nodes/pathnodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "storage/buf_internals.h"
@@ -24,7 +25,7 @@
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
 
-#include "join/path.h"
+#include "am/am.h"
 
 /* Blocks looked up, and for how many microseconds the answer is good. */
 #define SAMPLE			32

@@ -24,8 +24,8 @@
  * read ahead in the background, unless effective_io_concurrency is 0.
  *
  * A buffer found by its hint does not count as used another time in the eyes of
- * buffer replacement; but each scan visits each block once without a hint.  So what
- * that look-up has found is noted as "not visited", by a negative number.
+ * buffer replacement; but each scan that visits a block counts once.  So what a
+ * look-up ahead has found is noted as "not visited", by a negative number.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,15 +40,18 @@
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "am/scan.h"
-#include "join/join.h"
+#include "fetch.h"
+#include "scan.h"
 
-/* How many rows ahead a row is prefetched; its page and hint, two and three times. */
-#define DISTANCE	24
-
-/* Blocks in a part of the hints. */
-#define PART_BITS	10
+/* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
+#define PART_BITS	7
 #define PART_SIZE	(1 << PART_BITS)
+
+/* How many rows a stage goes on by, at least. */
+#define STEP		8
+
+/* Look-ups that are not guessed after a wrong guess, at most. */
+#define MOST_NOT_GUESSED	1023
 
 /* ---- hints ---- */
 
@@ -166,65 +169,100 @@ seems_to_be(const PmhashFetch *fetch, Buffer hint, BlockNumber block)
 }
 
 /*
+ * Tables are mostly read into buffers that follow each other as their blocks do: a
+ * block is as far from its buffer as the last one that was found.  Returns that buffer
+ * if it seems so, else InvalidBuffer.  After wrong guesses there are fewer and fewer.
+ */
+static Buffer
+guess_buffer(PmhashFetch *fetch, BlockNumber block)
+{
+	int64		guess = block + fetch->distance;
+
+	if (fetch->no_guess > 0)
+	{
+		fetch->no_guess--;
+		return InvalidBuffer;
+	}
+	if (guess > 0 && guess <= NBuffers && seems_to_be(fetch, (Buffer) guess, block))
+	{
+		fetch->wrong = 0;
+		return (Buffer) guess;
+	}
+	fetch->wrong = Min(fetch->wrong * 2 + 1, MOST_NOT_GUESSED);
+	fetch->no_guess = fetch->wrong;
+	return InvalidBuffer;
+}
+
+/*
  * Find out where a block is; have it read in the background if it is nowhere.
  * Returns its buffer or InvalidBuffer.
  */
 static pg_noinline Buffer
 look_for_block(PmhashFetch *fetch, BlockNumber block)
 {
-	PrefetchBufferResult result;
+	Buffer		buffer = guess_buffer(fetch, block);
 
-	if (!fetch->reads_ahead)
-		return InvalidBuffer;
-	result = PrefetchBuffer(fetch->heap, MAIN_FORKNUM, block);
-	if (result.recent_buffer != InvalidBuffer)
-		set_hint(fetch, block, -result.recent_buffer);
-	return result.recent_buffer;
+	if (buffer == InvalidBuffer && fetch->reads_ahead)
+	{
+		buffer = PrefetchBuffer(fetch->heap, MAIN_FORKNUM, block).recent_buffer;
+		if (buffer != InvalidBuffer)
+			fetch->distance = (int64) buffer - block;
+	}
+	if (buffer != InvalidBuffer)
+		set_hint(fetch, block, -buffer);
+	return buffer;
 }
 
 static inline void __attribute__((always_inline))
-prefetch_hint(const PmhashFetch *fetch, uint64 value)
+prefetch_hint(const PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
 {
-	BlockNumber block = pmhash_value_to_block(value);
 	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
 
+	run->hint_block = block;
 	if (likely(part != NULL))
 		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
 }
 
 static inline void __attribute__((always_inline))
-prefetch_page(PmhashFetch *fetch, uint64 value)
+prefetch_page(PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
 {
-	Buffer		hint = get_hint(&fetch->hints, pmhash_value_to_block(value));
+	Buffer		hint = get_hint(&fetch->hints, block);
 
 	if (unlikely(hint == InvalidBuffer))
-		hint = look_for_block(fetch, pmhash_value_to_block(value));
+		hint = look_for_block(fetch, block);
+	run->page_block = block;
+	run->page_hint = hint;
 	if (unlikely(hint == InvalidBuffer))
 		return;
 	__builtin_prefetch(GetBufferDescriptor(hint - 1), 1);
 	__builtin_prefetch(peek_page(hint));
-	__builtin_prefetch(peek_line_pointer(hint, value));
+}
+
+/* Note where a block is, unless it seems to have gone from where it was. */
+static inline void __attribute__((always_inline))
+go_on_to_rows_of(PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
+{
+	Buffer		hint = get_hint(&fetch->hints, block);
+
+	run->row_block = block;
+	if (hint != InvalidBuffer && unlikely(!seems_to_be(fetch, hint, block)))
+	{
+		look_for_block(fetch, block);
+		hint = InvalidBuffer;
+	}
+	run->row_hint = hint;
 }
 
 static inline void __attribute__((always_inline))
-prefetch_row(PmhashFetch *fetch, uint64 value)
+prefetch_row(const PmhashRun *run, uint64 value)
 {
-	BlockNumber block = pmhash_value_to_block(value);
-	Buffer		hint = get_hint(&fetch->hints, block);
 	ItemIdData	lp;
 	char	   *row;
 
-	if (unlikely(hint == InvalidBuffer))
-		return;
-	if (unlikely(!seems_to_be(fetch, hint, block)))
-	{
-		look_for_block(fetch, block);
-		return;
-	}
-	memcpy(&lp, peek_line_pointer(hint, value), sizeof(lp));
+	memcpy(&lp, peek_line_pointer(run->row_hint, value), sizeof(lp));
 	if (unlikely(!ItemIdIsNormal(&lp) || ItemIdGetOffset(&lp) >= BLCKSZ))
 		return;
-	row = peek_page(hint) + ItemIdGetOffset(&lp);
+	row = peek_page(run->row_hint) + ItemIdGetOffset(&lp);
 	__builtin_prefetch(row);
 	__builtin_prefetch(row + PG_CACHE_LINE_SIZE / 2);
 }
@@ -232,46 +270,89 @@ prefetch_row(PmhashFetch *fetch, uint64 value)
 /*
  * pmhash_fetch_ahead
  *		Prefetch the cache lines of what comes after run->next.
+ *
+ * A stage goes on by several rows at once, so that its prefetches are under way
+ * together.  Of values that are neighbours on a page only the first is looked for.
  */
 void
 pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
 {
-	size_t		hint_end = Min(run->n, run->next + 3 * DISTANCE);
-	size_t		page_end = Min(run->n, run->next + 2 * DISTANCE);
-	size_t		row_end = Min(run->n, run->next + DISTANCE);
+	size_t		hint_end = Min(run->n, run->next + 3 * run->distance);
+	size_t		page_end = Min(run->n, run->next + 2 * run->distance);
+	size_t		row_end = Min(run->n, run->next + run->distance);
 
-	if (unlikely(fetch->hints.part == NULL))
+	if (unlikely(fetch->hints.part == NULL) ||
+		(run->row > run->next && run->row + STEP > run->next + run->distance))
 		return;
 	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
-		prefetch_hint(fetch, run->value[run->hint]);
+	{
+		BlockNumber block = pmhash_value_to_block(run->value[run->hint] >> run->shift);
+
+		if (block != run->hint_block)
+			prefetch_hint(fetch, run, block);
+	}
 	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
-		prefetch_page(fetch, run->value[run->page]);
+	{
+		uint64		value = run->value[run->page] >> run->shift;
+
+		if (pmhash_value_to_block(value) != run->page_block)
+			prefetch_page(fetch, run, pmhash_value_to_block(value));
+		if (likely(run->page_hint != InvalidBuffer))
+			__builtin_prefetch(peek_line_pointer(run->page_hint, value));
+	}
 	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
-		prefetch_row(fetch, run->value[run->row]);
+	{
+		uint64		value = run->value[run->row] >> run->shift;
+
+		if (pmhash_value_to_block(value) != run->row_block)
+			go_on_to_rows_of(fetch, run, pmhash_value_to_block(value));
+		if (likely(run->row_hint != InvalidBuffer))
+			prefetch_row(run, value);
+	}
 }
 
 /* ---- the visit ---- */
+
+/*
+ * A page that has been looked for, pinned now by what was found, counts as used, as
+ * PinBuffer has it.  If others change the state in that moment it does not.
+ */
+static void
+count_use(Buffer buffer)
+{
+	BufferDesc *desc = GetBufferDescriptor(buffer - 1);
+	uint32		state = pg_atomic_read_u32(&desc->state);
+
+	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
+		pg_atomic_compare_exchange_u32(&desc->state, &state, state + BUF_USAGECOUNT_ONE);
+}
 
 /* Pin a block of the table. */
 static Buffer
 read_block(PmhashFetch *fetch, BlockNumber block)
 {
-	Buffer		hint = get_raw_hint(&fetch->hints, block);
+	Buffer		raw_hint = get_raw_hint(&fetch->hints, block);
+	Buffer		hint = abs(raw_hint);
 	Buffer		buffer;
 
 	fetch->blocks++;
 #if PG_VERSION_NUM >= 160000
-	if (hint > 0 &&
+	if (hint != InvalidBuffer &&
 		ReadRecentBuffer(fetch->heap->rd_locator, MAIN_FORKNUM, block, hint))
 #else
-	if (hint > 0 &&
+	if (hint != InvalidBuffer &&
 		ReadRecentBuffer(fetch->heap->rd_node, MAIN_FORKNUM, block, hint))
 #endif
 	{
+		if (raw_hint < 0)
+		{
+			count_use(hint);
+			set_hint(fetch, block, hint);
+		}
 		/* what ReadBuffer counts for the table */
 		pgstat_count_buffer_read(fetch->heap);
 		pgstat_count_buffer_hit(fetch->heap);
-		fetch->hinted++;
+		fetch->hinted += raw_hint > 0;
 		return hint;
 	}
 	buffer = ReadBuffer(fetch->heap, block);
@@ -325,6 +406,28 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 	fetch->tuple.t_self = tid;
 	pgstat_count_heap_fetch(fetch->index);
 	return true;
+}
+
+/*
+ * pmhash_fetch_page
+ *		Have the page of a value pinned in place of the one that is pinned now, or
+ *		InvalidBuffer: what ReleaseAndReadBuffer and heap_page_prune_opt do for an
+ *		index scan, by hints.  Returns its buffer, which is the caller's to release.
+ */
+Buffer
+pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
+{
+	BlockNumber block = pmhash_value_to_block(value);
+
+	if (BufferIsValid(pinned))
+	{
+		if (BufferGetBlockNumber(pinned) == block)
+			return pinned;
+		ReleaseBuffer(pinned);
+	}
+	pinned = read_block(fetch, block);
+	heap_page_prune_opt(fetch->heap, pinned);
+	return pinned;
 }
 
 /* Pin nothing any more. */

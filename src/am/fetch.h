@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * fetch.h
+ *	  Rows of a heap by TID, many of them under way at once (fetch.c).
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_FETCH_H
+#define PMHASH_FETCH_H
+
+#include "access/htup.h"
+#include "storage/block.h"
+#include "storage/buf.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+/*
+ * Where blocks of the table were found in shared buffers: hints, which are
+ * checked when they are used.  part[] is indexed by (block & mask) / part size.
+ */
+typedef struct PmhashHints
+{
+	Buffer	  **part;
+	uint32		mask;
+	uint32		nparts;
+	size_t		memory;			/* bytes that they take */
+} PmhashHints;
+
+/* The way to the rows of a table. */
+typedef struct PmhashFetch
+{
+	MemoryContext context;
+	Relation	heap;
+	Relation	index;			/* for statistics only */
+	Snapshot	snapshot;
+	bool		reads_ahead;	/* may blocks be read before they are visited? */
+	PmhashHints hints;
+	int64		distance;		/* of the last buffer found, from its block */
+	uint32		wrong;			/* so many look-ups are not guessed now, after */
+	uint32		no_guess;		/* wrong guesses, and so many of them are left */
+	Buffer		buffer;			/* pinned page, or InvalidBuffer */
+	BlockNumber block;			/* which one it is */
+	HeapTupleData tuple;		/* the last one found, on that page */
+	bool		dead;			/* none was found, and none is seen by anyone; */
+	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
+	/* figures for EXPLAIN */
+	uint64		blocks;			/* pages visited */
+	uint64		hinted;			/* of these, found by a hint */
+} PmhashFetch;
+
+/* How many rows ahead a row is prefetched; its page and hint, two and three times. */
+#define PMHASH_FETCH_DISTANCE	24
+
+/* Values on their way through the pipeline: how far each stage has come. */
+typedef struct PmhashRun
+{
+	const uint64 *value;
+	int			shift;			/* bits below the value that are not of it */
+	uint32		distance;		/* PMHASH_FETCH_DISTANCE, or less at first */
+	size_t		n;
+	size_t		next;			/* the next one to be fetched */
+	size_t		hint;			/* first one whose hint is not prefetched, */
+	size_t		page;			/* whose page is not, */
+	size_t		row;			/* and whose row is not */
+	BlockNumber hint_block;		/* block that each stage has done last, */
+	BlockNumber page_block;		/* InvalidBlockNumber at first */
+	BlockNumber row_block;
+	Buffer		page_hint;		/* where it seems to be, or InvalidBuffer */
+	Buffer		row_hint;
+} PmhashRun;
+
+/* Begin a run of n values at v, which are shifted left by so many bits. */
+static inline void
+pmhash_run_begin(PmhashRun *run, const uint64 *v, size_t n, int shift, uint32 distance)
+{
+	run->value = v;
+	run->shift = shift;
+	run->distance = distance;
+	run->n = n;
+	run->next = run->hint = run->page = run->row = 0;
+	run->hint_block = run->page_block = run->row_block = InvalidBlockNumber;
+}
+
+extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
+							   Relation heap, Relation index, Snapshot snapshot);
+extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run);
+extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
+extern Buffer pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value);
+extern void pmhash_fetch_release(PmhashFetch *fetch);
+
+#endif							/* PMHASH_FETCH_H */
