@@ -136,6 +136,7 @@ AM_OBJS = \
 	src/am/build.o \
 	src/am/build_pages.o \
 	src/am/build_scan.o \
+	src/am/build_unique.o \
 	src/am/cost.o \
 	src/am/dead_tids.o \
 	src/am/handler.o \
@@ -149,6 +150,7 @@ AM_OBJS = \
 	src/am/options.o \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
+	src/am/row_key.o \
 	src/am/scan.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
@@ -158,6 +160,7 @@ AM_OBJS = \
 	src/am/standby_fill.o \
 	src/am/standby_scan.o \
 	src/am/table_walk.o \
+	src/am/unique.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
 	src/am/verify.o \
@@ -339,6 +342,7 @@ CLUSTER_HEADERS = \
 	src/cluster/gucs.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \
+	src/cluster/key_lock.h \
 	src/cluster/launcher.h \
 	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
@@ -376,11 +380,13 @@ AM_HEADERS = \
 	src/am/keyhash.h \
 	src/am/keys.h \
 	src/am/logged_removal.h \
+	src/am/row_key.h \
 	src/am/scan.h \
 	src/am/spool.h \
 	src/am/standby_fill.h \
 	src/am/standby_scan.h \
 	src/am/temp_file.h \
+	src/am/unique.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
 JOIN_HEADERS = \
