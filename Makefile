@@ -156,6 +156,7 @@ AM_OBJS = \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
+	src/am/scan_replica.o \
 	src/am/spool.o \
 	src/am/standby_fill.o \
 	src/am/standby_scan.o \
@@ -259,6 +260,11 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
+# unique indexes are for 18 and later
+ifeq ($(filter 15 16 17,$(MAJORVERSION)),)
+REGRESS += unique
+ISOLATION += unique_wait unique_upsert
+endif
 else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
 define NO_PGXS_MESSAGE
 "$(PG_CONFIG)" is not there, or its server's files for building are not.
