@@ -266,6 +266,8 @@ look_at_others(UniqueInsert *insert)
 static void
 wait_for_other(UniqueInsert *insert)
 {
+	if (pmhash_removal_epoch(insert->file) != insert->epoch)
+		return;					/* perhaps it is not in the way at all */
 	if (insert->token != 0)
 		SpeculativeInsertionWait(insert->wait_for, insert->token);
 	else
