@@ -168,6 +168,7 @@ insert_unless_new(UniqueInsert *insert)
 	result = pmh_lookup(file->table, insert->entry.hash, &present);
 	if (result == PMH_OK && (partial || nothing_is_new(insert)))
 	{
+		PMH_STOP_POINT("unique_before_insert");
 		result = put_in(insert, log);
 		inserted = result == PMH_OK;
 	}
@@ -340,6 +341,7 @@ check_and_insert(UniqueInsert *insert)
 		switch (look_at_others(insert))
 		{
 			case FREE:
+				PMH_STOP_POINT("unique_looked");
 				if (insert->check == UNIQUE_CHECK_EXISTING)
 					return;
 				break;
