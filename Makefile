@@ -140,6 +140,7 @@ AM_OBJS = \
 	src/am/build.o \
 	src/am/build_pages.o \
 	src/am/build_scan.o \
+	src/am/build_unique.o \
 	src/am/cost.o \
 	src/am/dead_tids.o \
 	src/am/fetch.o \
@@ -155,16 +156,19 @@ AM_OBJS = \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
 	src/am/residence.o \
+	src/am/row_key.o \
 	src/am/scan.o \
 	src/am/scan_ahead.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
+	src/am/scan_replica.o \
 	src/am/spool.o \
 	src/am/standby_fill.o \
 	src/am/standby_scan.o \
 	src/am/table_walk.o \
+	src/am/unique.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
 	src/am/verify.o \
@@ -261,6 +265,11 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
+# unique indexes are for 18 and later
+ifeq ($(filter 15 16 17,$(MAJORVERSION)),)
+REGRESS += unique
+ISOLATION += unique_wait unique_upsert
+endif
 else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
 define NO_PGXS_MESSAGE
 "$(PG_CONFIG)" is not there, or its server's files for building are not.
@@ -344,6 +353,7 @@ CLUSTER_HEADERS = \
 	src/cluster/gucs.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \
+	src/cluster/key_lock.h \
 	src/cluster/launcher.h \
 	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
@@ -382,11 +392,13 @@ AM_HEADERS = \
 	src/am/keyhash.h \
 	src/am/keys.h \
 	src/am/logged_removal.h \
+	src/am/row_key.h \
 	src/am/scan.h \
 	src/am/spool.h \
 	src/am/standby_fill.h \
 	src/am/standby_scan.h \
 	src/am/temp_file.h \
+	src/am/unique.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
 JOIN_HEADERS = \

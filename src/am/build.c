@@ -28,6 +28,7 @@
 
 #include "build_scan.h"
 #include "temp_file.h"
+#include "unique.h"
 
 /* Entries read back or inserted at a time. */
 #define REST_ENTRIES	4096
@@ -50,6 +51,7 @@ typedef struct BuildState
 	PmhashBuildScan scan;
 	double		loaded;			/* entries already in the table */
 	bool		beside_writers; /* of others, into the same file */
+	PmhashBuildUnique *unique;	/* NULL: keys may come twice */
 
 	/* while loading */
 	PmhBulk    *bulk;
@@ -102,6 +104,8 @@ load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
 	CHECK_FOR_INTERRUPTS();
 	if (n == 0)
 		return;
+	if (build->unique != NULL)
+		pmhash_build_unique_check(build->unique, build->load, n);
 	result = pmh_bulk_partition(build->bulk, bits, range, build->load, n);
 	if (result != PMH_OK)
 		load_failed(build, result);
@@ -134,6 +138,8 @@ keep_rest(BuildState *build, PmhashSpool *spool, int i)
 		CHECK_FOR_INTERRUPTS();
 		pmhash_spool_take(spool, i, build->load, n);
 		BufFileWrite(build->rest, build->load, n * sizeof(PmhEntry));
+		if (build->unique != NULL)
+			pmhash_build_unique_remember(build->unique, build->load, n);
 		build->rest_n += n;
 	}
 }
@@ -500,6 +506,8 @@ load_all(BuildState *build)
 	{
 		pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_REST);
 		insert_rest(build);
+		if (build->unique != NULL)
+			pmhash_build_unique_check_remembered(build->unique, build->file);
 	}
 }
 
@@ -557,6 +565,19 @@ init_build(BuildState *build, Relation index, PmhashFile *file)
 }
 
 /*
+ * A NULL in the first column has no entry, so no other one would be found.  The
+ * server leaves it to the access method to say so.
+ */
+static void
+refuse_nulls_not_distinct(const IndexInfo *indexInfo)
+{
+	if (indexInfo->ii_Unique && indexInfo->ii_NullsNotDistinct)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
+}
+
+/*
  * ambuild: fill a new index from the table.
  *
  * Called with a lock on the table that keeps writers out, or by CREATE INDEX
@@ -571,7 +592,13 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	BuildState	build;
 	IndexBuildResult *result;
 
+	refuse_nulls_not_distinct(indexInfo);
 	init_build(&build, index, NULL);
+	if (indexInfo->ii_Unique)
+	{
+		build.unique = pmhash_build_unique_make(build.context, heap, index);
+		build.memory -= build.memory / 5;	/* a hash beside each entry loaded */
+	}
 	result = palloc(sizeof(IndexBuildResult));
 	result->heap_tuples = scan_and_load(&build, heap, indexInfo);
 	result->index_tuples = build.scan.entries;

@@ -4,7 +4,7 @@
  *	  The handler function: the abilities and callbacks of pmhash.
  *
  * The abilities it denies are denied on purpose; src/README, part III, says
- * why for each (unique, INCLUDE, parallel scan and others).
+ * why for each (INCLUDE, parallel scan and others).
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,11 @@ set_abilities(IndexAmRoutine *am)
 #endif
 	am->amcanorderbyop = false;
 	am->amcanbackward = true;	/* see scan_history.c */
+#if PG_VERSION_NUM >= 180000
+	am->amcanunique = true;
+#else
 	am->amcanunique = false;
+#endif
 	am->amcanmulticol = true;
 	am->amoptionalkey = false;
 	am->amsearcharray = true;
@@ -55,6 +59,21 @@ set_abilities(IndexAmRoutine *am)
 		VACUUM_OPTION_PARALLEL_BULKDEL | VACUUM_OPTION_PARALLEL_COND_CLEANUP;
 	am->amkeytype = InvalidOid;
 }
+
+#if PG_VERSION_NUM >= 180000
+/* amtranslatestrategy, amtranslatecmptype: strategy 1 is equality. */
+static CompareType
+translate_strategy(StrategyNumber strategy, Oid opfamily)
+{
+	return strategy == PMHASH_EQUAL_STRATEGY ? COMPARE_EQ : COMPARE_INVALID;
+}
+
+static StrategyNumber
+translate_cmptype(CompareType cmptype, Oid opfamily)
+{
+	return cmptype == COMPARE_EQ ? PMHASH_EQUAL_STRATEGY : InvalidStrategy;
+}
+#endif
 
 static void
 set_callbacks(IndexAmRoutine *am)
@@ -85,16 +104,8 @@ set_callbacks(IndexAmRoutine *am)
 	am->aminitparallelscan = NULL;
 	am->amparallelrescan = NULL;
 #if PG_VERSION_NUM >= 180000
-	am->amtranslatestrategy = NULL;
-
-	/*
-	 * Says which strategy is equality.  A subscriber that finds rows by all
-	 * their columns (REPLICA IDENTITY FULL) takes an index whose method
-	 * does so, and then looks for NULLs by it as well: see
-	 * IsIndexUsableForReplicaIdentityFull and build_replindex_scan_key.
-	 * NULLs are in no pmhash index: such changes would be lost.
-	 */
-	am->amtranslatecmptype = NULL;
+	am->amtranslatestrategy = translate_strategy;
+	am->amtranslatecmptype = translate_cmptype;
 #endif
 }
 

@@ -21,6 +21,7 @@
 #include "am.h"
 #include "insert_queue.h"
 #include "keys.h"
+#include "unique.h"
 
 /* Short statements gain nothing by a queue. */
 #define QUEUE_AFTER		16
@@ -106,11 +107,38 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 		pmhash_insert_failed(index, file, result);
 }
 
+/* Is a column of the key NULL?  Such a key is equal to none. */
+static bool
+has_null(const PmhashKeys *keys, const bool *isnull)
+{
+	for (int i = 0; i < keys->ncolumns; i++)
+	{
+		if (isnull[i])
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The entry is there.  Serializable readers may have locked its key's pseudo-page,
+ * or had their locks moved to the table since heap_insert has looked at that one:
+ * this statement may have opened the file before the index was marked.  In this
+ * order, as they are moved all at once.
+ */
+static void
+check_conflicts(Relation index, Relation heap, PmhashFile *file, uint64 hash)
+{
+	PMH_STOP_POINT("insert_before_conflict_check");
+	CheckForSerializableConflictIn(index, NULL, pmhash_predicate_block(file, hash));
+	CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
+}
+
 /*
  * aminsert: index the row at tid.
  *
- * Always returns false: uniqueness is never checked here (amcanunique is
- * false; exclusion constraints are checked by the executor afterwards).
+ * Returns what a unique index is to say (unique.c): is the key known to be there
+ * once?  A key with a NULL is equal to none.  (Exclusion constraints are checked by
+ * the executor afterwards.)
  * ERROR if the file is full or can't be opened for the moment; the row is then
  * not indexed and the transaction is to abort.  Into an invalid index nothing
  * is inserted; its rebuild waits for our transaction and finds the row, which
@@ -141,26 +169,26 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		return false;
 	}
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
-		return false;
+		return true;
 
 	entry.hash = hash;
 	entry.value = pmhash_tid_to_value(tid);
+	if (checkUnique != UNIQUE_CHECK_NO && !has_null(state->keys, isnull))
+	{
+		bool		unique = pmhash_insert_unique(heap, index, state->file, state->keys,
+												  &entry, values, isnull, checkUnique);
+
+		if (checkUnique != UNIQUE_CHECK_EXISTING)
+			check_conflicts(index, heap, state->file, hash);
+		return unique;
+	}
 	queue = queue_for(state, index, heap, indexInfo);
 	if (queue != NULL)
 	{
 		pmhash_enqueue_insert(queue, &entry);
-		return false;
+		return true;
 	}
 	insert_entry(index, state->file, &entry);
-	PMH_STOP_POINT("insert_before_conflict_check");
-	CheckForSerializableConflictIn(index, NULL,
-								   pmhash_predicate_block(state->file, hash));
-
-	/*
-	 * The readers' locks may have been moved to the table since heap_insert has
-	 * looked at that one: this statement may have opened the file before the index
-	 * was marked.  In this order, as they are moved all at once.
-	 */
-	CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
-	return false;
+	check_conflicts(index, heap, state->file, hash);
+	return true;
 }

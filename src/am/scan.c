@@ -45,6 +45,7 @@
 
 #include "engine/sort.h"
 #include "insert_queue.h"
+#include "row_key.h"
 #include "scan.h"
 
 /* Values asked of a cursor at first; PMHASH_CURSOR_VALUES after doubling. */
@@ -160,12 +161,15 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	so->kind = SCAN_ALL;
 }
 
-/* Without the index: the executor finds out which rows match. */
+/*
+ * Without the index, as it is invalid or has no entries of NULLs: the executor finds
+ * out which rows match.
+ */
 static void
-start_table(IndexScanDesc scan, PmhashScan *so)
+start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 {
 	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
-	so->walk = pmhash_table_walk(scan, so->walk, so->context);
+	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;
 	so->kind = SCAN_TABLE;
@@ -186,9 +190,17 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 	so->may_turn_back = pmhash_scan_may_turn_back(scan);
 	if (unlikely(!open_file(scan, so)))
 	{
-		start_table(scan, so);
+		start_table(scan, so, true);
 		return;
 	}
+#if PG_VERSION_NUM >= 180000
+	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
+	if (unlikely(pmhash_scan_wants_null(scan)))
+	{
+		start_table(scan, so, false);
+		return;
+	}
+#endif
 	pmhash_apply_inserts(so->file);
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
@@ -488,6 +500,8 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 		pmhash_scan_note_dead(scan, so);
 	while (next_tid(scan, so, dir))
 	{
+		if (unlikely(so->is_taken_as_is) && !pmhash_scan_row_fits(scan, so))
+			continue;
 		scan->xs_recheck = so->recheck;
 		if (!scan->xs_want_itup)
 		{
@@ -545,6 +559,8 @@ pmhash_endscan(IndexScanDesc scan)
 		ReleaseBuffer(so->visibility_map);
 	if (so->slot != NULL)
 		ExecDropSingleTupleTableSlot(so->slot);
+	if (so->row != NULL)
+		pmhash_row_end(so->row);
 	if (so->walk != NULL)
 		pmhash_table_walk_end(so->walk);
 	if (so->history != NULL)

@@ -9,7 +9,8 @@
  *	scan_ahead.c	heap pages of rows that come next
  *	scan_dead.c		entries whose rows have been found dead
  *	scan_history.c	what has been handed out, for cursors that turn back
- *	table_walk.c	the table instead of an invalid index
+ *	scan_replica.c	rows that a subscriber changes
+ *	table_walk.c	the table instead of the index
  *	visibility.c	index-only scans; heap pages
  *
  * Include postgres.h first.
@@ -44,7 +45,7 @@ extern PmhEntry pmhash_history_get(PmhashScanHistory *history, uint64 at);
 typedef struct PmhashTableWalk PmhashTableWalk;
 
 extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
-										  PmhashTableWalk *walk,
+										  PmhashTableWalk *walk, bool invalid,
 										  MemoryContext context);
 extern int	pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values);
 extern void pmhash_table_walk_end(PmhashTableWalk *walk);
@@ -167,6 +168,10 @@ typedef struct PmhashScan
 	PmhashRun	run;			/* in the batch; value NULL: not begun */
 	uint32		rows_ahead;		/* rows handed out since the last rescan */
 
+	/* scans whose rows are taken as they are (scan_replica.c) */
+	bool		is_taken_as_is;
+	struct PmhashRow *row;		/* NULL until needed */
+
 	PmhashScanDead dead;
 	bool		any_known_dead; /* in the file, when the batch was read */
 
@@ -230,6 +235,11 @@ pmhash_scan_hash(const PmhashScan *so)
 		return pmhash_history_get(so->history, so->history_at).hash;
 	return pmhash_batch_hash(so, so->batch_next - 1);
 }
+
+/* ---- scan_replica.c ---- */
+extern bool pmhash_scan_wants_null(IndexScanDesc scan);
+extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
+extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_keys.c ---- */
 

@@ -28,6 +28,11 @@
  *	- nested loops that would walk through a large table again and again.
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
+ * A subscriber looks for NULLs as well, of which an index has no entries
+ * (scan_replica.c).  It gets such a walk too, whatever the snapshot and the size of
+ * the table are, which is what it would do without the index
+ * (RelationFindReplTupleSeq).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -71,14 +76,15 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk)
 
 /*
  * pmhash_table_walk
- *		Begin to walk through the table of a scan, whose index is invalid.
+ *		Begin to walk through the table of a scan, whose index is invalid, or has
+ *		no entries for what is looked for.
  *
  * walk is that of an earlier walk of the same scan, or NULL; context is the
  * memory of the scan.  ERROR if such a scan needs the index.  Serializable
  * transactions lock the whole table, as after a sequential scan.
  */
 PmhashTableWalk *
-pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
+pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 				  MemoryContext context)
 {
 	if (walk == NULL)
@@ -90,8 +96,13 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk,
 		walk->access = GetAccessStrategy(BAS_BULKREAD);
 		MemoryContextSwitchTo(old);
 	}
-	if (!can_walk(scan, walk))
+	if (invalid && !can_walk(scan, walk))
 		pmhash_invalid_error(scan->indexRelation);
+	if (!invalid && walk->heap->rd_rel->relam != HEAP_TABLE_AM_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("index \"%s\" cannot be searched for NULL, as its table is no heap",
+						RelationGetRelationName(scan->indexRelation))));
 	PredicateLockRelation(walk->heap, scan->xs_snapshot);
 	walk->snapshot = scan->xs_snapshot;
 	walk->next = 0;

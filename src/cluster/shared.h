@@ -22,6 +22,7 @@
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
+#define PMHASH_KEY_LOCKS		256
 
 typedef enum PmhashLockId
 {
@@ -76,6 +77,7 @@ typedef struct PmhashShared
 	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
+	LWLockPadded *key_locks;	/* see key_lock.h */
 
 	uint64		journal_slots;
 	pg_atomic_uint64 journal_next;

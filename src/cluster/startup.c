@@ -49,6 +49,7 @@
 #include "cluster/undo_journal.h"
 #include "cluster/wait_events.h"
 #define TRANCHE_NAME	"pmhash"
+#define KEY_TRANCHE_NAME "pmhash_keys"
 
 /*
  * From an old checkpoint to past what a start with nothing to replay writes:
@@ -98,6 +99,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
+	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
 /* A number that no other server life has had: never 0. */
@@ -132,6 +134,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
+	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
 	pmhash_wait_events_name();
 

@@ -47,6 +47,12 @@ if ($node->pg_version < 18)
 	says($node, 'CREATE UNIQUE INDEX ON t USING pmhash (k)',
 		'`access method "pmhash" does not support unique indexes`');
 }
+# trouble: `access method "pmhash" does not support NULLS NOT DISTINCT`
+else
+{
+	says($node, 'CREATE UNIQUE INDEX ON t USING pmhash (v) NULLS NOT DISTINCT',
+		'`access method "pmhash" does not support NULLS NOT DISTINCT`');
+}
 # trouble: `access method "pmhash" does not support included columns`
 says($node, 'CREATE INDEX ON t USING pmhash (k) INCLUDE (v)',
 	'`access method "pmhash" does not support included columns`');

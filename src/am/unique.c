@@ -1,0 +1,400 @@
+/*-------------------------------------------------------------------------
+ *
+ * unique.c
+ *	  Inserts into a unique index.
+ *
+ * btree looks for equal keys and inserts under the write lock of one page, and
+ * so two inserters of a key cannot miss each other.  Here the lock of the key
+ * (key_lock.h) guards a look at the index and the insertion, and nothing else:
+ * the rows are visited without it, as functions of users may run and pages may
+ * have to be read for that.  So it takes two steps, again and again:
+ *
+ *	look	visit the row of each entry that has the key's hash.  One that is in the
+ *			table for good is an error; if its fate is open, wait for the transaction
+ *			that decides it, and look again.
+ *	insert	under the lock read the entries again.  If each of them has been looked
+ *			at, and still belongs to the same row (the removal epoch says so), insert.
+ *			If not, look at them.
+ *
+ * The first time there is nothing that has been looked at, and for a new key there
+ * is nothing to be looked at either.
+ *
+ * No duplicate can pass: of two inserters of a key one has the lock first.  The
+ * other finds its entry, and does not insert before it has seen that row dead.
+ * A row that has been seen dead stays so: it is committed as deleted, or its inserter
+ * has aborted, or we have deleted it ourselves; a HOT chain with a dead end gets no
+ * new member.  An updater that has ended a row by another version of it has put
+ * that one's entry in before it committed, so it is new to us.
+ *
+ * Whoever waits has no entry in yet, as with btree: so A never waits for B because
+ * of a row of B's that waits for A, and what is left are deadlocks that rows or other
+ * keys make, as with btree.
+ *
+ * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) the entry goes in
+ * whatever is there, and the rows are visited after that: false is returned if one
+ * may be in the way.  The order of the insertions decides who of two sees the other,
+ * so one of them goes on; if both gave way they might do so for ever.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/key_lock.h"
+#include "cluster/logged.h"
+
+#include "row_key.h"
+#include "scan.h"
+#include "unique.h"
+
+/* How things stand with the rows that have been looked at. */
+typedef enum Verdict
+{
+	FREE,						/* none is in the way */
+	TAKEN,						/* one has this key */
+	OPEN						/* that depends on a transaction */
+} Verdict;
+
+typedef struct UniqueInsert
+{
+	Relation	heap;
+	Relation	index;
+	PmhashFile *file;
+	PmhEntry	entry;
+	ItemPointerData tid;		/* of the row */
+	Datum	   *values;
+	bool	   *isnull;
+	bool		exact;			/* equal hashes mean equal keys */
+	IndexUniqueCheck check;
+	uint64		epoch;			/* removal epoch before others[] was read */
+	uint64	   *others;			/* entries of the hash, ascending, without ours */
+	size_t		nothers;
+	size_t		capacity;
+	TransactionId wait_for;		/* OPEN: for this one, or */
+	uint32		token;			/* if not 0, for its speculative insertion */
+} UniqueInsert;
+
+/* What is there, while a key's lock is held.  Used again for ever. */
+static PmhValues present;
+
+/* ---- insert ---- */
+
+/* Has everything been looked at that is there, and is it what it was then? */
+static bool
+nothing_is_new(const UniqueInsert *insert)
+{
+	size_t		at = 0;
+
+	for (size_t i = 0; i < present.n; i++)
+	{
+		if (present.value[i] == insert->entry.value)
+			continue;
+		while (at < insert->nothers && insert->others[at] < present.value[i])
+			at++;
+		if (at == insert->nothers || insert->others[at] != present.value[i])
+			return false;
+	}
+	return insert->nothers == 0 ||
+		pmhash_removal_epoch(insert->file) == insert->epoch;
+}
+
+/* Keep what is there, to look at it.  True if our own entry is among it. */
+static bool
+keep_present(UniqueInsert *insert, uint64 epoch)
+{
+	bool		found = false;
+
+	if (present.n > insert->capacity)
+	{
+		if (insert->others != NULL)
+			pfree(insert->others);
+		insert->others = NULL;
+		insert->others = MemoryContextAllocHuge(CurrentMemoryContext,
+												present.n * sizeof(uint64));
+		insert->capacity = present.n;
+	}
+	insert->epoch = epoch;
+	insert->nothers = 0;
+	for (size_t i = 0; i < present.n; i++)
+	{
+		if (present.value[i] == insert->entry.value)
+			found = true;
+		else
+			insert->others[insert->nothers++] = present.value[i];
+	}
+	return found;
+}
+
+/* Into the table, and into WAL if the file is logged; the journal has its note. */
+static PmhResult
+put_in(UniqueInsert *insert, bool log)
+{
+	PmhashFile *file = insert->file;
+	size_t		done;
+
+	return log ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
+		pmh_insert(file->table, insert->entry.hash, insert->entry.value,
+				   file->journaled);
+}
+
+/*
+ * Insert the entry, unless there is one that has not been looked at; with
+ * UNIQUE_CHECK_PARTIAL in any case.  If it is not in, or not all others have been
+ * looked at, they are in others[] then.
+ */
+static bool
+insert_unless_new(UniqueInsert *insert)
+{
+	PmhashFile *file = insert->file;
+	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
+	bool		log = pmhash_file_must_log(file, insert->index);
+	bool		partial = insert->check == UNIQUE_CHECK_PARTIAL;
+	bool		inserted = false;
+	uint64		epoch;
+	PmhResult	result;
+
+	if (file->journaled)
+		pmhash_journal_note(file, &insert->entry, 1);
+	PMH_STOP_POINT("insert_after_journal");
+	epoch = pmhash_removal_epoch(file);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	result = pmh_lookup(file->table, insert->entry.hash, &present);
+	if (result == PMH_OK && (partial || nothing_is_new(insert)))
+	{
+		PMH_STOP_POINT("unique_before_insert");
+		result = put_in(insert, log);
+		inserted = result == PMH_OK;
+	}
+	LWLockRelease(lock);
+	if (result != PMH_OK)
+		pmhash_insert_failed(insert->index, file, result);
+	if (inserted)
+		pmhash_count(file, PMHASH_INSERTS, 1);
+	if (partial || !inserted)
+		(void) keep_present(insert, epoch);
+	return inserted;
+}
+
+/* For UNIQUE_CHECK_EXISTING: what is there beside our entry, which has to be. */
+static void
+find_existing(UniqueInsert *insert)
+{
+	uint64		epoch = pmhash_removal_epoch(insert->file);
+	PmhResult	result = pmh_lookup(insert->file->table, insert->entry.hash, &present);
+
+	if (result != PMH_OK)
+		pmhash_engine_error(insert->index, insert->file, result);
+	if (!keep_present(insert, epoch))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("failed to re-find tuple within index \"%s\"",
+						RelationGetRelationName(insert->index)),
+				 errhint("This may be because of a non-immutable index expression."),
+				 errtableconstraint(insert->heap,
+									RelationGetRelationName(insert->index))));
+}
+
+/* ---- look ---- */
+
+/* Has the row fetched last our key?  (Another row may have its TID by now.) */
+static bool
+has_our_key(UniqueInsert *insert, PmhashRow *row)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	return insert->exact ||
+		(pmhash_row_key(row, values, isnull) &&
+		 pmhash_keys_equal(insert->index, values, insert->values));
+}
+
+/* Is the row at this TID in the way? */
+static Verdict
+look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value)
+{
+	SnapshotData dirty;
+	bool		all_dead;
+
+	CHECK_FOR_INTERRUPTS();
+	if (pmhash_known_dead(insert->file, value))
+		return FREE;
+	InitDirtySnapshot(dirty);
+	if (!pmhash_row_fetch(row, value, &dirty, &all_dead))
+	{
+		PmhEntry	entry = {insert->entry.hash, value};
+
+		if (all_dead)
+			pmhash_note_dead(dead, row->context, insert->index, insert->file,
+							 insert->epoch, entry, InvalidXLogRecPtr);
+		return FREE;
+	}
+	if (!has_our_key(insert, row))
+		return FREE;
+	if (insert->check == UNIQUE_CHECK_PARTIAL)
+		return TAKEN;
+	insert->wait_for = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+	insert->token = dirty.speculativeToken;
+	return TransactionIdIsValid(insert->wait_for) ? OPEN : TAKEN;
+}
+
+static Verdict
+look_at_others(UniqueInsert *insert)
+{
+	Verdict		verdict = FREE;
+	PmhashScanDead dead = {0};
+	PmhashRow	row;
+
+	if (insert->nothers == 0)
+		return FREE;
+	PMH_STOP_POINT("unique_before_look");
+	pmhash_dead_entries_settle(insert->index, insert->file);
+	pmhash_row_begin(&row, insert->heap, insert->index);
+	for (size_t i = 0; i < insert->nothers && verdict == FREE; i++)
+		verdict = look_at(insert, &row, &dead, insert->others[i]);
+	pmhash_hand_over_dead(&dead, insert->index, insert->file);
+	pmhash_row_end(&row);
+	return verdict;
+}
+
+/* Wait until it is known what becomes of the row that is in the way. */
+static void
+wait_for_other(UniqueInsert *insert)
+{
+	if (pmhash_removal_epoch(insert->file) != insert->epoch)
+		return;					/* perhaps it is not in the way at all */
+	if (insert->token != 0)
+		SpeculativeInsertionWait(insert->wait_for, insert->token);
+	else
+		XactLockTableWait(insert->wait_for, insert->index, &insert->tid,
+						  XLTW_InsertIndex);
+}
+
+/*
+ * Is our row alive?  CREATE INDEX CONCURRENTLY inserts rows that others may have
+ * deleted meanwhile, so that another one has the key: validate_index.
+ */
+static bool
+our_row_is_alive(UniqueInsert *insert)
+{
+	ItemPointerData tid = insert->tid;	/* changed by the look-up */
+
+	return table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL);
+}
+
+pg_noreturn static void
+duplicate_key(UniqueInsert *insert)
+{
+	Relation	index = insert->index;
+	char	   *key;
+
+	/* a conflict of serializable transactions is the better error */
+	CheckForSerializableConflictIn(index, NULL,
+								   pmhash_predicate_block(insert->file,
+														  insert->entry.hash));
+	key = BuildIndexValueDescription(index, insert->values, insert->isnull);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("duplicate key value violates unique constraint \"%s\"",
+					RelationGetRelationName(index)),
+			 key ? errdetail("Key %s already exists.", key) : 0,
+			 errtableconstraint(insert->heap, RelationGetRelationName(index))));
+}
+
+/* ---- the whole ---- */
+
+/*
+ * A row has our key.  True if that is no error as ours has gone; its entry is made
+ * then, unless there is one.  False: look again.
+ */
+static bool
+taken(UniqueInsert *insert)
+{
+	if (pmhash_removal_epoch(insert->file) != insert->epoch)
+		return false;			/* was that the row that the entry is of? */
+	if (our_row_is_alive(insert))
+		duplicate_key(insert);
+	if (insert->check == UNIQUE_CHECK_YES)
+	{
+		insert->check = UNIQUE_CHECK_PARTIAL;
+		(void) insert_unless_new(insert);
+	}
+	return true;
+}
+
+/* UNIQUE_CHECK_YES and UNIQUE_CHECK_EXISTING. */
+static void
+check_and_insert(UniqueInsert *insert)
+{
+	for (;;)
+	{
+		if (insert->check == UNIQUE_CHECK_EXISTING)
+			find_existing(insert);
+		else if (insert_unless_new(insert))
+			return;
+		switch (look_at_others(insert))
+		{
+			case FREE:
+				PMH_STOP_POINT("unique_looked");
+				if (insert->check == UNIQUE_CHECK_EXISTING)
+					return;
+				break;
+			case TAKEN:
+				if (taken(insert))
+					return;
+				insert->nothers = 0;
+				break;
+			case OPEN:
+				wait_for_other(insert);
+				insert->nothers = 0;
+				break;
+		}
+	}
+}
+
+/*
+ * pmhash_insert_unique
+ *		Insert an entry of a row, whose key has no NULLs, into a unique index.
+ *
+ * check says what else: as for aminsert.  values and isnull: the key.  Returns what
+ * aminsert does: true if the key is known to be there once.  ERROR for a duplicate
+ * (23505) and as pmhash_insert.  Waits for transactions that have inserted or
+ * deleted a row of this key, unless check is UNIQUE_CHECK_PARTIAL.  No lock may be
+ * held.
+ */
+bool
+pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
+					 const PmhashKeys *keys, const PmhEntry *entry,
+					 Datum *values, bool *isnull,
+					 IndexUniqueCheck check)
+{
+	UniqueInsert insert = {
+		.heap = heap,
+		.index = index,
+		.file = file,
+		.entry = *entry,
+		.values = values,
+		.isnull = isnull,
+		.exact = keys->exact,
+		.check = check
+	};
+	bool		unique = true;
+
+	pmhash_value_to_tid(entry->value, &insert.tid);
+	if (check == UNIQUE_CHECK_PARTIAL)
+	{
+		(void) insert_unless_new(&insert);
+		unique = look_at_others(&insert) == FREE;
+	}
+	else
+		check_and_insert(&insert);
+	if (insert.others != NULL)
+		pfree(insert.others);
+	return unique;
+}
