@@ -114,7 +114,7 @@ disabled_state(bool details)
 
 /*
  * Fill in the columns after the first for an index we have locked.  Its stub is read
- * once: that is a good part of the work, with thousands of indexes.
+ * once, so that path and state are those of the same file.
  */
 static void
 describe(Relation index, Datum *values, bool *nulls)
