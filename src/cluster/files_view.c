@@ -114,7 +114,7 @@ disabled_state(bool details)
 
 /*
  * Fill in the columns after the first for an index we have locked.  Its stub is read
- * once: that is a good part of the work, with thousands of indexes.
+ * once, for the path and for what a standby says.
  */
 static void
 describe(Relation index, Datum *values, bool *nulls)
