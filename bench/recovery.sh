@@ -66,7 +66,7 @@ preload()					# library
 }
 
 # A table of one bigint, random keys, and its index; all of it on disk, so that
-# nothing is written behind the back of what is measured.
+# nothing else is written while it is measured.
 load_table()					# rows
 {
 	sql -c "DROP TABLE IF EXISTS item" \

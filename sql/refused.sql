@@ -32,7 +32,7 @@ ALTER INDEX refused_k SET (fillfactor = 0);
 ALTER TABLE refused ADD EXCLUDE USING pmhash (k WITH <>);
 ALTER TABLE refused ADD EXCLUDE USING pmhash (k WITH <);
 
--- expressions that fail while the index is built leave nothing behind
+-- expressions that fail while the index is built leave nothing
 CREATE INDEX refused_expr ON refused USING pmhash ((1 / (k - 500)));
 SELECT count(*) FROM pg_class WHERE relname LIKE 'refused_expr%';
 

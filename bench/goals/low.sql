@@ -2,7 +2,7 @@
 -- low.sql: a column of 10 distinct values; everything but VACUUM
 --
 -- Variables: method, indexed, round, low_rows, low_fresh.
--- Leaves bench.low, half of its rows deleted, and its index behind.
+-- Leaves bench.low, half of its rows deleted, and its index.
 --
 SELECT bench.force_index(:indexed);
 \if :indexed

@@ -6,7 +6,7 @@
 -- with parallel workers), any_subquery (ask = ANY of a sub-query too), round,
 -- rows, probes, keys, fresh: as for lib/load.sql; copy_round: whose fresh rows
 -- are copied; copy_file: where the server keeps them.
--- Leaves bench.item, half of its rows deleted, and its index behind.
+-- Leaves bench.item, half of its rows deleted, and its index.
 --
 -- The answers of "none", which is asked first, come from sequential scans and
 -- hash joins; those of all others are compared with them.

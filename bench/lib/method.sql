@@ -3,7 +3,7 @@
 --
 -- Variables: method, indexed (false for "none"), rows, runs, probes, keys, fresh,
 -- after_checkpoint: as for load.sql; text_rows, text_probes: as for load_text.sql.
--- Leaves bench.item, half of it deleted, and its index behind.
+-- Leaves bench.item, half of it deleted, and its index.
 --
 -- The answers of "none", which is asked first, come from sequential scans and
 -- hash joins; those of all others are compared with them.

@@ -41,7 +41,7 @@ typedef struct PmhashFile
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
 	uint32		counted;		/* which of them: a bit each */
-	char	   *path;			/* for messages */
+	const char *path;			/* the engine's, for messages */
 } PmhashFile;
 
 /* Count something of an index.  Seen by others when the transaction has ended. */
@@ -303,6 +303,7 @@ extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
  * Is any row of the file known to be so?
  */
 extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
+extern size_t pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n);
 extern bool pmhash_any_known_dead(const PmhashFile *file);
 
 #endif							/* PMHASH_CLUSTER_H */

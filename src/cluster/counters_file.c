@@ -9,7 +9,7 @@
  * tells how the server has ended is pg_control, at both ends: an immediate shutdown
  * ends the postmaster as orderly as others (postmaster.c, ExitPostmaster(0)).
  *
- * The file is lost to nobody but those that look at the counters.  So whatever is
+ * Losing the file harms only those that look at the counters.  So whatever is
  * wrong with it is logged, and then there are none.
  *
  *-------------------------------------------------------------------------

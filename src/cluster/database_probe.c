@@ -6,7 +6,7 @@
  * A worker that connects to a database leaves traces there: statistics of the
  * database (pgstat.c, pgstat_shutdown_hook), sessions that are counted.  A
  * database that has nothing of ours is to have none.  So before the launcher, which
- * is connected to no database, has one visited that has not asked for it, it looks
+ * is connected to no database, has one visited from which no look was requested, it looks
  * at three of its catalogs, as CREATE DATABASE looks at its template's (dbcommands.c,
  * ScanSourceDatabasePgClass):
  *
@@ -14,7 +14,7 @@
  *	pg_am		access methods for indexes that initdb has not made
  *	pg_proc		their handlers: is one of them named in C as ours is?
  *
- * Nobody is waited for.  What cannot be locked or read, or is not as expected, means
+ * It never waits.  What cannot be locked or read, or is not as expected, means
  * "it may have some": then a worker that is connected looks.  Unlike the template of
  * CREATE DATABASE the database may be in use, and its VACUUM does not regard our
  * snapshot, as we are in no database (procarray.c, ComputeXidHorizons).  So a row
@@ -257,7 +257,7 @@ probe_database(Oid database)
 /*
  * May there be pmhash indexes in this database?  If that cannot be found out, yes.
  * For the launcher: outside transactions, in no database.  Raises no error; waits
- * for nobody; what stands in the current memory context stays.
+ * for no other process; what stands in the current memory context stays.
  */
 bool
 pmhash_database_may_have_indexes(Oid database)

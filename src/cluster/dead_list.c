@@ -338,6 +338,40 @@ pmhash_any_known_dead(const PmhashFile *file)
 	return list != NULL && pg_atomic_read_u32(&list->known) > 0;
 }
 
+/* Of n values, at most 64: which are in the cells?  A bit each. */
+static uint64
+find_some(PmhashDeadList *list, const uint64 *value, int n)
+{
+	uint64		found = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (find_cell(list, value[i]) != NULL)
+			found |= UINT64CONST(1) << i;
+	}
+	return found;
+}
+
+/* What find_some says if the list is the file's, and its epoch still the file's; or 0. */
+static uint64
+known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int n)
+{
+	uint64		change = pg_atomic_read_u64(&list->change);
+	uint64		found;
+	uint64		epoch;
+
+	pg_read_barrier();
+	if (change % 2 != 0 || !belongs_to(list, file))
+		return 0;
+	found = find_some(list, value, n);
+	if (found == 0)
+		return 0;
+	epoch = pg_atomic_read_u64(&list->epoch);
+	pg_read_barrier();
+	return pg_atomic_read_u64(&list->change) == change &&
+		pmhash_removal_epoch(file) == epoch ? found : 0;
+}
+
 /*
  * pmhash_known_dead
  *		Is the row at a TID (as a value) of a file known to be dead to all?
@@ -352,19 +386,31 @@ bool
 pmhash_known_dead(const PmhashFile *file, uint64 value)
 {
 	PmhashDeadList *list = find_list(file);
-	uint64		change;
-	uint64		epoch;
-	bool		found;
+
+	return list != NULL && known_of(file, list, &value, 1) != 0;
+}
+
+/* The same for value[0 .. n): drops those that are.  Returns how many are left. */
+size_t
+pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n)
+{
+	PmhashDeadList *list = find_list(file);
+	size_t		kept = 0;
 
 	if (list == NULL)
-		return false;
-	change = pg_atomic_read_u64(&list->change);
-	pg_read_barrier();
-	found = belongs_to(list, file) && find_cell(list, value) != NULL;
-	epoch = pg_atomic_read_u64(&list->epoch);
-	pg_read_barrier();
-	return found && change % 2 == 0 && pg_atomic_read_u64(&list->change) == change &&
-		pmhash_removal_epoch(file) == epoch;
+		return n;
+	for (size_t from = 0; from < n; from += 64)
+	{
+		int			some = Min(n - from, 64);
+		uint64		found = known_of(file, list, value + from, some);
+
+		for (int i = 0; i < some; i++)
+		{
+			value[kept] = value[from + i];
+			kept += (found >> i & 1) == 0;
+		}
+	}
+	return kept;
 }
 
 /* ---- taking out ---- */

@@ -418,14 +418,11 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 	trim_to_limits();
 }
 
-/* A handle, in one piece of memory with its path. */
+/* A handle. */
 static PmhashFile *
-make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
-			const char *path, uint64 generation)
+make_handle(Relation index, PmhTable *table, const PmhashStub *stub, uint64 generation)
 {
-	Size		length = strlen(path) + 1;
-	PmhashFile *file = MemoryContextAlloc(TopMemoryContext,
-										  sizeof(PmhashFile) + length);
+	PmhashFile *file = MemoryContextAlloc(TopMemoryContext, sizeof(PmhashFile));
 	PmhashIdentity id;
 
 	file->table = table;
@@ -441,8 +438,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub,
 	file->index = RelationGetRelid(index);
 	memset(&file->counts, 0, sizeof(file->counts));
 	file->counted = 0;
-	file->path = (char *) (file + 1);
-	memcpy(file->path, path, length);
+	file->path = pmh_path(table);
 	return file;
 }
 
@@ -529,14 +525,14 @@ forget_former_owner(uint64 file_id)
  */
 PmhashEntry *
 pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
-				   const char *path, uint64 generation)
+				   uint64 generation)
 {
 	PmhashFile *volatile file = NULL;
 	PmhashEntry *volatile entry = NULL;
 
 	PG_TRY();
 	{
-		file = make_handle(index, table, stub, path, generation);
+		file = make_handle(index, table, stub, generation);
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);

@@ -55,8 +55,7 @@ extern PmhashFile *pmhash_entry_use_for_build(PmhashEntry *entry);
 extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
 										 uint64 generation);
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
-									   const PmhashStub *stub, const char *path,
-									   uint64 generation);
+									   const PmhashStub *stub, uint64 generation);
 extern bool pmhash_entries_make_room(void);
 extern void pmhash_entry_doubt(Oid relid);
 extern uint64 pmhash_entry_in_fork(Relation index);

@@ -129,8 +129,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
-	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, path,
-														 generation));
+	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
 	if (pmh_is_pmem(table))
 		sync_name(index, directory);
 	return file;

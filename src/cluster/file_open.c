@@ -117,7 +117,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 		pmh_close(table);
 		return NULL;
 	}
-	entry = pmhash_entry_enter(index, table, stub, trouble->path, generation);
+	entry = pmhash_entry_enter(index, table, stub, generation);
 	entry->file->standby_life = life;
 	return entry;
 }

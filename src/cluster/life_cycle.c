@@ -545,9 +545,13 @@ at_commit(void)
 			remove_dropped(p, dropped++);
 		free_pending(p);
 	}
-	if (kept == 0)
+	if (kept > 0)
+		pending = list_truncate(pending, kept);
+	else
+	{
 		list_free(pending);
-	pending = list_truncate(pending, kept);
+		pending = NIL;
+	}
 	forks_replaced = false;
 	if (OidIsValid(cleaning_wanted))
 		pmhash_request_cleaning(cleaning_wanted);

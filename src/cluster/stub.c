@@ -72,7 +72,7 @@ log_page(Relation index, Buffer buffer, const PmhashStub *stub)
 
 /*
  * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
- * (smgrexists would close and open it; the planner has just asked for its length.)
+ * (smgrexists would close and open it; the planner has just taken its length.)
  */
 static bool
 has_main_fork(Relation index)

@@ -43,7 +43,7 @@ StaticAssertDecl(sizeof(PmhashStub) == 64 &&
 				 offsetof(PmhashStub, older) == 32,
 				 "another layout of the stub is another PMHASH_STUB_VERSION");
 
-/* Are a standby's files told of all changes of the file in this stub? */
+/* Are all changes of the file in this stub in WAL, for the standbys' files? */
 static inline bool
 pmhash_stub_is_followed(const PmhashStub *stub)
 {

@@ -189,6 +189,20 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 	return PMH_OK;
 }
 
+/*
+ * Of batch[from ..] drop what the caller does not want to see.  That need not be
+ * remembered: it has not been handed out.
+ */
+static void
+leave_out(PmhCursor *cursor, size_t from)
+{
+	PmhValues  *batch = &cursor->batch;
+
+	if (cursor->leave_out != NULL)
+		batch->n = from + cursor->leave_out(cursor->leave_out_argument,
+											batch->value + from, batch->n - from);
+}
+
 /* ---- reading ---- */
 
 _Static_assert(sizeof(PmhListCircle) == sizeof(((PmhCursor *) NULL)->circle),
@@ -346,6 +360,8 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 	}
 	if (result != PMH_OK)
 		return result;
+	if (cell == NULL)
+		leave_out(cursor, from);
 	return keep_unseen(t, cursor, from, cell);
 }
 
@@ -456,6 +472,7 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	(void) table;
 	cursor->hash = cursor->side_hash = hash;
 	cursor->overflowed = cursor->in_overflow = cursor->one_side = false;
+	cursor->leave_out = NULL;
 	cursor->batch.n = 0;
 	cursor->state = CURSOR_FRESH;
 	if (cursor->seen.n > 0)
@@ -472,12 +489,13 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 		return PMH_DONE;
 	if (cursor->state == CURSOR_STREAMING || cursor->in_overflow || cursor->seen.n > 0)
 		result = stream(table, cursor, want == 0 ? SIZE_MAX : want);
-	else if (want == 0)
-		result = read_everything(table, cursor);
 	else
 	{
-		result = start(table, cursor, want);
-		if (result == PMH_OK && cursor->in_overflow)
+		result = want == 0 ? read_everything(table, cursor) : start(table, cursor, want);
+		if (result == PMH_OK)
+			leave_out(cursor, 0);
+		if (result == PMH_OK && want > 0 && cursor->state != CURSOR_AT_END &&
+			(cursor->in_overflow || cursor->leave_out != NULL))
 			result = stream(table, cursor, want);
 	}
 	result = pmh_conclude(table, result);

@@ -264,6 +264,12 @@ pmh_identity(const PmhTable *table)
 	return table->identity;
 }
 
+const char *
+pmh_path(const PmhTable *table)
+{
+	return table->file.path;
+}
+
 /* ---- create ---- */
 
 static PmhResult

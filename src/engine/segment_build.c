@@ -35,7 +35,7 @@ typedef struct PmhWorkspace
 	PmhItem    *overflow[2];
 } PmhWorkspace;
 
-/* One that nobody uses just now, or NULL. */
+/* One that is free just now, or NULL. */
 static PmhWorkspace *spare;
 
 static void

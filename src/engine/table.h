@@ -198,6 +198,9 @@ extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
 /* Tell the file's identity: PMH_IDENTITY_SIZE bytes in the handle. */
 extern const void *pmh_identity(const PmhTable *table);
 
+/* The path that the file was made or opened by; as long as the handle. */
+extern const char *pmh_path(const PmhTable *table);
+
 /*
  * Read only the format header of path, mapping nothing: verifies magic,
  * version and CRC and copies the identity out.  Touches no lock.
@@ -344,10 +347,16 @@ extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
  * happens to the table between calls (insert, split, vacuum, list rewrite).
  * Zero-initialise once; reopen at will; free with pmh_cursor_free.  Holds no
  * lock and pins nothing between calls.
+ *
+ * leave_out, which may be set after each pmh_cursor_open, is called before batches are
+ * counted and sorted: it drops the values that are not wanted of value[0 .. n), keeps
+ * the order of the others and returns how many these are.
  */
 typedef struct PmhCursor
 {
 	uint64_t	hash;
+	size_t		(*leave_out) (const void *argument, uint64_t *value, size_t n);
+	const void *leave_out_argument;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave */
 	/* private to cursor.c */
 	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */

@@ -67,17 +67,44 @@ compare_lookup(PmhTable *t, const Model *m, PmhValues *values)
 	CHECK(same);
 }
 
-/* All batches of a cursor together are the same, each value once. */
-static void
-compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor)
+/* leave_out of a cursor: all values but those that leave 1 modulo *argument. */
+static size_t
+only_ones(const void *argument, uint64_t *value, size_t n)
 {
+	size_t		kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		if (value[i] % *(const uint64_t *) argument == 1)
+			value[kept++] = value[i];
+	}
+	return kept;
+}
+
+/*
+ * All batches of a cursor together are the same, each value once; with a modulus only
+ * those of the values that leave 1, by its leave_out, and hardly a batch is empty.
+ */
+static void
+compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor, uint64_t modulus)
+{
+	uint64_t	expected = 0;
+	uint64_t	empty = 0;
 	PmhValues	all = {0};
 	PmhResult	result;
 	size_t		n = 0;
 
+	for (uint64_t i = 0; i < m->range; i++)
+		expected += m->has[i] && (modulus == 0 || value_of(m, i) % modulus == 1);
 	pmh_cursor_open(t, cursor, m->hash);
+	if (modulus != 0)
+	{
+		cursor->leave_out = only_ones;
+		cursor->leave_out_argument = &modulus;
+	}
 	while ((result = pmh_cursor_next(t, cursor, want)) == PMH_OK)
 	{
+		empty += cursor->batch.n == 0;
 		REQUIRE(pmh_values_reserve(t, &all, cursor->batch.n) == PMH_OK);
 		memcpy(all.value + all.n, cursor->batch.value, cursor->batch.n * sizeof(uint64_t));
 		all.n += cursor->batch.n;
@@ -89,12 +116,13 @@ compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor)
 	CHECK(result == PMH_DONE);
 	CHECK(pmh_cursor_next(t, cursor, want) == PMH_DONE);
 	n = all.n;
-	CHECK(n == m->n);
+	CHECK(n == expected);
+	CHECK(empty <= 1);
 	pmh_values_finish(&all);
 	CHECK(all.n == n);
 	for (uint64_t i = 0, k = 0; i < m->range && k < all.n; i++)
 	{
-		if (m->has[i])
+		if (m->has[i] && (modulus == 0 || value_of(m, i) % modulus == 1))
 			CHECK(all.value[k++] == value_of(m, i));
 	}
 	pmh_values_free(&all);
@@ -151,10 +179,13 @@ against_model(PmhTable *t, uint64_t range, uint64_t number)
 			if (i % pause == 0 || range < 50)
 				compare_lookup(t, &m, &values);
 		}
-		compare_cursor(t, &m, 1, &cursor);
-		compare_cursor(t, &m, 100, &cursor);
-		compare_cursor(t, &m, 1000, &cursor);
-		compare_cursor(t, &m, 0, &cursor);
+		for (uint64_t modulus = 0; modulus < 60; modulus += 29)
+		{
+			compare_cursor(t, &m, 1, &cursor, modulus);
+			compare_cursor(t, &m, 100, &cursor, modulus);
+			compare_cursor(t, &m, 1000, &cursor, modulus);
+			compare_cursor(t, &m, 0, &cursor, modulus);
+		}
 		check_table(t, m.n);
 	}
 	for (uint64_t i = 0; i < range; i++)

@@ -98,7 +98,7 @@ $session->quit;
 
 # ---- after pg_rewind, killed before the first restartpoint ----
 
-# The backup label takes pg_control back behind the checkpoint that it has at first.
+# The backup label takes pg_control back to before the checkpoint that it has at first.
 $late->start;
 $late->safe_psql('postgres', 'INSERT INTO t VALUES (1, \'lost\', 1)');
 $first->safe_psql('postgres', "INSERT INTO t SELECT i, 'more', i FROM generate_series(1, 100) i; CHECKPOINT");

@@ -481,8 +481,8 @@ static void *(*real_method_realloc) (REALLOC_PARAMETERS);
 
 /*
  * Memory for error reports is in reserve (elog.c).  The statistics of the
- * server do not bear want of memory: pgstat_get_entry_ref_cached leaves an
- * entry without its reference behind, which is followed later.  And a server
+ * server do not bear want of memory: pgstat_get_entry_ref_cached leaves
+ * an entry without its reference, which is followed later.  And a server
  * that has said that any error is its end means it: since PostgreSQL 18
  * BeginInternalSubTransaction (xact.c) takes that rather than an error.
  */

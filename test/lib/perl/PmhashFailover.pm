@@ -278,7 +278,7 @@ sub kill_promoted
 }
 
 # What has been received, and not replayed, comes before the promotion.
-sub kill_with_replay_behind
+sub kill_with_replay_late
 {
 	my ($primary, $standby) = @_;
 
@@ -306,14 +306,14 @@ my %lose = (
 	'kill -9 of both' => \&kill_both,
 	'kill -9 of the standby before' => \&kill_standby_before,
 	'kill -9, and of the promoted one' => \&kill_promoted,
-	'kill -9, replay behind' => \&kill_with_replay_behind,
+	'kill -9, replay late' => \&kill_with_replay_late,
 	'restart of the standby before' => \&restart_standby_before);
 
 # The kinds, in the order of a run.
 sub failover_kinds
 {
 	return ('kill -9', 'switchover', 'kill -9 of both', 'cut off', 'immediate shutdown',
-		'kill -9, replay behind', 'switchover', 'kill -9 of the standby before',
+		'kill -9, replay late', 'switchover', 'kill -9 of the standby before',
 		'kill -9, WAL held back', 'kill -9, and of the promoted one',
 		'restart of the standby before');
 }

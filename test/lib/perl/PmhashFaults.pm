@@ -165,7 +165,7 @@ sub run_case
 		}
 		elsif ($line =~ /^(finding|invalid|held): /)
 		{
-			$other .= "$line (behind n = " . (@done ? $done[-1]{n} : 'none') . ")\n";
+			$other .= "$line (after n = " . (@done ? $done[-1]{n} : 'none') . ")\n";
 		}
 	}
 	$other .= "only " . @done . ' of ' . @n . " were done\n" . substr($stderr, -2000) if @done != @n;
