@@ -200,6 +200,25 @@ foreach my $scan (@scans)
 	all_is_well($name);
 }
 
+# ---- pages that become all-visible while TIDs of rows that have gone are held ----
+
+foreach my $scan (grep { $_->[3] =~ /_visibility$/ } @scans)
+{
+	my ($name, $settings, $query, $point) = @$scan;
+
+	make_table();
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE v % 10 = 0');
+	my $wanted = $node->safe_psql('postgres',
+		"SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; $query");
+	my $session = start_and_hold($point, "BEGIN ISOLATION LEVEL REPEATABLE READ; $settings; $query", $name);
+
+	at_once('VACUUM t');
+	is($node->safe_psql('postgres', "SELECT relallvisible = relpages FROM pg_class WHERE oid = 't'::regclass"),
+		't', "$name: all pages are all-visible");
+	release($point);
+	is(finish($session), $wanted, "$name: no row that has gone");
+}
+
 # ---- dead entries: found by a scan, whose TIDs then become other rows' ----
 
 make_table();
