@@ -71,7 +71,7 @@ like(index_state($node, 't_k'), qr/^invalid/, 'the file that has come back is no
 rebuild_on($node);
 comes_back($node, 'file that has come back');
 
-# event: an exclusion constraint's index is invalid
+# event: an exclusion constraint's index, or a unique one, is invalid
 # ---- an exclusion constraint is not skipped ----
 rebuild_off($node);
 unlink(index_file($node, 'ex_k')) or die;
