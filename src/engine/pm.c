@@ -451,10 +451,20 @@ pm_fence(const PmFile *f)
 void
 pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 {
-	if (f->persist)
-		pmem_memcpy(dst, src, len, PMEM_F_MEM_NODRAIN | PMEM_F_MEM_NONTEMPORAL);
-	else
+	if (!f->persist)
+	{
 		memcpy(dst, src, len);
+		return;
+	}
+
+	/*
+	 * Whether a non-temporal store takes a line that is in the cache out of it is up
+	 * to the processor: on some AMD ones it stays, and is as little in memory as
+	 * after an ordinary store (src/README, "Commit stores").  So lines are flushed all the
+	 * same, which is cheap where they have gone past the cache.
+	 */
+	pmem_memcpy(dst, src, len, PMEM_F_MEM_NODRAIN | PMEM_F_MEM_NONTEMPORAL);
+	pmem_flush(dst, len);
 }
 
 /*
