@@ -51,7 +51,8 @@ enum
  * Values are remembered as bits of groups of 64 neighbours: the values of one key
  * often are neighbours (rows of one page), and come one after the other.  Groups
  * are kept by open addressing, two words each: number + 1 (0 is free), and the
- * bits; those of four neighbours in one cache line.  seen->n counts groups, seen->capacity entries for them.
+ * bits; those of four neighbours in one cache line.  seen->n counts groups,
+ * seen->capacity entries for them.
  */
 #define SEEN_GROUP_BITS		6
 #define SEEN_LINE			4
