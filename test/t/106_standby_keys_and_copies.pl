@@ -56,13 +56,16 @@ CREATE INDEX long_one_key ON long_one USING pmhash (slow_key(k));
 SQL
 	$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash_indexes WHERE index = 'long_one_key'")
 	  or die 'it is not built';
-	foreach my $round (1 .. 12)
+	# A build that was cancelled pauses before it begins anew, longer each time.
+	for (my $round = 1; $round <= 12 || ($rounds < 3 && $round <= 150); $round++)
 	{
+		my ($r13, $r17) = ($round % 13, $round % 17);
+
 		$primary->safe_psql('postgres', $_) foreach (
-			"DELETE FROM long_one WHERE n % 13 = $round",
+			"DELETE FROM long_one WHERE n % 13 = $r13",
 			'VACUUM long_one',
 			"INSERT INTO long_one SELECT repeat(md5((i % 90)::text), 100), i FROM generate_series(1, 40) i",
-			"UPDATE long_one SET k = repeat(md5((n % 60)::text), 100) WHERE n % 17 = $round");
+			"UPDATE long_one SET k = repeat(md5((n % 60)::text), 100) WHERE n % 17 = $r17");
 		$rounds++ if $standby->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 'long_one_key'") =~ /^building/;
 		usleep(100_000);
 	}
