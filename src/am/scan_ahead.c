@@ -24,8 +24,11 @@
 
 #include "scan.h"
 
-/* Rows at the beginning of a scan, and of a batch, that are not worth the trouble. */
-#define FIRST_ROWS	4
+/*
+ * Rows at the beginning of a scan, and of a batch, that are not worth the trouble: a
+ * queue takes one row and passes by some ten that others have locked.
+ */
+#define FIRST_ROWS	24
 #define LEAST_BATCH	8
 
 /* Is the heap one of whose pages we know how they are pinned and laid out? */
