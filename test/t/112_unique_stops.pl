@@ -6,92 +6,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
-my $patience = 60;
 my $node = new_server('uniq_stops', undef, install_path => install_with_stop_points());
 plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
-my $points = $node->data_dir . '/stop_points';
-mkdir $points or die "$points: $!";
-
-# Have the next process that comes by a point held there.
-sub hold
-{
-	my ($point) = @_;
-
-	append_to_file("$points/$point", '');
-	return;
-}
-
-# A test: a process is held.
-sub is_held
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
-	my $deadline = time + $patience;
-
-	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
-	return ok(-e "$points/$point.held", "$name: held at $point");
-}
-
-sub release
-{
-	my ($point) = @_;
-
-	unlink("$points/$point.held") or die "$points/$point.held: $!";
-	return;
-}
-
-# ---- sessions in the background ----
-
-# Run SQL with psql; the handle is for finish().
-sub start_session
-{
-	my ($sql) = @_;
-	my %session = (output => '');
-
-	$session{run} = IPC::Run::start(
-		[
-			$node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port,
-			'-d', 'postgres', '-v', 'ON_ERROR_STOP=1', '-c', $sql
-		],
-		'<', \undef, '>', \$session{output}, '2>&1');
-	return \%session;
-}
-
-# Wait for its end; gives what it has printed.
-sub finish
-{
-	my ($session) = @_;
-
-	$session->{run}->finish;
-	chomp $session->{output};
-	return $session->{output};
-}
-
-# Run SQL in the background up to a point.
-sub start_and_hold
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $sql, $name) = @_;
-
-	hold($point);
-	my $session = start_session($sql);
-	is_held($point, $name);
-	return $session;
-}
-
-# A statement that must not wait for whom we hold.
-sub at_once
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', "SET statement_timeout = '${patience}s'; $sql");
-}
-
+use_stop_points($node);
 
 my $duplicate = qr/duplicate key value violates unique constraint "u_k"/;
 my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';

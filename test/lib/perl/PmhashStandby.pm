@@ -21,6 +21,7 @@ our @EXPORT = qw(
   wait_for_state
   caught_up
   compare_in_snapshot
+  nothing_under_old_keys
   plan_of
   log_position
   logged_since
@@ -121,6 +122,22 @@ SELECT difference(rows_by('index', '$any', 't_k'), rows_by('seq', '$any', 't_k')
 COMMIT;
 SQL
 	return is("$status $stdout $stderr", "0 same|same\nsame|same\nsame\nsame ", $name);
+}
+
+# Tests: these keys, of rows of t that are gone, lead to no other row, and all is sound.
+sub nothing_under_old_keys
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, @keys) = @_;
+	my $keys = join(', ', @keys);
+
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;'
+			  . " SELECT count(*) FROM t WHERE k = ANY (ARRAY[$keys])"),
+		'0', "$name: nothing has an old key");
+	is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|',
+		"$name: pmhash_check");
+	compare_in_snapshot($node, "$name: answers");
+	return;
 }
 
 sub log_position
