@@ -177,9 +177,9 @@ AM_OBJS = \
 
 JOIN_OBJS = \
 	src/join/batch.o \
-	src/join/cost.o \
 	src/join/exec.o \
 	src/join/explain.o \
+	src/join/join_cost.o \
 	src/join/path.o \
 	src/join/plan.o \
 	src/join/probe.o

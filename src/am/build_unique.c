@@ -12,7 +12,7 @@
  * what the scan has found is alive, or was ended by a transaction that is over,
  * or by ours.  In CREATE INDEX CONCURRENTLY rows come and go: a row whose
  * deletion is not committed may come back, and counts; rows that come later are
- * checked by those who insert them.
+ * checked by the sessions that insert them.
  *
  *-------------------------------------------------------------------------
  */

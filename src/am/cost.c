@@ -6,8 +6,9 @@
  * Of the index nothing is read or opened here.  All that the costs depend on is how
  * many rows will match, and the table's statistics know that better than the index,
  * and whether the table is in shared buffers; planning stays cheap, and no state of an
- * index file can make it fail.  (The one-page main fork means nothing to the planner: it takes a partial
- * index for empty.  So IndexOptInfo's tuples and pages are not used either.)
+ * index file can make it fail.  (The one-page main fork means nothing to the planner:
+ * it takes a partial index for empty.  So IndexOptInfo's tuples and pages are not used
+ * either.)
  *
  * The numbers.  PostgreSQL's costs count pages, and a probe reads none: the
  * index is not in shared buffers, nothing is pinned or locked, and what it

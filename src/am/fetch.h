@@ -43,7 +43,7 @@ typedef struct PmhashFetch
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
 	HeapTupleData tuple;		/* the last one found, on that page */
-	bool		dead;			/* none was found, and none is seen by anyone; */
+	bool		dead;			/* none was found, and no snapshot sees one; */
 	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
 	/* figures for EXPLAIN */
 	uint64		blocks;			/* pages visited */

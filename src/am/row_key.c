@@ -42,7 +42,7 @@ pmhash_row_begin(PmhashRow *row, Relation heap, Relation index)
 
 /*
  * Fetch the member of the HOT chain at a TID that the snapshot sees.  False if
- * it sees none; then *all_dead tells whether all are dead to everybody.
+ * it sees none; then *all_dead tells whether all are dead to every snapshot.
  */
 bool
 pmhash_row_fetch(PmhashRow *row, uint64 value, Snapshot snapshot, bool *all_dead)

@@ -48,7 +48,7 @@
 #include "row_key.h"
 #include "scan.h"
 
-/* Values asked of a cursor at first; PMHASH_CURSOR_VALUES after doubling. */
+/* Values wanted of a cursor at first; PMHASH_CURSOR_VALUES after doubling. */
 #define FIRST_WANT		32
 
 /* ---- memory ---- */

@@ -52,7 +52,7 @@ extern void pmhash_table_walk_end(PmhashTableWalk *walk);
 
 /* ---- the state of a scan ---- */
 
-/* Values asked of a cursor at most: bounded work between two interrupts. */
+/* Values wanted of a cursor at most: bounded work between two interrupts. */
 #define PMHASH_CURSOR_VALUES	8192
 
 /* See scan.c. */

@@ -243,7 +243,8 @@ fold_found(PmhashStandbyFill *fill, int partition, const Last *last, size_t n)
 		pmhash_spool_take(fill->found, partition, batch, count);
 		for (uint64 i = 0; i < count; i++)
 		{
-			if (n == 0 || bsearch(&batch[i], last, n, sizeof(Last), compare_to_entry) == NULL)
+			if (n == 0 ||
+				bsearch(&batch[i], last, n, sizeof(Last), compare_to_entry) == NULL)
 				add_folded(fill, &batch[i]);
 		}
 	}

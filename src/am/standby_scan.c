@@ -5,7 +5,7 @@
  *
  * It goes on beside replay, page by page under a share lock, and by no snapshot:
  * which entries the file is to have is a matter of line pointers, not of rows that
- * somebody sees.  N0 is the next transaction id when the delta began; all
+ * some snapshot sees.  N0 is the next transaction id when the delta began; all
  * transactions before it are over when the scan begins (standby_build.c).  Hence:
  *
  *	- An entry that was made before the delta belongs to a transaction before N0.
@@ -137,7 +137,8 @@ judge_chain(Slice *slice, Buffer buffer, OffsetNumber offset, Chain *chain)
 		if (state != HEAPTUPLE_DEAD)
 		{
 			chain->last = offset;
-			chain->deleter = state == HEAPTUPLE_RECENTLY_DEAD ? deleter : InvalidTransactionId;
+			chain->deleter = state == HEAPTUPLE_RECENTLY_DEAD ? deleter
+				: InvalidTransactionId;
 			if (state == HEAPTUPLE_RECENTLY_DEAD &&
 				TransactionIdPrecedes(deleter, slice->scan->n0))
 				leave_out(slice->scan, deleter);
@@ -243,7 +244,8 @@ scan_page(Slice *slice, BlockNumber block)
 	read_page(slice, block);
 	for (int i = 0; i < slice->n; i++)
 	{
-		MemoryContext old = MemoryContextSwitchTo(GetPerTupleMemoryContext(slice->estate));
+		MemoryContext row = GetPerTupleMemoryContext(slice->estate);
+		MemoryContext old = MemoryContextSwitchTo(row);
 
 		spool_chain(slice, &slice->chain[i]);
 		MemoryContextSwitchTo(old);

@@ -26,14 +26,14 @@
  * new member.  An updater that has ended a row by another version of it has put
  * that one's entry in before it committed, so it is new to us.
  *
- * Whoever waits has no entry in yet, as with btree: so A never waits for B because
- * of a row of B's that waits for A, and what is left are deadlocks that rows or other
- * keys make, as with btree.
+ * A session that waits has no entry in yet, as with btree: so A never waits for B
+ * because of a row of B's that waits for A, and what is left are deadlocks that rows
+ * or other keys make, as with btree.
  *
  * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) the entry goes in
  * whatever is there, and the rows are visited after that: false is returned if one
- * may be in the way.  The order of the insertions decides who of two sees the other,
- * so one of them goes on; if both gave way they might do so for ever.
+ * may be in the way.  The order of the insertions decides which of two sees the
+ * other, so one of them goes on; if both gave way they might do so for ever.
  *
  *-------------------------------------------------------------------------
  */

@@ -14,7 +14,7 @@
  * is counted in the sums, and each time in not_tracked, which the view shows.
  *
  * Rows of indexes that have gone are removed by the cleaner of their database, by
- * whoever looks at the counters there, and with the database.  Until then they are not
+ * a look at the counters there, and with the database.  Until then they are not
  * shown, as the view is about indexes that exist.
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero

@@ -144,7 +144,8 @@ take_over(const char *bytes, size_t size)
 	{
 		PmhashCountersRow row;
 
-		memcpy(&row, bytes + sizeof(header) + sizeof(server) + i * sizeof(row), sizeof(row));
+		memcpy(&row, bytes + sizeof(header) + sizeof(server) + i * sizeof(row),
+			   sizeof(row));
 		pmhash_counters_restore_row(&row);
 	}
 	return true;

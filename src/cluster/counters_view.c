@@ -169,7 +169,8 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 
 /*
  * pmhash_stat_reset(index regclass): set the counters of an index of this database to
- * zero, or with NULL those of all.  Who may is a matter of GRANT, as for pg_stat_reset.
+ * zero, or with NULL those of all.  Which roles may is a matter of GRANT, as for
+ * pg_stat_reset.
  */
 Datum
 pmhash_stat_reset(PG_FUNCTION_ARGS)

@@ -291,7 +291,7 @@ begin_anew(DeadBatch *batch)
  * is set if one can go on with it at once.  PMH_OK: some are left for later;
  * PMH_DONE: nothing of the batch is left.
  *
- * A scan must not wait for anybody here: what is in the way of others stays for
+ * A scan must not wait for other processes here: what is in their way stays for
  * the next one, or for VACUUM.
  */
 static PmhResult

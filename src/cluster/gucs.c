@@ -94,11 +94,9 @@ pmhash_directory_allowed(char *reason)
 	return false;
 }
 
-/*
- * Define the variables.  Called from _PG_init while preloading.
- */
-void
-pmhash_define_gucs(void)
+/* Those that stand when the server starts. */
+static void
+define_start_gucs(void)
 {
 	DefineCustomStringVariable("pmhash.directory",
 							   "Sets the directory of pmhash index files.",
@@ -118,6 +116,18 @@ pmhash_define_gucs(void)
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.tracked_indexes",
+							"Number of pmhash indexes that have counters of their own, in all databases.",
+							"Further indexes are counted in the sums of the server only.",
+							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+}
+
+/* Those that a reload changes. */
+static void
+define_reload_gucs(void)
+{
 	DefineCustomIntVariable("pmhash.cleaner_naptime",
 							"Sets the time between searches for pmhash index files that no index owns.",
 							"Files of dropped and rebuilt indexes are removed at once; this is for what crashes and prepared transactions leave.",
@@ -130,6 +140,18 @@ pmhash_define_gucs(void)
 							 &pmhash_rebuild, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.wal",
+							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
+							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
+							 &pmhash_wal, false,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+}
+
+/* Those of a session. */
+static void
+define_session_gucs(void)
+{
 	DefineCustomBoolVariable("pmhash.group_insert",
 							 "Inserts index entries of long statements in groups.",
 							 NULL,
@@ -148,23 +170,22 @@ pmhash_define_gucs(void)
 							 &pmhash_enable_join, true,
 							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
-	DefineCustomBoolVariable("pmhash.wal",
-							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
-							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
-							 &pmhash_wal, false,
-							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.mapped_files",
 							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
 							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.tracked_indexes",
-							"Number of pmhash indexes that have counters of their own, in all databases.",
-							"Further indexes are counted in the sums of the server only.",
-							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
-							PGC_POSTMASTER, 0,
-							NULL, NULL, NULL);
+}
+
+/*
+ * Define the variables.  Called from _PG_init while preloading.
+ */
+void
+pmhash_define_gucs(void)
+{
+	define_start_gucs();
+	define_reload_gucs();
+	define_session_gucs();
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -3,8 +3,8 @@
  * key_lock.h
  *	  Locks of keys, for inserts into unique indexes.
  *
- * Whoever inserts a key that must not be there twice holds its lock from the
- * look at the entries that are there to its own entry (am/unique.c).  One lock
+ * A session that inserts a key which must not be there twice holds its lock from
+ * the look at the entries that are there to its own entry (am/unique.c).  One lock
  * serves many keys of many files; nothing else takes them.
  *
  * Include postgres.h first.

@@ -11,14 +11,14 @@
  *
  * A standby builds from its own heap.  Rows of transactions that it has seen begun
  * before it came to STANDBY it waits for and finds there; of all others it takes
- * the entries from WAL, and does not look.  So the rule is: whose heap record
- * stands in WAL after STANDBY, his entry does too.  A new file is LOGGED and STANDBY
+ * the entries from WAL, and does not look.  So the rule is: if a row's heap record
+ * stands in WAL after STANDBY, its entry does too.  A new file is LOGGED and STANDBY
  * from the beginning, since no process has it yet.  One that is in use is changed in
  * this order:
  *
  *	1	the stub says LOGGED;
  *	2	stub_generation is stepped, so that each process reads the stub again
- *		before his next entry (pmhash_file_must_log), after the heap record
+ *		before its next entry (pmhash_file_must_log), after the heap record
  *		that the entry is made for;
  *	3	the stub says STANDBY, and FILE_NEW is logged.
  *

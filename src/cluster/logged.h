@@ -36,7 +36,7 @@ extern bool pmhash_file_knows_log(const PmhashFile *file, bool *log);
 /*
  * Insert up to PMHASH_WAL_MAX_ENTRIES entries into a logged file, and log those that
  * are in (P1).  *done: how many those are.  Result as of pmh_insert_group; the
- * caller has made his journal notes.
+ * caller has made its journal notes.
  */
 extern PmhResult pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries,
 									   int n, size_t *done);

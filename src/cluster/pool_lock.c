@@ -38,7 +38,10 @@ holder_is_alive(int fd)
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-/* Give the lock up.  A pool that is not ours is its owner's: don't keep that server out. */
+/*
+ * Give the lock up.  A pool that is not ours is its owner's: don't keep that server
+ * out.
+ */
 void
 pmhash_pool_unlock(void)
 {

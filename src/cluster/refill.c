@@ -153,8 +153,8 @@ report_begin(Relation index)
 /* ---- the steps ---- */
 
 /*
- * The old file is not opened again by anyone; make room for the new one.  Plans
- * that use the index are made anew: no one else may have met it before us.
+ * No process opens the old file again; make room for the new one.  Plans that use
+ * the index are made anew: we may be the first to have met it.
  */
 static void
 remove_old_file(Relation heap, Relation index)

@@ -8,8 +8,8 @@
  * their own as well, which is what is searched (4,096 of them: 2 us, and what
  * searches often remembers until pmhash_standby.changes steps).
  *
- * Whoever finds something wrong sends the file to NONE.  Then it must never be used
- * again, neither by scans now nor after a restart or a promotion: its slot in
+ * A process that finds something wrong sends the file to NONE.  Then it must never be
+ * used again, neither by scans now nor after a restart or a promotion: its slot in
  * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
  * even that can be done, pmhash is given up for this run and the token of trust
  * goes (pmhash_refuse_trust).
@@ -205,7 +205,9 @@ pmhash_standby_set_latch(Latch *latch)
 static int64
 pause_after(int failures)
 {
-	return failures > 8 ? LONGEST_PAUSE : Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
+	if (failures > 8)
+		return LONGEST_PAUSE;
+	return Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
 }
 
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
@@ -431,7 +433,8 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 	if (snapshot == NULL || U64FromFullTransactionId(usable_xmin) == 0)
 		return true;
 	return snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin), usable_xmin);
+		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin),
+										 usable_xmin);
 }
 
 bool

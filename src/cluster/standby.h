@@ -7,8 +7,8 @@
  * Include postgres.h first.  src/README, "Standby", has the rules S1 to S7.
  *
  * A file is known by its id.  Its state is under PMHASH_STANDBY_LOCK, held shared
- * by the startup process while it applies a record and exclusively by whoever
- * changes a state:
+ * by the startup process while it applies a record and exclusively by a process
+ * that changes a state:
  *   NONE	records are dropped; a file that is not in the table is NONE
  *   DELTA	records are appended to <id>.delta; a builder is at work
  *   LIVE	records are applied; scans may use it (pmhash_standby_serves)

@@ -294,7 +294,8 @@ pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 	CHECK_FOR_INTERRUPTS();
 	ereport(ERROR,
 			(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL :
-					 result == PMH_ERR_NO_MEMORY ? ERRCODE_OUT_OF_MEMORY : ERRCODE_IO_ERROR),
+					 result == PMH_ERR_NO_MEMORY ? ERRCODE_OUT_OF_MEMORY
+					 : ERRCODE_IO_ERROR),
 			 errmsg("could not write file \"%s\"%s%s", file->path,
 					error.sys_errno != 0 ? ": " : "",
 					error.sys_errno != 0 ? strerror(error.sys_errno) : ""),
@@ -312,9 +313,11 @@ create_file(PmhashFile *file)
 						&builder.table, &error);
 	if (result != PMH_OK)
 		ereport(ERROR,
-				(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
+				(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL
+						 : ERRCODE_IO_ERROR),
 				 errmsg("could not create file \"%s\": %s", builder.build.new_path,
-						error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail)));
+						error.sys_errno != 0 ? strerror(error.sys_errno)
+						: error.detail)));
 	memset(file, 0, sizeof(*file));
 	file->table = builder.table;
 	file->file_id = builder.build.of.file_id;

@@ -26,8 +26,8 @@ typedef struct PmhashFiller
 
 	/*
 	 * Scan a part of the table, in a transaction with AccessShareLock on both.  False
-	 * if there is more to scan: the locks are to be released meanwhile, as somebody
-	 * may wait for them.
+	 * if there is more to scan: the locks are to be released meanwhile, as replay or
+	 * a session may wait for them.
 	 */
 	bool		(*scan) (PmhashStandbyFill *fill, Relation heap, Relation index);
 

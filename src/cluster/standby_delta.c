@@ -183,7 +183,8 @@ pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phas
 uint64
 pmhash_standby_delta_length(const PmhashStandbyBuild *build)
 {
-	uint64		n = pg_atomic_read_u64(&pmhash_shared->standby->place[build->place].delta_ops);
+	PmhashPlace *place = &pmhash_shared->standby->place[build->place];
+	uint64		n = pg_atomic_read_u64(&place->delta_ops);
 
 	pg_read_barrier();
 	return n;

@@ -51,8 +51,9 @@ building(const PmhashStandbyState *state)
 }
 
 /*
- * The state of an index whose stub is this one (NULL: none, as of unlogged ones), if its file can't be used here;
- * details: may the user see why a build has failed?  NULL: it can.
+ * The state of an index whose stub is this one (NULL: none, as of unlogged ones), if
+ * its file can't be used here; details: may the user see why a build has failed?
+ * NULL: it can.
  */
 const char *
 pmhash_standby_index_state(const PmhashStub *stub, bool details)

@@ -260,9 +260,10 @@ save_end_of_replay(void)
 
 	/*
 	 * A start before this one has not saved the end.  If it had nothing to
-	 * replay and could not find that out, and died when its end-of-recovery checkpoint was in WAL but not in
-	 * pg_control yet, that is what we have replayed: a record or two past the
-	 * old checkpoint, instead of WAL that the crash has lost.
+	 * replay and could not find that out, and died when its end-of-recovery
+	 * checkpoint was in WAL but not in pg_control yet, that is what we have
+	 * replayed: a record or two past the old checkpoint, instead of WAL that
+	 * the crash has lost.
 	 */
 	if (control->undo_again &&
 		control->undo_end - control->start_checkpoint < SHORT_REPLAY)

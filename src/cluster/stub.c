@@ -389,7 +389,7 @@ pmhash_stub_validate(Relation index, uint64 file_id)
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
  * stands in WAL before any that this transaction writes from now on; so does, if
- * the file was logged, the one that tells standbys (P6): nobody sees the mark
+ * the file was logged, the one for standbys (P6): no process sees the mark
  * before both are written.  Tells whether the stub was not marked before.
  */
 bool
@@ -436,7 +436,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 
 /*
  * Write the stub of the init fork: "make a new file".  After a crash reinit.c
- * copies it over the main fork without telling anyone; the first open makes
+ * copies it over the main fork, and no callback says so; the first open makes
  * the file.  Same way of writing, for the same reasons, as btbuildempty
  * (nbtree.c): not through shared buffers, logged even with wal_level=minimal,
  * and synced.

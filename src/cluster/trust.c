@@ -316,7 +316,7 @@ timeline_of(const PmhashServerState *server)
  *
  * That no other server has run since shows by postmaster.opts; and single-user mode,
  * which leaves that, by its checkpoint, which is past the end of replay.  A checkpoint
- * that the promoted server itself has completed cannot be told from that one.  Before
+ * that the promoted server itself has completed looks the same as that one.  Before
  * pg_control has the new timeline a start replays the old one to its end, which
  * pmhash_standby_end_of_replay compares.
  */
@@ -643,8 +643,8 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 		control->journal_instance = 0;
 	}
-	else if ((control->state != PMHASH_POOL_RUNNING || check_page_cache(control, entry)) &&
-			 entry->has_control)
+	else if ((control->state != PMHASH_POOL_RUNNING ||
+			  check_page_cache(control, entry)) && entry->has_control)
 		start = control->role != PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_DEMOTED :
 			server->standby ? PMHASH_STANDBY_RESUME : PMHASH_STANDBY_PROMOTED;
 

@@ -94,7 +94,8 @@ try_again_if_passing(const char *path, const PmhError *error)
 		return;
 	errno = error->sys_errno;
 	ereport(ERROR,
-			(error->sys_errno != 0 ? errcode_for_file_access() : errcode(ERRCODE_OUT_OF_MEMORY),
+			(error->sys_errno != 0 ? errcode_for_file_access()
+			 : errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("pmhash could not use file \"%s\" to take out what a crash has lost", path),
 			 errdetail("%s", error->detail),
 			 errhint("This is tried again.")));

@@ -84,7 +84,8 @@ journal_error(const char *path, const PmhError *error)
 
 	errno = error->sys_errno;
 	ereport(ERROR,
-			(error->sys_errno != 0 ? errcode_for_file_access() : errcode(ERRCODE_IO_ERROR),
+			(error->sys_errno != 0 ? errcode_for_file_access()
+			 : errcode(ERRCODE_IO_ERROR),
 			 errmsg("could not use the pmhash undo journal \"%s\"", shown),
 			 errdetail("%s", error->detail)));
 }

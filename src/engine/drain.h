@@ -17,8 +17,8 @@
  * list; and along that which it has in the overflow table, as far as the primary
  * table does not have them.  No lock may be held.  Its buffers are read without a
  * lock, but for the first ones, and the segment is locked for the commit stores of
- * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each pair.  Unless
- * 'wait', it waits for no lock.
+ * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each
+ * pair.  Unless 'wait', it waits for no lock.
  *
  * pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
  * more; PMH_DONE; or a real error.  Durable after the next pm_fence.  Memory

@@ -87,7 +87,7 @@ prefetch_home(const PmhTable *t, uint64_t hash, PmhHome *h)
 
 /*
  * The line an insert is likely to write, or the alternative bucket if the home is
- * so full that it will be asked.
+ * so full that it will be needed.
  */
 static inline void __attribute__((always_inline))
 prefetch_free_line(const PmhTable *t, const PmhHome *h, uint64_t hash)

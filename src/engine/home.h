@@ -118,7 +118,7 @@ pmh_prefetch_element(const PmhTable *t, uint64_t hash)
 	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
 }
 
-/* Is it what the directory says?  To be asked after a load of the version. */
+/* Is it what the directory says?  To be called after a load of the version. */
 static inline bool
 pmh_home_current(const PmhHome *h)
 {

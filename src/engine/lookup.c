@@ -247,7 +247,7 @@ same_versions(const PmhHome *h, const Sight *sight, const Others *o)
 /*
  * The rest of an attempt, which the same look at the home has begun.
  *
- * Whether the place is current is asked before the versions are compared.  If it
+ * Whether the place is current is checked before the versions are compared.  If it
  * is, and they have not changed after that, the segment has been there all the
  * time, and so has the pointer in it.  The other way round it may be moved
  * away in between, its list rewritten and freed, and itself moved back.

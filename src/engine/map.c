@@ -306,7 +306,7 @@ reserve(size_t size, size_t *reserved)
 /* ---- mappings ---- */
 
 /*
- * Does the kernel grant MAP_SYNC for this file?  Asked somewhere else first:
+ * Does the kernel grant MAP_SYNC for this file?  Tried at another address first:
  * whether mmap leaves the reservation as it was when it refuses is not said.
  */
 static bool

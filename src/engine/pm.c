@@ -13,8 +13,9 @@
  * nor be put at an address.  Where the kernel has refused MAP_SYNC it is asked once
  * in a process: a backend may open thousands of files.  What it does with our
  * mappings (pmem_flush, pmem_memcpy, pmem_drain) depends on the address
- * alone and not on what has mapped it.  The kernel is asked as well (MAP_SYNC): it does not lie,
- * where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every file.
+ * alone and not on what has mapped it.  The kernel is asked as well (MAP_SYNC): it
+ * does not lie, where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every
+ * file.
  *
  *-------------------------------------------------------------------------
  */

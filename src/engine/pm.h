@@ -126,9 +126,9 @@ extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 /*
  * Map up to 'size' bytes (another process has extended the file).  The base
  * may be another one afterwards; pointers into the mapping as it was stay good
- * until pmh_map_forget_old.  Whether the file is as long as that is asked by its
- * name: PMH_ERR_NO_FILE if it was removed or replaced, also for a reader that meets
- * what others had added before.
+ * until pmh_map_forget_old.  Whether the file is as long as that is looked up by
+ * its name: PMH_ERR_NO_FILE if it was removed or replaced, also for a reader that
+ * meets what others had added before.
  */
 extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
 

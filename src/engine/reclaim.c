@@ -358,7 +358,7 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 /*
  * Let the map of r be the one.  PMH_OK; PMH_RETRY if the length of the
  * file has changed meanwhile; PMH_DONE if another process is about to free what
- * he has found.  The grow lock keeps new value regions away: of those that
+ * it has found.  The grow lock keeps new value regions away: of those that
  * exist now, all that is in no list of buffers is forgotten here, and found
  * again.
  */

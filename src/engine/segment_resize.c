@@ -29,7 +29,7 @@
 #include "stop_point.h"
 #include "table.h"
 
-/* Where the hashes of a segment differ is asked of one bucket in so many. */
+/* Where the hashes of a segment differ is read from one bucket in so many. */
 #define ASK_BUCKET			4
 
 /* A half of a split that is fuller than this gets a larger segment. */

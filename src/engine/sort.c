@@ -4,8 +4,8 @@
  *	  Sorting numbers: values of a key, TIDs, hashes.
  *
  * Without memory of its own, by the highest bits in which the numbers differ,
- * eight at a time (P. M. McIlroy, K. Bostic, M. D. McIlroy, Engineering Radix Sort, Computing
- * Systems 6(1), 1993, "American flag sort").  Numbers that are spread evenly
+ * eight at a time (P. M. McIlroy, K. Bostic, M. D. McIlroy, Engineering Radix Sort,
+ * Computing Systems 6(1), 1993, "American flag sort").  Numbers that are spread evenly
  * take two or three passes; a comparison sort takes as many as their number
  * has bits, each with a branch that cannot be predicted.
  *

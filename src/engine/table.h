@@ -186,7 +186,7 @@ extern bool pmh_never_pmem(const char *path);
 
 /*
  * The system is being shut down and no process uses the file any more: stamp it, so
- * that an older copy can be told from it, and write it back.  A file that this
+ * that an older copy differs from it, and write it back.  A file that this
  * run has not used keeps what it has if pmh_open would refuse it.  env: as for
  * pmh_open in this run.  stamp: not 0, another one at each shutdown.  synced: the
  * device (st_dev) of which the caller writes back all files afterwards, so that
@@ -534,7 +534,7 @@ extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report,
 						   void *arg);
 
 /*
- * The same for callers that may be called off: stop(arg) is asked before each
+ * The same for callers that may be called off: stop(arg) is called before each
  * segment, and if it says so the result is PMH_DONE.
  */
 typedef bool (*PmhStop) (void *arg);

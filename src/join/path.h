@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  Private to the join: between path.c and cost.c.
+ *	  Private to the join: between path.c and join_cost.c.
  *
  * Include postgres.h first.
  *
@@ -14,7 +14,7 @@
 
 #include "join/join.h"
 
-/* ---- cost.c ---- */
+/* ---- join_cost.c ---- */
 
 extern void pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel,
 							 IndexOptInfo *index, const PmhashJoinClauses *clauses,

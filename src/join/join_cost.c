@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cost.c
+ * join_cost.c
  *	  What a join by groups of keys costs.
  *
  * The planner weighs it against hash and merge joins, whose costs are right for
@@ -202,7 +202,8 @@ undercut_nested_loops(const RelOptInfo *joinrel, const RelOptInfo *inner,
 	/* next to disable_cost the planner sees no difference between nested loops */
 	if (outer->rows < FEW_PROBES || !enable_nestloop)
 		return;
-	foreach(lc, outer->parallel_workers > 0 ? joinrel->partial_pathlist : joinrel->pathlist)
+	foreach(lc, outer->parallel_workers > 0 ? joinrel->partial_pathlist
+			: joinrel->pathlist)
 	{
 		Path	   *other = lfirst(lc);
 		JoinPath   *loop = (JoinPath *) other;
