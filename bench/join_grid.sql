@@ -37,7 +37,7 @@ BEGIN
 	ANALYZE joins.o;
 END $$;
 
--- What is asked: rows, keys alone, keys that are not there, or as in TPC-H's Q13 how
+-- The queries: rows, keys alone, keys that are not there, or as in TPC-H's Q13 how
 -- many rows each key has; by a column's index.
 CREATE FUNCTION joins.query_of(kind text, inner_table text, col text) RETURNS text LANGUAGE sql AS $$
 SELECT CASE kind

@@ -10,7 +10,7 @@
 # session and descriptors beside each other; exit status 1 if anything has failed, an
 # answer is wrong, or pmhash is not within 1.5 times of btree.
 #
-# Memory is told three times: what is resident (each page of shared buffers and of
+# Memory is taken three times: what is resident (each page of shared buffers and of
 # index files that the session has touched counts whole), the session's share of that
 # (PSS: a page of two processes counts half in each), and what is its own.
 #
@@ -18,7 +18,7 @@
 # file, and the table is printed when it has both.
 #
 # Builds pmhash; runs as root then (the server as "postgres") or as a user with sudo.
-# With --bindir it uses a server that has pmhash installed, as whoever may run that.
+# With --bindir it uses a server that has pmhash installed, as an account that may run that.
 
 set -euo pipefail
 

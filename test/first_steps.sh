@@ -283,7 +283,7 @@ sudo_asks()
 	refuses 'no terminal.*apt-get install gcc' setsid -w runuser -u asks -- env TMPDIR=/tmp bash "$top/bench/demo.sh" --quick
 }
 
-# What keeps Debian's packages from making a server goes with whoever set it.
+# What keeps Debian's packages from making a server goes with the process that set it.
 left=/etc/postgresql-common/createcluster.d/pmhash-test.conf
 
 interrupted()				# signal, processes that get it: of apt too?

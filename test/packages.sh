@@ -51,7 +51,7 @@ parts=${parts:-archive bookworm trixie forky docker}
 
 # ---- the archive ----
 
-# git as whoever runs this may not own the clone
+# git, as the account that runs this may not own the clone
 git_here()
 {
 	git -C "$top" -c safe.directory="$top" "$@"

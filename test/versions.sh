@@ -63,7 +63,7 @@ done
 
 be_root "${arguments[@]}"
 
-# prepare ROOT SUITE MAJOR: the chroot, the sources, the packages if nobody has to
+# prepare ROOT SUITE MAJOR: the chroot, the sources, the packages unless the suite has to
 # do without them
 prepare()
 {

@@ -60,7 +60,7 @@ extern PmhTable *open_table(void);
 /* Have every page of the mapping in our page table, writable. */
 extern void prefault(PmhTable *t);
 
-/* Tell of the space of a table after an operation; check it, if asked for. */
+/* Print the space of a table after an operation; check it, if wanted. */
 extern void print_space(PmhTable *t, const char *op);
 extern void check_table(PmhTable *t);
 
@@ -120,7 +120,7 @@ extern void histogram_merge(Histogram *into, const Histogram *from);
 extern uint64_t histogram_percentile(const Histogram *h, double percent);
 extern void histogram_print(const Histogram *h, const char *op);
 
-/* Append a figure of an operation to the file that was asked for, if any. */
+/* Append a figure of an operation to the file that an option names, if any. */
 extern void figure(const char *op, const char *name, double value);
 
 /* Cost of a dependent load from memory, and of making a line persistent. */

@@ -75,6 +75,6 @@ BEGIN
 		END IF;
 		PERFORM pg_sleep(0.01);
 	END LOOP;
-	RAISE EXCEPTION 'nobody watches';
+	RAISE EXCEPTION 'no session watches';
 END
 $$;

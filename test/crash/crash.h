@@ -179,7 +179,7 @@ extern const char *image_check(unsigned level);
 /* The index file's environment at a level. */
 extern PmhEnv crash_env(unsigned level);
 
-/* Lay down what is wrong, for those who return it. */
+/* Lay down what is wrong, for functions that return it. */
 extern const char *say(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 /* ---- crash points (enumerate.c) ---- */

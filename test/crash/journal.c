@@ -220,7 +220,7 @@ run_spoil(void)
 	if (!shim_spoil())
 		crash_failure("the journal could not be spoiled");
 	spoiled = true;
-	crash.rest_tested = false;	/* more is asked of what is durable now */
+	crash.rest_tested = false;	/* more must be durable now */
 	enumerate(0, NULL);
 	arm(false);
 }

@@ -689,7 +689,7 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 				  (unsigned) s->id);
 }
 
-/* As a mutant it is a store that nobody flushes. */
+/* As a mutant it is a store that is not flushed. */
 void
 pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t v, const PmSite *s)
 {
@@ -929,7 +929,7 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 
 /*
  * What is past the end of the file may be anything: we leave it as it is, so
- * that an image shows who still relies on it.
+ * that an image shows what still relies on it.
  */
 PmhResult
 pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)

@@ -1126,7 +1126,7 @@ map_shared(size_t size)
 	return area;
 }
 
-/* starts HISTORIES [FIRST SEED]; a single history is told as a whole */
+/* starts HISTORIES [FIRST SEED]; a single history is printed as a whole */
 int
 main(int argc, char **argv)
 {

@@ -1235,7 +1235,7 @@ run_overflow_bulk(void)
 	op_insert(last.hash, last.value, true);
 }
 
-/* The quick ones first: who looks for one failure need not wait for the others. */
+/* The quick ones first: a search for one failure need not wait for the others. */
 const Workload workloads[] = {
 	{"create", run_create},
 	{"recovery", run_recovery},

@@ -22,7 +22,7 @@
 #define KEYS		6
 #define MOST		UINT64_C(9000)	/* values of a key in a table */
 #define SECOND		UINT64_C(20000)	/* values in the primary table from here on */
-#define PLAIN		2000		/* keys that nobody has chosen */
+#define PLAIN		2000		/* keys that were not chosen */
 
 /* So many values of a key are in the overflow table, and in the primary one. */
 static const uint64_t sent_away[KEYS] = {MOST, MOST, 1, 400, 3, 40};

@@ -463,7 +463,7 @@ check(void)
 	return pmh_check(table, true, fixture_report, NULL);
 }
 
-/* Without a fault it succeeds; with one at each call in turn as told above. */
+/* Without a fault it succeeds; with one at each call in turn as said above. */
 static void
 test_operation(const char *name, PmhResult (*operation) (void))
 {

@@ -6,7 +6,7 @@
  *	  had been done: every finished operation, and the one that was interrupted
  *	  either wholly or not at all.
  *
- * Operation i toggles a pair that is derived from i, so that the parent, who
+ * Operation i toggles a pair that is derived from i, so that the parent, which
  * sees how far the child has come, knows the model.
  *
  *-------------------------------------------------------------------------

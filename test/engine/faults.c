@@ -280,7 +280,7 @@ do_check(PmhTable *t, uint64_t *seed)
 	return pmh_check(t, false, NULL, NULL);
 }
 
-/* Fills the table that is there: allowed as long as nobody looks at it. */
+/* Fills the table that is there: allowed as long as no process looks at it. */
 static PmhResult
 do_bulk(PmhTable *t, uint64_t *seed)
 {
@@ -505,7 +505,7 @@ end_removal(PmhTable *t)
 }
 
 /*
- * Let all buffers look as if they had changed: at worst somebody reads once more,
+ * Let all buffers look as if they had changed: at worst a reader reads once more,
  * since buffers share versions.
  */
 static void
@@ -581,7 +581,7 @@ work(Stage *stage, int number)
  * The file is cut off under readers and writers at work, at random moments and
  * places: all of them end with the error.  In memory, and not while it grows:
  * what a kernel does to a file that shares large folios, and what is cut off
- * between a look at the size and the growth, nobody can notice (src/README).
+ * between a look at the size and the growth, no call shows (src/README).
  */
 static void
 test_at_work(void)

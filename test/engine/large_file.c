@@ -5,7 +5,7 @@
  *	  them, and the end of growth is an error that says so.
  *
  * They are sparse: posix_fallocate only makes a file longer here, and space
- * that nobody reads is taken from the space map.
+ * that is not read is taken from the space map.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,7 +70,7 @@ file_bytes(const PmhTable *t)
 
 /*
  * Take runs of blocks until the file has so many bytes, or cannot grow.  Nothing
- * is free before the last one, so nobody need look for it there again.
+ * is free before the last one, so it need not be looked for there again.
  */
 static PmhResult
 fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)

@@ -86,7 +86,7 @@ insert_key(PmhTable *t, uint64_t key)
 	present[key] = true;
 }
 
-/* A key that nobody else is using, or KEYS. */
+/* A key that no other thread is using, or KEYS. */
 static uint64_t
 new_key(void)
 {

@@ -483,7 +483,7 @@ cold_insert(Self *self)
 	REQUIRE(pmh_insert(self->t, cold_hash(self, i), cold_value(self, i), false) == PMH_OK);
 }
 
-/* Nobody else touches our cold keys: what we find must be exact. */
+/* No other thread touches our cold keys: what we find must be exact. */
 static void
 cold_lookup(Self *self, uint32_t i)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shrink.c
- *	  Shrinking with nobody else at work: what is there before is there
+ *	  Shrinking with no other process at work: what is there before is there
  *	  afterwards, the structure is sound, and the file is shorter.
  *
  *-------------------------------------------------------------------------
@@ -700,7 +700,7 @@ twin_behind(PmhTable *t, uint64_t payload)
 }
 
 /*
- * Somebody goes along a list, and has let go of the segment after a buffer.
+ * A walk goes along a list, and has let go of the segment after a buffer.
  * This is rewritten into another one, and a later part of the list into its old
  * place: what lies in between has not been seen.
  */
@@ -870,16 +870,16 @@ test_drain(void)
 		entries[i] = entries[j];
 		entries[j] = e;
 	}
-	/* In lots, with values among them that are not there (any more). */
-	for (size_t done = 0, lot; done < n; done += lot)
+	/* In groups, with values among them that are not there (any more). */
+	for (size_t done = 0, group; done < n; done += group)
 	{
 		size_t		again = done > 100 ? 50 : 0;
 
-		lot = 1 + fixture_random(&seed) % 997;
-		if (lot > n - done)
-			lot = n - done;
-		REQUIRE(pmh_delete_group(t, entries + done - again, lot + again, &removed) == PMH_OK);
-		CHECK(removed == lot);
+		group = 1 + fixture_random(&seed) % 997;
+		if (group > n - done)
+			group = n - done;
+		REQUIRE(pmh_delete_group(t, entries + done - again, group + again, &removed) == PMH_OK);
+		CHECK(removed == group);
 	}
 	REQUIRE(pmh_lookup(t, fixture_hash(1), &values) == PMH_OK);
 	CHECK(values.n == LONG_VALUES / 4);

@@ -5,7 +5,7 @@
  *	  two of its steps.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  One handle reads, or takes
- * values of its own out.  When it comes by a stop point and nobody holds a lock,
+ * values of its own out.  When it comes by a stop point and no lock is held,
  * or pauses between two batches, others act, through a second handle that maps
  * more of the file or less: lists grow and are emptied, so that their buffers
  * are freed and come back to them or go to other lists, in both tables; keys come

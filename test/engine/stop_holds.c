@@ -23,7 +23,7 @@
 
 #define SHORT_LIST		UINT64_C(60000)
 #define LONG_LIST		UINT64_C(300000)
-#define LOT				128
+#define GROUP			128
 
 /* Loads under one hold, at the most: the first 512 lines of a list, twice. */
 #define MOST_LOADS		UINT64_C(25000)
@@ -103,15 +103,15 @@ make_table(const char *path, uint64_t hash, uint64_t n)
 }
 
 static void
-delete_lot(PmhTable *t, uint64_t hash, uint64_t first, uint64_t step, bool wait,
-		   size_t expected)
+delete_keys(PmhTable *t, uint64_t hash, uint64_t first, uint64_t step, bool wait,
+			size_t expected)
 {
-	PmhEntry	entry[LOT];
+	PmhEntry	entry[GROUP];
 	size_t		removed;
 
-	for (uint64_t i = 0; i < LOT; i++)
+	for (uint64_t i = 0; i < GROUP; i++)
 		entry[i] = (PmhEntry) {hash, first + i * step};
-	REQUIRE((wait ? pmh_delete_group : fixture_delete_nowait) (t, entry, LOT, &removed) == PMH_OK);
+	REQUIRE((wait ? pmh_delete_group : fixture_delete_nowait) (t, entry, GROUP, &removed) == PMH_OK);
 	CHECK(removed == expected);
 }
 
@@ -147,13 +147,13 @@ take_out(PmhTable *t, uint64_t hash, uint64_t n)
 	CHECK(pmh_delete(t, hash, n) == PMH_NOT_FOUND);
 	bounded("delete", MOST_LOADS);
 	watch(t, hash);
-	delete_lot(t, hash, 1000, 1, false, LOT);
+	delete_keys(t, hash, 1000, 1, false, GROUP);
 	bounded("removal by a reader", MOST_LOADS);
 	watch(t, hash);
-	delete_lot(t, hash, n, 1, false, 0);
+	delete_keys(t, hash, n, 1, false, 0);
 	bounded("removal of what is not there", MOST_LOADS);
 	watch(t, hash);
-	delete_lot(t, hash, 5000, n / LOT - 100, true, LOT);
+	delete_keys(t, hash, 5000, n / GROUP - 100, true, GROUP);
 	bounded("removal all over the list", MOST_LOADS);
 }
 

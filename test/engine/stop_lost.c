@@ -47,7 +47,7 @@ typedef struct Loss
 	uint64_t	page;
 	bool		this;			/* rather the page that is about to be read */
 	bool		rest;			/* all from that page on */
-	bool		changed;		/* whoever walks along a list has to look for its
+	bool		changed;		/* a walk along a list has to look for its
 								 * place again */
 } Loss;
 

@@ -2,7 +2,7 @@
  *
  * stop_points.c
  *	  A writer that stands still at each named point of the engine, in each
- *	  kind of work that comes by it: readers are right and wait for nobody,
+ *	  kind of work that comes by it: readers are right and never wait,
  *	  writers of other segments go on; then it goes on, or is killed and the
  *	  file recovered.
  *
@@ -74,7 +74,7 @@ typedef enum State
 {
 	ABSENT,
 	PRESENT,
-	EITHER						/* in flight, and nobody has looked yet */
+	EITHER						/* in flight, and not looked at yet */
 } State;
 
 static uint8_t *model;			/* State of each pair */
@@ -755,7 +755,7 @@ read_all(PmhTable *t)
 	free(seen.count);
 }
 
-/* Statistics block nobody and wait for nobody either. */
+/* Statistics keep no process waiting and do not wait. */
 static void
 check_statistics(PmhTable *t)
 {
@@ -779,7 +779,7 @@ check_statistics(PmhTable *t)
 
 /*
  * Readers take out what they find dead, as far as they need not wait for
- * anybody: all of the spare keys but those that are in a locked segment, and
+ * a lock: all of the spare keys but those that are in a locked segment, and
  * all but their last values if the space lock is held.
  */
 static void
@@ -826,10 +826,10 @@ is_locked(PmhTable *t, uint32_t key)
 }
 
 /*
- * Delete and insert again what stands in segments that nobody has locked; most
+ * Delete and insert again what stands in segments that are not locked; most
  * are, unless the last two of a small table are being merged, or a group has
  * locked one for each of its entries.  Each finds room where it was: nothing is
- * asked for that the one who sleeps may hold besides.
+ * needed that the sleeping process may hold besides.
  */
 static void
 write_elsewhere(PmhTable *t, Kind kind)
@@ -1001,7 +1001,7 @@ main(int argc, char **argv)
 	path = fixture_path("stop_points");
 	signal(SIGALRM, on_alarm);
 	make_pairs();
-	stop_at = "none";			/* here nobody stops, or counts */
+	stop_at = "none";			/* here no process stops, or counts */
 	for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
 		test_work(&work[i], times);
 	CHECK(taken_out_values > 0 && changed_beside_shrinks > 0 && changed_beside_groups > 0);

@@ -316,8 +316,8 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
 
 /*
  * A value of a list is taken out and its place given to another between the
- * two halves of its reading, after the version count of the deletion: nobody
- * has ever put the one half and the other together.
+ * two halves of its reading, after the version count of the deletion: no
+ * insert has ever put the one half and the other together.
  */
 static void
 place_given_away(void)
@@ -346,7 +346,7 @@ place_given_away(void)
 
 /*
  * Would a new key be put into its alternative bucket, a later one than its
- * home, which has not told of such an entry yet?  Gives how many buckets a walk
+ * home, whose filter does not show such an entry yet?  Gives how many buckets a walk
  * has read when it has read the home.
  */
 static bool
@@ -383,7 +383,7 @@ is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
 }
 
 /*
- * A put has counted its version up and not yet told the home of the entry; a
+ * A put has counted its version up and not yet set the filter bit of the home; a
  * check copies the home; the put goes on; the check copies the other bucket.
  */
 static void

@@ -238,7 +238,7 @@ main(void)
 	CHECK(found == 1);
 	pmh_close(t);
 
-	/* Nobody else at work. */
+	/* No other thread is at work. */
 	instance++;
 	t = open_table(&recovered);
 	CHECK(recovered);

@@ -133,7 +133,7 @@ wave_entry(uint64_t round, uint64_t i, bool to_lists)
 	return (PmhEntry) {fixture_hash(i % KEYS), value};
 }
 
-/* Let the table grow a lot and take it all out again, over and over. */
+/* Let the table grow far and take it all out again, over and over. */
 static void
 waves(Stage *stage)
 {

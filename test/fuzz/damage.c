@@ -77,7 +77,7 @@ set_word(Damage *d, uint64_t offset, uint64_t word)
 	overwrite(d, offset, &word, sizeof(word));
 }
 
-/* Something somebody might not have thought of. */
+/* A value that the code may not be made for. */
 static uint64_t
 interesting(const Damage *d, uint64_t *seed, uint64_t old)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * exercise.c
- *	  Everything an engine can be asked, against what should be there.
+ *	  Everything an engine can do, against what should be there.
  *
  *-------------------------------------------------------------------------
  */

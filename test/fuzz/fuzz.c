@@ -2,7 +2,7 @@
  *
  * fuzz.c
  *	  Damaged files: no crash, no hang, no access out of bounds, and no wrong
- *	  answer that the check could have told of.
+ *	  answer that the check could have found.
  *
  *	fuzz [CASES [FIRST-SEED]]	so many cases, from that seed on
  *	fuzz -1 SEED				one case in this process, with all it does
@@ -46,7 +46,7 @@ typedef enum Outcome
 
 static const char *const outcome_name[OUTCOMES] = {
 	"refused when opened",
-	"another file, told by its identity",
+	"another file, by its identity",
 	"noticed: errors, or findings of the check",
 	"harmless: every answer right, then and after changes",
 	"now a valid table with other entries (no checksum covers them)",
@@ -196,7 +196,7 @@ judge(const Case *c, const Seen *before, const Seen *after)
 		if (c->damage.uses[USE_ENTRIES])
 			return OTHER_ENTRIES;
 
-		/* Who has not lost the space map could tell. */
+		/* With the space map it could be noticed. */
 		if (c->new_instance && (c->damage.uses[USE_DIRECTORY] || c->damage.uses[USE_HEADER]))
 			return OTHER_DIRECTORY;
 		return FAILED;

@@ -5,7 +5,7 @@
  *
  * images.c	sound files of many kinds, with what they hold and what stands where
  * damage.c	ways to damage one
- * exercise.c	everything an engine can be asked, against what should be there
+ * exercise.c	everything an engine can do, against what should be there
  * mapping.c	mappings between guard pages
  * fuzz.c	cases, child processes, verdicts
  *

@@ -5,7 +5,7 @@
 #
 # Debian's PostgreSQL packages create a server of their own and start it; we
 # want none.  postgresql-common knows only of a file in /etc for that.  Whatever
-# ends this script takes it away again; what a kill -9 leaves behind is gone after the
+# ends this script takes it away again; what a kill -9 leaves is gone after the
 # next call, which is made without packages if nothing is missing.
 
 set -u

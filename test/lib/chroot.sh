@@ -69,7 +69,7 @@ make_chroot()
 {
 	local mirror proxy script=
 
-	# (for those who call this often: base systems that were made before)
+	# (where this is called often: base systems that were made before)
 	if [ -n "${PMHASH_CHROOT_CACHE:-}" ] && [ -d "$PMHASH_CHROOT_CACHE/$2" ]; then
 		mkdir "$1" && cp -a "$PMHASH_CHROOT_CACHE/$2/." "$1"
 		return

@@ -19,7 +19,7 @@ class Redirect(NamedTuple):
 class Row(NamedTuple):
     key: int
     xmin: int
-    xmax: int                   # 0: nobody has deleted or updated it
+    xmax: int                   # 0: not deleted or updated
     next: Optional[int]         # the HOT update's slot
     heap_only: bool
     frozen: bool

@@ -50,7 +50,7 @@ use POSIX ':sys_wait_h';
 my $top = abs_path(dirname(__FILE__) . '/../..');
 my $here = "$top/test/mutants";
 
-# Seconds of processor time of a stage that runs alone; whoever needs more hangs.
+# Seconds of processor time of a stage that runs alone; one that needs more hangs.
 # Those against a server get real time.  All get REAL_SECONDS at the most.
 my %cpu_seconds = (
 	engine => 120, asan => 240, tsan => 240, stop => 120, loads => 120, unit => 60,

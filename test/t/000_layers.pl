@@ -19,7 +19,7 @@ my %may = (
 	join => { am => 'all', cluster => 'all' });
 
 # pm.h is for what writes persistent memory itself, which is the undo journal and the
-# stop of a standby's files; those who would come to it must not be many.
+# stop of a standby's files; more files must not come to it unseen.
 my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c', 'standby_file.c');
 
 # Files of the engine that call each other, as two halves of one operation.

@@ -136,7 +136,7 @@ my $unlogged = {
 	used => 0,
 	# this session and another one must mean the same file
 	after => 'INSERT INTO FRESH VALUES (2), (3);' . $by_index . "\nSELECT count(*) AS here FROM FRESH WHERE k IN (1, 2, 3) \\gset\n\\c -\n"
-	  . "SELECT 'finding: FRESH: ' || c || ' rows, ' || :here || ' seen by who wrote them' FROM (SELECT count(*) AS c FROM FRESH) c WHERE c <> :here;\n"
+	  . "SELECT 'finding: FRESH: ' || c || ' rows, ' || :here || ' seen by their own session' FROM (SELECT count(*) AS c FROM FRESH) c WHERE c <> :here;\n"
 	  . "SELECT 'finding: ' || f FROM soak_findings(ROW('FRESH', '{k}', 'FRESH_k', true)) f;"
 };
 fail_each($node, { %$unlogged, calls => 'memory', states => '53200' }, $often);

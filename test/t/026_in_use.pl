@@ -58,7 +58,7 @@ foreach my $case (file_damage())
 	$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
 	rebuild_off($node);
 	truncate(index_file($node, 't_k'), 20000) or die;
-	# others see at once that it is too short; this session is told by the cleaner
+	# others see at once that it is too short; this session learns it by the cleaner
 	foreach (1 .. 600)
 	{
 		last if $session->query_safe("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid';

@@ -133,7 +133,7 @@ is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM
 rebuild_on($cache);
 all_come_back($cache, 'killed, a start without the library');
 
-# Two boots, the second start before anything was rebuilt.  Whoever finds the
+# Two boots, the second start before anything was rebuilt.  The process that finds the
 # index invalid marks it with the reason.  The control file knows the eras of one
 # loss of power, so of an index that no session has met the reason stands in
 # general terms.

@@ -79,7 +79,7 @@ sub works
 	works("COMMIT PREPARED 'd'", 'and committed');
 }
 
-# What nobody knew the owner of is removed by the cleaner.
+# What had no known owner is removed by the cleaner.
 $node->stop;
 unlink($bad);
 $node->start;

@@ -2,7 +2,7 @@
 # sequential scans: see PmhashJoinFuzz.pm.
 #
 # PMHASH_JOIN_FUZZ_SECONDS says how long (15), PMHASH_JOIN_FUZZ_SEED with which
-# seed; without it the seed is another one each time, and is told.
+# seed; without it the seed is another one each time, and is printed.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 # Logged indexes: which records a primary writes, how long they are and in which
-# order they stand in WAL; and that nobody without the library minds them.
+# order they stand in WAL; and that a server without the library passes over them.
 
 use strict;
 use warnings;
@@ -343,7 +343,7 @@ my $made = sql('BEGIN; SELECT pg_current_xact_id(); CREATE INDEX c_k3 ON c USING
 my $visible = commit_of($from, $made);
 is(records($from, "type, record_start > '$visible'"), 'FILE_NEW|t', 'FILE_NEW comes after the commit');
 
-# P6: whoever leaves an entry out has told standbys before; not the cleaner
+# P6: a session that leaves an entry out logs FILE_GONE before; the cleaner does not
 $file = file_of('t_k');
 $node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');
 $node->reload;

@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep);
 
 my $patience = 60;
 
-# nobody flushes WAL of his own accord for a while
+# no process flushes WAL of its own accord for a while
 my $node = new_server('order', <<CONF, install_path => install_with_stop_points());
 wal_level = replica
 synchronous_commit = on
@@ -63,7 +63,7 @@ sub release
 	return $session->{output};
 }
 
-# kill -9 of the server, while somebody is held; start it again.
+# kill -9 of the server, while a session is held; start it again.
 sub crash_held
 {
 	my ($point, $session) = @_;
@@ -257,7 +257,7 @@ release('insert_after_journal', $session);
 flush();
 is(on_disk($from), 'FILE_NEW', 'whose row is before FILE_NEW: no record is needed');
 
-# ... and whose row comes after step 1: it is logged before standbys are told
+# ... and whose row comes after step 1: it is logged before FILE_NEW
 sql('ALTER INDEX t_k SET (wal = off)');
 $from = flush();
 my $writer = $node->background_psql('postgres');

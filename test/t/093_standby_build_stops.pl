@@ -46,7 +46,7 @@ sub hold
 	return;
 }
 
-# A test: somebody is held.
+# A test: a process is held.
 sub is_held
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;

@@ -181,8 +181,8 @@ $primary->stop('fast');
 $primary->set_standby_mode;
 $primary->start;
 # trust: standby-demoted
-wait_for_both($primary, 'a standby of nobody');
-compare_in_snapshot($primary, 'a standby of nobody: answers');
+wait_for_both($primary, 'a standby without a primary');
+compare_in_snapshot($primary, 'a standby without a primary: answers');
 $primary->promote;
 compare_in_snapshot($primary, 'promoted again: answers');
 change($primary, 10);

@@ -152,18 +152,18 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 	# a primary of the next version of the records
 	my $future = new_primary('future', undef,
 		install_path => install_changed('-DPMHASH_WAL_VERSION=99', 'src/cluster/wal_record.o'));
-	my $behind = new_standby($future, 'behind');
+	my $older = new_standby($future, 'older');
 
 	$position = 0;
 	$future->safe_psql('postgres', "INSERT INTO t SELECT i, 'future', i FROM generate_series(1, 1000) i");
-	caught_up($future, $behind);
-	my $log = logged_since($behind, 0);
+	caught_up($future, $older);
+	my $log = logged_since($older, 0);
 	my $count = () = $log =~ /WAL has a record that this version does not know/g;
 	is($count, 1, 'newer records: said once');
-	is($behind->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
-	is($behind->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
-	unlike(plan_of($behind, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
-	$behind->stop;
+	is($older->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
+	is($older->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
+	unlike(plan_of($older, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
+	$older->stop;
 	$future->stop;
 }
 

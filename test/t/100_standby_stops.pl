@@ -38,7 +38,7 @@ sub hold
 	return;
 }
 
-# A test: somebody is held.
+# A test: a process is held.
 sub is_held
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;

@@ -87,7 +87,7 @@ $node->wait_for_log(qr/LOG: .*pmhash could not determine from outside whether da
 $node->stop('immediate');
 patch_file($pg_am, 0, $header);
 
-# a lock on a catalog keeps nobody waiting
+# a lock on a catalog keeps no process waiting
 $node->start;
 my $session = $node->background_psql('plain', on_error_stop => 1);
 $session->query_safe('BEGIN; LOCK TABLE pg_catalog.pg_proc IN ACCESS EXCLUSIVE MODE') if $session->can('query_safe');

@@ -22,7 +22,7 @@ try_pgbouncer()
 		logfile = $scratch/pgbouncer.log
 		pidfile = $scratch/pgbouncer.pid
 	INI
-	# (any: everybody is the user of the database's line)
+	# (any: every client is the user of the database's line)
 	sed -i 's/dbname=shop$/dbname=shop user=postgres/' "$scratch/pgbouncer.ini"
 	"$(command -v pgbouncer || echo /usr/sbin/pgbouncer)" "$scratch/pgbouncer.ini" \
 		>"$scratch/pgbouncer.out" 2>&1 &

@@ -378,7 +378,7 @@ step_faults()
 	map t_id
 	info "madvise: $(/dax/pm_probe poison "$file" 2>&1 | tr '\n' ' ')"
 	info "kernel: $(dmesg | grep -i 'memory failure' | tail -n 1)"
-	# a kernel that maps the page again for whoever comes next hides nothing
+	# a kernel that maps the page again for the next process hides nothing
 	if [ "$(/dax/pm_probe read "$file" 2>&1)" = read ]; then
 		info "a poisoned page: this kernel lets every process read it"
 	else

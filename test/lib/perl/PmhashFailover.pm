@@ -35,7 +35,7 @@ our @EXPORT = qw(
 );
 
 # Commits of clients whose acknowledged rows must survive wait for the standby;
-# everybody else's, the test's own among them, do not.
+# those of others, the test's own among them, do not.
 my $settings = <<'CONF';
 wal_level = replica
 wal_log_hints = on
@@ -219,14 +219,14 @@ sub switch_over
 {
 	my ($primary, $standby) = @_;
 
-	# a primary that nobody listens to stops with WAL that nobody has
+	# a primary with no standby that listens stops with WAL that no other server has
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'", 'streaming');
 	$primary->stop('fast');
 	$standby->promote;
 	return 'attach';
 }
 
-# The primary goes on for a while when nobody hears it any more.
+# The primary goes on for a while when no standby hears it any more.
 sub cut_off
 {
 	my ($primary, $standby) = @_;
