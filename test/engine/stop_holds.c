@@ -157,7 +157,7 @@ take_out(PmhTable *t, uint64_t hash, uint64_t n)
 	bounded("removal all over the list", MOST_LOADS);
 }
 
-/* Most of the list goes in lots; then it is rewritten. */
+/* Most of the list goes in groups; then it is rewritten. */
 static void
 shrink(PmhTable *t, uint64_t hash, uint64_t n)
 {

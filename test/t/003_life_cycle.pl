@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-# no cleaner hides at first what transactions leave behind
+# no cleaner hides at first what transactions leave
 my $node = new_server('life', "pmhash.cleaner_naptime = 600\n");
 my $pool = pool($node);
 $node->start;
