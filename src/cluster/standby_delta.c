@@ -220,7 +220,7 @@ pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
 
 /* How many operations from ops on are of one kind. */
 static size_t
-run_length(const PmhashDeltaOp *ops, size_t n)
+alike(const PmhashDeltaOp *ops, size_t n)
 {
 	size_t		i;
 
@@ -235,20 +235,20 @@ pmhash_standby_apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
 	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
 	PmhResult	result = PMH_OK;
 	size_t		done;
-	size_t		run;
+	size_t		group;
 
-	for (size_t i = 0; i < n && result == PMH_OK; i += run)
+	for (size_t i = 0; i < n && result == PMH_OK; i += group)
 	{
-		run = run_length(&ops[i], n - i);
-		for (size_t j = 0; j < run; j++)
+		group = alike(&ops[i], n - i);
+		for (size_t j = 0; j < group; j++)
 		{
 			entries[j].hash = ops[i + j].hash;
 			entries[j].value = PMHASH_DELTA_VALUE(&ops[i + j]);
 		}
 		if (PMHASH_DELTA_IS_DELETE(&ops[i]))
-			result = pmh_delete_group(table, entries, run, &done);
+			result = pmh_delete_group(table, entries, group, &done);
 		else
-			result = pmh_insert_group(table, entries, run, false, &done);
+			result = pmh_insert_group(table, entries, group, false, &done);
 	}
 	return result;
 }

@@ -262,7 +262,7 @@ pmh_check_space(PmhCheck *c)
 	uint64_t	block;
 	uint64_t	nblocks;
 
-	for (unsigned run = 0; pmh_reclaim_map_extent(c->t, run, &block, &nblocks); run++)
+	for (unsigned n = 0; pmh_reclaim_map_extent(c->t, n, &block, &nblocks); n++)
 	{
 		if (nblocks == 0)
 			pmh_check_finding(c, PMH_RUN_OFFSET,

@@ -107,7 +107,7 @@ find_extent(const PmhTable *t, uint64_t from, uint64_t nblocks)
 {
 	uint64_t	limit = allocatable_blocks(t);
 	uint64_t	zone_mask = pmh_block_size(t) - 1;
-	uint64_t	run = 0;
+	uint64_t	free_blocks = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
 	while (block < limit)
@@ -120,13 +120,13 @@ find_extent(const PmhTable *t, uint64_t from, uint64_t nblocks)
 		if (pmh_space_is_map_block(t, block))
 		{
 			/* Whatever a damaged map says. */
-			run = 0;
+			free_blocks = 0;
 			block++;
 			continue;
 		}
 		map = pmh_space_map(t, block);
 
-		if (run == 0)
+		if (free_blocks == 0)
 		{
 			free_byte = memchr(map, 0, end - block);
 			if (free_byte == NULL)
@@ -139,11 +139,11 @@ find_extent(const PmhTable *t, uint64_t from, uint64_t nblocks)
 		}
 		for (; block < end && *map == 0; block++, map++)
 		{
-			if (++run == nblocks)
+			if (++free_blocks == nblocks)
 				return block + 1 - nblocks;
 		}
 		if (block < end)
-			run = 0;
+			free_blocks = 0;
 	}
 	return 0;
 }

@@ -229,19 +229,19 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 {
 	const PathTarget *target = joinrel->reltarget;
 	Work		w;
-	Cost		run;
+	Cost		run_cost;
 
 	count_work(root, index, clauses, type, extra, outer, &w);
 	path->rows = rows_of_path(joinrel, outer);
 	path->startup_cost = outer->startup_cost + target->cost.startup + START_COST;
-	run = outer->total_cost - outer->startup_cost;
-	run += w.probes * PROBE_COST;
-	run += w.visited * (index_only ? KEY_COST +
+	run_cost = outer->total_cost - outer->startup_cost;
+	run_cost += w.probes * PROBE_COST;
+	run_cost += w.visited * (index_only ? KEY_COST +
 						ROW_COST * (1 - index->rel->allvisfrac) : ROW_COST);
-	run += cost_of_conditions(root, index, extra, &w, &path->startup_cost);
-	run += cost_of_pages(root, index, index_only, &w);
-	run += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
-	path->total_cost = path->startup_cost + run;
+	run_cost += cost_of_conditions(root, index, extra, &w, &path->startup_cost);
+	run_cost += cost_of_pages(root, index, index_only, &w);
+	run_cost += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
+	path->total_cost = path->startup_cost + run_cost;
 #if PG_VERSION_NUM >= 180000
 	path->disabled_nodes = outer->disabled_nodes;
 #endif
