@@ -9,6 +9,7 @@
 #define PMHASH_CONTROL_FILE_H
 
 #include "cluster/data_directory.h"
+#include "cluster/format.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
 #define PMHASH_POOL_VERSION		3
@@ -97,14 +98,44 @@ typedef struct PmhashControl
 	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
 } PmhashControl;
 
-StaticAssertDecl(sizeof(PmhashControl) == 296 &&
-				 offsetof(PmhashControl, crc) == 12 &&
-				 offsetof(PmhashControl, nonce) == 32 &&
-				 offsetof(PmhashControl, boot_id) == 72 &&
-				 offsetof(PmhashControl, dax_era) == 144 &&
-				 offsetof(PmhashControl, lock_inode) == 200 &&
-				 offsetof(PmhashControl, life_instance) == 248,
-				 "another layout of the control file is another PMHASH_POOL_VERSION");
+/* Guards: another layout is another PMHASH_POOL_VERSION. */
+PMHASH_AT(PmhashControl, magic, 0);
+PMHASH_AT(PmhashControl, version, 8);
+PMHASH_AT(PmhashControl, crc, 12);
+PMHASH_AT(PmhashControl, system_identifier, 16);
+PMHASH_AT(PmhashControl, start_counter, 24);
+PMHASH_AT(PmhashControl, nonce, 32);
+PMHASH_AT(PmhashControl, old_nonce, 48);
+PMHASH_AT(PmhashControl, nonce_pending, 64);
+PMHASH_AT(PmhashControl, state, 68);
+PMHASH_AT(PmhashControl, boot_id, 72);
+PMHASH_AT(PmhashControl, pmem, 120);
+PMHASH_AT(PmhashControl, timeline, 124);
+PMHASH_AT(PmhashControl, start_checkpoint, 128);
+PMHASH_AT(PmhashControl, clean_checkpoint, 136);
+PMHASH_AT(PmhashControl, dax_era, 144);
+PMHASH_AT(PmhashControl, cache_era, 152);
+PMHASH_AT(PmhashControl, journal_instance, 160);
+PMHASH_AT(PmhashControl, undo_end, 168);
+PMHASH_AT(PmhashControl, undo_inherited, 176);
+PMHASH_AT(PmhashControl, undo_doubt, 180);
+PMHASH_AT(PmhashControl, opts_mtime, 184);
+PMHASH_AT(PmhashControl, power_dax_era, 192);
+PMHASH_AT(PmhashControl, lock_inode, 200);
+PMHASH_AT(PmhashControl, lock_birth, 208);
+PMHASH_AT(PmhashControl, shut, 216);
+PMHASH_AT(PmhashControl, next_shut, 224);
+PMHASH_AT(PmhashControl, shut_begun, 232);
+PMHASH_AT(PmhashControl, all_shut, 240);
+PMHASH_AT(PmhashControl, undo_again, 244);
+PMHASH_AT(PmhashControl, life_instance, 248);
+PMHASH_AT(PmhashControl, seen_redo, 256);
+PMHASH_AT(PmhashControl, undo_redo, 264);
+PMHASH_AT(PmhashControl, role, 272);
+PMHASH_AT(PmhashControl, undo_foreseen, 276);
+PMHASH_AT(PmhashControl, pg_control_found, 280);
+PMHASH_AT(PmhashControl, pg_control_begun, 288);
+PMHASH_SIZE(PmhashControl, 296);
 
 typedef enum PmhashControlRead
 {

@@ -30,6 +30,7 @@
 #include "cluster/counters.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
+#include "cluster/format.h"
 
 #define COUNTERS_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pmhash.stat"
 #define COUNTERS_MAGIC		UINT64CONST(0x3130544153484d50)
@@ -42,6 +43,27 @@ typedef struct FileHeader
 	uint32		row_size;
 	uint64		rows;
 } FileHeader;
+
+/* Guards: another layout is another COUNTERS_MAGIC, if the header does not show it. */
+PMHASH_AT(FileHeader, magic, 0);
+PMHASH_AT(FileHeader, counters, 8);
+PMHASH_AT(FileHeader, row_size, 12);
+PMHASH_AT(FileHeader, rows, 16);
+PMHASH_SIZE(FileHeader, 24);
+
+PMHASH_AT(PmhashServerCounters, since, 0);
+PMHASH_AT(PmhashServerCounters, counts, 8);
+PMHASH_AT(PmhashServerCounters, lock_waits, 8 + 8 * PMHASH_NCOUNTERS);
+PMHASH_AT(PmhashServerCounters, not_tracked, 16 + 8 * PMHASH_NCOUNTERS);
+PMHASH_AT(PmhashServerCounters, rows, 24 + 8 * PMHASH_NCOUNTERS);
+PMHASH_AT(PmhashServerCounters, most_rows, 32 + 8 * PMHASH_NCOUNTERS);
+PMHASH_SIZE(PmhashServerCounters, 40 + 8 * PMHASH_NCOUNTERS);
+
+PMHASH_AT(PmhashCountersRow, database, 0);
+PMHASH_AT(PmhashCountersRow, index, 4);
+PMHASH_AT(PmhashCountersRow, since, 8);
+PMHASH_AT(PmhashCountersRow, counts, 16);
+PMHASH_SIZE(PmhashCountersRow, 16 + 8 * PMHASH_NCOUNTERS);
 
 /* Has the server been shut down in order, says pg_control? */
 static bool

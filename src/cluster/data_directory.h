@@ -12,6 +12,8 @@
 #include "access/xlogdefs.h"
 #include "catalog/pg_control.h"
 
+#include "cluster/format.h"
+
 #define PMHASH_NONCE_SIZE		16
 
 /*
@@ -33,10 +35,13 @@ typedef struct PmhashToken
 	uint32		crc;			/* CRC-32C of all before */
 } PmhashToken;
 
-StaticAssertDecl(sizeof(PmhashToken) == 40 &&
-				 offsetof(PmhashToken, checkpoint) == 24 &&
-				 offsetof(PmhashToken, crc) == 36,
-				 "another layout of the token is another PMHASH_TOKEN_MAGIC");
+/* Guards: another layout is another PMHASH_TOKEN_MAGIC. */
+PMHASH_AT(PmhashToken, magic, 0);
+PMHASH_AT(PmhashToken, nonce, 8);
+PMHASH_AT(PmhashToken, checkpoint, 24);
+PMHASH_AT(PmhashToken, reserved, 32);
+PMHASH_AT(PmhashToken, crc, 36);
+PMHASH_SIZE(PmhashToken, 40);
 
 /* What a start finds in the data directory. */
 typedef struct PmhashServerState

@@ -9,6 +9,7 @@
 #define PMHASH_IDENTITY_H
 
 #include "cluster/cluster.h"
+#include "cluster/format.h"
 
 #define PMHASH_IDENTITY_VERSION		2
 #define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
@@ -39,11 +40,26 @@ typedef struct PmhashIdentity
 
 StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
 				 "identity must fill the engine's header field");
-StaticAssertDecl(offsetof(PmhashIdentity, file_id) == 16 &&
-				 offsetof(PmhashIdentity, dax_era) == 32 &&
-				 offsetof(PmhashIdentity, database) == 80 &&
-				 offsetof(PmhashIdentity, predicate_key) == 112,
-				 "another layout is another PMHASH_IDENTITY_VERSION");
+/* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
+PMHASH_AT(PmhashIdentity, version, 0);
+PMHASH_AT(PmhashIdentity, flags, 4);
+PMHASH_AT(PmhashIdentity, system_identifier, 8);
+PMHASH_AT(PmhashIdentity, file_id, 16);
+PMHASH_AT(PmhashIdentity, seed, 24);
+PMHASH_AT(PmhashIdentity, dax_era, 32);
+PMHASH_AT(PmhashIdentity, cache_era, 40);
+PMHASH_AT(PmhashIdentity, instance, 48);
+PMHASH_AT(PmhashIdentity, creator_xid, 56);
+PMHASH_AT(PmhashIdentity, created_at, 64);
+PMHASH_AT(PmhashIdentity, created_lsn, 72);
+PMHASH_AT(PmhashIdentity, database, 80);
+PMHASH_AT(PmhashIdentity, tablespace, 84);
+PMHASH_AT(PmhashIdentity, index_oid, 88);
+PMHASH_AT(PmhashIdentity, relfilenode, 92);
+PMHASH_AT(PmhashIdentity, owner_pid, 96);
+PMHASH_AT(PmhashIdentity, timeline, 100);
+PMHASH_AT(PmhashIdentity, owner_start, 104);
+PMHASH_AT(PmhashIdentity, predicate_key, 112);
 
 extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);

@@ -17,6 +17,9 @@
 #include "cluster/cluster.h"
 #include "cluster/shared.h"
 
+StaticAssertDecl((PMHASH_KEY_LOCKS & (PMHASH_KEY_LOCKS - 1)) == 0,
+				 "the lock of a key is found without a division");
+
 /* The lock of a hash in a file.  Both are as good as random. */
 static inline LWLock *
 pmhash_key_lock(const PmhashFile *file, uint64 hash)

@@ -22,7 +22,7 @@
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
-#define PMHASH_KEY_LOCKS		256
+#define PMHASH_KEY_LOCKS		256		/* a power of two */
 
 typedef enum PmhashLockId
 {

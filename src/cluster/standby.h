@@ -29,6 +29,7 @@
 #include "storage/latch.h"
 #include "utils/snapshot.h"
 
+#include "cluster/format.h"
 #include "engine/table.h"
 
 typedef enum PmhashStandbyStatus
@@ -57,6 +58,10 @@ typedef struct PmhashDeltaOp
 	uint64		hash;
 	uint64		value;			/* the TID as in entries, and PMHASH_DELTA_DELETE */
 } PmhashDeltaOp;
+
+PMHASH_AT(PmhashDeltaOp, hash, 0);
+PMHASH_AT(PmhashDeltaOp, value, 8);
+PMHASH_SIZE(PmhashDeltaOp, 16);
 
 /* Operations that may be left for pmhash_standby_publish, which stops replay. */
 #define PMHASH_PUBLISH_MAX		1000

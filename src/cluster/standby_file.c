@@ -32,6 +32,7 @@
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
+#include "cluster/format.h"
 #include "cluster/identity.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
@@ -66,9 +67,27 @@ typedef struct Slot
 	TimeLineID	timeline;		/* of the primary under which the file was made */
 } Slot;
 
-StaticAssertDecl(sizeof(Header) == 64 && offsetof(Header, ended) == 32 &&
-				 sizeof(Slot) == 32,
-				 "slots do not cross sectors");
+/*
+ * Guards: another layout is another STANDBY_VERSION.  Slots do not cross sectors, nor
+ * cache lines.
+ */
+PMHASH_AT(Header, magic, 0);
+PMHASH_AT(Header, version, 8);
+PMHASH_AT(Header, slots, 12);
+PMHASH_AT(Header, applied, 16);
+PMHASH_AT(Header, timeline, 24);
+PMHASH_AT(Header, ended, 32);
+PMHASH_AT(Header, ended_opts, 40);
+PMHASH_AT(Header, reserved, 48);
+PMHASH_SIZE(Header, 64);
+
+PMHASH_AT(Slot, file_id, 0);
+PMHASH_AT(Slot, usable_xmin, 8);
+PMHASH_AT(Slot, database, 16);
+PMHASH_AT(Slot, crc, 20);
+PMHASH_AT(Slot, heap, 24);
+PMHASH_AT(Slot, timeline, 28);
+PMHASH_SIZE(Slot, 32);
 
 /* The mapping of the startup process. */
 static PmFile mapping;			/* base NULL: not mapped */

@@ -9,6 +9,7 @@
 #define PMHASH_STUB_H
 
 #include "cluster/cluster.h"
+#include "cluster/format.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		1
@@ -37,11 +38,18 @@ typedef struct PmhashStub
 	uint64		more_reserved[2];
 } PmhashStub;
 
-StaticAssertDecl(sizeof(PmhashStub) == 64 &&
-				 offsetof(PmhashStub, file_id) == 8 &&
-				 offsetof(PmhashStub, reason) == 24 &&
-				 offsetof(PmhashStub, older) == 32,
-				 "another layout of the stub is another PMHASH_STUB_VERSION");
+/* Guards: another layout is another PMHASH_STUB_VERSION. */
+PMHASH_AT(PmhashStub, magic, 0);
+PMHASH_AT(PmhashStub, version, 4);
+PMHASH_AT(PmhashStub, flags, 6);
+PMHASH_AT(PmhashStub, file_id, 8);
+PMHASH_AT(PmhashStub, seed, 16);
+PMHASH_AT(PmhashStub, reason, 24);
+PMHASH_AT(PmhashStub, older, 32);
+PMHASH_AT(PmhashStub, database, 40);
+PMHASH_AT(PmhashStub, reserved, 44);
+PMHASH_AT(PmhashStub, more_reserved, 48);
+PMHASH_SIZE(PmhashStub, 64);
 
 /* Are all changes of the file in this stub in WAL, for the standbys' files? */
 static inline bool

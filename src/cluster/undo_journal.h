@@ -10,6 +10,7 @@
 
 #include "access/xlogdefs.h"
 
+#include "cluster/format.h"
 #include "engine/table.h"
 
 #define PMHASH_JOURNAL_MAGIC	UINT64CONST(0x4c4e4a48534d50ff)
@@ -39,14 +40,27 @@ typedef struct PmhashJournalRecord
 	uint32		crc;			/* CRC-32C of all before */
 } PmhashJournalRecord;
 
-StaticAssertDecl(sizeof(PmhashJournalHeader) == 64 &&
-				 offsetof(PmhashJournalHeader, flushed) == 24,
-				 "another layout of the journal is another PMHASH_JOURNAL_MAGIC");
-StaticAssertDecl(sizeof(PmhashJournalRecord) == 64 &&
-				 offsetof(PmhashJournalRecord, lsn) == 24 &&
-				 offsetof(PmhashJournalRecord, instance) == 40 &&
-				 offsetof(PmhashJournalRecord, crc) == 60,
-				 "a record is a cache line, and ends with its CRC");
+/*
+ * Guards: another layout is another PMHASH_JOURNAL_MAGIC.  A record is a cache line,
+ * and ends with its CRC.
+ */
+PMHASH_AT(PmhashJournalHeader, magic, 0);
+PMHASH_AT(PmhashJournalHeader, instance, 8);
+PMHASH_AT(PmhashJournalHeader, slots, 16);
+PMHASH_AT(PmhashJournalHeader, flushed, 24);
+PMHASH_AT(PmhashJournalHeader, reserved, 32);
+PMHASH_SIZE(PmhashJournalHeader, 64);
+
+PMHASH_AT(PmhashJournalRecord, file_id, 0);
+PMHASH_AT(PmhashJournalRecord, hash, 8);
+PMHASH_AT(PmhashJournalRecord, value, 16);
+PMHASH_AT(PmhashJournalRecord, lsn, 24);
+PMHASH_AT(PmhashJournalRecord, flushed, 32);
+PMHASH_AT(PmhashJournalRecord, instance, 40);
+PMHASH_AT(PmhashJournalRecord, database, 48);
+PMHASH_AT(PmhashJournalRecord, reserved, 52);
+PMHASH_AT(PmhashJournalRecord, crc, 60);
+PMHASH_SIZE(PmhashJournalRecord, 64);
 
 extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);

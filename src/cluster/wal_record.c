@@ -38,6 +38,23 @@
 #define FILE_NEW_SIZE		12
 #define FILE_GONE_SIZE		4
 
+/* Guards: another layout, or another number, is another PMHASH_WAL_VERSION. */
+StaticAssertDecl(PMHASH_WAL_HEAD_SIZE == sizeof(uint32) + 2 * sizeof(uint8) +
+				 sizeof(uint16) + sizeof(uint64),
+				 "the head is what put_head puts");
+StaticAssertDecl(PMHASH_WAL_ENTRY_SIZE == sizeof(uint64) + sizeof(BlockNumber) +
+				 sizeof(OffsetNumber),
+				 "an entry is what put_entry puts");
+StaticAssertDecl(DELETE_SIZE == sizeof(Oid) + sizeof(TransactionId),
+				 "DELETE has database and horizon");
+StaticAssertDecl(FILE_NEW_SIZE == 3 * sizeof(Oid),
+				 "FILE_NEW has database, table and index");
+StaticAssertDecl(FILE_GONE_SIZE == sizeof(Oid), "FILE_GONE has a database");
+StaticAssertDecl(PMHASH_WAL_INSERT == 1 && PMHASH_WAL_DELETE == 2 &&
+				 PMHASH_WAL_FILE_NEW == 3 && PMHASH_WAL_FILE_GONE == 4 &&
+				 PMHASH_WAL_SWEPT == 5,
+				 "the types of records have other numbers");
+
 #define MAX_RECORD_SIZE \
 	(PMHASH_WAL_HEAD_SIZE + DELETE_SIZE + \
 	 PMHASH_WAL_MAX_ENTRIES * PMHASH_WAL_ENTRY_SIZE)
