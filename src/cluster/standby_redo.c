@@ -656,12 +656,19 @@ deal_with(XLogReaderState *record)
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
 		verdict = pmhash_wal_decode(XLogRecGetData(record), XLogRecGetDataLen(record),
 									&work.record);
-	if (verdict == PMHASH_WAL_OURS)
-		apply();
-	else if (verdict == PMHASH_WAL_UNKNOWN)
-		notice_newer();
-	if (verdict == PMHASH_WAL_OURS && work.n > 0)
-		PMH_STOP_POINT("redo_before_applied");
+	switch (verdict)
+	{
+		case PMHASH_WAL_OURS:
+			apply();
+			if (work.n > 0)
+				PMH_STOP_POINT("redo_before_applied");
+			break;
+		case PMHASH_WAL_UNKNOWN:
+			notice_newer();
+			break;
+		case PMHASH_WAL_NOT_OURS:
+			break;
+	}
 	note_applied();
 	drop_ended_handles();
 }

@@ -218,15 +218,23 @@ length_of(uint8 type, uint16 count)
 static void
 take_body(const char *from, PmhashWalRecord *record)
 {
-	if (record->type == PMHASH_WAL_DELETE || record->type == PMHASH_WAL_FILE_NEW ||
-		record->type == PMHASH_WAL_FILE_GONE)
-		take(&from, &record->database, sizeof(record->database));
-	if (record->type == PMHASH_WAL_DELETE)
-		take(&from, &record->horizon, sizeof(record->horizon));
-	if (record->type == PMHASH_WAL_FILE_NEW)
+	switch (record->type)
 	{
-		take(&from, &record->heap, sizeof(record->heap));
-		take(&from, &record->index, sizeof(record->index));
+		case PMHASH_WAL_DELETE:
+			take(&from, &record->database, sizeof(record->database));
+			take(&from, &record->horizon, sizeof(record->horizon));
+			break;
+		case PMHASH_WAL_FILE_NEW:
+			take(&from, &record->database, sizeof(record->database));
+			take(&from, &record->heap, sizeof(record->heap));
+			take(&from, &record->index, sizeof(record->index));
+			break;
+		case PMHASH_WAL_FILE_GONE:
+			take(&from, &record->database, sizeof(record->database));
+			break;
+		case PMHASH_WAL_INSERT:
+		case PMHASH_WAL_SWEPT:
+			break;
 	}
 	if (record->count > 0)
 		record->entries = from;

@@ -430,14 +430,14 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 		return NULL;
 	if (bucket >= place->hashing)
 	{
-		if (strategy != PMH_STASH)
+		if (!pmh_strategy_has_stash(strategy))
 			return "in a stash that is not in use";
 		return announced(c, snap, home, PMH_STATE_STASHED) ? NULL :
 			"in the stash without its home telling so";
 	}
 	if (bucket != pmh_alt_bucket(hash, place->hashing, home))
 		return "in a bucket that is not its own";
-	if (strategy == PMH_SINGLE)
+	if (!pmh_strategy_has_alternative(strategy))
 		return "in its second bucket while there is one choice";
 	return announced(c, snap, home, pmh_filter_bit(hash)) ? NULL :
 		"in its second bucket without its home telling so";

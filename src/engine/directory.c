@@ -142,7 +142,7 @@ pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 
 	if (local > depth || (index & ((UINT64_C(1) << (depth - local)) - 1)) != 0)
 		return false;
-	if (pmh_elem_strategy(elem) > PMH_STASH || elem >> 62 != 0)
+	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || elem >> 62 != 0)
 		return false;
 	if (main_block >= blocks || pmh_space_is_map_block(t, main_block))
 		return false;

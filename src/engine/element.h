@@ -8,6 +8,8 @@
 #ifndef PMH_ELEMENT_H
 #define PMH_ELEMENT_H
 
+#include <stdbool.h>
+
 #include "layout.h"
 
 static inline uint64_t
@@ -73,6 +75,53 @@ pmh_elem_strategy(uint64_t elem)
 {
 	return (PmhStrategy) ((elem >> PMH_ELEM_STRATEGY_SHIFT) &
 						  ((1 << PMH_ELEM_STRATEGY_BITS) - 1));
+}
+
+/*
+ * What a strategy means; a new one is to be decided here.  An element has room for one
+ * that is none: such a file is damaged.
+ */
+static inline bool
+pmh_strategy_exists(PmhStrategy strategy)
+{
+	switch (strategy)
+	{
+		case PMH_SINGLE:
+		case PMH_TWO_CHOICE:
+		case PMH_STASH:
+			return true;
+	}
+	return false;
+}
+
+/* May an entry be in its alternative bucket? */
+static inline bool
+pmh_strategy_has_alternative(PmhStrategy strategy)
+{
+	switch (strategy)
+	{
+		case PMH_SINGLE:
+			return false;
+		case PMH_TWO_CHOICE:
+		case PMH_STASH:
+			return true;
+	}
+	return false;
+}
+
+/* May it be in the stash? */
+static inline bool
+pmh_strategy_has_stash(PmhStrategy strategy)
+{
+	switch (strategy)
+	{
+		case PMH_SINGLE:
+		case PMH_TWO_CHOICE:
+			return false;
+		case PMH_STASH:
+			return true;
+	}
+	return false;
 }
 
 static inline uint64_t

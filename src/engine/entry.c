@@ -126,7 +126,7 @@ put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fen
 		return false;
 	if (fill >= PMH_BALANCE_FROM)
 	{
-		away = pmh_elem_strategy(spot->elem) != PMH_SINGLE &&
+		away = pmh_strategy_has_alternative(pmh_elem_strategy(spot->elem)) &&
 			pmh_state_count(pmh_bucket_state(spot->alt)) < fill;
 		if (!away && fill == PMH_SLOTS)
 			return false;

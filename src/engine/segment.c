@@ -324,21 +324,14 @@ choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 
 	if (home_fill < PMH_BALANCE_FROM)
 		return target->home;
-	switch (strategy)
-	{
-		case PMH_SINGLE:
-			return home_fill < PMH_SLOTS ? (int64_t) target->home : -1;
-		case PMH_TWO_CHOICE:
-		case PMH_STASH:
-			break;
-	}
-
+	if (!pmh_strategy_has_alternative(strategy))
+		return home_fill < PMH_SLOTS ? (int64_t) target->home : -1;
 	alt_fill = pmh_state_count(pmh_bucket_state(target->alt_bucket));
 	if (alt_fill < home_fill)
 		return target->alt;
 	if (home_fill < PMH_SLOTS)
 		return target->home;
-	return strategy == PMH_STASH ? choose_stash(t, place) : -1;
+	return pmh_strategy_has_stash(strategy) ? choose_stash(t, place) : -1;
 }
 
 /* What the home of an entry has to tell of it if it goes to this bucket. */
@@ -407,11 +400,11 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PmhResult	result;
 
 	/* Whether more can be done is not tried for each of those that do not fit. */
-	if (strategy == PMH_STASH && value % TRY_EVERY != 0 &&
+	if (pmh_strategy_has_stash(strategy) && value % TRY_EVERY != 0 &&
 		has_overflowed(place, target))
 		return PMH_CROWDED;
 	result = compact_full(t, place, target->home, target, value, inserted);
-	if (result == PMH_NOT_FOUND && strategy != PMH_SINGLE)
+	if (result == PMH_NOT_FOUND && pmh_strategy_has_alternative(strategy))
 		result = compact_full(t, place, target->alt, target, value, inserted);
 	if (result != PMH_NOT_FOUND)
 		return result;

@@ -383,24 +383,44 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhResult	result = PMH_OK;
 
-	if (p->phase == PMH_SHRINK_MERGING)
+	switch (p->phase)
 	{
-		result = pmh_directory_fold(t, UINT64_MAX);
-		if (result == PMH_OK)
-			result = begin_lists(t, p, PMH_SHRINK_LISTING);
-		p->at.through = p->nregions == 0;
-		return result;
-	}
-	if (p->phase == PMH_SHRINK_EMPTYING)
-	{
-		result = pmh_reclaim_finish(t, &p->reclaim);
-		forget_sparse_regions(t);
-		if (result == PMH_OK && p->limit != 0)
-			result = pmh_space_cut(t, p->limit);
+		case PMH_SHRINK_MERGING:
+			result = pmh_directory_fold(t, UINT64_MAX);
+			if (result == PMH_OK)
+				result = begin_lists(t, p, PMH_SHRINK_LISTING);
+			p->at.through = p->nregions == 0;
+			return result;
+		case PMH_SHRINK_EMPTYING:
+			result = pmh_reclaim_finish(t, &p->reclaim);
+			forget_sparse_regions(t);
+			if (result == PMH_OK && p->limit != 0)
+				result = pmh_space_cut(t, p->limit);
+			break;
+		case PMH_SHRINK_LISTING:
+		case PMH_SHRINK_FINISHED:
+			break;
 	}
 	if (result == PMH_OK)
 		result = next_round(t, p);
 	return result;
+}
+
+/* The next segment of a walk. */
+static PmhResult
+walk_step(PmhTable *t, struct PmhShrinkPrivate *p)
+{
+	switch (p->phase)
+	{
+		case PMH_SHRINK_MERGING:
+			return merge_step(t, p);
+		case PMH_SHRINK_LISTING:
+		case PMH_SHRINK_EMPTYING:
+			return pmh_shrink_segment_step(t, p);
+		case PMH_SHRINK_FINISHED:
+			break;
+	}
+	return PMH_DONE;
 }
 
 /* ---- the public face ---- */
@@ -503,10 +523,8 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 		result = pmh_shrink_list_step(table, p);
 	else if (p->at.through)
 		result = end_walk(table, p);
-	else if (p->phase == PMH_SHRINK_MERGING)
-		result = merge_step(table, p);
 	else
-		result = pmh_shrink_segment_step(table, p);
+		result = walk_step(table, p);
 	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
 	return pmh_conclude(table, result);
