@@ -27,28 +27,16 @@ usage()
 }
 
 tree=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 . "$tree/bench/lib/pgbench.sh"
 
 rows=default
 methods="btree hash pmhash"
 quick=false
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--methods) [ $# -ge 2 ] || die "$1 needs a value" ;;&
-		--rows) rows=$2; shift ;;
-		--rows=*) rows=${1#*=} ;;
-		--quick) quick=true ;;
-		--methods) methods=$2; shift ;;
-		--methods=*) methods=${1#*=} ;;
-		--keep) keep_cluster=true ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+keep=false
+read_options "rows methods" "quick keep" "$@"
+keep_cluster=$keep
 for method in $methods; do
 	case $method in
 		btree|hash|pmhash) ;;
@@ -71,8 +59,6 @@ text_probes=$((text_rows / 10))
 accounts=$((scale * 100000))
 keys_lost=1000000000000
 clients=$(nproc)
-read -r load_before _ </proc/loadavg
-
 # Transactions a second of pgbench's point selects through a method.
 measure_pgbench()				# method
 {
@@ -175,7 +161,7 @@ report()
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 		-f - <"$tree/bench/lib/report.sql"
 	echo "better: pmhash against the better of btree and hash.  wanted: design goals of the project."
-	echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+	print_load
 	echo "Absolute figures drift from machine to machine and from hour to hour; compare within a run."
 	sql -c "SELECT sum(confirmed) || ' answers were compared with those of sequential scans; all were the same.'
 			FROM bench.answer"

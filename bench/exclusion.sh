@@ -23,36 +23,17 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 
 rows=200000
 rounds=3
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--rounds)
-			case ${2-} in
-				''|0*|*[!0-9]*) die "$1 needs a number above zero" ;;
-			esac
-			declare "${1#--}=$2"
-			shift
-			;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+read_options "rows rounds" "" "$@"
+need_numbers rows rounds
 [ "$rows" -ge 1000 ] || die "--rows must be 1000 at least"
 
-read -r load_before _ </proc/loadavg
-
-install_server || die "no server, or not what it takes to build"
-make_work_directory exclusion $((rows * 8 + 2000000)) cluster
-build "$pg_config"
-progress "starting a cluster in $work"
-cluster_create "$work/cluster" "$bindir" pmhash
-cluster_start
+prepare "" exclusion $((rows * 8 + 2000000)) cluster
+start_cluster
 run_sql exclusion.sql >/dev/null
 for ((r = 1; r <= rounds; r++)); do
 	# which one begins changes from round to round
@@ -73,4 +54,4 @@ echo "$(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers'), locale C, 
 echo
 as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 	-c "SELECT * FROM unique_urls.report"
-echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+print_load

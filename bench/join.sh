@@ -27,9 +27,9 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 
 rows=10000000
 probes=1000000
@@ -37,30 +37,11 @@ rounds=3
 grid=false
 only_grid=false
 results=$tree/bench/results
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--probes|--rounds)
-			case ${2-} in
-				''|0*|*[!0-9]*) die "$1 needs a number above zero" ;;
-			esac
-			declare "${1#--}=$2"
-			shift
-			;;
-		--results)
-			results=${2:?"--results needs a directory"}
-			shift
-			;;
-		--grid) grid=true ;;
-		--only-grid) grid=true only_grid=true ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+read_options "rows probes rounds results" "grid only-grid" "$@"
+need_numbers rows probes rounds
+! $only_grid || grid=true
 [ "$rows" -le 10000000 ] || die "--rows must be 10000000 at most"
 [ "$probes" -ge 100 ] || die "--probes must be 100 at least"
-
-read -r load_before _ </proc/loadavg
 
 # Index both tables by a method, and have them cached.
 index_by()					# method
@@ -224,14 +205,9 @@ take_grid()
 	table "SELECT * FROM joins.regrets_shown"
 }
 
-install_server $($grid && echo python3-matplotlib) || die "no server, or not what it takes to build"
-mkdir -p "$results"
-results=$(cd "$results" && pwd)
-make_work_directory join $((rows / 5 + 2000000)) cluster
-build "$pg_config"
-progress "starting a cluster in $work"
-cluster_create "$work/cluster" "$bindir" pmhash
-cluster_start
+make_results
+prepare "$(! $grid || echo python3-matplotlib)" join $((rows / 5 + 2000000)) cluster
+start_cluster
 $only_grid || take_figures
 if $grid; then take_grid; fi
-echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+print_load

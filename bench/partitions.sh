@@ -37,36 +37,21 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 
 side=100
 clients=300
 descriptors=1024
-methods='pmhash btree'
+method=
 bindir=
 figures=
 factor=1.5
-while [ $# -gt 0 ]; do
-	case $1 in
-		--side) side=${2?--side needs a number}; shift ;;
-		--clients) clients=${2?--clients needs a number}; shift ;;
-		--descriptors) descriptors=${2?--descriptors needs a number}; shift ;;
-		--bindir) bindir=${2?--bindir needs a directory}; shift ;;
-		--method) methods=${2?--method needs a method}; shift ;;
-		--figures) figures=${2?--figures needs a file}; shift ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
-case $side$clients$descriptors in
-	*[!0-9]*) die "the options are numbers" ;;
-esac
+read_options "side clients descriptors bindir method figures" "" "$@"
+need_numbers side clients descriptors
+methods=${method:-pmhash btree}
 partitions=$((side * side))
 rows=$((partitions * 5))
-read -r load_before _ </proc/loadavg
 
 note()						# what value
 {
@@ -237,5 +222,5 @@ for method in $methods; do
 done
 ! grep -E 'Too many open files|terminated by signal|could not rebuild|has been rebuilt' "$cluster_dir/log" ||
 	die "the server has run short"
-echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+print_load
 ! has_both || report

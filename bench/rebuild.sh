@@ -14,9 +14,9 @@
 set -euo pipefail
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 
 usage()
 {
@@ -34,27 +34,9 @@ rows="10000000"
 clients=2
 seconds=20
 results=$tree/bench/results
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--clients|--seconds|--results)
-			[ -n "${2-}" ] || die "$1 needs a value"
-			declare "${1#--}=$2"
-			shift
-			;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
-largest=0
-for n in $rows $clients $seconds; do
-	case $n in
-		0*|*[!0-9]*) die "rows, clients and seconds are numbers above zero" ;;
-	esac
-	[ "$n" -le "$largest" ] || largest=$n
-done
-read -r load_before _ </proc/loadavg
-
+read_options "rows clients seconds results" "" "$@"
+need_list rows
+need_numbers clients seconds
 describe_machine()
 {
 	machine_lines
@@ -134,14 +116,10 @@ measure()						# rows
 	sql -c "SELECT pmhash_check('item_k')" >/dev/null
 }
 
-install_server python3-matplotlib || die "no server, or not what it takes to build"
-mkdir -p "$results"
-results=$(cd "$results" && pwd)
-make_work_directory rebuild $((largest / 5 + 3000000)) cluster scripts log
-build "$pg_config"
-progress "starting a cluster in $work"
-cluster_create "$work/cluster" "$bindir" pmhash
-cluster_start
+make_results
+# shellcheck disable=SC2086
+prepare python3-matplotlib rebuild $(($(largest_of $rows) / 5 + 3000000)) cluster scripts log
+start_cluster
 sql -c 'CREATE EXTENSION pmhash'
 run_sql rebuild.sql
 as_account tee "$work/scripts/write.pgbench" >/dev/null <<-'SCRIPT'

@@ -27,36 +27,18 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 
 sizes="1000000 10000000 50000000"
 kills=7
 seconds=2
-while [ $# -gt 0 ]; do
-	case $1 in
-		--sizes) sizes=${2?--sizes needs a list}; shift ;;
-		--kills) kills=${2?--kills needs a number}; shift ;;
-		--seconds) seconds=${2?--seconds needs a number}; shift ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+read_options "sizes kills seconds" "" "$@"
+need_list sizes
+need_numbers kills seconds
 limit_ms=50
 rate=400		# transactions a second, of ...
 batch=50		# ... so many rows
-largest=0
-for size in $sizes; do
-	case $size$kills$seconds in
-		*[!0-9]*) die "sizes, kills and seconds are numbers" ;;
-	esac
-	[ "$size" -le "$largest" ] || largest=$size
-done
-[ "$largest" -gt 0 ] || die "no size is given"
-read -r load_before _ </proc/loadavg
-
 # Restart with pmhash preloaded, or with nothing.
 preload()					# library
 {
@@ -211,9 +193,8 @@ report()
 		}' "$work/result"
 }
 
-install_server || die "no server, or not what it takes to build"
-make_work_directory recovery $((largest / 1000 * 100 + 1500000)) cluster scripts
-build "$pg_config"
+# shellcheck disable=SC2086
+prepare "" recovery $(($(largest_of $sizes) / 1000 * 100 + 1500000)) cluster scripts
 as_account tee scripts/load.pgbench >/dev/null <<-SQL
 	\\set k random(1, 1000000000)
 	INSERT INTO item SELECT hashint8extended(:k + n, 1) FROM generate_series(1, $batch) AS n;
@@ -231,5 +212,5 @@ sql -c "CREATE EXTENSION pmhash"
 for size in $sizes; do
 	measure_size "$size"
 done
-echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+print_load
 report

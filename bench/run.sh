@@ -30,29 +30,19 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 . "$tree/bench/lib/pgbench.sh"
 
 quick=false
+keep=false
 rows=
 rounds=3
 parts="postgresql engine"
 results=
-while [ $# -gt 0 ]; do
-	case $1 in
-		--quick) quick=true ;;
-		--rows) rows=${2?--rows needs a number}; shift ;;
-		--rounds) rounds=${2?--rounds needs a number}; shift ;;
-		--parts) parts=${2?--parts needs a list}; shift ;;
-		--results) results=${2?--results needs a directory}; shift ;;
-		--keep) keep_cluster=true ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+read_options "rows rounds parts results" "quick keep" "$@"
+keep_cluster=$keep
 if $quick; then
 	rows=${rows:-500000} pgbench_seconds=1
 	results=${results:-$tree/bench/results/quick}
@@ -66,11 +56,9 @@ for part in $parts; do
 		*) die "no such part: $part" ;;
 	esac
 done
-case $rows$rounds in
-	*[!0-9]*) die "--rows and --rounds need numbers" ;;
-esac
+need_numbers rows rounds
 [ "$rows" -ge 100000 ] || die "--rows: at least 100000"
-[ "$rounds" -ge 1 ] && [ "$rounds" -le 7 ] || die "--rounds: 1 to 7"
+[ "$rounds" -le 7 ] || die "--rounds: 7 at most"
 
 methods="btree hash pmhash"
 probes=$((rows / 25))
@@ -81,8 +69,6 @@ work_rows=$((rows / 10)) work_fresh=$((rows / 50)) work_probes=$((rows / 50))
 low_rows=$((rows / 5)) low_fresh=$((rows / 50))
 [ "$rows" -ge 1000000 ] || work_rows=$((rows / 5))
 [ "$low_rows" -le 500000 ] || low_rows=500000 low_fresh=50000
-read -r load_before _ </proc/loadavg
-
 # "name,value" for the head of a part's report.
 describe_machine()				# part
 {
@@ -245,9 +231,8 @@ measure_postgresql()
 		>>"$results/machine_postgresql.csv"
 }
 
+make_results
 install_server python3-matplotlib valgrind || die "no server, or not what else it takes"
-mkdir -p "$results"
-results=$(cd "$results" && pwd)
 for part in $parts; do
 	describe_machine "$part"
 	case $part in

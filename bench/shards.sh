@@ -16,9 +16,9 @@ set -euo pipefail
 shopt -s inherit_errexit
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 
 usage()
 {
@@ -36,23 +36,8 @@ rows=300000
 clients=2
 seconds=5
 results=$tree/bench/results
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--clients|--seconds|--results)
-			[ -n "${2-}" ] || die "$1 needs a value"
-			declare "${1#--}=$2"
-			shift
-			;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
-for n in $rows $clients $seconds; do
-	case $n in
-		0*|*[!0-9]*) die "rows, clients and seconds are numbers above zero" ;;
-	esac
-done
+read_options "rows clients seconds results" "" "$@"
+need_numbers rows clients seconds
 shards="0 1 2"
 methods="hash pmhash"
 
@@ -166,12 +151,6 @@ scripts()
 	SCRIPT
 }
 
-note()							# figure method value unit
-{
-	printf '%s,%s,%s,%s,%s\n' "$1" "$2" "$rows" "$3" "$4" >>"$report"
-	progress "$1, $2: $3 $4"
-}
-
 # A join that is not done by the servers would measure something else.
 check_join()
 {
@@ -200,20 +179,17 @@ measure()						# method
 		value=$(PGHOST=$work/front as_account "$bindir/pgbench" -n -c "$clients" -T "$seconds" \
 			-f "$work/scripts/$figure" 2>"$work/pgbench.err" | awk '/^tps/ { printf "%.0f", $3 }')
 		[ -n "$value" ] || die "$(tail -n 3 "$work/pgbench.err")"
-		note "$figure" "$1" "$value" "1/s"
+		note "$figure" "$1" "$rows" "$value" "1/s"
 	done
 	for shard in $shards; do
 		on "$shard" -c 'DELETE FROM ord_part WHERE day = 0 AND n = 1 AND k > '"$rows" -c 'VACUUM ord_part'
 	done
 }
 
-install_server || die "no server, or not what it takes to build"
-mkdir -p "$results"
-results=$(cd "$results" && pwd)
-make_work_directory shards $((rows * 4 + 1000000)) front $shards scripts
-report=$results/shards.csv
-build "$pg_config"
-trap 'status=$?; set +e; stop_servers; (exit "$status"); cleanup' EXIT
+make_results
+# shellcheck disable=SC2086
+prepare "" shards $((rows * 4 + 1000000)) front $shards scripts
+stop_others=stop_servers
 progress "starting four servers in $work"
 for server in $shards front; do
 	start_server "$server"
@@ -223,9 +199,9 @@ for shard in $shards; do
 done
 join_shards
 scripts
-echo 'figure,method,rows,value,unit' >"$report"
+begin_figures shards
 for method in $methods; do
 	index_shards "$method"
 	measure "$method"
 done
-progress "done: $report"
+progress "done: $figures"

@@ -18,9 +18,9 @@ set -euo pipefail
 shopt -s inherit_errexit
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 
 usage()
 {
@@ -40,25 +40,9 @@ batch=500000
 clients=2
 seconds=10
 results=$tree/bench/results
-while [ $# -gt 0 ]; do
-	case $1 in
-		--rows|--batch|--clients|--seconds|--results)
-			[ -n "${2-}" ] || die "$1 needs a value"
-			declare "${1#--}=$2"
-			shift
-			;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
-largest=0
-for n in $rows $batch $clients $seconds; do
-	case $n in
-		0*|*[!0-9]*) die "rows, batch, clients and seconds are numbers above zero" ;;
-	esac
-	[ "$n" -le "$largest" ] || largest=$n
-done
+read_options "rows batch clients seconds results" "" "$@"
+need_list rows
+need_numbers batch clients seconds
 methods="btree hash pmhash"
 
 # ---- two servers ----
@@ -104,20 +88,12 @@ wait_for_index()				# index
 	done
 }
 
-# ---- the report ----
-
-note()							# figure method rows value unit
-{
-	printf '%s,%s,%s,%s,%s\n' "$@" >>"$report"
-	progress "$1, $2, $3 rows: $4 $5"
-}
+# ---- figures ----
 
 lsn()
 {
 	sql -c 'SELECT pg_current_wal_insert_lsn()'
 }
-
-# ---- figures ----
 
 # A table w with an index of a kind: a method, "off" (pmhash, not logged), or none.
 make_table()					# kind
@@ -259,12 +235,9 @@ measure_promotion()
 	grep -q b_k <<<"$answer" || die "the index was not used: $answer"
 }
 
-install_server || die "no server, or not what it takes to build"
-mkdir -p "$results"
-results=$(cd "$results" && pwd)
-make_work_directory standby $((largest / 2 + 4000000)) cluster scripts standby
-report=$results/standby.csv
-build "$pg_config"
+make_results
+# shellcheck disable=SC2086
+prepare "" standby $(($(largest_of $rows $batch) / 2 + 4000000)) cluster scripts standby
 progress "starting two servers in $work"
 cluster_create "$work/cluster" "$bindir" pmhash
 as_account tee -a "$work/cluster/data/postgresql.conf" >/dev/null <<-'CONF'
@@ -278,9 +251,9 @@ as_account tee "$work/scripts/insert.pgbench" >/dev/null <<-'SCRIPT'
 SCRIPT
 cluster_start
 sql -c 'CREATE EXTENSION pmhash'
-trap 'status=$?; set +e; stop_standby; (exit "$status"); cleanup' EXIT
+stop_others=stop_standby
 start_standby
-echo 'figure,method,rows,value,unit' >"$report"
+begin_figures standby
 measure_wal
 measure_inserts
 measure_replay
@@ -288,4 +261,4 @@ measure_lag
 measure_build
 n=${rows##* }
 measure_promotion
-progress "done: $report"
+progress "done: $figures"

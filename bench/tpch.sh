@@ -22,9 +22,8 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 
 # One version: an extension fits one DuckDB.
 duckdb_version=1.4.4
@@ -32,34 +31,9 @@ scale=1
 rounds=3
 only=
 plans=false
-while [ $# -gt 0 ]; do
-	case $1 in
-		--scale)
-			case ${2-} in
-				''|*[!0-9.]*) die "--scale needs a number" ;;
-			esac
-			scale=$2
-			shift
-			;;
-		--rounds)
-			case ${2-} in
-				''|0*|*[!0-9]*) die "--rounds needs a number above zero" ;;
-			esac
-			rounds=$2
-			shift
-			;;
-		--only)
-			only=${2:?"--only needs a list"}
-			shift
-			;;
-		--plans) plans=true ;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
-
-read -r load_before _ </proc/loadavg
+read_options "scale rounds only" "plans" "$@"
+need_numbers rounds
+[[ $scale =~ ^[0-9.]*[1-9][0-9.]*$ ]] || die "--scale needs a number above zero"
 
 make_data()
 {
@@ -105,13 +79,9 @@ run_queries()					# method
 	done
 }
 
-install_server python3-venv || die "no server, or not what it takes to build"
-make_work_directory tpch "$(awk -v s="$scale" 'BEGIN { printf "%d", 6000000 * s + 2000000 }')" cluster data
+prepare python3-venv tpch "$(awk -v s="$scale" 'BEGIN { printf "%d", 6000000 * s + 2000000 }')" cluster data
 make_data
-build "$pg_config"
-progress "starting a cluster in $work"
-cluster_create "$work/cluster" "$bindir" pmhash
-cluster_start
+start_cluster
 load_data
 run_queries btree
 run_queries pmhash
@@ -125,4 +95,4 @@ echo
 as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -c 'SELECT * FROM tpch.report'
 ! $plans || sql -c "SELECT DISTINCT ON (query, workers) query || ', ' || workers || E' workers\n' || plan
 	FROM tpch.result WHERE method = 'pmhash' ORDER BY query, workers"
-echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+print_load

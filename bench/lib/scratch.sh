@@ -1,14 +1,20 @@
 # scratch.sh: a scratch directory with a build of pmhash and a cluster, which
 # is gone when the script ends; sourced, not run
 #
-# Needs test/lib/packages.sh and bench/lib/cluster.sh, and "tree": the source
-# tree.  Sets, and the functions use:
+# Needs "tree": the source tree.  Sets, and the functions use:
 #   work			the directory, empty until it is made
 #   bindir			programs of the server with pmhash, or without
 #   keep_cluster	true: a script that ends well leaves everything as it is
+#   stop_others		a command that stops further servers of the script
+#   load_before		load average when the script began
+
+. "$tree/test/lib/packages.sh"
+. "$tree/bench/lib/cluster.sh"
 
 work=
 keep_cluster=false
+stop_others=:
+read -r load_before _ </proc/loadavg
 
 # Where the cluster is, and how to get rid of it.
 tell_of_cluster()
@@ -32,6 +38,7 @@ cleanup()
 		if $keep_cluster && [ $status -eq 0 ]; then
 			tell_of_cluster
 		else
+			"$stop_others" || true
 			cluster_stop
 			cd /
 			rm -rf "$work"
@@ -76,6 +83,32 @@ build()						# pg_config of the server
 	bindir=${pg_config%/*}
 }
 
+# A server's packages, and others; the directory; a build in it.
+prepare()						# "package..." name kilobytes-needed directory...
+{
+	local packages
+
+	read -ra packages <<<"$1"
+	install_server "${packages[@]}" || die "no server, or not what else it takes"
+	shift
+	make_work_directory "$@"
+	build "$pg_config"
+}
+
+# A cluster in the directory, with pmhash.
+start_cluster()
+{
+	progress "starting a cluster in $work"
+	cluster_create "$work/cluster" "$bindir" pmhash
+	cluster_start
+}
+
+# What a script prints below its figures.
+print_load()
+{
+	echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+}
+
 # Run a psql script of bench.
 run_sql()					# file-in-bench psql-argument...
 {
@@ -94,7 +127,7 @@ run_lib()					# file psql-argument...
 	run_sql "lib/$file" "$@" >/dev/null
 }
 
-# "name,value" for the head of a report; needs a cluster that runs, and "load_before".
+# "name,value" for the head of a report; needs a cluster that runs.
 machine_lines()
 {
 	local cpu

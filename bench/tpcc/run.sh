@@ -26,35 +26,20 @@ usage()
 }
 
 tree=$(cd "$(dirname "$0")/../.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
+. "$tree/bench/lib/options.sh"
 
 warehouses=2
 seconds=20
 clients=4
 rounds=3
-while [ $# -gt 0 ]; do
-	case $1 in
-		--warehouses|--seconds|--clients|--rounds)
-			case ${2-} in
-				''|0*|*[!0-9]*) die "$1 needs a number above zero" ;;
-			esac
-			declare "${1#--}=$2"
-			shift
-			;;
-		--help) usage; exit 0 ;;
-		*) usage >&2; exit 2 ;;
-	esac
-	shift
-done
+read_options "warehouses seconds clients rounds" "" "$@"
+need_numbers warehouses seconds clients rounds
 
 # NURand's constants for last names, when loading and when running: clause
 # 2.1.6.1 wants them to differ by 65 to 119, but not by 96 or 112.
 c_last_load=100
 c_last_run=173
-
-read -r load_before _ </proc/loadavg
 
 load()
 {
@@ -174,19 +159,15 @@ report()
 		-f - <"$tree/bench/tpcc/report.sql"
 	echo "After each of $((2 * rounds)) rounds: consistency conditions 1 to 10 and 12 hold, every acknowledged"
 	echo "payment is there, every index was used and agrees with its table (pmhash_check, amcheck)."
-	echo "Load average when it began: $load_before (of other programs; they spoil figures)."
+	print_load
 	echo "This is no TPC-C result: see bench/README.md."
 }
 
-install_server || die "no server, or not what it takes to build"
-make_work_directory tpcc $((warehouses * 600000 + 2000000)) cluster scripts
-build "$pg_config"
+prepare "" tpcc $((warehouses * 600000 + 2000000)) cluster scripts
 for script in "$tree"/bench/tpcc/*.pgbench; do
 	as_account tee "scripts/${script##*/}" <"$script" >/dev/null
 done
-progress "starting a cluster in $work"
-cluster_create "$work/cluster" "$bindir" pmhash
-cluster_start
+start_cluster
 load
 for ((r = 1; r <= rounds; r++)); do
 	# which one begins changes from round to round
