@@ -3,15 +3,20 @@
  * crash.h
  *	  What the parts of the crash-state enumerator know of each other.
  *
- *	recorder.c		memory, what is durable and what is not
+ *	recorder.c		pm.h in private memory: stores by cache line, until a flush and a
+ *					fence have made them durable; sites
  *	dependency.c	is what a commit store relies on durable?
  *	enumerate.c		the images of a crash point
  *	image.c			recover an image, check it, go on with it
  *	model.c			which pairs the table should hold
  *	operation.c		operations on the table under test
  *	workloads.c		what is done to it
- *	journal.c		the same for the undo journal (another program)
  *	crash.c			options, processes, figures
+ *
+ * Further programs, on a stand-in for the server (server_stand_ins.c):
+ *	journal.c		the same for the undo journal, compiled as it is (server_shim.c)
+ *	starts.c		lives of a server: what a start decides, on real files, with calls
+ *					that fail
  *
  *-------------------------------------------------------------------------
  */

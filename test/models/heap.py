@@ -5,12 +5,76 @@ Redirect, or a Row.  Slot s is on page s // per_page.  Heaps are immutable: each
 another one, so that states of a model can be compared and shared.
 
 Transaction ids count from 1; a tuple of statuses, by xid, says how each one ended.
+
+Entries of an index, which are a sorted tuple too, are pairs (key, slot).
 """
 from typing import NamedTuple, Optional
 
 RUNNING, COMMITTED, ABORTED = 'r', 'c', 'a'
 DEAD = 'dead'
 
+
+# ---- what models share ----
+
+def slots(system, page):
+    return range(page * system.per_page, (page + 1) * system.per_page)
+
+
+def keeps(system, rule, rules):
+    """Is a rule of the model followed, or is it the one that is left out?"""
+    assert rule in rules
+    return system.left_out != rule
+
+
+def free_slots(heap, among):
+    return [slot for slot in among if heap[slot] is None]
+
+
+def oldest_running(status):
+    """The first transaction that is not over, or the next one to begin."""
+    return min([x for x, s in enumerate(status) if s == RUNNING] + [len(status)])
+
+
+def committed(status):
+    """What a snapshot taken now sees."""
+    return frozenset(x for x, s in enumerate(status) if s == COMMITTED)
+
+
+def with_status(status, xid, how):
+    return status[:xid] + (how,) + status[xid + 1:]
+
+
+def all_over(status):
+    """After a crash, or at a promotion."""
+    return tuple(ABORTED if s == RUNNING else s for s in status)
+
+
+# ---- entries ----
+
+def with_entry(entries, entry):
+    return tuple(sorted(entries + (entry,)))
+
+
+def without(entries, entry):
+    return tuple(e for e in entries if e != entry)
+
+
+def look_up(heap, entries, by, where):
+    """What is wrong with entries for a snapshot that takes these for committed, or None."""
+    for root in roots(heap, range(len(heap))):
+        for _, member in chain(heap, root):
+            if visible(member, by):
+                n = entries.count((member.key, root))
+                if n != 1:
+                    return '%s: %d entries for key %d at %d' % (where, n, member.key, root)
+    for key, root in entries:
+        for _, member in chain(heap, root):
+            if visible(member, by) and member.key != key:
+                return '%s: entry of key %d at %d, where %d is' % (where, key, root, member.key)
+    return None
+
+
+# ---- rows ----
 
 class Redirect(NamedTuple):
     to: int
@@ -23,6 +87,10 @@ class Row(NamedTuple):
     next: Optional[int]         # the HOT update's slot
     heap_only: bool
     frozen: bool
+
+
+def new_row(key, xid, heap_only=False):
+    return Row(key, xid, 0, None, heap_only, False)
 
 
 def put(heap, slot, what):

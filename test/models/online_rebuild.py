@@ -7,7 +7,7 @@ the file is as it was, but for the entries that the undo journal takes out.
 from typing import NamedTuple
 
 import heap as h
-from heap import ABORTED, COMMITTED, DEAD, RUNNING, Row
+from heap import ABORTED, COMMITTED, DEAD, RUNNING
 
 RULES = {
     'wait_writers': 'step 2: wait for writers that may have left the index out',
@@ -33,11 +33,10 @@ class System(NamedTuple):
     left_out: str = ''
 
     def slots(self, page):
-        return range(page * self.per_page, (page + 1) * self.per_page)
+        return h.slots(self, page)
 
     def keeps(self, rule):
-        assert rule in RULES
-        return self.left_out != rule
+        return h.keeps(self, rule, RULES)
 
 
 class Durable(NamedTuple):
@@ -77,8 +76,7 @@ def is_now(state, **what):
 
 
 def xmin(state):
-    running = [x for x, s in enumerate(state.now.status) if s == RUNNING]
-    return min(running + [len(state.now.status)])
+    return h.oldest_running(state.now.status)
 
 
 def horizon_of(state):
@@ -118,15 +116,14 @@ def queue(state, xid, key, slot):
 
 
 def free_slots(state, slots):
-    return [s for s in slots if state.now.heap[s] is None][:1]
+    return h.free_slots(state.now.heap, slots)[:1]
 
 
 def inserts(sys, before):
     for xid, state in with_xid(sys, before):
         for slot in free_slots(state, range(len(state.now.heap))):
             for key in range(sys.keys):
-                yield queue(change(state, {slot: Row(key, xid, 0, None, False, False)}),
-                            xid, key, slot)
+                yield queue(change(state, {slot: h.new_row(key, xid)}), xid, key, slot)
 
 
 def updates(sys, before):
@@ -140,11 +137,11 @@ def updates(sys, before):
             yield change(state, {slot: old._replace(xmax=xid, next=None)})
             page = sys.slots(slot // sys.per_page)
             for to in free_slots(state, page):
-                yield change(state, {to: Row(old.key, xid, 0, None, True, False),
+                yield change(state, {to: h.new_row(old.key, xid, heap_only=True),
                                      slot: old._replace(xmax=xid, next=to)})
             for to in free_slots(state, range(len(heap))):
                 for key in range(sys.keys):
-                    after = change(state, {to: Row(key, xid, 0, None, False, False),
+                    after = change(state, {to: h.new_row(key, xid),
                                            slot: old._replace(xmax=xid, next=None)})
                     yield queue(after, xid, key, to)
 
@@ -152,14 +149,13 @@ def updates(sys, before):
 def enter(state, xid):
     for x, number, key, slot in state.queued:
         if x == xid and number != 0 and number == state.now.number:
-            state = state._replace(file=tuple(sorted(state.file + ((key, slot),))),
+            state = state._replace(file=h.with_entry(state.file, (key, slot)),
                                    journal=state.journal + ((key, slot),))
     return state._replace(queued=tuple(q for q in state.queued if q[0] != xid))
 
 
 def end(state, xid, how):
-    status = state.now.status
-    state = is_now(state, status=status[:xid] + (how,) + status[xid + 1:])
+    state = is_now(state, status=h.with_status(state.now.status, xid, how))
     return state._replace(queued=tuple(q for q in state.queued if q[0] != xid))
 
 
@@ -224,7 +220,7 @@ def crashes(sys, state):
         for entry in state.journal:
             if entry in file:
                 file.remove(entry)
-    status = tuple(ABORTED if s == RUNNING else s for s in state.flushed.status)
+    status = h.all_over(state.flushed.status)
     # transactions that nothing durable is known of; their ids may be used again
     after = state._replace(now=state.flushed._replace(status=status), file=tuple(file), queued=(),
                            snapshots=(), step='', crashes=state.crashes + 1, waits=frozenset(),
@@ -238,7 +234,7 @@ def crashes(sys, state):
 # ---- readers ----
 
 def snapshot(state):
-    return frozenset(x for x, s in enumerate(state.now.status) if s == COMMITTED)
+    return h.committed(state.now.status)
 
 
 def snapshots(sys, state):
@@ -296,7 +292,7 @@ def insert(sys, state):
     for entry in sorted(state.found):
         state = state._replace(found=state.found - {entry})
         if entry not in state.present or not sys.keeps('drop_present'):
-            state = state._replace(file=tuple(sorted(state.file + (entry,))))
+            state = state._replace(file=h.with_entry(state.file, entry))
             yield state
             return
     older = xmin(state)
@@ -339,25 +335,12 @@ MOVES = [(inserts, 20), (updates, 20), (ends, 20), (entering, 10), (prunings, 8)
 
 # ---- what must hold ----
 
-def look_up(heap, entries, committed):
-    for root in h.roots(heap, range(len(heap))):
-        for _, member in h.chain(heap, root):
-            if h.visible(member, committed) and entries.count((member.key, root)) != 1:
-                return '%d entries for key %d at %d' % (
-                    entries.count((member.key, root)), member.key, root)
-    for key, root in entries:
-        for _, member in h.chain(heap, root):
-            if h.visible(member, committed) and member.key != key:
-                return 'entry of key %d at %d, where %d is' % (key, root, member.key)
-    return None
-
-
 def violation(sys, state):
     if state.now.stub != 'valid':
         return None, 0
     # of a transaction that is at work the entries are in by its end
     for committed in [q[1] for q in state.snapshots] + [snapshot(state)]:
-        wrong = look_up(state.now.heap, state.file, committed)
+        wrong = h.look_up(state.now.heap, state.file, committed, 'the index')
         if wrong is not None:
             return wrong, 1
     return None, 1 + len(state.snapshots)

@@ -28,11 +28,10 @@ class System(NamedTuple):
     left_out: str = ''
 
     def slots(self, page):
-        return range(page * self.per_page, (page + 1) * self.per_page)
+        return h.slots(self, page)
 
     def keeps(self, rule):
-        assert rule in RULES
-        return self.left_out != rule
+        return h.keeps(self, rule, RULES)
 
 
 class State(NamedTuple):
@@ -48,15 +47,7 @@ def start(sys):
     return State((COMMITTED,), (None,) * (sys.pages * sys.per_page), (), (None, None), (0, 0), 0)
 
 
-# ---- entries and records ----
-
-def with_entry(entries, entry):
-    return tuple(sorted(entries + (entry,)))
-
-
-def without(entries, entry):
-    return tuple(e for e in entries if e != entry)
-
+# ---- records ----
 
 def replayed(state, change, entry):
     """A record, applied by each standby that has a file."""
@@ -64,13 +55,12 @@ def replayed(state, change, entry):
 
 
 def logged_insert(state, entry):
-    state = state._replace(index=with_entry(state.index, entry))
-    return replayed(state, with_entry, entry)
+    state = state._replace(index=h.with_entry(state.index, entry))
+    return replayed(state, h.with_entry, entry)
 
 
 def horizon_of(state):
-    running = [x for x, s in enumerate(state.status) if s == RUNNING]
-    return min(running + [len(state.status)])
+    return h.oldest_running(state.status)
 
 
 # ---- the primary ----
@@ -83,23 +73,15 @@ def with_xid(sys, state):
         yield len(state.status), state._replace(status=state.status + (RUNNING,))
 
 
-def free_slot(state, slots):
-    for slot in slots:
-        if state.heap[slot] is None:
-            return slot
-    return None
-
-
 def put_new(state, xid, key, slot):
-    new = Row(key, xid, 0, None, False, False)
-    return logged_insert(state._replace(heap=h.put(state.heap, slot, new)), (key, slot))
+    heap = h.put(state.heap, slot, h.new_row(key, xid))
+    return logged_insert(state._replace(heap=heap), (key, slot))
 
 
 def inserts(sys, before):
     for xid, state in with_xid(sys, before):
         for page in range(sys.pages):
-            slot = free_slot(state, sys.slots(page))
-            if slot is not None:
+            for slot in h.free_slots(state.heap, sys.slots(page))[:1]:
                 for key in range(sys.keys):
                     yield put_new(state, xid, key, slot)
 
@@ -113,10 +95,9 @@ def updates(sys, before):
                 continue
             slot, old = tip
             yield state._replace(heap=h.put(state.heap, slot, old._replace(xmax=xid, next=None)))
-            to = free_slot(state, sys.slots(slot // sys.per_page))
-            if to is not None:
+            for to in h.free_slots(state.heap, sys.slots(slot // sys.per_page))[:1]:
                 changes = {slot: old._replace(xmax=xid, next=to),
-                           to: Row(old.key, xid, 0, None, True, False)}
+                           to: h.new_row(old.key, xid, heap_only=True)}
                 yield state._replace(heap=h.apply(state.heap, changes))
                 for key in range(sys.keys):
                     gone = h.put(state.heap, slot, old._replace(xmax=xid, next=None))
@@ -127,7 +108,7 @@ def ends(sys, state):
     for xid, status in enumerate(state.status):
         if status == RUNNING:
             for how in (COMMITTED, ABORTED):
-                yield state._replace(status=state.status[:xid] + (how,) + state.status[xid + 1:])
+                yield state._replace(status=h.with_status(state.status, xid, how))
 
 
 def prunings(sys, state):
@@ -148,9 +129,9 @@ def kills(sys, state):
     """A scan logs that an entry goes and removes it, or is cut short in between."""
     for entry in sorted(set(state.index)):
         if is_dead(state, entry[1]):
-            after = replayed(state, without, entry)
+            after = replayed(state, h.without, entry)
             yield after
-            yield after._replace(index=without(state.index, entry))
+            yield after._replace(index=h.without(state.index, entry))
 
 
 def swept(sys, state):
@@ -167,7 +148,7 @@ def vacuums(sys, state):
         state = state._replace(heap=h.apply(state.heap, changes))
     dead = {slot: None for slot, there in enumerate(state.heap) if there == DEAD}
     for entry in [e for e in state.index if e[1] in dead]:
-        state = replayed(state, without, entry)._replace(index=without(state.index, entry))
+        state = replayed(state, h.without, entry)._replace(index=h.without(state.index, entry))
     if dead:
         yield swept(sys, state)._replace(heap=h.apply(state.heap, dead))
 
@@ -200,7 +181,7 @@ def builds(sys, state):
 def promotions(sys, state):
     if state.promotions >= sys.promotions:
         return
-    over = tuple(ABORTED if s == RUNNING else s for s in state.status)
+    over = h.all_over(state.status)
     for n, index in enumerate(state.files):
         if index is None:
             continue
@@ -217,26 +198,13 @@ MOVES = [(inserts, 20), (updates, 20), (ends, 25), (prunings, 8), (kills, 10), (
 
 # ---- what must hold ----
 
-def look_up(state, entries, where):
-    committed = frozenset(x for x, s in enumerate(state.status) if s == COMMITTED)
-    for root in h.roots(state.heap, range(len(state.heap))):
-        for _, member in h.chain(state.heap, root):
-            if h.visible(member, committed) and entries.count((member.key, root)) != 1:
-                return '%s: %d entries for key %d at %d' % (
-                    where, entries.count((member.key, root)), member.key, root)
-    for key, root in entries:
-        for _, member in h.chain(state.heap, root):
-            if h.visible(member, committed) and member.key != key:
-                return '%s: entry of key %d at %d, where %d is' % (where, key, root, member.key)
-    return None
-
-
 def violation(sys, state):
-    wrong = look_up(state, state.index, 'primary')
+    committed = h.committed(state.status)
+    wrong = h.look_up(state.heap, state.index, committed, 'primary')
     n = 1
     for number, file in enumerate(state.files):
         if file is not None:
-            wrong = wrong or look_up(state, file, 'standby %d' % number)
+            wrong = wrong or h.look_up(state.heap, file, committed, 'standby %d' % number)
             n += 1
     return wrong, n
 

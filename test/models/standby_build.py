@@ -47,11 +47,10 @@ class System(NamedTuple):
     left_out: str = ''
 
     def slots(self, page):
-        return range(page * self.per_page, (page + 1) * self.per_page)
+        return h.slots(self, page)
 
     def keeps(self, rule):
-        assert rule in RULES
-        return self.left_out != rule
+        return h.keeps(self, rule, RULES)
 
 
 class State(NamedTuple):
@@ -100,14 +99,6 @@ def end_older(state, horizon):
     return state._replace(snapshots=tuple(q for q in state.snapshots if q[0] > horizon))
 
 
-def add_entry(entries, entry):
-    return tuple(sorted(entries + (entry,)))
-
-
-def without(entries, entry):
-    return tuple(e for e in entries if e != entry)
-
-
 def replay_entry(state, op, entry, horizon):
     state = end_older(state, horizon)
     if state.phase == 'none':
@@ -115,8 +106,8 @@ def replay_entry(state, op, entry, horizon):
     if state.phase != 'live':
         return state._replace(delta=state.delta + ((op, entry),))
     if op == '+':
-        return state._replace(file=add_entry(state.file, entry))
-    return state._replace(file=without(state.file, entry))
+        return state._replace(file=h.with_entry(state.file, entry))
+    return state._replace(file=h.without(state.file, entry))
 
 
 def replay(state, record):
@@ -129,9 +120,9 @@ def replay(state, record):
         return replay_entry(state, kind, record[1], record[2])
     if kind == 'crash':         # running transactions are over
         state = see(state, record[1])
-        return state._replace(seen=tuple(ABORTED if s == RUNNING else s for s in state.seen))
+        return state._replace(seen=h.all_over(state.seen))
     state = see(state, record[1])
-    return state._replace(seen=state.seen[:record[1]] + (kind,) + state.seen[record[1] + 1:])
+    return state._replace(seen=h.with_status(state.seen, record[1], kind))
 
 
 # ---- the primary ----
@@ -157,8 +148,7 @@ def change(sys, state, changes, xid, horizon=0):
 
 
 def horizon_of(state):
-    running = [x for x, s in enumerate(state.status) if s == RUNNING]
-    return min(running + [len(state.status)])
+    return h.oldest_running(state.status)
 
 
 def with_xid(sys, state):
@@ -177,20 +167,12 @@ def queue(state, xid, key, slot):
     return state._replace(queued=state.queued + ((xid, key, slot),))
 
 
-def free_slots(sys, state, page=None):
-    for slot in range(len(state.heap)) if page is None else sys.slots(page):
-        if state.heap[slot] is None:
-            yield slot
-
-
 def inserts(sys, before):
     for xid, state in with_xid(sys, before):
-        for slot in list(free_slots(sys, state))[:1 if sys.build and sys.pages == 1 else None]:
+        free = h.free_slots(state.heap, range(len(state.heap)))
+        for slot in free[:1 if sys.build and sys.pages == 1 else None]:
             for key in range(sys.keys):
-                new = h.put(state.heap, slot, None)
-                there = Row(key, xid, 0, None, False, False)
-                yield queue(change(sys, state._replace(heap=new), {slot: there}, xid),
-                            xid, key, slot)
+                yield queue(change(sys, state, {slot: h.new_row(key, xid)}, xid), xid, key, slot)
 
 
 def updates(sys, before):
@@ -202,14 +184,14 @@ def updates(sys, before):
                 continue
             slot, old = tip
             yield change(sys, state, {slot: old._replace(xmax=xid, next=None)}, xid)
-            for to in list(free_slots(sys, state, slot // sys.per_page))[:1]:
+            for to in h.free_slots(state.heap, sys.slots(slot // sys.per_page))[:1]:
                 yield change(sys, state, {
-                    to: Row(old.key, xid, 0, None, True, False),
+                    to: h.new_row(old.key, xid, heap_only=True),
                     slot: old._replace(xmax=xid, next=to)}, xid)
-            for to in list(free_slots(sys, state))[:1]:
+            for to in h.free_slots(state.heap, range(len(state.heap)))[:1]:
                 for key in range(sys.keys):
                     after = change(sys, state, {
-                        to: Row(key, xid, 0, None, False, False),
+                        to: h.new_row(key, xid),
                         slot: old._replace(xmax=xid, next=None)}, xid)
                     yield queue(after, xid, key, to)
 
@@ -219,14 +201,13 @@ def enter(sys, state, xid):
     mine = [(key, slot) for x, key, slot in state.queued if x == xid]
     state = state._replace(queued=tuple(q for q in state.queued if q[0] != xid))
     for entry in mine:
-        state = state._replace(index=add_entry(state.index, entry))
+        state = state._replace(index=h.with_entry(state.index, entry))
         state = log(sys, state, ('+', entry, 0))
     return state
 
 
 def end(state, xid, how):
-    status = state.status[:xid] + (how,) + state.status[xid + 1:]
-    return state._replace(status=status, queued=tuple(q for q in state.queued if q[0] != xid))
+    return state._replace(status=h.with_status(state.status, xid, how), queued=tuple(q for q in state.queued if q[0] != xid))
 
 
 def aborts(sys, state):
@@ -276,7 +257,7 @@ def kills(sys, state):
         after = log(sys, state, ('-', entry, newest if sys.keeps('horizon') else 0))
         if sys.keeps('flush_kill'):
             after = flushed(after)
-        yield after._replace(index=without(after.index, entry))
+        yield after._replace(index=h.without(after.index, entry))
 
 
 def freezes(sys, state):
@@ -301,7 +282,7 @@ def vacuums(sys, state):
     if sys.keeps('flush_vacuum'):
         state = flushed(state)
     for entry in gone:
-        state = state._replace(index=without(state.index, entry))
+        state = state._replace(index=h.without(state.index, entry))
     if dead:
         yield state             # a crash may come here
         yield change(sys, state, dead, 0)
@@ -321,9 +302,9 @@ def crashes(sys, state):
     if sys.keeps('undo'):
         for record in state.tail:
             if record[0] == '+':
-                index = without(index, record[1])
+                index = h.without(index, record[1])
     known = state.seen + (RUNNING,) * (len(state.status) - len(state.seen))
-    status = tuple(ABORTED if s == RUNNING else s for s in known)
+    status = h.all_over(known)
     state = state._replace(status=status, heap=state.copy, index=index, queued=(), tail=(),
                            crashes=state.crashes + 1)
     yield flushed(state._replace(tail=(('crash', len(status) - 1),)))
@@ -332,9 +313,7 @@ def crashes(sys, state):
 # ---- the standby ----
 
 def snapshot(state):
-    committed = frozenset(x for x, s in enumerate(state.seen) if s == COMMITTED)
-    running = [x for x, s in enumerate(state.seen) if s == RUNNING]
-    return min(running + [len(state.seen)]), committed
+    return h.oldest_running(state.seen), h.committed(state.seen)
 
 
 def snapshots(sys, state):
@@ -423,34 +402,14 @@ MOVES = [(inserts, 30), (updates, 20), (commits, 12), (aborts, 6), (entering, 10
 
 # ---- what must hold ----
 
-def check_primary(state):
-    """Look-ups on the primary, by a snapshot of now."""
-    committed = frozenset(x for x, s in enumerate(state.status) if s == COMMITTED)
-    return look_up(state.heap, state.index, committed, 'primary')
-
-
-def look_up(heap, entries, committed, where):
-    for root in h.roots(heap, range(len(heap))):
-        for _, member in h.chain(heap, root):
-            if h.visible(member, committed):
-                n = entries.count((member.key, root))
-                if n != 1:
-                    return '%s: %d entries for key %d at %d' % (where, n, member.key, root)
-    for key, root in entries:
-        for _, member in h.chain(heap, root):
-            if h.visible(member, committed) and member.key != key:
-                return '%s: entry of key %d at %d, where %d is' % (where, key, root, member.key)
-    return None
-
-
 def violation(sys, state):
     """What is wrong in this state, or None; and how many look-ups have been checked."""
-    wrong = check_primary(state)
+    wrong = h.look_up(state.heap, state.index, h.committed(state.status), 'primary')
     n = 1
     if wrong is None and state.phase == 'live':
         for xmin, committed in state.snapshots + (snapshot(state),):
             if xmin >= state.usable:
-                wrong = wrong or look_up(state.copy, state.file, committed, 'standby')
+                wrong = wrong or h.look_up(state.copy, state.file, committed, 'standby')
                 n += 1
     return wrong, n
 
