@@ -55,8 +55,12 @@ while [ $# -gt 0 ]; do
 		--one) one=true ;;
 		--no-first-steps) first_steps=false ;;
 		--keep) keep=true ;;
-		15|16|17|18) majors="$majors $1" ;;
-		*) usage ;;
+		*)
+			case " $PMHASH_PG_MAJORS " in
+				*" $1 "*) majors="$majors $1" ;;
+				*) usage ;;
+			esac
+			;;
 	esac
 	shift
 done
@@ -187,7 +191,7 @@ install_packages debootstrap || exit 1
 make_work versions
 
 made=false
-for major in ${majors:-15 16 17 18}; do
+for major in ${majors:-$PMHASH_PG_MAJORS}; do
 	if version "$major"; then
 		made=true
 		! $one || break

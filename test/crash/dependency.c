@@ -23,7 +23,6 @@
 #include "pm.h"
 #include "table.h"
 
-#define BLOCK_BYTES		UINT64_C(16384)
 #define UNIT_BYTES		(BLOCK_BYTES / PMH_UNITS_PER_BLOCK)
 
 static inline const char *

@@ -117,16 +117,16 @@ scramble(unsigned level)
 	for (size_t o = PMH_RUN_OFFSET; o < PMH_RUN_OFFSET + sizeof(PmhRun); o += PMH_LINE)
 		memory_touch(level, (uint32_t) (o / PMH_LINE));
 	for (size_t o = 0; o < map_bytes; o += PMH_LINE)
-		memory_touch(level, (uint32_t) ((16384 + o) / PMH_LINE));
+		memory_touch(level, (uint32_t) ((BLOCK_BYTES + o) / PMH_LINE));
 	switch (r & 3)
 	{
 		case 0:
 			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, sizeof(PmhRun));
-			memcpy(to + 16384, from + 16384, map_bytes);
+			memcpy(to + BLOCK_BYTES, from + BLOCK_BYTES, map_bytes);
 			break;
 		case 1:
 			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
-			memset(to + 16384, 0, map_bytes);
+			memset(to + BLOCK_BYTES, 0, map_bytes);
 			break;
 		case 2:
 			for (size_t o = 0; o + 8 <= sizeof(PmhRun); o += 8)
@@ -135,12 +135,12 @@ scramble(unsigned level)
 
 				memcpy(to + PMH_RUN_OFFSET + o, &noise, 8);
 			}
-			memset(to + 16384, (int) (r >> 8), map_bytes);
+			memset(to + BLOCK_BYTES, (int) (r >> 8), map_bytes);
 			break;
 		case 3:
 			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
 			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, PMH_LINE);
-			memcpy(to + 16384, from + 16384, map_bytes / 2);
+			memcpy(to + BLOCK_BYTES, from + BLOCK_BYTES, map_bytes / 2);
 			break;
 	}
 }

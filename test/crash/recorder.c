@@ -21,9 +21,6 @@
 #include "pm.h"
 #include "recorder.h"
 
-/* Blocks of the smallest geometry; block 1 is the space map. */
-#define BLOCK_BYTES		((size_t) 16384)
-
 /* More pending stores than this in a line: the cache has evicted the oldest. */
 #define MAX_STORES		40
 

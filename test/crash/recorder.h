@@ -32,6 +32,9 @@
 #include "layout.h"
 #include "pm.h"
 
+/* Block 1 is the first part of the space map. */
+#define BLOCK_BYTES		((uint64_t) PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE)
+
 #define LEVELS			3		/* workload, recovery, recovery after that */
 #define FILES			2
 #define FILE_BYTES		((size_t) 16 * 1024 * 1024)
