@@ -1,6 +1,7 @@
 # The layers of src/README: SQL -> am -> cluster -> engine -> pm, with join on top of
 # am.  A file includes headers of its own layer and of those below, of the engine only
 # the few that are its interface; headers go round in no circle, nor do two files.
+# And what keeps files readable: sizes, and one name for one file.
 
 use strict;
 use warnings;
@@ -45,13 +46,15 @@ sub code_of
 
 # ---- read ----
 
-my (%includes, %code);
+my (%includes, %code, %lines);
 foreach my $layer (sort keys %may)
 {
 	foreach my $path (glob "$top/src/$layer/*.[ch]")
 	{
 		my ($file) = $path =~ m{([^/]*)$};
 		my $text = code_of($path);
+
+		$lines{"$layer/$file"} = [ split /\n/, slurp_file($path) ];
 
 		$code{"$layer/$file"} = $text;
 		foreach my $name ($text =~ /^\s*#\s*include\s+"([^"]+)"/mg)
@@ -131,6 +134,42 @@ foreach my $from (grep { /\.c$/ } sort keys %code)
 my @unknown = grep { !$halves{ s{engine/|\.c}{}gr } } @pairs;
 is(join("\n", @unknown), '', 'no two files include each other');
 is(scalar(@pairs), scalar(keys %halves), 'those that do are there');
+
+# ---- sizes ----
+
+# Columns of a line, with tabs of four.
+sub width
+{
+	my ($line) = @_;
+
+	1 while $line =~ s/^([^\t]*)\t/$1 . ' ' x (4 - length($1) % 4)/e;
+	return length($line);
+}
+
+# A function begins by a "{" in the first column, after the ")" of its parameters; so
+# does a struct, after its name.
+my (@long_functions, @long_lines, %files_named);
+foreach my $path (sort keys %lines)
+{
+	my ($n, $begin) = (0, 0);
+
+	foreach my $line (@{ $lines{$path} })
+	{
+		$n++;
+		# a message is not cut into pieces: it is to be found by grep
+		push @long_lines, "$path:$n" if $line !~ /"/ && width($line) > 90;
+		$begin = $n if $line eq '{' && $lines{$path}[ $n - 2 ] =~ /\)$/;
+		next if $line ne '}' || !$begin;
+		push @long_functions, "$path:$begin" if $n - $begin - 1 > 55;
+		$begin = 0;
+	}
+	push @{ $files_named{ $path =~ s{.*/}{}r } }, $path;
+}
+is(join(' ', @long_functions), '', 'no function has more than 55 lines');
+is(join(' ', @long_lines), '', 'no line has more than 90 columns, but for messages');
+is(join(' ', grep { @{ $lines{$_} } > 800 } sort keys %lines), '', 'no file has more than 800 lines');
+is(join(' ', map { @{ $files_named{$_} } > 1 ? @{ $files_named{$_} } : () } sort keys %files_named),
+	'', 'no two files have one name');
 
 # ---- the map of files ----
 
