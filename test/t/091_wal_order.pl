@@ -8,12 +8,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
-
-my $patience = 60;
 
 # no process flushes WAL of its own accord for a while
 my $node = new_server('order', <<CONF, install_path => install_with_stop_points());
@@ -24,8 +22,7 @@ checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
 pmhash.cleaner_naptime = 1000
 CONF
-my $points = $node->data_dir . '/stop_points';
-mkdir $points or die "$points: $!";
+use_stop_points($node);
 
 sub sql
 {
@@ -33,34 +30,13 @@ sub sql
 	return $node->safe_psql('postgres', $sql);
 }
 
-# Run SQL in the background until it is held at a point.
-sub start_and_hold
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $sql) = @_;
-	my %session = (output => '');
-	my $deadline = time + $patience;
-
-	append_to_file("$points/$point", '');
-	$session{run} = IPC::Run::start(
-		[
-			$node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port,
-			'-d', 'postgres', '-c', $sql
-		],
-		'<', \undef, '>', \$session{output}, '2>&1');
-	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
-	ok(-e "$points/$point.held", "held at $point");
-	return \%session;
-}
-
-sub release
+# Let a session go on from a point to its end; what it has printed.
+sub go_on
 {
 	my ($point, $session) = @_;
 
-	unlink("$points/$point.held") or die "$points/$point.held: $!";
-	$session->{run}->finish;
-	chomp $session->{output};
-	return $session->{output};
+	release($point);
+	return finish($session);
 }
 
 # kill -9 of the server, while a session is held; start it again.
@@ -69,7 +45,7 @@ sub crash_held
 	my ($point, $session) = @_;
 
 	crash($node);
-	unlink("$points/$point.held");
+	release($point);
 	eval { $session->{run}->finish };
 	$node->start;
 	return;
@@ -129,7 +105,7 @@ foreach my $insert (
 	is(entries(), $before + 1, "$name: the entry is there") if $n == 1;
 	flush();
 	is(on_disk($from), '', "$name: its record is not");
-	is(release('insert_before_wal', $session), '', "$name: goes on");
+	is(go_on('insert_before_wal', $session), '', "$name: goes on");
 	like(on_disk($from), qr/^INSERT1/, "$name: now it is");
 	is(entries(), $before + $n, "$name: entries");
 }
@@ -139,13 +115,13 @@ sound('inserts');
 $before = entries();
 $from = flush();
 $session = start_and_hold('group_after_journal', 'INSERT INTO t SELECT -i, i FROM generate_series(1, 116) i');
-append_to_file("$points/insert_before_wal", '');
-unlink("$points/group_after_journal.held");
-usleep(2_000) while !-e "$points/insert_before_wal.held";
+hold('insert_before_wal');
+release('group_after_journal');
+is_held('insert_before_wal');
 is(entries(), $before + 116, 'group: all entries are there');
 flush();
 is(on_disk($from), join(' ', ('INSERT1') x 16), 'group: the record is not');
-release('insert_before_wal', $session);
+go_on('insert_before_wal', $session);
 is(on_disk($from), join(' ', ('INSERT1') x 16, 'INSERT100'), 'group: one record for all');
 
 # killed between entry and record
@@ -171,7 +147,7 @@ SQL
 $from = flush();
 $session = start_and_hold('insert_before_wal', 'SELECT careless()');
 sql(q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT careless()' AND pid <> pg_backend_pid()));
-release('insert_before_wal', $session);
+go_on('insert_before_wal', $session);
 flush();
 is(on_disk($from), 'INSERT1', 'cancelled between entry and record: the record is there');
 
@@ -207,7 +183,7 @@ sql('DELETE FROM t WHERE k BETWEEN 101 AND 200');
 $before = entries();
 $session = start_and_hold('vacuum_after_flush', 'VACUUM t');
 sql(q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = 'VACUUM t' AND pid <> pg_backend_pid()));
-like(release('vacuum_after_flush', $session), qr/canceling statement/, 'cancelled');
+like(go_on('vacuum_after_flush', $session), qr/canceling statement/, 'cancelled');
 is(entries(), $before, 'cancelled: the entries are still there');
 $from = flush();
 sql('VACUUM t');
@@ -226,7 +202,7 @@ $session = start_and_hold('dead_before_log', $look);
 sql('VACUUM t');
 flush();
 is(on_disk($from), 'DELETE1 SWEPT', 'VACUUM has removed what a scan is about to log');
-is(release('dead_before_log', $session), '0', 'the scan goes on');
+is(go_on('dead_before_log', $session), '0', 'the scan goes on');
 flush();
 is(on_disk($from), 'DELETE1 SWEPT', 'and logs nothing');
 
@@ -253,7 +229,7 @@ $session = start_and_hold('insert_after_journal', 'INSERT INTO t VALUES (-7, -7)
 sql('ALTER INDEX t_k SET (wal = on)');
 flush();
 is(on_disk($from), 'FILE_NEW', 'wal = on does not wait for a writer');
-release('insert_after_journal', $session);
+go_on('insert_after_journal', $session);
 flush();
 is(on_disk($from), 'FILE_NEW', 'whose row is before FILE_NEW: no record is needed');
 
@@ -280,7 +256,7 @@ sql('ALTER INDEX t_k SET (wal = off)');
 $from = flush();
 $session = start_and_hold('group_after_journal', 'INSERT INTO t SELECT 5000 + i, i FROM generate_series(1, 20016) i');
 sql('ALTER INDEX t_k SET (wal = on)');
-release('group_after_journal', $session);
+go_on('group_after_journal', $session);
 flush();
 is(sql("SELECT string_agg(DISTINCT type, ' ' ORDER BY type), sum(entries) FROM pmhash_wal_records('$from', 'FFFFFFFF/0')"),
 	'FILE_NEW INSERT|' . (20000 - 256), 'a long statement: all groups but the one that was held');

@@ -11,13 +11,12 @@ use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStandbyBuild;
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
-
-my $patience = 60;
 
 my $install = install_with_stop_points();
 my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
@@ -34,36 +33,8 @@ SQL
 $primary->backup('base');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
-my $points = $standby->data_dir . '/stop_points';
-mkdir $points or die "$points: $!";
+use_stop_points($standby);
 $standby->start;
-
-sub hold
-{
-	my ($point) = @_;
-
-	append_to_file("$points/$point", '');
-	return;
-}
-
-# A test: a process is held.
-sub is_held
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
-	my $deadline = time + $patience;
-
-	usleep(1_000) until -e "$points/$point.held" || time > $deadline;
-	return ok(-e "$points/$point.held", $name);
-}
-
-sub release
-{
-	my ($point) = @_;
-
-	unlink("$points/$point", "$points/$point.held");
-	return;
-}
 
 # What hurts if it is forgotten, or comes twice: rows that are inserted, deleted,
 # updated in place, and TIDs that are freed and given to other keys.
@@ -107,7 +78,7 @@ foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scan
 
 		hold($point);
 		$primary->safe_psql('postgres', "REINDEX INDEX $index");
-		is_held($point, "$name: reached");
+		is_held($point, $name);
 		write_on_primary();
 		caught_up($primary, $standby);
 		if ($kill)
@@ -128,7 +99,7 @@ foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scan
 # the worker alone is killed: all processes of the server start again
 hold('standby_loaded');
 $primary->safe_psql('postgres', 'REINDEX INDEX a_k');
-is_held('standby_loaded', 'the builder alone: reached');
+is_held('standby_loaded', 'the builder alone');
 my $builder = $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%'");
 like($builder, qr/^\d+$/, 'one builder is at work');
 kill('KILL', $builder) if $builder =~ /^\d+$/;
@@ -141,7 +112,7 @@ all_right('the builder is killed');
 # ... or terminated, and promoted in the middle
 hold('standby_scanned');
 $primary->safe_psql('postgres', 'REINDEX INDEX a_k');
-is_held('standby_scanned', 'promotion: reached');
+is_held('standby_scanned', 'promotion');
 write_on_primary();
 caught_up($primary, $standby);
 $primary->stop;

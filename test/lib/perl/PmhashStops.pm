@@ -52,6 +52,8 @@ sub is_held
 	my ($point, $name) = @_;
 	my $deadline = time + $patience;
 
+	$name //= 'a process';
+
 	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
 	return ok(-e "$points/$point.held", "$name: held at $point");
 }
