@@ -294,15 +294,15 @@ find_and_look(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, Sight 
 }
 
 /* What a look-up has read of a table, to be compared later. */
-typedef struct Reading
+typedef struct SideReading
 {
 	PmhHome		home;
 	Sight		sight;
 	Others		others;
-} Reading;
+} SideReading;
 
 static inline PmhResult __attribute__((always_inline))
-probe_side(PmhTable *t, PmhSide side, uint64_t hash, Reading *r, PmhProbe *probe)
+probe_side(PmhTable *t, PmhSide side, uint64_t hash, SideReading *r, PmhProbe *probe)
 {
 	for (;;)
 	{
@@ -324,14 +324,14 @@ probe_side(PmhTable *t, PmhSide side, uint64_t hash, Reading *r, PmhProbe *probe
 PmhResult
 pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 {
-	Reading		r;
+	SideReading r;
 
 	return probe_side(t, PMH_PRIMARY, hash, &r, probe);
 }
 
 /* PMH_NOT_FOUND: there is no overflow table, and so nothing in it. */
 static PmhResult
-probe_overflow(PmhTable *t, uint64_t hash, Reading *r, PmhProbe *probe)
+probe_overflow(PmhTable *t, uint64_t hash, SideReading *r, PmhProbe *probe)
 {
 	PmhResult	result = probe_side(t, PMH_OVERFLOW, hash, r, probe);
 
@@ -343,7 +343,7 @@ probe_overflow(PmhTable *t, uint64_t hash, Reading *r, PmhProbe *probe)
 PmhResult
 pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash, PmhProbe *probe)
 {
-	Reading		r;
+	SideReading r;
 	PmhResult	result;
 
 	if (side == PMH_PRIMARY)
@@ -397,9 +397,9 @@ add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
  * table.  (Without 'other' there was no overflow table.)
  */
 static bool
-both_same(const Reading *primary, const Reading *other)
+both_same(const SideReading *primary, const SideReading *other)
 {
-	const Reading *r[PMH_SIDES] = {primary, other};
+	const SideReading *r[PMH_SIDES] = {primary, other};
 	unsigned	n = other != NULL ? 2 : 1;
 	bool		same = true;
 
@@ -419,8 +419,8 @@ try_both(PmhTable *t, uint64_t hash, PmhValues *values)
 {
 	uint64_t	other_hash = pmh_side_hash(t, PMH_OVERFLOW, hash);
 	PmhProbe	probe;
-	Reading		primary;
-	Reading		other;
+	SideReading primary;
+	SideReading other;
 	bool		exists;
 	PmhResult	result = probe_side(t, PMH_PRIMARY, hash, &primary, &probe);
 

@@ -52,13 +52,13 @@
 #define FEW_PAGES			8
 
 /* What is done for all outer rows of a path, by one process. */
-typedef struct Work
+typedef struct JoinWork
 {
 	double		probes;			/* keys looked up */
 	double		loops;			/* the same by all processes together */
 	double		found;			/* rows of the table per key */
 	double		visited;		/* of these, visited in all */
-} Work;
+} JoinWork;
 
 /* Is there a condition that the index does not cover? */
 static bool
@@ -105,7 +105,7 @@ visited_part(const IndexOptInfo *index, const PmhashJoinClauses *clauses,
  * for each row and rows of a key that are neighbours, as cost_index has it.
  */
 static double
-pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *w)
+pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const JoinWork *w)
 {
 	RelOptInfo *rel = index->rel;
 	double		correlation = pmhash_index_correlation(root, index);
@@ -129,7 +129,7 @@ pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *
  * those pages each process is charged for all, as in a parallel sequential scan.
  */
 static Cost
-cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Work *w)
+cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const JoinWork *w)
 {
 	RelOptInfo *rel = index->rel;
 	double		pages = pages_read(root, index, index_only, w);
@@ -155,7 +155,7 @@ cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Wor
 /* The conditions: what keys are computed from, and what rows are held against. */
 static Cost
 cost_of_conditions(PlannerInfo *root, IndexOptInfo *index, JoinPathExtraData *extra,
-				   const Work *w, Cost *startup)
+				   const JoinWork *w, Cost *startup)
 {
 	QualCost	join;
 	QualCost	table;
@@ -168,7 +168,7 @@ cost_of_conditions(PlannerInfo *root, IndexOptInfo *index, JoinPathExtraData *ex
 
 static void
 count_work(PlannerInfo *root, IndexOptInfo *index, const PmhashJoinClauses *clauses,
-		   JoinType type, JoinPathExtraData *extra, const Path *outer, Work *w)
+		   JoinType type, JoinPathExtraData *extra, const Path *outer, JoinWork *w)
 {
 	w->probes = clamp_row_est(outer->rows);
 	w->loops = outer->parallel_workers > 0 ?
@@ -228,7 +228,7 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 				 JoinPathExtraData *extra, Path *outer, Path *path)
 {
 	const PathTarget *target = joinrel->reltarget;
-	Work		w;
+	JoinWork	w;
 	Cost		run_cost;
 
 	count_work(root, index, clauses, type, extra, outer, &w);
