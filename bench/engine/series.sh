@@ -35,7 +35,7 @@ results=$(cd "$results" && pwd)
 
 work=$(mktemp -d)
 file=$(mktemp -u /dev/shm/pmh_bench.XXXXXX)
-trap 'umount "$work/large" 2>/dev/null; rm -rf "$work" "$file"' EXIT
+trap 'umount "$work/large" 2>/dev/null || true; rm -rf "$work" "$file"' EXIT
 trap 'exit 130' INT TERM HUP
 
 # From a copy of the sources: the tree is left as it is.
