@@ -35,7 +35,7 @@ results=$(cd "$results" && pwd)
 
 work=$(mktemp -d)
 file=$(mktemp -u /dev/shm/pmh_bench.XXXXXX)
-trap 'umount "$work/large" 2>/dev/null; rm -rf "$work" "$file"' EXIT
+trap 'umount "$work/large" 2>/dev/null || true; rm -rf "$work" "$file" "${file}_ab"' EXIT
 trap 'exit 130' INT TERM HUP
 
 # From a copy of the sources: the tree is left as it is.
@@ -43,6 +43,7 @@ cp -r --parents "$tree/src/engine" "$tree/bench/engine" "$work"
 make -s -C "$work$tree/bench/engine" clean
 make -s -j2 -C "$work$tree/bench/engine" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 programs=$work$tree/bench/engine
+first=
 
 run()						# label program argument...
 {
@@ -53,6 +54,50 @@ run()						# label program argument...
 	"$programs/$program" --file "$file" --force-pmem --prefault --reserve "$reserve" \
 		--label "$label" \
 		--figures "$results/engine.csv" "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+}
+
+# The engine's first version (edd8e36) in a directory of its own, if its history is here:
+# the goals are ratios to it, of the same machine and the same minutes.
+build_first()
+{
+	first=$work/first
+	mkdir "$first"
+	if ! git -c safe.directory="$tree" -C "$tree" archive edd8e36 src/engine bench/engine 2>/dev/null | tar -x -C "$first" 2>/dev/null; then
+		echo "${0##*/}: no history with edd8e36: nothing is compared with it" >&2
+		first=
+		return
+	fi
+	make -s -j2 -C "$first/bench/engine" pmh_bench >"$work/log" 2>&1 &&
+		make -s -j2 -C "$programs" build/engine.so ENGINE="$tree/src/engine" >>"$work/log" 2>&1 &&
+		make -s -j2 -C "$programs" ENGINE="$first/src/engine" BUILD="$first/shared" \
+			"$first/shared/engine.so" >>"$work/log" 2>&1 ||
+		{ cat "$work/log" >&2; exit 1; }
+}
+
+# Both versions in one process, by slices of operations in rotation.
+compare_with_first()
+{
+	[ -n "$first" ] || return 0
+	printf '[%4ds] engine: beside the first version\n' "$SECONDS"
+	mkdir "${file}_ab"
+	"$programs/pmh_ab" -n "$keys" -d "${file}_ab" -s $((keys / 40)) \
+		-o insert,hit,miss,dependent-hit,dependent-miss,delete,group-insert,group-hit,group-delete \
+		first="$first/shared/engine.so" this="$programs/build/engine.so" >"$work/ab" 2>"$work/log" ||
+		{ cat "$work/log" >&2; exit 1; }
+	rm -rf "${file}_ab"
+	awk '$1 == "space" { print "ab,space,1," $2 "_bytes," $5; next }
+		{ print "ab," $1 ",1," $2 "_mops," $3 } $2 == "this" { print "ab," $1 ",1,ratio," $6 }' \
+		"$work/ab" >>"$results/engine.csv"
+}
+
+# As "run", with the first version's program.
+run_first()					# label argument...
+{
+	local label=$1
+
+	[ -n "$first" ] || return 0
+	shift
+	programs=$first/bench/engine run "$label" pmh_bench "$@"
 }
 
 # Every access to memory of a few thousand operations, to count lines.
@@ -66,6 +111,7 @@ trace_lines()				# keys
 		{ cat "$work/log" >&2; exit 1; }
 }
 
+build_first
 echo "label,operation,workers,figure,value" >"$results/engine.csv"
 rm -f "$results"/engine_*.csv
 # As the published tables were measured: space and pages are there beforehand.
@@ -77,8 +123,11 @@ for ((i = 1; i <= repeats; i++)); do
 	run "two" pmh_bench --keys "$keys" --threads 2 --op insert,hit,miss,group,delete
 	run "timeline" pmh_bench --keys "$keys" --op timeline,pauses --csv "$results/engine_latency.csv"
 	run "mixed" pmh_bench --keys "$keys" --op mixed
-	run "zipf" pmh_bench --keys $((keys / 2)) --op zipf
-	run "zipf_1" pmh_bench --keys $((keys / 2)) --values-each 1 --op zipf
+	compare_with_first
+	for values in 10 1; do
+		run "zipf_$values" pmh_bench --keys $((keys / 2)) --values-each "$values" --op zipf
+		run_first "first_zipf_$values" --keys $((keys / 2)) --values-each "$values" --op zipf
+	done
 done
 # Pages of 2 MB, as file systems on persistent memory map them.
 small=$file
@@ -99,6 +148,7 @@ for ((i = 1; i <= repeats; i++)); do
 	run "unreserved" pmh_bench --keys "$keys" --op insert,timeline
 done
 run "growth" pmh_bench --keys "$keys" --op grow --csv "$results/engine_growth.csv"
+run_first "first_growth" --keys "$keys" --op grow
 for buckets in 64 128 256 512 1024 2048; do
 	run "segment_$buckets" pmh_bench_any --keys $((keys / 2)) --segment-buckets "$buckets" \
 		--op timeline,grow
