@@ -20,8 +20,6 @@
 set -euo pipefail
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-. "$tree/test/lib/packages.sh"
-. "$tree/bench/lib/cluster.sh"
 . "$tree/bench/lib/scratch.sh"
 
 [ $# -ge 1 ] && [ -x "$1/postgres" ] ||
