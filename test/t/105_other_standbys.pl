@@ -77,32 +77,32 @@ $early->stop;
 # it was killed.  Other rows come where the lost ones were.
 my $primary = new_primary('primary', "bgwriter_lru_maxpages = 0\n");
 my $ahead = new_standby($primary, 'ahead');
-my $late = new_standby($primary, 'late');
-both_valid($_, $_->name) foreach $ahead, $late;
+my $lagging = new_standby($primary, 'lagging');
+both_valid($_, $_->name) foreach $ahead, $lagging;
 $primary->safe_psql('postgres', 'CHECKPOINT');
-caught_up($primary, $_) foreach $ahead, $late;
+caught_up($primary, $_) foreach $ahead, $lagging;
 $ahead->safe_psql('postgres', 'CHECKPOINT');
-$late->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-$late->reload;
-$late->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
+$lagging->append_conf('postgresql.conf', "primary_conninfo = ''\n");
+$lagging->reload;
+$lagging->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
 $primary->safe_psql('postgres', q(INSERT INTO t SELECT 6000 + i % 10, 'never was', i FROM generate_series(1, 200) i));
 caught_up($primary, $ahead);
 is($ahead->safe_psql('postgres', "$by_index; SELECT count(*) FROM t WHERE k = 6003"), '20', 'ahead: it has applied it');
 crash($ahead);
 crash($primary);
-$late->promote;
-$late->safe_psql('postgres', q(INSERT INTO t SELECT 6500 + i % 10, 'instead', i FROM generate_series(1, 2000) i));
+$lagging->promote;
+$lagging->safe_psql('postgres', q(INSERT INTO t SELECT 6500 + i % 10, 'instead', i FROM generate_series(1, 2000) i));
 
 # as from an archive: else it reads its own files first, which have more of the old timeline
-copy($_, $ahead->data_dir . '/pg_wal') or die $! foreach glob($late->data_dir . '/pg_wal/00000002*');
-$ahead->enable_streaming($late);
+copy($_, $ahead->data_dir . '/pg_wal') or die $! foreach glob($lagging->data_dir . '/pg_wal/00000002*');
+$ahead->enable_streaming($lagging);
 $position = log_position($ahead);
 $ahead->start;
-caught_up($late, $ahead);
+caught_up($lagging, $ahead);
 both_valid($ahead, 'ahead');
 nothing_under_old_keys($ahead, 'ahead, of the new primary', map { 6000 + $_ } 0 .. 9);
 like(logged_since($ahead, $position), qr/WAL is of timeline 2 now\n.*DETAIL:  They are built again.*has been built/s,
 	'ahead: its files are built anew');
-$_->stop foreach $ahead, $late;
+$_->stop foreach $ahead, $lagging;
 
 done_testing();
