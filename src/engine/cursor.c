@@ -56,11 +56,14 @@ enum
  */
 #define SEEN_GROUP_BITS		6
 #define SEEN_LINE			4
-#define SEEN_MIN_CAPACITY	1024
+#define SEEN_MIN_CAPACITY	64
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
 /* Positions lost in one batch until the caller has a word. */
 #define MOST_LOSSES			32
+
+/* Values read at once where all before were left out: those come in long runs. */
+#define LEAVING_OUT			128
 
 static uint64_t *
 seen_group(const PmhValues *seen, uint64_t group)
@@ -391,8 +394,8 @@ pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 }
 
 /*
- * The first batch: all plain entries, and all of a list that is small.  Keys
- * that end here need no memory of what was seen.
+ * The first batch: all plain entries, and all of a list that is small, but for
+ * what is left out.  Keys that end here need no memory of what was seen.
  */
 static PmhResult
 start(PmhTable *t, PmhCursor *cursor, size_t want)
@@ -404,17 +407,20 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 	{
 		cursor->batch.n = 0;
 		result = read_plain(t, cursor);
-		if (result != PMH_OK || cursor->state == CURSOR_AT_END)
+		if (result != PMH_OK)
 			return result;
-		if (cursor->state == CURSOR_FRESH)
-			break;				/* what it has so far is all of the first table */
+		if (cursor->state != CURSOR_STREAMING)
+			break;				/* what it has so far is all of this table */
 		first = want;
 		if (pmh_pointer_class(cursor->chunk) <= PMH_CHAIN_CLASS)
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
 		result = read_on(t, cursor, first, NULL);
 	} while (result == PMH_RETRY);
-	if (result != PMH_OK || cursor->state == CURSOR_AT_END)
+	if (result != PMH_OK)
 		return result;
+	leave_out(cursor, 0);
+	if (cursor->state == CURSOR_AT_END)
+		return PMH_OK;
 	return keep_unseen(t, cursor, 0, NULL);
 }
 
@@ -441,6 +447,8 @@ read_everything(PmhTable *t, PmhCursor *cursor)
 		if (result == PMH_OK)
 			from = cursor->batch.n;
 	}
+	if (result == PMH_OK)
+		leave_out(cursor, 0);
 	return result;
 }
 
@@ -452,15 +460,21 @@ static PmhResult
 stream(PmhTable *t, PmhCursor *cursor, size_t want)
 {
 	unsigned	losses = 0;
+	bool		leaving_out = cursor->leave_out != NULL && cursor->batch.n == 0;
 	PmhResult	result = PMH_OK;
 
 	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
 		   cursor->batch.n < want && (losses < MOST_LOSSES || want == SIZE_MAX))
 	{
+		size_t		before = cursor->batch.n;
+		size_t		rest = want - before;
 		uint64_t	payload;
 
-		result = pmh_cursor_step(t, cursor, want - cursor->batch.n, NULL, &payload);
+		if (leaving_out && rest < LEAVING_OUT)
+			rest = LEAVING_OUT;
+		result = pmh_cursor_step(t, cursor, rest, NULL, &payload);
 		losses += payload == 0;
+		leaving_out = cursor->leave_out != NULL && cursor->batch.n == before;
 	}
 	return result;
 }
@@ -493,8 +507,6 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	else
 	{
 		result = want == 0 ? read_everything(table, cursor) : start(table, cursor, want);
-		if (result == PMH_OK)
-			leave_out(cursor, 0);
 		if (result == PMH_OK && want > 0 && cursor->state != CURSOR_AT_END &&
 			(cursor->in_overflow || cursor->leave_out != NULL))
 			result = stream(table, cursor, want);
