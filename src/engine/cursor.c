@@ -33,6 +33,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "list_rewrite.h"
 #include "lookup.h"
 #include "overflow.h"
 #include "table.h"
@@ -61,9 +62,6 @@ enum
 
 /* Positions lost in one batch until the caller has a word. */
 #define MOST_LOSSES			32
-
-/* Values read at once where all before were left out: those come in long runs. */
-#define LEAVING_OUT			128
 
 static uint64_t *
 seen_group(const PmhValues *seen, uint64_t group)
@@ -394,6 +392,20 @@ pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 }
 
 /*
+ * Is this buffer, as it seems, a whole list, and of a size that is not chained?  The
+ * head of a longer one may be as small; most of those that want a few values of it want
+ * no more.
+ */
+static bool
+is_small_list(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	return class <= PMH_CHAIN_CLASS &&
+		(!pmh_class_has_header(class) || pmh_buffer_next(t, payload) == 0);
+}
+
+/*
  * The first batch: all plain entries, and all of a list that is small, but for
  * what is left out.  Keys that end here need no memory of what was seen.
  */
@@ -412,7 +424,7 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 		if (cursor->state != CURSOR_STREAMING)
 			break;				/* what it has so far is all of this table */
 		first = want;
-		if (pmh_pointer_class(cursor->chunk) <= PMH_CHAIN_CLASS)
+		if (is_small_list(t, cursor->chunk))
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
 		result = read_on(t, cursor, first, NULL);
 	} while (result == PMH_RETRY);
@@ -460,21 +472,15 @@ static PmhResult
 stream(PmhTable *t, PmhCursor *cursor, size_t want)
 {
 	unsigned	losses = 0;
-	bool		leaving_out = cursor->leave_out != NULL && cursor->batch.n == 0;
 	PmhResult	result = PMH_OK;
 
 	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
 		   cursor->batch.n < want && (losses < MOST_LOSSES || want == SIZE_MAX))
 	{
-		size_t		before = cursor->batch.n;
-		size_t		rest = want - before;
 		uint64_t	payload;
 
-		if (leaving_out && rest < LEAVING_OUT)
-			rest = LEAVING_OUT;
-		result = pmh_cursor_step(t, cursor, rest, NULL, &payload);
+		result = pmh_cursor_step(t, cursor, want - cursor->batch.n, NULL, &payload);
 		losses += payload == 0;
-		leaving_out = cursor->leave_out != NULL && cursor->batch.n == before;
 	}
 	return result;
 }
