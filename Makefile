@@ -81,6 +81,7 @@ ENGINE_OBJS = \
 
 CLUSTER_OBJS = \
 	src/cluster/am_callbacks.o \
+	src/cluster/buffer_lookup.o \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \

@@ -18,9 +18,7 @@
 #include "nodes/pathnodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
-#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
-#include "storage/lwlock.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
@@ -43,27 +41,6 @@ typedef struct Kept
 
 static Kept kept[NKEPT];
 
-static bool
-is_in_shared_buffers(Relation rel, BlockNumber block)
-{
-	BufferTag	tag;
-	uint32		hash;
-	LWLock	   *lock;
-	int			found;
-
-#if PG_VERSION_NUM >= 160000
-	InitBufferTag(&tag, &rel->rd_locator, MAIN_FORKNUM, block);
-#else
-	INIT_BUFFERTAG(tag, rel->rd_node, MAIN_FORKNUM, block);
-#endif
-	hash = BufTableHashCode(&tag);
-	lock = BufMappingPartitionLock(hash);
-	LWLockAcquire(lock, LW_SHARED);
-	found = BufTableLookup(&tag, hash);
-	LWLockRelease(lock);
-	return found >= 0;
-}
-
 /* Of a temporary table, whose buffers are our own, nothing is said to be there. */
 static double
 sample(Oid relid, BlockNumber pages)
@@ -77,7 +54,8 @@ sample(Oid relid, BlockNumber pages)
 	if (!RelationUsesLocalBuffers(rel))
 	{
 		for (int i = 0; i < n; i++)
-			found += is_in_shared_buffers(rel, (uint64) pages * i / n);
+			found += pmhash_buffer_of(pmhash_node(rel),
+									  (uint64) pages * i / n) != InvalidBuffer;
 	}
 	RelationClose(rel);
 	return n > 0 ? (double) found / n : 0;

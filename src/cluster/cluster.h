@@ -223,13 +223,22 @@ pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
 extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 								 PmhResult result);
 
+/* ---- buffer_lookup.c ---- */
+
+/* The shared buffer that has a block of a main fork just now, or InvalidBuffer. */
+extern Buffer pmhash_buffer_of(PmhashNode node, BlockNumber block);
+
 /* ---- file_error.c ---- */
 
 /* What to do about an invalid index: an errhint. */
 extern const char *pmhash_rebuild_hint(Relation index);
 
-/* May this user see where the index's file is, and what may reveal its rows? */
+/*
+ * May this user see where the index's file is, and what may reveal its rows?  NULL,
+ * InvalidOid: what is of no index.
+ */
 extern bool pmhash_may_see_details(Relation index);
+extern bool pmhash_may_see_details_of(Oid index);
 
 /* The path of a file of the index as this user may see it, for messages. */
 extern const char *pmhash_shown_path(Relation index, const char *path);

@@ -23,7 +23,9 @@
  *
  * A list has two parts.  The ring has all that waits, in the order of what it waits
  * for.  The cells are for looking up a TID: a bucket of one cache line, which is read
- * without a lock.  What finds no free cell in its bucket waits all the same, and is
+ * without a lock.  A cell stands for 16 neighbours, a bit each: what is dead in a queue
+ * are runs of rows, and so a look-up that passes over hundreds meets few cells, which
+ * are in its cache.  What finds no cell in its bucket waits all the same, and is
  * visited.  The list belongs to another file, or to another epoch, after a change of
  * the number 'change', which is odd meanwhile; a reader that finds the same even
  * number before and after has read of one owner.
@@ -57,6 +59,8 @@
 #define LISTS			16		/* 192 kB each; a power of two */
 #define BUCKETS			1024	/* a power of two */
 #define BUCKET_CELLS	8		/* one cache line */
+#define GROUP_BITS		4		/* neighbours in a cell */
+#define GROUP			(1 << GROUP_BITS)
 #define PIECE			64
 
 /* An entry that waits. */
@@ -68,13 +72,18 @@ typedef struct Waiting
 	XLogRecPtr	end;			/* the end of a record, not before lsn */
 } Waiting;
 
+/* Words in one cache line or another, whatever is before them. */
+#define CACHE_LINE		64
+
+/* What readers look at when nothing has changed is not on the mutex' cache line. */
 typedef struct PmhashDeadList
 {
 	pg_atomic_uint64 change;
 	pg_atomic_uint64 file_id;	/* 0: no file's */
 	pg_atomic_uint64 epoch;
+	pg_attribute_aligned(CACHE_LINE)
 	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
-	pg_atomic_uint32 known;		/* cells in use; likewise */
+	pg_atomic_uint32 known;		/* values in cells; likewise */
 	slock_t		mutex;			/* the rest */
 	bool		logged;			/* the removals are */
 	uint32		head;			/* the first of them in the ring */
@@ -83,9 +92,17 @@ typedef struct PmhashDeadList
 	XLogRecPtr	requested;
 	int64		since;
 	Waiting		ring[PMHASH_DEAD_MAX];
-	pg_atomic_uint64 cell[BUCKETS][BUCKET_CELLS];	/* values; 0: free, as offsets
-													 * begin at 1 */
+
+	/*
+	 * The number of a group of values in the upper bits, and a bit for each of it that
+	 * is known; 0: free.
+	 */
+	pg_attribute_aligned(CACHE_LINE)
+	pg_atomic_uint64 cell[BUCKETS][BUCKET_CELLS];
 } PmhashDeadList;
+
+StaticAssertDecl(PMH_VALUE_BITS - GROUP_BITS + GROUP <= 64,
+				 "a cell has room for the number of a group and a bit for each value");
 
 Size
 pmhash_dead_lists_size(void)
@@ -116,10 +133,22 @@ pmhash_dead_lists_init(void)
 
 /* ---- the cells ---- */
 
-static inline pg_atomic_uint64 *
-bucket_of(PmhashDeadList *list, uint64 value)
+static inline uint64
+group_of(uint64 value)
 {
-	uint64		mixed = value * UINT64CONST(0x9e3779b97f4a7c15);
+	return value >> GROUP_BITS;
+}
+
+static inline uint64
+bit_of(uint64 value)
+{
+	return UINT64CONST(1) << (value % GROUP);
+}
+
+static inline pg_atomic_uint64 *
+bucket_of(PmhashDeadList *list, uint64 group)
+{
+	uint64		mixed = group * UINT64CONST(0x9e3779b97f4a7c15);
 
 	return list->cell[(mixed >> 40) % BUCKETS];
 }
@@ -131,18 +160,29 @@ add_to(pg_atomic_uint32 *number, int summand)
 	pg_atomic_write_u32(number, pg_atomic_read_u32(number) + summand);
 }
 
-/* The cell that has a value, or NULL. */
+/* The cell of a group, or NULL, and what was in it; 0 if there is none. */
 static inline pg_atomic_uint64 *
-find_cell(PmhashDeadList *list, uint64 value)
+find_cell(PmhashDeadList *list, uint64 group, uint64 *word)
 {
-	pg_atomic_uint64 *bucket = bucket_of(list, value);
+	pg_atomic_uint64 *bucket = bucket_of(list, group);
 
 	for (int i = 0; i < BUCKET_CELLS; i++)
 	{
-		if (pg_atomic_read_u64(&bucket[i]) == value)
+		*word = pg_atomic_read_u64(&bucket[i]);
+		if (*word != 0 && *word >> GROUP == group)
 			return &bucket[i];
 	}
+	*word = 0;
 	return NULL;
+}
+
+static inline bool
+has_cell(PmhashDeadList *list, uint64 value)
+{
+	uint64		word;
+
+	(void) find_cell(list, group_of(value), &word);
+	return (word & bit_of(value)) != 0;
 }
 
 /* ---- whose list it is ---- */
@@ -254,21 +294,52 @@ pmhash_dead_list_room(const PmhashFile *file, uint64 epoch, bool logged)
 	return room;
 }
 
-/* Put a value into a cell, if its bucket has a free one.  The mutex is held. */
-static void
-fill_cell(PmhashDeadList *list, uint64 value)
+/* A cell of this bucket that is free, or NULL. */
+static pg_atomic_uint64 *
+free_cell(pg_atomic_uint64 *bucket)
 {
-	pg_atomic_uint64 *bucket = bucket_of(list, value);
-
 	for (int i = 0; i < BUCKET_CELLS; i++)
 	{
 		if (pg_atomic_read_u64(&bucket[i]) == 0)
-		{
-			pg_atomic_write_u64(&bucket[i], value);
-			add_to(&list->known, 1);
-			return;
-		}
+			return &bucket[i];
 	}
+	return NULL;
+}
+
+/*
+ * Put a value that is not there into the cell of its group, or into a free one if its
+ * bucket has one.  The mutex is held.
+ */
+static void
+fill_cell(PmhashDeadList *list, uint64 value)
+{
+	uint64		group = group_of(value);
+	uint64		word;
+	pg_atomic_uint64 *cell = find_cell(list, group, &word);
+
+	if (cell == NULL)
+	{
+		cell = free_cell(bucket_of(list, group));
+		word = group << GROUP;
+	}
+	if (cell == NULL)
+		return;
+	pg_atomic_write_u64(cell, word | bit_of(value));
+	add_to(&list->known, 1);
+}
+
+/* Take a value out of its cell, if it is in one.  The mutex is held. */
+static void
+clear_cell(PmhashDeadList *list, uint64 value)
+{
+	uint64		word;
+	pg_atomic_uint64 *cell = find_cell(list, group_of(value), &word);
+
+	if ((word & bit_of(value)) == 0)
+		return;
+	word &= ~bit_of(value);
+	pg_atomic_write_u64(cell, word % (1 << GROUP) == 0 ? 0 : word);
+	add_to(&list->known, -1);
 }
 
 /*
@@ -281,7 +352,7 @@ push(PmhashDeadList *list, const Waiting *waiting)
 	uint32		n = pg_atomic_read_u32(&list->n);
 	Waiting    *last = &list->ring[(list->head + n) % PMHASH_DEAD_MAX];
 
-	if (find_cell(list, waiting->entry.value) != NULL)
+	if (has_cell(list, waiting->entry.value))
 		return true;
 	if (n == PMHASH_DEAD_MAX)
 		return false;
@@ -343,10 +414,17 @@ static uint64
 find_some(PmhashDeadList *list, const uint64 *value, int n)
 {
 	uint64		found = 0;
+	uint64		group = PG_UINT64_MAX;	/* of the value before */
+	uint64		word = 0;
 
 	for (int i = 0; i < n; i++)
 	{
-		if (find_cell(list, value[i]) != NULL)
+		if (group_of(value[i]) != group)
+		{
+			group = group_of(value[i]);
+			(void) find_cell(list, group, &word);
+		}
+		if ((word & bit_of(value[i])) != 0)
 			found |= UINT64CONST(1) << i;
 	}
 	return found;
@@ -537,14 +615,7 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
 		if (!is_for(list, file, epoch, logged))
 			done = n;
 		for (int i = 0; i < PIECE && done < n; i++)
-		{
-			pg_atomic_uint64 *cell = find_cell(list, entries[done++].value);
-
-			if (cell == NULL)
-				continue;
-			pg_atomic_write_u64(cell, 0);
-			add_to(&list->known, -1);
-		}
+			clear_cell(list, entries[done++].value);
 		SpinLockRelease(&list->mutex);
 	}
 }

@@ -112,21 +112,27 @@ raise_cancelled(Relation index)
 /*
  * May this user see where the files are and why a rebuild has failed?  That may
  * reveal rows, as an expression of the index that fails for one shows its
- * value, and the server's directories: for the owner of the index (NULL: it has
+ * value, and the server's directories: for the owner of the index (InvalidOid: it has
  * none) and for pg_monitor, which superusers are members of.
  */
 bool
-pmhash_may_see_details(Relation index)
+pmhash_may_see_details_of(Oid index)
 {
 	if (!IsTransactionState() || has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
 		return true;
-	if (index == NULL)
+	if (!OidIsValid(index))
 		return false;
 #if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, RelationGetRelid(index), GetUserId());
+	return object_ownercheck(RelationRelationId, index, GetUserId());
 #else
-	return pg_class_ownercheck(RelationGetRelid(index), GetUserId());
+	return pg_class_ownercheck(index, GetUserId());
 #endif
+}
+
+bool
+pmhash_may_see_details(Relation index)
+{
+	return pmhash_may_see_details_of(index != NULL ? RelationGetRelid(index) : InvalidOid);
 }
 
 /*

@@ -9,8 +9,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -30,15 +28,22 @@
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
 
-/* Is this the identity of the file that the stub names? */
-static bool
-is_identity_of(const PmhashIdentity *id, const PmhashStub *stub, PmhashTrouble *trouble)
+/*
+ * Why a file with this identity is not to be used for an index with this stub, or
+ * NONE.  pmem: may it be persistent memory?
+ */
+static PmhashReason
+doubt_about(const PmhashIdentity *id, const PmhashStub *stub, bool pmem)
 {
+	PmhashReason reason = pmhash_identity_doubt(id, pmem);
+
+	if (reason != PMHASH_REASON_NONE)
+		return reason;
 	if (id->database != MyDatabaseId)
-		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
-	else if (id->file_id != stub->file_id || id->seed != stub->seed)
-		trouble->reason = PMHASH_REASON_OTHER_INDEX;
-	return trouble->reason == PMHASH_REASON_NONE;
+		return PMHASH_REASON_OTHER_DATABASE;
+	if (id->file_id != stub->file_id || id->seed != stub->seed)
+		return PMHASH_REASON_OTHER_INDEX;
+	return PMHASH_REASON_NONE;
 }
 
 /*
@@ -50,10 +55,11 @@ static bool
 check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 {
 	PmhashIdentity id;
+	PmhInode	inode;
 	uint64_t	instance;
 	PmhResult	result;
 
-	result = pmh_examine(trouble->path, &id, &instance, &trouble->error);
+	result = pmh_examine(trouble->path, &id, &instance, &inode, &trouble->error);
 	if (recovered != NULL)
 		*recovered = result == PMH_OK && instance == pmhash_shared->instance;
 	if (result != PMH_OK)
@@ -61,8 +67,8 @@ check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 		trouble->reason = pmhash_reason_of(&trouble->error);
 		return false;
 	}
-	trouble->reason = pmhash_identity_doubt(&id, true);
-	return trouble->reason == PMHASH_REASON_NONE && is_identity_of(&id, stub, trouble);
+	trouble->reason = doubt_about(&id, stub, true);
+	return trouble->reason == PMHASH_REASON_NONE;
 }
 
 /*
@@ -110,9 +116,9 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 	}
 
 	/* Once more: this file may be of another class than the pool. */
-	trouble->reason = pmhash_table_doubt(table);
 	memcpy(&id, pmh_identity(table), sizeof(id));
-	if (trouble->reason != PMHASH_REASON_NONE || !is_identity_of(&id, stub, trouble))
+	trouble->reason = doubt_about(&id, stub, pmh_is_pmem(table));
+	if (trouble->reason != PMHASH_REASON_NONE)
 	{
 		pmh_close(table);
 		return NULL;
@@ -297,16 +303,22 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	return open_by_stub(index, use, entry, trouble);
 }
 
-/* Has the index a usable file?  If not, the trouble.  Maps as little as it can. */
+/*
+ * Has the index a usable file?  If not, the trouble.  Maps as little as it can; what
+ * is not mapped is looked at, whatever is known of it.
+ */
 static bool
 file_is_usable(Relation index, PmhashTrouble *trouble)
 {
+	PmhashEntry *entry;
+
 	if (is_disabled(trouble))
 		return false;
 	pmhash_require_service(index);
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
 		return false;
-	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
+	entry = pmhash_entry_find(index, PMHASH_READ);
+	if (entry != NULL && entry->file != NULL)
 		return true;
 	memset(trouble, 0, sizeof(*trouble));
 	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
@@ -561,22 +573,47 @@ pmhash_may_have_file(Relation index, const PmhashFile *file)
 }
 
 /*
+ * pmhash_file_looks_valid
+ *		Is the file that a stub names there and usable, and no persistent memory, as
+ *		far as that shows without mapping it?
+ *
+ * For those that look at thousands: nothing is remembered.  Of an index that is not
+ * temporary, on a server that is not in recovery.  path: MAXPGPATH bytes, for its
+ * path.  False: only a closer look tells (pmhash_named_file_doubt).
+ */
+bool
+pmhash_file_looks_valid(const PmhashStub *stub, char *path, PmhInode *inode)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	uint64_t	instance;
+
+	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
+		!pmhash_stub_serves(stub->flags, PMHASH_READ))
+		return false;
+	pmhash_file_path(path, MyDatabaseId, stub->file_id);
+	return pmh_examine(path, &id, &instance, inode, &error) == PMH_OK &&
+		instance == pmhash_shared->instance && inode->never_pmem &&
+		doubt_about(&id, stub, false) == PMHASH_REASON_NONE;
+}
+
+/*
  * Bytes that a file occupies.  One that has shrunk keeps its length until the
  * next start of the server, with nothing past its end in use.
  */
 int64
-pmhash_stat_size(const struct stat *st)
+pmhash_inode_bytes(const PmhInode *inode)
 {
-	return Min((int64) st->st_size, (int64) st->st_blocks * 512);
+	return (int64) Min(inode->size, inode->allocated);
 }
 
 int64
 pmhash_file_size(Relation index)
 {
 	char		path[MAXPGPATH];
-	struct stat st;
+	PmhInode	inode;
 
-	if (!pmhash_index_path(index, false, NULL, path) || stat(path, &st) != 0)
+	if (!pmhash_index_path(index, false, NULL, path) || !pmh_look(path, &inode))
 		return 0;
-	return pmhash_stat_size(&st);
+	return pmhash_inode_bytes(&inode);
 }

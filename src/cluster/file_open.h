@@ -8,8 +8,6 @@
 #ifndef PMHASH_FILE_OPEN_H
 #define PMHASH_FILE_OPEN_H
 
-#include <sys/stat.h>
-
 #include "cluster/stub.h"
 
 extern PmhashReason pmhash_named_file_doubt(Relation index);
@@ -20,6 +18,8 @@ extern void pmhash_index_examine(Relation index, const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
 extern bool pmhash_index_path(Relation index, bool zero_on_error,
 							  uint64 *file_id, char *path);
-extern int64 pmhash_stat_size(const struct stat *st);
+extern bool pmhash_file_looks_valid(const PmhashStub *stub, char *path,
+									PmhInode *inode);
+extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 #endif							/* PMHASH_FILE_OPEN_H */

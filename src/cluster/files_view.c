@@ -7,8 +7,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -19,6 +17,7 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/resowner.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -122,7 +121,7 @@ describe(Relation index, Datum *values, bool *nulls)
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
 	bool		found;
-	struct stat st;
+	PmhInode	inode;
 	const char *state;
 	bool		details = pmhash_may_see_details(index);
 
@@ -134,24 +133,26 @@ describe(Relation index, Datum *values, bool *nulls)
 	else
 	{
 		bool		named = found && stub.file_id != 0;
+		bool		there;
 
 		if (named)
 			pmhash_file_path(path, MyDatabaseId, stub.file_id);
 		state = index_state(index, found ? &stub : NULL, details);
+		there = named && pmh_look(path, &inode);
 		if (named && details)
 		{
 			values[1] = CStringGetTextDatum(path);
 			nulls[1] = false;
 		}
-		if (named && stat(path, &st) == 0)
+		if (there)
 		{
-			values[3] = Int64GetDatum(pmhash_stat_size(&st));
+			values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
 			nulls[3] = false;
 		}
 		if (strcmp(state, "valid") == 0)
 		{
 			/* Mapping thousands of files to ask would take longer than all else. */
-			values[2] = CStringGetTextDatum((named && pmh_never_pmem(path)) ||
+			values[2] = CStringGetTextDatum((there && inode.never_pmem) ||
 											!pmhash_index_is_pmem(index) ?
 											"cache" : "dax");
 			nulls[2] = false;
@@ -203,6 +204,57 @@ describe_safely(Relation index, Datum *values, bool *nulls)
 	CurrentResourceOwner = owner;
 }
 
+/*
+ * The main fork of an index, if the index is there, and its pages are in shared
+ * buffers: not those of a temporary one.
+ */
+static bool
+shared_fork_of(Oid relid, PmhashNode *node)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	bool		shared;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	shared = form->relpersistence != RELPERSISTENCE_TEMP && OidIsValid(form->relfilenode);
+	*node = pmhash_make_node(OidIsValid(form->reltablespace) ? form->reltablespace :
+							 MyDatabaseTableSpace, MyDatabaseId, form->relfilenode);
+	ReleaseSysCache(tuple);
+	return shared;
+}
+
+/*
+ * The same as describe() for an index as most are, valid, its file in the page cache
+ * and its stub in shared buffers, without opening the index: that is most of what
+ * looking at it costs, in time and memory.  False if it is not such a one.  We hold a
+ * lock on it.
+ */
+static bool
+describe_from_outside(Oid relid, Datum *values, bool *nulls)
+{
+	PmhashNode	node;
+	PmhashStub	stub;
+	char		path[MAXPGPATH];
+	PmhInode	inode;
+
+	if (!pmhash_service_available() || RecoveryInProgress() ||
+		!shared_fork_of(relid, &node) || !pmhash_stub_peek(node, &stub) ||
+		!pmhash_file_looks_valid(&stub, path, &inode))
+		return false;
+	if (pmhash_may_see_details_of(relid))
+	{
+		values[1] = CStringGetTextDatum(path);
+		nulls[1] = false;
+	}
+	values[2] = CStringGetTextDatum("cache");
+	values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
+	values[4] = CStringGetTextDatum("valid");
+	nulls[2] = nulls[3] = nulls[4] = false;
+	return true;
+}
+
 /* One row.  False if the index has gone meanwhile. */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
@@ -218,6 +270,11 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	{
 		values[4] = CStringGetTextDatum("locked");
 		nulls[4] = false;
+		return true;
+	}
+	if (describe_from_outside(relid, values, nulls))
+	{
+		UnlockRelationOid(relid, AccessShareLock);
 		return true;
 	}
 	index = try_relation_open(relid, NoLock);

@@ -14,10 +14,13 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/generic_xlog.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xloginsert.h"
+#include "common/relpath.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
@@ -82,6 +85,50 @@ has_main_fork(Relation index)
 	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
 }
 
+/* Is there a main fork, with its block, where it should be? */
+static bool
+fork_is_there(PmhashNode node)
+{
+	struct stat st;
+#if PG_VERSION_NUM >= 180000
+	RelPathStr	path = relpathperm(node, MAIN_FORKNUM);
+
+	return stat(path.str, &st) == 0 && st.st_size >= BLCKSZ;
+#else
+	char	   *path = relpathperm(node, MAIN_FORKNUM);
+	bool		there = stat(path, &st) == 0 && st.st_size >= BLCKSZ;
+
+	pfree(path);
+	return there;
+#endif
+}
+
+/*
+ * Copy the stub out of a pinned buffer, and unpin that.  False: the page was never
+ * filled.
+ */
+static bool
+take_stub(Buffer buffer, PmhashStub *stub)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		found;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	found = !PageIsNew(page);
+	if (found)
+		memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	UnlockReleaseBuffer(buffer);
+	if (found && stub->database != MyDatabaseId)
+		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
+	return found;
+}
+
+static bool
+is_known_version(const PmhashStub *stub)
+{
+	return stub->magic == PMHASH_STUB_MAGIC && stub->version == PMHASH_STUB_VERSION;
+}
+
 /*
  * Read the stub of an index.  False if there is none: no fork, no block, or a
  * page that was never filled.  With zero_on_error a damaged page counts as
@@ -93,8 +140,6 @@ bool
 pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 {
 	Buffer		buffer;
-	Page		page;
-	bool		found;
 
 	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
 		return false;
@@ -102,18 +147,9 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
 								zero_on_error ? RBM_ZERO_ON_ERROR : RBM_NORMAL,
 								NULL);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	found = !PageIsNew(page);
-	if (found)
-		memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
-	UnlockReleaseBuffer(buffer);
-
-	if (!found)
+	if (!take_stub(buffer, stub))
 		return false;
-	if (stub->database != MyDatabaseId)
-		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
-	if (stub->magic != PMHASH_STUB_MAGIC || stub->version != PMHASH_STUB_VERSION)
+	if (!is_known_version(stub))
 	{
 		if (zero_on_error)
 			return false;
@@ -127,6 +163,24 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 				 errhint("REINDEX INDEX makes a new one.")));
 	}
 	return true;
+}
+
+/*
+ * pmhash_stub_peek
+ *		The stub of an index that is not temporary, if its page is in shared buffers.
+ *
+ * For those that look at thousands: opens neither the index, whose main fork 'node'
+ * is, nor the fork, of which it only asks whether it is there.  False: only
+ * pmhash_stub_read tells.  The caller holds a lock on the index.
+ */
+bool
+pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
+{
+	Buffer		buffer = pmhash_buffer_of(node, 0);
+
+	return buffer != InvalidBuffer && fork_is_there(node) &&
+		ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer) &&
+		take_stub(buffer, stub) && is_known_version(stub);
 }
 
 /*
@@ -154,8 +208,7 @@ pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
 		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
 	UnlockReleaseBuffer(buffer);
 	*flags = stub.flags;
-	return stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION ?
-		stub.file_id : 0;
+	return is_known_version(&stub) ? stub.file_id : 0;
 }
 
 /*
@@ -418,7 +471,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	memset(&stub, 0, sizeof(stub));
 	if (!PageIsNew(page))
 		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
-	ours = stub.magic == PMHASH_STUB_MAGIC && stub.version == PMHASH_STUB_VERSION;
+	ours = is_known_version(&stub);
 	mark = (!ours || (stub.flags & PMHASH_STUB_INVALID) == 0) &&
 		(file_id == 0 || (ours && stub.file_id == file_id));
 	if (mark)

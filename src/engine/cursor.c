@@ -33,6 +33,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "list_rewrite.h"
 #include "lookup.h"
 #include "overflow.h"
 #include "table.h"
@@ -56,7 +57,7 @@ enum
  */
 #define SEEN_GROUP_BITS		6
 #define SEEN_LINE			4
-#define SEEN_MIN_CAPACITY	1024
+#define SEEN_MIN_CAPACITY	64
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
 /* Positions lost in one batch until the caller has a word. */
@@ -391,8 +392,22 @@ pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 }
 
 /*
- * The first batch: all plain entries, and all of a list that is small.  Keys
- * that end here need no memory of what was seen.
+ * Is this buffer, as it seems, a whole list, and of a size that is not chained?  The
+ * head of a longer one may be as small; most of those that want a few values of it want
+ * no more.
+ */
+static bool
+is_small_list(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	class = pmh_pointer_class(payload);
+
+	return class <= PMH_CHAIN_CLASS &&
+		(!pmh_class_has_header(class) || pmh_buffer_next(t, payload) == 0);
+}
+
+/*
+ * The first batch: all plain entries, and all of a list that is small, but for
+ * what is left out.  Keys that end here need no memory of what was seen.
  */
 static PmhResult
 start(PmhTable *t, PmhCursor *cursor, size_t want)
@@ -404,17 +419,20 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 	{
 		cursor->batch.n = 0;
 		result = read_plain(t, cursor);
-		if (result != PMH_OK || cursor->state == CURSOR_AT_END)
+		if (result != PMH_OK)
 			return result;
-		if (cursor->state == CURSOR_FRESH)
-			break;				/* what it has so far is all of the first table */
+		if (cursor->state != CURSOR_STREAMING)
+			break;				/* what it has so far is all of this table */
 		first = want;
-		if (pmh_pointer_class(cursor->chunk) <= PMH_CHAIN_CLASS)
+		if (is_small_list(t, cursor->chunk))
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
 		result = read_on(t, cursor, first, NULL);
 	} while (result == PMH_RETRY);
-	if (result != PMH_OK || cursor->state == CURSOR_AT_END)
+	if (result != PMH_OK)
 		return result;
+	leave_out(cursor, 0);
+	if (cursor->state == CURSOR_AT_END)
+		return PMH_OK;
 	return keep_unseen(t, cursor, 0, NULL);
 }
 
@@ -441,6 +459,8 @@ read_everything(PmhTable *t, PmhCursor *cursor)
 		if (result == PMH_OK)
 			from = cursor->batch.n;
 	}
+	if (result == PMH_OK)
+		leave_out(cursor, 0);
 	return result;
 }
 
@@ -493,8 +513,6 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	else
 	{
 		result = want == 0 ? read_everything(table, cursor) : start(table, cursor, want);
-		if (result == PMH_OK)
-			leave_out(cursor, 0);
 		if (result == PMH_OK && want > 0 && cursor->state != CURSOR_AT_END &&
 			(cursor->in_overflow || cursor->leave_out != NULL))
 			result = stream(table, cursor, want);

@@ -148,6 +148,27 @@ read_start(int fd, void *data, size_t len, PmhError *error)
 	return PMH_OK;
 }
 
+/* What the inode of an open file tells (path ""), or of a path (fd AT_FDCWD). */
+static bool
+look_at_inode(int fd, const char *path, PmhInode *inode)
+{
+	struct statx st;
+
+	if (statx(fd, path, AT_EMPTY_PATH, STATX_SIZE | STATX_BLOCKS, &st) != 0)
+		return false;
+	inode->size = st.stx_size;
+	inode->allocated = st.stx_blocks * 512;
+	inode->never_pmem = (st.stx_attributes_mask & STATX_ATTR_DAX) != 0 &&
+		(st.stx_attributes & STATX_ATTR_DAX) == 0;
+	return true;
+}
+
+bool
+pmh_look(const char *path, PmhInode *inode)
+{
+	return look_at_inode(AT_FDCWD, path, inode);
+}
+
 static int
 open_for_reading(const char *path, PmhError *error)
 {
@@ -207,7 +228,7 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
  * never becomes shorter, so its size is read last.
  */
 static PmhResult
-read_header(int fd, char *head, struct stat *st, PmhError *error)
+read_header(int fd, char *head, PmhInode *inode, PmhError *error)
 {
 	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
 	uint64_t	dirword;
@@ -223,7 +244,7 @@ read_header(int fd, char *head, struct stat *st, PmhError *error)
 		result = read_start(fd, head, PMH_HEADER_SIZE, error);
 	} while (live->dirword != dirword);
 	live->blocks = blocks;
-	if (result == PMH_OK && fstat(fd, st) != 0)
+	if (result == PMH_OK && !look_at_inode(fd, "", inode))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was asking for the size of "
 							  "the file.");
@@ -232,18 +253,17 @@ read_header(int fd, char *head, struct stat *st, PmhError *error)
 
 PmhResult
 pmh_examine(const char *path, void *identity, uint64_t *instance,
-			PmhError *error)
+			PmhInode *inode, PmhError *error)
 {
 	_Alignas(PmhLive) char head[PMH_HEADER_SIZE];
 	PmhFormat	format;
 	PmhLive		live;
-	struct stat st;
 	PmhResult	result;
 	int			fd = open_for_reading(path, error);
 
 	if (fd < 0)
 		return error->code;
-	result = read_header(fd, head, &st, error);
+	result = read_header(fd, head, inode, error);
 	pmh_descriptor_close(fd);
 	if (result != PMH_OK)
 		return result;
@@ -254,7 +274,7 @@ pmh_examine(const char *path, void *identity, uint64_t *instance,
 		return result;
 	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
-	return check_live_words(&live, block_shift(&format), (uint64_t) st.st_size, error);
+	return check_live_words(&live, block_shift(&format), inode->size, error);
 }
 
 const void *

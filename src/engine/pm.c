@@ -196,16 +196,6 @@ is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error
 	return result;
 }
 
-bool
-pmh_never_pmem(const char *path)
-{
-	struct statx st;
-
-	return statx(AT_FDCWD, path, 0, STATX_TYPE, &st) == 0 &&
-		(st.stx_attributes_mask & STATX_ATTR_DAX) != 0 &&
-		(st.stx_attributes & STATX_ATTR_DAX) == 0;
-}
-
 /* A structure for a file that is not mapped yet. */
 static PmhResult
 begin_file(PmFile *f, const char *path, PmhError *error)

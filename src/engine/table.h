@@ -178,11 +178,17 @@ extern void pmh_close(PmhTable *table);
  */
 extern void pmh_rest(PmhTable *table);
 
-/*
- * Is the file at path surely not persistent memory, as far as its inode tells without
- * its being mapped?  Linux says so since 5.8; false: ask an open handle.
- */
-extern bool pmh_never_pmem(const char *path);
+/* What the inode of a file tells, without its being mapped. */
+typedef struct PmhInode
+{
+	uint64_t	size;			/* in bytes */
+	uint64_t	allocated;		/* likewise: what it occupies */
+	bool		never_pmem;		/* surely not persistent memory: Linux says so since
+								 * 5.8; false: ask an open handle */
+} PmhInode;
+
+/* Ask the inode of the file at path.  False, with errno, if that can't be. */
+extern bool pmh_look(const char *path, PmhInode *inode);
 
 /*
  * The system is being shut down and no process uses the file any more: stamp it, so
@@ -214,11 +220,11 @@ extern PmhResult pmh_read_identity(const char *path, void *identity,
  * whether the file is as long as it says and its directory within.  For a caller
  * that wants to know whether a file that others may be using is still there.
  * *instance: the run (env->instance) that has opened it last; if it is the present
- * one, pmh_open has found it sound and recovered it.
+ * one, pmh_open has found it sound and recovered it.  *inode: of that file.
  * Touches no lock.  Results as pmh_open.
  */
 extern PmhResult pmh_examine(const char *path, void *identity,
-							 uint64_t *instance, PmhError *error);
+							 uint64_t *instance, PmhInode *inode, PmhError *error);
 
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);

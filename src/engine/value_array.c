@@ -15,7 +15,7 @@
 #include "value_array.h"
 
 /* Moves that sorting a few values by insertion may take; and two a value. */
-#define LEAST_MOVES		256
+#define LEAST_MOVES		1024
 
 PmhResult
 pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n)

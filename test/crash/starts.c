@@ -686,10 +686,12 @@ open_index(void)
 	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
 	uint64_t	instance;
+	PmhInode	inode;
 	PmhError	error;
 
 	index_path(path);
-	if (world->stub_lsn != 0 || pmh_examine(path, &id, &instance, &error) != PMH_OK ||
+	if (world->stub_lsn != 0 ||
+		pmh_examine(path, &id, &instance, &inode, &error) != PMH_OK ||
 		id.dax_era != pmhash_shared->control.dax_era ||
 		id.cache_era != pmhash_shared->control.cache_era ||
 		pmh_open(path, &env, &table, NULL, &error) != PMH_OK)

@@ -120,6 +120,7 @@ test_no_descriptor(void)
 	uint64_t	key = 0;
 	uint8_t		identity[PMH_IDENTITY_SIZE];
 	uint64_t	instance;
+	PmhInode	inode;
 	size_t		mapped;
 
 	CHECK(open_descriptors() == before);
@@ -136,7 +137,7 @@ test_no_descriptor(void)
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_error(t)->sys_errno == EMFILE && pmh_error(t)->detail[0] != '\0');
 	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
-	CHECK(pmh_examine(path, identity, &instance, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_examine(path, identity, &instance, &inode, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_shut(path, &env, 5, 0, &error) == PMH_ERR_NO_DESCRIPTOR);
 	check_keys(t, key);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "buffer.h"
+#include "crowd.h"
 #include "directory.h"
 #include "element.h"
 #include "error.h"
@@ -38,6 +39,13 @@
 static const char *path;
 static uint64_t instance = 1;
 static bool force_pmem;
+static bool crowded;			/* half of the keys are in the overflow table */
+
+static uint64_t
+key_hash(uint64_t key)
+{
+	return crowded && key % 2 == 1 ? crowd_of_many_hash(7, key) : fixture_hash(key);
+}
 
 static PmhTable *
 create(void)
@@ -136,7 +144,7 @@ static void
 insert_unique(PmhTable *t, uint64_t from, uint64_t to)
 {
 	for (uint64_t key = from; key < to; key++)
-		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+		REQUIRE(pmh_insert(t, key_hash(key), key, false) == PMH_OK);
 }
 
 /* Of the keys below n just those divisible by 'keep' are there (0: none). */
@@ -149,7 +157,7 @@ check_unique(PmhTable *t, uint64_t n, uint64_t keep)
 	{
 		bool		there = keep != 0 && key % keep == 0;
 
-		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
 		CHECK(values.n == (there ? 1 : 0) && (!there || values.value[0] == key));
 	}
 	pmh_values_free(&values);
@@ -184,7 +192,7 @@ test_unique(void)
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
 	{
 		if (key % 10 != 0)
-			REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+			REQUIRE(pmh_insert(t, key_hash(key), key, false) == PMH_OK);
 	}
 	check(t);
 	check_unique(t, UNIQUE_KEYS, 1);
@@ -238,7 +246,7 @@ test_fill(void)
 
 	REQUIRE(entries != NULL);
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
-		entries[key] = (PmhEntry) {fixture_hash(key), key};
+		entries[key] = (PmhEntry) {key_hash(key), key};
 	REQUIRE(pmh_bulk_begin(t, UNIQUE_KEYS, 30, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, UNIQUE_KEYS) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
@@ -265,7 +273,7 @@ insert_lists(PmhTable *t)
 	for (uint64_t key = 0; key < LIST_KEYS; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+			REQUIRE(pmh_insert(t, key_hash(key), i, false) == PMH_OK);
 	}
 }
 
@@ -278,7 +286,7 @@ check_lists(PmhTable *t, uint64_t keep)
 	{
 		uint64_t	n = keep == 0 ? 0 : (values_of(key) + keep - 1) / keep;
 
-		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
+		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
 		CHECK(values.n == n);
 		for (uint64_t i = 0; i < n && i < values.n; i++)
 			CHECK(values.value[i] == i * keep);
@@ -314,7 +322,7 @@ test_lists(void)
 		for (uint64_t i = 0; i < values_of(key); i++)
 		{
 			if (i % 10 != 0)
-				REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+				REQUIRE(pmh_insert(t, key_hash(key), i, false) == PMH_OK);
 		}
 	}
 	check(t);
@@ -390,10 +398,10 @@ test_orphaned(void)
 	{
 		check(t);
 		for (uint64_t i = 0; i < 50; i++)
-			REQUIRE(pmh_insert(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1,
+			REQUIRE(pmh_insert(t, key_hash(steps), 20 * LONG_VALUES + i * 2 + 1,
 							   false) == PMH_OK);
 		for (uint64_t i = 0; i < 50; i++)
-			CHECK(pmh_delete(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1) == PMH_OK);
+			CHECK(pmh_delete(t, key_hash(steps), 20 * LONG_VALUES + i * 2 + 1) == PMH_OK);
 		check(t);
 		check_lists(t, 20);
 	}
@@ -936,14 +944,19 @@ main(void)
 	for (int round = 0; round < 2; round++)
 	{
 		force_pmem = round == 1;
-		TEST(test_unique());
-		TEST(test_recovery());
-		TEST(test_lists());
-		TEST(test_given_up());
-		TEST(test_orphaned());
+		for (int keys = 0; keys < 2; keys++)
+		{
+			crowded = keys == 1;
+			TEST(test_unique());
+			TEST(test_recovery());
+			TEST(test_lists());
+			TEST(test_given_up());
+			TEST(test_orphaned());
+			TEST(test_sweep_and_merge());
+		}
+		crowded = false;
 		TEST(test_regions());
 		TEST(test_region_log());
-		TEST(test_sweep_and_merge());
 		TEST(test_cursor_and_rewrite());
 		TEST(test_sweep_and_rewrite());
 		TEST(test_walk_and_rewrite());

@@ -8,14 +8,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = new_server('cleaner_stops', undef, install_path => install_with_stop_points());
-my $points = $node->data_dir . '/stop_points';
-mkdir $points or die "$points: $!";
+use_stop_points($node);
 $node->start;
 install_extension($node);
 $node->safe_psql('postgres', <<SQL);
@@ -24,28 +23,6 @@ INSERT INTO t SELECT i % 500, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
 CREATE PROCEDURE cleaners_come_by() LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); END';
 SQL
-
-sub hold
-{
-	append_to_file("$points/$_", '') foreach @_;
-	return;
-}
-
-sub is_held
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
-	my $deadline = time + 60;
-
-	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
-	return ok(-e "$points/$point.held", "$name: held at $point");
-}
-
-sub release
-{
-	unlink(map { "$points/$_.held" } @_) == @_ or die "@_: $!";
-	return;
-}
 
 # A session finds that the file has gone, and a rebuilder begins.
 sub lose_file

@@ -8,25 +8,16 @@ use warnings;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashDead qw(quiet_wal use_for_dead flush_wal);
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# no process flushes WAL of its own accord; pages are half empty, so that no scan
-# prunes any: that would be WAL of its own on them
-my $node = new_server('dead_wal', <<CONF);
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
-enable_seqscan = off
-enable_bitmapscan = off
-CONF
+# pages are half empty, so that no scan prunes any: that would be WAL of its own on them
+my $node = new_server('dead_wal', quiet_wal());
 $node->start;
 install_extension($node);
+use_for_dead($node);
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
 INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i;
@@ -34,11 +25,6 @@ CREATE INDEX d_k ON d USING pmhash (k);
 CREATE TABLE other (v int4);
 CHECKPOINT;
 SQL
-
-sub flush_wal
-{
-	return $node->safe_psql('postgres', 'SET synchronous_commit = on; INSERT INTO other VALUES (0)');
-}
 
 sub entries
 {

@@ -8,77 +8,23 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashDead;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# no process flushes WAL of its own accord; pages are half empty, so that no scan
-# prunes any
-my $node = new_server('known_dead', <<CONF);
+my $node = new_server('known_dead', quiet_wal() . <<CONF);
 wal_level = replica
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
 max_prepared_transactions = 2
-enable_seqscan = off
-enable_bitmapscan = off
 CONF
 $node->start;
 install_extension($node);
-$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE other (v int4);
-CREATE FUNCTION tids_read(index regclass) RETURNS int8 LANGUAGE sql AS
-	'SELECT pg_stat_get_xact_tuples_returned($1)';
-CREATE PROCEDURE make_table() LANGUAGE plpgsql AS $$ BEGIN
-	DROP TABLE IF EXISTS d;
-	CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
-	INSERT INTO d SELECT i % 4, i FROM generate_series(1, 4000) i;
-	CREATE INDEX d_k ON d USING pmhash (k);
-END $$;
-SQL
-
-sub sql
-{
-	my ($sql) = @_;
-	return $node->safe_psql('postgres', $sql);
-}
-
-sub flush_wal
-{
-	return sql('SET synchronous_commit = on; INSERT INTO other VALUES (0)');
-}
+use_for_dead($node, 'with tables');
 
 sub entries
 {
 	my ($index) = @_;
 	return sql(sprintf("SELECT entries FROM pmhash_stats('%s')", $index // 'd_k'));
-}
-
-# Rows of a key are deleted, and their pages get a later record each, so that scans may
-# call them dead though none of this is flushed; a scan does so.  (The transaction of
-# the look-up goes on, because the server keeps one LSN for the commits of 32.)
-sub delete_and_look_up
-{
-	my ($k, $then) = @_;
-	return sql(<<SQL);
-DELETE FROM d WHERE k = $k;
-BEGIN;
-DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
-DO 'BEGIN PERFORM v FROM d WHERE k = $k; END';
-@{[ $then // '' ]}
-ROLLBACK;
-SQL
-}
-
-# The TIDs that a query reads of an index
-sub reads
-{
-	my ($query, $index) = @_;
-	return sql(sprintf("BEGIN; %s; SELECT tids_read('%s'); COMMIT", $query, $index // 'd_k'));
 }
 
 # ---- they are not visited again ----

@@ -8,56 +8,19 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashDead;
 use PmhashStandby;
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
-# As in 082: no process flushes WAL of its own accord, no scan prunes.
-my $settings = <<CONF;
-wal_level = replica
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
-enable_seqscan = off
-enable_bitmapscan = off
-CONF
+my $settings = quiet_wal() . "wal_level = replica\n";
 my $node = new_server('known_dead_breaks', $settings, install_path => install_with_stop_points());
-my $points = $node->data_dir . '/stop_points';
-mkdir $points or die "$points: $!";
+my $points = use_stop_points($node);
 $node->start;
-
-sub sql
-{
-	my ($sql) = @_;
-	return $node->safe_psql('postgres', $sql);
-}
-
-sub set_up
-{
-	install_extension($node);
-	return sql(<<'SQL');
-CREATE TABLE other (v int4);
-CREATE FUNCTION tids_read(index regclass) RETURNS int8 LANGUAGE sql AS
-	'SELECT pg_stat_get_xact_tuples_returned($1)';
-CREATE PROCEDURE make_table() LANGUAGE plpgsql AS $$ BEGIN
-	DROP TABLE IF EXISTS d;
-	CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
-	INSERT INTO d SELECT i % 4, i FROM generate_series(1, 4000) i;
-	CREATE INDEX d_k ON d USING pmhash (k);
-END $$;
-SQL
-}
-
-sub flush_wal
-{
-	return sql('SET synchronous_commit = on; INSERT INTO other VALUES (0)');
-}
+install_extension($node);
+use_for_dead($node, 'with tables');
 
 # A new table; no list of a file from before waits for anything.
 sub fresh_table
@@ -66,58 +29,32 @@ sub fresh_table
 	return sql('CALL make_table()');
 }
 
-# The rows of a key are deleted, and a scan finds them dead before the pages' last
-# records are flushed: they are in the list afterwards.
-sub put_into_list
-{
-	my ($k) = @_;
-	return sql(<<SQL);
-DELETE FROM d WHERE k = $k;
-BEGIN;
-DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
-DO 'BEGIN PERFORM v FROM d WHERE k = $k; END';
-ROLLBACK;
-SQL
-}
-
-sub reads
+# A session is held when it has taken out of the list what it may remove.
+sub hold_removal
 {
 	my ($query) = @_;
-	return sql("BEGIN; $query; SELECT tids_read('d_k'); COMMIT");
+	return start_and_hold('dead_before_removal', $query, 'removal');
 }
 
-# A session comes to a stop point in a query.
-sub hold_in
+# It goes on, and gets so many rows.
+sub go_on
 {
-	my ($point, $query) = @_;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	my $deadline = time + 60;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($session, $rows) = @_;
 
-	append_to_file("$points/$point", '');
-	$session->query_until(qr/begun/, "\\echo begun\n$query;\n");
-	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
-	ok(-e "$points/$point.held", "a session is held at $point");
-	return $session;
+	release('dead_before_removal');
+	return is(finish($session), $rows, 'the session that was held');
 }
 
-sub release
-{
-	my ($point, $session) = @_;
-
-	unlink("$points/$point.held") or die "$points/$point.held: $!";
-	return $session->query_safe('SELECT 1');
-}
-
-set_up();
 hold_wal_writer($node);
 
 # ---- taken out of the list and not removed yet, while their TIDs become others' ----
 
 fresh_table();
-put_into_list(2);
+delete_and_look_up(2);
 is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'they are known');
 flush_wal();
-my $session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
+my $session = hold_removal('SELECT count(v) FROM d WHERE k = 1');
 is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'still known while they are being removed');
 sql('VACUUM d; INSERT INTO d SELECT 2, -i FROM generate_series(1, 1000) i');
 is( sql(<<SQL), 't', 'rows have their TIDs');
@@ -128,15 +65,14 @@ is(sql('SELECT count(v) FROM d WHERE k = 2'), 1000, 'they are found');
 is(sql('SELECT count(*) FROM d WHERE k = 2'), 1000, 'by the index alone');
 is(sql('SET enable_indexscan = off; SET enable_bitmapscan = on; SELECT count(v) FROM d WHERE k = 2'), 1000, 'by a bitmap');
 same_answers($node, 'd', 'k', 'd_k', 'while the removal is held');
-release('dead_before_removal', $session);
-$session->quit;
+go_on($session, 1000);
 same_answers($node, 'd', 'k', 'd_k', 'when it has gone on');
 is(sql(q(SELECT pmhash_check('d_k'))), '', 'pmhash_check');
 
 # ---- of what waits for WAL, what may go goes, and nothing else ----
 
 fresh_table();
-put_into_list(2);
+delete_and_look_up(2);
 sql('DELETE FROM d WHERE k = 3 AND v % 8 = 3');
 my $cursor = $node->background_psql('postgres');
 $cursor->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
@@ -161,11 +97,10 @@ DO 'BEGIN PERFORM v FROM e WHERE k = ANY (ARRAY(SELECT 2 * i - 1 FROM generate_s
 ROLLBACK;
 SQL
 flush_wal();
-$session = hold_in('dead_before_removal', 'SELECT count(v) FROM e WHERE k = 2');
+$session = hold_removal('SELECT count(v) FROM e WHERE k = 2');
 sql('VACUUM e; INSERT INTO e SELECT 2 * i - 1, 0 FROM generate_series(1, 500) i');
 fails_like($node, 'INSERT INTO e VALUES (501, 0)', qr/conflicting key value/, 'exclusion constraint');
-release('dead_before_removal', $session);
-$session->quit;
+go_on($session, 1);
 is(sql('SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off; SELECT count(*), count(DISTINCT k) FROM e'),
 	'1000|1000', 'exclusion constraint: no key twice');
 
@@ -207,10 +142,10 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 	fresh_table();
 	my $older = $node->background_psql('postgres');
 	$older->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
-	put_into_list(2);
+	delete_and_look_up(2);
 	is($older->query_safe('SELECT count(v) FROM d WHERE k = 2'), $level eq 'READ COMMITTED' ? 0 : 1000, "$level: a transaction from before");
 	$older->quit;
-	put_into_list(2);
+	delete_and_look_up(2);
 	is(reads("SET TRANSACTION ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 2"), "0\n0", "$level: none is visited");
 }
 
@@ -233,31 +168,30 @@ sql('CREATE TABLE o AS SELECT i % 3 + 1 AS k FROM generate_series(1, 300) i; ANA
 my $by_join = 'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off; SET LOCAL enable_seqscan = on';
 my $join = 'SELECT count(d.v) FROM o JOIN d USING (k)';
 cmp_ok(reads("$by_join; $join WHERE o.k = 2") =~ s/^.*\n//r, '>=', 1000, 'a join reads TIDs');
-put_into_list(2);
+delete_and_look_up(2);
 is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'they are known');
 like(sql("BEGIN; $by_join; EXPLAIN $join"), qr/pmhash join/, 'plan of a join');
 is(sql("BEGIN; $by_join; $join"), 200000, 'a join passes over them');
 is(reads("$by_join; $join WHERE o.k = 2"), "0\n0", 'a join visits none of them');
 flush_wal();
-$session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
+$session = hold_removal('SELECT count(v) FROM d WHERE k = 1');
 sql('VACUUM d; INSERT INTO d SELECT 2, -i FROM generate_series(1, 1000) i');
 is(sql('SELECT count(v) FROM d WHERE k = 2'), 1000, 'others have their TIDs');
 is(sql("BEGIN; $by_join; $join"), 300000, 'a join finds them');
-release('dead_before_removal', $session);
-$session->quit;
+go_on($session, 1000);
 
 # ---- the server dies while some are taken out and not removed ----
 
 release_wal_writer($node);
 sql('CALL make_table(); CHECKPOINT');
 hold_wal_writer($node);
-put_into_list(2);
+delete_and_look_up(2);
 flush_wal();
-$session = hold_in('dead_before_removal', 'SELECT count(v) FROM d WHERE k = 1');
-put_into_list(3);
+$session = hold_removal('SELECT count(v) FROM d WHERE k = 1');
+delete_and_look_up(3);
 is(sql('SELECT count(v) FROM d WHERE k = 3'), 0, 'rows whose deletion is not flushed');
 crash($node);
-eval { $session->quit };
+finish($session);
 unlink("$points/dead_before_removal.held");
 $node->start;
 is(sql('SELECT count(v) FROM d WHERE k = 2'), 0, 'after a crash: what was flushed is dead');
@@ -270,14 +204,8 @@ $node->stop;
 # ---- transactions that began during recovery ----
 
 $node = new_primary('dead_primary', $settings);
-sql(<<'SQL');
-CREATE TABLE other (v int4);
-CREATE FUNCTION tids_read(index regclass) RETURNS int8 LANGUAGE sql AS
-	'SELECT pg_stat_get_xact_tuples_returned($1)';
-CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
-INSERT INTO d SELECT i % 4, i FROM generate_series(1, 4000) i;
-CREATE INDEX d_k ON d USING pmhash (k) WITH (wal = on);
-SQL
+use_for_dead($node, 'with tables');
+sql(q(CALL make_table('WITH (wal = on)')));
 my $primary = $node;
 my $standby = new_standby($primary, 'dead_standby');
 wait_for_state($standby, 'd_k', qr/^valid$/, 'the standby has its file');
@@ -289,6 +217,7 @@ is($old{$_}->query_safe("BEGIN ISOLATION LEVEL $_; SELECT count(v) FROM d WHERE 
 $primary->stop;
 $standby->promote;
 $node = $standby;
+use_for_dead($node);
 wait_for_state($node, 'd_k', qr/^valid$/, 'promoted: the file is used');
 hold_wal_writer($node);
 my $look = <<SQL;
