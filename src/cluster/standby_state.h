@@ -33,6 +33,8 @@ typedef struct PmhashPlace
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	bool		swept;			/* if restored: what is free in it has been looked
+								 * for, or that is under way (standby_sweep.c) */
 
 	/* if DELTA */
 	uint64		build;			/* its number */

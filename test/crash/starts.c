@@ -561,6 +561,13 @@ pmhash_end_without_replay(const ControlFileData *server)
 		world->inserted == end && !fails() ? end : 0;
 }
 
+/* There are no standbys here, and no promotions. */
+bool
+pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
+{
+	return false;
+}
+
 /* A checkpoint: of a shutdown or the end of recovery, its redo is itself. */
 static void
 checkpoint(bool online, DBState state)

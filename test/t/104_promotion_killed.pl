@@ -128,6 +128,25 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	$node->stop;
 }
 
+# ---- killed when its own first checkpoint is complete ----
+
+{
+	# trust: promoted-own
+	my $node = standby_with_files();
+	my $position = log_position($node);
+
+	promote_up_to($node, 'promoted_before_use');
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+	$node->safe_psql('postgres', 'CREATE TABLE other AS SELECT i FROM generate_series(1, 1000) i');
+	$node->safe_psql('postgres', 'CHECKPOINT') foreach 1 .. 2;
+	$node->safe_psql('postgres', 'INSERT INTO other VALUES (0)');
+	kill_it($node);
+	$node->start;
+	goes_on($node, 'killed after a checkpoint', $position);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '1001', 'killed after a checkpoint: rows');
+	$node->stop;
+}
+
 # ---- killed twice ----
 
 {
@@ -250,8 +269,11 @@ foreach my $more (0, 1)
 
 # ---- in single-user mode in between, which leaves postmaster.opts as it is ----
 
+# The last checkpoint is that of its recovery, or an online one, as of a promoted life.
+foreach my $statement (undef, 'CHECKPOINT')
 {
 	# trust: promoted-checkpoint
+	my $name = 'single-user mode' . (defined $statement ? ", $statement" : '');
 	my $node = standby_with_files();
 	my $position = log_position($node);
 
@@ -259,10 +281,10 @@ foreach my $more (0, 1)
 	kill_it($node);
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 	unlink($node->data_dir . '/postmaster.pid');
-	die_in_start($node);
+	unlike(die_in_start($node, $statement), qr/ERROR|FATAL/, "$name: it has run");
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
 	$node->start;
-	builds_anew($node, 'single-user mode', $position, qr/has run without the pool since it was promoted/);
+	builds_anew($node, $name, $position, qr/has run without the pool since it was promoted/);
 	$node->stop;
 }
 
