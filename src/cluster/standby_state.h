@@ -140,6 +140,7 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_promote.c, called by startup.c ---- */
+extern void pmhash_standby_begin_of_replay(void);
 extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);
 

@@ -9,7 +9,7 @@ be_root()
 {
 	[ "$(id -u)" -ne 0 ] || return 0
 	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" HA_FAILOVERS="${HA_FAILOVERS:-}" \
+	exec sudo TMPDIR="${TMPDIR:-/tmp}" HA_FAILOVERS="${HA_FAILOVERS:-}" SQLSMITH_SEED="${SQLSMITH_SEED:-}" \
 		PMHASH_CHROOT_CACHE="${PMHASH_CHROOT_CACHE:-}" bash "$0" "$@"
 }
 
