@@ -129,6 +129,7 @@ extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
 extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);

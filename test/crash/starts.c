@@ -455,6 +455,11 @@ pmhash_standby_read_end(PmhashStandbyEnd *end)
 }
 
 void
+pmhash_standby_clear_work(void)
+{
+}
+
+void
 pmhash_standby_begin_of_replay(void)
 {
 }
