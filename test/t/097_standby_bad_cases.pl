@@ -65,6 +65,37 @@ chmod(0700, $directory) or die $!;
 both_valid('writable again');
 compare_in_snapshot($standby, 'writable again: answers');
 
+# ---- for half an hour: builds are tried until it can be written again ----
+
+# The clock of the server goes faster, and each reload makes its processes look at it.
+my $shim = "$PostgreSQL::Test::Utils::tmp_check/fast_clock.so";
+
+system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/fast_clock.c");
+$standby->stop;
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	$standby->start;
+}
+both_valid('a fast clock');
+chmod(0500, $directory) or die $!;
+$primary->safe_psql('postgres', 'REINDEX INDEX t_k');
+caught_up($primary, $standby);
+foreach (1 .. 40)
+{
+	$standby->reload;
+	usleep(100_000);
+}
+like(standby_state($standby, 't_k'), qr/^build failed: .*Permission denied/, 'unwritable for long: it fails');
+chmod(0700, $directory) or die $!;
+foreach (1 .. 100)
+{
+	last if standby_state($standby, 't_k') eq 'valid';
+	$standby->reload;
+	usleep(100_000);
+}
+both_valid('unwritable for long: built in the end');
+$standby->restart;
+
 # ---- damaged and removed under a running standby ----
 
 $position = log_position($standby);
