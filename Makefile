@@ -125,6 +125,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_file.o \
 	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
+	src/cluster/standby_sweep.o \
 	src/cluster/standby_view.o \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \

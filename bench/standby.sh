@@ -8,7 +8,9 @@
 #              alone right after a checkpoint; without the table's own
 #   inserts    rows a second, in a statement of many rows and one by one
 #   replay     rows a second that have waited, and the standby's lag under clients
-#   build      seconds from ALTER INDEX ... SET (wal = on) until the standby has it
+#   build      seconds from ALTER INDEX ... SET (wal = on) until the standby has it;
+#              and what replay is beside it, in percent of what it is alone (only of
+#              tables so large that the build lasts for longer than that)
 #   promotion  milliseconds from the end of recovery to the first answer by the index,
 #              in a new session
 #
@@ -159,21 +161,29 @@ measure_inserts()
 	done
 }
 
+# Rows a second that the standby replays of so many, which have waited.
+replay_rate()					# rows
+{
+	local begun
+
+	on_standby -c 'SELECT pg_wal_replay_pause()' >/dev/null
+	sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $1) n"
+	sleep 1
+	begun=$(now)
+	on_standby -c 'SELECT pg_wal_replay_resume()' >/dev/null
+	catch_up
+	awk "BEGIN { printf \"%.0f\", $1 / $(elapsed "$begun" "$(now)") }"
+}
+
 measure_replay()
 {
-	local kind begun
+	local kind
 
 	for kind in none $methods; do
 		make_table "$kind"
 		catch_up
 		[ "$kind" != pmhash ] || wait_for_index w_k
-		on_standby -c 'SELECT pg_wal_replay_pause()' >/dev/null
-		sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n"
-		sleep 1
-		begun=$(now)
-		on_standby -c 'SELECT pg_wal_replay_resume()' >/dev/null
-		catch_up
-		note "replay" "$kind" "$batch" "$(awk "BEGIN { printf \"%.0f\", $batch / $(elapsed "$begun" "$(now)") }")" "rows/s"
+		note "replay" "$kind" "$batch" "$(replay_rate "$batch")" "rows/s"
 	done
 }
 
@@ -199,6 +209,40 @@ measure_lag()
 	done
 }
 
+# What b_k is on the standby.
+state_of_b()
+{
+	on_standby -c "SELECT state FROM pmhash_indexes WHERE index = 'b_k'"
+}
+
+# Replay of rows of w, which has an index as well, with a build of b_k and without, in
+# turn; the median of three.
+measure_replay_beside_build()	# rows-of-b
+{
+	local round alone rates=()
+
+	make_table pmhash
+	catch_up
+	wait_for_index w_k
+	for round in 1 2 3; do
+		alone=$(replay_rate "$batch")
+		sql -c 'ALTER INDEX b_k SET (wal = off)'
+		catch_up
+		sql -c 'ALTER INDEX b_k SET (wal = on)'
+		until [[ $(state_of_b) == building* ]]; do
+			sleep 0.02
+		done
+		rates+=("$(awk "BEGIN { printf \"%.1f\", 100 * $(replay_rate "$batch") / $alone }")")
+		if [[ $(state_of_b) != building* ]]; then
+			progress "the build of $1 rows is over too soon to say what replay is beside it"
+			wait_for_index b_k
+			return
+		fi
+		wait_for_index b_k
+	done
+	note "replay beside a build" pmhash "$1" "$(printf '%s\n' "${rates[@]}" | sort -n | sed -n 2p)" "% of alone"
+}
+
 measure_build()
 {
 	local n begun
@@ -212,6 +256,7 @@ measure_build()
 		sql -c 'ALTER INDEX b_k SET (wal = on)'
 		wait_for_index b_k
 		note "build" pmhash "$n" "$(elapsed "$begun" "$(now)")" s
+		measure_replay_beside_build "$n"
 	done
 }
 

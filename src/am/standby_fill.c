@@ -28,6 +28,9 @@
 /* Operations or entries read at a time. */
 #define BATCH			4096
 
+/* Operations of a partition after which those that do not count any more go: 8 MB. */
+#define CHUNK			(1 << 18)
+
 struct PmhashStandbyFill
 {
 	const PmhashStandbyBuild *build;
@@ -178,47 +181,72 @@ spool_delta(PmhashStandbyFill *fill)
 	pfree(ops);
 }
 
-/* Read n operations of a partition into last[], in their order. */
-static void
-take_operations(PmhashStandbyFill *fill, int partition, Last *last, uint64 n)
+/* Sort, and leave the last operation on each entry; returns how many there are. */
+static size_t
+keep_last(Last *last, size_t n)
 {
-	PmhEntry   *batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
+	size_t		kept = 0;
 
-	for (uint64 at = 0; at < n; at += BATCH)
+	qsort(last, n, sizeof(Last), compare_operations);
+	for (size_t i = 0; i < n; i++)
 	{
-		uint64		count = Min(BATCH, n - at);
-
-		CHECK_FOR_INTERRUPTS();
-		pmhash_spool_take(fill->delta, partition, batch, count);
-		for (uint64 i = 0; i < count; i++)
-		{
-			last[at + i].entry.hash = batch[i].hash;
-			last[at + i].entry.value = batch[i].value & ~PMHASH_DELTA_DELETE;
-			last[at + i].inserted = (batch[i].value & PMHASH_DELTA_DELETE) == 0;
-			last[at + i].number = at + i;
-		}
+		if (kept == 0 || compare_pairs(&last[kept - 1].entry, &last[i].entry) != 0)
+			last[kept++] = last[i];
 	}
-	pfree(batch);
+	return kept;
 }
 
-/* The last operation on each entry of a partition, sorted; *n of them, or NULL. */
+/* Append operations to last[n], of which the first has this number. */
+static void
+append_operations(Last *last, const PmhEntry *batch, size_t n, uint64 number)
+{
+	for (size_t i = 0; i < n; i++)
+	{
+		last[i].entry.hash = batch[i].hash;
+		last[i].entry.value = batch[i].value & ~PMHASH_DELTA_DELETE;
+		last[i].inserted = (batch[i].value & PMHASH_DELTA_DELETE) == 0;
+		last[i].number = number + i;
+	}
+}
+
+/*
+ * The last operation on each entry of a partition, sorted; *n of them, or NULL.  All
+ * of a key are in one partition, and there may be many that come and go while a build
+ * waits (a job queue): so memory is taken for those that count, not for all.
+ */
 static Last *
 last_operations(PmhashStandbyFill *fill, int partition, size_t *n)
 {
 	uint64		all = fill->delta->partition_n[partition];
+	size_t		capacity = Min(all, CHUNK);
+	PmhEntry   *batch;
 	Last	   *last;
 
 	*n = 0;
 	if (all == 0)
 		return NULL;
-	last = MemoryContextAllocHuge(fill->context, all * sizeof(Last));
-	take_operations(fill, partition, last, all);
-	qsort(last, all, sizeof(Last), compare_operations);
-	for (uint64 i = 0; i < all; i++)
+	batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
+	last = MemoryContextAllocHuge(fill->context, capacity * sizeof(Last));
+	for (uint64 at = 0; at < all; at += BATCH)
 	{
-		if (*n == 0 || compare_pairs(&last[*n - 1].entry, &last[i].entry) != 0)
-			last[(*n)++] = last[i];
+		size_t		count = Min(BATCH, all - at);
+
+		CHECK_FOR_INTERRUPTS();
+		if (*n + count > capacity)
+		{
+			*n = keep_last(last, *n);
+			if (*n > capacity / 2)
+			{
+				capacity *= 2;
+				last = repalloc_huge(last, capacity * sizeof(Last));
+			}
+		}
+		pmhash_spool_take(fill->delta, partition, batch, count);
+		append_operations(&last[*n], batch, count, at);
+		*n += count;
 	}
+	*n = keep_last(last, *n);
+	pfree(batch);
 	return last;
 }
 

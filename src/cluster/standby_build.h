@@ -49,6 +49,9 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 /* ---- standby_build.c ---- */
 extern void pmhash_standby_build_database(void);
 
+/* ---- standby_sweep.c ---- */
+extern void pmhash_standby_sweep_database(void);
+
 /* ---- standby_worker.c ---- */
 extern void pmhash_standby_worker_init(void);
 

@@ -33,6 +33,8 @@ typedef struct PmhashPlace
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	bool		swept;			/* if restored: what is free in it has been looked
+								 * for, or that is under way (standby_sweep.c) */
 
 	/* if DELTA */
 	uint64		build;			/* its number */
@@ -127,6 +129,7 @@ extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
 extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
@@ -138,6 +141,7 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_promote.c, called by startup.c ---- */
+extern void pmhash_standby_begin_of_replay(void);
 extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);
 

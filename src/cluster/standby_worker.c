@@ -234,6 +234,7 @@ pmhash_standby_builder_main(Datum arg)
 	pmhash_worker_begin(DatumGetObjectId(arg), "0");
 	pmhash_worker_takes_long();
 	pmhash_standby_build_database();
+	pmhash_standby_sweep_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

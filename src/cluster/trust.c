@@ -315,9 +315,9 @@ timeline_of(const PmhashServerState *server)
  * there: it has begun no statement that changes an index.
  *
  * That no other server has run since shows by postmaster.opts; and single-user mode,
- * which leaves that, by its checkpoint, which is past the end of replay.  A checkpoint
- * that the promoted server itself has completed looks the same as that one.  Before
- * pg_control has the new timeline a start replays the old one to its end, which
+ * which leaves that, by its checkpoint, which is past the end of replay, and not of
+ * the promoted life (wal_look.c).  Before pg_control has the new timeline a start
+ * replays the old one to its end, which
  * pmhash_standby_end_of_replay compares.
  */
 static const char *
@@ -331,8 +331,9 @@ promotion_doubt(const PmhashServerState *server)
 		return "the server was a standby and has not been promoted in its last life";
 	if ((state != DB_IN_ARCHIVE_RECOVERY && state != DB_IN_CRASH_RECOVERY &&
 		 state != DB_IN_PRODUCTION && state != DB_SHUTDOWNING) ||
-		server->control.checkPoint >= end.lsn ||
-		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime())
+		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime() ||
+		(server->control.checkPoint >= end.lsn &&
+		 !pmhash_is_checkpoint_of_promoted(&server->control, end.lsn)))
 		return "the server has run without the pool since it was promoted";
 	if (timeline != end.timeline &&
 		!pmhash_timeline_forked_at(timeline, end.timeline, end.lsn))

@@ -5,6 +5,9 @@
  *
  * If not, the server calls no resource manager, so the end of replay could not be
  * saved by one (startup.c, save_end_of_replay); but it can be known beforehand.
+ *
+ * And whose checkpoint is it that pg_control has after a promotion?
+ *
  * Records are read by the server's own reader, as replay will read them.
  *
  *-------------------------------------------------------------------------
@@ -17,6 +20,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
+#include "catalog/pg_control.h"
 #include "miscadmin.h"
 
 #include "cluster/wal_look.h"
@@ -104,4 +108,57 @@ pmhash_end_without_replay(const ControlFileData *server)
 	end = end_if_last(reader, server->checkPoint, &look);
 	XLogReaderFree(reader);
 	return end;
+}
+
+/* Is the record that was read last one of RM_XLOG_ID of this kind? */
+static bool
+is_xlog_record(const XLogReaderState *reader, uint8 kind)
+{
+	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
+		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
+}
+
+/*
+ * Read on to the record at 'checkpoint'.  One life only, that of the promotion?  It
+ * begins with the record that ends recovery, and its checkpoints are online ones; each
+ * later start, in single-user mode as well, ends its recovery with a checkpoint as of a
+ * shutdown (xlog.c, PerformRecoveryXLogAction), and so does a shutdown.
+ */
+static bool
+is_one_life(XLogReaderState *reader, XLogRecPtr checkpoint, const Look *look)
+{
+	int			promotions = 0;
+	char	   *error;
+
+	while (XLogReadRecord(reader, &error) != NULL && !look->failed)
+	{
+		if (is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN))
+			return false;
+		promotions += is_xlog_record(reader, XLOG_END_OF_RECOVERY);
+		if (reader->ReadRecPtr >= checkpoint)
+			return reader->ReadRecPtr == checkpoint && promotions == 1;
+	}
+	return false;
+}
+
+/*
+ * A standby's replay has ended at 'end', it was promoted, and pg_control has a
+ * checkpoint past that.  Is that one of the life that was promoted?  False also if that
+ * can't be found out.  For the postmaster, as above.
+ */
+bool
+pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
+{
+	Look		look = {server->checkPointCopy.ThisTimeLineID, false};
+	XLogReaderState *reader = XLogReaderAllocate(wal_segment_size, NULL,
+												 XL_ROUTINE(.page_read = read_page),
+												 &look);
+	bool		is;
+
+	if (reader == NULL)
+		return false;
+	XLogBeginRead(reader, end);
+	is = is_one_life(reader, server->checkPoint, &look);
+	XLogReaderFree(reader);
+	return is;
 }

@@ -306,8 +306,14 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->strategy_changes = pm_load(&run->strategy_changes);
 	stats->merges = pm_load(&run->merges);
 	stats->overflows = pm_load(&run->overflows);
-	stats->value_space_known = pm_load(&run->value_space_known) != 0;
+	stats->value_space_known = pmh_value_space_is_known(table);
 	return PMH_OK;
+}
+
+bool
+pmh_value_space_is_known(const PmhTable *table)
+{
+	return pm_load(&pmh_run(table)->value_space_known) != 0;
 }
 
 /*

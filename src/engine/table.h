@@ -525,6 +525,12 @@ typedef struct PmhStats
 /* Exact figures by walking everything.  Blocks no process. */
 extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
 
+/*
+ * Is the free map of the value space known?  If not, a complete sweep that was begun
+ * with pmh_sweep_begin finds out.  A load, no lock.
+ */
+extern bool pmh_value_space_is_known(const PmhTable *table);
+
 /* Cheap estimates from a sample of segments (for the planner). */
 extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,
 							  uint64_t *file_bytes);

@@ -455,6 +455,16 @@ pmhash_standby_read_end(PmhashStandbyEnd *end)
 }
 
 void
+pmhash_standby_clear_work(void)
+{
+}
+
+void
+pmhash_standby_begin_of_replay(void)
+{
+}
+
+void
 pmhash_standby_end_of_replay(void)
 {
 }
@@ -559,6 +569,13 @@ pmhash_end_without_replay(const ControlFileData *server)
 
 	return server->state != DB_SHUTDOWNED && server->checkPointCopy.redo == server->checkPoint &&
 		world->inserted == end && !fails() ? end : 0;
+}
+
+/* There are no standbys here, and no promotions. */
+bool
+pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
+{
+	return false;
 }
 
 /* A checkpoint: of a shutdown or the end of recovery, its redo is itself. */

@@ -303,6 +303,16 @@ class Cluster:
             self.load.wait()
             time.sleep(0.2)
 
+    def last_lines(self):
+        """The end of each log, for a message."""
+        text = ''
+        for name in ('etcd.log', 'one/log', 'two/log', 'three/log'):
+            path = os.path.join(self.scratch, name)
+            if os.path.exists(path):
+                with open(path, errors='replace') as file:
+                    text += '\n---- %s\n%s' % (name, ''.join(file.readlines()[-15:]))
+        return text
+
     def patronictl(self, *arguments):
         return subprocess.run(['patronictl', '-c', self.nodes[0].configuration, *arguments],
                               capture_output=True, text=True)
@@ -336,8 +346,8 @@ def switch_over(cluster, leader):
     others = [n for n in cluster.nodes if n is not leader]
     rows = leader.query("SELECT application_name FROM pg_stat_replication WHERE sync_state = 'sync'")
     candidate = next(n for n in others if n.name == rows[0][0])
-    done = cluster.patronictl('switchover', 'pmhash', '--master', leader.name,
-                              '--candidate', candidate.name, '--force')
+    # (how the leader is named differs between versions; with --force it need not be)
+    done = cluster.patronictl('switchover', 'pmhash', '--candidate', candidate.name, '--force')
     if done.returncode != 0:
         raise RuntimeError('switchover: ' + done.stdout + done.stderr)
     return []
@@ -427,7 +437,7 @@ def main(bindir, scratch, n, setup):
         for client in clients:
             client.stopped = True
     except (RuntimeError, psycopg2.Error, OSError) as error:
-        Test.check(False, 'all failovers', error)
+        Test.check(False, 'all failovers', str(error) + cluster.last_lines())
     finally:
         cluster.stop()
     return Test.failed != 0

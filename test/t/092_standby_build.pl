@@ -111,6 +111,14 @@ foreach my $key (6000, 6100, 6000)
 	on_primary('VACUUM a');
 }
 on_primary('INSERT INTO a SELECT 7000 + i % 100, i FROM generate_series(1, 3000) i');
+
+# and one key of more operations than are sorted at a time (standby_fill.c, CHUNK)
+foreach (1 .. 2)
+{
+	on_primary('BEGIN; INSERT INTO a SELECT 8000, i FROM generate_series(1, 100000) i; ROLLBACK');
+	on_primary('VACUUM a');
+}
+on_primary('INSERT INTO a SELECT 8000, i FROM generate_series(1, 500) i');
 $old->query_safe('COMMIT');
 all_built('TIDs used again', \@a);
 

@@ -104,6 +104,48 @@ sleep 1;
 is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
 both_valid($standby, 'past eras, later');
 
+# ---- a scan goes on with a file that is given up ----
+
+# The rows of its next batch are dead, and it has read their entries; then VACUUM gives
+# their TIDs away, their pages become all-visible, and no record says so, as the index is
+# not logged any more (removal.c, never_twice).
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',
+	'INSERT INTO e SELECT 7 + i % 2 FROM generate_series(1, 12000) i',
+	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)',
+	'VACUUM ANALYZE e');
+caught_up($primary, $standby);
+wait_for_state($standby, 'e_k', qr/^valid$/, 'given up: built');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k = 7');
+caught_up($primary, $standby);
+{
+	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+	my $count = 'SELECT count(*) FROM e WHERE k = 7';
+	my $output = '';
+	my $run;
+
+	like(plan_of($standby, $count, $by_index), qr/Index Only Scan using e_k/, 'given up: an index-only scan');
+	hold($standby, 'scan_between_batches');
+	$run = IPC::Run::start(
+		[ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', "$by_index $count" ],
+		'<', \undef, '>', \$output, '2>&1');
+	is_held($standby, 'scan_between_batches', 'given up: between two batches');
+	$primary->safe_psql('postgres', 'ALTER INDEX e_k SET (wal = off)');
+	caught_up($primary, $standby);
+	like(standby_state($standby, 'e_k'), qr/absent/, 'given up: it is');
+	hold($standby, 'scan_before_visibility');
+	release($standby, 'scan_between_batches');
+	is_held($standby, 'scan_before_visibility', 'given up: the next batch has been read');
+	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+	caught_up($primary, $standby);
+	is($standby->safe_psql('postgres', "SELECT relallvisible = relpages FROM pg_class WHERE relname = 'e'"), 't',
+		'given up: all pages are all-visible');
+	release($standby, 'scan_before_visibility');
+	$run->finish;
+	is($output, "0\n", 'given up: no row that is gone is found');
+}
+$primary->safe_psql('postgres', 'DROP TABLE e');
+
 # ---- the standby is killed in the middle of a record ----
 
 my %records = (

@@ -128,7 +128,26 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	$node->stop;
 }
 
-# ---- killed twice ----
+# ---- killed when its own first checkpoint is complete ----
+
+{
+	# trust: promoted-own
+	my $node = standby_with_files();
+	my $position = log_position($node);
+
+	promote_up_to($node, 'promoted_before_use');
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+	$node->safe_psql('postgres', 'CREATE TABLE other AS SELECT i FROM generate_series(1, 1000) i');
+	$node->safe_psql('postgres', 'CHECKPOINT') foreach 1 .. 2;
+	$node->safe_psql('postgres', 'INSERT INTO other VALUES (0)');
+	kill_it($node);
+	$node->start;
+	goes_on($node, 'killed after a checkpoint', $position);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '1001', 'killed after a checkpoint: rows');
+	$node->stop;
+}
+
+# ---- killed again, while it replays and when that is over ----
 
 {
 	my $node = standby_with_files();
@@ -136,17 +155,20 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 
 	promote_up_to($node, 'promoted_before_use');
 	kill_it($node);
+	foreach my $point (qw(begin_of_replay end_of_replay begin_of_replay))
+	{
+		my $file = $node->data_dir . "/stop_points/$point";
+		my $deadline = time + 60;
 
-	# the second time when its replay is over
-	append_to_file($node->data_dir . '/stop_points/end_of_replay', '');
-	system_log($node->installed_command('pg_ctl'), '-W', '-D', $node->data_dir, '-l', $node->logfile, 'start');
-	my $deadline = time + 60;
-	usleep(5_000) until -e $node->data_dir . '/stop_points/end_of_replay.held' || time > $deadline;
-	ok(-e $node->data_dir . '/stop_points/end_of_replay.held', 'killed twice: held');
-	$node->_update_pid(1);
-	kill_it($node);
+		append_to_file($file, '');
+		system_log($node->installed_command('pg_ctl'), '-W', '-D', $node->data_dir, '-l', $node->logfile, 'start');
+		usleep(5_000) until -e "$file.held" || time > $deadline;
+		ok(-e "$file.held", "killed again: held at $point");
+		$node->_update_pid(1);
+		kill_it($node);
+	}
 	$node->start;
-	goes_on($node, 'killed twice', $position);
+	goes_on($node, 'killed again', $position);
 	$node->stop;
 }
 
@@ -250,8 +272,11 @@ foreach my $more (0, 1)
 
 # ---- in single-user mode in between, which leaves postmaster.opts as it is ----
 
+# The last checkpoint is that of its recovery, or an online one, as of a promoted life.
+foreach my $statement (undef, 'CHECKPOINT')
 {
 	# trust: promoted-checkpoint
+	my $name = 'single-user mode' . (defined $statement ? ", $statement" : '');
 	my $node = standby_with_files();
 	my $position = log_position($node);
 
@@ -259,10 +284,10 @@ foreach my $more (0, 1)
 	kill_it($node);
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 	unlink($node->data_dir . '/postmaster.pid');
-	die_in_start($node);
+	unlike(die_in_start($node, $statement), qr/ERROR|FATAL/, "$name: it has run");
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
 	$node->start;
-	builds_anew($node, 'single-user mode', $position, qr/has run without the pool since it was promoted/);
+	builds_anew($node, $name, $position, qr/has run without the pool since it was promoted/);
 	$node->stop;
 }
 

@@ -40,7 +40,7 @@ for tool in "$@"; do
 	fi
 	if grep -q '^not ok' "$scratch/result" || ! grep -q '^ok' "$scratch/result"; then
 		failed=1
-		tail -v -n 15 "$scratch"/*/log | sed 's/^/# /'
+		tail -v -n 15 "$scratch"/*/log 2>/dev/null | sed 's/^/# /'
 	fi
 	stop_servers
 	rm -rf "${scratch:?}"/*

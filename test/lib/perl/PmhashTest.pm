@@ -266,10 +266,11 @@ sub crash
 }
 
 # Start a server that has crashed, without a launcher, so that no process needs the
-# pool, and kill it after the end of replay.  Returns what it has said.
+# pool, and kill it after the end of replay, and after a statement if there is one.
+# Returns what it has said.
 sub die_in_start
 {
-	my ($node) = @_;
+	my ($node, $statement) = @_;
 	my $input = '';
 	my $output = '';
 	my $timer = IPC::Run::timer(60);
@@ -278,6 +279,11 @@ sub die_in_start
 
 	unlink($node->data_dir . '/postmaster.pid');
 	$start->pump until $output =~ /backend>/ || $timer->is_expired;
+	if (defined $statement)
+	{
+		$input .= "$statement\n";
+		$start->pump until $output =~ /backend>.*backend>/s || $timer->is_expired;
+	}
 	$start->signal('KILL');
 	eval { $start->finish };
 	unlink($node->data_dir . '/postmaster.pid');

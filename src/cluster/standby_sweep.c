@@ -1,0 +1,228 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_sweep.c
+ *	  A standby finds out again what is free in its files.
+ *
+ * When a file is opened first in a server life, all buffers of its value lists count
+ * as used, until a complete sweep has found those that nothing points to (src/README,
+ * "Space").  On a primary that is VACUUM's.  A standby has no sweep that removes
+ * entries, so without this it would lose what is free with each restart, until it is
+ * promoted.  Hence the builder of a database sweeps the files that were LIVE before
+ * the restart, when it has built what was to be built (S7).
+ *
+ * It changes no entry: that is the startup process's alone.  Nothing is locked between
+ * the steps; in a step it is the stripe of a segment, for a moment.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/elog.h"
+
+#include "cluster/cluster.h"
+#include "cluster/identity.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/standby_build.h"
+#include "cluster/standby_state.h"
+#include "engine/stop_point.h"
+
+/* A file that is to be swept, in this life of its place. */
+typedef struct Target
+{
+	uint64		file_id;		/* 0: none */
+	uint64		life;
+} Target;
+
+/* What this worker is at. */
+static Target current;
+
+/* Its place, as long as it has that life; else NULL.  Under the lock. */
+static PmhashPlace *
+place_of_current(void)
+{
+	PmhashPlace *place = pmhash_standby_find(current.file_id);
+
+	return place != NULL && place->life == current.life ? place : NULL;
+}
+
+/*
+ * Take a file of this database that no other builder has taken, from place *next on.
+ * False: there is none.
+ */
+static bool
+take_target(int *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	bool		found = false;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (; *next < PMHASH_STANDBY_FILES && !found; (*next)++)
+	{
+		PmhashPlace *place = &standby->place[*next];
+
+		if (standby->id[*next] == 0 || place->database != MyDatabaseId ||
+			place->status != PMHASH_STANDBY_LIVE || !place->restored || place->swept)
+			continue;
+		place->swept = found = true;
+		current = (Target) {place->file_id, place->life};
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return found;
+}
+
+/* It has not been swept to its end: the next builder tries again. */
+static void
+give_back(void)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = place_of_current();
+	if (place != NULL)
+		place->swept = false;
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* At exit in the middle.  The marks of the sweep the next one drops. */
+static void
+sweeper_exit(int code, Datum arg)
+{
+	if (current.file_id != 0)
+		give_back();
+	current.file_id = 0;
+}
+
+/* The file is damaged, or pages of it can't be read. */
+static void
+lose(const char *why)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = place_of_current();
+	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
+						current.file_id, why),
+				 errdetail("It is built again in the background.")));
+		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/*
+ * PMH_DONE: to the end.  PMH_OK: the server has been promoted, and VACUUM does it.
+ * Any other result is the engine's.
+ */
+static PmhResult
+sweep_steps(PmhTable *table, PmhSweep *sweep)
+{
+	PmhResult	result = PMH_OK;
+
+	while (result == PMH_OK && RecoveryInProgress())
+	{
+		CHECK_FOR_INTERRUPTS();
+		PMH_STOP_POINT("standby_sweeping");
+		result = pmh_sweep_next(table, sweep);
+	}
+	return result;
+}
+
+/* Sweep a table to its end; as sweep_steps.  May raise an ERROR. */
+static PmhResult
+sweep_table(PmhTable *table)
+{
+	PmhSweep	sweep;
+	volatile PmhResult result = pmh_sweep_begin(table, &sweep);
+
+	if (result != PMH_OK)
+		return result;
+	PG_TRY();
+	{
+		result = sweep_steps(table, &sweep);
+	}
+	PG_FINALLY();
+	{
+		pmh_sweep_end(table, &sweep);
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * The same for the current file, if need be.  Not done is: there was no space for the
+ * marks, a process could not mark, the server was promoted.
+ */
+static void
+sweep_file(PmhTable *table)
+{
+	PmhResult	result;
+
+	if (pmh_value_space_is_known(table))
+		return;
+	result = sweep_table(table);
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+		lose(pmh_error(table)->detail);
+	else if (!pmh_value_space_is_known(table))
+		give_back();
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("found what is free in pmhash file " PMHASH_ID_FORMAT,
+								 current.file_id)));
+}
+
+/*
+ * That a file can't be opened is not for us to judge: the startup process does, at the
+ * next record.
+ */
+static void
+open_and_sweep(void)
+{
+	PmhEnv		env = pmhash_engine_env();
+	char		path[MAXPGPATH];
+	PmhTable   *table;
+	PmhError	error;
+
+	pmhash_file_path(path, MyDatabaseId, current.file_id);
+	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+	{
+		give_back();
+		return;
+	}
+	PG_TRY();
+	{
+		sweep_file(table);
+	}
+	PG_FINALLY();
+	{
+		pmh_close(table);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Sweep the files of the database that this worker is connected to, if what is free in
+ * them is not known.  Not in a transaction.  What is left the next builder of this
+ * database does, and each start of the server begins with one.
+ */
+void
+pmhash_standby_sweep_database(void)
+{
+	int			next = 0;
+
+	before_shmem_exit(sweeper_exit, (Datum) 0);
+	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
+	while (pmhash_rebuild && RecoveryInProgress() && pmhash_standby_is_active() &&
+		   take_target(&next))
+	{
+		open_and_sweep();
+		current.file_id = 0;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
