@@ -30,10 +30,11 @@
  * of a row of B's that waits for A, and what is left are deadlocks that rows or other
  * keys make, as with btree.
  *
- * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) the entry goes in
- * whatever is there, and the rows are visited after that: false is returned if one
- * may be in the way.  The order of the insertions decides who of two sees the other,
- * so one of them goes on; if both gave way they might do so for ever.
+ * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) nobody is waited for,
+ * and the second time the entry goes in whatever is there; rows that are new then are
+ * visited after that.  False is returned if one may be in the way.  The order of the
+ * insertions decides who of two sees the other, so one of them goes on; if both gave
+ * way they might do so for ever.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,6 +73,7 @@ typedef struct UniqueInsert
 	Datum	   *values;
 	bool	   *isnull;
 	bool		exact;			/* equal hashes mean equal keys */
+	bool		noted;			/* in the journal */
 	IndexUniqueCheck check;
 	uint64		epoch;			/* removal epoch before others[] was read */
 	uint64	   *others;			/* entries of the hash, ascending, without ours */
@@ -145,28 +147,52 @@ put_in(UniqueInsert *insert, bool log)
 }
 
 /*
- * Insert the entry, unless there is one that has not been looked at; with
- * UNIQUE_CHECK_PARTIAL in any case.  If it is not in, or not all others have been
- * looked at, they are in others[] then.
+ * Leave out of what is there what has been looked at and is still the same: so of
+ * 'present' the rest is to be looked at.
+ */
+static void
+pass_over_others(const UniqueInsert *insert)
+{
+	size_t		at = 0;
+	size_t		left = 0;
+
+	if (pmhash_removal_epoch(insert->file) != insert->epoch)
+		return;
+	for (size_t i = 0; i < present.n; i++)
+	{
+		uint64		value = present.value[i];
+
+		while (at < insert->nothers && insert->others[at] < value)
+			at++;
+		if (at == insert->nothers || insert->others[at] != value)
+			present.value[left++] = value;
+	}
+	present.n = left;
+}
+
+/*
+ * Insert the entry, unless there is one that has not been looked at; if 'anyway', in
+ * any case.  True if it is in.  What has not been looked at is in others[] then; if it
+ * is not in, with all the rest that is there.
  */
 static bool
-insert_unless_new(UniqueInsert *insert)
+insert_unless_new(UniqueInsert *insert, bool anyway)
 {
 	PmhashFile *file = insert->file;
 	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
 	bool		log = pmhash_file_must_log(file, insert->index);
-	bool		partial = insert->check == UNIQUE_CHECK_PARTIAL;
 	bool		inserted = false;
 	uint64		epoch;
 	PmhResult	result;
 
-	if (file->journaled)
+	if (file->journaled && !insert->noted)
 		pmhash_journal_note(file, &insert->entry, 1);
+	insert->noted = true;
 	PMH_STOP_POINT("insert_after_journal");
 	epoch = pmhash_removal_epoch(file);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	result = pmh_lookup(file->table, insert->entry.hash, &present);
-	if (result == PMH_OK && (partial || nothing_is_new(insert)))
+	if (result == PMH_OK && (anyway || nothing_is_new(insert)))
 	{
 		PMH_STOP_POINT("unique_before_insert");
 		result = put_in(insert, log);
@@ -176,9 +202,11 @@ insert_unless_new(UniqueInsert *insert)
 	if (result != PMH_OK)
 		pmhash_insert_failed(insert->index, file, result);
 	if (inserted)
+	{
 		pmhash_count(file, PMHASH_INSERTS, 1);
-	if (partial || !inserted)
-		(void) keep_present(insert, epoch);
+		pass_over_others(insert);
+	}
+	(void) keep_present(insert, epoch);
 	return inserted;
 }
 
@@ -323,7 +351,7 @@ taken(UniqueInsert *insert)
 	if (insert->check == UNIQUE_CHECK_YES)
 	{
 		insert->check = UNIQUE_CHECK_PARTIAL;
-		(void) insert_unless_new(insert);
+		(void) insert_unless_new(insert, true);
 	}
 	return true;
 }
@@ -336,7 +364,7 @@ check_and_insert(UniqueInsert *insert)
 	{
 		if (insert->check == UNIQUE_CHECK_EXISTING)
 			find_existing(insert);
-		else if (insert_unless_new(insert))
+		else if (insert_unless_new(insert, false))
 			return;
 		switch (look_at_others(insert))
 		{
@@ -356,6 +384,23 @@ check_and_insert(UniqueInsert *insert)
 				break;
 		}
 	}
+}
+
+/*
+ * UNIQUE_CHECK_PARTIAL.  Others may wait for our transaction as soon as the entry is
+ * in, so the rows are looked at before, as far as they are there; past it only those
+ * that have come meanwhile.  False if one may be in the way.
+ */
+static bool
+look_and_insert(UniqueInsert *insert)
+{
+	bool		unique;
+
+	if (insert_unless_new(insert, false))
+		return true;
+	unique = look_at_others(insert) == FREE;
+	(void) insert_unless_new(insert, true);
+	return unique && look_at_others(insert) == FREE;
 }
 
 /*
@@ -388,10 +433,7 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 
 	pmhash_value_to_tid(entry->value, &insert.tid);
 	if (check == UNIQUE_CHECK_PARTIAL)
-	{
-		(void) insert_unless_new(&insert);
-		unique = look_at_others(&insert) == FREE;
-	}
+		unique = look_and_insert(&insert);
 	else
 		check_and_insert(&insert);
 	if (insert.others != NULL)
