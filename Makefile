@@ -269,7 +269,7 @@ include $(PGXS)
 # unique indexes are for 18 and later
 ifeq ($(filter 15 16 17,$(MAJORVERSION)),)
 REGRESS += unique
-ISOLATION += unique_wait unique_upsert unique_ssi unique_deferred
+ISOLATION += unique_wait unique_upsert unique_several unique_ssi unique_deferred
 endif
 else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
 define NO_PGXS_MESSAGE

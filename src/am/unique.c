@@ -34,13 +34,14 @@
  * and the second time the entry goes in whatever is there; rows that are new then are
  * visited after that.  False is returned if one may be in the way.  The order of the
  * insertions decides who of two sees the other, so one of them goes on; if both gave
- * way they might do so for ever.
+ * way they might do so for ever.  A row of ON CONFLICT that has to go gets no entry.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -387,9 +388,33 @@ check_and_insert(UniqueInsert *insert)
 }
 
 /*
- * UNIQUE_CHECK_PARTIAL.  Others may wait for our transaction as soon as the entry is
- * in, so the rows are looked at before, as far as they are there; past it only those
- * that have come meanwhile.  False if one may be in the way.
+ * Is our row one that core kills if we say that another may be in the way?  That is so
+ * for ON CONFLICT (execIndexing.c: specConflict), and not for a subscriber, which looks
+ * once more for the other one and goes on without it (execReplication.c,
+ * CheckAndReportConflict), nor for deferred constraints.
+ */
+static bool
+conflict_kills_row(const UniqueInsert *insert)
+{
+	HeapTupleData tuple = {.t_self = insert->tid};
+	Buffer		buffer;
+	bool		speculative;
+
+	if (!insert->index->rd_index->indimmediate ||
+		insert->heap->rd_tableam != GetHeapamTableAmRoutine() ||
+		!heap_fetch(insert->heap, SnapshotAny, &tuple, &buffer, false))
+		return false;
+	speculative = HeapTupleHeaderIsSpeculative(tuple.t_data);
+	ReleaseBuffer(buffer);
+	return speculative;
+}
+
+/*
+ * UNIQUE_CHECK_PARTIAL.  As soon as the entry is in others may wait for us, and core goes
+ * on to other unique indexes, where we may wait for them.  So the rows that are there are
+ * looked at before, and if one is in the way and that is the end of ours, it gets no
+ * entry.  Past the insertion only those are looked at that have come meanwhile.  False if
+ * one may be in the way.
  */
 static bool
 look_and_insert(UniqueInsert *insert)
@@ -399,6 +424,8 @@ look_and_insert(UniqueInsert *insert)
 	if (insert_unless_new(insert, false))
 		return true;
 	unique = look_at_others(insert) == FREE;
+	if (!unique && conflict_kills_row(insert))
+		return false;
 	(void) insert_unless_new(insert, true);
 	return unique && look_at_others(insert) == FREE;
 }
