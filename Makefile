@@ -23,6 +23,7 @@
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does
 #   make bench-tpcc               TPC-C's transactions with btree and with pmhash
 #   make bench-exclusion          unique values: EXCLUDE USING pmhash, UNIQUE with btree
+#   make bench-unique             unique indexes of btree and pmhash on 18; BINDIR, ARGS="ROWS"
 #   make bench-recovery           recovery time by number of entries
 #   make bench-rebuild            latencies of writers beside the rebuild of an index
 #   make bench-shards             three servers joined by postgres_fdw, beside hash
@@ -256,7 +257,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
-	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-recovery \
+	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-unique bench-recovery \
 	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards bench-tpch \
 	soak soak-faults soak-failover ha-test
 
@@ -270,7 +271,7 @@ include $(PGXS)
 # unique indexes are for 18 and later
 ifeq ($(filter 15 16 17,$(MAJORVERSION)),)
 REGRESS += unique
-ISOLATION += unique_wait unique_upsert
+ISOLATION += unique_wait unique_upsert unique_several unique_ssi unique_deferred
 endif
 else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
 define NO_PGXS_MESSAGE
@@ -477,6 +478,9 @@ bench-tpcc:
 
 bench-exclusion:
 	bash $(top)/bench/exclusion.sh
+
+bench-unique:
+	bash $(top)/bench/unique.sh $(or $(BINDIR),"$$($(PG_CONFIG) --bindir)") $(ARGS)
 
 bench-recovery:
 	bash $(top)/bench/recovery.sh

@@ -30,16 +30,18 @@
  * because of a row of B's that waits for A, and what is left are deadlocks that rows
  * or other keys make, as with btree.
  *
- * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) the entry goes in
- * whatever is there, and the rows are visited after that: false is returned if one
- * may be in the way.  The order of the insertions decides which of two sees the
- * other, so one of them goes on; if both gave way they might do so for ever.
+ * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) no session is waited
+ * for, and the second time the entry goes in whatever is there; rows that are new then are
+ * visited after that.  False is returned if one may be in the way.  The order of the
+ * insertions decides which of two sees the other, so one of them goes on; if both gave
+ * way they might do so for ever.  A row of ON CONFLICT that has to go gets no entry.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -72,6 +74,7 @@ typedef struct UniqueInsert
 	Datum	   *values;
 	bool	   *isnull;
 	bool		exact;			/* equal hashes mean equal keys */
+	bool		noted;			/* in the journal */
 	IndexUniqueCheck check;
 	uint64		epoch;			/* removal epoch before others[] was read */
 	uint64	   *others;			/* entries of the hash, ascending, without ours */
@@ -145,28 +148,52 @@ put_in(UniqueInsert *insert, bool log)
 }
 
 /*
- * Insert the entry, unless there is one that has not been looked at; with
- * UNIQUE_CHECK_PARTIAL in any case.  If it is not in, or not all others have been
- * looked at, they are in others[] then.
+ * Leave out of what is there what has been looked at and is still the same: so of
+ * 'present' the rest is to be looked at.
+ */
+static void
+pass_over_others(const UniqueInsert *insert)
+{
+	size_t		at = 0;
+	size_t		left = 0;
+
+	if (pmhash_removal_epoch(insert->file) != insert->epoch)
+		return;
+	for (size_t i = 0; i < present.n; i++)
+	{
+		uint64		value = present.value[i];
+
+		while (at < insert->nothers && insert->others[at] < value)
+			at++;
+		if (at == insert->nothers || insert->others[at] != value)
+			present.value[left++] = value;
+	}
+	present.n = left;
+}
+
+/*
+ * Insert the entry, unless there is one that has not been looked at; if 'anyway', in
+ * any case.  True if it is in.  What has not been looked at is in others[] then; if it
+ * is not in, with all the rest that is there.
  */
 static bool
-insert_unless_new(UniqueInsert *insert)
+insert_unless_new(UniqueInsert *insert, bool anyway)
 {
 	PmhashFile *file = insert->file;
 	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
 	bool		log = pmhash_file_must_log(file, insert->index);
-	bool		partial = insert->check == UNIQUE_CHECK_PARTIAL;
 	bool		inserted = false;
 	uint64		epoch;
 	PmhResult	result;
 
-	if (file->journaled)
+	if (file->journaled && !insert->noted)
 		pmhash_journal_note(file, &insert->entry, 1);
+	insert->noted = true;
 	PMH_STOP_POINT("insert_after_journal");
 	epoch = pmhash_removal_epoch(file);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	result = pmh_lookup(file->table, insert->entry.hash, &present);
-	if (result == PMH_OK && (partial || nothing_is_new(insert)))
+	if (result == PMH_OK && (anyway || nothing_is_new(insert)))
 	{
 		PMH_STOP_POINT("unique_before_insert");
 		result = put_in(insert, log);
@@ -176,9 +203,11 @@ insert_unless_new(UniqueInsert *insert)
 	if (result != PMH_OK)
 		pmhash_insert_failed(insert->index, file, result);
 	if (inserted)
+	{
 		pmhash_count(file, PMHASH_INSERTS, 1);
-	if (partial || !inserted)
-		(void) keep_present(insert, epoch);
+		pass_over_others(insert);
+	}
+	(void) keep_present(insert, epoch);
 	return inserted;
 }
 
@@ -323,7 +352,7 @@ taken(UniqueInsert *insert)
 	if (insert->check == UNIQUE_CHECK_YES)
 	{
 		insert->check = UNIQUE_CHECK_PARTIAL;
-		(void) insert_unless_new(insert);
+		(void) insert_unless_new(insert, true);
 	}
 	return true;
 }
@@ -336,7 +365,7 @@ check_and_insert(UniqueInsert *insert)
 	{
 		if (insert->check == UNIQUE_CHECK_EXISTING)
 			find_existing(insert);
-		else if (insert_unless_new(insert))
+		else if (insert_unless_new(insert, false))
 			return;
 		switch (look_at_others(insert))
 		{
@@ -356,6 +385,49 @@ check_and_insert(UniqueInsert *insert)
 				break;
 		}
 	}
+}
+
+/*
+ * Is our row one that core kills if we say that another may be in the way?  That is so
+ * for ON CONFLICT (execIndexing.c: specConflict), and not for a subscriber, which looks
+ * once more for the other one and goes on without it (execReplication.c,
+ * CheckAndReportConflict), nor for deferred constraints.
+ */
+static bool
+conflict_kills_row(const UniqueInsert *insert)
+{
+	HeapTupleData tuple = {.t_self = insert->tid};
+	Buffer		buffer;
+	bool		speculative;
+
+	if (!insert->index->rd_index->indimmediate ||
+		insert->heap->rd_tableam != GetHeapamTableAmRoutine() ||
+		!heap_fetch(insert->heap, SnapshotAny, &tuple, &buffer, false))
+		return false;
+	speculative = HeapTupleHeaderIsSpeculative(tuple.t_data);
+	ReleaseBuffer(buffer);
+	return speculative;
+}
+
+/*
+ * UNIQUE_CHECK_PARTIAL.  As soon as the entry is in others may wait for us, and core goes
+ * on to other unique indexes, where we may wait for them.  So the rows that are there are
+ * looked at before, and if one is in the way and that is the end of ours, it gets no
+ * entry.  Past the insertion only those are looked at that have come meanwhile.  False if
+ * one may be in the way.
+ */
+static bool
+look_and_insert(UniqueInsert *insert)
+{
+	bool		unique;
+
+	if (insert_unless_new(insert, false))
+		return true;
+	unique = look_at_others(insert) == FREE;
+	if (!unique && conflict_kills_row(insert))
+		return false;
+	(void) insert_unless_new(insert, true);
+	return unique && look_at_others(insert) == FREE;
 }
 
 /*
@@ -388,10 +460,7 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 
 	pmhash_value_to_tid(entry->value, &insert.tid);
 	if (check == UNIQUE_CHECK_PARTIAL)
-	{
-		(void) insert_unless_new(&insert);
-		unique = look_at_others(&insert) == FREE;
-	}
+		unique = look_and_insert(&insert);
 	else
 		check_and_insert(&insert);
 	if (insert.others != NULL)
