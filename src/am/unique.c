@@ -31,10 +31,11 @@
  * or other keys make, as with btree.
  *
  * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) no session is waited
- * for, and the second time the entry goes in whatever is there; rows that are new then are
- * visited after that.  False is returned if one may be in the way.  The order of the
- * insertions decides which of two sees the other, so one of them goes on; if both gave
- * way they might do so for ever.  A row of ON CONFLICT that has to go gets no entry.
+ * for, and the second time the entry goes in whatever is there; rows that are new then
+ * are visited after that.  False is returned if one may be in the way.  The order of
+ * the insertions decides which of two sees the other, so one of them goes on; if both
+ * gave way they might do so for ever.  A row of ON CONFLICT that has to go gets no
+ * entry.
  *
  *-------------------------------------------------------------------------
  */

@@ -132,7 +132,8 @@ pmhash_may_see_details_of(Oid index)
 bool
 pmhash_may_see_details(Relation index)
 {
-	return pmhash_may_see_details_of(index != NULL ? RelationGetRelid(index) : InvalidOid);
+	return pmhash_may_see_details_of(index != NULL ? RelationGetRelid(index)
+									 : InvalidOid);
 }
 
 /*

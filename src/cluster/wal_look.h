@@ -12,6 +12,7 @@
 #include "catalog/pg_control.h"
 
 extern XLogRecPtr pmhash_end_without_replay(const ControlFileData *server);
-extern bool pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end);
+extern bool pmhash_is_checkpoint_of_promoted(const ControlFileData *server,
+											 XLogRecPtr end);
 
 #endif							/* PMHASH_WAL_LOOK_H */
