@@ -45,6 +45,7 @@
 #include "access/heapam.h"
 #include "access/tableam.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
