@@ -274,9 +274,14 @@ class Cluster:
     def leader(self, but=None):
         return next((n for n in self.nodes if n is not but and n.is_leader()), None)
 
+    def first_leader(self):
+        if self.nodes[0].process.poll() is not None:
+            raise RuntimeError('Patroni has ended')
+        return self.leader()
+
     def bring_up(self):
         self.nodes[0].start()
-        leader = wait_for('the first leader', self.leader)
+        leader = wait_for('the first leader', self.first_leader)
         with open(self.setup) as file:
             leader.query(file.read())
         leader.query(TABLES)

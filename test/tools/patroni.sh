@@ -1,4 +1,4 @@
-# Debian: patroni etcd-server python3-psycopg2
+# Debian: patroni etcd-server python3-etcd python3-psycopg2
 # Patroni with etcd: three servers, failovers and switchovers under load.
 
 try_patroni()
