@@ -40,12 +40,12 @@ timed()
 	sql -v ON_ERROR_STOP=1 <<-SQL
 		CREATE TEMP TABLE cpu (ticks int8);
 		-- (a program's parent is the session's process)
-		COPY cpu FROM PROGRAM 'awk "{ print \$14 + \$15 }" /proc/\$PPID/stat';
+		COPY cpu FROM PROGRAM 'awk "{ print \\\$14 + \\\$15 }" /proc/\$PPID/stat';
 		CHECKPOINT;
 		SELECT clock_timestamp() AS at, pg_current_wal_insert_lsn() AS lsn \gset
 		$2
 		SELECT clock_timestamp() AS end, pg_current_wal_insert_lsn() AS lsn_end \gset
-		COPY cpu FROM PROGRAM 'awk "{ print \$14 + \$15 }" /proc/\$PPID/stat';
+		COPY cpu FROM PROGRAM 'awk "{ print \\\$14 + \\\$15 }" /proc/\$PPID/stat';
 		SELECT format('%s %s %s', round(extract(epoch FROM :'end'::timestamptz - :'at') * 1000000 / $1, 2),
 			round((max(ticks) - min(ticks)) * 1000000.0 / $(getconf CLK_TCK) / $1, 2),
 			round((:'lsn_end'::pg_lsn - :'lsn') / $1)) FROM cpu;

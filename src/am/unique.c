@@ -30,12 +30,11 @@
  * because of a row of B's that waits for A, and what is left are deadlocks that rows
  * or other keys make, as with btree.
  *
- * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, deferred constraints) no session is waited
- * for, and the second time the entry goes in whatever is there; rows that are new then
- * are visited after that.  False is returned if one may be in the way.  The order of
- * the insertions decides which of two sees the other, so one of them goes on; if both
- * gave way they might do so for ever.  A row of ON CONFLICT that has to go gets no
- * entry.
+ * With UNIQUE_CHECK_PARTIAL (ON CONFLICT, subscribers, deferred constraints) no
+ * session is waited for: if a row may be in the way, the entry goes in all the same,
+ * and false is returned.  The order of the insertions decides which of two sees the
+ * other, so one of them goes on; if both gave way they might do so for ever.  A row of
+ * ON CONFLICT that has to go gets no entry.
  *
  *-------------------------------------------------------------------------
  */
@@ -150,33 +149,8 @@ put_in(UniqueInsert *insert, bool log)
 }
 
 /*
- * Leave out of what is there what has been looked at and is still the same: so of
- * 'present' the rest is to be looked at.
- */
-static void
-pass_over_others(const UniqueInsert *insert)
-{
-	size_t		at = 0;
-	size_t		left = 0;
-
-	if (pmhash_removal_epoch(insert->file) != insert->epoch)
-		return;
-	for (size_t i = 0; i < present.n; i++)
-	{
-		uint64		value = present.value[i];
-
-		while (at < insert->nothers && insert->others[at] < value)
-			at++;
-		if (at == insert->nothers || insert->others[at] != value)
-			present.value[left++] = value;
-	}
-	present.n = left;
-}
-
-/*
  * Insert the entry, unless there is one that has not been looked at; if 'anyway', in
- * any case.  True if it is in.  What has not been looked at is in others[] then; if it
- * is not in, with all the rest that is there.
+ * any case.  True if it is in; else what is there is in others[] then.
  */
 static bool
 insert_unless_new(UniqueInsert *insert, bool anyway)
@@ -205,11 +179,9 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	if (result != PMH_OK)
 		pmhash_insert_failed(insert->index, file, result);
 	if (inserted)
-	{
 		pmhash_count(file, PMHASH_INSERTS, 1);
-		pass_over_others(insert);
-	}
-	(void) keep_present(insert, epoch);
+	else
+		(void) keep_present(insert, epoch);
 	return inserted;
 }
 
@@ -412,24 +384,23 @@ conflict_kills_row(const UniqueInsert *insert)
 }
 
 /*
- * UNIQUE_CHECK_PARTIAL.  As soon as the entry is in others may wait for us, and core goes
- * on to other unique indexes, where we may wait for them.  So the rows that are there are
- * looked at before, and if one is in the way and that is the end of ours, it gets no
- * entry.  Past the insertion only those are looked at that have come meanwhile.  False if
- * one may be in the way.
+ * UNIQUE_CHECK_PARTIAL: nobody is waited for.  False if a row may be in the way.
+ *
+ * As soon as the entry is in others may wait for us, and core goes on to other unique
+ * indexes, where we may wait for them.  So a row that has to go gets none.
  */
 static bool
 look_and_insert(UniqueInsert *insert)
 {
-	bool		unique;
-
-	if (insert_unless_new(insert, false))
-		return true;
-	unique = look_at_others(insert) == FREE;
-	if (!unique && conflict_kills_row(insert))
+	while (!insert_unless_new(insert, false))
+	{
+		if (look_at_others(insert) == FREE)
+			continue;
+		if (!conflict_kills_row(insert))
+			(void) insert_unless_new(insert, true);
 		return false;
-	(void) insert_unless_new(insert, true);
-	return unique && look_at_others(insert) == FREE;
+	}
+	return true;
 }
 
 /*

@@ -41,7 +41,8 @@ EXCEPTION WHEN unique_violation THEN NULL;
 END $$;
 -- (ON CONFLICT names one index.  If there is another one, or one that is being built beside
 -- it, that one's check comes with the new row half in, and finds rows that came in between, or
--- waits for a session that waits for this row: 18 is so with btree as well.)
+-- waits for a session that waits for this row, by a build's index if by no other: 18 is so with btree as
+-- well, and more often, specs/unique_several.spec.)
 CREATE FUNCTION try_upsert(key int8, address text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO u VALUES (key, 0, address) ON CONFLICT (k) DO UPDATE SET v = u.v + 1;
