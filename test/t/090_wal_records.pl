@@ -16,6 +16,7 @@ wal_level = replica
 max_wal_senders = 2
 fsync = off
 checkpoint_timeout = 1h
+pmhash.wal = off
 CONF
 my $node = new_server('primary', $settings);
 $node->start;
@@ -249,7 +250,7 @@ fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum
 sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
 my $g = file_of('g_k');
 $from = lsn();
-$node->append_conf('postgresql.conf', 'pmhash.wal = on');
+$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'on');
 $node->reload;
 for (my $i = 0; $i < 600 && types($from, $g) ne 'FILE_NEW'; $i++)
 {
