@@ -120,7 +120,8 @@ if ! $made; then
 fi
 
 log=$work/log
-in_chroot "$root" runuser -u postgres -- env TOOLS_LONG="$long" \
+in_chroot "$root" runuser -u postgres -- env TOOLS_LONG="$long" HA_FAILOVERS="${HA_FAILOVERS:-}" \
+	SQLSMITH_SEED="${SQLSMITH_SEED:-}" \
 	PG_CONFIG="/usr/lib/postgresql/$major/bin/pg_config" \
 	OLD_PG_CONFIG="${old_major:+/usr/lib/postgresql/$old_major/bin/pg_config}" \
 	bash /pmhash/tree/test/tools/run.sh $tools 2>&1 | tee "$log"

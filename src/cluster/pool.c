@@ -219,6 +219,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	start = pmhash_decide(control, &entry, server, instance);
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
+	pmhash_standby_clear_work();
 	if (control->role == PMHASH_ROLE_STANDBY &&
 		!pmhash_standby_load(start, server, why))
 		ereport(LOG,

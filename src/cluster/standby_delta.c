@@ -88,6 +88,7 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 		return pmhash_fail(reason, "the file is there, or being built");
 	if (place->database != build->of.database)
 		return pmhash_fail(reason, "it is the file of another database");
+	place->looks = 0;			/* its index is there */
 	if (!prepare_files(build, reason))
 	{
 		place->wanted = true;
@@ -96,7 +97,6 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 	}
 	place->heap = build->of.heap;
 	(void) GetXLogReplayRecPtr(&place->timeline);
-	place->looks = 0;
 	pg_atomic_write_u64(&place->delta_ops, 0);
 	place->delta_horizon = InvalidTransactionId;
 	place->phase = PMHASH_PHASE_WAITING;

@@ -476,6 +476,26 @@ clear_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *
 	return unlink(path) == 0 || errno == ENOENT;
 }
 
+static bool
+clear_work_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
+{
+	if (kind == WORK_FILE && unlink(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	return true;
+}
+
+/*
+ * Remove what builds of an earlier life have left, whatever this server is now: no
+ * process knows it.  For the postmaster, or when there is no builder.
+ */
+void
+pmhash_standby_clear_work(void)
+{
+	(void) for_each_file(clear_work_file, NULL);
+}
+
 /*
  * Remove what is not LIVE: files that have missed records must not be there when the
  * server is promoted.  Under the lock.  False with errno if one can't be removed.

@@ -37,6 +37,25 @@ note_end(XLogRecPtr lsn, TimeLineID timeline)
 }
 
 /*
+ * A start that goes on from a promotion which was killed (promotion_doubt) has come as
+ * far as to replay, which may take long.  It is the last that has begun to run: so say
+ * that with its postmaster.opts, or one that comes after it, if it dies before the end,
+ * would take it for a start without the pool.
+ */
+void
+pmhash_standby_begin_of_replay(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (!AmStartupProcess() || standby->promoted_end == InvalidXLogRecPtr)
+		return;
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	note_end(standby->promoted_end, standby->promoted_timeline);
+	LWLockRelease(pmhash_standby_lock);
+	PMH_STOP_POINT("begin_of_replay");
+}
+
+/*
  * The startup process has replayed its last record; the signal file is still there,
  * and no timeline has been chosen (xlog.c, StartupXLOG).  From here on nothing is done
  * to the files until the first use, which writes down that this is a primary.  Until

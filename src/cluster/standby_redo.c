@@ -30,6 +30,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -51,6 +52,9 @@
 #include "cluster/standby_state.h"
 #include "cluster/tid_value.h"
 #include "cluster/wal_record.h"
+
+/* After so many operations of a delta it is looked whether there is space: 1 MB. */
+#define DELTA_LOOK	65536
 
 /* Files that the startup process has mapped, at the most. */
 #define MAX_OPEN	1000
@@ -264,6 +268,23 @@ find(uint64 file_id)
 
 /* ---- the effects of a record on a file ---- */
 
+/*
+ * Would a delta of that length be larger than what is left of its file system?  A build
+ * waits for transactions of the primary, hours if they last for hours, and the delta
+ * grows meanwhile.  The server needs the space itself, mostly: the pool is where the data
+ * directory is, and replay that finds no space is over.
+ */
+static bool
+takes_too_much(uint64 length)
+{
+	struct statvfs fs;
+
+	if (length / DELTA_LOOK == (length - work.n) / DELTA_LOOK ||
+		statvfs(pmhash_pool_path(), &fs) != 0)
+		return false;
+	return length * sizeof(PmhashDeltaOp) > (uint64) fs.f_bavail * fs.f_frsize;
+}
+
 /* Append to the delta.  False with a reason. */
 static bool
 append_delta(PmhashPlace *place, char *reason)
@@ -276,6 +297,8 @@ append_delta(PmhashPlace *place, char *reason)
 
 	if (fd < 0)
 		return false;
+	if (takes_too_much(length + work.n))
+		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; i < work.n; i++)
 	{
 		ops[i].hash = work.entries[i].hash;

@@ -129,6 +129,7 @@ extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
 extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 extern void pmhash_standby_remove_file(void);
@@ -140,6 +141,7 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_promote.c, called by startup.c ---- */
+extern void pmhash_standby_begin_of_replay(void);
 extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);
 

@@ -25,6 +25,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/identity.h"
+#include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/standby_state.h"

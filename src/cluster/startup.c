@@ -221,6 +221,8 @@ note_begin_of_replay(void)
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
 	control = &pmhash_shared->control;
+	if (control->role == PMHASH_ROLE_STANDBY)
+		pmhash_standby_begin_of_replay();
 	if (control->journal_instance == 0)
 		return;
 

@@ -455,6 +455,16 @@ pmhash_standby_read_end(PmhashStandbyEnd *end)
 }
 
 void
+pmhash_standby_clear_work(void)
+{
+}
+
+void
+pmhash_standby_begin_of_replay(void)
+{
+}
+
+void
 pmhash_standby_end_of_replay(void)
 {
 }

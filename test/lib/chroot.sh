@@ -3,13 +3,14 @@
 #
 # Releases and mirror come from the machine's own apt: no address is written here.
 
-# be_root ARGUMENT...: run the script that calls this, with its arguments, as root: by
-# sudo if it is not yet
+# be_root ARGUMENT...: run the script that calls this, with its arguments and what of
+# the environment is for it, as root: by sudo if it is not yet
 be_root()
 {
 	[ "$(id -u)" -ne 0 ] || return 0
 	can_be_root || exit 1
-	exec sudo TMPDIR="${TMPDIR:-/tmp}" bash "$0" "$@"
+	exec sudo TMPDIR="${TMPDIR:-/tmp}" HA_FAILOVERS="${HA_FAILOVERS:-}" SQLSMITH_SEED="${SQLSMITH_SEED:-}" \
+		PMHASH_CHROOT_CACHE="${PMHASH_CHROOT_CACHE:-}" bash "$0" "$@"
 }
 
 # make_work NAME: a directory for chroots and logs, into work.  It goes when the script

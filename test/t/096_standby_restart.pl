@@ -213,9 +213,15 @@ compare_in_snapshot($primary, 'crashed: answers');
 # ---- a standby that is not promoted but loses its signal: not trusted ----
 
 $primary->stop;
+
+# and it was at two builds, of indexes that have gone since
+my @left_over = map { ((index_files(pool($primary)))[0] =~ m{^(.*)/})[0] . "/00000000000000aa.$_" } qw(new delta);
+
+append_to_file($_, 'x') foreach @left_over;
 unlink($primary->data_dir . '/standby.signal') or die $!;
 $old_position = log_position($primary);
 $primary->start;
+is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
 # trust: standby-signal
 like(logged_since($primary, $old_position), qr/was a standby and has not been promoted/,
 	'signal removed: not trusted');

@@ -65,6 +65,37 @@ chmod(0700, $directory) or die $!;
 both_valid('writable again');
 compare_in_snapshot($standby, 'writable again: answers');
 
+# ---- for half an hour: builds are tried until it can be written again ----
+
+# The clock of the server goes faster, and each reload makes its processes look at it.
+my $shim = "$PostgreSQL::Test::Utils::tmp_check/fast_clock.so";
+
+system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/fast_clock.c");
+$standby->stop;
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	$standby->start;
+}
+both_valid('a fast clock');
+chmod(0500, $directory) or die $!;
+$primary->safe_psql('postgres', 'REINDEX INDEX t_k');
+caught_up($primary, $standby);
+foreach (1 .. 40)
+{
+	$standby->reload;
+	usleep(100_000);
+}
+like(standby_state($standby, 't_k'), qr/^build failed: .*Permission denied/, 'unwritable for long: it fails');
+chmod(0700, $directory) or die $!;
+foreach (1 .. 100)
+{
+	last if standby_state($standby, 't_k') eq 'valid';
+	$standby->reload;
+	usleep(100_000);
+}
+both_valid('unwritable for long: built in the end');
+$standby->restart;
+
 # ---- damaged and removed under a running standby ----
 
 $position = log_position($standby);
@@ -194,7 +225,7 @@ SKIP:
 {
 	my $small = $ENV{PMHASH_SMALL_FS};
 
-	skip 'no small file system in PMHASH_SMALL_FS', 4 if !defined $small || $small eq '';
+	skip 'no small file system in PMHASH_SMALL_FS', 8 if !defined $small || $small eq '';
 	my $source = new_primary('source');
 	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool.$$'\n");
 
@@ -206,6 +237,24 @@ SKIP:
 	$source->safe_psql('postgres', 'DELETE FROM t WHERE n > 1000; VACUUM FULL t');
 	caught_up($source, $full);
 	wait_for_state($full, 't_k', qr/^valid$/, 'full: it comes back when there is room');
+
+	# a delta that grows while its build waits leaves the half of the space
+	my $old_one = $source->background_psql('postgres');
+	my $at = log_position($full);
+	my $free = (split ' ', `df -B1 --output=avail "$small"`)[-1];
+
+	$old_one->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$source->safe_psql('postgres', 'DROP INDEX t_s; REINDEX INDEX t_k');
+	wait_for_state($full, 't_k', qr/^building/, 'delta: a build waits');
+	$source->safe_psql('postgres', "INSERT INTO t SELECT i % 1000, 's', i FROM generate_series(1, "
+		  . int($free / 16) . ') i');
+	caught_up($source, $full);
+	like(logged_since($full, $at), qr/a delta file has become larger than what is left of the file system/,
+		'delta: it is given up before the disk is full');
+	unlike(logged_since($full, $at), qr/No space left/, 'delta: which it never is');
+	$source->safe_psql('postgres', 'TRUNCATE t');
+	$old_one->quit;
+	wait_for_state($full, 't_k', qr/^valid$/, 'delta: it is built in the end');
 	$full->stop;
 	$source->stop;
 }

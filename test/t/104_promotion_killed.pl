@@ -147,7 +147,7 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	$node->stop;
 }
 
-# ---- killed twice ----
+# ---- killed again, while it replays and when that is over ----
 
 {
 	my $node = standby_with_files();
@@ -155,17 +155,20 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 
 	promote_up_to($node, 'promoted_before_use');
 	kill_it($node);
+	foreach my $point (qw(begin_of_replay end_of_replay begin_of_replay))
+	{
+		my $file = $node->data_dir . "/stop_points/$point";
+		my $deadline = time + 60;
 
-	# the second time when its replay is over
-	append_to_file($node->data_dir . '/stop_points/end_of_replay', '');
-	system_log($node->installed_command('pg_ctl'), '-W', '-D', $node->data_dir, '-l', $node->logfile, 'start');
-	my $deadline = time + 60;
-	usleep(5_000) until -e $node->data_dir . '/stop_points/end_of_replay.held' || time > $deadline;
-	ok(-e $node->data_dir . '/stop_points/end_of_replay.held', 'killed twice: held');
-	$node->_update_pid(1);
-	kill_it($node);
+		append_to_file($file, '');
+		system_log($node->installed_command('pg_ctl'), '-W', '-D', $node->data_dir, '-l', $node->logfile, 'start');
+		usleep(5_000) until -e "$file.held" || time > $deadline;
+		ok(-e "$file.held", "killed again: held at $point");
+		$node->_update_pid(1);
+		kill_it($node);
+	}
 	$node->start;
-	goes_on($node, 'killed twice', $position);
+	goes_on($node, 'killed again', $position);
 	$node->stop;
 }
 
