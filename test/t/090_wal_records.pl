@@ -117,7 +117,7 @@ cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
 # nothing is logged of an index that is not to be
 foreach my $kind (
 	[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],
-	[ 'by default', 'TABLE', '' ],
+	[ 'pmhash.wal = off', 'TABLE', '' ],
 	[ 'unlogged', 'UNLOGGED TABLE', 'WITH (wal = on)' ],
 	[ 'temporary', 'TEMP TABLE', 'WITH (wal = on)' ])
 {
