@@ -16,6 +16,7 @@ use Test::More;
 # prunes any
 my $node = new_server('known_dead', <<CONF);
 wal_level = replica
+pmhash.wal = off
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB

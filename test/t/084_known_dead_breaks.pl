@@ -17,6 +17,7 @@ use Time::HiRes qw(usleep);
 # As in 082: no process flushes WAL of its own accord, no scan prunes.
 my $settings = <<CONF;
 wal_level = replica
+pmhash.wal = off
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB
