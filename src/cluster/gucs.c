@@ -30,7 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 bool		pmhash_enable_join = true;
-bool		pmhash_wal = false;
+bool		pmhash_wal = true;
 int			pmhash_mapped_files = 16000;
 int			pmhash_tracked_indexes = 10000;
 
@@ -143,7 +143,7 @@ define_reload_gucs(void)
 	DefineCustomBoolVariable("pmhash.wal",
 							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
 							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
-							 &pmhash_wal, false,
+							 &pmhash_wal, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 }

@@ -16,7 +16,7 @@ use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('origin', "wal_level = replica\nmax_wal_senders = 4\n");
+my $node = new_server('origin', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off\n");
 my $pool = pool($node);
 my $apart = 'server and pool directory have not been together all the time since it was made';
 

@@ -17,7 +17,7 @@ my $apart = 'server and pool directory have not been together all the time since
 
 # A primary and its standby, called a pair; wal_log_hints since pg_rewind asks
 # for that or for checksums.
-my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\n");
+my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
 $first->start;
 install_extension($first);
 $first->safe_psql('postgres', invalid_fixture());

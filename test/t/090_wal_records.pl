@@ -16,6 +16,7 @@ wal_level = replica
 max_wal_senders = 2
 fsync = off
 checkpoint_timeout = 1h
+pmhash.wal = off
 CONF
 my $node = new_server('primary', $settings);
 $node->start;
@@ -116,7 +117,7 @@ cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
 # nothing is logged of an index that is not to be
 foreach my $kind (
 	[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],
-	[ 'by default', 'TABLE', '' ],
+	[ 'pmhash.wal = off', 'TABLE', '' ],
 	[ 'unlogged', 'UNLOGGED TABLE', 'WITH (wal = on)' ],
 	[ 'temporary', 'TEMP TABLE', 'WITH (wal = on)' ])
 {
@@ -249,7 +250,7 @@ fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum
 sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
 my $g = file_of('g_k');
 $from = lsn();
-$node->append_conf('postgresql.conf', 'pmhash.wal = on');
+$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'on');
 $node->reload;
 for (my $i = 0; $i < 600 && types($from, $g) ne 'FILE_NEW'; $i++)
 {

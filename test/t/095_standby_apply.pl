@@ -80,6 +80,18 @@ $primary->safe_psql('postgres', 'DROP TABLE u');
 caught_up($primary, $standby);
 wait_for_files(pool($standby), @before - 1, 'the file of a dropped index goes');
 
+# ---- what is logged if nothing is said ----
+
+is($primary->safe_psql('postgres', 'SHOW pmhash.wal'), 'on', 'default: logged');
+$primary->safe_psql('postgres', <<'SQL');
+CREATE INDEX t_said_nothing ON t USING pmhash (n);
+CREATE INDEX t_said_off ON t USING pmhash (n) WITH (wal = off);
+SQL
+caught_up($primary, $standby);
+wait_for_state($standby, 't_said_nothing', qr/^valid$/, 'default: the standby has it');
+like(standby_state($standby, 't_said_off'), qr/^absent: the index is not logged/, 'default: not if it says off');
+$primary->safe_psql('postgres', 'DROP INDEX t_said_nothing, t_said_off');
+
 # ---- under load, in each snapshot ----
 
 my $bench = $primary->basedir . '/standby_load.sql';

@@ -13,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $primary = new_primary('primary', "allow_in_place_tablespaces = on\n");
+my $primary = new_primary('primary', "allow_in_place_tablespaces = on\npmhash.wal = off\n");
 
 # ---- nothing is logged: a commit with queued entries locks no other index ----
 

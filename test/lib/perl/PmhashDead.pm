@@ -20,10 +20,11 @@ our @EXPORT = qw(
 my $node;
 
 # Settings: no process flushes WAL of its own accord (with hold_wal_writer, PmhashTest);
-# scans use indexes.
+# scans use indexes, which are logged only if they say so.
 sub quiet_wal
 {
 	return <<CONF;
+pmhash.wal = off
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB
