@@ -30,6 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 bool		pmhash_enable_join = true;
+bool		pmhash_enable_pagescan = true;
 bool		pmhash_wal = false;
 int			pmhash_mapped_files = 16000;
 int			pmhash_tracked_indexes = 10000;
@@ -146,6 +147,12 @@ pmhash_define_gucs(void)
 							 "Enables the planner's use of pmhash join plans.",
 							 NULL,
 							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_pagescan",
+							 "Enables the planner's use of pmhash page scan plans.",
+							 NULL,
+							 &pmhash_enable_pagescan, true,
 							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash.wal",
