@@ -214,21 +214,14 @@ look_for_block(PmhashFetch *fetch, BlockNumber block)
 	return buffer;
 }
 
-/*
- * The hint of a block; and the descriptor that will be looked at if it has none.  (Most
- * blocks with a hint are where they would be guessed.)
- */
 static inline void __attribute__((always_inline))
 prefetch_hint(const PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
 {
 	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
-	int64		guess = block + fetch->distance;
 
 	run->hint_block = block;
 	if (likely(part != NULL))
 		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
-	if (fetch->no_guess == 0 && guess > 0 && guess <= NBuffers)
-		__builtin_prefetch(GetBufferDescriptor(guess - 1), 1);
 }
 
 static inline void __attribute__((always_inline))
