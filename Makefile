@@ -183,6 +183,8 @@ JOIN_OBJS = \
 	src/join/exec.o \
 	src/join/explain.o \
 	src/join/join_cost.o \
+	src/join/pages_exec.o \
+	src/join/pages_path.o \
 	src/join/path.o \
 	src/join/plan.o \
 	src/join/probe.o
@@ -225,11 +227,12 @@ REGRESS = \
 	array_scan \
 	join \
 	join_cases \
+	page_scan \
 	parallel_build \
 	build_pages \
 	shrink \
 	vacuum
-ISOLATION = join_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
+ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
 TAP_TESTS = 1
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
@@ -407,6 +410,7 @@ AM_HEADERS = \
 	$(CLUSTER_HEADERS)
 JOIN_HEADERS = \
 	src/join/join.h \
+	src/join/pages.h \
 	src/join/path.h \
 	$(AM_HEADERS)
 

@@ -9,6 +9,7 @@ CREATE INDEX flags_expr ON flags USING pmhash ((id < 10));
 VACUUM ANALYZE flags;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
+SET pmhash.enable_pagescan = off;
 
 SELECT plan('SELECT id FROM flags WHERE b');
 SELECT plan('SELECT id FROM flags WHERE b = true');

@@ -13,18 +13,20 @@ DECLARE
 	result text[];
 BEGIN
 	PERFORM set_config('enable_seqscan', (kind = 'seq')::text, true),
-			set_config('enable_indexscan', (kind IN ('index', 'join'))::text, true),
+			set_config('enable_indexscan', (kind IN ('index', 'join', 'pages'))::text, true),
 			set_config('enable_indexonlyscan', (kind IN ('index', 'join'))::text, true),
 			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
 			set_config('enable_hashjoin', (kind = 'seq')::text, true),
 			set_config('enable_mergejoin', (kind = 'seq')::text, true),
 			set_config('enable_nestloop', (kind <> 'join')::text, true),
+			set_config('pmhash.enable_pagescan', (kind = 'pages')::text, true),
 			set_config('pmhash.enable_join', (kind = 'join')::text, true),
 			set_config('enable_material', (kind = 'seq')::text, true);
 	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
 		uses_index := uses_index OR
 			line ~ ((CASE kind WHEN 'bitmap' THEN 'Bitmap Index Scan on '
 					 WHEN 'join' THEN 'Index Name: '
+					 WHEN 'pages' THEN 'Index Name: '
 					 ELSE 'Index.* using ' END) || index || '\M');
 	END LOOP;
 	IF uses_index OR kind = 'seq' THEN
@@ -32,7 +34,7 @@ BEGIN
 			INTO result;
 	END IF;
 	PERFORM set_config(name, 'on', true)
-	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_nestloop,pmhash.enable_join,enable_material}'::text[]) name;
+	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_nestloop,pmhash.enable_join,pmhash.enable_pagescan,enable_material}'::text[]) name;
 	RETURN result;
 END $$;
 
@@ -47,19 +49,25 @@ FROM (SELECT count(*) AS missing FROM (SELECT unnest(wanted) EXCEPT ALL SELECT u
 	 (SELECT count(*) AS extra FROM (SELECT unnest(got) EXCEPT ALL SELECT unnest(wanted)) e) e
 $$;
 
--- How the rows of an index scan differ from others, and those of a join by the same
--- index, where the query is one that can be done so.
+-- How the rows of an index scan differ from others, and those of a join and of page
+-- scans by the same index, where the query is one that can be done so.
 CREATE FUNCTION index_difference(query text, index text, wanted text[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
 	joined text[] := rows_by('join', query, index);
+	paged text[] := rows_by('pages', query, index);
 	by_join text;
+	by_pages text;
 BEGIN
 	IF joined IS NOT NULL THEN
 		by_join := difference(joined, wanted);
 	END IF;
+	IF paged IS NOT NULL THEN
+		by_pages := difference(paged, wanted);
+	END IF;
 	RETURN difference(rows_by('index', query, index), wanted) ||
-		CASE WHEN by_join <> 'same' THEN ', by join: ' || by_join ELSE '' END;
+		CASE WHEN by_join <> 'same' THEN ', by join: ' || by_join ELSE '' END ||
+		CASE WHEN by_pages <> 'same' THEN ', by pages: ' || by_pages ELSE '' END;
 END $$;
 
 -- A query by sequential scan, and whether index and bitmap scans of the index

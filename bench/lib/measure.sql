@@ -128,7 +128,7 @@ BEGIN
 		plan := plan || line || E'\n';
 	END LOOP;
 	IF index IS NULL AND plan ~ 'Index' OR
-	   index IS NOT NULL AND plan !~ ('(using|on) ' || index || '\M') THEN
+	   index IS NOT NULL AND plan !~ ('(using |on |Index Name: )' || index || '\M') THEN
 		RAISE EXCEPTION 'the plan does not use %', coalesce(index, 'a sequential scan')
 			USING DETAIL = plan;
 	END IF;

@@ -32,6 +32,7 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
@@ -406,6 +407,112 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 	fetch->tuple.t_self = tid;
 	pgstat_count_heap_fetch(fetch->index);
 	return true;
+}
+
+/* ---- the rows of a page ---- */
+
+static inline BlockNumber
+block_of(const PmhashRun *run, size_t at)
+{
+	return pmhash_value_to_block(run->value[at] >> run->shift);
+}
+
+/*
+ * The row that a line pointer leads to, on a page all of whose rows everyone sees, or
+ * InvalidOffsetNumber if heap_hot_search_buffer is to find out.  There a chain has
+ * one row.
+ */
+static inline OffsetNumber
+find_visible_to_all(Page page, OffsetNumber offset)
+{
+	ItemId		lp;
+
+	if (offset > PageGetMaxOffsetNumber(page))
+		return InvalidOffsetNumber;
+	lp = PageGetItemId(page, offset);
+	/* a row in the middle of a chain is not the one that the entry was made for */
+	if (!ItemIdIsNormal(lp) ||
+		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)))
+		return InvalidOffsetNumber;
+	return offset;
+}
+
+/* Find the row that a value leads to on the page that is pinned and locked. */
+static void
+find_row(PmhashFetch *fetch, PmhashPageRows *rows, uint64 value)
+{
+	ItemPointerData tid;
+	bool		dead;
+
+	pmhash_value_to_tid(value, &tid);
+	if (heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
+							   &fetch->tuple, &dead, true))
+		rows->offset[rows->n++] = ItemPointerGetOffsetNumber(&tid);
+	else if (dead)
+		rows->dead[rows->ndead++] = value;
+}
+
+/*
+ * Find the rows of values [from, to) of the run, which are on the page that is pinned.
+ * If the page says that everyone sees all its rows that is so for snapshots taken on
+ * a primary (heapam.c, heapgetpage); serializable transactions lock each row.
+ */
+static void
+find_rows(PmhashFetch *fetch, const PmhashRun *run, size_t from, size_t to,
+		  PmhashPageRows *rows)
+{
+	Page		page = BufferGetPage(fetch->buffer);
+	bool		all_visible;
+
+	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
+	all_visible = PageIsAllVisible(page) && !fetch->snapshot->takenDuringRecovery &&
+		!IsolationIsSerializable();
+	for (size_t i = from; i < to; i++)
+	{
+		uint64		value = run->value[i] >> run->shift;
+		OffsetNumber found = InvalidOffsetNumber;
+
+		if (likely(all_visible))
+			found = find_visible_to_all(page, pmhash_value_to_offset(value));
+		if (likely(found != InvalidOffsetNumber))
+			rows->offset[rows->n++] = found;
+		else
+			find_row(fetch, rows, value);
+	}
+	if (unlikely(rows->ndead > 0))
+		rows->lsn = BufferGetLSNAtomic(fetch->buffer);
+	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
+}
+
+/*
+ * pmhash_fetch_page_rows
+ *		Find the rows of the next values of a run, as many as are on one page, up to
+ *		PMHASH_PAGE_ROWS; there is one value at least.
+ *
+ * Its values are in the order of the heap.  Afterwards the page is pinned, as by
+ * pmhash_fetch_row; run->next is past the values; rows has what the snapshot sees, in
+ * their order, for pmhash_fetch_found.  Locks rows for serializable
+ * transactions, as index scans do.
+ */
+void
+pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashRun *run, PmhashPageRows *rows)
+{
+	BlockNumber block = block_of(run, run->next);
+	size_t		most = Min(run->n, run->next + PMHASH_PAGE_ROWS);
+	size_t		end = run->next + 1;
+
+	while (end < most && block_of(run, end) == block)
+		end++;
+	rows->n = rows->next = rows->ndead = 0;
+	PMH_STOP_POINT("pages_before_page");
+	pmhash_fetch_ahead(fetch, run);
+	go_to_block(fetch, block);
+	find_rows(fetch, run, run->next, end, rows);
+	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
+	pgstat_count_index_tuples(fetch->index, end - run->next);
+	for (int i = 0; i < rows->n; i++)
+		pgstat_count_heap_fetch(fetch->index);
+	run->next = end;
 }
 
 /*

@@ -13,6 +13,8 @@
 #include "access/htup.h"
 #include "storage/block.h"
 #include "storage/buf.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -83,11 +85,47 @@ pmhash_run_begin(PmhashRun *run, const uint64 *v, size_t n, int shift, uint32 di
 	run->hint_block = run->page_block = run->row_block = InvalidBlockNumber;
 }
 
+/* Rows found under one lock, at most; several turns for a page of more. */
+#define PMHASH_PAGE_ROWS	48
+
+/* How far ahead their prefetching goes: two such turns, and a good many pages. */
+#define PMHASH_PAGE_DISTANCE	(2 * PMHASH_PAGE_ROWS)
+
+/* Rows of the pinned page that the snapshot sees, and values that lead to none. */
+typedef struct PmhashPageRows
+{
+	int			n;
+	int			next;			/* the next one to be handed out */
+	OffsetNumber offset[PMHASH_PAGE_ROWS];
+	int			ndead;
+	uint64		dead[PMHASH_PAGE_ROWS]; /* seen by nobody, judged when the page */
+	XLogRecPtr	lsn;			/* had this LSN; set if there are any */
+} PmhashPageRows;
+
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
 extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run);
 extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
+extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashRun *run,
+								   PmhashPageRows *rows);
 extern Buffer pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value);
 extern void pmhash_fetch_release(PmhashFetch *fetch);
+
+/*
+ * Have a row of the pinned page in fetch->tuple, one of those that
+ * pmhash_fetch_page_rows has found: they stay where they are as long as the page
+ * is pinned.
+ */
+static inline void
+pmhash_fetch_found(PmhashFetch *fetch, OffsetNumber offset)
+{
+	Page		page = BufferGetPage(fetch->buffer);
+	ItemId		lp = PageGetItemId(page, offset);
+
+	fetch->tuple.t_data = (HeapTupleHeader) PageGetItem(page, lp);
+	fetch->tuple.t_len = ItemIdGetLength(lp);
+	fetch->tuple.t_tableOid = RelationGetRelid(fetch->heap);
+	ItemPointerSet(&fetch->tuple.t_self, fetch->block, offset);
+}
 
 #endif							/* PMHASH_FETCH_H */

@@ -114,6 +114,7 @@ extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */
 extern bool pmhash_enable_join; /* may the planner use src/join? */
+extern bool pmhash_enable_pagescan; /* and the scans there? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 extern int	pmhash_tracked_indexes; /* that have counters of their own */

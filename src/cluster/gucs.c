@@ -30,6 +30,7 @@ bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
 bool		pmhash_enable_join = true;
+bool		pmhash_enable_pagescan = true;
 bool		pmhash_wal = true;
 int			pmhash_mapped_files = 16000;
 int			pmhash_tracked_indexes = 10000;
@@ -168,6 +169,12 @@ define_session_gucs(void)
 							 "Enables the planner's use of pmhash join plans.",
 							 NULL,
 							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_pagescan",
+							 "Enables the planner's use of pmhash page scan plans.",
+							 NULL,
+							 &pmhash_enable_pagescan, true,
 							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.mapped_files",

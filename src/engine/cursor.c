@@ -58,17 +58,26 @@ enum
 #define SEEN_GROUP_BITS		6
 #define SEEN_LINE			4
 #define SEEN_MIN_CAPACITY	64
+#define SEEN_AHEAD			32	/* values that a line is prefetched ahead */
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
 /* Positions lost in one batch until the caller has a word. */
 #define MOST_LOSSES			32
 
+/* The entry where a group is, if no other one is there. */
+static inline size_t
+seen_home(const PmhValues *seen, uint64_t group)
+{
+	uint64_t	line = group / SEEN_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+
+	return (size_t) (line * SEEN_LINE + group % SEEN_LINE) & (seen->capacity - 1);
+}
+
 static uint64_t *
 seen_group(const PmhValues *seen, uint64_t group)
 {
 	size_t		mask = seen->capacity - 1;
-	uint64_t	line = group / SEEN_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 20;
-	size_t		i = (size_t) (line * SEEN_LINE + group % SEEN_LINE) & mask;
+	size_t		i = seen_home(seen, group);
 
 	while (seen->value[2 * i] != 0 && seen->value[2 * i] != group + 1)
 		i = (i + 1) & mask;
@@ -161,6 +170,18 @@ forget_seen(PmhValues *seen)
 	seen->n = 0;
 }
 
+/* The line where a value is going to be remembered, unless it was the last one. */
+static inline void
+prefetch_seen(const PmhValues *seen, uint64_t value, uint64_t *last)
+{
+	uint64_t	group = value >> SEEN_GROUP_BITS;
+
+	if (group / SEEN_LINE == *last)
+		return;
+	*last = group / SEEN_LINE;
+	__builtin_prefetch(&seen->value[2 * seen_home(seen, group)], 1);
+}
+
 /*
  * Of batch[from ..] (and of cell[], if not NULL) keep what has not been seen
  * yet, and remember it.
@@ -171,14 +192,17 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
 	uint64_t   *group = NULL;
+	uint64_t	ahead = UINT64_MAX;	/* the line prefetched last, in groups */
 
 	batch->n = from;
 	for (size_t i = from; i < end; i++)
 	{
 		bool		fresh;
-		PmhResult	result = remember(t, &cursor->seen, batch->value[i], &group,
-									&fresh);
+		PmhResult	result;
 
+		if (i + SEEN_AHEAD < end && cursor->seen.capacity > 0)
+			prefetch_seen(&cursor->seen, batch->value[i + SEEN_AHEAD], &ahead);
+		result = remember(t, &cursor->seen, batch->value[i], &group, &fresh);
 		if (result != PMH_OK)
 			return result;
 		if (!fresh)

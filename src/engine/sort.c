@@ -37,6 +37,61 @@ pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves)
 	return true;
 }
 
+static void
+reverse(uint64_t *number, size_t n)
+{
+	for (size_t i = 0; i < n / 2; i++)
+	{
+		uint64_t	v = number[i];
+
+		number[i] = number[n - 1 - i];
+		number[n - 1 - i] = v;
+	}
+}
+
+/* Do ascending runs follow each other backward?  *runs: how many there are. */
+static bool
+has_backward_runs(const uint64_t *number, size_t n, size_t *runs)
+{
+	uint64_t	bound = UINT64_MAX;
+	size_t		start = 0;
+
+	*runs = 0;
+	for (size_t i = 1; i <= n; i++)
+	{
+		if (i < n && number[i - 1] <= number[i])
+			continue;
+		if (number[i - 1] > bound)
+			return false;
+		bound = number[start];
+		start = i;
+		(*runs)++;
+	}
+	return true;
+}
+
+bool
+pmh_sort_backward_runs(uint64_t *number, size_t n)
+{
+	size_t		start = 0;
+	size_t		runs;
+
+	if (!has_backward_runs(number, n, &runs))
+		return false;
+	if (runs <= 1)
+		return true;
+	/* the runs come forward, each of them backward */
+	reverse(number, n);
+	for (size_t i = 1; i <= n; i++)
+	{
+		if (i < n && number[i - 1] >= number[i])
+			continue;
+		reverse(number + start, i - start);
+		start = i;
+	}
+	return true;
+}
+
 /*
  * Where does the highest digit in which the numbers differ begin?  -1 if they
  * are in order already.

@@ -54,9 +54,11 @@ pmh_values_finish(PmhValues *values)
 		return;
 	/*
 	 * Values of a key mostly come in ascending order but for a few, since they
-	 * were put into its list one after the other.
+	 * were put into its list one after the other; of several buffers the newest is the
+	 * first.
 	 */
-	if (!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
+	if (!pmh_sort_backward_runs(value, values->n) &&
+		!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
 		pmh_sort_numbers(value, values->n);
 	for (size_t i = 1; i < values->n; i++)
 	{

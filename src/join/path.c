@@ -39,6 +39,7 @@
 #include "utils/rel.h"
 
 #include "join/join.h"
+#include "join/pages.h"
 #include "join/path.h"
 
 static set_join_pathlist_hook_type previous_hook = NULL;
@@ -51,9 +52,12 @@ static const CustomPathMethods path_methods = {
 
 /* ---- what is joined ---- */
 
-/* No EvalPlanQual here, nor in a query that this one is a part of? */
-static bool
-query_only_reads(const PlannerInfo *root)
+/*
+ * pmhash_query_only_reads
+ *		Is there no EvalPlanQual here, nor in a query that this one is a part of?
+ */
+bool
+pmhash_query_only_reads(const PlannerInfo *root)
 {
 	for (; root != NULL; root = root->parent_root)
 	{
@@ -67,8 +71,14 @@ query_only_reads(const PlannerInfo *root)
 	return true;
 }
 
-static bool
-is_heap(Oid relid)
+/*
+ * pmhash_is_heap
+ *		Is this table one of the server's own access method?
+ *
+ * The planner holds a lock on it.
+ */
+bool
+pmhash_is_heap(Oid relid)
 {
 	Relation	rel = RelationIdGetRelation(relid);
 	bool		heap;
@@ -106,7 +116,7 @@ is_plain_table(PlannerInfo *root, RelOptInfo *rel)
 	return !rte->inh && rte->tablesample == NULL &&
 		(rte->relkind == RELKIND_RELATION || rte->relkind == RELKIND_MATVIEW) &&
 		bms_is_empty(rel->lateral_relids) && gives_columns_only(rel) &&
-		is_heap(rte->relid);
+		pmhash_is_heap(rte->relid);
 }
 
 static bool
@@ -424,7 +434,7 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	if (RecoveryInProgress())
 		return;
 	if (!pmhash_enable_join || !enable_indexscan || !is_known_type(jointype) ||
-		!has_index(innerrel) || !query_only_reads(root) ||
+		!has_index(innerrel) || !pmhash_query_only_reads(root) ||
 		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||
 		has_unusual_clause(extra->restrictlist) ||
 		has_unusual_clause(innerrel->baserestrictinfo))
@@ -453,4 +463,5 @@ pmhash_join_init(void)
 	RegisterCustomScanMethods(&pmhash_join_scan_methods);
 	previous_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = join_hook;
+	pmhash_pages_init();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  Private to the join: between path.c and join_cost.c.
+ *	  Private to the joins and page scans: what their planning shares.
  *
  * Include postgres.h first.
  *
@@ -13,6 +13,11 @@
 #include "nodes/pathnodes.h"
 
 #include "join/join.h"
+
+/* ---- path.c ---- */
+
+extern bool pmhash_query_only_reads(const PlannerInfo *root);
+extern bool pmhash_is_heap(Oid relid);
 
 /* ---- join_cost.c ---- */
 

@@ -76,13 +76,16 @@ make_table();
 
 # ---- scans held between batches ----
 
-my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+my $by_pages = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+my $by_index = "$by_pages; SET pmhash.enable_pagescan = off";
 my $by_bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off';
 my $by_join = "$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 my $rows = 'SELECT count(*), count(DISTINCT ctid), sum(v) FROM t WHERE';
 my $keys = 'k = ANY (ARRAY(SELECT generate_series(1, 2009)))';
 my @scans = (
 	[ 'index scan', $by_index, "$rows k = 1", 'scan_between_batches', 'Index Scan using t_k ' ],
+	[ 'page scan', $by_pages, "$rows k = 1", 'pages_between_batches', 'Custom Scan (pmhash page scan)' ],
+	[ 'page scan, page', $by_pages, "$rows k = 1", 'pages_before_page', 'Custom Scan (pmhash page scan)' ],
 	[ 'bitmap scan', $by_bitmap, "$rows k = 1", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
 	[ 'array', $by_index, "$rows $keys", 'scan_between_batches', 'Index Scan using t_k ' ],
 	[ 'array, bitmap', $by_bitmap, "$rows $keys", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],

@@ -109,6 +109,7 @@ $session->quit;
 # from.  A writer keeps the rebuild waiting.
 $node->safe_psql('postgres', <<SQL);
 CREATE INDEX t_part ON t USING pmhash (k) WHERE v > 0;
+INSERT INTO t SELECT 7000010, i FROM generate_series(1, 1000) i;
 ANALYZE t;
 SQL
 my $planned = $node->background_psql('postgres', on_error_stop => 0);
@@ -187,6 +188,10 @@ foreach my $rebuild (0, 1)
 		'SELECT t.v FROM (VALUES (7), (8), (NULL)) AS key (k) JOIN t USING (k)', 't_k', $rebuild);
 	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
 		"old plan, join: error $state");
+	(undef, $error) = fetch_late('SET enable_bitmapscan = off',
+		'SELECT v FROM t WHERE k = 7000010', 't_k', $rebuild);
+	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
+		"old plan, page scan: error $state");
 	$node->safe_psql('postgres', 'DROP INDEX t_k; CREATE INDEX t_part ON t USING pmhash (k) WHERE v > 0');
 	(undef, $error) = fetch_late('SET enable_bitmapscan = off',
 		'SELECT v FROM t WHERE k = 7 AND v > 0', 't_part', $rebuild);

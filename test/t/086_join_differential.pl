@@ -19,11 +19,12 @@ my $seed = $ENV{PMHASH_JOIN_FUZZ_SEED} // int(rand(1_000_000_000));
 srand($seed);
 my $node = new_join_server();
 my $found = fuzz_joins($node, $seed, $seconds);
-my ($queries, $joined, $lists, $scanned, $changes) = join_figures();
+my ($queries, $joined, $lists, $scanned, $paged, $changes) = join_figures();
 
 is($found, '', "PMHASH_JOIN_FUZZ_SEED=$seed");
 cmp_ok($joined, '>', ($queries - $lists) / 2, 'most joins were done by ours');
 cmp_ok($scanned, '>', $lists / 2, 'most lists were scanned by an index');
+cmp_ok($paged, '>', $lists / 20, 'and many keys page by page');
 unlike(slurp_file($node->logfile), qr/PANIC:|was terminated by|TRAP/, 'the server has stayed up');
 
 # ---- a join that is under way can be cancelled ----
@@ -53,7 +54,7 @@ SQL
 	like($err, qr/canceling statement due to statement timeout/, 'endless: cancelled');
 	cmp_ok(time() - $began, '<', 5, 'endless: soon, also where others are at work');
 }
-my $figures = "$queries queries, $joined of them by joins, $scanned by lists, $changes changes, seed $seed";
+my $figures = "$queries queries, $joined of them by joins, $scanned by lists, $paged page by page, $changes changes, seed $seed";
 note($figures);
 diag($figures) if $seconds > 60;
 $node->stop;

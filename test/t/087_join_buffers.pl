@@ -61,6 +61,22 @@ foreach my $settings ('SET effective_io_concurrency = 1', 'SET effective_io_conc
 	}
 }
 
+# ---- all rows of a key, page by page ----
+
+# reads free of charge: else they are nearly all of the cost, and the planner sees no difference
+my $by_pages = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;
+	SET random_page_cost = 0; SET seq_page_cost = 0';
+
+foreach my $settings ('SET effective_io_concurrency = 1', 'SET effective_io_concurrency = 0', "SET work_mem = '64kB'")
+{
+	foreach my $query ('SELECT count(pad), sum(v), sum(length(pad)) FROM t WHERE k = 70001',
+		'SELECT count(*), sum(a.v) FROM t a, t b WHERE a.k = 70000 AND b.k = 70002 AND a.v % 50 = 0')
+	{
+		like($node->safe_psql('postgres', "$by_pages; $settings; EXPLAIN $query"), qr/pmhash page scan/, "$query: plan");
+		is($node->safe_psql('postgres', "$by_pages; $settings; $query"), $node->safe_psql('postgres', "$by_hash; $query"), "$settings: $query");
+	}
+}
+
 # ---- sessions that take each other's buffers, and change rows ----
 
 # v goes up by one everywhere, once for each round that is committed
@@ -106,6 +122,7 @@ my %endless = (
 	'keys that are there' => 'SELECT count(t.pad) FROM generate_series(1, 1000000000) g JOIN t ON t.k = g % 60000',
 	'keys that are not' => 'SELECT count(t.pad) FROM generate_series(1, 1000000000) g JOIN t ON t.k = -g',
 	'keys with many rows' => 'SELECT count(t.v) FROM generate_series(1, 1000000000) g JOIN t ON t.k = 70000 + g % 3 AND t.v < 0',
+	'a key, page by page' => "SELECT count(t.v) FROM generate_series(1, 1000000000) g, LATERAL (SELECT v FROM t WHERE k = 70000 AND v < -g OFFSET 0) t",
 	'no rows for the filter' => 'SELECT count(t.v) FROM generate_series(1, 1000000000) g JOIN t ON t.k = g % 60000 AND t.v < 0');
 
 foreach my $name (sort keys %endless)

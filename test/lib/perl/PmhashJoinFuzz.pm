@@ -119,7 +119,7 @@ my @by_index = (
 	enable_hashjoin => 'off',
 	enable_mergejoin => 'off');
 
-my ($queries, $joined, $lists, $scanned, $changes) = (0, 0, 0, 0, 0);
+my ($queries, $joined, $lists, $scanned, $paged, $changes) = (0, 0, 0, 0, 0, 0);
 
 sub one_of { return $_[ rand @_ ]; }
 
@@ -295,7 +295,7 @@ sub texts
 # Conditions on columns with an index: [table, condition].
 sub list
 {
-	my $n = int(rand(14));
+	my $n = int(rand(18));
 
 	return [ 'b', 'i.k = ANY (' . numbers() . ')' ] if $n <= 2;
 	return [ 'b', 'i.t = ANY (' . texts() . ')' ] if $n == 3;
@@ -308,7 +308,10 @@ sub list
 	return [ 'd', 'i.k = ANY (' . numbers() . ') AND i.t = ANY (' . texts() . ')' ] if $n == 10;
 	return [ 'u', 'i.id > 100 AND i.s = ANY (' . numbers() . ')' ] if $n == 11;
 	return [ 'u', 'i.k % 37 = ANY (' . numbers() . '::int[])' ] if $n == 12;
-	return @{ [ [ 'd', 'i.k2 = 33' ], [ 'b', 'i.k = 7' ], [ 'd', 'i.f = 33' ], [ 'd', "upper(i.t) = 'HOT'" ] ] }[ rand 4 ];
+	return one_of(
+		[ 'd', 'i.k2 = 33' ], [ 'b', 'i.k = 7' ], [ 'd', 'i.f = 33' ], [ 'd', "upper(i.t) = 'HOT'" ],
+		[ 'd', "i.k = 33 AND i.t = 'hot'" ], [ 'd', "i.m = 'ok' AND i.b AND i.k = 33" ], [ 'b', 'i.k = (SELECT 7)' ],
+		[ 'd', 'i.k2 = 33 AND i.id % 2 = 0 AND i.k2 = 33::smallint' ]);
 }
 
 sub list_query
@@ -380,6 +383,7 @@ sub scanned
 
 	return (
 		@join_off,
+		'pmhash.enable_pagescan' => one_of('on', 'on', 'off'),
 		enable_seqscan => 'off',
 		enable_indexscan => $plain,
 		enable_indexonlyscan => $plain,
@@ -407,7 +411,7 @@ sub comparison
 	  . "SELECT CASE WHEN j.rows = s.rows AND n.rows = s.rows THEN 'same' "
 	  . "ELSE 'DIFFERS ' || (j.rows = s.rows) || (n.rows = s.rows) || ' ' || $text || E'\\n' || plan "
 	  . "|| 'join: ' || left(j.rows, 300) || E'\\nseq: ' || left(s.rows, 300) END "
-	  . ($is_list ? "|| ' list' || CASE WHEN plan LIKE '%Index%' OR plan LIKE '%by_cursor%' THEN ' scanned' ELSE '' END"
+	  . ($is_list ? "|| CASE WHEN plan LIKE '%page scan%' THEN ' paged' ELSE '' END || ' list' || CASE WHEN plan LIKE '%Index%' OR plan LIKE '%by_cursor%' THEN ' scanned' ELSE '' END"
 		: "|| CASE WHEN plan LIKE '%pmhash join%' THEN ' joined' ELSE '' END")
 	  . " FROM j, n, s;\n";
 }
@@ -450,16 +454,17 @@ sub fuzz_joins
 		$joined += () = $out =~ / joined$/mg;
 		$lists += () = $out =~ / list(?: scanned)?$/mg;
 		$scanned += () = $out =~ / list scanned$/mg;
+		$paged += () = $out =~ / paged list/mg;
 		return $out =~ s/^same.*\n?//mgr if $out =~ /DIFFERS/;
 	}
 	return '';
 }
 
 # How many queries; of those with joins how many by ours; of those with lists how many
-# by an index; how many changes.
+# by an index, and of these page by page; how many changes.
 sub join_figures
 {
-	return ($queries, $joined, $lists, $scanned, $changes);
+	return ($queries, $joined, $lists, $scanned, $paged, $changes);
 }
 
 1;
