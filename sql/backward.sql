@@ -11,7 +11,6 @@ VACUUM ANALYZE back;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET max_parallel_workers_per_gather = 0;
-SET pmhash.enable_pagescan = off;
 
 -- Go to and fro in a cursor, by steps of all sizes, beyond both ends too, and
 -- compare with what it gave when it went forward.

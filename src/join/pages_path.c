@@ -13,7 +13,9 @@
  * stays so.  It begins a little later; so does the price, by which LIMIT decides.
  *
  * Not offered where EvalPlanQual could come (path.c), for scans that depend on a row
- * of another relation, for lists of keys, in recovery (as joins).
+ * of another relation, for lists of keys, in recovery (as joins); nor for a cursor
+ * that was not declared NO SCROLL, which goes backward if its plan can (portalcmds.c,
+ * PerformCursorOpen): index scans can, and page scans can't.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +28,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/planner.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
 
@@ -41,6 +44,10 @@
 #define SAVED_ROW_COST		(0.75 * cpu_tuple_cost)
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
+static planner_hook_type previous_planner = NULL;
+
+/* Is what is being planned a cursor that may go backward? */
+static bool may_go_backward = false;
 
 static Plan *make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path,
 					   List *tlist, List *clauses, List *custom_plans);
@@ -166,7 +173,8 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 
 	if (previous_hook)
 		previous_hook(root, rel, rti, rte);
-	if (!pmhash_enable_pagescan || rte->rtekind != RTE_RELATION || rte->inh)
+	if (!pmhash_enable_pagescan || may_go_backward ||
+		rte->rtekind != RTE_RELATION || rte->inh)
 		return;
 	scans = find_candidates(rel);
 	if (scans == NIL || RecoveryInProgress() || !pmhash_query_only_reads(root) ||
@@ -179,6 +187,42 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		if (path != NULL)
 			add_path(rel, &path->path);
 	}
+}
+
+/*
+ * Note what kind of cursor is being planned.  DECLARE CURSOR and PL/pgSQL's cursors
+ * alone have CURSOR_OPT_FAST_PLAN (gram.y, pl_gram.y).  Planning may plan another
+ * query in its middle, of a function that it evaluates.
+ */
+#if PG_VERSION_NUM >= 190000
+#define PLANNER_PARAMETERS	Query *parse, const char *query_string, \
+	int cursorOptions, ParamListInfo boundParams, ExplainState *es
+#define PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams, es
+#else
+#define PLANNER_PARAMETERS	Query *parse, const char *query_string, \
+	int cursorOptions, ParamListInfo boundParams
+#define PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams
+#endif
+
+static PlannedStmt *
+plan_query(PLANNER_PARAMETERS)
+{
+	bool		outer = may_go_backward;
+	PlannedStmt *result;
+
+	may_go_backward = (cursorOptions & CURSOR_OPT_FAST_PLAN) != 0 &&
+		(cursorOptions & CURSOR_OPT_NO_SCROLL) == 0;
+	PG_TRY();
+	{
+		result = previous_planner != NULL ? previous_planner(PLANNER_ARGUMENTS) :
+			standard_planner(PLANNER_ARGUMENTS);
+	}
+	PG_FINALLY();
+	{
+		may_go_backward = outer;
+	}
+	PG_END_TRY();
+	return result;
 }
 
 /* ---- the plan ---- */
@@ -228,4 +272,6 @@ pmhash_pages_init(void)
 	RegisterCustomScanMethods(&pmhash_pages_scan_methods);
 	previous_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = scan_hook;
+	previous_planner = planner_hook;
+	planner_hook = plan_query;
 }
