@@ -236,7 +236,8 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
 	if (extra != NULL)
 		value[n++] = *extra;
-	result = pmh_list_create(t, hash, value, n, &payload);
+	/* The next value of the key should not have it copied. */
+	result = pmh_list_create(t, hash, value, n, 1, &payload);
 	if (result != PMH_OK)
 		return result;
 
