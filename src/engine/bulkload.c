@@ -612,6 +612,9 @@ pmh_bulk_finish(PmhBulk *bulk)
 	free_extension_rest(bulk);
 	result = insert_rest(bulk);
 	free_bulk(bulk);
+	/* It was made longer ahead of use, and to whole large pages: none of that stays. */
+	if (result == PMH_OK)
+		result = pmh_space_cut(t, 0);
 	return pmh_conclude(t, result);
 }
 

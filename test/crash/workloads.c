@@ -24,6 +24,7 @@
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
+#include "list_rewrite.h"
 #include "lookup.h"
 #include "place.h"
 #include "segment.h"
