@@ -345,10 +345,7 @@ list_is_full(uint64_t hash)
 		pmh_class_capacity(pmh_pointer_class(probe.list));
 }
 
-/*
- * A list through all sizes that it grows to, from one by one, from what a full bucket
- * makes of 3 to 6 values, and from a bulk load: crashes around each new buffer.
- */
+/* A list through all sizes that it grows to: crashes around each new buffer. */
 static void
 grow_list(uint64_t hash, uint32_t to)
 {
@@ -372,9 +369,8 @@ run_list_growth(void)
 }
 
 /*
- * Small lists that lie in one cache line with others: full buckets make lists of some
- * values, those of the odd class one by one in front of the line and after it; they
- * grow, lose values, and what is freed is used again.
+ * Full buckets make lists of some values; they grow, lose values, and what is freed
+ * is used again.
  */
 static void
 run_list_small(void)
@@ -403,7 +399,11 @@ run_list_small(void)
 		add(&pairs, nth_key(0, i % 3, 50 + i % 3), i & 1);
 }
 
-/* Lists of a bulk load fit exactly; each grows with its next values. */
+/*
+ * Lists of a bulk load fit exactly, and lie in one cache line with others; those of
+ * the odd class have their short line past the other one, and in front.  Each grows
+ * with its next values, which may be in what another one has left.
+ */
 static void
 run_list_loaded(void)
 {
@@ -411,6 +411,8 @@ run_list_loaded(void)
 	uint32_t	n = 0;
 
 	new_table();
+	for (uint32_t i = 0; i < 5 * 7; i++)
+		entries[n++] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
 		for (uint32_t i = 0; i < length; i++)
