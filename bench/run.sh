@@ -190,7 +190,7 @@ in_turn()					# function what
 
 measure_postgresql()
 {
-	local method round
+	local method round key_rows
 
 	make_work_directory bench $((rows * 8 / 10 + scale * 20000 + 500000)) cluster
 	build "$pg_config"
@@ -216,6 +216,10 @@ measure_postgresql()
 		sql -c "SELECT bench.sample(1, '$method', 'growing',
 					bench.size_while_growing('$method', $rows, 40))" >/dev/null
 		run_sql goals/distinct.sql -v method="$method" -v rows="$rows" >/dev/null
+		for key_rows in 10 30 1000; do
+			run_sql goals/key_rows.sql -v method="$method" -v rows="$work_rows" \
+				-v key_rows="$key_rows" >/dev/null
+		done
 	done
 	sql -c "COPY (SELECT * FROM bench.sample ORDER BY metric, method, round) TO STDOUT (FORMAT csv, HEADER)" \
 		>"$results/postgresql.csv"

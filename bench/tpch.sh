@@ -93,6 +93,10 @@ echo
 echo "TPC-H at scale $scale, milliseconds, medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')"
 echo
 as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -c 'SELECT * FROM tpch.report'
+echo
+echo "Foreign keys' indexes after CREATE INDEX; goal: pmhash's no larger than btree's in all"
+echo
+as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -c 'SELECT * FROM tpch.sizes'
 ! $plans || sql -c "SELECT DISTINCT ON (query, workers) query || ', ' || workers || E' workers\n' || plan
 	FROM tpch.result WHERE method = 'pmhash' ORDER BY query, workers"
 print_load

@@ -20,6 +20,7 @@ CREATE TABLE lineitem (l_orderkey bigint, l_partkey int, l_suppkey int, l_linenu
 	l_shipinstruct char(25), l_shipmode char(10), l_comment varchar(44), PRIMARY KEY (l_orderkey, l_linenumber));
 
 CREATE SCHEMA tpch;
+CREATE TABLE tpch.size (method text, index text, bytes bigint, rows bigint);
 CREATE TABLE tpch.result (query text, method text, workers int, ms float8, answer text, plan text);
 
 -- Each foreign key by an index of that method, instead of those that there are.
@@ -38,6 +39,8 @@ BEGIN
 		n := n + 1;
 		EXECUTE format('CREATE INDEX foreign_%s ON %I USING %I (%s)', n, split_part(keys, ':', 1), method,
 			split_part(keys, ':', 2));
+		EXECUTE format('INSERT INTO tpch.size SELECT %L, %L, %s(''foreign_%s''), count(*) FROM %I', method, keys,
+			CASE method WHEN 'pmhash' THEN 'pmhash_size' ELSE 'pg_relation_size' END, n, split_part(keys, ':', 1));
 	END LOOP;
 END $$;
 
@@ -69,6 +72,15 @@ CREATE VIEW tpch.median AS
 SELECT query, workers, method, percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS ms, count(DISTINCT answer) AS answers,
 	bool_or(plan LIKE '%pmhash join%') AS joined, bool_or(plan LIKE '%using foreign\_%' OR plan LIKE '%on foreign\_%') AS scanned
 FROM tpch.result GROUP BY 1, 2, 3;
+
+-- The goal: no more than btree's in all.
+CREATE VIEW tpch.sizes AS
+SELECT coalesce(split_part(index, ':', 2), 'all') AS "foreign key",
+	round(sum(rows) FILTER (WHERE method = 'pmhash')) AS rows,
+	round(sum(bytes) FILTER (WHERE method = 'btree') / 1048576.0, 1) AS "btree, MB",
+	round(sum(bytes) FILTER (WHERE method = 'pmhash') / 1048576.0, 1) AS "pmhash, MB",
+	round(sum(bytes) FILTER (WHERE method = 'pmhash') / sum(bytes) FILTER (WHERE method = 'btree'), 2) AS "of btree"
+FROM tpch.size GROUP BY ROLLUP (index) ORDER BY index;
 
 CREATE VIEW tpch.report AS
 SELECT p.query, p.workers, round(b.ms) AS btree, round(p.ms) AS pmhash, round((p.ms / b.ms)::numeric, 2) AS "of btree",

@@ -35,7 +35,7 @@ typedef struct AbSpace
 
 /*
  * One build.  Keys are 0 .. keys - 1 (absent ones: keys .. 2 * keys - 1), the
- * value of a key is the key.
+ * value of a key is the key; or 'rows' of them are the values of one key.
  *
  * begin	make a table in the file 'path', open it, and reserve 'reserve' bytes,
  *			which are touched; reserve 0: open what a run before has kept.
@@ -50,8 +50,8 @@ typedef struct AbSpace
  */
 typedef struct AbSide
 {
-	void		(*begin) (const char *path, uint64_t keys, uint64_t reserve,
-						  bool durable, void **locks);
+	void		(*begin) (const char *path, uint64_t keys, uint64_t rows,
+						  uint64_t reserve, bool durable, void **locks);
 	uint64_t	(*run) (AbOp op, uint64_t at, uint64_t n);
 	void		(*space) (AbSpace *space);
 	void		(*end) (bool keep);

@@ -34,6 +34,7 @@ static PmhEnv env;
 static PmhValues values;
 static const char *file_path;
 static uint64_t keys;
+static uint64_t rows;			/* so many of them are values of one key */
 
 /* Where a series of operations in scattered order is; as in pmh_bench.c. */
 static uint64_t step;
@@ -53,9 +54,18 @@ must(PmhResult result, const char *what)
 		fail(what, pmh_error(table));
 }
 
+/* The number of the key that a value belongs to, its first value. */
 static inline uint64_t
-key_hash(uint64_t key)
+first_of(uint64_t value)
 {
+	return rows == 1 || value >= keys ? value : value % (keys / rows);
+}
+
+static inline uint64_t
+key_hash(uint64_t value)
+{
+	uint64_t	key = first_of(value);
+
 	return XXH3_64bits(&key, sizeof(key));
 }
 
@@ -108,7 +118,8 @@ make_locks(void)
 }
 
 static void
-begin(const char *path, uint64_t nkeys, uint64_t reserve, bool durable, void **locks)
+begin(const char *path, uint64_t nkeys, uint64_t key_rows, uint64_t reserve, bool durable,
+	  void **locks)
 {
 	PmhError	error;
 
@@ -119,6 +130,7 @@ begin(const char *path, uint64_t nkeys, uint64_t reserve, bool durable, void **l
 	env.force_pmem = durable;
 	file_path = path;
 	keys = nkeys;
+	rows = key_rows;
 	step = UINT64_C(2654435761) % keys;
 	if (reserve != 0)
 		make_table(reserve);
@@ -157,12 +169,12 @@ look_up(uint64_t n, uint64_t base, bool there, bool dependent)
 
 		must(pmh_lookup(table, key_hash(key), &values), "look-up");
 		if (there)
-			wrong += values.n != 1 || values.value[0] != key;
+			wrong += values.n != rows || values.value[0] != first_of(key);
 		else
 			wrong += values.n != 0;
 		if (dependent)
 		{
-			last = there ? values.value[0] - key : values.n;
+			last = there ? values.value[0] - first_of(key) : values.n;
 			__asm__ volatile ("" : "+r" (last));	/* 0, but only the answer tells */
 		}
 	}

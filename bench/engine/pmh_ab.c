@@ -3,9 +3,11 @@
  * pmh_ab.c
  *	  Builds of the engine, as shared objects, against each other in one process.
  *
- *	  pmh_ab [-n KEYS] [-s SLICE] [-1] [-c] [-k] [-e] [-d DIRECTORY] [-o OP,...]
+ *	  pmh_ab [-n KEYS] [-r ROWS] [-s SLICE] [-1] [-c] [-k] [-e] [-d DIRECTORY] [-o OP,...]
  *			 NAME=FILE.so ...
  *
+ *	  -r	so many of KEYS, which is a multiple of it, are values of one key: an
+ *			operation is one value inserted or deleted, or all of a key looked up
  *	  -1	all builds work on one table, each on its share of the keys: where the
  *			system has put a table's pages makes up to a tenth, more than most
  *			changes.  (For builds whose files and locks are the same.)
@@ -57,6 +59,7 @@ typedef struct Side
 static Side side[MAX_SIDES];
 static int	nsides;
 static uint64_t keys = 20000000;
+static uint64_t rows = 1;
 static uint64_t slice = 500000;
 static bool one_table = false;
 static bool durable = true;
@@ -192,7 +195,7 @@ begin_sides(void)
 			die("out of memory");
 		snprintf(s->path, sizeof(s->path), "%s/pmh_ab.%s", directory,
 				 side[one_table ? 0 : i].name);
-		s->engine->begin(s->path, keys, open ? 0 : keys * RESERVE_EACH + RESERVE_LEAST,
+		s->engine->begin(s->path, keys, rows, open ? 0 : keys * RESERVE_EACH + RESERVE_LEAST,
 						 durable, &locks);
 	}
 }
@@ -216,12 +219,15 @@ main(int argc, char **argv)
 	char	   *wanted = ops;
 	int			option;
 
-	while ((option = getopt(argc, argv, "n:s:1cked:o:")) != -1)
+	while ((option = getopt(argc, argv, "n:r:s:1cked:o:")) != -1)
 	{
 		switch (option)
 		{
 			case 'n':
 				keys = strtoull(optarg, NULL, 10);
+				break;
+			case 'r':
+				rows = strtoull(optarg, NULL, 10);
 				break;
 			case 's':
 				slice = strtoull(optarg, NULL, 10);
@@ -252,6 +258,8 @@ main(int argc, char **argv)
 		add_side(argv[optind++]);
 	if (nsides == 0 || keys == 0 || slice == 0)
 		die("no build, no keys, or no slice");
+	if (rows == 0 || keys % rows != 0)
+		die("KEYS has to be a multiple of ROWS");
 	if (one_table && keys % (slice * (uint64_t) nsides) != 0)
 		die("with -1, KEYS has to be a multiple of SLICE times the number of builds");
 	begin_sides();

@@ -102,6 +102,11 @@ def goals(samples, machine):
     yield ("bytes per entry, built, 1,000 distinct values", "B", thousand,
            [Goal("<= 7", thousand["pmhash"], 7, True, " B")])
     yield ("the same, a fifth inserted besides", "B", samples.medians("thousand_grown"), [])
+    for rows, wanted in ((10, 12.5), (30, 8.5), (1000, 7)):
+        for how in ("built", "inserted"):
+            values = samples.medians(f"rows_{rows}_{how}")
+            yield (f"bytes per entry, {how}, {rows:,} rows a key", "B", values,
+                   [Goal(f"<= {wanted}", values["pmhash"], wanted, True, " B")])
     yield ("nested-loop probe, miss", "us", miss, [better(miss, 3.3, both)])
     yield ("nested-loop probe, hit", "us", hit, [better(hit, 1.6, both)])
     yield ("index-only probe, hit (hash: with the heap)", "us", only_hit,

@@ -33,9 +33,6 @@
 /* Entries read back or inserted at a time. */
 #define REST_ENTRIES	4096
 
-/* For expected_slots(): see there. */
-#define KEY_SLOTS		6
-
 /* Subphases of "building index"; PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE is 1 */
 #define PHASE_SCAN		2
 #define PHASE_LOAD		3
@@ -292,18 +289,17 @@ insert_rest(BuildState *build)
 }
 
 /*
- * Slots that the entries will need.  Keys with more than KEY_SLOTS rows go to
- * value lists and take one slot; what matters is that a table of a million
- * rows and ten keys does not get a directory for a million slots.  It is a
- * hint: the engine copes with more or fewer.
+ * Slots that the entries will need at least: one for each key.  Keys with four rows
+ * and more have a value list and take no more than that.  It is a hint.  If others take
+ * more, the engine cuts what it is given further, and into segments that are full; had
+ * more been foreseen than are needed, segments would not be.
  */
 static uint64
 expected_slots(BuildState *build)
 {
 	double		keys = estimateHyperLogLog(&build->scan.distinct);
-	double		slots = keys * KEY_SLOTS;
 
-	return (uint64) Min(slots, build->scan.entries);
+	return (uint64) Min(keys, build->scan.entries);
 }
 
 /* Bulk load the spool into the table. */

@@ -21,6 +21,9 @@
 #include "stop_point.h"
 #include "table.h"
 
+/* A list that compaction makes has room for so many values: a cache line. */
+#define FIRST_VALUES	(2 * PMH_VALUES_PER_LINE)
+
 /* Slots of the other lines, as masks. */
 static const uint32_t line_mask[4] = {
 	0x00007, 0x000f8, 0x01f00, 0x3e000
@@ -236,7 +239,12 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
 	if (extra != NULL)
 		value[n++] = *extra;
-	result = pmh_list_create(t, hash, value, n, &payload);
+	/*
+	 * A key whose rows come one by one will have more: a smaller buffer would soon
+	 * be copied, and left to nobody.
+	 */
+	result = pmh_list_create(t, hash, value, n, n < FIRST_VALUES ? FIRST_VALUES - n : 0,
+							 &payload);
 	if (result != PMH_OK)
 		return result;
 

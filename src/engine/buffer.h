@@ -8,6 +8,7 @@
 #ifndef PMH_BUFFER_H
 #define PMH_BUFFER_H
 
+#include "compiler.h"
 #include "handle.h"
 #include "layout.h"
 #include "lock.h"
@@ -38,7 +39,7 @@ pmh_buffer_bump(const PmhTable *t, uint64_t offset)
 static inline uint64_t
 pmh_pointer_offset(uint64_t payload)
 {
-	return (payload >> PMH_POINTER_CLASS_BITS) * 64;
+	return (payload >> PMH_POINTER_CLASS_BITS) * PMH_GRAIN;
 }
 
 static inline uint32_t
@@ -50,22 +51,21 @@ pmh_pointer_class(uint64_t payload)
 static inline uint64_t
 pmh_make_pointer(uint64_t offset, uint32_t class)
 {
-	return (offset / 64) << PMH_POINTER_CLASS_BITS | class;
+	return (offset / PMH_GRAIN) << PMH_POINTER_CLASS_BITS | class;
 }
 
-/* Lines of the largest buffer. */
-#define PMH_MAX_LINES	(UINT32_C(1) << PMH_MAX_CLASS)
-
+/* Of any class that a pointer can tell of; there may be no such class (0). */
 static inline uint64_t
 pmh_class_bytes(uint32_t class)
 {
-	return (uint64_t) PMH_LINE << class;
+	return (uint64_t) pmh_class_grains[class] * PMH_GRAIN;
 }
 
+/* A short line counts. */
 static inline uint32_t
 pmh_class_lines(uint32_t class)
 {
-	return UINT32_C(1) << class;
+	return (pmh_class_grains[class] + 1u) / 2;
 }
 
 static inline bool
@@ -81,12 +81,36 @@ pmh_class_first_line(uint32_t class)
 	return pmh_class_has_header(class) ? 1 : 0;
 }
 
+/* How many values a line of a buffer of this class holds. */
+static inline uint32_t
+pmh_line_capacity(uint32_t class, uint32_t line)
+{
+	return class == PMH_ODD_CLASS && line == 1 ? PMH_VALUES_SHORT_LINE : PMH_VALUES_PER_LINE;
+}
+
 /* How many values a buffer of this class holds. */
 static inline uint32_t
 pmh_class_capacity(uint32_t class)
 {
+	if (class == PMH_ODD_CLASS)
+		return PMH_VALUES_PER_LINE + PMH_VALUES_SHORT_LINE;
 	return (pmh_class_lines(class) - pmh_class_first_line(class)) *
 		PMH_VALUES_PER_LINE;
+}
+
+/* Can a buffer of this class begin here?  Only the odd class where no line does. */
+static inline bool
+pmh_class_may_be_at(uint32_t class, uint64_t offset)
+{
+	return offset % PMH_VALUE_LINE == 0 ||
+		(class == PMH_ODD_CLASS && offset % PMH_GRAIN == 0);
+}
+
+/* The same for a free one: those of the least class, which no list has, too. */
+static inline bool
+pmh_class_may_be_free_at(uint32_t class, uint64_t offset)
+{
+	return pmh_class_may_be_at(class, offset) || (class == 0 && offset % PMH_GRAIN == 0);
 }
 
 static inline PmhBufferHeader *
@@ -95,26 +119,53 @@ pmh_buffer_header(const PmhTable *t, uint64_t payload)
 	return (PmhBufferHeader *) pmh_at(t, pmh_pointer_offset(payload));
 }
 
+/* Where a line of a buffer is: the second of an odd one may come first. */
+static inline uint64_t
+pmh_line_offset(uint64_t payload, uint32_t line)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+
+	if (unlikely(offset % PMH_VALUE_LINE != 0))
+		return line == 0 ? offset + PMH_GRAIN : offset;
+	return offset + (uint64_t) line * PMH_VALUE_LINE;
+}
+
 static inline PmhValueLine *
 pmh_buffer_line(const PmhTable *t, uint64_t payload, uint32_t line)
 {
-	return (PmhValueLine *) pmh_at(t, pmh_pointer_offset(payload)) + line;
+	return (PmhValueLine *) pmh_at(t, pmh_line_offset(payload, line));
+}
+
+/* The parts of a value in a line. */
+static const uint8_t pmh_cell_low_at[PMH_VALUES_PER_LINE] = {4, 8, 16, 20, 28};
+static const uint8_t pmh_cell_high_at[PMH_VALUES_PER_LINE] = {2, 12, 14, 24, 26};
+
+static inline uint32_t *
+pmh_cell_low(const PmhValueLine *line, unsigned i)
+{
+	return (uint32_t *) (uintptr_t) (line->bytes + pmh_cell_low_at[i]);
+}
+
+static inline uint16_t *
+pmh_cell_high(const PmhValueLine *line, unsigned i)
+{
+	return (uint16_t *) (uintptr_t) (line->bytes + pmh_cell_high_at[i]);
 }
 
 static inline uint64_t
 pmh_line_value(const PmhValueLine *line, unsigned i)
 {
-	uint64_t	low = pm_load(&line->low[i]);
+	uint64_t	low = pm_load(pmh_cell_low(line, i));
 
 	PMH_STOP_POINT("value_between_halves");
-	return low | (uint64_t) pm_load(&line->high[i]) << 32;
+	return low | (uint64_t) pm_load(pmh_cell_high(line, i)) << 32;
 }
 
 /* The state of a line after taking the values of 'mask' out. */
-static inline uint32_t
+static inline uint16_t
 pmh_line_state_without(uint32_t state, uint32_t mask)
 {
-	return (state & ~mask) + PMH_LINE_REMOVAL;
+	return (uint16_t) ((state & ~mask) + PMH_LINE_REMOVAL);
 }
 
 /* Where in a buffer a value stands: line and cell of the line. */

@@ -17,8 +17,11 @@
 #include "segment.h"
 #include "table.h"
 
-/* Values of one key from this number on become a list. */
-#define LIST_MIN		PMH_COMPACT_MIN
+/*
+ * Values of one key from this number on become a list.  (Three take as much space in
+ * slots of their own, and one look less.)
+ */
+#define LIST_MIN		4
 
 /* Entries are dealt out by so many bits at a time. */
 #define DIGIT_BITS		8
@@ -60,7 +63,7 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		return pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
 		bulk->values[i] = entry[i].value;
-	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n,
+	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n, 0,
 									 payload)) == PMH_NEED)
 	{
 		result = pmh_provide(bulk->table);

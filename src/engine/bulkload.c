@@ -612,6 +612,12 @@ pmh_bulk_finish(PmhBulk *bulk)
 	free_extension_rest(bulk);
 	result = insert_rest(bulk);
 	free_bulk(bulk);
+	/*
+	 * The file was made longer ahead of use, and to whole large pages.  What cannot be
+	 * given back stays: all that has been loaded is there.
+	 */
+	if (result == PMH_OK)
+		(void) pmh_space_cut(t, 0);
 	return pmh_conclude(t, result);
 }
 

@@ -312,7 +312,7 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	offset = pmh_pointer_offset(payload);
 
-	if (!pmh_check_claim_lines(c, offset, pmh_class_bytes(class)))
+	if (!pmh_check_claim_bytes(c, offset, pmh_class_bytes(class)))
 		pmh_check_finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
@@ -324,7 +324,7 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 			unsigned	place = (unsigned) __builtin_ctz(left);
 
 			if (pmh_line_value(line, place) > PMH_VALUE_MAX)
-				pmh_check_finding(c, offset + (uint64_t) i * PMH_LINE,
+				pmh_check_finding(c, pmh_line_offset(payload, i),
 						"A value in the value buffer at offset %llu is too large.",
 						(unsigned long long) offset);
 		}
@@ -590,8 +590,8 @@ begin(PmhCheck *c)
 	c->copy = malloc(pmh_max_segment_size(t));
 	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
 	c->units = calloc(c->blocks, 1);
-	c->lines = calloc(c->blocks, pmh_block_size(t) / PMH_LINE / 8);
-	if (c->copy == NULL || c->keys == NULL || c->units == NULL || c->lines == NULL)
+	c->grains = calloc(c->blocks, pmh_block_size(t) / PMH_GRAIN / 8);
+	if (c->copy == NULL || c->keys == NULL || c->units == NULL || c->grains == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0, "There is no memory for the check.");
 	return PMH_OK;
 }
@@ -602,7 +602,7 @@ end(PmhCheck *c)
 	free(c->copy);
 	free(c->keys);
 	free(c->units);
-	free(c->lines);
+	free(c->grains);
 	free(c->region);
 }
 

@@ -29,7 +29,7 @@ typedef struct PmhCheck
 	uint64_t	findings;
 	uint64_t	blocks;			/* live.blocks when we began */
 	uint8_t    *units;			/* per block: units something claims */
-	uint64_t   *lines;			/* bit per line: claimed by a value buffer */
+	uint64_t   *grains;			/* bit per grain: claimed by a value buffer */
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* hashes of pointer slots of a segment */
 	size_t		nkeys;
@@ -55,8 +55,8 @@ extern void pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks
 extern const PmhCheckRegion *pmh_check_region_of(const PmhCheck *c, uint64_t offset,
 												 uint64_t len);
 
-/* Claim the lines of a buffer; false if some of them are claimed already. */
-extern bool pmh_check_claim_lines(PmhCheck *c, uint64_t offset, uint64_t len);
+/* Claim the bytes of a buffer; false if some of them are claimed already. */
+extern bool pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len);
 
 /* Read the list of value regions; none is allocated meanwhile. */
 extern PmhResult pmh_check_regions(PmhCheck *c);

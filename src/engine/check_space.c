@@ -64,31 +64,31 @@ pmh_check_region_of(const PmhCheck *c, uint64_t offset, uint64_t len)
 }
 
 /*
- * The bits in c->lines of the lines from 'line' on, as far as they are in one
- * word and in front of 'end'; *n: of how many.
+ * The bits in c->grains of the grains from one on, as far as they are in one word;
+ * *n: how many.
  */
 static uint64_t
-line_bits(uint64_t line, uint64_t end, uint64_t *n)
+grain_bits(uint64_t grain, uint64_t end, uint64_t *n)
 {
-	uint64_t	in_word = 64 - line % 64;
+	uint64_t	in_word = 64 - grain % 64;
 
-	*n = end - line < in_word ? end - line : in_word;
-	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (line % 64);
+	*n = end - grain < in_word ? end - grain : in_word;
+	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (grain % 64);
 }
 
 bool
-pmh_check_claim_lines(PmhCheck *c, uint64_t offset, uint64_t len)
+pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
 {
-	uint64_t	end = (offset + len) / PMH_LINE;
+	uint64_t	end = (offset + len) / PMH_GRAIN;
 	bool		free = true;
 	uint64_t	n;
 
-	for (uint64_t line = offset / PMH_LINE; line < end; line += n)
+	for (uint64_t grain = offset / PMH_GRAIN; grain < end; grain += n)
 	{
-		uint64_t	bits = line_bits(line, end, &n);
+		uint64_t	bits = grain_bits(grain, end, &n);
 
-		free = free && (c->lines[line / 64] & bits) == 0;
-		c->lines[line / 64] |= bits;
+		free = free && (c->grains[grain / 64] & bits) == 0;
+		c->grains[grain / 64] |= bits;
 	}
 	return free;
 }
@@ -152,7 +152,7 @@ check_free_list(PmhCheck *c, uint32_t class)
 
 	while (offset != 0)
 	{
-		if (offset % PMH_LINE != 0 ||
+		if (!pmh_class_may_be_free_at(class, offset) ||
 			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
 		{
 			pmh_check_finding(c, offset,
@@ -161,7 +161,7 @@ check_free_list(PmhCheck *c, uint32_t class)
 							  class, (unsigned long long) offset);
 			return;
 		}
-		if (!pmh_check_claim_lines(c, offset, pmh_class_bytes(class)))
+		if (!pmh_check_claim_bytes(c, offset, pmh_class_bytes(class)))
 		{
 			pmh_check_finding(c, offset,
 							  "The free value buffer at offset %llu is in use or free "
@@ -182,11 +182,11 @@ check_region_rest(PmhCheck *c)
 
 	if (next == end)
 		return;
-	if (next > end || next % PMH_LINE != 0 ||
+	if (next > end || next % PMH_VALUE_LINE != 0 ||
 		pmh_check_region_of(c, next, end - next) == NULL)
 		pmh_check_finding(c, PMH_RUN_OFFSET,
 						  "The unused part of the newest value region is impossible.");
-	else if (!pmh_check_claim_lines(c, next, end - next))
+	else if (!pmh_check_claim_bytes(c, next, end - next))
 		pmh_check_finding(c, next,
 						  "The unused part of the newest value region is in use.");
 }
@@ -200,22 +200,22 @@ check_lost_values(PmhCheck *c)
 
 	for (size_t i = 0; i < c->nregions; i++)
 	{
-		uint64_t	end = c->region[i].to / PMH_LINE;
+		uint64_t	end = c->region[i].to / PMH_GRAIN;
 		uint64_t	n;
 
-		for (uint64_t line = c->region[i].from / PMH_LINE; line < end; line += n)
+		for (uint64_t grain = c->region[i].from / PMH_GRAIN; grain < end; grain += n)
 		{
-			uint64_t	left = line_bits(line, end, &n) & ~c->lines[line / 64];
+			uint64_t	left = grain_bits(grain, end, &n) & ~c->grains[grain / 64];
 
 			if (left != 0 && lost == 0)
-				where = (line & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
+				where = (grain & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
 			lost += (uint64_t) __builtin_popcountll(left);
 		}
 	}
 	if (lost > 0)
-		pmh_check_finding(c, where * PMH_LINE,
+		pmh_check_finding(c, where * PMH_GRAIN,
 						  "%llu bytes of value regions are neither in use nor free.",
-						  (unsigned long long) (lost * PMH_LINE));
+						  (unsigned long long) (lost * PMH_GRAIN));
 }
 
 /* Does the space map say what we have found? */

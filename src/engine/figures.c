@@ -22,6 +22,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "list_write.h"
 #include "lookup.h"
 #include "overflow.h"
 #include "place.h"
@@ -94,7 +95,7 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 	PmhResult	result;
 
 	if (pmh_class_has_header(class))
-		list_bytes = pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+		list_bytes = pmh_list_bytes_from(t, payload);
 	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
 						   NULL, &n);
 	if (result != PMH_OK)
@@ -103,7 +104,7 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		list_bytes = bytes;
 	count->lists++;
 	count->list_entries += n +
-		(list_bytes - bytes) / PMH_LINE * PMH_VALUES_PER_LINE;
+		(list_bytes - bytes) / PMH_VALUE_LINE * PMH_VALUES_PER_LINE;
 	count->list_bytes += list_bytes;
 	return PMH_OK;
 }

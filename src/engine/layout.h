@@ -18,7 +18,7 @@
 #include "table.h"
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	2
+#define PMH_FORMAT_VERSION	3
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -102,53 +102,95 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_WORD_PAYLOAD		PMH_VALUE_MAX
 #define PMH_WORD_HASH_SHIFT		48
 
-/* a pointer: offset / 64 (42 bits) and size class (5 bits) */
+/* a pointer: offset / PMH_GRAIN (42 bits) and size class (5 bits) */
 #define PMH_POINTER_CLASS_BITS	5
 
 /*
- * ---- value buffers: 64 << class bytes, made of value lines ----
+ * ---- value buffers: PMH_GRAIN * pmh_class_grains[class] bytes, made of value lines ----
  *
- * A value line is one cache line: a 32-bit state of which bits 0-9 tell which
- * of the ten 6-byte values are there, and the values, low parts and high parts
- * apart so that each is aligned and stored and loaded atomically.  The other
- * bits of the state count the stores that took values out: a reader that finds
- * the same count before and after has not met a cell that was given away to
- * another value meanwhile.
+ * A value line is half a cache line: a 16-bit state of which bits 0-4 tell which of
+ * the five 6-byte values are there, and the values, low parts and high parts apart
+ * so that each is aligned and stored and loaded atomically.  The other bits of the
+ * state count the stores that took values out: a reader that finds the same count
+ * before and after has not met a cell that was given away to another value
+ * meanwhile.  (The version of the buffer is counted up before each such store, so
+ * that one of them at the most is unknown to a reader whose version is the same
+ * afterwards: that the count comes round does not matter.)
  *
- * Classes 0 and 1 are nothing but lines.  From class 2 on the first line is a
- * header.  Buffers of class < PMH_CHAIN_CLASS grow by copying into the next
+ *	0	uint16 state	2	uint16 high[0]	4	uint32 low[0]
+ *	8	uint32 low[1]	12	uint16 high[1], high[2]
+ *	16	uint32 low[2]	20	uint32 low[3]
+ *	24	uint16 high[3], high[4]		28	uint32 low[4]
+ *
+ * The first half of a line is a short line, of two values.  Only buffers of
+ * PMH_ODD_CLASS have one, after their one whole line or, in a place that is no
+ * multiple of 32, in front of it: so no line straddles two cache lines.
+ *
+ * Classes below PMH_HEADER_CLASS are nothing but lines.  From there on the first
+ * line is a header.  Buffers of class < PMH_CHAIN_CLASS grow by copying into a larger
  * class; from there on lists grow by chaining further buffers in front.  Only
  * buffers with a header are chained.  Every buffer of a list holds a value.
+ * Class 0 is in free lists only: what buffers of the odd class may leave.
  */
-#define PMH_VALUES_PER_LINE		10
+#define PMH_GRAIN				16	/* buffers begin and end at multiples of this */
+#define PMH_VALUE_LINE			32
+#define PMH_VALUES_PER_LINE		5
+#define PMH_VALUES_SHORT_LINE	2
 #define PMH_VALUE_BYTES			6
-#define PMH_HEADER_CLASS		2	/* 256 bytes: first class with a header */
-#define PMH_CHAIN_CLASS			6	/* 4096 bytes: first class that is chained */
-#define PMH_MAX_CLASS			8	/* 16384 bytes: a whole block */
+#define PMH_LEAST_CLASS			1	/* 32 bytes: the smallest of a list */
+#define PMH_ODD_CLASS			2	/* 48 bytes: a line and a short one */
+#define PMH_PAIR_CLASS			4	/* 96 bytes: two of these */
+#define PMH_HEADER_CLASS		10	/* 320 bytes: first class with a header */
+#define PMH_CHAIN_CLASS			26	/* 4096 bytes: first class that is chained */
+#define PMH_MAX_CLASS			30	/* 16384 bytes: a whole block */
+#define PMH_CHAIN_LINES			128 /* lines of a buffer of PMH_CHAIN_CLASS */
+#define PMH_MAX_LINES			512 /* and of the largest */
 
-typedef struct PmhValueLine
+/* Bytes of each class, in grains; 0: there is no such class. */
+static const uint16_t pmh_class_grains[1 << PMH_POINTER_CLASS_BITS] = {
+	1, 2, 3, 4, 6, 8, 10, 12, 14, 16,	/* lines alone */
+	20, 24, 28, 32, 36, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224,
+	256, 384, 512, 768, 1024, 0
+};
+
+typedef union PmhValueLine
 {
-	uint32_t	state;
-	uint32_t	low[PMH_VALUES_PER_LINE];	/* bits 0-31 of the values */
-	uint16_t	high[PMH_VALUES_PER_LINE];	/* bits 32-46 */
+	struct
+	{
+		uint16_t	state;
+		uint16_t	high0;
+		uint32_t	low0;
+		uint32_t	low1;
+		uint16_t	high1;
+		uint16_t	high2;
+		uint32_t	low2;
+		uint32_t	low3;
+		uint16_t	high3;
+		uint16_t	high4;
+		uint32_t	low4;
+	};
+	uint64_t	word[PMH_VALUE_LINE / sizeof(uint64_t)];
+	uint8_t		bytes[PMH_VALUE_LINE];
 } PmhValueLine;
 
-#define PMH_LINE_OCCUPIED	((UINT32_C(1) << PMH_VALUES_PER_LINE) - 1)
-#define PMH_LINE_REMOVAL	(UINT32_C(1) << PMH_VALUES_PER_LINE)
+#define PMH_LINE_OCCUPIED	((1u << PMH_VALUES_PER_LINE) - 1)
+#define PMH_LINE_REMOVAL	(1u << PMH_VALUES_PER_LINE)
 
 typedef struct PmhBufferHeader
 {
 	uint64_t	hash;			/* whose list this is (for the check) */
 	uint64_t	next;			/* next older buffer: a pointer word payload, or 0 */
-	uint64_t	fill_hint;		/* volatile: first line that may have room */
-	uint64_t	list_bytes;		/* of this buffer and all older ones when it was
-								 * made: tells how large the next one should be */
 	uint64_t	birth;			/* volatile: from run.births, no two buffers of one
 								 * run have the same; 0: not known */
-	uint64_t	reserved[3];
+	uint32_t	fill_hint;		/* volatile: first line that may have room */
+	uint32_t	list_lines;		/* of this buffer and all older ones when it was
+								 * made, UINT32_MAX if they are more: tells how large
+								 * the next one should be */
 } PmhBufferHeader;
 
-_Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
+_Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");
+_Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) == PMH_MAX_CLASS + 2,
+			   "there are other classes than there are sizes");
 
 /*
  * ---- directory element ----
@@ -189,7 +231,7 @@ _Static_assert(sizeof(PmhBufferHeader) == PMH_LINE, "a header is a line");
 #define PMH_LONGEST_EXTENT			(PMH_MIN_BLOCK - 2)
 
 /* Extents of blocks that the mark map of a reclaim may have (volatile). */
-#define PMH_MARK_EXTENTS			8
+#define PMH_MARK_EXTENTS			16
 
 _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
 			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
@@ -199,8 +241,9 @@ _Static_assert(PMH_MAX_BLOCKS * PMH_UNITS_PER_BLOCK <= UINT64_C(1) << PMH_ELEM_E
 			   "an element cannot name every unit");
 _Static_assert(PMH_MAX_BLOCKS * PMH_MAX_BLOCK <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
 			   "the largest file is larger than it may be");
-_Static_assert(PMH_MAX_FILE_SHIFT - 6 <= PMH_VALUE_BITS - PMH_POINTER_CLASS_BITS,
-			   "a pointer cannot name every line");
+_Static_assert(UINT64_C(1) << PMH_MAX_FILE_SHIFT <=
+			   (UINT64_C(1) << (PMH_VALUE_BITS - PMH_POINTER_CLASS_BITS)) * PMH_GRAIN,
+			   "a pointer cannot name every grain");
 _Static_assert(PMH_MAX_CLASS < 1 << PMH_POINTER_CLASS_BITS,
 			   "a pointer cannot tell every class");
 _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_ELEM_STRATEGY_SHIFT - PMH_ELEM_DEPTH_SHIFT),
@@ -390,17 +433,24 @@ typedef struct PmhRegion
 	_Static_assert(sizeof(type) == (size), #type " has another size")
 
 PMH_AT(PmhValueLine, state, 0);
-PMH_AT(PmhValueLine, low, 4);
-PMH_AT(PmhValueLine, high, 44);
-PMH_SIZE(PmhValueLine, 64);
+PMH_AT(PmhValueLine, high0, 2);
+PMH_AT(PmhValueLine, low0, 4);
+PMH_AT(PmhValueLine, low1, 8);
+PMH_AT(PmhValueLine, high1, 12);
+PMH_AT(PmhValueLine, high2, 14);
+PMH_AT(PmhValueLine, low2, 16);
+PMH_AT(PmhValueLine, low3, 20);
+PMH_AT(PmhValueLine, high3, 24);
+PMH_AT(PmhValueLine, high4, 26);
+PMH_AT(PmhValueLine, low4, 28);
+PMH_SIZE(PmhValueLine, 32);
 
 PMH_AT(PmhBufferHeader, hash, 0);
 PMH_AT(PmhBufferHeader, next, 8);
-PMH_AT(PmhBufferHeader, fill_hint, 16);
-PMH_AT(PmhBufferHeader, list_bytes, 24);
-PMH_AT(PmhBufferHeader, birth, 32);
-PMH_AT(PmhBufferHeader, reserved, 40);
-PMH_SIZE(PmhBufferHeader, 64);
+PMH_AT(PmhBufferHeader, birth, 16);
+PMH_AT(PmhBufferHeader, fill_hint, 24);
+PMH_AT(PmhBufferHeader, list_lines, 28);
+PMH_SIZE(PmhBufferHeader, 32);
 
 PMH_AT(PmhDirLog, count, 0);
 PMH_AT(PmhDirLog, first, 8);
@@ -440,25 +490,25 @@ PMH_AT(PmhRun, free_units, 32);
 PMH_AT(PmhRun, shut, 40);
 PMH_AT(PmhRun, pad0, 48);
 PMH_AT(PmhRun, free_list, 64);
-PMH_AT(PmhRun, region_next, 136);
-PMH_AT(PmhRun, region_end, 144);
-PMH_AT(PmhRun, reclaim_mark, 152);
-PMH_AT(PmhRun, splits, 160);
-PMH_AT(PmhRun, grows, 168);
-PMH_AT(PmhRun, doublings, 176);
-PMH_AT(PmhRun, compactions, 184);
-PMH_AT(PmhRun, strategy_changes, 192);
-PMH_AT(PmhRun, mark_serial, 200);
-PMH_AT(PmhRun, mark_shrinks, 208);
-PMH_AT(PmhRun, merges, 216);
-PMH_AT(PmhRun, list_rewrites, 224);
-PMH_AT(PmhRun, shrink_limit, 232);
-PMH_AT(PmhRun, region_blocks, 240);
-PMH_AT(PmhRun, values_lost, 248);
-PMH_AT(PmhRun, value_blocks, 256);
-PMH_AT(PmhRun, births, 264);
-PMH_AT(PmhRun, overflows, 272);
-PMH_SIZE(PmhRun, 280);
+PMH_AT(PmhRun, region_next, 312);
+PMH_AT(PmhRun, region_end, 320);
+PMH_AT(PmhRun, reclaim_mark, 328);
+PMH_AT(PmhRun, splits, 336);
+PMH_AT(PmhRun, grows, 344);
+PMH_AT(PmhRun, doublings, 352);
+PMH_AT(PmhRun, compactions, 360);
+PMH_AT(PmhRun, strategy_changes, 368);
+PMH_AT(PmhRun, mark_serial, 376);
+PMH_AT(PmhRun, mark_shrinks, 384);
+PMH_AT(PmhRun, merges, 392);
+PMH_AT(PmhRun, list_rewrites, 400);
+PMH_AT(PmhRun, shrink_limit, 408);
+PMH_AT(PmhRun, region_blocks, 416);
+PMH_AT(PmhRun, values_lost, 424);
+PMH_AT(PmhRun, value_blocks, 432);
+PMH_AT(PmhRun, births, 440);
+PMH_AT(PmhRun, overflows, 448);
+PMH_SIZE(PmhRun, 456);
 
 PMH_AT(PmhRegion, magic, 0);
 PMH_AT(PmhRegion, next, 8);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "compiler.h"
 #include "element.h"
 #include "error.h"
 #include "fail.h"
@@ -33,7 +34,8 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 	uint64_t	offset = pmh_pointer_offset(payload);
 	uint32_t	class = pmh_pointer_class(payload);
 
-	if (class > PMH_MAX_CLASS || offset < pmh_block_size(t))
+	if (class < PMH_LEAST_CLASS || class > PMH_MAX_CLASS ||
+		!pmh_class_may_be_at(class, offset) || offset < pmh_block_size(t))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The pointer to a value buffer (offset %llu, class %u) is "
 						"impossible.",
@@ -70,28 +72,52 @@ pmh_list_circle(PmhTable *t, uint64_t payload)
 					(unsigned long long) pmh_pointer_offset(payload));
 }
 
+/*
+ * The five values of a line, by its words: what is in the cells that are not
+ * occupied, or not there in a short line, means nothing.
+ */
+static inline void
+unpack_line(const uint64_t word[4], uint64_t value[PMH_VALUES_PER_LINE])
+{
+	value[0] = word[0] >> 32 | (word[0] >> 16 & 0xffff) << 32;
+	value[1] = (uint32_t) word[1] | (word[1] >> 32 & 0xffff) << 32;
+	value[2] = (uint32_t) word[2] | (word[1] >> 48) << 32;
+	value[3] = word[2] >> 32 | (word[3] & 0xffff) << 32;
+	value[4] = word[3] >> 32 | (word[3] >> 16 & 0xffff) << 32;
+	for (unsigned i = 0; i < PMH_VALUES_PER_LINE; i++)
+		value[i] &= PMH_VALUE_MAX;
+}
+
 uint32_t
 pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
 {
 	for (;;)
 	{
-		uint32_t	state = pm_load_acquire(&line->state);
-		uint32_t	left = state & PMH_LINE_OCCUPIED;
+		uint64_t	word[4];
+		uint64_t	all[PMH_VALUES_PER_LINE];
 		uint32_t	n = 0;
 
-		*mask = left;
-		if (left == PMH_LINE_OCCUPIED)
+		/* The state is the low part of the first word. */
+		word[0] = pm_load_acquire(&line->word[0]);
+		for (unsigned i = 1; i < 4; i++)
 		{
-			for (; n < PMH_VALUES_PER_LINE; n++)
-				value[n] = pmh_line_value(line, n) & PMH_VALUE_MAX;
-			left = 0;
+			PMH_STOP_POINT("value_between_halves");
+			word[i] = pm_load(&line->word[i]);
 		}
-		for (; left != 0; left &= left - 1)
-			value[n++] = pmh_line_value(line, (unsigned) __builtin_ctz(left)) &
-				PMH_VALUE_MAX;
 		pmh_read_fence();
-		if (((pm_load(&line->state) ^ state) & ~PMH_LINE_OCCUPIED) == 0)
-			return n;
+		if (unlikely(((pm_load(&line->state) ^ word[0]) & 0xffff &
+					  ~PMH_LINE_OCCUPIED) != 0))
+			continue;
+		*mask = (uint32_t) word[0] & PMH_LINE_OCCUPIED;
+		if (likely(*mask == PMH_LINE_OCCUPIED))
+		{
+			unpack_line(word, value);
+			return PMH_VALUES_PER_LINE;
+		}
+		unpack_line(word, all);
+		for (uint32_t left = *mask; left != 0; left &= left - 1)
+			value[n++] = all[__builtin_ctz(left)];
+		return n;
 	}
 }
 

@@ -260,11 +260,12 @@ void
 pmh_list_note_bytes(PmhTable *t, uint64_t head, uint64_t bytes)
 {
 	PmhBufferHeader *header = pmh_buffer_header(t, head);
+	uint32_t	lines = pmh_list_lines(bytes);
 
 	if (!pmh_class_has_header(pmh_pointer_class(head)) ||
-		pm_load(&header->list_bytes) == bytes)
+		pm_load(&header->list_lines) == lines)
 		return;
-	pm_store64(&header->list_bytes, bytes);
+	pm_store32(&header->list_lines, lines);
 	pm_flush(&t->file, header, sizeof(*header));
 	pm_fence(&t->file);
 }

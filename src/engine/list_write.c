@@ -35,28 +35,36 @@
 #define CHAIN_SHIFT		3
 
 /*
- * Cutting a list into buffers, one that is larger than needed is taken if it
- * does not exceed 8 bytes a value, or is so small that a second buffer would
- * not pay.
+ * Cutting a list into buffers, one that is larger than needed is taken if it does
+ * not exceed so many tenths of a byte a value, or is not of a class that is chained:
+ * a list of one buffer is read in one go.
  */
-#define FIT_BYTES_PER_VALUE	8
-#define FIT_SMALL_CLASS		4
+#define FIT_TENTHS_PER_VALUE	66
 
 /* ---- writing buffers ---- */
 
-/* Put values into the cells of a line, from the first on; returns how many. */
+/* Put values into the 'room' cells of a line, from the first on; returns how many. */
 static uint32_t
-fill_line(PmhValueLine *line, const uint64_t *values, size_t n)
+fill_line(PmhValueLine *line, uint32_t room, const uint64_t *values, size_t n)
 {
-	uint32_t	k = n < PMH_VALUES_PER_LINE ? (uint32_t) n : PMH_VALUES_PER_LINE;
+	uint32_t	k = n < room ? (uint32_t) n : room;
 
 	for (uint32_t i = 0; i < k; i++)
 	{
-		line->low[i] = (uint32_t) values[i];
-		line->high[i] = (uint16_t) (values[i] >> 32);
+		*pmh_cell_low(line, i) = (uint32_t) values[i];
+		*pmh_cell_high(line, i) = (uint16_t) (values[i] >> 32);
 	}
-	line->state = (UINT32_C(1) << k) - 1;
+	line->state = (uint16_t) ((1u << k) - 1);
 	return k;
+}
+
+/* As a header tells it. */
+uint32_t
+pmh_list_lines(uint64_t list_bytes)
+{
+	uint64_t	lines = list_bytes / PMH_VALUE_LINE;
+
+	return lines < UINT32_MAX ? (uint32_t) lines : UINT32_MAX;
 }
 
 static void
@@ -65,9 +73,23 @@ fill_header(PmhTable *t, PmhBufferHeader *header, uint64_t hash, uint64_t next,
 {
 	header->hash = hash;
 	header->next = next;
-	header->fill_hint = 1 + n / PMH_VALUES_PER_LINE;
-	header->list_bytes = list_bytes;
+	header->fill_hint = (uint32_t) (1 + n / PMH_VALUES_PER_LINE);
+	header->list_lines = pmh_list_lines(list_bytes);
 	header->birth = __atomic_add_fetch(&pmh_run(t)->births, 1, __ATOMIC_RELAXED);
+}
+
+/* All of a buffer of the odd class. */
+static void
+write_odd(PmhTable *t, uint64_t payload, const uint64_t *values, size_t n)
+{
+	PmhValueLine line[2];
+	uint32_t	stored;
+
+	memset(line, 0, sizeof(line));
+	stored = fill_line(&line[0], PMH_VALUES_PER_LINE, values, n);
+	(void) fill_line(&line[1], PMH_VALUES_SHORT_LINE, values + stored, n - stored);
+	pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &line[0], PMH_VALUE_LINE);
+	pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &line[1], PMH_GRAIN);
 }
 
 void
@@ -75,9 +97,15 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 			 uint64_t list_bytes, const uint64_t *values, size_t n)
 {
 	PmhValueLine piece[PIECE_LINES];
-	uint32_t	lines = pmh_class_lines(pmh_pointer_class(payload));
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	lines = pmh_class_lines(class);
 	uint32_t	line = 0;
 
+	if (class == PMH_ODD_CLASS)
+	{
+		write_odd(t, payload, values, n);
+		return;
+	}
 	while (line < lines)
 	{
 		uint32_t	k = lines - line < PIECE_LINES ? lines - line : PIECE_LINES;
@@ -87,13 +115,13 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 		{
 			uint32_t	stored;
 
-			if (line + i == 0 && pmh_class_has_header(pmh_pointer_class(payload)))
+			if (line + i == 0 && pmh_class_has_header(class))
 			{
 				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], hash, next,
 							list_bytes, n);
 				continue;
 			}
-			stored = fill_line(&piece[i], values, n);
+			stored = fill_line(&piece[i], PMH_VALUES_PER_LINE, values, n);
 			values += stored;
 			n -= stored;
 		}
@@ -106,7 +134,7 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 uint32_t
 pmh_buffer_class_for(size_t n)
 {
-	uint32_t	class = 0;
+	uint32_t	class = PMH_LEAST_CLASS;
 
 	while (class < PMH_MAX_CLASS && pmh_class_capacity(class) < n)
 		class++;
@@ -124,8 +152,8 @@ choose_class(size_t left, bool chained)
 
 	if (chained && class < PMH_HEADER_CLASS)
 		class = PMH_HEADER_CLASS;
-	if (class <= FIT_SMALL_CLASS || pmh_class_capacity(class) <= left ||
-		pmh_class_bytes(class) <= left * FIT_BYTES_PER_VALUE)
+	if (class < PMH_CHAIN_CLASS || pmh_class_capacity(class) <= left ||
+		pmh_class_bytes(class) * 10 <= left * FIT_TENTHS_PER_VALUE)
 		return class;
 	return class - 1;
 }
@@ -137,19 +165,20 @@ pmh_list_bytes_from(const PmhTable *t, uint64_t payload)
 
 	if (!pmh_class_has_header(class))
 		return pmh_class_bytes(class);
-	return pm_load(&pmh_buffer_header(t, payload)->list_bytes);
+	return (uint64_t) pm_load(&pmh_buffer_header(t, payload)->list_lines) *
+		PMH_VALUE_LINE;
 }
 
 PmhResult
 pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
-				uint64_t *payload)
+				size_t room, uint64_t *payload)
 {
 	uint64_t	head = 0;
 	uint64_t	list_bytes = 0;
 
 	while (n > 0)
 	{
-		uint32_t	class = choose_class(n, head != 0);
+		uint32_t	class = choose_class(n + room, head != 0);
 		size_t		k = pmh_class_capacity(class);
 		uint64_t	offset;
 		PmhResult	result = pmh_value_alloc(t, class, &offset);
@@ -176,6 +205,16 @@ pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
 
 /* ---- adding a value ---- */
 
+/* The cells of a line that hold nothing, as a mask. */
+static uint32_t
+free_cells(const PmhTable *t, uint64_t payload, uint32_t line)
+{
+	uint32_t	cells = pmh_line_capacity(pmh_pointer_class(payload), line);
+
+	return ~(uint32_t) pm_load(&pmh_buffer_line(t, payload, line)->state) &
+		((1u << cells) - 1);
+}
+
 /*
  * The first line of the buffer that has room; the number of its lines if none
  * has.  The hint is believed only as far as it makes sense.
@@ -189,14 +228,12 @@ find_room(const PmhTable *t, uint64_t payload)
 
 	if (pmh_class_has_header(class))
 	{
-		uint64_t	hint = pm_load(&pmh_buffer_header(t, payload)->fill_hint);
+		uint32_t	hint = pm_load(&pmh_buffer_header(t, payload)->fill_hint);
 
 		if (hint > line && hint <= lines)
-			line = (uint32_t) hint;
+			line = hint;
 	}
-	while (line < lines &&
-		   (pm_load(&pmh_buffer_line(t, payload, line)->state) &
-			PMH_LINE_OCCUPIED) == PMH_LINE_OCCUPIED)
+	while (line < lines && free_cells(t, payload, line) == 0)
 		line++;
 	return line;
 }
@@ -210,7 +247,7 @@ set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
 		return;
 	header = pmh_buffer_header(t, payload);
 	if (pm_load(&header->fill_hint) != line)
-		pm_store64(&header->fill_hint, line);
+		pm_store32(&header->fill_hint, line);
 }
 
 /* Value, then line state, all in one line. */
@@ -220,31 +257,46 @@ append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 	uint32_t	state = pm_load(&l->state);
-	unsigned	i = (unsigned) __builtin_ctz(~state);
+	unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
 
-	pm_store32(&l->low[i], (uint32_t) value);
-	pm_store16(&l->high[i], (uint16_t) (value >> 32));
+	pm_store32(pmh_cell_low(l, i), (uint32_t) value);
+	pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
 	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
 		pm_fence(&t->file);
 	PMH_STOP_POINT("append_before_state");
-	pm_commit32(&t->file, &l->state, state | UINT32_C(1) << i);
+	pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
 	PMH_STOP_POINT("append_after_state");
 	if ((how & PMH_APPEND_FENCE) != 0)
 		pm_fence(&t->file);
 }
 
-/* The list with 'value' in a copy of its first buffer, a class larger. */
+/*
+ * What a buffer grows into: at least twice its bytes, so that a list is copied as
+ * often as it doubles.  (What is freed is of use to lists of its own class only.)
+ */
+static uint32_t
+class_after(uint32_t class)
+{
+	uint32_t	after = class + 1;
+
+	while (after < PMH_CHAIN_CLASS && pmh_class_bytes(after) < 2 * pmh_class_bytes(class))
+		after++;
+	return after;
+}
+
+/* The list with 'value' in a copy of its first buffer, of a larger class. */
 static PmhResult
 append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 			   uint64_t *new_payload)
 {
 	uint32_t	class = pmh_pointer_class(payload);
-	uint64_t	values[(UINT32_C(1) << (PMH_CHAIN_CLASS - 1)) * PMH_VALUES_PER_LINE + 1];
+	uint32_t	larger = class_after(class);
+	uint64_t	values[PMH_CHAIN_LINES * PMH_VALUES_PER_LINE + 1];
 	uint64_t	next = 0;
 	uint64_t	list_bytes;
 	uint64_t	offset;
 	size_t		n = 0;
-	PmhResult	result = pmh_value_alloc(t, class + 1, &offset);
+	PmhResult	result = pmh_value_alloc(t, larger, &offset);
 
 	if (result != PMH_OK)
 		return result;
@@ -258,8 +310,9 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	values[n++] = value;
 	if (pmh_class_has_header(class))
 		next = pm_load(&pmh_buffer_header(t, payload)->next);
-	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(class);
-	*new_payload = pmh_make_pointer(offset, class + 1);
+	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(larger) -
+		pmh_class_bytes(class);
+	*new_payload = pmh_make_pointer(offset, larger);
 	pmh_buffer_write(t, *new_payload, hash, next, list_bytes, values, n);
 	pm_fence(&t->file);
 	return PMH_OK;
@@ -332,7 +385,7 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 	PMH_STOP_POINT("line_clear_before_state");
-	pm_commit32(&t->file, &l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	pm_commit16(&t->file, &l->state, pmh_line_state_without(pm_load(&l->state), mask));
 	PMH_STOP_POINT("line_clear_after_state");
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
 		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)

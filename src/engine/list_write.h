@@ -12,13 +12,13 @@
 #include "table.h"
 
 /*
- * Make a list of n values (n >= 1; order free) in buffers that fit, chained if
- * need be; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED
+ * Make a list of n values (n >= 1; order free) in buffers that fit, with room for so
+ * many more, chained if need be; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED
  * (nothing was kept then).  May be called under the stripe.
  */
 extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 								 const uint64_t *values, size_t n,
-								 uint64_t *payload);
+								 size_t room, uint64_t *payload);
 
 /* Fences of pmh_list_append: none, or any of these. */
 typedef enum PmhAppendFlags
@@ -66,9 +66,9 @@ extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
  * values, less than 100 us.  What lies further on is found without the lock.
  */
 #ifdef PMH_RECORD
-#define PMH_LOCKED_LINES	64		/* so test/crash gets by with short lists */
+#define PMH_LOCKED_LINES	128		/* so test/crash gets by with short lists */
 #else
-#define PMH_LOCKED_LINES	512
+#define PMH_LOCKED_LINES	1024
 #endif
 
 /*
@@ -98,9 +98,15 @@ extern void pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash,
 							 uint64_t next, uint64_t list_bytes,
 							 const uint64_t *values, size_t n);
 
+/* The smallest class for n values, or the largest of all. */
 extern uint32_t pmh_buffer_class_for(size_t n);
 
+/*
+ * Bytes of the buffers of a list from one on, as that tells it (a hint); and as a
+ * header tells so many.
+ */
 extern uint64_t pmh_list_bytes_from(const PmhTable *t, uint64_t payload);
+extern uint32_t pmh_list_lines(uint64_t list_bytes);
 
 /* Let 'before' be followed by the buffer 'next', durably. */
 extern void pmh_list_relink(PmhTable *t, uint64_t before, uint64_t next);

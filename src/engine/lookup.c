@@ -92,12 +92,13 @@ static inline void
 note_list(const PmhTable *t, PmhProbe *probe)
 {
 	uint64_t	offset = pmh_pointer_offset(probe->list);
-	uint32_t	lines = pmh_class_lines(pmh_pointer_class(probe->list));
+	uint64_t	end = offset + pmh_class_bytes(pmh_pointer_class(probe->list));
+	uint64_t	at = offset & ~(uint64_t) (PMH_LINE - 1);
 
 	if (likely(probe->list == 0))
 		return;
-	for (uint32_t i = 0; i < lines && i < LIST_AHEAD; i++)
-		__builtin_prefetch((const char *) pmh_at(t, offset) + i * PMH_LINE);
+	for (unsigned i = 0; at < end && i < LIST_AHEAD; at += PMH_LINE, i++)
+		__builtin_prefetch(pmh_at(t, at));
 	probe->list_version = pmh_buffer_version(t, offset);
 }
 

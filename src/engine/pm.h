@@ -223,6 +223,13 @@ pm_raise64(uint64_t *addr, uint64_t v)
  * "Commit stores".
  */
 static inline void
+pm_commit16(const PmFile *f, uint16_t *addr, uint16_t v)
+{
+	pm_store16(addr, v);
+	pm_flush(f, addr, sizeof(v));
+}
+
+static inline void
 pm_commit32(const PmFile *f, uint32_t *addr, uint32_t v)
 {
 	pm_store32(addr, v);
@@ -296,6 +303,7 @@ extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t 
 		pm_record_commit(f, addr_, sizeof(type), (uint64_t) (v), PM_SITE("commit")); \
 	})
 #define pm_commit64(f, addr, v)		PM_RECORDED_COMMIT(f, uint64_t, addr, v)
+#define pm_commit16(f, addr, v)		PM_RECORDED_COMMIT(f, uint16_t, addr, v)
 #define pm_commit32(f, addr, v)		PM_RECORDED_COMMIT(f, uint32_t, addr, v)
 
 #define pm_raise64(addr, v) \

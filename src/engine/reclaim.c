@@ -5,7 +5,7 @@
  *
  * After a crash all space of the value regions counts as used, and a shrink
  * wants to know which regions hold nothing.  A walk over the whole table that
- * begins then marks in a map (a bit per line, in blocks of the file that it
+ * begins then marks in a map (a bit per grain, in blocks of the file that it
  * returns at the end) each buffer it comes by.  Processes that allocate or
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
@@ -40,11 +40,11 @@
 #define MARK_LOW_BITS	UINT64_C(0x3fff)
 
 /*
- * A mark map: how much of the file it covers, and a bit per line of that.  It is
+ * A mark map: how much of the file it covers, and a bit per grain of that.  It is
  * in several extents, none longer than MARK_EXTENT_BLOCKS and a block: an extent
  * cannot be longer than what lies between two blocks of the space map.
  */
-#define MARK_EXTENT_BLOCKS	UINT64_C(4096)
+#define MARK_EXTENT_BLOCKS	UINT64_C(8192)
 
 typedef struct MarkMap
 {
@@ -53,10 +53,10 @@ typedef struct MarkMap
 	uint64_t	word[];			/* of the first extent */
 } MarkMap;
 
-_Static_assert(sizeof(MarkMap) == PMH_LINE, "the first extent has a block more at most");
+_Static_assert(sizeof(MarkMap) <= PMH_MIN_BLOCK, "the first extent has a block more at most");
 _Static_assert(MARK_EXTENT_BLOCKS + 1 <= PMH_LONGEST_EXTENT,
 			   "an extent of marks cannot exist");
-_Static_assert(PMH_MAX_BLOCKS / (8 * PMH_LINE) <= PMH_MARK_EXTENTS * MARK_EXTENT_BLOCKS,
+_Static_assert(PMH_MAX_BLOCKS / (8 * PMH_GRAIN) <= PMH_MARK_EXTENTS * MARK_EXTENT_BLOCKS,
 			   "there are not enough extents for the marks of the largest file");
 _Static_assert(MARK_LOW_BITS == PMH_MIN_BLOCK - 1, "flags are not apart from offsets");
 
@@ -76,7 +76,7 @@ words_of_extent(const PmhTable *t)
 static uint64_t
 words_for(uint64_t covered)
 {
-	return (covered / PMH_LINE + 63) / 64;
+	return (covered / PMH_GRAIN + 63) / 64;
 }
 
 static unsigned
@@ -99,11 +99,11 @@ mark_extent_blocks(const PmhTable *t, uint64_t covered, unsigned extent)
 	return (bytes + pmh_block_size(t) - 1) >> t->block_shift;
 }
 
-/* The word with the bit of a line, of a map whose extents r knows. */
+/* The word with the bit of a grain, of a map whose extents r knows. */
 static uint64_t *
-mark_word(const PmhTable *t, const PmhReclaim *r, uint64_t line)
+mark_word(const PmhTable *t, const PmhReclaim *r, uint64_t grain)
 {
-	uint64_t	word = line / 64;
+	uint64_t	word = grain / 64;
 	uint64_t	extent = word / words_of_extent(t);
 
 	if (extent == 0)
@@ -115,25 +115,25 @@ static void
 set_mark_bits(const PmhTable *t, const PmhReclaim *r, uint64_t offset, uint64_t len,
 			  bool mark)
 {
-	uint64_t	line = offset / PMH_LINE;
-	uint64_t	end = (offset + len) / PMH_LINE;
+	uint64_t	grain = offset / PMH_GRAIN;
+	uint64_t	end = (offset + len) / PMH_GRAIN;
 
 	if (offset + len > r->covered)
 		return;
-	while (line < end)
+	while (grain < end)
 	{
-		uint64_t   *word = mark_word(t, r, line);
-		uint64_t	in_word = 64 - line % 64;
-		uint64_t	n = end - line < in_word ? end - line : in_word;
+		uint64_t   *word = mark_word(t, r, grain);
+		uint64_t	in_word = 64 - grain % 64;
+		uint64_t	n = end - grain < in_word ? end - grain : in_word;
 		uint64_t	bits =
-			(n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (line % 64);
+			(n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (grain % 64);
 
 		if (mark)
 			bits |= pm_load(word);
 		else
 			bits = pm_load(word) & ~bits;
 		pm_store64(word, bits);
-		line += n;
+		grain += n;
 	}
 }
 
@@ -494,22 +494,22 @@ pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r)
 	r->mark = 0;
 }
 
-/* The first line from 'line' on that is marked (or is not), or 'end'. */
+/* The first grain from 'grain' on that is marked (or is not), or 'end'. */
 static uint64_t
-next_line(const PmhTable *t, const PmhReclaim *r, uint64_t line, uint64_t end,
+next_grain(const PmhTable *t, const PmhReclaim *r, uint64_t grain, uint64_t end,
 		  bool marked)
 {
-	while (line < end)
+	while (grain < end)
 	{
-		uint64_t	word = pm_load(mark_word(t, r, line));
-		uint64_t	left = (marked ? word : ~word) >> (line % 64);
+		uint64_t	word = pm_load(mark_word(t, r, grain));
+		uint64_t	left = (marked ? word : ~word) >> (grain % 64);
 
 		if (left != 0)
 		{
-			line += (uint64_t) __builtin_ctzll(left);
-			return line < end ? line : end;
+			grain += (uint64_t) __builtin_ctzll(left);
+			return grain < end ? grain : end;
 		}
-		line += 64 - line % 64;
+		grain += 64 - grain % 64;
 	}
 	return end;
 }
@@ -518,17 +518,17 @@ next_line(const PmhTable *t, const PmhReclaim *r, uint64_t line, uint64_t end,
 static void
 free_unmarked(PmhTable *t, const PmhReclaim *r, uint64_t from, uint64_t to)
 {
-	uint64_t	line = from / PMH_LINE;
-	uint64_t	end = to / PMH_LINE;
+	uint64_t	grain = from / PMH_GRAIN;
+	uint64_t	end = to / PMH_GRAIN;
 
-	while (line < end)
+	while (grain < end)
 	{
-		uint64_t	start = line;
+		uint64_t	start = grain;
 
-		line = next_line(t, r, line, end, true);
-		if (line > start)
-			pmh_value_free_span(t, start * PMH_LINE, (line - start) * PMH_LINE);
-		line = next_line(t, r, line, end, false);
+		grain = next_grain(t, r, grain, end, true);
+		if (grain > start)
+			pmh_value_free_span(t, start * PMH_GRAIN, (grain - start) * PMH_GRAIN);
+		grain = next_grain(t, r, grain, end, false);
 	}
 }
 
@@ -547,7 +547,7 @@ settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 	*next = region->next;
 	from = (block << t->block_shift) + PMH_LINE;
 	to = (block + region->blocks) << t->block_shift;
-	if (next_line(t, r, from / PMH_LINE, to / PMH_LINE, true) == to / PMH_LINE)
+	if (next_grain(t, r, from / PMH_GRAIN, to / PMH_GRAIN, true) == to / PMH_GRAIN)
 		return pmh_region_return(t, block);
 	free_unmarked(t, r, from, to);
 	return PMH_OK;

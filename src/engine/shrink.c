@@ -461,8 +461,8 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 		result = region_bytes(t, &regions);
 	if (result != PMH_OK)
 		return result;
-	lists = fill.lists * PMH_LINE + fill.list_entries *
-		(1 + 1.0 / PMH_HEAD_ROOM) * PMH_LINE / PMH_VALUES_PER_LINE;
+	lists = fill.lists * PMH_VALUE_LINE + fill.list_entries *
+		(1 + 1.0 / PMH_HEAD_ROOM) * PMH_VALUE_LINE / PMH_VALUES_PER_LINE;
 	*pays = (fill.segments > 1 &&
 			 fill.used_slots < fill.slots * percent / 100 * LOW_LOAD) ||
 		(fill.list_bytes > FEW_LIST_BYTES &&

@@ -24,8 +24,9 @@
 #include "table.h"
 #include "value_space.h"
 
-/* Blocks of the first value region, and of the largest. */
+/* Blocks of the first value region, the part of all for one, bytes of the largest. */
 #define MIN_REGION_BLOCKS	4
+#define REGION_PART			8
 #define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
 
 _Static_assert(MAX_REGION_BYTES / PMH_MIN_BLOCK <= PMH_LONGEST_EXTENT,
@@ -41,16 +42,25 @@ push_free(PmhTable *t, uint64_t offset, uint32_t class)
 	pm_store64(head, offset);
 }
 
+/* The largest class that a span at 'offset', of a grain or more, has room for. */
+static uint32_t
+class_for_span(uint64_t offset, uint64_t len)
+{
+	uint32_t	class = PMH_MAX_CLASS;
+
+	while (class > 0 && (pmh_class_bytes(class) > len || !pmh_class_may_be_at(class, offset)))
+		class--;
+	return class;
+}
+
 /* Give a span to the free lists in the largest pieces that it holds. */
 static void
 push_span(PmhTable *t, uint64_t offset, uint64_t len)
 {
-	while (len >= PMH_LINE)
+	while (len >= PMH_GRAIN)
 	{
-		uint32_t	class = PMH_MAX_CLASS;
+		uint32_t	class = class_for_span(offset, len);
 
-		while (pmh_class_bytes(class) > len)
-			class--;
 		push_free(t, offset, class);
 		offset += pmh_class_bytes(class);
 		len -= pmh_class_bytes(class);
@@ -61,7 +71,7 @@ push_span(PmhTable *t, uint64_t offset, uint64_t len)
 static PmhResult
 check_buffer(PmhTable *t, uint64_t offset, uint32_t class)
 {
-	if (offset % PMH_LINE != 0 || offset < pmh_block_size(t))
+	if (!pmh_class_may_be_free_at(class, offset) || offset < pmh_block_size(t))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The free lists of value buffers are damaged.");
 	return pmh_check_span(t, offset, pmh_class_bytes(class));
@@ -102,13 +112,17 @@ bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
 	return result;
 }
 
-/* Take a buffer of a larger class and give back what is too much. */
+/*
+ * Take a buffer of a larger class and give back what is too much.  Not of the odd
+ * class: no other one may be where these may.
+ */
 static PmhResult
 split_larger(PmhTable *t, uint32_t class, uint64_t *offset)
 {
 	for (uint32_t larger = class + 1; larger <= PMH_MAX_CLASS; larger++)
 	{
-		PmhResult	result = pop_free(t, larger, offset);
+		PmhResult	result = larger == PMH_ODD_CLASS ? PMH_NOT_FOUND :
+			pop_free(t, larger, offset);
 
 		if (result == PMH_OK)
 			push_span(t, *offset + pmh_class_bytes(class),
@@ -117,6 +131,43 @@ split_larger(PmhTable *t, uint32_t class, uint64_t *offset)
 			return result;
 	}
 	return PMH_NOT_FOUND;
+}
+
+/* A buffer that is no part of another one: PMH_OK, PMH_NOT_FOUND, PMH_NEED, corrupt. */
+static PmhResult
+take_whole(PmhTable *t, uint32_t class, uint64_t *offset)
+{
+	PmhResult	result = pop_free(t, class, offset);
+
+	if (result == PMH_NOT_FOUND)
+		result = bump_region(t, class, offset);
+	if (result == PMH_NOT_FOUND)
+		result = split_larger(t, class, offset);
+	return result;
+}
+
+/*
+ * A buffer of the odd class: one of the two in three lines, so that there is nothing
+ * between them.
+ */
+static PmhResult
+take_odd(PmhTable *t, uint64_t *offset)
+{
+	PmhResult	result = pop_free(t, PMH_ODD_CLASS, offset);
+
+	if (result != PMH_NOT_FOUND)
+		return result;
+	result = take_whole(t, PMH_PAIR_CLASS, offset);
+	if (result == PMH_OK)
+		push_free(t, *offset + pmh_class_bytes(PMH_ODD_CLASS), PMH_ODD_CLASS);
+	return result;
+}
+
+/* The class that is taken from a region for one of this class. */
+static uint32_t
+class_to_take(uint32_t class)
+{
+	return class == PMH_ODD_CLASS ? PMH_PAIR_CLASS : class;
 }
 
 PmhResult
@@ -131,11 +182,8 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 		pmh_space_unlock(t);
 		return result;
 	}
-	result = pop_free(t, class, offset);
-	if (result == PMH_NOT_FOUND)
-		result = bump_region(t, class, offset);
-	if (result == PMH_NOT_FOUND)
-		result = split_larger(t, class, offset);
+	result = class == PMH_ODD_CLASS ? take_odd(t, offset) :
+		take_whole(t, class, offset);
 	if (result == PMH_OK && pm_load(&pmh_run(t)->reclaim_mark) != 0)
 		pmh_reclaim_account(t, *offset, pmh_class_bytes(class));
 	pmh_space_unlock(t);
@@ -196,15 +244,17 @@ pmh_value_forget_free(PmhTable *t)
 }
 
 /*
- * Blocks of the next region: half as many again as the newest has, but few for
- * the first after recovery.  What was free then is lost until a reclaim finds it;
- * a restart now and then must not cost much space.
+ * Blocks of the next region: half as many again as the newest has, but no more than a
+ * part of all that there are, which is what is not used yet at the most; and few for
+ * the first after recovery.  What was free then is lost until a reclaim finds it; a
+ * restart now and then must not cost much space.
  */
 static PmhResult
 next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
 {
 	const PmhRegion *region = pmh_at(t, newest << t->block_shift);
 	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
+	uint64_t	part = pm_load(&pmh_run(t)->value_blocks) / REGION_PART;
 	PmhResult	result;
 
 	*nblocks = pm_load(&pmh_run(t)->region_blocks);
@@ -214,6 +264,8 @@ next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
 		if (result != PMH_OK)
 			return result;
 		*nblocks = region->blocks + region->blocks / 2;
+		if (*nblocks > part)
+			*nblocks = part;
 	}
 	if (*nblocks < MIN_REGION_BLOCKS)
 		*nblocks = MIN_REGION_BLOCKS;
@@ -261,7 +313,7 @@ check_rest(PmhTable *t)
 	uint64_t	next = pm_load(&pmh_run(t)->region_next);
 	uint64_t	end = pm_load(&pmh_run(t)->region_end);
 
-	if (next > end || next % PMH_LINE != 0 || end % PMH_LINE != 0)
+	if (next > end || next % PMH_VALUE_LINE != 0 || end % PMH_VALUE_LINE != 0)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
 						"The unused part of the newest value region is impossible.");
 	return pmh_check_span(t, next, end - next);
@@ -280,8 +332,8 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	pmh_space_lock(t);
-	full =
-		pm_load(&run->region_end) - pm_load(&run->region_next) < pmh_class_bytes(class);
+	full = pm_load(&run->region_end) - pm_load(&run->region_next) <
+		pmh_class_bytes(class_to_take(class));
 	if (full)
 		result = check_rest(t);
 	pmh_space_unlock(t);

@@ -12,8 +12,8 @@
 #include "table.h"
 
 /*
- * Value buffers of 64 << class bytes, 64-byte aligned.  Contents of a new one
- * are undefined.  PMH_OK or PMH_NEED.  Freeing counts the version of the
+ * Value buffers of pmh_class_bytes(class), where such may be (pmh_class_may_be_at).
+ * Contents of a new one are undefined.  PMH_OK or PMH_NEED.  Freeing counts the version of the
  * buffer up first; whatever pointed to it must have been changed and its
  * version counted up after that change.
  */

@@ -24,6 +24,7 @@
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
+#include "list_rewrite.h"
 #include "lookup.h"
 #include "place.h"
 #include "segment.h"
@@ -332,39 +333,102 @@ run_compaction(void)
 		drop(&pairs, crash_random() % pairs.n);
 }
 
-/* A list through all sizes: crashes around each new buffer. */
-static void
-run_list_growth(void)
-{
-	uint64_t	hash = nth_key(0, 4, 1);
-	uint32_t	n = 0;
-
-	new_table();
-	for (uint32_t class = 0; class < PMH_CHAIN_CLASS + 1; class++)
-	{
-		uint32_t	full = pmh_class_capacity(class);
-
-		for (; n + 1 < full; n++)
-			op_insert(hash, new_value(), false);
-		arm(true);
-		for (; n < full + 2; n++)
-			op_insert(hash, new_value(), n & 1);
-		arm(false);
-	}
-}
-
 /* Is the first buffer of the key's list full? */
 static bool
 list_is_full(uint64_t hash)
 {
 	PmhProbe	probe;
-	uint32_t	class;
 
 	if (pmh_probe(crash.table, hash, &probe) != PMH_OK || probe.list == 0)
 		return false;
-	class = pmh_pointer_class(probe.list);
-	return (pmh_buffer_line(crash.table, probe.list, pmh_class_lines(class) - 1)->state &
-			PMH_LINE_OCCUPIED) == PMH_LINE_OCCUPIED;
+	return pmh_buffer_count(crash.table, probe.list) ==
+		pmh_class_capacity(pmh_pointer_class(probe.list));
+}
+
+/* A list through all sizes that it grows to: crashes around each new buffer. */
+static void
+grow_list(uint64_t hash, uint32_t to)
+{
+	for (uint32_t n = 0; n < to; n++)
+	{
+		bool		full = list_is_full(hash);
+
+		arm(full || n < PMH_INLINE_MAX + 2);
+		op_insert(hash, new_value(), n & 1);
+		if (full)
+			op_insert(hash, new_value(), n & 1);
+		arm(false);
+	}
+}
+
+static void
+run_list_growth(void)
+{
+	new_table();
+	grow_list(nth_key(0, 4, 1), pmh_class_capacity(PMH_CHAIN_CLASS) + 2);
+}
+
+/*
+ * Full buckets make lists of some values; they grow, lose values, and what is freed
+ * is used again.
+ */
+static void
+run_list_small(void)
+{
+	static const uint32_t lengths[] = {3, 4, 5, 6, 5, 6, 4, 3};
+	Pairs		pairs = {0};
+
+	new_table();
+	for (uint32_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
+	{
+		for (uint32_t i = 0; i < lengths[l]; i++)
+			add(&pairs, nth_key(0, l, 50 + l), false);
+		for (uint32_t i = lengths[l]; i < PMH_SLOTS; i++)
+			add(&pairs, nth_key(0, l, 100 + i), false);
+		arm(true);
+		add(&pairs, nth_key(0, l, 200), l & 1);
+		add(&pairs, nth_key(0, l, 50 + l), l & 1);
+		arm(false);
+	}
+	arm(true);
+	for (uint32_t i = 0; i < 24; i++)
+		add(&pairs, nth_key(0, i % 8, 50 + i % 8), i & 1);
+	while (pairs.n > 0)
+		drop(&pairs, crash_random() % pairs.n);
+	for (uint32_t i = 0; i < 24; i++)
+		add(&pairs, nth_key(0, i % 3, 50 + i % 3), i & 1);
+}
+
+/*
+ * Lists of a bulk load fit exactly, and lie in one cache line with others; those of
+ * the odd class have their short line past the other one, and in front.  Each grows
+ * with its next values, which may be in what another one has left.
+ */
+static void
+run_list_loaded(void)
+{
+	static PmhEntry entries[400];
+	uint32_t	n = 0;
+
+	new_table();
+	for (uint32_t i = 0; i < 5 * 7; i++)
+		entries[n++] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
+	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
+	{
+		for (uint32_t i = 0; i < length; i++)
+			entries[n++] = (PmhEntry) {nth_key(0, 4, length), new_value()};
+	}
+	arm(true);
+	op_bulk(entries, n, 90);
+	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
+	{
+		op_insert(nth_key(0, 4, length), new_value(), length & 1);
+	}
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (model_find(&crash.model, entries[i].hash, entries[i].value) != NO_ENTRY)
+			op_delete(entries[i].hash, entries[i].value);
+	}
 }
 
 /* Buffers chained in front, until the largest are. */
@@ -386,7 +450,7 @@ run_list_chain(void)
 static void
 run_list_delete(void)
 {
-	static const uint32_t lengths[] = {8, 15, 35, 75};
+	static const uint32_t lengths[] = {4, 8, 15, 35, 75};
 
 	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
 	{
@@ -1245,6 +1309,8 @@ const Workload workloads[] = {
 	{"compaction", run_compaction},
 	{"list_delete", run_list_delete},
 	{"list_growth", run_list_growth},
+	{"list_small", run_list_small},
+	{"list_loaded", run_list_loaded},
 	{"shadowed", run_shadowed},
 	{"group_delete", run_group_delete},
 	{"sweep", run_sweep},

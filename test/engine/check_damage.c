@@ -237,9 +237,11 @@ damage_pointers(PmhTable *t)
 
 	DAMAGE(*state_of(s.b), *state_of(s.b) & ~PMH_STATE_POINTERS, "without telling so");
 	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, 31), "impossible");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(64, 0), "impossible");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(UINT64_C(1) << 40, 0), "outside of the file");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(s.place.main, 0), "in no value region");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(64, PMH_LEAST_CLASS), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, 0), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((1 << 20) + PMH_GRAIN, PMH_LEAST_CLASS), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(UINT64_C(1) << 40, PMH_LEAST_CLASS), "outside of the file");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(s.place.main, PMH_LEAST_CLASS), "in no value region");
 	DAMAGE(*word_of(&s), no_payload | pmh_word_payload(chain.word), "another key");
 
 	pmh_slot_store(s.b, free_slot, s.hash, s.word);
@@ -261,10 +263,10 @@ damage_lists(PmhTable *t)
 
 	REQUIRE(saved != NULL);
 	DAMAGE(header->hash, header->hash ^ 1, "another key");
-	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, 6), "outside of the file");
-	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, 0), "cannot be chained");
+	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), "outside of the file");
+	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, PMH_LEAST_CLASS), "cannot be chained");
 	DAMAGE(header->next, payload, "circle");
-	DAMAGE(line->high[0], 0x8001, "too large");
+	DAMAGE(line->high0, 0x8001, "too large");
 
 	memcpy(saved, line, (lines - 1) * sizeof(PmhValueLine));
 	for (uint32_t i = 0; i + 1 < lines; i++)
@@ -299,7 +301,7 @@ damage_space(PmhTable *t)
 	DAMAGE(run->free_list[1], chain.place.main, "in no value region");
 	DAMAGE(run->region_next, run->region_next + PMH_LINE, "neither in use nor free");
 	DAMAGE(run->region_end, run->region_next - PMH_LINE, "impossible");
-	DAMAGE(run->region_next, run->region_next - pmh_class_bytes(0), "is in use");
+	DAMAGE(run->region_next, run->region_next - PMH_VALUE_LINE, "is in use");
 	DAMAGE(region->magic, 1, "value region is damaged");
 	DAMAGE(region->blocks, region->blocks + 1, "value region is damaged");
 	DAMAGE(live->value_region, chain.place.main >> t->block_shift, "value region is damaged");
@@ -311,8 +313,8 @@ read_damaged(PmhTable *t)
 {
 	Spot		s = find_spot(t, pointer_to_chain);
 	PmhBufferHeader *header = pmh_buffer_header(t, pmh_word_payload(s.word));
-	uint64_t	next[] = {pmh_word_payload(s.word), pmh_make_pointer(UINT64_C(1) << 40, 6),
-	pmh_make_pointer(s.place.main, 7), pmh_make_pointer(1 << 20, 31)};
+	uint64_t	next[] = {pmh_word_payload(s.word), pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS),
+	pmh_make_pointer(s.place.main, PMH_CHAIN_CLASS + 1), pmh_make_pointer(1 << 20, 31)};
 	uint64_t	saved = header->next;
 	PmhValues	values = {0};
 	PmhCursor	cursor = {0};
@@ -355,8 +357,8 @@ delete_damaged(PmhTable *t)
 	Spot		s = find_spot(t, pointer_to_chain);
 	uint64_t	payload = pmh_word_payload(s.word);
 	PmhBufferHeader *header = pmh_buffer_header(t, payload);
-	uint64_t	next[] = {pmh_make_pointer(UINT64_C(1) << 40, 6), pmh_make_pointer(1 << 20, 31),
-	pmh_make_pointer(s.place.main, 0)};
+	uint64_t	next[] = {pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), pmh_make_pointer(1 << 20, 31),
+	pmh_make_pointer(s.place.main, PMH_LEAST_CLASS)};
 	uint64_t	saved = header->next;
 	uint64_t   *value = malloc(pmh_class_capacity(pmh_pointer_class(payload)) * sizeof(uint64_t));
 	uint32_t	n = 0;

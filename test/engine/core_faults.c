@@ -345,7 +345,7 @@ shrink(void)
 	armed = false;
 
 	/* A call that has failed may have cost a segment or a list that stays as it is. */
-	if (!CHECK(result != PMH_DONE || fired > 0 || s.bytes_after < s.bytes_before / 2))
+	if (!CHECK(result != PMH_DONE || fired > 0 || s.bytes_after < s.bytes_before / 5 * 3))
 		fprintf(stderr, "%llu of %llu bytes are left\n",
 				(unsigned long long) s.bytes_after, (unsigned long long) s.bytes_before);
 	return result == PMH_DONE ? PMH_OK : result;

@@ -133,8 +133,8 @@ test_sweep(void)
 	CHECK(pm_load(&pmh_run(t)->value_space_known) != 0);
 	check_keys(t, false);
 
-	/* A bit for each line of it, and what comes with growth. */
-	CHECK(file_bytes(t) - before < before / 512 + GIB(1));
+	/* A bit for each grain of it, and what comes with growth. */
+	CHECK(file_bytes(t) - before < before / (8 * PMH_GRAIN) + GIB(1));
 	pmh_close(t);
 	unlink(path);
 }

@@ -87,7 +87,7 @@ leak_buffers(PmhTable *t)
 
 	for (uint32_t i = 0; i < LEAKS; i++)
 	{
-		uint32_t	class = i % PMH_CLASSES;
+		uint32_t	class = PMH_LEAST_CLASS + i % (PMH_CLASSES - PMH_LEAST_CLASS);
 		uint64_t	offset;
 		PmhResult	result;
 
@@ -141,7 +141,7 @@ slow_writer(Stage *stage, int number)
 	for (;;)
 	{
 		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
-		result = pmh_list_create(t, hash, value, sizeof(value) / sizeof(value[0]), &payload);
+		result = pmh_list_create(t, hash, value, sizeof(value) / sizeof(value[0]), 0, &payload);
 		if (result == PMH_OK)
 			break;
 		pmh_segment_unlock(&place);

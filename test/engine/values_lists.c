@@ -218,7 +218,7 @@ from_array(PmhTable *t, size_t n)
 	for (size_t i = 0; i < n; i++)
 		value[i] = fixture_random(&hash) & PMH_VALUE_MAX & ~UINT64_C(0xff);
 	hash = fixture_hash(n);
-	while ((result = pmh_list_create(t, hash, value, n, &payload)) == PMH_NEED)
+	while ((result = pmh_list_create(t, hash, value, n, 0, &payload)) == PMH_NEED)
 		REQUIRE(pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
 	REQUIRE(pmh_list_read(t, hash, payload,
@@ -235,10 +235,12 @@ from_array(PmhTable *t, size_t n)
 		bytes += pmh_class_bytes(pmh_pointer_class(p));
 		p = pmh_class_has_header(pmh_pointer_class(p)) ? pmh_buffer_header(t, p)->next : 0;
 	}
-	if (n >= 10000)
-		CHECK(bytes <= 7 * n);
-	else if (n > 20)
-		CHECK(bytes <= 17 * n);
+	if (n <= 7)
+		CHECK(bytes == (n <= 5 ? 32 : 48));
+	else if (n <= 40)
+		CHECK(bytes == (n + PMH_VALUES_PER_LINE - 1) / PMH_VALUES_PER_LINE * PMH_VALUE_LINE);
+	else
+		CHECK(bytes * 100 <= n * (n < 556 ? 835 : n < 1000 ? 703 : n < 10000 ? 676 : 646));
 	pmh_list_retire(t, payload, 0);
 	pmh_values_free(&values);
 	free(value);

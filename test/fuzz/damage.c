@@ -446,7 +446,7 @@ static void
 list_header(Damage *d, uint64_t *seed)
 {
 	static const size_t fields[] = {offsetof(PmhBufferHeader, hash),
-	offsetof(PmhBufferHeader, fill_hint), offsetof(PmhBufferHeader, list_bytes)};
+	offsetof(PmhBufferHeader, birth), offsetof(PmhBufferHeader, fill_hint)};
 	uint64_t	offset;
 
 	if (!some_spot(d, seed, SPOT_HEADER, &offset))
@@ -466,7 +466,7 @@ value_line(Damage *d, uint64_t *seed)
 	uint64_t	offset;
 
 	if (some_spot(d, seed, SPOT_LINE, &offset))
-		make_interesting(d, seed, offset + below(seed, 8) * 8);
+		make_interesting(d, seed, offset + below(seed, PMH_VALUE_LINE / 8) * 8);
 }
 
 static void

@@ -332,7 +332,7 @@ map_list(PmhTable *t, Image *image, uint64_t payload)
 		add_offset(&image->payload, payload);
 		set_use(image, offset, pmh_class_bytes(class), USE_ENTRIES);
 		for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-			add_offset(&image->spot[SPOT_LINE], offset + i * (uint64_t) PMH_LINE);
+			add_offset(&image->spot[SPOT_LINE], pmh_line_offset(payload, i));
 		if (!pmh_class_has_header(class))
 			return;
 		add_offset(&image->spot[SPOT_HEADER], offset);

@@ -236,7 +236,7 @@ sub sites
 	}
 	foreach my $kind ('flush', 'fence', 'copy', 'commit')
 	{
-		my $calls = count_calls($directory, $kind eq 'commit' ? 'pm_commit(?:32|64)' : "pm_$kind");
+		my $calls = count_calls($directory, $kind eq 'commit' ? 'pm_commit(?:16|32|64)' : "pm_$kind");
 		$calls += count_calls($directory, 'pm_copy_to_space') if $kind eq 'copy';
 		die "src/$directory has $calls calls of pm_$kind, the recorder knows " . ($count{$kind} // 0) . "\n"
 		  if $calls != ($count{$kind} // 0);
