@@ -128,7 +128,8 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	ps->cleanup.func = free_cursor;
 	ps->cleanup.arg = ps;
 	MemoryContextRegisterResetCallback(ps->context, &ps->cleanup);
-	ps->index = index_open(index, exec_rt_fetch(plan->scan.scanrelid, estate)->rellockmode);
+	ps->index = index_open(index,
+						   exec_rt_fetch(plan->scan.scanrelid, estate)->rellockmode);
 	ps->note_dead = !TransactionStartedDuringRecovery();
 }
 
