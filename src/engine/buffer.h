@@ -85,7 +85,8 @@ pmh_class_first_line(uint32_t class)
 static inline uint32_t
 pmh_line_capacity(uint32_t class, uint32_t line)
 {
-	return class == PMH_ODD_CLASS && line == 1 ? PMH_VALUES_SHORT_LINE : PMH_VALUES_PER_LINE;
+	return class == PMH_ODD_CLASS && line == 1 ? PMH_VALUES_SHORT_LINE
+		: PMH_VALUES_PER_LINE;
 }
 
 /* How many values a buffer of this class holds. */

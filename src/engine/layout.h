@@ -189,7 +189,8 @@ typedef struct PmhBufferHeader
 } PmhBufferHeader;
 
 _Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");
-_Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) == PMH_MAX_CLASS + 2,
+_Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
+			   PMH_MAX_CLASS + 2,
 			   "there are other classes than there are sizes");
 
 /*

@@ -13,8 +13,8 @@
 
 /*
  * Make a list of n values (n >= 1; order free) in buffers that fit, with room for so
- * many more, chained if need be; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED
- * (nothing was kept then).  May be called under the stripe.
+ * many more, chained if need be; durable on return.  Nothing points to it yet.
+ * PMH_OK or PMH_NEED (nothing was kept then).  May be called under the stripe.
  */
 extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 								 const uint64_t *values, size_t n,

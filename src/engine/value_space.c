@@ -48,7 +48,8 @@ class_for_span(uint64_t offset, uint64_t len)
 {
 	uint32_t	class = PMH_MAX_CLASS;
 
-	while (class > 0 && (pmh_class_bytes(class) > len || !pmh_class_may_be_at(class, offset)))
+	while (class > 0 &&
+		   (pmh_class_bytes(class) > len || !pmh_class_may_be_at(class, offset)))
 		class--;
 	return class;
 }

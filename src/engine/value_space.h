@@ -13,8 +13,8 @@
 
 /*
  * Value buffers of pmh_class_bytes(class), where such may be (pmh_class_may_be_at).
- * Contents of a new one are undefined.  PMH_OK or PMH_NEED.  Freeing counts the version of the
- * buffer up first; whatever pointed to it must have been changed and its
+ * Contents of a new one are undefined.  PMH_OK or PMH_NEED.  Freeing counts the
+ * version of the buffer up first; whatever pointed to it must have been changed and its
  * version counted up after that change.
  */
 extern PmhResult pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset);

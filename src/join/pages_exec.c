@@ -82,7 +82,7 @@ free_cursor(void *arg)
 }
 
 #if PG_VERSION_NUM < 160000
-/* Later versions have been told of the kind of slot before (slotOps). */
+/* Later versions know the kind of slot before (slotOps). */
 static void
 make_slot(ScanState *ss)
 {
@@ -128,7 +128,8 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	ps->cleanup.func = free_cursor;
 	ps->cleanup.arg = ps;
 	MemoryContextRegisterResetCallback(ps->context, &ps->cleanup);
-	ps->index = index_open(index, exec_rt_fetch(plan->scan.scanrelid, estate)->rellockmode);
+	ps->index = index_open(index,
+						   exec_rt_fetch(plan->scan.scanrelid, estate)->rellockmode);
 	ps->note_dead = !TransactionStartedDuringRecovery();
 }
 
