@@ -418,9 +418,9 @@ block_of(const PmhashRun *run, size_t at)
 }
 
 /*
- * The row that a line pointer leads to, on a page all of whose rows everyone sees, or
- * InvalidOffsetNumber if heap_hot_search_buffer is to find out.  There a chain has
- * one row.
+ * The row that a line pointer leads to, on a page all of whose rows every snapshot
+ * sees, or InvalidOffsetNumber if heap_hot_search_buffer is to find out.  There a chain
+ * has one row.
  */
 static inline OffsetNumber
 find_visible_to_all(Page page, OffsetNumber offset)
@@ -454,7 +454,7 @@ find_row(PmhashFetch *fetch, PmhashPageRows *rows, uint64 value)
 
 /*
  * Find the rows of values [from, to) of the run, which are on the page that is pinned.
- * If the page says that everyone sees all its rows that is so for snapshots taken on
+ * If the page says that every snapshot sees all its rows that is so for those taken on
  * a primary (heapam.c, heapgetpage); serializable transactions lock each row.
  */
 static void

@@ -384,7 +384,7 @@ conflict_kills_row(const UniqueInsert *insert)
 }
 
 /*
- * UNIQUE_CHECK_PARTIAL: nobody is waited for.  False if a row may be in the way.
+ * UNIQUE_CHECK_PARTIAL: no session is waited for.  False if a row may be in the way.
  *
  * As soon as the entry is in others may wait for us, and core goes on to other unique
  * indexes, where we may wait for them.  So a row that has to go gets none.

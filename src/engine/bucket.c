@@ -241,7 +241,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		value[n++] = *extra;
 	/*
 	 * A key whose rows come one by one will have more: a smaller buffer would soon
-	 * be copied, and left to nobody.
+	 * be copied, and stay unused.
 	 */
 	result = pmh_list_create(t, hash, value, n, n < FIRST_VALUES ? FIRST_VALUES - n : 0,
 							 &payload);

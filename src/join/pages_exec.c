@@ -82,7 +82,7 @@ free_cursor(void *arg)
 }
 
 #if PG_VERSION_NUM < 160000
-/* Later versions have been told of the kind of slot before (slotOps). */
+/* Later versions know the kind of slot before (slotOps). */
 static void
 make_slot(ScanState *ss)
 {

@@ -120,6 +120,7 @@ static long fail_at = -1;		/* counts down; < 0: no faults */
 static long fail_for;
 static long failed_calls;		/* by this process, in this start */
 static int	fail_errno;
+static bool fail_index;			/* the next open of an index file fails */
 static const int errnos[] = {EIO, ENOSPC, EMFILE, ENOMEM, EINTR};
 
 static bool
@@ -133,6 +134,19 @@ fails(void)
 		return false;
 	}
 	fail_for--;
+	failed_calls++;
+	world->failed_calls++;
+	errno = fail_errno;
+	return true;
+}
+
+/* The undo opens index files late, when many calls have been made. */
+static bool
+fails_index(const char *path)
+{
+	if (!fail_index || strstr(path, ".pmh") == NULL)
+		return false;
+	fail_index = false;
 	failed_calls++;
 	world->failed_calls++;
 	errno = fail_errno;
@@ -158,7 +172,14 @@ arm_faults(void)
 		return fails() ? -1 : __real_##name arguments; \
 	}
 
-WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m))
+extern int	__real_open(const char *path, int flags, mode_t mode);
+extern int	__wrap_open(const char *path, int flags, mode_t mode);
+int
+__wrap_open(const char *path, int flags, mode_t mode)
+{
+	return fails() || fails_index(path) ? -1 : __real_open(path, flags, mode);
+}
+
 WRAP(ssize_t, read, (int fd, void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(int, fsync, (int fd), (fd))
@@ -804,13 +825,17 @@ work(PmhTable *table, bool may_leave_out)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		switch (chance(8))
+		switch (chance(10))
 		{
 			case 0:
 				checkpoint(true, DB_IN_PRODUCTION);
 				break;
 			case 1:
 				world->flushed = world->inserted;
+				break;
+			case 8:
+				/* so much WAL of other tables that a reset may come to lie before its end */
+				world->inserted += SERVER_WAL_SEGMENT + 100;
 				break;
 			case 2:
 				if (table != NULL)
@@ -872,6 +897,11 @@ use_pool(void)
 	{
 		arm_faults();
 		fail_at = (long) chance(8);
+		if (chance(2) == 0)
+		{
+			fail_at = -1;
+			fail_index = true;
+		}
 	}
 	pmhash_pool_ready();
 	return true;
@@ -939,6 +969,7 @@ serve(void)
 	PmhTable   *table = NULL;
 	bool		ready = use_pool();
 
+	fail_index = false;
 	if (ready)
 	{
 		fail_at = -1;

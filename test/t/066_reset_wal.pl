@@ -132,6 +132,8 @@ crash_with_rows('t1');
 reset_wal();
 # trust: shut-down
 not_trusted('t1', 'pg_resetwal');
+like(slurp_file($node->logfile), qr/not trusted: the server was shut down without the pool, or its WAL was reset/,
+	'pg_resetwal: the log says so');
 crash_with_committed_rows('t2');
 reset_wal();
 not_trusted('t2', 'pg_resetwal, committed rows');
