@@ -7,6 +7,7 @@ use warnings;
 
 use File::Copy;
 use File::Path qw(make_path rmtree);
+use File::Spec;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
@@ -67,7 +68,8 @@ $node->safe_psql('postgres', 'CREATE INDEX ON j USING pmhash ((j::text))');
 # ---- a library that the system does not have ----
 {
 	my $library = $node->config_data('--pkglibdir') . '/pmhash.so';
-	my $copy = $node->basedir . '/pmhash_copy.so';
+	# (the modules for tests may give a relative path, and the server's directory is another)
+	my $copy = File::Spec->rel2abs($node->basedir . '/pmhash_copy.so');
 	my $bytes = slurp_file($library);
 
 	# the name of one that is nowhere

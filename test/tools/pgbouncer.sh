@@ -27,7 +27,7 @@ try_pgbouncer()
 	"$(command -v pgbouncer || echo /usr/sbin/pgbouncer)" "$scratch/pgbouncer.ini" \
 		>"$scratch/pgbouncer.out" 2>&1 &
 	bouncer=$!
-	check "it runs" until_is 20 1 "SELECT 1"
+	PGPORT=$port check "it runs" until_is 60 1 "SELECT 1"
 	cat >"$scratch/bounced.sql" <<-'SQL'
 		\set k random(1, 500)
 		\set id random(1, 20000)
