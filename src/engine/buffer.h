@@ -89,6 +89,13 @@ pmh_line_capacity(uint32_t class, uint32_t line)
 		: PMH_VALUES_PER_LINE;
 }
 
+/* The same as a mask of the cells: a damaged state may tell of others. */
+static inline uint32_t
+pmh_line_cells(uint64_t payload, uint32_t line)
+{
+	return (1u << pmh_line_capacity(pmh_pointer_class(payload), line)) - 1;
+}
+
 /* How many values a buffer of this class holds. */
 static inline uint32_t
 pmh_class_capacity(uint32_t class)

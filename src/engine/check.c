@@ -319,7 +319,13 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	{
 		const PmhValueLine *line = pmh_buffer_line(c->t, payload, i);
 
-		for (uint32_t left = line->state & PMH_LINE_OCCUPIED; left != 0; left &= left - 1)
+		if ((line->state & PMH_LINE_OCCUPIED & ~pmh_line_cells(payload, i)) != 0)
+			pmh_check_finding(c, pmh_line_offset(payload, i),
+					"A line of the value buffer at offset %llu tells of more values than "
+					"it holds.",
+					(unsigned long long) offset);
+		for (uint32_t left = line->state & pmh_line_cells(payload, i); left != 0;
+			 left &= left - 1)
 		{
 			unsigned	place = (unsigned) __builtin_ctz(left);
 

@@ -135,8 +135,8 @@ claim_in_buffer(const PmhTable *t, PmhDrain *d, uint64_t payload)
 	{
 		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
 
-		for (uint32_t m = pm_load_acquire(&line->state) & PMH_LINE_OCCUPIED; m != 0;
-			 m &= m - 1)
+		for (uint32_t m = pm_load_acquire(&line->state) & pmh_line_cells(payload, i);
+			 m != 0; m &= m - 1)
 		{
 			unsigned	k = (unsigned) __builtin_ctz(m);
 

@@ -89,7 +89,7 @@ unpack_line(const uint64_t word[4], uint64_t value[PMH_VALUES_PER_LINE])
 }
 
 uint32_t
-pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
+pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value, uint32_t *mask)
 {
 	for (;;)
 	{
@@ -108,7 +108,7 @@ pmh_line_read(const PmhValueLine *line, uint64_t *value, uint32_t *mask)
 		if (unlikely(((pm_load(&line->state) ^ word[0]) & 0xffff &
 					  ~PMH_LINE_OCCUPIED) != 0))
 			continue;
-		*mask = (uint32_t) word[0] & PMH_LINE_OCCUPIED;
+		*mask = (uint32_t) word[0] & cells;
 		if (likely(*mask == PMH_LINE_OCCUPIED))
 		{
 			unpack_line(word, value);
@@ -210,6 +210,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	{
 		uint32_t	mask;
 		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, line),
+									  pmh_line_cells(pos->payload, line),
 									  value + found, &mask);
 
 		for (; cell != NULL && mask != 0; mask &= mask - 1)

@@ -24,11 +24,12 @@ extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
 
 /*
  * Reader: the values of a line, as they stood at one moment, to value[]
- * (room for PMH_VALUES_PER_LINE).  *mask tells which cells they came from.
+ * (room for PMH_VALUES_PER_LINE).  cells: those that it has (pmh_line_cells); *mask
+ * tells which of them the values came from.
  * Returns their number.  To be believed only after validating the buffer.
  */
-extern uint32_t pmh_line_read(const PmhValueLine *line, uint64_t *value,
-							  uint32_t *mask);
+extern uint32_t pmh_line_read(const PmhValueLine *line, uint32_t cells,
+							  uint64_t *value, uint32_t *mask);
 
 /* Can this be a pointer at all?  As pmh_check_span, for a whole buffer. */
 extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);

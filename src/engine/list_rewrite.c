@@ -34,7 +34,7 @@ pmh_buffer_count(const PmhTable *t, uint64_t payload)
 
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 		n += pmh_mask_count(pm_load(&pmh_buffer_line(t, payload, i)->state) &
-							PMH_LINE_OCCUPIED);
+							pmh_line_cells(payload, i));
 	return n;
 }
 
@@ -101,7 +101,8 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 		uint32_t	mask;
 
 		for (uint32_t i = pmh_class_first_line(old); i < pmh_class_lines(old); i++)
-			n += pmh_line_read(pmh_buffer_line(t, p, i), values + n, &mask);
+			n += pmh_line_read(pmh_buffer_line(t, p, i), pmh_line_cells(p, i), values + n,
+							   &mask);
 	}
 	if (stretch->after != 0)
 		list_bytes += pmh_list_bytes_from(t, stretch->after);
@@ -192,7 +193,7 @@ anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
 
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
-		if ((pm_load(&pmh_buffer_line(t, payload, i)->state) & PMH_LINE_OCCUPIED &
+		if ((pm_load(&pmh_buffer_line(t, payload, i)->state) & pmh_line_cells(payload, i) &
 			 ~(uint32_t) mask[i]) != 0)
 			return true;
 	}

@@ -209,10 +209,8 @@ pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
 static uint32_t
 free_cells(const PmhTable *t, uint64_t payload, uint32_t line)
 {
-	uint32_t	cells = pmh_line_capacity(pmh_pointer_class(payload), line);
-
 	return ~(uint32_t) pm_load(&pmh_buffer_line(t, payload, line)->state) &
-		((1u << cells) - 1);
+		pmh_line_cells(payload, line);
 }
 
 /*
@@ -305,7 +303,8 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	{
 		uint32_t	mask;
 
-		n += pmh_line_read(pmh_buffer_line(t, payload, line), values + n, &mask);
+		n += pmh_line_read(pmh_buffer_line(t, payload, line),
+						   pmh_line_cells(payload, line), values + n, &mask);
 	}
 	values[n++] = value;
 	if (pmh_class_has_header(class))
@@ -423,7 +422,7 @@ find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
 	for (*line = pmh_class_first_line(class); *line < pmh_class_lines(class); (*line)++)
 	{
 		const PmhValueLine *l = pmh_buffer_line(t, payload, *line);
-		uint32_t	left = pm_load(&l->state) & PMH_LINE_OCCUPIED;
+		uint32_t	left = pm_load(&l->state) & pmh_line_cells(payload, *line);
 
 		for (; left != 0; left &= left - 1)
 		{
@@ -447,7 +446,7 @@ has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 
 		if (i == line)
 			state &= ~mask;
-		if ((state & PMH_LINE_OCCUPIED) != 0)
+		if ((state & pmh_line_cells(payload, i)) != 0)
 			return true;
 	}
 	return false;

@@ -368,7 +368,8 @@ delete_damaged(PmhTable *t)
 	{
 		uint32_t	mask;
 
-		n += pmh_line_read(pmh_buffer_line(t, payload, line), value + n, &mask);
+		n += pmh_line_read(pmh_buffer_line(t, payload, line), pmh_line_cells(payload, line),
+						   value + n, &mask);
 	}
 	while (n > 1)
 		CHECK(pmh_delete(t, s.hash, value[--n]) == PMH_OK);
