@@ -201,7 +201,7 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
 $node->restart;
 
 # ---- a standby ----
-$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 4");
+$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
 $node->restart;
 $node->backup('for_standby');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
