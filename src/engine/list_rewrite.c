@@ -193,8 +193,9 @@ anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
 
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
-		if ((pm_load(&pmh_buffer_line(t, payload, i)->state) & pmh_line_cells(payload, i) &
-			 ~(uint32_t) mask[i]) != 0)
+		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
+
+		if ((state & pmh_line_cells(payload, i) & ~(uint32_t) mask[i]) != 0)
 			return true;
 	}
 	return false;
