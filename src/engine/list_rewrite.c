@@ -254,6 +254,12 @@ pmh_list_take_out(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 		if (mask[i] != 0)
 			pmh_line_clear(t, at->payload, i, mask[i]);
 	}
+
+	/*
+	 * Once more: a walk without the lock that has read the version in between may have
+	 * found what was still there, and would take out what gets the cell next.
+	 */
+	pmh_buffer_bump(t, offset);
 	at->version = pmh_buffer_version(t, offset);
 	return PMH_OK;
 }

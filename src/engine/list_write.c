@@ -500,6 +500,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	{
 		pmh_buffer_bump(t, pmh_pointer_offset(p));
 		pmh_line_clear(t, p, line, UINT32_C(1) << place);
+		pmh_buffer_bump(t, pmh_pointer_offset(p));
 		pm_fence(&t->file);
 	}
 	else if (!wait && !pmh_space_trylock(t))

@@ -339,7 +339,7 @@ extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
 
 /*
  * The same for callers that read long lists by cursor: of a key whose list is more
- * than one buffer of less than 4 KiB (some 310 values) at most that much is read,
+ * than one buffer of less than 4 KiB (up to 555 values) at most that much is read,
  * and found() is called for it once, with PMH_VALUE_MANY.  So the work for a key
  * is bounded.
  */

@@ -25,7 +25,7 @@
 #define LONG_LIST		UINT64_C(300000)
 #define GROUP			128
 
-/* Loads under one hold, at the most: the first 512 lines of a list, twice. */
+/* Loads under one hold, at the most: the first 1,024 lines of a list, twice. */
 #define MOST_LOADS		UINT64_C(25000)
 #define MOST_SHRINK_LOADS	UINT64_C(250000)
 

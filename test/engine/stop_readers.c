@@ -332,15 +332,66 @@ place_given_away(void)
 		pid_t		deleter;
 		pid_t		reader;
 
-		put(t, hash, old_value);
+		/* It is in the third cell then, whose halves are in two words of the line. */
 		for (uint64_t v = 1; v < 9; v++)
+		{
+			if (v == 3)
+				put(t, hash, old_value);
 			put(t, hash, (UINT64_C(3) << 32) + v);
+		}
 		deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
+		stop_countdown = 2;
 		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
+		stop_countdown = 1;
 		CHECK(goes_on_well(deleter));
 		put(t, hash, new_value);
 		CHECK(goes_on_well(reader));
 	}
+	close_sound(t);
+}
+
+/* Values of a list whose oldest buffer is far from the head, and of that one. */
+#define FAR_VALUES		20000
+#define OLDEST_VALUES	635
+
+/*
+ * Two take out the same value, far down a list.  One has it in its hands while the
+ * other, that walks without the lock, comes by; then that buffer becomes the head,
+ * and another value gets the cell: it is not what the second one has found.
+ */
+static void
+value_taken_out_twice(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = fixture_hash(1);
+	PmhEntry   *entry = malloc(FAR_VALUES * sizeof(*entry));
+	PmhValues	values = {0};
+	size_t		removed;
+	size_t		n = 0;
+	pid_t		first;
+	pid_t		second;
+	int			status;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t v = 0; v < FAR_VALUES; v++)
+		put(t, hash, v);
+	stop_again = "drain_before_lock";
+	second = start_change(pmh_delete, "list_before_validation", 1, hash, 0);
+	stop_again = NULL;
+	first = start_change(pmh_delete, "line_clear_before_state", 1, hash, 0);
+	REQUIRE(kill(second, SIGCONT) == 0);
+	REQUIRE(waitpid(second, &status, WUNTRACED) == second);
+	REQUIRE(WIFSTOPPED(status));
+	CHECK(goes_on_well(first));
+	for (uint64_t v = OLDEST_VALUES; v < FAR_VALUES; v++)
+		entry[n++] = (PmhEntry) {hash, v};
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
+	put(t, hash, FAR_VALUES);
+	CHECK(!goes_on_well(second));	/* it has found nothing to take out */
+	REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
+	CHECK(values.n == OLDEST_VALUES && values.value[values.n - 1] == FAR_VALUES);
+	pmh_values_free(&values);
+	free(entry);
 	close_sound(t);
 }
 
@@ -843,6 +894,7 @@ main(void)
 	TEST(slot_of_deleted_given_away());
 	TEST(slots_of_two_given_away());
 	TEST(place_given_away());
+	TEST(value_taken_out_twice());
 	TEST(announced_meanwhile());
 	TEST(value_goes_elsewhere());
 	unlink(path);

@@ -138,7 +138,7 @@ sub fetch_late
 	rebuild_off($node);
 	wait_for_setting('off');
 	$planned->query_safe("\\set VERBOSITY verbose\nSET enable_seqscan = off; $settings");
-	$planned->query_safe("BEGIN; DECLARE c CURSOR FOR $query");
+	$planned->query_safe("BEGIN; DECLARE c NO SCROLL CURSOR FOR $query");
 	$holder->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
 	unlink(index_file($node, $index)) or die;
 	# a process that leaves a row out marks the index for all
