@@ -16,7 +16,7 @@ COMMENT ON FUNCTION pmhash_handler(internal) IS
 CREATE ACCESS METHOD pmhash TYPE INDEX HANDLER pmhash_handler;
 
 COMMENT ON ACCESS METHOD pmhash IS
-'equality index in memory-mapped files, outside shared buffers and WAL';
+'equality index in memory-mapped files, outside shared buffers';
 
 -- Operator families and classes
 --

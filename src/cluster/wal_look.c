@@ -157,6 +157,10 @@ pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
 
 	if (reader == NULL)
 		return false;
+	/* Where a page begins, 15 wants the record after its header. */
+	if (end % XLOG_BLCKSZ == 0)
+		end += XLogSegmentOffset(end, wal_segment_size) == 0 ? SizeOfXLogLongPHD
+			: SizeOfXLogShortPHD;
 	XLogBeginRead(reader, end);
 	is = is_one_life(reader, server->checkPoint, &look);
 	XLogReaderFree(reader);

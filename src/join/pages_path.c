@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -177,7 +176,7 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		rte->rtekind != RTE_RELATION || rte->inh)
 		return;
 	scans = find_candidates(rel);
-	if (scans == NIL || RecoveryInProgress() || !pmhash_query_only_reads(root) ||
+	if (scans == NIL || pmhash_needs_table() || !pmhash_query_only_reads(root) ||
 		!pmhash_is_heap(rte->relid))
 		return;
 	foreach(lc, scans)

@@ -24,6 +24,7 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "nodes/makefuncs.h"
@@ -37,6 +38,7 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "join/join.h"
 #include "join/pages.h"
@@ -69,6 +71,21 @@ pmhash_query_only_reads(const PlannerInfo *root)
 			return false;
 	}
 	return true;
+}
+
+/*
+ * pmhash_needs_table
+ *		May a file not serve the snapshot of the statement, though a later one it does?
+ *
+ * So it is on a standby, and in a transaction that lives through its promotion or has
+ * taken a snapshot over from one (SET TRANSACTION SNAPSHOT).  An index scan has the table
+ * to go to then (am/scan.c), joins and page scans have not.
+ */
+bool
+pmhash_needs_table(void)
+{
+	return RecoveryInProgress() || TransactionStartedDuringRecovery() ||
+		(ActiveSnapshotSet() && GetActiveSnapshot()->takenDuringRecovery);
 }
 
 /*
@@ -426,12 +443,7 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 
 	if (previous_hook)
 		previous_hook(root, joinrel, outerrel, innerrel, jointype, extra);
-	/*
-	 * Not on a standby: a file there may serve the planner's next snapshot but not an
-	 * older one of the transaction, for which an index scan has the table to go to and
-	 * a join has not.
-	 */
-	if (RecoveryInProgress())
+	if (pmhash_needs_table())
 		return;
 	if (!pmhash_enable_join || !enable_indexscan || !is_known_type(jointype) ||
 		!has_index(innerrel) || !pmhash_query_only_reads(root) ||

@@ -18,6 +18,7 @@
 
 extern bool pmhash_query_only_reads(const PlannerInfo *root);
 extern bool pmhash_is_heap(Oid relid);
+extern bool pmhash_needs_table(void);
 
 /* ---- join_cost.c ---- */
 

@@ -69,7 +69,7 @@ release('unique_looked');
 like(finish($first), $duplicate, 'TID used again: the new row is met');
 one_row('TID used again');
 
-# ---- ON CONFLICT: both put their entries in, and one of them sees the other ----
+# ---- ON CONFLICT: both are about to put their entries in, and one of them sees the other ----
 hold('unique_before_insert');
 $first = start_session("INSERT INTO u VALUES (1, 'first') ON CONFLICT (k) DO UPDATE SET who = u.who || ' and first'");
 is_held('unique_before_insert', 'ON CONFLICT');
