@@ -155,12 +155,12 @@ sub value_line
 		{
 			my $word = get($file, 'Q<', $bucket + $word[$slot]);
 
-			# after a header line
-			push @lines, ((($word & VALUE_MASK) >> 5) + 1) * 64 if $word & POINTER;
+			# after a header, which is a line as well
+			push @lines, (($word & VALUE_MASK) >> 5) * 16 + 32 if $word & POINTER;
 		}
 	}
 	die 'not one list' if @lines != 1;
-	die 'not two values' if (get($file, 'L<', $lines[0]) & 3) != 3;
+	die 'not two values' if (get($file, 'S<', $lines[0]) & 3) != 3;
 	return $lines[0];
 }
 
@@ -236,9 +236,9 @@ my %damage = (
 		sub {
 			my ($file) = @_;
 			my $line = value_line($file);
-			my $value = get($file, 'L<', $line + 4) | get($file, 'S<', $line + 44) << 32;
+			my $value = get($file, 'L<', $line + 4) | get($file, 'S<', $line + 2) << 32;
 
-			put($file, 'L<', $line, get($file, 'L<', $line) & ~1);
+			put($file, 'S<', $line, get($file, 'S<', $line) & ~1);
 			return tid($value);
 		},
 		"${disagrees}Row ROW has no entry \\(its hash is $hash\\)\\.\nHINT"
@@ -247,10 +247,10 @@ my %damage = (
 		sub {
 			my ($file) = @_;
 			my $line = value_line($file);
-			my $value = get($file, 'L<', $line + 4) | get($file, 'S<', $line + 44) << 32;
+			my $value = get($file, 'L<', $line + 4) | get($file, 'S<', $line + 2) << 32;
 
 			put($file, 'L<', $line + 8, get($file, 'L<', $line + 4));
-			put($file, 'S<', $line + 46, get($file, 'S<', $line + 44));
+			put($file, 'S<', $line + 12, get($file, 'S<', $line + 2));
 			return tid($value);
 		},
 		"${disagrees}(?=[^H]*Row ROW has more than one entry with hash $hash\\.)[^H]*Row \\(\\d+,\\d+\\) has no entry"
