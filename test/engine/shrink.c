@@ -313,8 +313,9 @@ test_lists(void)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
 	CHECK((double) stats.list_bytes < 20.0 * (double) stats.list_entries);
-	CHECK(stats.file_bytes <= before / (FULL_SIZE ? 3 : 2));
-	CHECK(allocated_bytes() <= allocated / (FULL_SIZE ? 3 : 2));
+	/* (A second table has some blocks of its own, which few keys do not pay for.) */
+	CHECK(stats.file_bytes < before / (FULL_SIZE ? 3 : 2) + (crowded ? 65536 : 0));
+	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 3 : 2) + (crowded ? 65536 : 0));
 
 	/* Segments with few keys beside those of the crowd: looked at again, in vain. */
 	CHECK(!shrink_all(t, PMH_DEFAULT_FILL) || crowded);
