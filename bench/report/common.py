@@ -74,7 +74,8 @@ def machine_text(machine):
     """The machine, as a list."""
     shown = ["date", "revision", "processor", "L1d cache", "L2 cache", "L3 cache", "memory", "kernel",
              "data directory on", "version", "shared_buffers", "maintenance_work_mem",
-             "max_parallel_maintenance_workers", "load average before", "taken earlier"]
+             "max_parallel_maintenance_workers", "load average before", "taken earlier",
+             "taken apart"]
     return "".join(f"- {name}: {machine[name]}\n" for name in shown if name in machine)
 
 
