@@ -344,8 +344,12 @@ shrink(void)
 	pmh_shrink_end(table, &s);
 	armed = false;
 
-	/* A call that has failed may have cost a segment or a list that stays as it is. */
-	if (!CHECK(result != PMH_DONE || fired > 0 || s.bytes_after < s.bytes_before / 5 * 3))
+	/*
+	 * A call that has failed may have cost a segment or a list that stays as it is.  How
+	 * much goes otherwise is tested in shrink.c: in a file as small as this it differs
+	 * from run to run, from half to two thirds.
+	 */
+	if (!CHECK(result != PMH_DONE || fired > 0 || s.bytes_after < s.bytes_before / 5 * 4))
 		fprintf(stderr, "%llu of %llu bytes are left\n",
 				(unsigned long long) s.bytes_after, (unsigned long long) s.bytes_before);
 	return result == PMH_DONE ? PMH_OK : result;
