@@ -219,26 +219,12 @@ SELECT by_pages('SELECT * FROM pages_view WHERE k = 3');
 
 -- ---- figures are those of an index scan; dead entries are noted ----
 
-CREATE FUNCTION counts(query text) RETURNS int8[] LANGUAGE plpgsql AS $$
-DECLARE
-	i oid := 'pages_k'::regclass;
-	t oid := 'pages'::regclass;
-	before int8[];
-	answer text;
-BEGIN
-	before := ARRAY[pg_stat_get_xact_numscans(i), pg_stat_get_xact_tuples_returned(i),
-		pg_stat_get_xact_tuples_fetched(i), pg_stat_get_xact_blocks_fetched(t), pg_stat_get_xact_blocks_hit(t)];
-	EXECUTE query INTO answer;
-	RETURN ARRAY[pg_stat_get_xact_numscans(i) - before[1], pg_stat_get_xact_tuples_returned(i) - before[2],
-		pg_stat_get_xact_tuples_fetched(i) - before[3], pg_stat_get_xact_blocks_fetched(t) - before[4],
-		pg_stat_get_xact_blocks_hit(t) - before[5], answer::int8];
-END $$;
 VACUUM pages;
 SELECT count(v) FROM pages WHERE k = 1;
 BEGIN;
-SELECT counts('SELECT count(v) FROM pages WHERE k = 1') AS by_pages \gset
+SELECT counted('SELECT count(v) FROM pages WHERE k = 1', 'pages_k'::regclass, 'pages'::regclass) AS by_pages \gset
 SET LOCAL pmhash.enable_pagescan = off;
-SELECT counts('SELECT count(v) FROM pages WHERE k = 1') AS by_index \gset
+SELECT counted('SELECT count(v) FROM pages WHERE k = 1', 'pages_k'::regclass, 'pages'::regclass) AS by_index \gset
 SELECT :'by_pages'::int8[] = :'by_index'::int8[] AS same, (:'by_pages'::int8[])[1:3];
 COMMIT;
 CREATE UNLOGGED TABLE pages_dead AS SELECT i % 2 AS k, i AS v FROM generate_series(1, 4000) i;

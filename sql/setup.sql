@@ -124,3 +124,17 @@ BEGIN
 		END IF;
 	END LOOP;
 END $$;
+-- What a query adds to: scans of an index, entries read, rows fetched, pages of its table
+-- read and found; and its answer.
+CREATE FUNCTION counted(query text, i oid, t oid) RETURNS int8[] LANGUAGE plpgsql AS $$
+DECLARE
+	before int8[];
+	answer text;
+BEGIN
+	before := ARRAY[pg_stat_get_xact_numscans(i), pg_stat_get_xact_tuples_returned(i),
+		pg_stat_get_xact_tuples_fetched(i), pg_stat_get_xact_blocks_fetched(t), pg_stat_get_xact_blocks_hit(t)];
+	EXECUTE query INTO answer;
+	RETURN ARRAY[pg_stat_get_xact_numscans(i) - before[1], pg_stat_get_xact_tuples_returned(i) - before[2],
+		pg_stat_get_xact_tuples_fetched(i) - before[3], pg_stat_get_xact_blocks_fetched(t) - before[4],
+		pg_stat_get_xact_blocks_hit(t) - before[5], answer::int8];
+END $$;

@@ -112,6 +112,28 @@ set_hint(PmhashFetch *fetch, BlockNumber block, Buffer buffer)
 }
 
 /*
+ * pmhash_fetch_open_file
+ *		The file of an index, for a plan that looks keys up in it and has no table to go
+ *		to instead; what is dead in it is seen to.
+ *
+ * ERROR if the index has become invalid since the plan was made: its SQLSTATE
+ * says to try again, which makes another plan.
+ */
+PmhashFile *
+pmhash_fetch_open_file(Relation index, Snapshot snapshot)
+{
+	PmhashFile *file;
+
+	if (!IsMVCCSnapshot(snapshot))
+		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
+	file = pmhash_file_open_for_scan(index, snapshot);
+	if (file == NULL)
+		pmhash_invalid_error(index);
+	pmhash_dead_entries_settle(index, file);
+	return file;
+}
+
+/*
  * pmhash_fetch_begin
  *		Get ready to fetch rows of a heap, found by an index.
  *

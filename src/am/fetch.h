@@ -18,6 +18,8 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
+#include "cluster/cluster.h"
+
 /*
  * Where blocks of the table were found in shared buffers: hints, which are
  * checked when they are used.  part[] is indexed by (block & mask) / part size.
@@ -102,6 +104,7 @@ typedef struct PmhashPageRows
 	XLogRecPtr	lsn;			/* had this LSN; set if there are any */
 } PmhashPageRows;
 
+extern PmhashFile *pmhash_fetch_open_file(Relation index, Snapshot snapshot);
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
 extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run);

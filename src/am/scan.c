@@ -233,13 +233,6 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 
 /* ---- filling the batch ---- */
 
-/* pmhash_drop_known_dead, as a cursor calls it. */
-static size_t
-drop_known_dead(const void *file, uint64_t *value, size_t n)
-{
-	return pmhash_drop_known_dead(file, value, n);
-}
-
 /*
  * The next values of the key being streamed; false at its end.  In a queue those that
  * are known to be dead come first, by the hundred: the cursor leaves them out.
@@ -249,12 +242,7 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhResult	result;
 
-	so->cursor.leave_out = NULL;
-	if (scan->ignore_killed_tuples && pmhash_any_known_dead(so->file))
-	{
-		so->cursor.leave_out = drop_known_dead;
-		so->cursor.leave_out_argument = so->file;
-	}
+	pmhash_leave_out_dead(&so->cursor, so->file, scan->ignore_killed_tuples);
 	result = pmh_cursor_next(so->file->table, &so->cursor, so->want);
 	if (result == PMH_DONE)
 	{

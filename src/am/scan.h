@@ -270,6 +270,7 @@ extern void pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_dead.c ---- */
 
+extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
 extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 Relation index, PmhashFile *file, uint64 epoch,
 							 PmhEntry entry, XLogRecPtr lsn);

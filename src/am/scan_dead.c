@@ -145,6 +145,28 @@ pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
 					 entry, judged_page_lsn(scan, so));
 }
 
+/* pmhash_drop_known_dead, as a cursor calls it. */
+static size_t
+drop_known_dead(const void *file, uint64_t *value, size_t n)
+{
+	return pmhash_drop_known_dead(file, value, n);
+}
+
+/*
+ * pmhash_leave_out_dead
+ *		Have the next step of a cursor leave out the values whose rows are known to be
+ *		dead to all, if that is wanted.
+ */
+void
+pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
+{
+	cursor->leave_out = NULL;
+	if (!wanted || !pmhash_any_known_dead(file))
+		return;
+	cursor->leave_out = drop_known_dead;
+	cursor->leave_out_argument = file;
+}
+
 /*
  * pmhash_scan_known_dead
  *		Is the row of the current element known to be dead to all?  It is to be

@@ -133,24 +133,14 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	ps->note_dead = !TransactionStartedDuringRecovery();
 }
 
-/*
- * Open the file, when the first key is there.
- *
- * ERROR if the index has become invalid since the plan was made: its SQLSTATE
- * says to try again, which makes another plan.
- */
+/* Open the file, when the first key is there.  Errors: as pmhash_fetch_open_file. */
 static void
 open_file(PmhashPagesState *ps)
 {
 	Snapshot	snapshot = ps->css.ss.ps.state->es_snapshot;
 	MemoryContext old;
 
-	if (!IsMVCCSnapshot(snapshot))
-		elog(ERROR, "a pmhash page scan needs an MVCC snapshot");
-	ps->file = pmhash_file_open_for_scan(ps->index, snapshot);
-	if (ps->file == NULL)
-		pmhash_invalid_error(ps->index);
-	pmhash_dead_entries_settle(ps->index, ps->file);
+	ps->file = pmhash_fetch_open_file(ps->index, snapshot);
 	old = MemoryContextSwitchTo(ps->context);
 	ps->keys = pmhash_keys_make(ps->index, ps->file->seed);
 	MemoryContextSwitchTo(old);
@@ -201,13 +191,6 @@ look_up(PmhashPagesState *ps)
 	ps->streaming = true;
 }
 
-/* pmhash_drop_known_dead, as a cursor calls it. */
-static size_t
-drop_known_dead(const void *file, uint64_t *value, size_t n)
-{
-	return pmhash_drop_known_dead(file, value, n);
-}
-
 /* The key's next values, of which there may be none.  False at their end. */
 static bool
 next_values(PmhashPagesState *ps)
@@ -217,12 +200,7 @@ next_values(PmhashPagesState *ps)
 	CHECK_FOR_INTERRUPTS();
 	PMH_STOP_POINT("pages_between_batches");
 	ps->epoch = pmhash_removal_epoch(ps->file);
-	ps->cursor.leave_out = NULL;
-	if (ps->note_dead && pmhash_any_known_dead(ps->file))
-	{
-		ps->cursor.leave_out = drop_known_dead;
-		ps->cursor.leave_out_argument = ps->file;
-	}
+	pmhash_leave_out_dead(&ps->cursor, ps->file, ps->note_dead);
 	result = pmh_cursor_next(ps->file->table, &ps->cursor, ps->want);
 	if (result != PMH_OK && result != PMH_DONE)
 		pmhash_engine_error(ps->index, ps->file, result);

@@ -23,7 +23,6 @@
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "am/insert_queue.h"
 #include "am/scan.h"
@@ -41,23 +40,14 @@ free_cursor(void *arg)
 
 /*
  * pmhash_join_open_index
- *		Get ready to look keys up.
- *
- * ERROR if the index has become invalid since the plan was made: its SQLSTATE
- * says to try again, which makes another plan.
+ *		Get ready to look keys up.  Errors: as pmhash_fetch_open_file.
  */
 void
 pmhash_join_open_index(PmhashJoinState *js)
 {
-	Snapshot	snapshot = js->css.ss.ps.state->es_snapshot;
 	MemoryContext old;
 
-	if (!IsMVCCSnapshot(snapshot))
-		elog(ERROR, "a pmhash join needs an MVCC snapshot");
-	js->file = pmhash_file_open_for_scan(js->index, snapshot);
-	if (js->file == NULL)
-		pmhash_invalid_error(js->index);
-	pmhash_dead_entries_settle(js->index, js->file);
+	js->file = pmhash_fetch_open_file(js->index, js->css.ss.ps.state->es_snapshot);
 	old = MemoryContextSwitchTo(js->context);
 	js->cleanup.func = free_cursor;
 	js->cleanup.arg = js;

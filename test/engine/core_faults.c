@@ -266,19 +266,15 @@ follow(void)
 static PmhResult
 read_list(void)
 {
-	PmhCursor	cursor = {0};
 	PmhResult	result;
-	size_t		n = 0;
+	uint64_t	n;
 
 	armed = false;
 	REQUIRE(grow_list() == PMH_OK);
 	armed = true;
-	pmh_cursor_open(table, &cursor, HOT);
-	while ((result = pmh_cursor_next(table, &cursor, 100)) == PMH_OK)
-		n += cursor.batch.n;
-	pmh_cursor_free(&cursor);
-	CHECK(result != PMH_DONE || n == HOT_VALUES);
-	return result == PMH_DONE ? PMH_OK : result;
+	result = fixture_count_by_cursor(table, HOT, 100, &n);
+	CHECK(result != PMH_OK || n == HOT_VALUES);
+	return result;
 }
 
 /* Take every key with an odd number out. */

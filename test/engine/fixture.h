@@ -151,6 +151,21 @@ fixture_random(uint64_t *seed)
 	return fixture_hash(*seed);
 }
 
+/* Count the values of a hash by a cursor, so many at a time; PMH_OK: to the end. */
+static inline PmhResult
+fixture_count_by_cursor(PmhTable *t, uint64_t hash, size_t want, uint64_t *n)
+{
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+
+	*n = 0;
+	pmh_cursor_open(t, &cursor, hash);
+	while ((result = pmh_cursor_next(t, &cursor, want)) == PMH_OK)
+		*n += cursor.batch.n;
+	pmh_cursor_free(&cursor);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 static inline void
 fixture_report(void *arg, uint64_t offset, const char *finding)
 {

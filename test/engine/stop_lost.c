@@ -223,17 +223,13 @@ do_crowd_lookup(PmhTable *t, uint64_t *seed)
 static PmhResult
 do_crowd_cursor(PmhTable *t, uint64_t *seed)
 {
-	PmhCursor	stream = {0};
-	uint64_t	n = 0;
-	PmhResult	result;
+	uint64_t	n;
+	PmhResult	result = fixture_count_by_cursor(t, crowd_of_many_hash(CROWD, CROWD_LONG),
+												 300, &n);
 
 	(void) seed;
-	pmh_cursor_open(t, &stream, crowd_of_many_hash(CROWD, CROWD_LONG));
-	while ((result = pmh_cursor_next(t, &stream, 300)) == PMH_OK)
-		n += stream.batch.n;
-	CHECK(result != PMH_DONE || n == CROWD_VALUES);
-	pmh_cursor_free(&stream);
-	return result == PMH_DONE ? PMH_OK : result;
+	CHECK(result != PMH_OK || n == CROWD_VALUES);
+	return result;
 }
 
 /* The overflow table grows; lists in it begin and grow. */

@@ -13,14 +13,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # only this test flushes WAL
-my $node = new_faulty_server('removal', <<CONF);
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
+my $node = new_faulty_server('removal', no_wal_flushes() . <<CONF);
 pmhash.journal_size = 16MB
 CONF
 $node->safe_psql('postgres', <<SQL);

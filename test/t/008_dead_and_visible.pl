@@ -14,15 +14,7 @@ use Time::HiRes qw(usleep);
 
 # no process writes WAL of its own accord; hint bits need no flush where a page
 # carries the LSN of a later record
-my $node = new_server('dead', <<CONF);
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
-CONF
+my $node = new_server('dead', no_wal_flushes());
 $node->start;
 install_extension($node);
 $node->safe_psql('postgres', <<SQL);

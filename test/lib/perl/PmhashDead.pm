@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use PmhashTest;
 
 our @EXPORT = qw(
   quiet_wal
@@ -23,15 +24,8 @@ my $node;
 # scans use indexes, which are logged only if they say so.
 sub quiet_wal
 {
-	return <<CONF;
+	return no_wal_flushes() . <<CONF;
 pmhash.wal = off
-synchronous_commit = off
-wal_writer_delay = 10s
-wal_writer_flush_after = 100MB
-wal_buffers = 64MB
-shared_buffers = 128MB
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
 enable_seqscan = off
 enable_bitmapscan = off
 CONF

@@ -25,6 +25,7 @@ our @EXPORT = qw(
   index_files
   database_files
   wait_for_files
+  no_wal_flushes
   hold_wal_writer
   release_wal_writer
   crash
@@ -210,6 +211,20 @@ sub wal_flushers
 
 	return split(/\n/, $node->safe_psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher')"));
+}
+
+# Settings: few flushes of WAL but those that a test asks for, whatever it writes.
+sub no_wal_flushes
+{
+	return <<CONF;
+synchronous_commit = off
+wal_writer_delay = 10s
+wal_writer_flush_after = 100MB
+wal_buffers = 64MB
+shared_buffers = 128MB
+checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
+CONF
 }
 
 # Until the next crash no process writes WAL of its own accord, however long that
