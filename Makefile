@@ -358,6 +358,7 @@ CLUSTER_HEADERS = \
 	src/cluster/file_error.h \
 	src/cluster/file_open.h \
 	src/cluster/format.h \
+	src/cluster/give_way.h \
 	src/cluster/gucs.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \
