@@ -187,7 +187,8 @@ CREATE OPERATOR CLASS aclitem_ops DEFAULT FOR TYPE aclitem USING pmhash AS
 
 -- Exact figures of one index, by walking through its file; no session is kept from
 -- using it meanwhile.  For those that may SELECT from the table and for members
--- of pg_stat_scan_tables (and so of pg_monitor).
+-- of pg_stat_scan_tables (and so of pg_monitor); to those that are neither the owner
+-- of the index nor in pg_monitor the file's path begins in the pool.
 CREATE FUNCTION pmhash_stats(index regclass,
 	OUT file text,
 	OUT durability text,
@@ -243,8 +244,8 @@ REVOKE ALL ON FUNCTION pmhash_check(regclass, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION pmhash_check(regclass, boolean) IS
 'check the file of a pmhash index, and the index against its table';
 
--- The files that belong to pmhash indexes of this database.  For all users:
--- it shows no more than pg_class and pg_tablespace_location do.
+-- The files that belong to pmhash indexes of this database.  For all users; where
+-- a file is, for the owner of the index and for pg_monitor.
 CREATE FUNCTION pmhash_files(
 	OUT index regclass,
 	OUT file text,
@@ -300,7 +301,7 @@ CREATE VIEW pmhash_indexes AS
 		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
 		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-		 LEFT JOIN pmhash_files() f ON f.index = c.oid
+		 LEFT JOIN pmhash_files() f ON f.index::pg_catalog.oid = c.oid
 	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
 
 COMMENT ON VIEW pmhash_indexes IS
@@ -424,7 +425,7 @@ CREATE VIEW pmhash_stat_indexes AS
 		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
 		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-		 LEFT JOIN pmhash_files() f ON f.index = c.oid
+		 LEFT JOIN pmhash_files() f ON f.index::pg_catalog.oid = c.oid
 		 LEFT JOIN pmhash_stat_index_counters() s ON s.index = c.oid
 	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
 

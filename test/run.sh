@@ -25,6 +25,7 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 . "$top/test/lib/count.sh"
 
 work=
+mounts=							# of root's: nobody else puts a link there
 small_fs=
 runner=as_account				# which account runs a stage
 
@@ -32,6 +33,9 @@ cleanup()
 {
 	if [ -n "$small_fs" ]; then
 		umount "$small_fs"
+	fi
+	if [ -n "$mounts" ]; then
+		rmdir "$mounts/small" "$mounts"
 	fi
 	if [ -n "$work" ] && [ -z "${PMHASH_KEEP:-}" ]; then
 		rm -rf "$work"
@@ -56,7 +60,7 @@ stage()
 
 	shift 2
 	say "$name"
-	(cd "$build" && $runner "$@") 2>&1 | tee "$log"
+	(cd "$build" && $runner "$@") 2>&1 | as_account tee "$log"
 	status=${PIPESTATUS[0]}
 	"$counter" "$log"
 	add_counts "$name" "$status"
@@ -106,16 +110,16 @@ copy_sources "$top" "$build"
 
 # a small file system, for the test that fills it; needs root
 if [ "$(id -u)" -eq 0 ]; then
-	as_account mkdir "$work/small"
-	if mount -t tmpfs -o "noexec,size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$work/small" 2>/dev/null; then
-		small_fs=$work/small
+	mounts=$(mktemp -d "${work%/*}/pmhash-mounts.XXXXXX") && chmod 711 "$mounts" && mkdir "$mounts/small"
+	if mount -t tmpfs -o "noexec,size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$mounts/small" 2>/dev/null; then
+		small_fs=$mounts/small
 	fi
 fi
 
 # ---- build: a warning is an error ----
 say "build"
-if ! pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$server" as_account \
-		bash test/lib/private_install.sh "$work/server" -j"$(nproc)" COPT=-Werror 2>"$work/build.log"); then
+if ! pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$server" as_account_logged "$work/build.log" \
+		bash test/lib/private_install.sh "$work/server" -j"$(nproc)" COPT=-Werror); then
 	cat "$work/build.log" >&2
 	give_up "the extension does not build"
 fi
@@ -184,6 +188,7 @@ fi
 # ---- a file system that is lost and mounted again, where one can be mounted ----
 if wanted fs_shutdown && [ "$(id -u)" -eq 0 ] && losetup -f >/dev/null 2>&1; then
 	runner=
-	stage fs-shutdown count_sums bash test/lib/fs_shutdown.sh "$pg_config" "$(account)"
+	# our own script, as root: the copy is one that the account could have changed
+	stage fs-shutdown count_sums bash "$top/test/lib/fs_shutdown.sh" "$pg_config" "$(account)"
 fi
 report_counts

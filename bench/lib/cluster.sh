@@ -47,9 +47,9 @@ cluster_create()				# cluster_dir bindir preload-libraries
 	[ ${#cluster_dir} -le 90 ] ||
 		die "\"$cluster_dir\" is too long for a socket directory; set TMPDIR to a shorter one"
 	export PGHOST=$cluster_dir PGPORT=5432 PGUSER=pmhash_demo PGDATABASE=postgres
-	as_account "$cluster_bindir/initdb" -D "$cluster_dir/data" -U "$PGUSER" \
+	as_account_logged "$cluster_dir/initdb.log" "$cluster_bindir/initdb" -D "$cluster_dir/data" -U "$PGUSER" \
 		--auth=trust --encoding=UTF8 --locale=C --no-instructions \
-		>"$cluster_dir/initdb.log" 2>&1 ||
+		>/dev/null ||
 		{
 			cat "$cluster_dir/initdb.log" >&2
 			die "initdb failed"

@@ -73,9 +73,9 @@ build()						# pg_config of the server
 	progress "building pmhash"
 	as_account mkdir "$work/source"
 	copy_sources "$tree" "$work/source"
-	pg_config=$(as_account env SOURCE_PG_CONFIG="$1" \
+	pg_config=$(as_account_logged "$log" env SOURCE_PG_CONFIG="$1" \
 		bash "$work/source/test/lib/private_install.sh" "$work/install" \
-		-j"$(nproc)" 2>"$log") ||
+		-j"$(nproc)") ||
 		{
 			cat "$log" >&2
 			die "the build failed"

@@ -85,11 +85,11 @@ check_stats_permission(Relation index)
 
 /* The row of pmhash_stats, in the order of its OUT parameters. */
 static void
-stats_row(const PmhashFile *file, const PmhStats *stats, Datum *value)
+stats_row(Relation index, const PmhashFile *file, const PmhStats *stats, Datum *value)
 {
 	int			i = 0;
 
-	value[i++] = CStringGetTextDatum(file->path);
+	value[i++] = CStringGetTextDatum(pmhash_shown_path(index, file->path));
 	value[i++] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
 	value[i++] = Int64GetDatum(stats->file_bytes);
 	value[i++] = Int64GetDatum(stats->used_bytes);
@@ -146,7 +146,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);
-	stats_row(file, &stats, value);
+	stats_row(index, file, &stats, value);
 	relation_close(index, AccessShareLock);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),

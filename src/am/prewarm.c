@@ -19,6 +19,7 @@
 #include "utils/rel.h"
 
 #include "am.h"
+#include "engine/stop_point.h"
 
 PG_FUNCTION_INFO_V1(pmhash_prewarm);
 
@@ -94,7 +95,10 @@ read_file(Relation index, const char *path, int fd)
 
 		if (data < 0 && errno == ENXIO)
 			break;				/* none past here */
+		PMH_STOP_POINT("prewarm_before_hole");
 		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+		if (hole < 0 && data >= 0 && errno == ENXIO)
+			break;				/* cut off since */
 		if (hole < 0)
 			report_failure(index, path);
 		bytes += read_extent(index, path, fd, data, hole, buffer);

@@ -50,11 +50,12 @@ end_of_readable_wal(void)
 
 /*
  * A reader whose next record is the first one at or after start; NULL if there is
- * none before end.
+ * none before end.  ERROR if WAL there cannot be read.
  */
 static XLogReaderState *
 begin_reading(XLogRecPtr start, XLogRecPtr end)
 {
+	ReadLocalXLogPageNoWaitPrivate *read = palloc0(sizeof(*read));
 	XLogReaderState *reader;
 
 	/* the very first page of WAL has no record before its end */
@@ -68,15 +69,20 @@ begin_reading(XLogRecPtr start, XLogRecPtr end)
 								XL_ROUTINE(.page_read = &read_local_xlog_page_no_wait,
 										   .segment_open = &wal_segment_open,
 										   .segment_close = &wal_segment_close),
-								palloc0(sizeof(ReadLocalXLogPageNoWaitPrivate)));
+								read);
 	if (reader == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Failed while allocating a WAL reading processor.")));
-	if (XLogRecPtrIsInvalid(XLogFindNextRecord(reader, start)))
-		return NULL;
-	return reader;
+	if (!XLogRecPtrIsInvalid(XLogFindNextRecord(reader, start)))
+		return reader;
+	if (!read->end_of_wal)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not find a valid record in WAL after %X/%X",
+						LSN_FORMAT_ARGS(start))));
+	return NULL;
 }
 
 /* Go on to the next record that ends at or before end; false: there is none. */

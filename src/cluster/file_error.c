@@ -118,14 +118,20 @@ raise_cancelled(Relation index)
 bool
 pmhash_may_see_details_of(Oid index)
 {
-	if (!IsTransactionState() || has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+	Oid			user;
+
+	if (!IsTransactionState())
+		return true;
+	/* pmhash_check has become the table's owner, and another role reads the message */
+	user = InSecurityRestrictedOperation() ? GetOuterUserId() : GetUserId();
+	if (has_privs_of_role(user, ROLE_PG_MONITOR))
 		return true;
 	if (!OidIsValid(index))
 		return false;
 #if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, index, GetUserId());
+	return object_ownercheck(RelationRelationId, index, user);
 #else
-	return pg_class_ownercheck(index, GetUserId());
+	return pg_class_ownercheck(index, user);
 #endif
 }
 

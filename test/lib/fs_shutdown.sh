@@ -6,8 +6,9 @@
 set -u
 pg_config=$1
 account=${2:-postgres}
-bin=$("$pg_config" --bindir)
+bin=$(runuser -u "$account" -- "$pg_config" --bindir)
 work=$(mktemp -d /tmp/pmhash_shutdown.XXXXXX)
+own=$(mktemp -d /tmp/pmhash_shutdown.XXXXXX)	# of root's: nobody else puts a link there
 passed=0
 failed=0
 device=
@@ -19,9 +20,9 @@ start() { as "$bin/pg_ctl" -D "$work/data" -w -l "$work/log" start >/dev/null; }
 finish()
 {
 	as "$bin/pg_ctl" -D "$work/data" -m immediate stop >/dev/null 2>&1
-	umount "$work/mount" 2>/dev/null
+	umount "$own/mount" 2>/dev/null
 	[ -n "$device" ] && losetup -d "$device"
-	rm -rf "$work"
+	rm -rf "$work" "$own"
 }
 trap finish EXIT
 
@@ -31,9 +32,9 @@ kill_server()
 	local postmaster children
 
 	postmaster=$(head -n 1 "$work/data/postmaster.pid")
-	kill -STOP "$postmaster"
+	as kill -STOP "$postmaster"
 	children=$(cat "/proc/$postmaster/task/$postmaster/children")
-	kill -KILL $children "$postmaster"
+	as kill -KILL $children "$postmaster"
 	while grep -qs '^State:[[:space:]]*[^Z[:space:]]' $(printf '/proc/%s/status ' $children $postmaster); do sleep 0.05; done
 	rm -f "$work/data/postmaster.pid" "$work"/.s.PGSQL.*
 }
@@ -63,24 +64,25 @@ change()
 
 make_fs()
 {
-	truncate -s 200M "$work/image" && mkfs.ext4 -q -F "$work/image" && mkdir "$work/mount" &&
-		device=$(losetup -f --show "$work/image") && mount "$device" "$work/mount" &&
-		mkdir "$work/mount/pool" && chown "$account" "$work/mount/pool" && chmod 700 "$work/mount/pool"
+	truncate -s 200M "$own/image" && mkfs.ext4 -q -F "$own/image" && mkdir "$own/mount" &&
+		device=$(losetup -f --show "$own/image") && mount "$device" "$own/mount" &&
+		mkdir "$own/mount/pool" && chown "$account" "$own/mount/pool" && chmod 700 "$own/mount/pool"
 }
 
 chown "$account" "$work"
 chmod 755 "$work"
+chmod 711 "$own"
 if ! make_fs; then
 	echo "no ext4 file system can be mounted here"
 	exit 2
 fi
 as "$bin/initdb" -D "$work/data" -A trust --no-sync >/dev/null
-cat >> "$work/data/postgresql.conf" <<CONF
+as tee -a "$work/data/postgresql.conf" >/dev/null <<CONF
 port = 54329
 listen_addresses = ''
 unix_socket_directories = '$work'
 shared_preload_libraries = 'pmhash'
-pmhash.directory = '$work/mount/pool'
+pmhash.directory = '$own/mount/pool'
 pmhash.rebuild = off
 autovacuum = off
 CONF
@@ -96,46 +98,46 @@ expect "killed" valid
 
 change
 kill_server
-perl -e 'open(my $d, "<", $ARGV[0]) or die $!; my $how = pack("I", 2); ioctl($d, 0x8004587d, $how) or die $!' "$work/mount"
-umount "$work/mount"
-mount "$device" "$work/mount"
+perl -e 'open(my $d, "<", $ARGV[0]) or die $!; my $how = pack("I", 2); ioctl($d, 0x8004587d, $how) or die $!' "$own/mount"
+umount "$own/mount"
+mount "$device" "$own/mount"
 start
 expect "killed, file system shut down and mounted again" 'invalid*'
 query "REINDEX INDEX t_k"
 
 change
 kill_server
-umount "$work/mount"
-mount "$device" "$work/mount"
+umount "$own/mount"
+mount "$device" "$own/mount"
 start
 expect "killed, file system unmounted and mounted again" 'invalid*'
 query "REINDEX INDEX t_k"
 
 # an image of the device, taken while the server runs, without a freeze
 change
-cp --sparse=always "$work/image" "$work/snapshot"
+cp --sparse=always "$own/image" "$own/snapshot"
 change
 kill_server
-umount "$work/mount"
+umount "$own/mount"
 losetup -d "$device"
-device=$(losetup -f --show "$work/snapshot")
-mount "$device" "$work/mount"
+device=$(losetup -f --show "$own/snapshot")
+mount "$device" "$own/mount"
 start
 expect "killed, a snapshot of the device mounted" 'invalid*'
 query "REINDEX INDEX t_k"
 
 change
 as "$bin/pg_ctl" -D "$work/data" -w stop >/dev/null
-umount "$work/mount"
-mount "$device" "$work/mount"
+umount "$own/mount"
+mount "$device" "$own/mount"
 start
 expect "shut down, unmounted and mounted again" valid
 
 # the whole pool is full: a crash of a child needs no space
 change
-dd if=/dev/zero of="$work/mount/filler" bs=4k 2>/dev/null
+dd if=/dev/zero of="$own/mount/filler" bs=4k 2>/dev/null
 pid=$(query "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
-kill -KILL "$pid"
+as kill -KILL "$pid"
 for ((i = 0; i < 200; i++)); do
 	[ "$(query "SELECT 1" 2>/dev/null)" = 1 ] && break
 	sleep 0.1

@@ -207,6 +207,17 @@ as_account()
 	fi
 }
 
+# as_account_logged FILE COMMAND...: the same, standard error into a file.  The account
+# opens it: root would follow any link that has been put there
+as_account_logged()
+{
+	local file=$1
+
+	shift
+	# shellcheck disable=SC2016
+	as_account sh -c 'file=$1; shift; exec "$@" 2>"$file"' sh "$file" "$@"
+}
+
 # scratch_parent: the directory that scratch directories are made in, TMPDIR or
 # /tmp, as an absolute path; or a message why it will not do.  Sockets have to
 # fit in a path of 107 bytes, and programs are built there and run.
