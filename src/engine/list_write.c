@@ -384,7 +384,7 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 	PMH_STOP_POINT("line_clear_before_state");
-	pm_commit16(&t->file, &l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
 	PMH_STOP_POINT("line_clear_after_state");
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
 		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
@@ -500,6 +500,7 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	{
 		pmh_buffer_bump(t, pmh_pointer_offset(p));
 		pmh_line_clear(t, p, line, UINT32_C(1) << cell);
+		/* Once more, before the cell can be another value's: as in pmh_list_take_out. */
 		pmh_buffer_bump(t, pmh_pointer_offset(p));
 		pm_fence(&t->file);
 	}
