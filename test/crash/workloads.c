@@ -401,8 +401,9 @@ run_list_small(void)
 
 /*
  * Lists of a bulk load fit exactly, and lie in one cache line with others; those of
- * the odd class have their short line past the other one, and in front.  Each grows
- * with its next values, which may be in what another one has left.
+ * the odd class have their short line past the other one, and in front: each of
+ * their cells gets another value.  Then each list grows with its next values, which
+ * may be in what another one has left.
  */
 static void
 run_list_loaded(void)
@@ -420,6 +421,12 @@ run_list_loaded(void)
 	}
 	arm(true);
 	op_bulk(entries, n, 90);
+	for (uint32_t i = 0; i < 5 * 7; i++)
+	{
+		op_delete(entries[i].hash, entries[i].value);
+		entries[i].value = new_value();
+		op_insert(entries[i].hash, entries[i].value, i & 1);
+	}
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
 		op_insert(nth_key(0, 4, length), new_value(), length & 1);
