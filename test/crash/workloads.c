@@ -409,11 +409,12 @@ static void
 run_list_loaded(void)
 {
 	static PmhEntry entries[400];
+	PmhEntry	odd[5 * 7];
 	uint32_t	n = 0;
 
 	new_table();
 	for (uint32_t i = 0; i < 5 * 7; i++)
-		entries[n++] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
+		entries[n++] = odd[i] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
 		for (uint32_t i = 0; i < length; i++)
@@ -423,9 +424,9 @@ run_list_loaded(void)
 	op_bulk(entries, n, 90);
 	for (uint32_t i = 0; i < 5 * 7; i++)
 	{
-		op_delete(entries[i].hash, entries[i].value);
-		entries[i].value = new_value();
-		op_insert(entries[i].hash, entries[i].value, i & 1);
+		op_delete(odd[i].hash, odd[i].value);
+		odd[i].value = new_value();
+		op_insert(odd[i].hash, odd[i].value, i & 1);
 	}
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
@@ -436,6 +437,8 @@ run_list_loaded(void)
 		if (model_find(&crash.model, entries[i].hash, entries[i].value) != NO_ENTRY)
 			op_delete(entries[i].hash, entries[i].value);
 	}
+	for (uint32_t i = 0; i < 5 * 7; i++)
+		op_delete(odd[i].hash, odd[i].value);
 }
 
 /* Buffers chained in front, until the largest are. */
