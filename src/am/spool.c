@@ -40,14 +40,14 @@ typedef struct Chunk
 } Chunk;
 
 /* n entries of one partition, from a position in a file on. */
-typedef struct Piece
+typedef struct FilePiece
 {
-	struct Piece *next;			/* newer piece of the same partition */
+	struct FilePiece *next;		/* newer piece of the same partition */
 	BufFile    *file;
 	int			fileno;
 	off_t		offset;
 	uint64		n;
-} Piece;
+} FilePiece;
 
 /* A piece in the list of an exported file. */
 typedef struct ListedPiece
@@ -68,8 +68,8 @@ typedef struct Partition
 	PmhEntry   *end;			/* and where it ends */
 	Chunk	   *oldest;			/* chunk, or NULL */
 	Chunk	   *newest;
-	Piece	   *first_piece;	/* oldest, or NULL */
-	Piece	   *last_piece;
+	FilePiece  *first_piece;	/* oldest, or NULL */
+	FilePiece  *last_piece;
 } Partition;
 
 typedef struct PmhashSpoolPrivate
@@ -124,7 +124,7 @@ pmhash_spool_outlive_transaction(PmhashSpool *spool)
 static void
 add_piece(PmhashSpoolPrivate *priv, BufFile *file, const ListedPiece *listed)
 {
-	Piece	   *piece = MemoryContextAlloc(priv->context, sizeof(Piece));
+	FilePiece  *piece = MemoryContextAlloc(priv->context, sizeof(FilePiece));
 	Partition  *partition = &priv->partition[listed->partition];
 
 	piece->next = NULL;
@@ -278,7 +278,7 @@ take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
 static uint64
 take_from_piece(Partition *partition, PmhEntry *entries, uint64 n)
 {
-	Piece	   *piece = partition->first_piece;
+	FilePiece  *piece = partition->first_piece;
 
 	n = Min(n, piece->n);
 	pmhash_temp_seek(piece->file, piece->fileno, piece->offset);
@@ -339,7 +339,7 @@ write_pieces(PmhashSpool *spool, PmhashSpoolExport *list)
 
 	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
-		for (Piece *piece = priv->partition[i].first_piece; piece != NULL;
+		for (FilePiece *piece = priv->partition[i].first_piece; piece != NULL;
 			 piece = piece->next)
 		{
 			ListedPiece	line = {

@@ -32,14 +32,14 @@
 #include "engine/stop_point.h"
 
 /* A file that is to be swept, in this life of its row. */
-typedef struct Target
+typedef struct SweptFile
 {
 	uint64		file_id;		/* 0: none */
 	uint64		life;
-} Target;
+} SweptFile;
 
 /* What this worker is at. */
-static Target current;
+static SweptFile current;
 
 /* Its row, as long as it has that life; else NULL.  Under the lock. */
 static PmhashStandbyRow *
@@ -69,7 +69,7 @@ take_target(int *next)
 			row->status != PMHASH_STANDBY_LIVE || !row->restored || row->swept)
 			continue;
 		row->swept = found = true;
-		current = (Target) {row->file_id, row->life};
+		current = (SweptFile) {row->file_id, row->life};
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return found;
