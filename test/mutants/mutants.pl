@@ -121,6 +121,8 @@ sub read_table
 			}
 			else
 			{
+				die "$path: mutant $mutant->{name} has no end\n"
+				  if $line =~ /^mutant \w+$/ || $line eq "<<<<\n";
 				$text{$part} .= $line;
 			}
 		}
