@@ -81,6 +81,7 @@ CREATE INDEX ahead_k ON ahead USING pmhash (k);
 VACUUM ANALYZE ahead;
 SET enable_bitmapscan = off;
 SET enable_seqscan = off;
+SET pmhash.enable_pagescan = off;
 CREATE FUNCTION hits_of(query text) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	plan json;
@@ -115,5 +116,6 @@ SELECT sum(n) AS rows FROM generate_series(0, 49) g,
 SELECT count(*) FROM (SELECT FROM ahead WHERE k IN (1, 3, 5) FOR UPDATE) l;
 UPDATE ahead SET k = k + 1 WHERE k = ANY ('{3,4,5}');
 SELECT k, count(*) FROM ahead WHERE k = ANY ('{3,4,5,6}') GROUP BY k ORDER BY k;
+RESET pmhash.enable_pagescan;
 DROP FUNCTION hits_of;
 DROP TABLE ahead;

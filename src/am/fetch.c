@@ -237,24 +237,24 @@ look_for_block(PmhashFetch *fetch, BlockNumber block)
 }
 
 static inline void __attribute__((always_inline))
-prefetch_hint(const PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
+prefetch_hint(const PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
 	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
 
-	run->hint_block = block;
+	pipe->hint_block = block;
 	if (likely(part != NULL))
 		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
 }
 
 static inline void __attribute__((always_inline))
-prefetch_page(PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
+prefetch_page(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
 	Buffer		hint = get_hint(&fetch->hints, block);
 
 	if (unlikely(hint == InvalidBuffer))
 		hint = look_for_block(fetch, block);
-	run->page_block = block;
-	run->page_hint = hint;
+	pipe->page_block = block;
+	pipe->page_hint = hint;
 	if (unlikely(hint == InvalidBuffer))
 		return;
 	__builtin_prefetch(GetBufferDescriptor(hint - 1), 1);
@@ -263,74 +263,74 @@ prefetch_page(PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
 
 /* Note where a block is, unless it seems to have gone from where it was. */
 static inline void __attribute__((always_inline))
-go_on_to_rows_of(PmhashFetch *fetch, PmhashRun *run, BlockNumber block)
+go_on_to_rows_of(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
 	Buffer		hint = get_hint(&fetch->hints, block);
 
-	run->row_block = block;
+	pipe->row_block = block;
 	if (hint != InvalidBuffer && unlikely(!seems_to_be(fetch, hint, block)))
 	{
 		look_for_block(fetch, block);
 		hint = InvalidBuffer;
 	}
-	run->row_hint = hint;
+	pipe->row_hint = hint;
 }
 
 static inline void __attribute__((always_inline))
-prefetch_row(const PmhashRun *run, uint64 value)
+prefetch_row(const PmhashPipe *pipe, uint64 value)
 {
 	ItemIdData	lp;
 	char	   *row;
 
-	memcpy(&lp, peek_line_pointer(run->row_hint, value), sizeof(lp));
+	memcpy(&lp, peek_line_pointer(pipe->row_hint, value), sizeof(lp));
 	if (unlikely(!ItemIdIsNormal(&lp) || ItemIdGetOffset(&lp) >= BLCKSZ))
 		return;
-	row = peek_page(run->row_hint) + ItemIdGetOffset(&lp);
+	row = peek_page(pipe->row_hint) + ItemIdGetOffset(&lp);
 	__builtin_prefetch(row);
 	__builtin_prefetch(row + PG_CACHE_LINE_SIZE / 2);
 }
 
 /*
  * pmhash_fetch_ahead
- *		Prefetch the cache lines of what comes after run->next.
+ *		Prefetch the cache lines of what comes after pipe->next.
  *
  * A stage goes on by several rows at once, so that its prefetches are under way
  * together.  Of values that are neighbours on a page only the first is looked for.
  */
 void
-pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run)
+pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 {
-	size_t		hint_end = Min(run->n, run->next + 3 * run->distance);
-	size_t		page_end = Min(run->n, run->next + 2 * run->distance);
-	size_t		row_end = Min(run->n, run->next + run->distance);
+	size_t		hint_end = Min(pipe->n, pipe->next + 3 * pipe->distance);
+	size_t		page_end = Min(pipe->n, pipe->next + 2 * pipe->distance);
+	size_t		row_end = Min(pipe->n, pipe->next + pipe->distance);
 
 	if (unlikely(fetch->hints.part == NULL) ||
-		(run->row > run->next && run->row + STEP > run->next + run->distance))
+		(pipe->row > pipe->next && pipe->row + STEP > pipe->next + pipe->distance))
 		return;
-	for (run->hint = Max(run->hint, run->next); run->hint < hint_end; run->hint++)
+	for (pipe->hint = Max(pipe->hint, pipe->next); pipe->hint < hint_end; pipe->hint++)
 	{
-		BlockNumber block = pmhash_value_to_block(run->value[run->hint] >> run->shift);
+		BlockNumber block = pmhash_value_to_block(pipe->value[pipe->hint] >> pipe->shift);
 
-		if (block != run->hint_block)
-			prefetch_hint(fetch, run, block);
+		if (block != pipe->hint_block)
+			prefetch_hint(fetch, pipe, block);
 	}
-	for (run->page = Max(run->page, run->next); run->page < page_end; run->page++)
+	for (pipe->page = Max(pipe->page, pipe->next); pipe->page < page_end; pipe->page++)
 	{
-		uint64		value = run->value[run->page] >> run->shift;
+		uint64		value = pipe->value[pipe->page] >> pipe->shift;
 
-		if (pmhash_value_to_block(value) != run->page_block)
-			prefetch_page(fetch, run, pmhash_value_to_block(value));
-		if (likely(run->page_hint != InvalidBuffer))
-			__builtin_prefetch(peek_line_pointer(run->page_hint, value));
+		if (pmhash_value_to_block(value) != pipe->page_block)
+			prefetch_page(fetch, pipe, pmhash_value_to_block(value));
+		if (likely(pipe->page_hint != InvalidBuffer))
+			__builtin_prefetch(peek_line_pointer(pipe->page_hint, value));
 	}
-	for (run->row = Max(run->row, run->next); run->row < row_end; run->row++)
+	for (pipe->row = Max(pipe->row, pipe->next); pipe->row < row_end; pipe->row++)
 	{
-		uint64		value = run->value[run->row] >> run->shift;
+		uint64		value = pipe->value[pipe->row] >> pipe->shift;
 
-		if (pmhash_value_to_block(value) != run->row_block)
-			go_on_to_rows_of(fetch, run, pmhash_value_to_block(value));
-		if (likely(run->row_hint != InvalidBuffer))
-			prefetch_row(run, value);
+		if (pmhash_value_to_block(value) != pipe->row_block)
+			go_on_to_rows_of(fetch, pipe, pmhash_value_to_block(value));
+		if (likely(pipe->row_hint != InvalidBuffer))
+			prefetch_row(pipe, value);
 	}
 }
 
@@ -434,9 +434,9 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 /* ---- the rows of a page ---- */
 
 static inline BlockNumber
-block_of(const PmhashRun *run, size_t at)
+block_of(const PmhashPipe *pipe, size_t at)
 {
-	return pmhash_value_to_block(run->value[at] >> run->shift);
+	return pmhash_value_to_block(pipe->value[at] >> pipe->shift);
 }
 
 /*
@@ -475,12 +475,12 @@ find_row(PmhashFetch *fetch, PmhashPageRows *rows, uint64 value)
 }
 
 /*
- * Find the rows of values [from, to) of the run, which are on the page that is pinned.
+ * Find the rows of values [from, to) of the pipe, which are on the page that is pinned.
  * If the page says that every snapshot sees all its rows that is so for those taken on
  * a primary (heapam.c, heapgetpage); serializable transactions lock each row.
  */
 static void
-find_rows(PmhashFetch *fetch, const PmhashRun *run, size_t from, size_t to,
+find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 		  PmhashPageRows *rows)
 {
 	Page		page = BufferGetPage(fetch->buffer);
@@ -491,7 +491,7 @@ find_rows(PmhashFetch *fetch, const PmhashRun *run, size_t from, size_t to,
 		!IsolationIsSerializable();
 	for (size_t i = from; i < to; i++)
 	{
-		uint64		value = run->value[i] >> run->shift;
+		uint64		value = pipe->value[i] >> pipe->shift;
 		OffsetNumber found = InvalidOffsetNumber;
 
 		if (likely(all_visible))
@@ -508,33 +508,33 @@ find_rows(PmhashFetch *fetch, const PmhashRun *run, size_t from, size_t to,
 
 /*
  * pmhash_fetch_page_rows
- *		Find the rows of the next values of a run, as many as are on one page, up to
+ *		Find the rows of the next values of a pipe, as many as are on one page, up to
  *		PMHASH_PAGE_ROWS; there is one value at least.
  *
  * Its values are in the order of the heap.  Afterwards the page is pinned, as by
- * pmhash_fetch_row; run->next is past the values; rows has what the snapshot sees, in
+ * pmhash_fetch_row; pipe->next is past the values; rows has what the snapshot sees, in
  * their order, for pmhash_fetch_found.  Locks rows for serializable
  * transactions, as index scans do.
  */
 void
-pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashRun *run, PmhashPageRows *rows)
+pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, PmhashPageRows *rows)
 {
-	BlockNumber block = block_of(run, run->next);
-	size_t		most = Min(run->n, run->next + PMHASH_PAGE_ROWS);
-	size_t		end = run->next + 1;
+	BlockNumber block = block_of(pipe, pipe->next);
+	size_t		most = Min(pipe->n, pipe->next + PMHASH_PAGE_ROWS);
+	size_t		end = pipe->next + 1;
 
-	while (end < most && block_of(run, end) == block)
+	while (end < most && block_of(pipe, end) == block)
 		end++;
 	rows->n = rows->next = rows->ndead = 0;
 	PMH_STOP_POINT("pages_before_page");
-	pmhash_fetch_ahead(fetch, run);
+	pmhash_fetch_ahead(fetch, pipe);
 	go_to_block(fetch, block);
-	find_rows(fetch, run, run->next, end, rows);
+	find_rows(fetch, pipe, pipe->next, end, rows);
 	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
-	pgstat_count_index_tuples(fetch->index, end - run->next);
+	pgstat_count_index_tuples(fetch->index, end - pipe->next);
 	for (int i = 0; i < rows->n; i++)
 		pgstat_count_heap_fetch(fetch->index);
-	run->next = end;
+	pipe->next = end;
 }
 
 /*

@@ -57,8 +57,8 @@ typedef struct PmhashFetch
 /* How many rows ahead a row is prefetched; its page and hint, two and three times. */
 #define PMHASH_FETCH_DISTANCE	24
 
-/* Values on their way through the pipeline: how far each stage has come. */
-typedef struct PmhashRun
+/* A pipe, of values on their way through the stages: how far each stage has come. */
+typedef struct PmhashPipe
 {
 	const uint64 *value;
 	int			shift;			/* bits below the value that are not of it */
@@ -73,18 +73,18 @@ typedef struct PmhashRun
 	BlockNumber row_block;
 	Buffer		page_hint;		/* where it seems to be, or InvalidBuffer */
 	Buffer		row_hint;
-} PmhashRun;
+} PmhashPipe;
 
-/* Begin a run of n values at v, which are shifted left by so many bits. */
+/* Begin a pipe of n values at v, which are shifted left by so many bits. */
 static inline void
-pmhash_run_begin(PmhashRun *run, const uint64 *v, size_t n, int shift, uint32 distance)
+pmhash_pipe_begin(PmhashPipe *pipe, const uint64 *v, size_t n, int shift, uint32 distance)
 {
-	run->value = v;
-	run->shift = shift;
-	run->distance = distance;
-	run->n = n;
-	run->next = run->hint = run->page = run->row = 0;
-	run->hint_block = run->page_block = run->row_block = InvalidBlockNumber;
+	pipe->value = v;
+	pipe->shift = shift;
+	pipe->distance = distance;
+	pipe->n = n;
+	pipe->next = pipe->hint = pipe->page = pipe->row = 0;
+	pipe->hint_block = pipe->page_block = pipe->row_block = InvalidBlockNumber;
 }
 
 /* Rows found under one lock, at most; several turns for a page of more. */
@@ -107,9 +107,9 @@ typedef struct PmhashPageRows
 extern PmhashFile *pmhash_fetch_open_file(Relation index, Snapshot snapshot);
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
-extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashRun *run);
+extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe);
 extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
-extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashRun *run,
+extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe,
 								   PmhashPageRows *rows);
 extern Buffer pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value);
 extern void pmhash_fetch_release(PmhashFetch *fetch);

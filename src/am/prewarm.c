@@ -53,7 +53,7 @@ report_failure(Relation index, const char *path)
  * have become shorter.
  */
 static int64
-read_extent(Relation index, const char *path, int fd, off_t from, off_t to,
+read_range(Relation index, const char *path, int fd, off_t from, off_t to,
 			char *buffer)
 {
 	int64		bytes = 0;
@@ -101,7 +101,7 @@ read_file(Relation index, const char *path, int fd)
 			break;				/* cut off since */
 		if (hole < 0)
 			report_failure(index, path);
-		bytes += read_extent(index, path, fd, data, hole, buffer);
+		bytes += read_range(index, path, fd, data, hole, buffer);
 		at = hole;
 	}
 	pfree(buffer);

@@ -165,7 +165,7 @@ typedef struct PmhashScan
 
 	/* heap pages, ahead of the rows handed out (scan_ahead.c) */
 	PmhashFetch *fetch;			/* NULL until needed */
-	PmhashRun	run;			/* in the batch; value NULL: not begun */
+	PmhashPipe	pipe;			/* in the batch; value NULL: not begun */
 	uint32		rows_ahead;		/* rows handed out since the last rescan */
 
 	/* scans whose rows are taken as they are (scan_replica.c) */
@@ -198,7 +198,7 @@ pmhash_scan_set_batch(PmhashScan *so, const uint64 *v, size_t n, int shift,
 	so->batch_next = 0;
 	so->batch_shift = shift;
 	so->batch_hashes = hashes;
-	so->run.value = NULL;
+	so->pipe.value = NULL;
 	return true;
 }
 

@@ -53,16 +53,16 @@ begin_fetch(IndexScanDesc scan, PmhashScan *so)
 	return so->fetch != NULL;
 }
 
-/* Bring the run to the element being handed out, in the batch that there is now. */
+/* Bring the pipe to the element being handed out, in the batch that there is now. */
 static void
-set_run(PmhashScan *so)
+set_pipe(PmhashScan *so)
 {
-	PmhashRun  *run = &so->run;
+	PmhashPipe *pipe = &so->pipe;
 
-	if (run->value == NULL)
-		pmhash_run_begin(run, so->batch, so->batch_n, so->batch_shift, 0);
-	run->next = so->batch_next - 1;
-	run->distance = Min(so->rows_ahead++, PMHASH_FETCH_DISTANCE);
+	if (pipe->value == NULL)
+		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
+	pipe->next = so->batch_next - 1;
+	pipe->distance = Min(so->rows_ahead++, PMHASH_FETCH_DISTANCE);
 }
 
 /*
@@ -86,8 +86,8 @@ pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so)
 	}
 	if (so->in_history || so->kind == SCAN_TABLE || !begin_fetch(scan, so))
 		return;
-	set_run(so);
-	pmhash_fetch_ahead(so->fetch, &so->run);
+	set_pipe(so);
+	pmhash_fetch_ahead(so->fetch, &so->pipe);
 	pinned = heap->xs_cbuf;
 	heap->xs_cbuf = InvalidBuffer;	/* not ours any more if there is an error */
 	heap->xs_cbuf = pmhash_fetch_page(so->fetch, pinned, pmhash_scan_value(so));

@@ -6,11 +6,11 @@
  *
  * A partition is a list of chunks.  When the chunks of all partitions exceed
  * the memory of the spool they are all appended to its file, partition by
- * partition; each such piece is an extent, and the partition remembers it.
+ * partition, and each partition remembers its piece.
  *
  * A spool of a parallel worker has its file in a file set that the leader can
  * read.  In the end the worker writes everything to it, and after that the
- * list of extents (export); the leader adds these to its own spool (import).
+ * list of pieces (export); the leader adds these to its own spool (import).
  * Nothing but this list is copied before the load takes the entries.
  *
  *-------------------------------------------------------------------------
@@ -41,23 +41,23 @@ typedef struct Chunk
 } Chunk;
 
 /* n entries of one partition, from a position in a file on. */
-typedef struct Extent
+typedef struct FilePiece
 {
-	struct Extent *next;		/* newer extent of the same partition */
+	struct FilePiece *next;		/* newer piece of the same partition */
 	BufFile    *file;
 	int			fileno;
 	off_t		offset;
 	uint64		n;
-} Extent;
+} FilePiece;
 
-/* An extent in the list of an exported file. */
-typedef struct ListedExtent
+/* A piece in the list of an exported file. */
+typedef struct ListedPiece
 {
 	uint32		partition;
 	int			fileno;
 	off_t		offset;
 	uint64		n;
-} ListedExtent;
+} ListedPiece;
 
 /*
  * The newest chunk's n is brought up to date before the chunk is read
@@ -69,8 +69,8 @@ typedef struct Partition
 	PmhEntry   *end;			/* and where it ends */
 	Chunk	   *oldest;			/* chunk, or NULL */
 	Chunk	   *newest;
-	Extent	   *first_extent;	/* oldest, or NULL */
-	Extent	   *last_extent;
+	FilePiece  *first_piece;	/* oldest, or NULL */
+	FilePiece  *last_piece;
 } Partition;
 
 typedef struct PmhashSpoolPrivate
@@ -123,21 +123,21 @@ pmhash_spool_outlive_transaction(PmhashSpool *spool)
 /* ---- to the file ---- */
 
 static void
-add_extent(PmhashSpoolPrivate *priv, BufFile *file, const ListedExtent *listed)
+add_piece(PmhashSpoolPrivate *priv, BufFile *file, const ListedPiece *listed)
 {
-	Extent	   *extent = MemoryContextAlloc(priv->context, sizeof(Extent));
+	FilePiece  *piece = MemoryContextAlloc(priv->context, sizeof(FilePiece));
 	Partition  *partition = &priv->partition[listed->partition];
 
-	extent->next = NULL;
-	extent->file = file;
-	extent->fileno = listed->fileno;
-	extent->offset = listed->offset;
-	extent->n = listed->n;
-	if (partition->first_extent == NULL)
-		partition->first_extent = extent;
+	piece->next = NULL;
+	piece->file = file;
+	piece->fileno = listed->fileno;
+	piece->offset = listed->offset;
+	piece->n = listed->n;
+	if (partition->first_piece == NULL)
+		partition->first_piece = piece;
 	else
-		partition->last_extent->next = extent;
-	partition->last_extent = extent;
+		partition->last_piece->next = piece;
+	partition->last_piece = piece;
 }
 
 /* Add no more to the newest chunk. */
@@ -149,11 +149,11 @@ close_chunk(Partition *partition)
 	partition->next = partition->end = NULL;
 }
 
-/* Append a partition's chunks to the file as an extent, and free them. */
+/* Append a partition's chunks to the file as a piece, and free them. */
 static void
 write_partition(PmhashSpoolPrivate *priv, uint32 i)
 {
-	ListedExtent	listed = {.partition = i};
+	ListedPiece	listed = {.partition = i};
 	Chunk	   *chunk = priv->partition[i].oldest;
 
 	if (chunk == NULL)
@@ -171,7 +171,7 @@ write_partition(PmhashSpoolPrivate *priv, uint32 i)
 		chunk = next;
 	}
 	priv->partition[i].oldest = priv->partition[i].newest = NULL;
-	add_extent(priv, priv->file, &listed);
+	add_piece(priv, priv->file, &listed);
 }
 
 static void
@@ -188,7 +188,7 @@ make_file(PmhashSpoolPrivate *priv)
 
 /*
  * Write all entries that are in memory to the file.  For a time when no
- * entries are taken: extents are appended at its end.  ERROR if that fails.
+ * entries are taken: pieces are appended at its end.  ERROR if that fails.
  */
 void
 pmhash_spool_write(PmhashSpool *spool)
@@ -275,21 +275,21 @@ take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
 	return n;
 }
 
-/* The first n entries of a partition's oldest extent, or as many as it has. */
+/* The first n entries of a partition's oldest piece, or as many as it has. */
 static uint64
-take_from_extent(Partition *partition, PmhEntry *entries, uint64 n)
+take_from_piece(Partition *partition, PmhEntry *entries, uint64 n)
 {
-	Extent	   *extent = partition->first_extent;
+	FilePiece  *piece = partition->first_piece;
 
-	n = Min(n, extent->n);
-	pmhash_temp_seek(extent->file, extent->fileno, extent->offset);
-	pmhash_temp_read(extent->file, entries, n * sizeof(PmhEntry));
-	BufFileTell(extent->file, &extent->fileno, &extent->offset);
-	extent->n -= n;
-	if (extent->n == 0)
+	n = Min(n, piece->n);
+	pmhash_temp_seek(piece->file, piece->fileno, piece->offset);
+	pmhash_temp_read(piece->file, entries, n * sizeof(PmhEntry));
+	BufFileTell(piece->file, &piece->fileno, &piece->offset);
+	piece->n -= n;
+	if (piece->n == 0)
 	{
-		partition->first_extent = extent->next;
-		pfree(extent);
+		partition->first_piece = piece->next;
+		pfree(piece);
 	}
 	return n;
 }
@@ -308,8 +308,8 @@ pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
 	spool->partition_n[i] -= n;
 	while (n > 0)
 	{
-		uint64		taken = partition->first_extent != NULL ?
-			take_from_extent(partition, entries, n) :
+		uint64		taken = partition->first_piece != NULL ?
+			take_from_piece(partition, entries, n) :
 			take_from_chunk(partition, entries, n);
 
 		entries += taken;
@@ -334,31 +334,31 @@ pmhash_spool_free(PmhashSpool *spool)
 /* ---- from worker to leader ---- */
 
 static void
-write_extents(PmhashSpool *spool, PmhashSpoolExport *list)
+write_pieces(PmhashSpool *spool, PmhashSpoolExport *list)
 {
 	PmhashSpoolPrivate *priv = spool->priv;
 
 	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
-		for (Extent *extent = priv->partition[i].first_extent; extent != NULL;
-			 extent = extent->next)
+		for (FilePiece *piece = priv->partition[i].first_piece; piece != NULL;
+			 piece = piece->next)
 		{
-			ListedExtent	line = {
+			ListedPiece	line = {
 				.partition = i,
-				.fileno = extent->fileno,
-				.offset = extent->offset,
-				.n = extent->n
+				.fileno = piece->fileno,
+				.offset = piece->offset,
+				.n = piece->n
 			};
 
 			BufFileWrite(priv->file, &line, sizeof(line));
-			list->nextents++;
+			list->npieces++;
 		}
 	}
 }
 
 /*
  * Leave everything in the file of the file set, closed; *list becomes
- * where in it the list of its extents is.  The spool can only be freed after that.
+ * where in it the list of its pieces is.  The spool can only be freed after that.
  */
 void
 pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *list)
@@ -370,7 +370,7 @@ pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *list)
 	if (priv->file == NULL)
 		return;
 	BufFileTell(priv->file, &list->fileno, &list->offset);
-	write_extents(spool, list);
+	write_pieces(spool, list);
 	BufFileClose(priv->file);
 	priv->file = NULL;
 }
@@ -387,7 +387,7 @@ pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
 	MemoryContext old;
 	BufFile    *file;
 
-	if (list->nextents == 0)
+	if (list->npieces == 0)
 		return;
 	old = MemoryContextSwitchTo(priv->context);
 	file = BufFileOpenFileSet(files, name, O_RDONLY, false);
@@ -395,12 +395,12 @@ pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
 	MemoryContextSwitchTo(old);
 
 	pmhash_temp_seek(file, list->fileno, list->offset);
-	for (uint32 i = 0; i < list->nextents; i++)
+	for (uint32 i = 0; i < list->npieces; i++)
 	{
-		ListedExtent	line;
+		ListedPiece	line;
 
 		pmhash_temp_read(file, &line, sizeof(line));
-		add_extent(priv, file, &line);
+		add_piece(priv, file, &line);
 		spool->partition_n[line.partition] += line.n;
 	}
 }

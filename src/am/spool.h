@@ -35,7 +35,7 @@ typedef struct PmhashSpoolExport
 {
 	int			fileno;			/* a position in a BufFile */
 	off_t		offset;
-	uint32		nextents;		/* 0: there is no file */
+	uint32		npieces;		/* 0: there is no file */
 } PmhashSpoolExport;
 
 extern PmhashSpool *pmhash_spool_make(MemoryContext context, size_t memory,

@@ -29,7 +29,7 @@ typedef enum PmhashCounter
 	PMHASH_SPLITS,				/* of segments */
 	PMHASH_GROWS,
 	PMHASH_DOUBLINGS,			/* of the directory */
-	PMHASH_JOURNAL_WAITS,		/* inserts that have flushed WAL for a slot */
+	PMHASH_JOURNAL_WAITS,		/* inserts that have flushed WAL for room */
 	PMHASH_INVALIDATIONS,		/* marked as invalid while in use */
 	PMHASH_REBUILDS,			/* in the background, complete */
 	PMHASH_REBUILD_FAILURES,

@@ -22,10 +22,10 @@
  * dead is the row, whatever leads to it.
  *
  * A list has two parts.  The ring has all that waits, in the order of what it waits
- * for.  The cells are for looking up a TID: a bucket of one cache line, which is read
- * without a lock.  A cell stands for 16 neighbours, a bit each: what is dead in a queue
- * are runs of rows, and so a look-up that passes over hundreds meets few cells, which
- * are in its cache.  What finds no cell in its bucket waits all the same, and is
+ * for.  The words are for looking up a TID: a set of one cache line, which is read
+ * without a lock.  A word stands for 16 neighbours, a bit each: what is dead in a queue
+ * are neighbouring rows, so a look-up that passes over hundreds meets few words, which
+ * are in its cache.  What finds no word in its set waits all the same, and is
  * visited.  The list belongs to another file, or to another epoch, after a change of
  * the number 'change', which is odd meanwhile; a reader that finds the same even
  * number before and after has read of one owner.
@@ -35,12 +35,12 @@
  * not needed any more if WAL is flushed up to what its last entry waits for: scans of
  * its file would have come and taken all of it.
  *
- * What is taken out of the ring to be removed keeps its cell until that is done
+ * What is taken out of the ring to be removed keeps its word until that is done
  * (pmhash_dead_list_forget): the process that does it may lose the processor for
  * milliseconds, and all others would visit those rows again.  If the list has got
- * another owner meanwhile, that one has begun with cells that are free.
+ * another owner meanwhile, that one has begun with words that are free.
  *
- * Spinlocks are held for PIECE entries at most, or while the cells are cleared, some
+ * Spinlocks are held for PIECE entries at most, or while the words are cleared, some
  * microseconds.
  *
  *-------------------------------------------------------------------------
@@ -57,9 +57,9 @@
 #include "cluster/shared.h"
 
 #define LISTS			16		/* 192 kB each; a power of two */
-#define BUCKETS			1024	/* a power of two */
-#define BUCKET_CELLS	8		/* one cache line */
-#define GROUP_BITS		4		/* neighbours in a cell */
+#define SETS			1024	/* a power of two */
+#define SET_WORDS		8		/* one cache line */
+#define GROUP_BITS		4		/* neighbours in a word */
 #define GROUP			(1 << GROUP_BITS)
 #define PIECE			64
 
@@ -83,7 +83,7 @@ typedef struct PmhashDeadList
 	pg_atomic_uint64 epoch;
 	pg_attribute_aligned(CACHE_LINE)
 	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
-	pg_atomic_uint32 known;		/* values in cells; likewise */
+	pg_atomic_uint32 known;		/* values in words; likewise */
 	slock_t		mutex;			/* the rest */
 	bool		logged;			/* the removals are */
 	uint32		head;			/* the first of them in the ring */
@@ -98,11 +98,11 @@ typedef struct PmhashDeadList
 	 * is known; 0: free.
 	 */
 	pg_attribute_aligned(CACHE_LINE)
-	pg_atomic_uint64 cell[BUCKETS][BUCKET_CELLS];
+	pg_atomic_uint64 word[SETS][SET_WORDS];
 } PmhashDeadList;
 
 StaticAssertDecl(PMH_VALUE_BITS - GROUP_BITS + GROUP <= 64,
-				 "a cell has room for the number of a group and a bit for each value");
+				 "a word has room for the number of a group and a bit for each value");
 
 Size
 pmhash_dead_lists_size(void)
@@ -131,7 +131,7 @@ pmhash_dead_lists_init(void)
 	pmhash_shared->dead_lists = lists;
 }
 
-/* ---- the cells ---- */
+/* ---- the words ---- */
 
 static inline uint64
 group_of(uint64 value)
@@ -146,11 +146,11 @@ bit_of(uint64 value)
 }
 
 static inline pg_atomic_uint64 *
-bucket_of(PmhashDeadList *list, uint64 group)
+set_of(PmhashDeadList *list, uint64 group)
 {
 	uint64		mixed = group * UINT64CONST(0x9e3779b97f4a7c15);
 
-	return list->cell[(mixed >> 40) % BUCKETS];
+	return list->word[(mixed >> 40) % SETS];
 }
 
 /* Add to a number that only holders of the mutex change. */
@@ -160,29 +160,29 @@ add_to(pg_atomic_uint32 *number, int summand)
 	pg_atomic_write_u32(number, pg_atomic_read_u32(number) + summand);
 }
 
-/* The cell of a group, or NULL, and what was in it; 0 if there is none. */
+/* The word of a group, or NULL, and what was in it; 0 if there is none. */
 static inline pg_atomic_uint64 *
-find_cell(PmhashDeadList *list, uint64 group, uint64 *word)
+find_word(PmhashDeadList *list, uint64 group, uint64 *bits)
 {
-	pg_atomic_uint64 *bucket = bucket_of(list, group);
+	pg_atomic_uint64 *set = set_of(list, group);
 
-	for (int i = 0; i < BUCKET_CELLS; i++)
+	for (int i = 0; i < SET_WORDS; i++)
 	{
-		*word = pg_atomic_read_u64(&bucket[i]);
-		if (*word != 0 && *word >> GROUP == group)
-			return &bucket[i];
+		*bits = pg_atomic_read_u64(&set[i]);
+		if (*bits != 0 && *bits >> GROUP == group)
+			return &set[i];
 	}
-	*word = 0;
+	*bits = 0;
 	return NULL;
 }
 
 static inline bool
-has_cell(PmhashDeadList *list, uint64 value)
+has_value(PmhashDeadList *list, uint64 value)
 {
-	uint64		word;
+	uint64		bits;
 
-	(void) find_cell(list, group_of(value), &word);
-	return (word & bit_of(value)) != 0;
+	(void) find_word(list, group_of(value), &bits);
+	return (bits & bit_of(value)) != 0;
 }
 
 /* ---- whose list it is ---- */
@@ -219,10 +219,10 @@ static void
 change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
 {
 	pg_atomic_fetch_add_u64(&list->change, 1);	/* a full barrier, as below */
-	for (int i = 0; i < BUCKETS; i++)
+	for (int i = 0; i < SETS; i++)
 	{
-		for (int j = 0; j < BUCKET_CELLS; j++)
-			pg_atomic_write_u64(&list->cell[i][j], 0);
+		for (int j = 0; j < SET_WORDS; j++)
+			pg_atomic_write_u64(&list->word[i][j], 0);
 	}
 	pg_atomic_write_u32(&list->n, 0);
 	pg_atomic_write_u32(&list->known, 0);
@@ -294,51 +294,51 @@ pmhash_dead_list_room(const PmhashFile *file, uint64 epoch, bool logged)
 	return room;
 }
 
-/* A cell of this bucket that is free, or NULL. */
+/* A word of this set that is free, or NULL. */
 static pg_atomic_uint64 *
-free_cell(pg_atomic_uint64 *bucket)
+free_word(pg_atomic_uint64 *set)
 {
-	for (int i = 0; i < BUCKET_CELLS; i++)
+	for (int i = 0; i < SET_WORDS; i++)
 	{
-		if (pg_atomic_read_u64(&bucket[i]) == 0)
-			return &bucket[i];
+		if (pg_atomic_read_u64(&set[i]) == 0)
+			return &set[i];
 	}
 	return NULL;
 }
 
 /*
- * Put a value that is not there into the cell of its group, or into a free one if its
- * bucket has one.  The mutex is held.
+ * Put a value that is not there into the word of its group, or into a free one if its
+ * set has one.  The mutex is held.
  */
 static void
-fill_cell(PmhashDeadList *list, uint64 value)
+add_to_word(PmhashDeadList *list, uint64 value)
 {
 	uint64		group = group_of(value);
-	uint64		word;
-	pg_atomic_uint64 *cell = find_cell(list, group, &word);
+	uint64		bits;
+	pg_atomic_uint64 *word = find_word(list, group, &bits);
 
-	if (cell == NULL)
+	if (word == NULL)
 	{
-		cell = free_cell(bucket_of(list, group));
-		word = group << GROUP;
+		word = free_word(set_of(list, group));
+		bits = group << GROUP;
 	}
-	if (cell == NULL)
+	if (word == NULL)
 		return;
-	pg_atomic_write_u64(cell, word | bit_of(value));
+	pg_atomic_write_u64(word, bits | bit_of(value));
 	add_to(&list->known, 1);
 }
 
-/* Take a value out of its cell, if it is in one.  The mutex is held. */
+/* Take a value out of its word, if it is in one.  The mutex is held. */
 static void
-clear_cell(PmhashDeadList *list, uint64 value)
+take_from_word(PmhashDeadList *list, uint64 value)
 {
-	uint64		word;
-	pg_atomic_uint64 *cell = find_cell(list, group_of(value), &word);
+	uint64		bits;
+	pg_atomic_uint64 *word = find_word(list, group_of(value), &bits);
 
-	if ((word & bit_of(value)) == 0)
+	if ((bits & bit_of(value)) == 0)
 		return;
-	word &= ~bit_of(value);
-	pg_atomic_write_u64(cell, word % (1 << GROUP) == 0 ? 0 : word);
+	bits &= ~bit_of(value);
+	pg_atomic_write_u64(word, bits % (1 << GROUP) == 0 ? 0 : bits);
 	add_to(&list->known, -1);
 }
 
@@ -352,14 +352,14 @@ push(PmhashDeadList *list, const Waiting *waiting)
 	uint32		n = pg_atomic_read_u32(&list->n);
 	Waiting    *last = &list->ring[(list->head + n) % PMHASH_DEAD_MAX];
 
-	if (has_cell(list, waiting->entry.value))
+	if (has_value(list, waiting->entry.value))
 		return true;
 	if (n == PMHASH_DEAD_MAX)
 		return false;
 	last->entry = waiting->entry;
 	last->lsn = list->last_lsn = Max(waiting->lsn, list->last_lsn);
 	last->end = list->last_end = Max(waiting->end, list->last_end);
-	fill_cell(list, waiting->entry.value);
+	add_to_word(list, waiting->entry.value);
 	add_to(&list->n, 1);
 	return true;
 }
@@ -409,22 +409,22 @@ pmhash_any_known_dead(const PmhashFile *file)
 	return list != NULL && pg_atomic_read_u32(&list->known) > 0;
 }
 
-/* Of n values, at most 64: which are in the cells?  A bit each. */
+/* Of n values, at most 64: which are in the words?  A bit each. */
 static uint64
 find_some(PmhashDeadList *list, const uint64 *value, int n)
 {
 	uint64		found = 0;
 	uint64		group = PG_UINT64_MAX;	/* of the value before */
-	uint64		word = 0;
+	uint64		bits = 0;
 
 	for (int i = 0; i < n; i++)
 	{
 		if (group_of(value[i]) != group)
 		{
 			group = group_of(value[i]);
-			(void) find_cell(list, group, &word);
+			(void) find_word(list, group, &bits);
 		}
-		if ((word & bit_of(value[i])) != 0)
+		if ((bits & bit_of(value[i])) != 0)
 			found |= UINT64CONST(1) << i;
 	}
 	return found;
@@ -615,7 +615,7 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
 		if (!is_for(list, file, epoch, logged))
 			done = n;
 		for (int i = 0; i < PIECE && done < n; i++)
-			clear_cell(list, entries[done++].value);
+			take_from_word(list, entries[done++].value);
 		SpinLockRelease(&list->mutex);
 	}
 }

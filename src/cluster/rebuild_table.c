@@ -4,8 +4,8 @@
  *	  What is known of rebuilds: which go on, which have failed and why, and when
  *	  they are tried again.
  *
- * It stands in shared memory, for the view and for the launcher.  When all slots
- * are taken, failures are noted for the database as a whole: one slot stands for
+ * It stands in shared memory, for the view and for the launcher.  When all rows
+ * are taken, failures are noted for the database as a whole: one row stands for
  * all its indexes that have none, and is taken from one of them.  So there is
  * always a pause before the next try.
  *
@@ -25,7 +25,7 @@
 #define MANY_FAILURES	3		/* after these a person has to see to it */
 
 /*
- * The pass of this worker over its database: those without a slot of their own
+ * The pass of this worker over its database: those without a row of their own
  * are all tried in it, or none.
  */
 static bool rest_waits = false;	/* it is not their time yet */
@@ -47,7 +47,7 @@ find_rebuild(Oid database, Oid index)
 
 /*
  * What is known of the rebuild of an index of this database; of those without a
- * slot of their own what they share, with index InvalidOid.
+ * row of their own what they share, with index InvalidOid.
  */
 bool
 pmhash_rebuild_state(Oid index, PmhashRebuild *state)
@@ -64,7 +64,7 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 	return r != NULL;
 }
 
-/* Take a free slot, if there is one. */
+/* Take a free row, if there is one. */
 static PmhashRebuild *
 new_rebuild(Oid index)
 {
@@ -94,7 +94,7 @@ pmhash_rebuild_begins(Oid index)
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
-/* A slot whose rebuild is not going on, of the database or (InvalidOid) of any. */
+/* A row whose rebuild is not going on, of the database or (InvalidOid) of any. */
 static PmhashRebuild *
 idle_rebuild(Oid database)
 {
@@ -109,9 +109,9 @@ idle_rebuild(Oid database)
 }
 
 /*
- * The slot for failures of this database's indexes that have none.  If there is
+ * The row for failures of this database's indexes that have none.  If there is
  * none for it either, an index of this database gives up its own and is one of
- * these from now on; if it has no slot at all, an index of another database
+ * these from now on; if it has no row at all, an index of another database
  * does, which will be tried once too often.
  */
 static PmhashRebuild *
@@ -144,7 +144,7 @@ pause_after(int failures)
 
 /*
  * Note a failure and when to try again; returns the pause in seconds.  Those that
- * share a slot fail together, in one pass over the database: that counts once.
+ * share a row fail together, in one pass over the database: that counts once.
  */
 int
 pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)

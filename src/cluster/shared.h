@@ -38,11 +38,11 @@ typedef enum PmhashLockId
 /*
  * The rebuild of an invalid index, while it goes on and after it has failed.
  * With no index: all indexes of the database that have failed and found no
- * slot.
+ * row.
  */
 typedef struct PmhashRebuild
 {
-	Oid			database;		/* InvalidOid: a free slot */
+	Oid			database;		/* InvalidOid: a free row */
 	Oid			index;
 	bool		running;
 	int			failures;
@@ -79,9 +79,9 @@ typedef struct PmhashShared
 	LWLockPadded *lwlocks;
 	LWLockPadded *key_locks;	/* see key_lock.h */
 
-	uint64		journal_slots;
+	uint64		journal_records;
 	pg_atomic_uint64 journal_next;
-	pg_atomic_uint64 *journal_lsn;	/* per slot; PMHASH_SLOT_BUSY: being written */
+	pg_atomic_uint64 *journal_lsn;	/* per record; PMHASH_RECORD_BUSY: being written */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */

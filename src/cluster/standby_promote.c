@@ -112,8 +112,8 @@ pmhash_standby_promote(PmhashControl *control)
 		pmhash_standby_lose_all(true, 0, NULL);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->place[i].status == PMHASH_STANDBY_DELTA)
-			pmhash_standby_lose(&standby->place[i], false, 0, NULL);
+		if (standby->row[i].status == PMHASH_STANDBY_DELTA)
+			pmhash_standby_lose(&standby->row[i], false, 0, NULL);
 	}
 	if (!pmhash_standby_clear_files())
 	{

@@ -69,7 +69,7 @@ static bool pool_refused;
 /* ---- shared memory ---- */
 
 static uint64
-journal_slots(void)
+journal_records(void)
 {
 	return (uint64) pmhash_journal_size * 1024 / sizeof(PmhashJournalRecord);
 }
@@ -77,7 +77,7 @@ journal_slots(void)
 static Size
 journal_lsn_size(void)
 {
-	return mul_size(journal_slots(), sizeof(pg_atomic_uint64));
+	return mul_size(journal_records(), sizeof(pg_atomic_uint64));
 }
 
 /* The engine wants 64-byte alignment. */
@@ -142,11 +142,11 @@ init_shared_memory(void)
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
 	pmhash_shared->locks = pmh_locks_init(memory, pmhash_lock_stripes);
 
-	pmhash_shared->journal_slots = journal_slots();
+	pmhash_shared->journal_records = journal_records();
 	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
-	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal slots",
+	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);
-	for (uint64 i = 0; i < pmhash_shared->journal_slots; i++)
+	for (uint64 i = 0; i < pmhash_shared->journal_records; i++)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();

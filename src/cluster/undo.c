@@ -114,7 +114,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	PmhError	error;
 	const PmhashJournalHeader *header;
 	const PmhashJournalRecord *record;
-	uint64		nslots;
+	uint64		nrecords;
 	bool		complete;
 
 	if (pm_open(&file, path, false, &error) != PMH_OK)
@@ -125,16 +125,16 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	header = (const PmhashJournalHeader *) file.base;
 	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
 		header->instance != instance ||
-		header->slots != file.mapped / sizeof(*record) - 1)
+		header->records != file.mapped / sizeof(*record) - 1)
 	{
 		pm_close(&file);
 		return false;
 	}
 
-	nslots = header->slots;
+	nrecords = header->records;
 	undo->flushed = header->flushed;
 	record = (const PmhashJournalRecord *) (header + 1);
-	undo->records = palloc_extended(nslots * sizeof(*record),
+	undo->records = palloc_extended(nrecords * sizeof(*record),
 									MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (undo->records == NULL)
 	{
@@ -144,7 +144,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 				 errmsg("out of memory"),
 				 errdetail("There is no room for the records of file \"%s\".", path)));
 	}
-	for (uint64 i = 0; i < nslots; i++, record++)
+	for (uint64 i = 0; i < nrecords; i++, record++)
 	{
 		if (record->instance != instance ||
 			record->crc != pmhash_journal_crc(record))

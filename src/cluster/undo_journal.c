@@ -10,12 +10,11 @@
  * (undo.c): such a transaction cannot have committed.
  *
  * The journal is a ring of one-line records in a file of its own for each
- * run, mapped by every backend.  Shared memory keeps, for each slot, the LSN
- * of the record in it.  A slot is free again as soon as that LSN is flushed;
- * a writer that meets one that is not flushes WAL.  While a record is being
- * written its slot is marked busy, so that a writer that comes round the ring
- * meanwhile takes another one and never has its record overwritten by the
- * slower first.
+ * run, mapped by every backend.  Shared memory keeps the LSN of each record.
+ * A record may be overwritten as soon as that LSN is flushed; a writer that meets
+ * one that is not flushes WAL.  While a record is being written it is marked
+ * busy, so that a writer that comes round the ring meanwhile takes another one
+ * and never has its record overwritten by the slower first.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +36,7 @@
 #include "engine/pm.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */
-static PmhashJournalRecord *slots;
+static PmhashJournalRecord *ring;
 static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
 static XLogRecPtr last_noted;	/* LSN of our last record */
 static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
@@ -211,8 +210,8 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	PmFile		file;
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
-	uint64		nslots = pmhash_shared->journal_slots;
-	size_t		size = (nslots + 1) * sizeof(PmhashJournalRecord);
+	uint64		nrecords = pmhash_shared->journal_records;
+	size_t		size = (nrecords + 1) * sizeof(PmhashJournalRecord);
 
 	pmhash_journal_path(path, instance);
 	unlink(path);
@@ -222,7 +221,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	header = (PmhashJournalHeader *) file.base;
 	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
-	pm_store64(&header->slots, nslots);
+	pm_store64(&header->records, nrecords);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
 	pm_flush(&file, header, sizeof(*header));
 	pm_fence(&file);
@@ -274,7 +273,7 @@ is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	uint64		size = (pmhash_shared->journal_slots + 1) * sizeof(PmhashJournalRecord);
+	uint64		size = (pmhash_shared->journal_records + 1) * sizeof(PmhashJournalRecord);
 
 	return journal.mapped >= size &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
@@ -308,7 +307,7 @@ pmhash_journal_map(char *path, PmhError *error)
 		give_up_journal(path, error);
 	if (result != PMH_OK)
 		return result;
-	slots = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
+	ring = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
 	return PMH_OK;
 }
 
@@ -347,30 +346,30 @@ draw_positions(int n)
 }
 
 /*
- * Take a slot whose record is not needed any more and mark it busy: that of the
+ * Take a record that is not needed any more and mark it busy: that of the
  * position, or, if another backend is at work there, of one drawn instead.
  */
 static uint64
-reserve_slot(PmhashFile *file, uint64 position)
+reserve_record(PmhashFile *file, uint64 position)
 {
 	for (;; position = draw_positions(1))
 	{
-		uint64		slot = position % pmhash_shared->journal_slots;
-		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[slot];
+		uint64		at = position % pmhash_shared->journal_records;
+		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[at];
 		uint64		old = pg_atomic_read_u64(state);
 
-		if (old == PMHASH_SLOT_BUSY)
+		if (old == PMHASH_RECORD_BUSY)
 			continue;
 		ensure_flushed(file, old);
 		if (old > known_flushed)
 			known_flushed = old;
-		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_SLOT_BUSY))
-			return slot;
+		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_RECORD_BUSY))
+			return at;
 	}
 }
 
 /*
- * Slots are wanted again when the ring has come round, and then WAL must have
+ * Records are overwritten when the ring has come round, and then WAL must have
  * been flushed.  In a long statement that is not done until then; so have the
  * WAL writer do it meanwhile, each time another piece of the ring is full. n
  * records were written, the first of them at 'position'.
@@ -378,7 +377,7 @@ reserve_slot(PmhashFile *file, uint64 position)
 static void
 hasten_flush(uint64 position, int n, XLogRecPtr lsn)
 {
-	uint64		piece = Max(pmhash_shared->journal_slots / HASTENINGS, 1);
+	uint64		piece = Max(pmhash_shared->journal_records / HASTENINGS, 1);
 
 	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
 		XLogSetAsyncXactLSN(lsn);
@@ -438,8 +437,8 @@ entries_depend_on(void)
 
 /*
  * Note n entries about to be made in file.  See cluster.h.  Nothing between
- * reserving a slot and releasing it can raise an error or be interrupted, so
- * a slot stays busy only if its process is killed, and then shared memory is
+ * reserving a record and releasing it can raise an error or be interrupted, so
+ * a record stays busy only if its process is killed, and then shared memory is
  * made anew.
  */
 void
@@ -464,15 +463,15 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	position = draw_positions(n);
 	for (int i = 0; i < n; i++)
 	{
-		uint64		slot = reserve_slot(file, position + i);
+		uint64		at = reserve_record(file, position + i);
 
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;
 		record.flushed = known_flushed;
 		record.crc = pmhash_journal_crc(&record);
-		write_record(&slots[slot], &record);
+		write_record(&ring[at], &record);
 		pg_write_barrier();
-		pg_atomic_write_u64(&pmhash_shared->journal_lsn[slot], lsn);
+		pg_atomic_write_u64(&pmhash_shared->journal_lsn[at], lsn);
 	}
 	require_journal();
 	last_noted = lsn;

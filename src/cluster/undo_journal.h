@@ -14,14 +14,14 @@
 #include "engine/table.h"
 
 #define PMHASH_JOURNAL_MAGIC	UINT64CONST(0x4c4e4a48534d50ff)
-#define PMHASH_SLOT_BUSY		PG_UINT64_MAX
+#define PMHASH_RECORD_BUSY		PG_UINT64_MAX
 
 /* The first line of a journal file. */
 typedef struct PmhashJournalHeader
 {
 	uint64		magic;
 	uint64		instance;		/* whose journal it is */
-	uint64		slots;
+	uint64		records;
 	uint64		flushed;		/* end of a WAL record known to be flushed */
 	uint64		reserved[4];
 } PmhashJournalHeader;
@@ -46,7 +46,7 @@ typedef struct PmhashJournalRecord
  */
 PMHASH_AT(PmhashJournalHeader, magic, 0);
 PMHASH_AT(PmhashJournalHeader, instance, 8);
-PMHASH_AT(PmhashJournalHeader, slots, 16);
+PMHASH_AT(PmhashJournalHeader, records, 16);
 PMHASH_AT(PmhashJournalHeader, flushed, 24);
 PMHASH_AT(PmhashJournalHeader, reserved, 32);
 PMHASH_SIZE(PmhashJournalHeader, 64);

@@ -4,7 +4,7 @@
  *	  Encode and decode the WAL records of logged indexes.
  *
  * The carrier is RM_XLOG_ID / XLOG_NOOP, with our magic number in front of the
- * payload.  A server without this library does not start on records of a custom
+ * data.  A server without this library does not start on records of a custom
  * resource manager ("resource manager with ID ... not registered"), but replays
  * NOOPs by doing nothing: a lost backup or standby would be worse than a missing
  * index.  Core writes no NOOP itself.  What reads records of RM_XLOG_ID, in 15 to
@@ -241,9 +241,9 @@ take_body(const char *from, PmhashWalRecord *record)
 }
 
 PmhashWalVerdict
-pmhash_wal_decode(const char *payload, Size length, PmhashWalRecord *record)
+pmhash_wal_decode(const char *data, Size length, PmhashWalRecord *record)
 {
-	const char *from = payload;
+	const char *from = data;
 	uint32		magic;
 	uint8		type;
 

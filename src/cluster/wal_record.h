@@ -16,7 +16,7 @@
 #include "storage/itemptr.h"
 
 /*
- * The payload of a record, without any alignment and in the server's own byte
+ * The data of a record, without any alignment and in the server's own byte
  * order, as all WAL:
  *
  *	magic and version	4 bytes
@@ -68,10 +68,10 @@ typedef struct PmhashWalRecord
 	Oid			index;			/* FILE_NEW */
 	TransactionId horizon;		/* DELETE: conflicts with snapshots up to it, if
 								 * valid */
-	const char *entries;		/* within the payload; pmhash_wal_entry */
+	const char *entries;		/* within the data; pmhash_wal_entry */
 } PmhashWalRecord;
 
-/* Whose a payload is. */
+/* Whose record is it? */
 typedef enum PmhashWalVerdict
 {
 	PMHASH_WAL_OURS,			/* decoded */
@@ -81,11 +81,11 @@ typedef enum PmhashWalVerdict
 } PmhashWalVerdict;
 
 /*
- * Decode a payload of 'length' bytes into *record, whose entries then point into
- * it.  Raises no error, takes no lock, allocates nothing: it is for the start-up
+ * Decode the data of a record, of 'length' bytes, into *record, whose entries then
+ * point into it.  Raises no error, takes no lock, allocates nothing: it is for the start-up
  * process too.
  */
-extern PmhashWalVerdict pmhash_wal_decode(const char *payload, Size length,
+extern PmhashWalVerdict pmhash_wal_decode(const char *data, Size length,
 										  PmhashWalRecord *record);
 
 /* Entry i of a decoded record, 0 <= i < record->count. */

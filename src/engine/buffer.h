@@ -169,13 +169,6 @@ pmh_line_value(const PmhValueLine *line, unsigned i)
 	return low | (uint64_t) pm_load(pmh_cell_high(line, i)) << 32;
 }
 
-/* The state of a line after taking the values of 'mask' out. */
-static inline uint16_t
-pmh_line_state_without(uint32_t state, uint32_t mask)
-{
-	return (uint16_t) ((state & ~mask) + PMH_LINE_REMOVAL);
-}
-
 /* Where in a buffer a value stands: line and cell of the line. */
 #define PMH_NO_CELL	UINT16_MAX
 

@@ -327,9 +327,9 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 		for (uint32_t left = line->state & pmh_line_cells(payload, i); left != 0;
 			 left &= left - 1)
 		{
-			unsigned	place = (unsigned) __builtin_ctz(left);
+			unsigned	cell = (unsigned) __builtin_ctz(left);
 
-			if (pmh_line_value(line, place) > PMH_VALUE_MAX)
+			if (pmh_line_value(line, cell) > PMH_VALUE_MAX)
 				pmh_check_finding(c, pmh_line_offset(payload, i),
 						"A value in the value buffer at offset %llu is too large.",
 						(unsigned long long) offset);

@@ -111,11 +111,7 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
  * A value line is half a cache line: a 16-bit state of which bits 0-4 tell which of
  * the five 6-byte values are there, and the values, low parts and high parts apart
  * so that each is aligned and stored and loaded atomically.  The other bits of the
- * state count the stores that took values out: a reader that finds the same count
- * before and after has not met a cell that was given away to another value
- * meanwhile.  (The version of the buffer is counted up before each such store, so
- * that one of them at the most is unknown to a reader whose version is the same
- * afterwards: that the count comes round does not matter.)
+ * state mean nothing.
  *
  *	0	uint16 state	2	uint16 high[0]	4	uint32 low[0]
  *	8	uint32 low[1]	12	uint16 high[1], high[2]
@@ -174,7 +170,6 @@ typedef union PmhValueLine
 } PmhValueLine;
 
 #define PMH_LINE_OCCUPIED	((1u << PMH_VALUES_PER_LINE) - 1)
-#define PMH_LINE_REMOVAL	(1u << PMH_VALUES_PER_LINE)
 
 typedef struct PmhBufferHeader
 {

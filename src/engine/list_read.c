@@ -18,7 +18,6 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "lock.h"
 #include "lookup.h"
 #include "pm.h"
 #include "stop_point.h"
@@ -91,34 +90,27 @@ unpack_line(const uint64_t word[4], uint64_t value[PMH_VALUES_PER_LINE])
 uint32_t
 pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value, uint32_t *mask)
 {
-	for (;;)
-	{
-		uint64_t	word[4];
-		uint64_t	all[PMH_VALUES_PER_LINE];
-		uint32_t	n = 0;
+	uint64_t	word[4];
+	uint64_t	all[PMH_VALUES_PER_LINE];
+	uint32_t	n = 0;
 
-		/* The state is the low part of the first word. */
-		word[0] = pm_load_acquire(&line->word[0]);
-		for (unsigned i = 1; i < 4; i++)
-		{
-			PMH_STOP_POINT("value_between_halves");
-			word[i] = pm_load(&line->word[i]);
-		}
-		pmh_read_fence();
-		if (unlikely(((pm_load(&line->state) ^ word[0]) & 0xffff &
-					  ~PMH_LINE_OCCUPIED) != 0))
-			continue;
-		*mask = (uint32_t) word[0] & cells;
-		if (likely(*mask == PMH_LINE_OCCUPIED))
-		{
-			unpack_line(word, value);
-			return PMH_VALUES_PER_LINE;
-		}
-		unpack_line(word, all);
-		for (uint32_t left = *mask; left != 0; left &= left - 1)
-			value[n++] = all[__builtin_ctz(left)];
-		return n;
+	/* The state is the low part of the first word. */
+	word[0] = pm_load_acquire(&line->word[0]);
+	for (unsigned i = 1; i < 4; i++)
+	{
+		PMH_STOP_POINT("value_between_halves");
+		word[i] = pm_load(&line->word[i]);
 	}
+	*mask = (uint32_t) word[0] & cells;
+	if (likely(*mask == PMH_LINE_OCCUPIED))
+	{
+		unpack_line(word, value);
+		return PMH_VALUES_PER_LINE;
+	}
+	unpack_line(word, all);
+	for (uint32_t left = *mask; left != 0; left &= left - 1)
+		value[n++] = all[__builtin_ctz(left)];
+	return n;
 }
 
 PmhListPosition

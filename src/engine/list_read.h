@@ -23,10 +23,10 @@ extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
 							   uint64_t version, PmhValues *values);
 
 /*
- * Reader: the values of a line, as they stood at one moment, to value[]
- * (room for PMH_VALUES_PER_LINE).  cells: those that it has (pmh_line_cells); *mask
- * tells which of them the values came from.
- * Returns their number.  To be believed only after validating the buffer.
+ * Reader: the values of a line to value[] (room for PMH_VALUES_PER_LINE).  cells:
+ * those that it has (pmh_line_cells); *mask tells which of them the values came from.
+ * Returns their number.  To be believed only after validating the buffer: a cell may
+ * have been given to another value meanwhile.
  */
 extern uint32_t pmh_line_read(const PmhValueLine *line, uint32_t cells,
 							  uint64_t *value, uint32_t *mask);

@@ -256,8 +256,9 @@ pmh_list_take_out(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 	}
 
 	/*
-	 * Once more: a walk without the lock that has read the version in between may have
-	 * found what was still there, and would take out what gets the cell next.
+	 * Once more: a process that has read the version in between may have found what was
+	 * still there, and would return half of it and half of what gets the cell next, or
+	 * take the latter out.
 	 */
 	pmh_buffer_bump(t, offset);
 	at->version = pmh_buffer_version(t, offset);

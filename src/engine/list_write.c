@@ -384,7 +384,7 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
 	PMH_STOP_POINT("line_clear_before_state");
-	pm_commit16(&t->file, &l->state, pmh_line_state_without(pm_load(&l->state), mask));
+	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
 	PMH_STOP_POINT("line_clear_after_state");
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
 		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
@@ -412,10 +412,10 @@ pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
 
-/* Find a value in a buffer: its line (and cell), or false. */
+/* Find a value in a buffer: its line and cell, or false. */
 static bool
 find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
-		   unsigned *place)
+		   unsigned *cell)
 {
 	uint32_t	class = pmh_pointer_class(payload);
 
@@ -426,8 +426,8 @@ find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
 
 		for (; left != 0; left &= left - 1)
 		{
-			*place = (unsigned) __builtin_ctz(left);
-			if (pmh_line_value(l, *place) == value)
+			*cell = (unsigned) __builtin_ctz(left);
+			if (pmh_line_value(l, *cell) == value)
 				return true;
 		}
 	}
@@ -454,17 +454,17 @@ has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 
 /*
  * Find a value in the first buffers of a list: the buffer, what points to it, and
- * the place.  PMH_OK, PMH_NOT_FOUND, PMH_FAR; PMH_NEED, PMH_ERR_CORRUPT.
+ * line and cell.  PMH_OK, PMH_NOT_FOUND, PMH_FAR; PMH_NEED, PMH_ERR_CORRUPT.
  */
 static PmhResult
 find_in_list(PmhTable *t, uint64_t hash, uint64_t value, uint64_t *before,
-			 uint64_t *payload, uint32_t *line, unsigned *place)
+			 uint64_t *payload, uint32_t *line, unsigned *cell)
 {
 	uint32_t	lines = 0;
 	PmhResult	result = pmh_buffer_check(t, hash, *payload);
 
 	*before = 0;
-	while (result == PMH_OK && !find_value(t, *payload, value, line, place))
+	while (result == PMH_OK && !find_value(t, *payload, value, line, cell))
 	{
 		uint64_t	next;
 
@@ -489,17 +489,18 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	uint64_t	before;
 	uint64_t	p = payload;
 	uint32_t	line;
-	unsigned	place;
-	PmhResult	result = find_in_list(t, hash, value, &before, &p, &line, &place);
+	unsigned	cell;
+	PmhResult	result = find_in_list(t, hash, value, &before, &p, &line, &cell);
 
 	*new_payload = payload;
 	if (result != PMH_OK)
 		return result;
 
-	if (has_others(t, p, line, UINT32_C(1) << place))
+	if (has_others(t, p, line, UINT32_C(1) << cell))
 	{
 		pmh_buffer_bump(t, pmh_pointer_offset(p));
-		pmh_line_clear(t, p, line, UINT32_C(1) << place);
+		pmh_line_clear(t, p, line, UINT32_C(1) << cell);
+		/* Once more, before the cell can be another value's: as in pmh_list_take_out. */
 		pmh_buffer_bump(t, pmh_pointer_offset(p));
 		pm_fence(&t->file);
 	}

@@ -78,8 +78,9 @@ extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
 extern void pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload);
 
 /*
- * Writer (segment locked): clear the cells of 'mask' in a line.  The version
- * of the buffer has been counted up.  Durable after the next pm_fence.
+ * Writer (segment locked): clear the cells of 'mask' in a line.  The caller counts
+ * the version of the buffer up before this and, while it has the segment locked,
+ * after it.  Durable after the next pm_fence.
  */
 extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
 						   uint32_t mask);

@@ -165,7 +165,7 @@ mark_extension(PmhTable *t, uint64_t first, uint32_t units)
 }
 
 static PmhResult
-mark_run(PmhTable *t, uint64_t block, uint64_t nblocks)
+mark_blocks(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
 	PmhResult	result = PMH_OK;
 
@@ -235,7 +235,7 @@ mark_segments(PmhTable *t)
 		uint32_t	units = pmh_elem_units(dir[i]);
 		uint64_t	ext = pmh_elem_ext_unit(dir[i]);
 
-		result = mark_run(t, pmh_elem_main_block(dir[i]), 1);
+		result = mark_blocks(t, pmh_elem_main_block(dir[i]), 1);
 		if (result == PMH_OK && units > 0)
 			result = mark_extension(t, ext, units);
 	}
@@ -278,7 +278,7 @@ mark_regions(PmhTable *t)
 		if (result != PMH_OK)
 			break;
 		region = pmh_at(t, block << t->block_shift);
-		result = mark_run(t, block, region->blocks);
+		result = mark_blocks(t, block, region->blocks);
 		pmh_run(t)->value_blocks += region->blocks;
 		block = region->next;
 	}
@@ -299,7 +299,7 @@ rebuild_run(PmhTable *t)
 	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
-		result = mark_run(t, dir >> t->block_shift, pmh_directory_blocks(t, depth));
+		result = mark_blocks(t, dir >> t->block_shift, pmh_directory_blocks(t, depth));
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)

@@ -85,8 +85,8 @@ must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
 
 /* What of a list is to be rewritten, beginning with a buffer, or NULL. */
 static const PmhListStretch *
-choose_run(const PmhTable *t, const struct PmhShrinkPrivate *p,
-		   const PmhListStretch *alone, const PmhListStretch *stretch)
+choose_stretch(const PmhTable *t, const struct PmhShrinkPrivate *p,
+			   const PmhListStretch *alone, const PmhListStretch *stretch)
 {
 	if (p->no_space)
 		return NULL;
@@ -124,7 +124,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 
 	if (result != PMH_OK)
 		return result;
-	stretch = choose_run(t, p, &alone, &all);
+	stretch = choose_stretch(t, p, &alone, &all);
 	if (stretch == NULL)
 	{
 		stretch = &alone;

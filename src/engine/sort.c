@@ -49,14 +49,14 @@ reverse(uint64_t *number, size_t n)
 	}
 }
 
-/* Do ascending runs follow each other backward?  *runs: how many there are. */
+/* Do ascending pieces follow each other backward?  *pieces: how many there are. */
 static bool
-has_backward_runs(const uint64_t *number, size_t n, size_t *runs)
+has_backward_pieces(const uint64_t *number, size_t n, size_t *pieces)
 {
 	uint64_t	bound = UINT64_MAX;
 	size_t		start = 0;
 
-	*runs = 0;
+	*pieces = 0;
 	for (size_t i = 1; i <= n; i++)
 	{
 		if (i < n && number[i - 1] <= number[i])
@@ -65,22 +65,22 @@ has_backward_runs(const uint64_t *number, size_t n, size_t *runs)
 			return false;
 		bound = number[start];
 		start = i;
-		(*runs)++;
+		(*pieces)++;
 	}
 	return true;
 }
 
 bool
-pmh_sort_backward_runs(uint64_t *number, size_t n)
+pmh_sort_backward_pieces(uint64_t *number, size_t n)
 {
 	size_t		start = 0;
-	size_t		runs;
+	size_t		pieces;
 
-	if (!has_backward_runs(number, n, &runs))
+	if (!has_backward_pieces(number, n, &pieces))
 		return false;
-	if (runs <= 1)
+	if (pieces <= 1)
 		return true;
-	/* the runs come forward, each of them backward */
+	/* the pieces come forward, each of them backward */
 	reverse(number, n);
 	for (size_t i = 1; i <= n; i++)
 	{

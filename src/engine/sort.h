@@ -25,9 +25,9 @@ extern void pmh_sort_numbers(uint64_t *number, size_t n);
 extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
 
 /*
- * Sort n numbers that consist of ascending runs, each of which belongs in front of the
+ * Sort n numbers that consist of ascending pieces, each of which belongs in front of the
  * one before, in two passes.  False: they do not, and are left as they are.
  */
-extern bool pmh_sort_backward_runs(uint64_t *number, size_t n);
+extern bool pmh_sort_backward_pieces(uint64_t *number, size_t n);
 
 #endif							/* PMH_SORT_H */

@@ -57,7 +57,7 @@ pmh_values_finish(PmhValues *values)
 	 * were put into its list one after the other; of several buffers the newest is the
 	 * first.
 	 */
-	if (!pmh_sort_backward_runs(value, values->n) &&
+	if (!pmh_sort_backward_pieces(value, values->n) &&
 		!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
 		pmh_sort_numbers(value, values->n);
 	for (size_t i = 1; i < values->n; i++)

@@ -278,8 +278,8 @@ next_value(PmhashJoinState *js, uint64 *value)
 		js->streaming = pmhash_join_next_values(js);
 	}
 	if (!js->index_only)
-		pmhash_fetch_ahead(&js->fetch, &js->run);
-	*value = js->run.value[js->run.next++];
+		pmhash_fetch_ahead(&js->fetch, &js->pipe);
+	*value = js->pipe.value[js->pipe.next++];
 	js->left--;
 	return true;
 }
@@ -288,7 +288,7 @@ next_value(PmhashJoinState *js, uint64 *value)
 static void
 skip_values(PmhashJoinState *js)
 {
-	js->run.next += js->left;
+	js->pipe.next += js->left;
 	js->left = 0;
 	js->streaming = false;
 }

@@ -143,7 +143,7 @@ typedef struct PmhashJoinState
 	uint64		epoch;			/* removal epoch before the look-up */
 	uint64	   *value;			/* PMHASH_JOIN_ROOM of them */
 	size_t		nvalues;
-	PmhashRun	run;
+	PmhashPipe	pipe;
 	uint64		hash[PMHASH_JOIN_GROUP];
 	int			row_of[PMHASH_JOIN_GROUP];
 	int			nhashes;

@@ -64,7 +64,7 @@ typedef struct PmhashPagesState
 
 	/* its rows */
 	PmhashFetch fetch;
-	PmhashRun	run;			/* the cursor's batch */
+	PmhashPipe	pipe;			/* the cursor's batch */
 	PmhashPageRows rows;		/* of the page that is pinned */
 	uint64		visited;		/* values, since the last rescan */
 
@@ -208,7 +208,7 @@ next_values(PmhashPagesState *ps)
 	if (result == PMH_DONE)
 		return false;
 	ps->want = Min(ps->want * 2, PMHASH_CURSOR_VALUES);
-	pmhash_run_begin(&ps->run, ps->cursor.batch.value, ps->cursor.batch.n, 0, 0);
+	pmhash_pipe_begin(&ps->pipe, ps->cursor.batch.value, ps->cursor.batch.n, 0, 0);
 	return true;
 }
 
@@ -237,17 +237,17 @@ next_page(PmhashPagesState *ps)
 
 	if (!ps->begun)
 		look_up(ps);
-	while (ps->run.next >= ps->run.n)
+	while (ps->pipe.next >= ps->pipe.n)
 	{
 		ps->streaming = ps->streaming && next_values(ps);
 		if (!ps->streaming)
 			return false;
 	}
 	CHECK_FOR_INTERRUPTS();
-	from = ps->run.next;
-	ps->run.distance = Min(ps->visited, PMHASH_PAGE_DISTANCE);
-	pmhash_fetch_page_rows(&ps->fetch, &ps->run, &ps->rows);
-	ps->visited += ps->run.next - from;
+	from = ps->pipe.next;
+	ps->pipe.distance = Min(ps->visited, PMHASH_PAGE_DISTANCE);
+	pmhash_fetch_page_rows(&ps->fetch, &ps->pipe, &ps->rows);
+	ps->visited += ps->pipe.next - from;
 	if (unlikely(ps->rows.ndead > 0))
 		note_dead_rows(ps);
 	return true;
@@ -318,7 +318,7 @@ rescan(CustomScanState *node)
 
 	let_go(ps);
 	ps->begun = ps->streaming = false;
-	ps->run.next = ps->run.n = 0;
+	ps->pipe.next = ps->pipe.n = 0;
 	ps->rows.next = ps->rows.n = 0;
 	ps->visited = 0;
 	ps->dead.enough = false;

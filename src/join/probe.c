@@ -133,9 +133,9 @@ cut_group(PmhashJoinState *js)
 }
 
 static void
-set_run(PmhashJoinState *js, const uint64 *value, size_t n)
+set_pipe(PmhashJoinState *js, const uint64 *value, size_t n)
 {
-	pmhash_run_begin(&js->run, value, n, 0, PMHASH_FETCH_DISTANCE);
+	pmhash_pipe_begin(&js->pipe, value, n, 0, PMHASH_FETCH_DISTANCE);
 	/* Without values there may be no file yet: no row of the batch had a key. */
 	js->any_known_dead = n > 0 && js->note_dead && pmhash_any_known_dead(js->file);
 }
@@ -153,7 +153,7 @@ count_probes(PmhashJoinState *js)
 /*
  * pmhash_join_look_up
  *		Look up the keys of the next rows of the batch, of which there is one at
- *		least: advances js->looked, fills in their matches, and js->run.
+ *		least: advances js->looked, fills in their matches, and js->pipe.
  */
 void
 pmhash_join_look_up(PmhashJoinState *js)
@@ -163,7 +163,7 @@ pmhash_join_look_up(PmhashJoinState *js)
 	CHECK_FOR_INTERRUPTS();
 	gather_hashes(js);
 	js->nvalues = 0;
-	set_run(js, js->value, 0);
+	set_pipe(js, js->value, 0);
 	if (js->nhashes == 0)
 		return;
 	pmhash_apply_inserts(js->file);
@@ -179,14 +179,14 @@ pmhash_join_look_up(PmhashJoinState *js)
 		cut_group(js);
 	else
 		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
-	set_run(js, js->value, js->nvalues);
+	set_pipe(js, js->value, js->nvalues);
 	count_probes(js);
 	PMH_STOP_POINT("join_before_rows");
 }
 
 /*
  * pmhash_join_next_values
- *		The next values of a key that is read by cursor, into js->run; there may
+ *		The next values of a key that is read by cursor, into js->pipe; there may
  *		be none in it.  False at the end.
  */
 bool
@@ -203,7 +203,7 @@ pmhash_join_next_values(PmhashJoinState *js)
 	if (result == PMH_DONE)
 		return false;
 	js->want_values = Min(js->want_values * 2, PMHASH_CURSOR_VALUES);
-	set_run(js, js->cursor.batch.value, js->cursor.batch.n);
+	set_pipe(js, js->cursor.batch.value, js->cursor.batch.n);
 	js->left = js->cursor.batch.n;
 	return true;
 }

@@ -83,7 +83,7 @@ note_entries(const PmhEntry *entries, size_t n)
 }
 
 static void
-start(uint64_t nslots)
+start(uint64_t nrecords)
 {
 	arm(false);
 	nvalues = noted = 0;
@@ -92,7 +92,7 @@ start(uint64_t nslots)
 		shim_wal_inserted = 1000000;
 	shim_wal_flushed = shim_wal_inserted;
 	op_create();
-	shim_start(nslots);
+	shim_start(nrecords);
 	crash.before_open = undo_first;
 	crash.crash_recovery = CRASH_UNDO;
 	crash.before_insert = note_entries;
@@ -183,7 +183,7 @@ run_write(void)
 	run_for(60);
 }
 
-/* A ring that is shorter than a group: slots are reused all the time. */
+/* A ring that is shorter than a group: records are overwritten all the time. */
 static void
 run_reuse(void)
 {

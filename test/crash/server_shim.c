@@ -144,15 +144,15 @@ unlink(const char *path)
 /* ---- what the test calls ---- */
 
 void
-shim_start(uint64_t nslots)
+shim_start(uint64_t nrecords)
 {
 	bool		pmem;
 
 	free(shared_memory.journal_lsn);
 	memset(&shared_memory, 0, sizeof(shared_memory));
 	shared_memory.instance = SHIM_INSTANCE;
-	shared_memory.journal_slots = nslots;
-	shared_memory.journal_lsn = calloc(nslots, sizeof(pg_atomic_uint64));
+	shared_memory.journal_records = nrecords;
+	shared_memory.journal_lsn = calloc(nrecords, sizeof(pg_atomic_uint64));
 	pmhash_journal_create(SHIM_INSTANCE, &pmem);
 }
 

@@ -24,8 +24,8 @@ extern PmhEnv shim_env;
 /* An index file was removed, or eras renewed: nothing that should happen. */
 extern const char *shim_complaint;
 
-/* Make shared memory and a journal with so many slots. */
-extern void shim_start(uint64_t nslots);
+/* Make shared memory and a journal with so many records. */
+extern void shim_start(uint64_t nrecords);
 
 /* Note entries as the access method does, for a transaction's record at lsn. */
 extern void shim_note(const PmhEntry *entries, size_t n, uint64_t lsn);

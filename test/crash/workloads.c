@@ -401,18 +401,20 @@ run_list_small(void)
 
 /*
  * Lists of a bulk load fit exactly, and lie in one cache line with others; those of
- * the odd class have their short line past the other one, and in front.  Each grows
- * with its next values, which may be in what another one has left.
+ * the odd class have their short line past the other one, and in front: each of
+ * their cells gets another value.  Then each list grows with its next values, which
+ * may be in what another one has left.
  */
 static void
 run_list_loaded(void)
 {
 	static PmhEntry entries[400];
+	PmhEntry	odd[5 * 7];
 	uint32_t	n = 0;
 
 	new_table();
 	for (uint32_t i = 0; i < 5 * 7; i++)
-		entries[n++] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
+		entries[n++] = odd[i] = (PmhEntry) {nth_key(0, 5, i % 5), new_value()};
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
 		for (uint32_t i = 0; i < length; i++)
@@ -420,6 +422,12 @@ run_list_loaded(void)
 	}
 	arm(true);
 	op_bulk(entries, n, 90);
+	for (uint32_t i = 0; i < 5 * 7; i++)
+	{
+		op_delete(odd[i].hash, odd[i].value);
+		odd[i].value = new_value();
+		op_insert(odd[i].hash, odd[i].value, i & 1);
+	}
 	for (uint32_t length = 3; length < 24; length += length < 12 ? 1 : 5)
 	{
 		op_insert(nth_key(0, 4, length), new_value(), length & 1);
@@ -429,6 +437,8 @@ run_list_loaded(void)
 		if (model_find(&crash.model, entries[i].hash, entries[i].value) != NO_ENTRY)
 			op_delete(entries[i].hash, entries[i].value);
 	}
+	for (uint32_t i = 0; i < 5 * 7; i++)
+		op_delete(odd[i].hash, odd[i].value);
 }
 
 /* Buffers chained in front, until the largest are. */

@@ -98,31 +98,31 @@ last_is_least(uint64_t i)
 	return (MOST - i) / 2 * 2 + (i < MOST / 2);
 }
 
-/* Ascending runs of 41, each in front of the one before; in the second form with equal ones. */
+/* Ascending pieces of 41, each in front of the one before; the second with equal ones. */
 static uint64_t
-backward_runs(uint64_t i)
+backward_pieces(uint64_t i)
 {
 	return (MOST - i / 41) * 64 + i % 41;
 }
 
 static uint64_t
-backward_runs_that_meet(uint64_t i)
+backward_pieces_that_meet(uint64_t i)
 {
 	return (MOST - i / 41) * 6 + i % 41 / 6;
 }
 
-/* The same, but a run overlaps the one before. */
+/* The same, but a piece overlaps the one before. */
 static uint64_t
-nearly_backward_runs(uint64_t i)
+nearly_backward_pieces(uint64_t i)
 {
-	return backward_runs(i) + (i == 41 * 3 + 40 ? 64 : 0);
+	return backward_pieces(i) + (i == 41 * 3 + 40 ? 64 : 0);
 }
 
 typedef uint64_t (*Maker) (uint64_t i);
 
 static const Maker maker[] = {
 	any, few_values, tid, all_equal, ascending, descending, one_bit, deep, last_is_least,
-	backward_runs, backward_runs_that_meet, nearly_backward_runs
+	backward_pieces, backward_pieces_that_meet, nearly_backward_pieces
 };
 
 static void
@@ -136,14 +136,14 @@ test_sort(Maker make, size_t n)
 		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
 }
 
-/* Is what consists of such runs sorted, and all else left as it is? */
+/* Is what consists of such pieces sorted, and all else left as it is? */
 static void
-test_runs(Maker make, size_t n, bool has_runs)
+test_pieces(Maker make, size_t n, bool is_sorted_so)
 {
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	CHECK(pmh_sort_backward_runs(number, n) == has_runs);
-	if (has_runs)
+	CHECK(pmh_sort_backward_pieces(number, n) == is_sorted_so);
+	if (is_sorted_so)
 		qsort(wanted, n, sizeof(uint64_t), compare);
 	if (n > 0)
 		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
@@ -162,14 +162,14 @@ main(void)
 	}
 	for (size_t n = 0; n < 300; n++)
 	{
-		test_runs(backward_runs, n, true);
-		test_runs(backward_runs_that_meet, n, true);
-		test_runs(ascending, n, true);
-		test_runs(descending, n, true);
-		test_runs(all_equal, n, true);
-		test_runs(nearly_backward_runs, n, n <= 41 * 3 + 40);
+		test_pieces(backward_pieces, n, true);
+		test_pieces(backward_pieces_that_meet, n, true);
+		test_pieces(ascending, n, true);
+		test_pieces(descending, n, true);
+		test_pieces(all_equal, n, true);
+		test_pieces(nearly_backward_pieces, n, n <= 41 * 3 + 40);
 	}
-	test_runs(backward_runs, MOST, true);
-	test_runs(any, MOST, false);
+	test_pieces(backward_pieces, MOST, true);
+	test_pieces(any, MOST, false);
 	return unit_done("sort");
 }

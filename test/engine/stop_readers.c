@@ -287,6 +287,20 @@ check_all(PmhTable *t, uint64_t hash, uint64_t value)
 	return pmh_check(t, false, fixture_report, NULL);
 }
 
+/* One pair, as many are deleted: in a walk along the list. */
+static PmhResult
+delete_in_walk(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhEntry	entry[4];
+	size_t		removed;
+	PmhResult	result;
+
+	for (unsigned i = 0; i < 4; i++)
+		entry[i] = (PmhEntry) {hash, value};
+	result = pmh_delete_group(t, entry, 4, &removed);
+	return result == PMH_OK && removed != 1 ? PMH_NOT_FOUND : result;
+}
+
 /* Start what is to be done with a pair, and stop the n-th time at a point. */
 static pid_t
 start_change(Change change, const char *point, uint64_t n, uint64_t hash,
@@ -315,12 +329,12 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
 }
 
 /*
- * A value of a list is taken out and its place given to another between the
- * two halves of its reading, after the version count of the deletion: no
- * insert has ever put the one half and the other together.
+ * A value of a list is taken out and its cell given to another between the
+ * two halves of its reading, which begins when the deletion has counted the version
+ * up: no insert has ever put the one half and the other together.
  */
 static void
-place_given_away(void)
+cell_given_away(Change removing)
 {
 	PmhTable   *t = make_table(false);
 	uint64_t	old_value = UINT64_C(1) << 32 | UINT32_MAX;
@@ -339,7 +353,7 @@ place_given_away(void)
 				put(t, hash, old_value);
 			put(t, hash, (UINT64_C(3) << 32) + v);
 		}
-		deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
+		deleter = start_change(removing, "line_clear_before_state", 1, hash, old_value);
 		stop_countdown = 2;
 		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
 		stop_countdown = 1;
@@ -893,7 +907,8 @@ main(void)
 	TEST(slot_given_away());
 	TEST(slot_of_deleted_given_away());
 	TEST(slots_of_two_given_away());
-	TEST(place_given_away());
+	TEST(cell_given_away(pmh_delete));
+	TEST(cell_given_away(delete_in_walk));
 	TEST(value_taken_out_twice());
 	TEST(announced_meanwhile());
 	TEST(value_goes_elsewhere());

@@ -121,6 +121,8 @@ sub read_table
 			}
 			else
 			{
+				die "$path: mutant $mutant->{name} has no end\n"
+				  if $line =~ /^mutant \w+$/ || $line eq "<<<<\n";
 				$text{$part} .= $line;
 			}
 		}
@@ -368,6 +370,15 @@ sub wants_server
 	return scalar grep { needs_server($_) } @{ $mutant->{stages} };
 }
 
+# Those against a server are tried last: they take longest, and wait most; and of these
+# the ones that a TAP test catches, which starts servers of its own.
+sub cost
+{
+	my ($mutant) = @_;
+	return 0 if !wants_server($mutant);
+	return $mutant->{stages}[0] =~ /^tap:/ ? 2 : 1;
+}
+
 # What builds and what runs a stage in a tree: two commands with directories.
 sub stage_commands
 {
@@ -585,8 +596,7 @@ foreach my $mutant (@mutants)
 {
 	$stages{$_} = 1 foreach @{ $mutant->{stages} };
 }
-# those against a server last: they take longest, and wait most
-@mutants = sort { wants_server($a) <=> wants_server($b) } @mutants;
+@mutants = sort { cost($a) <=> cost($b) } @mutants;
 build_stages($first, sort keys %stages);
 my @trees = map { worker_tree($first, $_) } 1 .. $jobs;
 

@@ -116,7 +116,7 @@ eval { $session->quit };
 
 # ---- journal waits; invalid indexes and rebuilds ----
 sql('INSERT INTO a SELECT generate_series(1001, 60000)');
-cmp_ok(counted('a_k', 'journal_waits'), '>', 0, 'waits for a slot of the journal');
+cmp_ok(counted('a_k', 'journal_waits'), '>', 0, 'waits for room in the journal');
 sql('CREATE TABLE b (k int4); INSERT INTO b SELECT generate_series(1, 1000); CREATE INDEX b_k ON b USING pmhash (k)');
 # without rebuilds at first: the launcher may come before the INSERT, and a rebuild marks nothing
 rebuild_off($node);

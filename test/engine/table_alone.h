@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_alone.h
+ *	  A table of one handle, for tests of what makes it smaller: unique keys, or
+ *	  lists; what is to be there of them; recovery, sweeps, shrinks.
+ *
+ * To be set by the test: path; force_pmem and crowded if it likes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_TABLE_ALONE_H
+#define PMH_TABLE_ALONE_H
+
+#include "crowd.h"
+#include "error.h"
+#include "fixture.h"
+#include "table.h"
+#include "unit.h"
+
+#define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
+#define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))
+#define LIST_VALUES		300
+#define LONG_KEYS		3
+#define LONG_VALUES		((uint64_t) FIXTURE_SCALE(60000))
+
+static const char *path;
+static uint64_t instance = 1;
+static bool force_pmem;
+static bool crowded;			/* half of the keys are in the overflow table */
+
+static inline uint64_t
+key_hash(uint64_t key)
+{
+	return crowded && key % 2 == 1 ? crowd_of_many_hash(7, key) : fixture_hash(key);
+}
+
+static inline PmhTable *
+create(void)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhError	error;
+	PmhTable   *t;
+
+	env.force_pmem = force_pmem;
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	return t;
+}
+
+/* Open under another instance: recovery. */
+static inline PmhTable *
+reopen(PmhTable *t)
+{
+	PmhEnv		env = fixture_env(++instance);
+	PmhError	error;
+	bool		recovered;
+
+	env.force_pmem = force_pmem;
+	pmh_close(t);
+	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
+	CHECK(recovered);
+	return t;
+}
+
+static inline uint64_t
+file_bytes(PmhTable *t)
+{
+	PmhStats	stats;
+
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
+	return stats.file_bytes;
+}
+
+static inline void
+check(PmhTable *t)
+{
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+}
+
+/* Shrink to the end; returns false if it does not pay. */
+static inline bool
+shrink_all(PmhTable *t, int fill_percent)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, fill_percent, &shrink);
+
+	if (result == PMH_DONE)
+		return false;
+	REQUIRE(result == PMH_OK);
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE);
+	CHECK(shrink.bytes_after == file_bytes(t));
+	pmh_shrink_end(t, &shrink);
+	return true;
+}
+
+/* Take every pair out whose value is not 0 modulo 'keep' (0: all). */
+static inline void
+sweep_out(PmhTable *t, uint64_t keep)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+	uint8_t    *dead = NULL;
+	size_t		removed;
+
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		dead = realloc(dead, sweep.n);
+		REQUIRE(dead != NULL);
+		for (size_t i = 0; i < sweep.n; i++)
+			dead[i] = keep == 0 || sweep.entries[i].value % keep != 0;
+		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+	}
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+	free(dead);
+}
+
+static inline void
+insert_unique(PmhTable *t, uint64_t from, uint64_t to)
+{
+	for (uint64_t key = from; key < to; key++)
+		REQUIRE(pmh_insert(t, key_hash(key), key, false) == PMH_OK);
+}
+
+/* Of the keys below n just those divisible by 'keep' are there (0: none). */
+static inline void
+check_unique(PmhTable *t, uint64_t n, uint64_t keep)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t key = 0; key < n; key++)
+	{
+		bool		there = keep != 0 && key % keep == 0;
+
+		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
+		CHECK(values.n == (there ? 1 : 0) && (!there || values.value[0] == key));
+	}
+	pmh_values_free(&values);
+}
+
+/* ---- lists ---- */
+
+static inline uint64_t
+values_of(uint64_t key)
+{
+	return key < LONG_KEYS ? LONG_VALUES : LIST_VALUES;
+}
+
+static inline void
+insert_lists(PmhTable *t)
+{
+	for (uint64_t key = 0; key < LIST_KEYS; key++)
+	{
+		for (uint64_t i = 0; i < values_of(key); i++)
+			REQUIRE(pmh_insert(t, key_hash(key), i, false) == PMH_OK);
+	}
+}
+
+static inline void
+check_lists(PmhTable *t, uint64_t keep)
+{
+	PmhValues	values = {0};
+
+	for (uint64_t key = 0; key < LIST_KEYS; key++)
+	{
+		uint64_t	n = keep == 0 ? 0 : (values_of(key) + keep - 1) / keep;
+
+		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
+		CHECK(values.n == n);
+		for (uint64_t i = 0; i < n && i < values.n; i++)
+			CHECK(values.value[i] == i * keep);
+	}
+	pmh_values_free(&values);
+}
+
+#endif							/* PMH_TABLE_ALONE_H */
