@@ -232,7 +232,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 
 /*
  * Enter the locked pool.  False with a reason if it can't be used; it is then
- * unlocked, unless it is ours and only cannot be written just now.
+ * unlocked, unless it is ours and only cannot be written just now.  What enters late
+ * is not the postmaster: it would unlock the pool for all, and they would not know.
  */
 static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
@@ -243,8 +244,11 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 	if (!pmhash_read_server_state(&server, reason) ||
 		!is_ours(control, found, &server, reason))
 	{
-		pmhash_pool_unlock();
-		lock_served = false;
+		if (!late)
+		{
+			pmhash_pool_unlock();
+			lock_served = false;
+		}
 		return false;
 	}
 	return open_to_us(reason) &&
