@@ -454,9 +454,13 @@ pmhash_pool_stop(uint64 instance)
 		control.life_instance != instance)
 		return;
 
-	/* A server that has given its pool up must not make it a good one again. */
+	/*
+	 * A server that has given its pool up must not make it a good one again.  It may
+	 * have said so in its journal only: one that cannot be read, or is gone, may be
+	 * that one.
+	 */
 	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
-		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
+		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
 		return;
 	if (!note_orderly_end(&control, &server, instance, reason) ||
 		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
