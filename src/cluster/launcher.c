@@ -271,6 +271,9 @@ pmhash_launcher_main(Datum arg)
 		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
 
+		/* Given up: nothing must be written to the pool or its token any more. */
+		if (!pmhash_shared->usable)
+			proc_exit(0);
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 

@@ -433,7 +433,9 @@ pmhash_pool_ready(void)
 /*
  * Renew the nonce of pool and data directory later in the server life.  If that
  * fails, it is tried again the next time; until then both the old and the new
- * one count.
+ * one count.  Not once the pool has been given up: that may have removed the token,
+ * and what shared memory has of the control file are the eras of files that have lost
+ * pages.
  */
 void
 pmhash_renew_nonce(void)
@@ -442,11 +444,14 @@ pmhash_renew_nonce(void)
 	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	control = pmhash_shared->control;
-	pmhash_see_redo(&control);
-	if (!pmhash_pool_renew_nonce(&control, 0, reason))
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-	pmhash_shared->control = control;
+	if (pmhash_shared->usable)
+	{
+		control = pmhash_shared->control;
+		pmhash_see_redo(&control);
+		if (!pmhash_pool_renew_nonce(&control, 0, reason))
+			ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_shared->control = control;
+	}
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
 }
 
@@ -497,6 +502,7 @@ pmhash_try_again(void)
 	if (done)
 	{
 		pmhash_shared->control = control;
+		pmhash_shared->retried = false; /* if it is given up later, that is for good */
 		pg_write_barrier();
 		pmhash_shared->usable = true;
 		pmhash_stub_changed();
