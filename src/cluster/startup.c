@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "access/rmgr.h"
@@ -178,7 +179,7 @@ start_pool(void)
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
 			 errdetail("%s", pmhash_disabled_detail(pmhash_shared->retried))));
-	pmhash_refuse_trust();
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }
 
 /*
@@ -482,8 +483,42 @@ pmhash_distrust_all(const char *why)
 	if (!written)
 	{
 		pmhash_disable(reason);
-		pmhash_refuse_trust();
+		pmhash_refuse_trust(control.journal_instance);
 	}
+	else
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+}
+
+/*
+ * Has the kernel written back what it should?  It says so once.  So the witness is
+ * away until the answer has been written down, for the case that this process dies
+ * meanwhile, and an immediate shutdown has to wait that long, for which this process
+ * would have to wait anyway while the kernel writes.  False: it was not asked, and
+ * is to be asked again.
+ */
+bool
+pmhash_ask_for_failed_writes(void)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	sigset_t	quit;
+	sigset_t	before;
+	int			lock_fd = pmhash_pool_lock_fd();
+	bool		unknown;
+	bool		asked;
+
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	sigprocmask(SIG_BLOCK, &quit, &before);
+	unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and a new launcher */
+	asked = pmhash_withdraw_witness(lock_fd);
+	if (asked && unknown)
+		pmhash_distrust_all("a process failed while it asked for failed writes");
+	else if (asked && pmhash_pool_written_back(reason))
+		pmhash_restore_witness(lock_fd);
+	else if (asked)
+		pmhash_distrust_all(reason);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return asked;
 }
 
 /*
