@@ -222,6 +222,7 @@ foreach my $case ('directory', 'stat')
 	reload(0);
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "unreachable $case: all valid");
 	all_checked($node, "unreachable $case");
+	$node->restart;    # the launcher may not have learned the age of postmaster.opts
 }
 
 # ---- the undo lacks a descriptor, or memory: for the journal, for a file ----
