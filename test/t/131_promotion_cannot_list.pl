@@ -20,12 +20,12 @@ foreach my $call (1, 2)
 {
 	my $node = new_standby($primary, "standby$call", <<CONF);
 shared_preload_libraries = 'pmhash, $library'
-pmhash.rebuild = off
 CONF
 	my $from;
 
 	wait_for_state($node, $_, qr/^valid$/, "call $call: $_") foreach qw(t_k t_s);
 	$node->append_conf('postgresql.conf', <<CONF);
+pmhash.rebuild = off
 pmhash_faults.calls = 'readdir'
 pmhash_faults.process = 'pmhash launcher'
 pmhash_faults.error = 5
