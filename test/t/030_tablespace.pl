@@ -114,7 +114,7 @@ foreach my $end ('ROLLBACK', 'COMMIT')
 
 	$node->safe_psql('d', <<SQL);
 BEGIN;
-ALTER TABLE m SET TABLESPACE c;
+ALTER TABLE m SET TABLESPACE a;
 TRUNCATE m;
 INSERT INTO m VALUES (3), (4);
 $end;
@@ -130,7 +130,7 @@ SQL
 }
 
 # A constraint cannot be checked by it until it is filled.
-fails_like($node, 'BEGIN; ALTER TABLE x SET TABLESPACE c; TRUNCATE x; INSERT INTO x VALUES (3)',
+fails_like($node, 'BEGIN; ALTER TABLE x SET TABLESPACE a; TRUNCATE x; INSERT INTO x VALUES (3)',
 	qr/"x_k" has no usable file/, 'moved, emptied, constraint', 'd');
 like(index_state($node, 'x_k', 'd'), qr/^invalid/, 'moved, emptied, constraint: not trusted');
 rebuild_on($node);
