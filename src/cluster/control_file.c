@@ -147,6 +147,20 @@ pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *serv
 }
 
 /*
+ * Has the last renewal come no further than the control file?  Then the token has
+ * the old nonce still, which another renewal would let count no more.
+ */
+static bool
+token_lags(const PmhashControl *control)
+{
+	PmhashToken token;
+
+	return control->nonce_pending &&
+		!(pmhash_read_token(&token) &&
+		  memcmp(token.nonce, control->nonce, PMHASH_NONCE_SIZE) == 0);
+}
+
+/*
  * The same later in the server life: now and then, and at its end.  So a pool
  * or a data directory put back from an earlier moment of it is noticed, too.
  * checkpoint: see PmhashToken.  Under the pool lock, or alone.
@@ -154,8 +168,11 @@ pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *serv
 bool
 pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
 {
-	memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
-	new_nonce(control);
+	if (!token_lags(control))
+	{
+		memcpy(control->old_nonce, control->nonce, PMHASH_NONCE_SIZE);
+		new_nonce(control);
+	}
 	control->nonce_pending = 1;
 	if (!pmhash_pool_write_control(control, reason) ||
 		!pmhash_write_token(control->nonce, checkpoint, reason))

@@ -24,14 +24,20 @@
 /* pg_control is written while we read it: no more than a few times in a row. */
 #define READ_TRIES		20
 
+/*
+ * Is a signal file there?  *unknown: that can't be said, and the answer is no.
+ */
 static bool
-exists_in_data_directory(const char *name)
+exists_in_data_directory(const char *name, bool *unknown)
 {
 	char		path[MAXPGPATH];
 	struct stat st;
 
 	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
-	return stat(path, &st) == 0;
+	if (stat(path, &st) == 0)
+		return true;
+	*unknown |= errno != ENOENT;
+	return false;
 }
 
 static bool
@@ -132,6 +138,8 @@ pmhash_timeline_forked_at(TimeLineID timeline, TimeLineID parent, XLogRecPtr at)
 		if (sscanf(line, "%u %X/%X", &id, &high, &low) == 3)
 			forked = id == parent && (((uint64) high << 32) | low) == at;
 	}
+	if (ferror(file))
+		forked = false;			/* the last line may be another */
 	fclose(file);
 	return forked;
 }
@@ -200,12 +208,15 @@ pmhash_remove_token(char *reason)
 bool
 pmhash_read_server_state(PmhashServerState *server, char *reason)
 {
+	bool		unknown = false;
+
 	memset(server, 0, sizeof(*server));
 	if (!pmhash_read_pg_control(&server->control, reason))
 		return false;
-	server->standby = exists_in_data_directory("standby.signal");
-	server->restored = exists_in_data_directory("recovery.signal") ||
-		exists_in_data_directory("backup_label");
+	server->standby = exists_in_data_directory("standby.signal", &unknown);
+	server->restored = exists_in_data_directory("recovery.signal", &unknown) ||
+		exists_in_data_directory("backup_label", &unknown);
+	server->restored |= unknown;
 	server->has_token = pmhash_read_token(&server->token);
 	return true;
 }

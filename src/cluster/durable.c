@@ -54,6 +54,22 @@ pmhash_read_small(const char *path, void *data, size_t size)
 	return n;
 }
 
+/*
+ * The next name in an open directory; NULL at its end, and if it can't be read: then
+ * *ok is false, with errno.  (readdir alone does not distinguish the two.)
+ */
+struct dirent *
+pmhash_next_name(DIR *dir, bool *ok)
+{
+	struct dirent *de;
+
+	errno = 0;
+	de = readdir(dir);
+	if (de == NULL && errno != 0)
+		*ok = false;
+	return de;
+}
+
 /* Make what has happened to names in a directory durable; false with errno. */
 bool
 pmhash_fsync_directory(const char *path)

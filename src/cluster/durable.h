@@ -8,6 +8,8 @@
 #ifndef PMHASH_DURABLE_H
 #define PMHASH_DURABLE_H
 
+#include <dirent.h>
+
 /* a reason that a function returning false leaves, for a message: bytes */
 #define PMHASH_REASON_SIZE	512
 
@@ -15,6 +17,7 @@
 
 extern bool pmhash_fail(char *reason, const char *format,...) pg_attribute_printf(2, 3);
 extern ssize_t pmhash_read_small(const char *path, void *data, size_t size);
+extern struct dirent *pmhash_next_name(DIR *dir, bool *ok);
 extern bool pmhash_fsync_directory(const char *path);
 extern bool pmhash_replace_durably(const char *directory, const char *name,
 								   const void *data, size_t size, char *reason);

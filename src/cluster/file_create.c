@@ -147,6 +147,13 @@ storage_is_new(Relation index)
 		pmhash_node_subid(index) != InvalidSubTransactionId;
 }
 
+/* The flags of a stub whose file is for inserts only and is to be filled. */
+static uint16
+flags_of_filling(Relation index)
+{
+	return PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
+}
+
 /*
  * Make the file of an index that is to be rebuilt beside writers, and let its stub
  * name it: from here on inserts go there (refill.c).  It stays even if this
@@ -161,9 +168,7 @@ pmhash_file_begin_filling(Relation index)
 
 	pmhash_require_service(index);
 	new_stub(&stub);
-	stub.flags = PMHASH_STUB_FILLING;
-	if (pmhash_wants_wal(index))
-		stub.flags |= PMHASH_STUB_LOGGED;
+	stub.flags = flags_of_filling(index);
 	file = make_file(index, &stub, true);
 	HOLD_INTERRUPTS();
 	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
@@ -197,7 +202,8 @@ file_before(Relation index, char *path)
  *
  * It is called again on the same main fork when a table is truncated in the
  * transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can be
- * rolled back, and no other transaction has seen that file: it goes now.  If
+ * rolled back, and no other transaction has seen that file: it goes now.  (For a
+ * truncation after SET TABLESPACE of the table see pmhash_file_create.)  If
  * the main fork is new, the old one and its file go at commit.  Of a temporary
  * index that is emptied in place after SET TABLESPACE it may not be known which
  * file it had: that is found out before the next commit.
@@ -218,6 +224,17 @@ part_with_file_before(Relation index)
 		pmhash_fork_replaced();
 }
 
+/*
+ * ambuild: make the file of an index and its stub.  ERROR if it can't be made.
+ *
+ * A table with a new main fork of its own is emptied in place (heap.c,
+ * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main
+ * fork (the table was given another tablespace in this transaction, ATExecSetTableSpace)
+ * a rollback brings all rows back and leaves that index empty, of any access method.
+ * Ours does not answer then: its file takes inserts, and is filled in the background.
+ * (CREATE INDEX CONCURRENTLY builds on an older main fork as well; its index is not
+ * ready before.)
+ */
 PmhashFile *
 pmhash_file_create(Relation index)
 {
@@ -225,17 +242,20 @@ pmhash_file_create(Relation index)
 	PmhashStub	stub;
 	bool		is_new = storage_is_new(index);
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+	bool		comes_back = !is_new && !temporary && index->rd_index->indisready;
 
 	pmhash_require_service(index);
 	part_with_file_before(index);
 	new_stub(&stub);
-	stub.flags = pmhash_new_wal_flags(index);
+	stub.flags = comes_back ? flags_of_filling(index) : pmhash_new_wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
 		pmhash_temp_file_created(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (stub.flags & PMHASH_STUB_STANDBY)
 		pmhash_file_is_new(index, stub.file_id);
+	if (comes_back && (stub.flags & PMHASH_STUB_LOGGED) != 0)
+		pmhash_file_announce(index, stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->path);
 	return file;

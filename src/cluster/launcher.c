@@ -217,13 +217,11 @@ notice_failed_writes(void)
 {
 	static XLogRecPtr last = InvalidXLogRecPtr;
 	XLogRecPtr	redo = GetRedoRecPtr();
-	char		reason[PMHASH_REASON_SIZE];
 
 	if (redo == last || !pmhash_pool_is_present())
 		return;
-	last = redo;
-	if (!pmhash_pool_written_back(reason))
-		pmhash_distrust_all(reason);
+	if (pmhash_ask_for_failed_writes())
+		last = redo;
 }
 
 /* The pool was refused at start.  Wait until it can be used, or end. */
@@ -271,6 +269,9 @@ pmhash_launcher_main(Datum arg)
 		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
 
+		/* Given up: nothing must be written to the pool or its token any more. */
+		if (!pmhash_shared->usable)
+			proc_exit(0);
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 

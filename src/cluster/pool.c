@@ -83,6 +83,7 @@ looks_like_pool(char *reason)
 	struct dirent *de;
 	bool		ok = true;
 
+	de = NULL;
 	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
 	if (stat(control, &st) == 0)
 		return true;
@@ -90,12 +91,15 @@ looks_like_pool(char *reason)
 	if (dir == NULL)
 		return pmhash_fail(reason, "could not open directory \"%s\": %s",
 					pmhash_pool_path(), strerror(errno));
-	while (ok && (de = readdir(dir)) != NULL)
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
 		if (!known_name(de->d_name))
 			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
 					  pmhash_pool_path(), de->d_name);
 	}
+	if (de == NULL && !ok)
+		pmhash_fail(reason, "could not read directory \"%s\": %s",
+					pmhash_pool_path(), strerror(errno));
 	closedir(dir);
 	return ok;
 }
@@ -232,7 +236,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 
 /*
  * Enter the locked pool.  False with a reason if it can't be used; it is then
- * unlocked, unless it is ours and only cannot be written just now.
+ * unlocked, unless it is ours and only cannot be written just now.  What enters late
+ * is not the postmaster: it would unlock the pool for all, and they would not know.
  */
 static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
@@ -243,8 +248,11 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 	if (!pmhash_read_server_state(&server, reason) ||
 		!is_ours(control, found, &server, reason))
 	{
-		pmhash_pool_unlock();
-		lock_served = false;
+		if (!late)
+		{
+			pmhash_pool_unlock();
+			lock_served = false;
+		}
 		return false;
 	}
 	return open_to_us(reason) &&
@@ -288,11 +296,27 @@ typedef struct Shutting
 	PmhEnv		env;
 	uint64		stamp;
 	uint64		synced;			/* device that syncfs writes back, or 0 */
+	bool		lost;			/* what failed was to write back: pages may be gone */
 } Shutting;
 
-/* Stamp a file and write it back.  One that has just gone is none. */
+/*
+ * Something could not be written back.  Whatever the errno is: the kernel hands on
+ * what the device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM),
+ * and says it once.  Always false, with errno.
+ */
 static bool
-shut_file(const char *path, const Shutting *shutting)
+may_be_lost(Shutting *shutting)
+{
+	shutting->lost = true;
+	return false;
+}
+
+/*
+ * Stamp a file and write it back.  One that has just gone is none.  One that can't be
+ * opened has lost nothing by that; what fails later is LOST.
+ */
+static bool
+shut_file(const char *path, Shutting *shutting)
 {
 	PmhError	error;
 	PmhResult	result = pmh_shut(path, &shutting->env, shutting->stamp,
@@ -301,11 +325,11 @@ shut_file(const char *path, const Shutting *shutting)
 	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
 		return true;
 	errno = error.sys_errno;
-	return false;
+	return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
 }
 
 static bool
-shut_directory_tree(const char *path, bool top, const Shutting *shutting)
+shut_directory_tree(const char *path, bool top, Shutting *shutting)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
@@ -313,8 +337,9 @@ shut_directory_tree(const char *path, bool top, const Shutting *shutting)
 	bool		ok = dir != NULL;
 	uint64		file_id;
 	Oid			database;
+	int			save_errno;
 
-	while (ok && (de = readdir(dir)) != NULL)
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
@@ -322,9 +347,13 @@ shut_directory_tree(const char *path, bool top, const Shutting *shutting)
 		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
 			ok = shut_file(child, shutting);
 	}
+	if (ok && fsync(dirfd(dir)) != 0)
+		ok = may_be_lost(shutting);
+	save_errno = errno;
 	if (dir != NULL)
 		closedir(dir);
-	return ok && pmhash_fsync_directory(path);
+	errno = save_errno;
+	return ok;
 }
 
 /*
@@ -351,12 +380,15 @@ device_of_syncfs(void)
 /*
  * Stamp all files and write them back: those on the device of the lock file all at
  * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  False with errno.
+ * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
+ * witness is away meanwhile, as in pmhash_ask_for_failed_writes, and stays away then.
  */
 static bool
-shut_all_files(const PmhashControl *control, uint64 instance)
+shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 {
 	Shutting	shutting;
+	bool		ok;
+	int			save_errno;
 
 	memset(&shutting, 0, sizeof(shutting));
 	shutting.env.instance = instance;
@@ -365,16 +397,24 @@ shut_all_files(const PmhashControl *control, uint64 instance)
 	shutting.env.all_shut = control->all_shut != 0;
 	shutting.stamp = control->next_shut;
 	shutting.synced = device_of_syncfs();
-	return shut_directory_tree(pmhash_pool_path(), true, &shutting) &&
-		(shutting.synced == 0 || syncfs(pmhash_pool_lock_fd()) == 0);
+	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
+		shut_directory_tree(pmhash_pool_path(), true, &shutting);
+	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
+		ok = may_be_lost(&shutting);
+	save_errno = errno;
+	if (!shutting.lost)
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+	errno = save_errno;
+	*lost = shutting.lost;
+	return ok;
 }
 
 /*
- * The files could not be written back.  If that is the fault of the medium, the
- * pages in question may be gone from the page cache at any time.
+ * The files could not be written back.  If the kernel has tried, pages may be gone from
+ * the page cache at any time.  Shared memory has gone by now.
  */
 static void
-give_up_files(PmhashControl *control, int error)
+give_up_files(PmhashControl *control, bool lost, int error)
 {
 	char		reason[PMHASH_REASON_SIZE];
 
@@ -382,13 +422,13 @@ give_up_files(PmhashControl *control, int error)
 	ereport(LOG,
 			(errmsg("pmhash: could not write the files in \"%s\" back: %m",
 					pmhash_pool_path())));
-	if (error != EIO && error != ENOSPC && error != EDQUOT)
+	if (!lost)
 		return;
 	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust();
+		pmhash_refuse_trust(control->journal_instance);
 	}
 }
 
@@ -412,11 +452,13 @@ note_orderly_end(PmhashControl *control, const ControlFileData *server,
 static bool
 mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
 {
+	bool		lost = true;	/* what a standby has applied */
+
 	errno = 0;
 	if ((control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_sync()) ||
-		!shut_all_files(control, instance))
+		!shut_all_files(control, instance, &lost))
 	{
-		give_up_files(control, errno);
+		give_up_files(control, lost, errno);
 		reason[0] = '\0';
 		return false;
 	}
@@ -450,9 +492,13 @@ pmhash_pool_stop(uint64 instance)
 		control.life_instance != instance)
 		return;
 
-	/* A server that has given its pool up must not make it a good one again. */
+	/*
+	 * A server that has given its pool up must not make it a good one again.  It may
+	 * have said so in its journal only: one that cannot be read, or is gone, may be
+	 * that one.
+	 */
 	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
-		(control.journal_instance == instance && pmhash_journal_is_spoiled(instance)))
+		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
 		return;
 	if (!note_orderly_end(&control, &server, instance, reason) ||
 		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,

@@ -25,6 +25,13 @@
 
 static int	lock_fd = -1;		/* held by the postmaster, inherited */
 
+/*
+ * The lock file once more, to ask through: an open file is told of a failed write
+ * once, and what one process has been told by this one and has taken to its grave, the
+ * postmaster can still ask by the other.
+ */
+static int	ask_fd = -1;
+
 /* Is the process that wrote its id into the lock file still there? */
 static bool
 holder_is_alive(int fd)
@@ -47,7 +54,8 @@ pmhash_pool_unlock(void)
 {
 	flock(lock_fd, LOCK_UN);
 	close(lock_fd);
-	lock_fd = -1;
+	close(ask_fd);
+	lock_fd = ask_fd = -1;
 }
 
 /* The descriptor of the locked file, or -1.  Children have it from the postmaster. */
@@ -114,6 +122,14 @@ open_lock(const char *path)
 	return fd;
 }
 
+static bool
+open_to_ask(const char *path, char *reason)
+{
+	ask_fd = open(path, O_RDONLY | O_CLOEXEC);
+	return ask_fd >= 0 ||
+		pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
+}
+
 /*
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
@@ -147,7 +163,7 @@ pmhash_pool_lock(char *reason)
 		}
 		pg_usleep(50 * 1000L);
 	}
-	if (!sign_lock(fd, path, reason))
+	if (!sign_lock(fd, path, reason) || !open_to_ask(path, reason))
 	{
 		close(fd);
 		return false;
@@ -168,8 +184,26 @@ pmhash_pool_lock(char *reason)
 bool
 pmhash_pool_written_back(char *reason)
 {
-	if (syncfs(lock_fd) == 0)
+	if (pmhash_pool_sync())
 		return true;
 	return pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
 					   pmhash_pool_path(), strerror(errno));
+}
+
+/* The same, for the stop of the server.  False with errno. */
+bool
+pmhash_pool_sync(void)
+{
+	return syncfs(ask_fd) == 0;
+}
+
+/*
+ * Has anything failed at all since the pool was locked, whether a process of this
+ * server knows of it or not?  For the postmaster, if a process has died that may have
+ * known.  False if so, or if that can't be found out.
+ */
+bool
+pmhash_pool_never_failed(void)
+{
+	return syncfs(lock_fd) == 0;
 }

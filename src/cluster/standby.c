@@ -244,7 +244,7 @@ give_pool_up(const char *path)
 			 "file \"%s\" can neither be used nor removed", path);
 	pg_write_barrier();
 	pmhash_shared->usable = false;
-	pmhash_refuse_trust();
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }
 
 /*

@@ -442,19 +442,22 @@ for_each_in_database(Oid database, FileAction action, void *arg)
 	FileKind	kind;
 	uint64		file_id;
 	bool		ok = true;
+	int			save_errno;
 
 	pmhash_database_path(directory, database);
 	dir = opendir(directory);
 	if (dir == NULL)
 		return errno == ENOENT;
-	while (ok && (de = readdir(dir)) != NULL)
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
 		kind = kind_of(de->d_name, &file_id);
 		snprintf(path, sizeof(path), "%s/%.64s", directory, de->d_name);
 		if (kind != FOREIGN_FILE)
 			ok = action(database, path, kind, file_id, arg);
 	}
+	save_errno = errno;
 	closedir(dir);
+	errno = save_errno;
 	return ok;
 }
 
@@ -466,14 +469,17 @@ for_each_file(FileAction action, void *arg)
 	struct dirent *de;
 	Oid			database;
 	bool		ok = dir != NULL;
+	int			save_errno;
 
-	while (ok && (de = readdir(dir)) != NULL)
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
 		if (pmhash_parse_database_name(de->d_name, &database))
 			ok = for_each_in_database(database, action, arg);
 	}
+	save_errno = errno;
 	if (dir != NULL)
 		closedir(dir);
+	errno = save_errno;
 	return ok;
 }
 

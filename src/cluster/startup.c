@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "access/rmgr.h"
@@ -178,7 +179,7 @@ start_pool(void)
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
 			 errdetail("%s", pmhash_disabled_detail(pmhash_shared->retried))));
-	pmhash_refuse_trust();
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }
 
 /*
@@ -433,7 +434,9 @@ pmhash_pool_ready(void)
 /*
  * Renew the nonce of pool and data directory later in the server life.  If that
  * fails, it is tried again the next time; until then both the old and the new
- * one count.
+ * one count.  Not once the pool has been given up: that may have removed the token,
+ * and what shared memory has of the control file are the eras of files that have lost
+ * pages.
  */
 void
 pmhash_renew_nonce(void)
@@ -442,11 +445,14 @@ pmhash_renew_nonce(void)
 	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	control = pmhash_shared->control;
-	pmhash_see_redo(&control);
-	if (!pmhash_pool_renew_nonce(&control, 0, reason))
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-	pmhash_shared->control = control;
+	if (pmhash_shared->usable)
+	{
+		control = pmhash_shared->control;
+		pmhash_see_redo(&control);
+		if (!pmhash_pool_renew_nonce(&control, 0, reason))
+			ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_shared->control = control;
+	}
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
 }
 
@@ -477,8 +483,42 @@ pmhash_distrust_all(const char *why)
 	if (!written)
 	{
 		pmhash_disable(reason);
-		pmhash_refuse_trust();
+		pmhash_refuse_trust(control.journal_instance);
 	}
+	else
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+}
+
+/*
+ * Has the kernel written back what it should?  It says so once.  So the witness is
+ * away until the answer has been written down, for the case that this process dies
+ * meanwhile, and an immediate shutdown has to wait that long, for which this process
+ * would have to wait anyway while the kernel writes.  False: it was not asked, and
+ * is to be asked again.
+ */
+bool
+pmhash_ask_for_failed_writes(void)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	sigset_t	quit;
+	sigset_t	before;
+	int			lock_fd = pmhash_pool_lock_fd();
+	bool		unknown;
+	bool		asked;
+
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	sigprocmask(SIG_BLOCK, &quit, &before);
+	unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and a new launcher */
+	asked = pmhash_withdraw_witness(lock_fd);
+	if (asked && unknown)
+		pmhash_distrust_all("a process failed while it asked for failed writes");
+	else if (asked && pmhash_pool_written_back(reason))
+		pmhash_restore_witness(lock_fd);
+	else if (asked)
+		pmhash_distrust_all(reason);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return asked;
 }
 
 /*
@@ -497,6 +537,7 @@ pmhash_try_again(void)
 	if (done)
 	{
 		pmhash_shared->control = control;
+		pmhash_shared->retried = false; /* if it is given up later, that is for good */
 		pg_write_barrier();
 		pmhash_shared->usable = true;
 		pmhash_stub_changed();

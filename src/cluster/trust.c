@@ -42,7 +42,6 @@
 #include "cluster/durable.h"
 #include "cluster/pool_lock.h"
 #include "cluster/pool_names.h"
-#include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
@@ -63,8 +62,112 @@
  */
 #define REVOKED			((uint64_t) RWH_WRITE_LIFE_SHORT)
 
+/*
+ * In its place while the kernel is asked whether it has failed to write something back.
+ * It answers once: if the process that learns of it dies before it has written that
+ * down, this is all that is left of it.
+ */
+#define ASKING			((uint64_t) RWH_WRITE_LIFE_LONG)
+
 /* What pg_control said when this postmaster was refused the pool; or 0. */
 static XLogRecPtr refused_at = InvalidXLogRecPtr;
+
+/* ---- the hint in the inode of the lock file ---- */
+
+/*
+ * Set the witness.  Only once the control file says what is to be trusted from
+ * here on.  Where it can't be set there is none, and a crash of the whole
+ * server costs the files in page cache.
+ */
+void
+pmhash_set_witness(int lock_fd)
+{
+	uint64_t	hint = WITNESS;
+
+	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
+}
+
+/* Does an error of fcntl say that the system knows no such hints?  Then there is none. */
+static bool
+knows_no_hints(int error)
+{
+	return error == EINVAL || error == ENOSYS;
+}
+
+/* Is that what the inode of the lock file says? */
+static bool
+has_hint(int lock_fd, uint64_t wanted)
+{
+	uint64_t	hint = 0;
+
+	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
+}
+
+static bool
+has_witness(int lock_fd)
+{
+	return has_hint(lock_fd, WITNESS);
+}
+
+/*
+ * Say in the inode of the lock file that nothing is to be trusted, until a
+ * server life has written that down.  False with errno if that can't be said.
+ */
+bool
+pmhash_revoke_trust(int lock_fd)
+{
+	uint64_t	hint = REVOKED;
+
+	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
+}
+
+/*
+ * Has that been done?  Assumed as well if it can't be read, except where the system
+ * knows no such hints: then it can't have been done either.
+ */
+bool
+pmhash_trust_is_revoked(int lock_fd)
+{
+	uint64_t	hint = 0;
+
+	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
+		return !knows_no_hints(errno);
+	return hint == REVOKED;
+}
+
+/*
+ * The kernel is to be asked for failed writes, and until the answer has been written
+ * down there must be no witness.  False if there may be one still: then don't ask.
+ */
+bool
+pmhash_withdraw_witness(int lock_fd)
+{
+	uint64_t	hint = 0;
+
+	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
+		return knows_no_hints(errno);
+	if (hint != WITNESS)
+		return true;
+	hint = ASKING;
+	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
+}
+
+/* Has a process begun to ask, and not come to write down the answer? */
+bool
+pmhash_witness_is_withdrawn(int lock_fd)
+{
+	return has_hint(lock_fd, ASKING);
+}
+
+/* It has been, or there was none.  Trust that has been revoked stays so. */
+void
+pmhash_restore_witness(int lock_fd)
+{
+	if (has_hint(lock_fd, ASKING))
+		pmhash_set_witness(lock_fd);
+}
+
+/* ---- what is known of the server ---- */
 
 /*
  * Note where pg_control has replay begin now: in the server life that uses the
@@ -131,9 +234,12 @@ revoke_pool(char *reason)
  * After an orderly end nothing is lost, and what this server life leaves out it
  * marks in the stubs; then the token stays, and goes on recording each orderly
  * end.
+ *
+ * journal_instance: of the control file, or 0.  Also called at the postmaster's exit,
+ * when shared memory has gone.
  */
 void
-pmhash_refuse_trust(void)
+pmhash_refuse_trust(uint64 journal_instance)
 {
 	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
@@ -144,7 +250,7 @@ pmhash_refuse_trust(void)
 		refused_at = server.control.checkPoint;
 	else if (!pmhash_remove_token(reason) &&
 			 !forget_pool(last) &&
-			 !pmhash_journal_spoil(pmhash_shared->control.journal_instance, last) &&
+			 !pmhash_journal_spoil(journal_instance, last) &&
 			 !revoke_pool(last))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
@@ -161,7 +267,8 @@ pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 {
 	PmhashToken token;
 
-	if (pmhash_trust_is_revoked(lock_fd) || !pmhash_read_token(&token))
+	if (pmhash_trust_is_revoked(lock_fd) || has_hint(lock_fd, ASKING) ||
+		!pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
 }
@@ -355,8 +462,13 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 	struct statx st;
 
 	*inode = *birth = 0;
-	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0 ||
-		(st.stx_mask & STATX_BTIME) == 0)
+	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
+	{
+		/* Not known now, though it may be later: unlike any. */
+		*birth = errno == ENOSYS ? 0 : pmhash_random_id();
+		return;
+	}
+	if ((st.stx_mask & STATX_BTIME) == 0)
 		return;
 	*inode = st.stx_ino;
 	*birth = st.stx_btime.tv_sec * UINT64CONST(1000000000) + st.stx_btime.tv_nsec;
@@ -395,52 +507,6 @@ read_boot_id(char *boot_id)
 }
 
 /*
- * Set the witness.  Only once the control file says what is to be trusted from
- * here on.  Where it can't be set there is none, and a crash of the whole
- * server costs the files in page cache.
- */
-void
-pmhash_set_witness(int lock_fd)
-{
-	uint64_t	hint = WITNESS;
-
-	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
-}
-
-/* Is that what the inode of the lock file says? */
-static bool
-has_hint(int lock_fd, uint64_t wanted)
-{
-	uint64_t	hint = 0;
-
-	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
-}
-
-static bool
-has_witness(int lock_fd)
-{
-	return has_hint(lock_fd, WITNESS);
-}
-
-/*
- * Say in the inode of the lock file that nothing is to be trusted, until a
- * server life has written that down.  False with errno if that can't be said.
- */
-bool
-pmhash_revoke_trust(int lock_fd)
-{
-	uint64_t	hint = REVOKED;
-
-	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
-}
-
-bool
-pmhash_trust_is_revoked(int lock_fd)
-{
-	return has_hint(lock_fd, REVOKED);
-}
-
-/*
  * Why what the last server life has stored may not be in the page cache any
  * more, or NULL.  A postmaster that has had the pool's lock file open all the
  * time has kept the file system from being unmounted, and itself from being
@@ -461,6 +527,23 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 	if (!has_witness(entry->lock_fd))
 		return "the file system may have been unmounted without a clean shutdown of the server";
 	return NULL;
+}
+
+/*
+ * May a process of the last server life have been told that something was not written
+ * back, and have died of it?  Only if it has taken the witness away before.  This
+ * postmaster can ask once more.
+ */
+static const char *
+write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
+{
+	if (control->state != PMHASH_POOL_RUNNING || has_witness(entry->lock_fd))
+		return NULL;
+	if (entry->lock_kept)
+		return pmhash_pool_never_failed() ? NULL :
+			"the file system has failed to write something back";
+	return has_hint(entry->lock_fd, ASKING) ?
+		"the server went down while it asked whether all had been written back" : NULL;
 }
 
 /*
@@ -529,6 +612,9 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the server is on another timeline";
 	if (is_copy_of_running_pool(control, entry->lock_fd))
 		return "the pool is a copy that was made while the server was running";
+	doubt = write_back_doubt(control, entry);
+	if (doubt != NULL)
+		return doubt;
 	if (was_standby(control, server))
 		return NULL;
 	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);

@@ -28,9 +28,12 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										uint64 instance);
 extern void pmhash_set_witness(int lock_fd);
 extern bool pmhash_revoke_trust(int lock_fd);
+extern bool pmhash_withdraw_witness(int lock_fd);
+extern bool pmhash_witness_is_withdrawn(int lock_fd);
+extern void pmhash_restore_witness(int lock_fd);
 extern bool pmhash_trust_is_revoked(int lock_fd);
 extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
-extern void pmhash_refuse_trust(void);
+extern void pmhash_refuse_trust(uint64 journal_instance);
 extern void pmhash_continue_without_pool(void);
 
 #endif							/* PMHASH_TRUST_H */

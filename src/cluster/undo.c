@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -171,7 +170,12 @@ condemn(const char *path, const char *why)
 			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
 }
 
-/* Take the lost entries of one file out.  ERROR if that has to wait. */
+/*
+ * Take the lost entries of one file out.  ERROR if that has to wait.  A file is not
+ * there only if the one attempt to open it says so: what can't be looked at (EIO,
+ * EACCES, ESTALE) may be there again tomorrow, with its entries, when the journal is
+ * forgotten.
+ */
 static void
 undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 		  size_t n)
@@ -214,13 +218,12 @@ static void
 deal_with_file(Undo *undo, const PmhashJournalRecord *records, size_t n)
 {
 	char		path[MAXPGPATH];
-	struct stat st;
 	bool		lost = false;
 
 	for (size_t i = 0; i < n; i++)
 		lost |= records[i].lsn > undo->end;
 	pmhash_file_path(path, records[0].database, records[0].file_id);
-	if (lost && stat(path, &st) == 0)
+	if (lost)
 		undo_file(undo, path, records, n);
 }
 

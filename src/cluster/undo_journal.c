@@ -155,16 +155,19 @@ pmhash_journal_spoil(uint64 instance, char *reason)
 	return done || pmhash_fail(reason, "file \"%s\" was lost", path);
 }
 
-/* Has that been done?  What can't be read is not. */
+/*
+ * Is the journal of that server life there, and has that not been done to it?  What
+ * can't be read is not known to be sound.
+ */
 bool
-pmhash_journal_is_spoiled(uint64 instance)
+pmhash_journal_is_sound(uint64 instance)
 {
 	char		path[MAXPGPATH];
 	PmhashJournalHeader header;
 
 	pmhash_journal_path(path, instance);
 	return pmhash_read_small(path, &header, sizeof(header)) == sizeof(header) &&
-		header.magic == 0 && header.instance == instance;
+		header.magic == PMHASH_JOURNAL_MAGIC && header.instance == instance;
 }
 
 /*

@@ -66,7 +66,7 @@ extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);
 extern void pmhash_journal_retire(uint64 instance);
 extern bool pmhash_journal_spoil(uint64 instance, char *reason);
-extern bool pmhash_journal_is_spoiled(uint64 instance);
+extern bool pmhash_journal_is_sound(uint64 instance);
 extern bool pmhash_journal_is_spare(const char *name);
 extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);

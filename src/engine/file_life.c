@@ -497,7 +497,10 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 	return PMH_OK;
 }
 
-/* Stamp an open file, and write it back unless it is on the device 'synced'. */
+/*
+ * Stamp an open file, and write it back unless it is on the device 'synced'.  Whatever
+ * fails: pages of it may be lost.
+ */
 static PmhResult
 shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *error)
 {
@@ -506,20 +509,20 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *
 	PmhRun		run;
 
 	if (fstat(fd, &st) != 0)
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was asking for the size of "
 							  "the file.");
 	if (st.st_size < PMH_HEADER_SIZE)
 		return PMH_OK;
 	if (pread(fd, &run, sizeof(run), PMH_RUN_OFFSET) != (ssize_t) sizeof(run))
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was reading the header.");
 	if ((run.instance == env->instance || !is_outdated(env, run.shut)) &&
 		pwrite(fd, &stamp, sizeof(stamp), where) != (ssize_t) sizeof(stamp))
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was writing the header.");
 	if ((synced == 0 || st.st_dev != synced) && fsync(fd) != 0)
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was fsync.");
 	return PMH_OK;
 }

@@ -197,7 +197,8 @@ extern bool pmh_look(const char *path, PmhInode *inode);
  * pmh_open in this run.  stamp: not 0, another one at each shutdown.  synced: the
  * device (st_dev) of which the caller writes back all files afterwards, so that
  * those need no fsync here; 0: none.  Maps nothing.  PMH_OK also if the file is too
- * short to be one of ours.
+ * short to be one of ours.  PMH_ERR_LOST: it was opened, and could not be stamped or
+ * written back, so pages of it may go; any other error: it was not opened.
  */
 extern PmhResult pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp,
 						  uint64_t synced, PmhError *error);

@@ -98,6 +98,48 @@ $node->safe_psql('d', 'REINDEX (TABLESPACE a) TABLE t; REINDEX (TABLESPACE b, CO
 all_come_back($node, 'REINDEX (TABLESPACE)', 'd');
 wait_for_files(pool($node), 5, 'REINDEX (TABLESPACE), files');
 
+# ---- emptied in place in a transaction that has moved the table, and rolled back ----
+# PostgreSQL truncates the main forks of the indexes, which are not new.
+$node->safe_psql('d', <<SQL);
+CREATE TABLE m (k int4);
+CREATE INDEX m_k ON m USING pmhash (k);
+INSERT INTO m SELECT generate_series(1, 500);
+CREATE TABLE x (k int4, CONSTRAINT x_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO x SELECT generate_series(1, 500);
+SQL
+foreach my $end ('ROLLBACK', 'COMMIT')
+{
+	my $rows = $end eq 'COMMIT' ? 2 : 500;
+	my $find = 'SET enable_seqscan = off; SELECT count(*) FROM m, generate_series(1, 500) i WHERE m.k = i';
+
+	$node->safe_psql('d', <<SQL);
+BEGIN;
+ALTER TABLE m SET TABLESPACE a;
+TRUNCATE m;
+INSERT INTO m VALUES (3), (4);
+$end;
+SQL
+	is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers");
+	like(index_state($node, 'm_k', 'd'), qr/^invalid/, "moved, emptied, $end: not trusted");
+	rebuild_on($node);
+	$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+	rebuild_off($node);
+	is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers by the index");
+	same_answers($node, 'm', 'k', 'm_k', "moved, emptied, $end", 'd');
+	$node->safe_psql('d', 'ALTER TABLE m SET TABLESPACE pg_default');
+}
+
+# A constraint cannot be checked by it until it is filled.
+fails_like($node, 'BEGIN; ALTER TABLE x SET TABLESPACE a; TRUNCATE x; INSERT INTO x VALUES (3)',
+	qr/"x_k" has no usable file/, 'moved, emptied, constraint', 'd');
+like(index_state($node, 'x_k', 'd'), qr/^invalid/, 'moved, emptied, constraint: not trusted');
+rebuild_on($node);
+$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+rebuild_off($node);
+same_answers($node, 'x', 'k', 'x_k', 'moved, emptied, constraint', 'd');
+fails_like($node, 'INSERT INTO x VALUES (3)', qr/violates exclusion constraint "x_k"/, 'moved, emptied, constraint: holds', 'd');
+$node->safe_psql('d', 'DROP TABLE m, x');
+
 # ---- a copy in another tablespace ----
 foreach my $strategy ('wal_log', 'file_copy')
 {

@@ -21,12 +21,13 @@ $node->safe_psql('postgres', invalid_fixture());
 
 sub faults
 {
-	my ($calls, $n, $for) = @_;
+	my ($calls, $n, $for, $error) = @_;
 
 	$for //= 1;
+	$error //= 5;
 	$node->append_conf('postgresql.conf', <<CONF);
 pmhash_faults.calls = '$calls'
-pmhash_faults.error = 5
+pmhash_faults.error = $error
 pmhash_faults.fail_for = $for
 pmhash_faults.fail_at = $n
 CONF
@@ -65,14 +66,14 @@ isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 # event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
 sub fails_at_shutdown
 {
-	my ($calls, $n, $for, $name) = @_;
+	my ($calls, $n, $for, $name, $error) = @_;
 	my $from = -s $node->logfile;
 
 	rebuild_off($node);
-	faults($calls, $n, $for);
+	faults($calls, $n, $for, $error);
 	$node->safe_psql('postgres', 'SELECT 1');
 	$node->stop;
-	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: Input/, "$name: log");
+	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
 	faults_off();
 	$node->start;
 	stays_invalid($node, $apart, $name);
@@ -83,12 +84,17 @@ sub fails_at_shutdown
 
 # all files at once
 # trust: shutdown-syncfs
-fails_at_shutdown('syncfs', 1, 1, 'shutdown');
+fails_at_shutdown('syncfs', 1, 1, 'shutdown', 5);
+
+# and other things that a device says
+fails_at_shutdown('syncfs', 1, 1, 'shutdown, ENODATA', 61);
+fails_at_shutdown('syncfs', 1, 1, 'shutdown, ETIMEDOUT', 110);
 
 # file by file, where the kernel is an old one or cannot be asked: two calls for the
 # control file, uname, those of the index files
 # trust: fsync
-fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel');
+fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel', 5);
+fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel, ETIMEDOUT', 110);
 $node->stop;
 done_testing();
 

@@ -43,6 +43,21 @@ CONF
 	return;
 }
 
+# The same in a launcher that is to be started.
+sub faults_while_down
+{
+	my ($calls, $n, $for) = @_;
+
+	return $node->append_conf('postgresql.conf', <<CONF);
+pmhash_faults.calls = '$calls'
+pmhash_faults.process = 'pmhash launcher'
+pmhash_faults.at_restart = off
+pmhash_faults.error = 5
+pmhash_faults.fail_for = $for
+pmhash_faults.fail_at = $n
+CONF
+}
+
 sub reload
 {
 	my ($n) = @_;
@@ -84,6 +99,11 @@ foreach my $way ([ 'control file', 'syncfs pwrite', 0 ],
 		is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
 		unlike(slurp_file($node->logfile, $from), qr/PANIC|can neither/, "$name, $end: log");
 		no_faults();
+		reload(0);
+		# The pool can be written again, and nobody does.
+		$node->safe_psql('postgres', 'INSERT INTO o VALUES (9000); DELETE FROM o WHERE k = 9000');
+		sleep(3);    # naptimes
+		is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
 		$end eq 'crash' ? $node->stop('immediate') : $node->stop;
 		$node->start;
 		stays_invalid($node, $apart, "$name, $end");
@@ -120,6 +140,89 @@ foreach my $end ('immediate', 'fast')
 	stays_invalid($node, $apart, "revoked, $end");
 	rebuild_on($node);
 	all_come_back($node, "revoked, $end");
+}
+
+# ---- only the journal says it, and at the end that cannot be looked at ----
+foreach my $way ('gone', 'unreadable')
+{
+	my $from = -s $node->logfile;
+	my $journal;
+
+	rebuild_off($node);
+	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+	usleep(300_000);
+	no_faults();
+	reload(0);
+	($journal) = grep { !/spare/ } glob(pool($node) . '/journal.*');
+	$way eq 'gone' ? rename($journal, "$journal.away") : chmod(0, $journal);
+	$node->stop;
+	$way eq 'gone' ? rename("$journal.away", $journal) : chmod(0600, $journal);
+	$node->start;
+	# trust: journal-at-end
+	stays_invalid($node, $apart, "journal $way at the end");
+	rebuild_on($node);
+	all_come_back($node, "journal $way at the end");
+}
+
+# ---- the end of the postmaster: it has no shared memory any more ----
+{
+	my $from = -s $node->logfile;
+	my $hint = pack('Q', 0);
+
+	rebuild_off($node);
+	$node->append_conf('postgresql.conf', "pmhash_faults.after = 'syncfs'");
+	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off', '');
+	$node->stop;
+	unlike(slurp_file($node->logfile, $from), qr/signal|can neither/, 'given up at the end: log');
+	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back/, 'given up at the end: why');
+	ok(!-e $node->data_dir . '/postmaster.pid', 'given up at the end: the postmaster ends');
+	open(my $lock, '<', pool($node) . '/lock') or die $!;
+	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
+	close($lock);
+	is(unpack('Q', $hint), 2, 'given up at the end: hint');
+	no_faults();
+	$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
+	$node->start;
+	stays_invalid($node, $apart, 'given up at the end');
+	rebuild_on($node);
+	all_come_back($node, 'given up at the end');
+}
+
+# ---- a file that the undo cannot look at may be there tomorrow ----
+foreach my $case ('directory', 'stat')
+{
+	my $from = -s $node->logfile;
+	my $path = index_file($node, 'o_k');
+	my ($directory) = $path =~ m{(.*)/};
+
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	sleep(1);
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
+	$node->stop('immediate');
+	eval { $session->quit };
+	if ($case eq 'directory')
+	{
+		chmod(0, $directory);
+		$node->start;
+		$node->wait_for_log(qr/could not remove file|entries taken out/, $from);
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 6000 AND 6020 OR k = 6000'), '0', "unreachable $case: meanwhile");
+		chmod(0700, $directory);
+	}
+	else
+	{
+		faults_while_down('stat', 1, 3);
+		$node->start;
+	}
+	$node->wait_for_log(qr/undo journal: .* entries taken out/, $from);
+	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, "unreachable $case: taken out");
+	no_faults();
+	reload(0);
+	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "unreachable $case: all valid");
+	all_checked($node, "unreachable $case");
+	$node->restart;    # the launcher may not have learned the age of postmaster.opts
 }
 
 # ---- the undo lacks a descriptor, or memory: for the journal, for a file ----

@@ -87,5 +87,18 @@ $node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_ls_dir('$pool/'
   or fail('the files of old are removed');
 is(scalar(index_files($pool)), 2, 'two files are left');
 is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', 'all indexes are valid');
+
+# A main fork that is not there: the cleaner goes on, and what does away with it works.
+my $fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('c_k')");
+$node->stop;
+unlink($fork) or die "$fork: $!";
+my $from = -s $node->logfile;
+$node->start;
+ok($node->wait_for_log(qr/LOG: .*"c_k" has: could not open file/, $from) , 'the cleaner says so');
+sleep(3);    # naptimes
+unlike(slurp_file($node->logfile, $from), qr/ERROR/, 'and does not fail of it');
+works('DROP INDEX c_k', 'DROP INDEX without a main fork');
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_ls_dir('$pool/' || (SELECT oid FROM pg_database WHERE datname = 'postgres'))")
+  or fail('its file is removed');
 $node->stop;
 done_testing();

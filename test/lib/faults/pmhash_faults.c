@@ -25,6 +25,7 @@
 #endif
 #include "postgres.h"
 
+#include <dirent.h>
 #include <execinfo.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -77,7 +78,7 @@ static const struct config_enum_entry action_options[] = {
 static char *selected;			/* "memory", "io", "system" (io and unlink) or names
 								 * of functions, one blank between them */
 static char *process;			/* type of the only process meant, or empty */
-static char *after;				/* count only after a call of this one */
+static char *after;				/* count only from a call of this one on */
 static bool at_restart;			/* count only since shared memory was made anew */
 static bool flush;				/* calls of XLogFlush are made */
 static int	fail_at;			/* number of the call that fails; 0: none */
@@ -191,7 +192,8 @@ fault(const char *name, const char *class, uintptr_t site)
 	if (after[0] != '\0' && !after_seen)
 	{
 		after_seen = strcmp(after, name) == 0;
-		return false;
+		if (!after_seen)
+			return false;
 	}
 	if (!is_selected(name, class))
 		return false;
@@ -264,6 +266,7 @@ errno_or(int usual)
 	HOOK(fcntl, "io", int, (int fd, int command, void *p), (fd, command, p), -1, 0, EIO) \
 	HOOK(mkdir, "io", int, (const char *p, mode_t m), (p, m), -1, 0, ENOSPC) \
 	HOOK(stat, "stat", int, (const char *p, struct stat *s), (p, s), -1, -1, EIO) \
+	HOOK(readdir, "readdir", struct dirent *, (DIR *d), (d), NULL, NULL, EIO) \
 	HOOK(unlink, "unlink", int, (const char *p), (p), -1, 0, EIO) \
 	HOOK(mmap, "io", void *, (void *a, size_t n, int p, int f, int fd, off_t o), \
 		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM) \
@@ -593,7 +596,7 @@ define_variables(void)
 							 "WAL is flushed when pmhash says so.",
 							 NULL, &flush, true, PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pmhash_faults.after",
-							   "Counting begins after a call of this function.",
+							   "Counting begins with a call of this function.",
 							   NULL, &after, "", PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pmhash_faults.at_restart",
 							 "Counting begins when a crash has the postmaster make shared memory anew.",

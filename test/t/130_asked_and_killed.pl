@@ -1,0 +1,176 @@
+# The kernel says once that it has failed to write something back.  The process that
+# learns of it may die before it has written that down; and the pool stays locked, and
+# is tried again, whatever the launcher could not read.
+
+use strict;
+use warnings;
+
+use Fcntl qw(:flock);
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashFaults;
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $apart = 'server and pool directory have not been together all the time since it was made';
+my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+my $node = new_faulty_server('asked');
+my $lock = pool($node) . '/lock';
+
+use constant { ASKING => 4, WITNESS => 5, GET_HINT => 1035, SET_HINT => 1036 };
+
+$node->safe_psql('postgres', invalid_fixture());
+
+sub faults
+{
+	my ($calls, $action, $process, $restart, $at) = @_;
+
+	$node->append_conf('postgresql.conf', <<CONF);
+pmhash_faults.calls = '$calls'
+pmhash_faults.process = '$process'
+pmhash_faults.at_restart = $restart
+pmhash_faults.action = '$action'
+pmhash_faults.error = 5
+pmhash_faults.fail_for = 1
+pmhash_faults.fail_at = $at
+CONF
+	return if !$node->{_pid};
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$at'")
+	  or die 'no reload';
+	return;
+}
+
+sub hint
+{
+	my $hint = pack('Q', 0);
+
+	open(my $file, '<', $lock) or die "$lock: $!";
+	fcntl($file, GET_HINT, $hint) or die "F_GET_RW_HINT: $!";
+	close($file);
+	return unpack('Q', $hint);
+}
+
+sub set_hint
+{
+	my $hint = pack('Q', $_[0]);
+
+	open(my $file, '+<', $lock) or die "$lock: $!";
+	fcntl($file, SET_HINT, $hint) or die "F_SET_RW_HINT: $!";
+	close($file);
+	return;
+}
+
+# A child is killed, the postmaster restarts the others in place.
+sub restart_in_place
+{
+	my $from = -s $node->logfile;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
+	eval { $session->quit };
+	$node->wait_for_log(qr/database system is ready/, $from);
+	$node->poll_query_until('postgres', 'SELECT true');
+	return slurp_file($node->logfile, $from);
+}
+
+# ---- without faults the witness comes back, and a crash costs nothing ----
+my $before = $node->safe_psql('postgres', $files);
+$node->safe_psql('postgres', 'CHECKPOINT');
+sleep(1);
+is(hint(), WITNESS, 'asked: the witness is back');
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'asked, crash');
+is($node->safe_psql('postgres', $files), $before, 'asked, crash: nothing is rebuilt');
+
+# event: `kill -9` while the server asks the kernel whether all was written back (at a checkpoint, at the end of a shutdown)
+# the launcher, and with it the whole server
+$node->append_conf('postgresql.conf', 'restart_after_crash = off');
+rebuild_off($node);
+faults('syncfs', 'kill', 'pmhash launcher', 'off', 1);
+my $from = -s $node->logfile;
+$node->psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/database system is shut down/, $from);
+is(hint(), ASKING, 'killed while it asks: the witness is away');
+$node->{_pid} = undef;
+faults('syncfs', 'fail', '', 'off', 0);
+$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+$from = -s $node->logfile;
+$node->start;
+# trust: asking
+like(slurp_file($node->logfile, $from), qr/not trusted: the server went down while it asked whether all had been written back/,
+	'killed while it asks: log');
+stays_invalid($node, $apart, 'killed while it asks');
+rebuild_on($node);
+all_come_back($node, 'killed while it asks');
+
+# the same, and the postmaster is still there: it asks once more
+$before = $node->safe_psql('postgres', $files);
+set_hint(ASKING);
+restart_in_place();
+is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'killed while it asks, in place, nothing has failed');
+is($node->safe_psql('postgres', $files), $before, 'killed while it asks, in place: nothing is rebuilt');
+is(hint(), WITNESS, 'killed while it asks, in place: the witness is back');
+rebuild_off($node);
+faults('syncfs', 'fail', '', 'on', 1);
+set_hint(ASKING);
+like(restart_in_place(), qr/not trusted: the file system has failed to write something back/,
+	'killed while it asks, in place: log');
+faults('syncfs', 'fail', '', 'off', 0);
+# trust: asked-again
+stays_invalid($node, $apart, 'killed while it asks, in place');
+rebuild_on($node);
+all_come_back($node, 'killed while it asks, in place');
+
+# the launcher has failed while it asked, and a new one comes
+{
+	my $from = -s $node->logfile;
+
+	rebuild_off($node);
+	set_hint(ASKING);
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	ok($node->wait_for_log(qr/not trusted: a process failed while it asked for failed writes/, $from), 'failed while it asked: log');
+	stays_invalid($node, $apart, 'failed while it asked');
+	is(hint(), WITNESS, 'failed while it asked: the witness is back');
+	rebuild_on($node);
+	all_come_back($node, 'failed while it asked');
+}
+
+# the postmaster, at its end
+rebuild_off($node);
+faults('syncfs', 'kill', '', 'off', 1);
+$node->stop('fast', fail_ok => 1);
+is(hint(), ASKING, 'killed at its end: the witness is away');
+unlink($node->data_dir . '/postmaster.pid');
+$node->{_pid} = undef;
+faults('syncfs', 'fail', '', 'off', 0);
+$node->start;
+stays_invalid($node, $apart, 'killed at its end');
+rebuild_on($node);
+all_come_back($node, 'killed at its end');
+
+# ---- the pool is refused, and while it is tried again its control file can't be read ----
+$node->stop;
+chmod(0500, pool($node));
+$node->start;
+fails_like($node, 'REINDEX INDEX t_k', qr/is disabled/, 'read-only pool');
+chmod(0, pool($node) . '/control');
+sleep(5);
+{
+	open(my $file, '<', $lock) or die "$lock: $!";
+	ok(!flock($file, LOCK_EX | LOCK_NB), 'the pool stays locked while the control file cannot be read');
+}
+$from = -s $node->logfile;
+chmod(0600, pool($node) . '/control');
+chmod(0700, pool($node));
+ok($node->wait_for_log(qr/pmhash is no longer disabled/, $from), 'tried again');
+all_come_back($node, 'tried again');
+$before = $node->safe_psql('postgres', $files);
+restart_in_place();
+is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'entered late, restart in place');
+is($node->safe_psql('postgres', $files), $before, 'entered late, restart in place: nothing is rebuilt');
+$node->stop;
+done_testing();
