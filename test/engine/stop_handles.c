@@ -2,7 +2,7 @@
  *
  * stop_handles.c
  *	  What handles share, at the moment when it matters: a file that is cut while
- *	  it is opened; the version words of value buffers, which those of other files
+ *	  it is opened, or grows while it is cut; the version words of value buffers, which those of other files
  *	  count up as well; the map of a sweep that not all have mapped.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
@@ -24,6 +24,7 @@
 #include "lock.h"
 #include "lookup.h"
 #include "pm.h"
+#include "shrink.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
@@ -40,6 +41,7 @@ static PmhTable *others;
 static const char *act_at;		/* NULL: nowhere */
 static void (*act) (void);
 static unsigned acted;
+static void (*script) (const char *name);	/* NULL, or called at each point */
 static const char *spoil_at;	/* there all versions of buffers are counted up ... */
 static uint64_t spoil_every;	/* ... each time, or one time of so many */
 static uint64_t readings;		/* of a buffer ... */
@@ -70,6 +72,8 @@ pmh_stop_point(const char *name)
 		last_spoilt = readings;
 		count_all_versions_up();
 	}
+	if (script != NULL)
+		script(name);
 	if (act_at == NULL || strcmp(act_at, name) != 0)
 		return;
 	act_at = NULL;
@@ -136,6 +140,79 @@ cut_while_opened(void)
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(others);
+	pmh_close(t);
+}
+
+#define KEYS		UINT64_C(40000)
+#define STAYING		20			/* one key in so many */
+
+static PmhTable *shrinking;
+static PmhShrink shrink;
+static bool name_goes;
+static char away[4096];
+
+/* Let the file be longer than what the shrink has mapped. */
+static void
+grow_past(const PmhTable *t)
+{
+	while (pm_load(&pmh_live(t)->blocks) << t->block_shift <= t->file.mapped)
+	{
+		others->need.blocks = 1;
+		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);
+	}
+}
+
+/* No cut comes to anything: the file grows, and the last time it loses its name. */
+static void
+grow_beside_cut(const char *name)
+{
+	script = NULL;
+	if (strcmp(name, "cut_before_lock") == 0)
+	{
+		grow_past(shrinking);
+		acted++;
+	}
+	else if (strcmp(name, "cut_before_map") == 0 && name_goes &&
+			 shrink.priv->phase == PMH_SHRINK_FINISHED)
+	{
+		grow_past(shrinking);
+		REQUIRE(rename(path, away) == 0);
+		name_goes = false;
+	}
+	script = grow_beside_cut;
+}
+
+/* A shrink that cuts nothing leaves no limit for what is given out. */
+static void
+no_limit_stays(bool without_name)
+{
+	PmhTable   *t = make_table();
+	PmhResult	result;
+
+	for (uint64_t i = 0; i < KEYS; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	for (uint64_t i = 0; i < KEYS; i++)
+	{
+		if (i % STAYING != 0)
+			REQUIRE(pmh_delete(t, fixture_hash(i), i) == PMH_OK);
+	}
+	others = fixture_open(path, 1);
+	shrinking = t;
+	name_goes = without_name;
+	snprintf(away, sizeof(away), "%s.away", path);
+	acted = 0;
+	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	script = grow_beside_cut;
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
+		;
+	script = NULL;
+	CHECK(result == (without_name ? PMH_ERR_NO_FILE : PMH_DONE) && acted > 0);
+	pmh_shrink_end(t, &shrink);
+	CHECK(pm_load(&pmh_run(t)->shrink_limit) == 0);
+	if (without_name)
+		REQUIRE(rename(away, path) == 0);
+	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -303,10 +380,10 @@ read_statistics(PmhTable *t)
 static PmhResult
 begin_shrink(PmhTable *t)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
+	PmhShrink	begun;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
 
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(t, &begun);
 	return result == PMH_DONE ? PMH_OK : result;
 }
 
@@ -467,6 +544,8 @@ main(void)
 {
 	path = fixture_path("stop_handles");
 	TEST(cut_while_opened());
+	TEST(no_limit_stays(false));
+	TEST(no_limit_stays(true));
 	TEST(freed_where_no_map_is());
 	TEST(versions_of_others("list_before_reading"));
 	TEST(versions_of_others("list_before_validation"));
