@@ -37,6 +37,7 @@
 #include "segment_resize.h"
 #include "space.h"
 #include "table.h"
+#include "value_array.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
@@ -192,19 +193,42 @@ fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t units)
 
 /* ---- what does not fit, and would not if it were cut further ---- */
 
+/*
+ * Add the values of a list that is ours alone, since nothing points to it yet.  If
+ * the version of a buffer changes, that is because others share the word.
+ */
+static PmhResult
+read_own_list(PmhTable *t, uint64_t hash, uint64_t payload, PmhValues *values)
+{
+	PmhListPosition pos = {payload, 0, 0, 0};
+	PmhResult	result = PMH_RETRY;
+
+	while (pos.payload != 0 && (result == PMH_OK || result == PMH_RETRY))
+	{
+		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
+		uint32_t	n = 0;
+
+		if (result == PMH_RETRY)
+			pos.version = pmh_buffer_version(t, pmh_pointer_offset(pos.payload));
+		result = pmh_values_reserve(t, values, capacity);
+		if (result == PMH_OK)
+			result = pmh_list_step(t, hash, &pos, capacity + 1,
+								   values->value + values->n, NULL, &n);
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		values->n += n;
+	}
+	return result;
+}
+
 /* A list that has found no room: its values instead.  It is freed. */
 static PmhResult
 send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
 {
 	PmhTable   *t = bulk->table;
 	PmhValues	values = {0};
-	PmhResult	result;
+	PmhResult	result = read_own_list(t, hash, payload, &values);
 
-	do
-		result = pmh_list_read(t, hash, payload,
-							   pmh_buffer_version(t, pmh_pointer_offset(payload)),
-							   &values);
-	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result == PMH_OK &&
 		!pmh_bulk_reserve((void **) &bulk->rest, bulk->nrest, values.n, &bulk->rest_room,
 				 sizeof(PmhEntry)))

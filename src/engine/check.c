@@ -43,6 +43,9 @@
 /* Pointer slots a segment can have at the most: all of its slots. */
 #define MAX_POINTERS(t)		((size_t) 2 * (t)->segment_buckets * PMH_SLOTS)
 
+/* So often at most does the check begin with a list that changes. */
+#define MOST_WALKS		10
+
 void
 pmh_check_finding(PmhCheck *c, uint64_t offset, const char *text, ...)
 {
@@ -337,9 +340,9 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	}
 }
 
-/* Walk a list from pos on.  PMH_RETRY: it has changed meanwhile. */
+/* Walk a list from pos on.  PMH_RETRY: the buffer it had come to has left it. */
 static PmhResult
-walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
+walk_list(PmhCheck *c, PmhSide side, uint64_t hash, PmhListPosition pos)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListCircle circle = {0};
@@ -362,8 +365,7 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 		}
 		if (pmh_list_is_circle(c->t, &circle, &pos))
 			return pmh_list_circle(c->t, payload);
-		result = pmh_list_step(c->t, hash, &pos, pmh_class_capacity(class) + 1,
-							   value, NULL, &n);
+		result = pmh_list_whole(c->t, side, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		if (n == 0)
@@ -375,31 +377,50 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 	return PMH_OK;
 }
 
-/*
- * Check the list of a pointer slot found in the copy.  If it is not there any
- * more, or changes all the time, a writer is at work on it: passed over.
- */
+/* Check the list of a pointer slot found in the copy.  PMH_RETRY as walk_list. */
 static PmhResult
-check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
-			  uint64_t payload)
+check_copied(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
+			 uint64_t payload)
 {
 	PmhTable   *t = c->t;
 	PmhResult	result;
 
 	do
 	{
-		PmhListPosition pos = {payload, 0, 0, 0};
+		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
 
 		result = pmh_buffer_check_span(t, payload);
-		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
 		if (!pmh_snapshot_current(t, snap, bucket))
-			return PMH_OK;
+			return PMH_RETRY;
 		if (result == PMH_OK)
-			result = walk_list(c, hash, pos);
+			result = walk_list(c, pmh_place_side(&snap->place), hash,
+							   pmh_list_at(t, payload, version));
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	if (result == PMH_RETRY)
-		return PMH_OK;
-	return pmh_check_absorb(c, result);
+	return result;
+}
+
+/*
+ * The same, or the list that the key has by now.  One whose buffers leave it time
+ * and again before it has been walked has a writer at work on it: the rest of it is
+ * passed over.
+ */
+static PmhResult
+check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
+			  uint64_t payload)
+{
+	PmhSide		side = pmh_place_side(&snap->place);
+	PmhResult	result = check_copied(c, snap, bucket, hash, payload);
+
+	for (unsigned i = 1; result == PMH_RETRY && i < MOST_WALKS; i++)
+	{
+		PmhProbe	probe;
+
+		result = pmh_probe_in(c->t, side, hash, &probe);
+		if (result == PMH_OK)
+			result = walk_list(c, side, hash,
+							   pmh_list_at(c->t, probe.list, probe.list_version));
+	}
+	return result == PMH_RETRY ? PMH_OK : pmh_check_absorb(c, result);
 }
 
 /* ---- buckets ---- */
@@ -672,10 +693,7 @@ read_repeats(PmhTable *t, PmhSide side, uint64_t hash, PmhValues *values,
 	*overflowed = probe.overflowed;
 	if (probe.list == 0)
 		return PMH_OK;
-	result = pmh_list_read(t, other, probe.list, probe.list_version, values);
-	if (result == PMH_NEED)
-		result = pmh_provide(t) == PMH_OK ? PMH_RETRY : t->error.code;
-	return result;
+	return pmh_list_read(t, side, other, probe.list, probe.list_version, values);
 }
 
 PmhResult

@@ -473,12 +473,10 @@ read_everything(PmhTable *t, PmhCursor *cursor)
 		result = read_plain(t, cursor);
 		if (result == PMH_OK && cursor->state == CURSOR_STREAMING)
 		{
-			result = pmh_list_read(t, cursor->side_hash, cursor->chunk,
+			result = pmh_list_read(t, side_of(cursor), cursor->side_hash, cursor->chunk,
 								   cursor->chunk_version, &cursor->batch);
 			if (result == PMH_OK)
 				end_side(t, cursor);
-			else if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
-				result = PMH_RETRY;
 		}
 		if (result == PMH_OK)
 			from = cursor->batch.n;

@@ -67,7 +67,7 @@ pmh_fail_lost(PmhTable *t)
 PmhResult
 pmh_fail_cancelled(PmhTable *t)
 {
-	return pmh_fail(t, PMH_CANCELLED, 0, 0, "A wait for a lock was given up.");
+	return pmh_fail(t, PMH_CANCELLED, 0, 0, "A wait was given up.");
 }
 
 const PmhError *

@@ -48,11 +48,11 @@ typedef struct SegmentCount
 
 /* Count a list from its first buffer on.  As pmh_list_read. */
 static PmhResult
-count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
-		   SegmentCount *count)
+count_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+		   uint64_t version, SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListPosition pos = pmh_list_at(t, payload, version);
 	PmhListCircle circle = {0};
 	uint64_t	entries = 0;
 	uint64_t	bytes = 0;
@@ -65,8 +65,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 
 		if (pmh_list_is_circle(t, &circle, &pos))
 			return pmh_list_circle(t, payload);
-		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
-							   NULL, &n);
+		result = pmh_list_whole(t, side, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		entries += n;
@@ -83,8 +82,8 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
  * are taken to be full, and as many as when it was made.
  */
 static PmhResult
-guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
-		   SegmentCount *count)
+guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+		   uint64_t version, SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition pos = {payload, version, 0, 0};
@@ -96,6 +95,7 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 
 	if (pmh_class_has_header(class))
 		list_bytes = pmh_list_bytes_from(t, payload);
+	(void) side;
 	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
 						   NULL, &n);
 	if (result != PMH_OK)
@@ -109,8 +109,9 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 	return PMH_OK;
 }
 
-typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, uint64_t payload,
-								uint64_t version, SegmentCount *count);
+typedef PmhResult (*CountList) (PmhTable *t, PmhSide side, uint64_t hash,
+								uint64_t payload, uint64_t version,
+								SegmentCount *count);
 
 /*
  * Count the list of a pointer slot found in a copy of its segment; if it is
@@ -120,6 +121,7 @@ static PmhResult
 count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 			  uint64_t hash, uint64_t payload, CountList how, SegmentCount *count)
 {
+	PmhSide		side = pmh_place_side(&snap->place);
 	PmhProbe	probe;
 	PmhResult	result;
 
@@ -130,7 +132,7 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 
 		result = PMH_RETRY;
 		if (pmh_snapshot_current(t, snap, bucket))
-			result = how(t, hash, payload, version, count);
+			result = how(t, side, hash, payload, version, count);
 	}
 	else if (result == PMH_ERR_CORRUPT && !pmh_snapshot_current(t, snap, bucket))
 		result = PMH_RETRY;
@@ -143,10 +145,10 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 			if (result != PMH_OK)
 				break;
 		}
-		result = pmh_probe_in(t, pmh_place_side(&snap->place), hash, &probe);
+		result = pmh_probe_in(t, side, hash, &probe);
 		if (result != PMH_OK || probe.list == 0)
 			break;
-		result = how(t, hash, probe.list, probe.list_version, count);
+		result = how(t, side, hash, probe.list, probe.list_version, count);
 	}
 	return result;
 }

@@ -29,6 +29,7 @@
 #include "pm.h"
 #include "recover.h"
 #include "segment_build.h"
+#include "stop_point.h"
 #include "table.h"
 
 #ifdef PMH_ANY_GEOMETRY
@@ -429,6 +430,7 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 
 	if (pm_load_acquire(&pmh_run(t)->instance) == t->instance)
 		return PMH_OK;
+	PMH_STOP_POINT("open_before_recovery");
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	if (pm_load_acquire(&pmh_run(t)->instance) != t->instance)
@@ -444,6 +446,17 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 	return result;
 }
 
+/*
+ * While it is open a file never becomes shorter, so what is mapped of it can be read.
+ * The recovery of this run may just have cut it, though, when we had mapped all that
+ * there was, as the process that recovers or as one that waited for it.
+ */
+static void
+map_no_more(PmhTable *t)
+{
+	pm_trim(&t->file, pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift);
+}
+
 /* The file has a sound header: is the rest of it, and is it recovered? */
 static PmhResult
 open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
@@ -454,6 +467,8 @@ open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 	result = check_live(t);
 	if (result == PMH_OK)
 		result = recover_once(t, env, recovered);
+	if (result == PMH_OK)
+		map_no_more(t);
 	return pmh_conclude(t, result);
 }
 

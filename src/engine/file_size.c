@@ -200,16 +200,23 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	PmhLive    *live = pmh_live(t);
 	uint64_t	blocks;
 	uint64_t	end;
-	PmhResult	result = pmh_map_all(t);
+	PmhResult	result;
 
+	PMH_STOP_POINT("cut_before_map");
+	result = pmh_map_all(t);
 	if (result != PMH_OK)
+	{
+		pmh_space_set_limit(t, 0, 0);
 		return result;
+	}
+	PMH_STOP_POINT("cut_before_lock");
 	pmh_lock(&t->file_lock->grow);
 	blocks = pm_load_acquire(&live->blocks);
 	if (blocks << t->block_shift > t->file.mapped)
 	{
 		/* Another process needed more just now: so nothing is too much. */
 		pmh_unlock(&t->file_lock->grow);
+		pmh_space_set_limit(t, 0, 0);
 		return PMH_OK;
 	}
 	pmh_space_lock(t);

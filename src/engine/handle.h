@@ -14,6 +14,10 @@
 #ifndef PMH_HANDLE_H
 #define PMH_HANDLE_H
 
+#ifdef PMH_ASSERTIONS
+#include <assert.h>
+#endif
+
 #include "compiler.h"
 #include "error.h"
 #include "fail.h"
@@ -161,6 +165,16 @@ extern PmhResult pmh_workspace_take(PmhTable *t);
 extern void pmh_workspace_give_back(PmhTable *t);
 
 /*
+ * The results of fail.h never leave the engine.  The builds of its tests look at each
+ * that goes by.
+ */
+#ifdef PMH_ASSERTIONS
+#define PMH_ASSERT_PUBLIC(result)	assert((result) <= PMH_CANCELLED)
+#else
+#define PMH_ASSERT_PUBLIC(result)	((void) 0)
+#endif
+
+/*
  * What a public function returns at its end that cannot have mapped more of the
  * file: 'result', unless the file is lost.  Ordered after everything that the
  * caller has read.
@@ -168,6 +182,7 @@ extern void pmh_workspace_give_back(PmhTable *t);
 static inline PmhResult
 pmh_conclude_reading(PmhTable *t, PmhResult result)
 {
+	PMH_ASSERT_PUBLIC(result);
 	pmh_read_fence();
 	/* The process that loses a page posts it, so mostly the board says it all. */
 	if (unlikely(pmh_lost_count(t->file_lock->lost) != 0) &&

@@ -178,9 +178,9 @@ typedef struct PmhBufferHeader
 	uint64_t	birth;			/* volatile: from run.births, no two buffers of one
 								 * run have the same; 0: not known */
 	uint32_t	fill_hint;		/* volatile: first line that may have room */
-	uint32_t	list_lines;		/* of this buffer and all older ones when it was
-								 * made, UINT32_MAX if they are more: tells how large
-								 * the next one should be */
+	uint32_t	list_lines;		/* of this buffer and all older ones, as long as it
+								 * is the first, UINT32_MAX if they are more: tells
+								 * how large the next one should be */
 } PmhBufferHeader;
 
 _Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");

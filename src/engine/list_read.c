@@ -179,9 +179,14 @@ pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
 		return PMH_RETRY;
 	if (foreign)
 		return pmh_list_fail_foreign(t, payload);
-	if (result == PMH_OK)
-		*next = pmh_list_at(t, next_payload, next_version);
-	return result;
+	if (result != PMH_OK)
+		return result;
+	*next = pmh_list_at(t, next_payload, next_version);
+	/* Where the next one changes at this moment, this is where it is found again. */
+	if (next_payload != 0 && next->birth == 0 &&
+		!pmh_buffer_valid(t, pmh_pointer_offset(next_payload), next_version))
+		return PMH_RETRY;
+	return PMH_OK;
 }
 
 PmhResult
@@ -291,11 +296,50 @@ pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
 	return result;
 }
 
-PmhResult
-pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
-			  PmhValues *values)
+/*
+ * The buffer that a walk along all of a list has come to has changed, or only its
+ * version word.  PMH_OK: it is still the same one.  Else as pmh_list_whole.
+ */
+static PmhResult
+regain(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos)
 {
-	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListPosition before;
+	PmhResult	result;
+
+	do
+	{
+		if (pmh_wait_cancelled())
+			return pmh_fail_cancelled(t);
+		result = pmh_list_find_again(t, side, hash, pos, &before);
+	} while (result == PMH_RETRY);
+	return result == PMH_NOT_FOUND ? PMH_RETRY : result;
+}
+
+PmhResult
+pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos,
+			   uint64_t *value, uint32_t *n)
+{
+	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos->payload));
+	PmhResult	result;
+
+	do
+	{
+		result = pmh_list_step(t, hash, pos, capacity + 1, value, NULL, n);
+		if (result == PMH_OK)
+			return PMH_OK;
+		if (result == PMH_RETRY)
+			result = regain(t, side, hash, pos);
+		else if (result == PMH_NEED)
+			result = pmh_provide(t);
+	} while (result == PMH_OK);
+	return result;
+}
+
+PmhResult
+pmh_list_read(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+			  uint64_t version, PmhValues *values)
+{
+	PmhListPosition pos = pmh_list_at(t, payload, version);
 	PmhListCircle circle = {0};
 	size_t		before = values->n;
 	PmhResult	result = PMH_OK;
@@ -310,8 +354,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 		else
 			result = pmh_values_reserve(t, values, capacity);
 		if (result == PMH_OK)
-			result = pmh_list_step(t, hash, &pos, capacity + 1,
-								   values->value + values->n, NULL, &n);
+			result = pmh_list_whole(t, side, hash, &pos, values->value + values->n, &n);
 		values->n += n;
 	}
 	if (result != PMH_OK)

@@ -14,13 +14,13 @@
 #include "table.h"
 
 /*
- * Reader: add all values of the list to *values (unsorted).  version: of the
- * first buffer, from when payload was current (PmhProbe).  PMH_OK; PMH_RETRY
- * (values->n is what it was before; probe again); PMH_NEED; PMH_ERR_NO_MEMORY;
- * PMH_ERR_CORRUPT.
+ * Reader: add all values of the list to *values (unsorted).  hash is that of this
+ * table; version: of the first buffer, from when payload was current (PmhProbe).
+ * PMH_OK; PMH_RETRY (values->n is what it was before; probe again);
+ * PMH_ERR_NO_MEMORY; else as pmh_list_whole.
  */
-extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
-							   uint64_t version, PmhValues *values);
+extern PmhResult pmh_list_read(PmhTable *t, PmhSide side, uint64_t hash,
+							   uint64_t payload, uint64_t version, PmhValues *values);
 
 /*
  * Reader: the values of a line to value[] (room for PMH_VALUES_PER_LINE).  cells:
@@ -112,6 +112,22 @@ extern PmhResult pmh_list_pass(PmhTable *t, uint64_t hash,
 extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
 									 PmhListPosition *wanted,
 									 PmhListPosition *before);
+
+/*
+ * Reader, holding no lock, that wants all of a list: the values of the buffer at
+ * whose start pos is (pmh_list_at), to value[], with room for all that it can
+ * hold.  *n: how many.  pos moves on to the next buffer.
+ *
+ * Version words are shared by the buffers of all files, so that one in a long list
+ * changes now and then although the list does not.  Then the buffer is found again,
+ * and what was read of those before it stays good: values never move to a buffer
+ * after their own, but that may be freed.
+ *
+ * PMH_OK; PMH_RETRY: the buffer has left the list, begin anew; PMH_CANCELLED, if it
+ * has changed and the caller's hook says so; or a real error.  Maps further.
+ */
+extern PmhResult pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash,
+								PmhListPosition *pos, uint64_t *value, uint32_t *n);
 
 /* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */
 extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);

@@ -171,7 +171,7 @@ pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 
 	if (before != 0)
 	{
-		pmh_list_unlink(t, before, payload);
+		pmh_list_unlink(t, at->payload, before, payload);
 		return PMH_OK;
 	}
 	result = pmh_list_check_next(t, payload, next);
@@ -180,7 +180,10 @@ pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	if (next == 0)
 		pmh_bucket_unpoint(t, place, at->bucket, at->slot);
 	else
+	{
+		pmh_list_note_rest(t, payload, payload, next);
 		pmh_bucket_repoint(t, place, at->bucket, at->slot, next);
+	}
 	pmh_list_retire(t, payload, next);
 	return PMH_OK;
 }

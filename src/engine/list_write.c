@@ -406,8 +406,22 @@ pmh_list_relink(PmhTable *t, uint64_t before, uint64_t next)
 }
 
 void
-pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload)
+pmh_list_note_rest(PmhTable *t, uint64_t noted, uint64_t gone, uint64_t head)
 {
+	PmhBufferHeader *header = pmh_buffer_header(t, head);
+	uint64_t	bytes = pmh_list_bytes_from(t, noted);
+	uint64_t	least = pmh_class_bytes(pmh_pointer_class(head));
+
+	gone = pmh_class_bytes(pmh_pointer_class(gone));
+	pm_store32(&header->list_lines,
+			   pmh_list_lines(bytes > gone + least ? bytes - gone : least));
+	pm_flush(&t->file, header, sizeof(*header));
+}
+
+void
+pmh_list_unlink(PmhTable *t, uint64_t head, uint64_t before, uint64_t payload)
+{
+	pmh_list_note_rest(t, head, payload, head);
 	pmh_list_relink(t, before, pm_load(&pmh_buffer_header(t, payload)->next));
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
@@ -507,13 +521,16 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	else if (!wait && !pmh_space_trylock(t))
 		return PMH_BUSY;
 	else if (before != 0)
-		pmh_list_unlink(t, before, p);
+		pmh_list_unlink(t, payload, before, p);
 	else
 	{
 		*new_payload = 0;
 		if (pmh_class_has_header(pmh_pointer_class(p)))
 			*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
-		return pmh_list_check_next(t, p, *new_payload);
+		result = pmh_list_check_next(t, p, *new_payload);
+		if (result == PMH_OK && *new_payload != 0)
+			pmh_list_note_rest(t, p, p, *new_payload);
+		return result;
 	}
 	return PMH_OK;
 }

@@ -72,10 +72,18 @@ extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
 #endif
 
 /*
- * Writer (segment locked): take the buffer 'payload' out of the list whose
- * buffer 'before' points to it, durably, and free it.
+ * Writer (segment locked): take the buffer 'payload' out of the list that begins with
+ * 'head' and whose buffer 'before' points to it, durably, and free it.
  */
-extern void pmh_list_unlink(PmhTable *t, uint64_t before, uint64_t payload);
+extern void pmh_list_unlink(PmhTable *t, uint64_t head, uint64_t before,
+							uint64_t payload);
+
+/*
+ * Writer (segment locked): note in the buffer 'head', the first one of a list after the
+ * buffer 'gone' has been taken out, how large the list is now.  'noted' is the one that
+ * tells of it with 'gone'.  (A hint.  Durable after the next pm_fence.)
+ */
+extern void pmh_list_note_rest(PmhTable *t, uint64_t noted, uint64_t gone, uint64_t head);
 
 /*
  * Writer (segment locked): clear the cells of 'mask' in a line.  The caller counts

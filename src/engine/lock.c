@@ -43,6 +43,12 @@ pmh_set_wait_hooks(const PmhWaitHooks *wanted)
 	hooks = *wanted;
 }
 
+bool
+pmh_wait_cancelled(void)
+{
+	return hooks.cancelled != NULL && hooks.cancelled();
+}
+
 /*
  * Sleep until the lock is ours, longer each time, so that a holder that was
  * preempted gets our processor.  A signal ends a sleep, so a cancel is seen at
@@ -55,7 +61,7 @@ sleep_for(uint64_t *lock, bool cancellable)
 
 	while (__atomic_load_n(lock, __ATOMIC_RELAXED) != 0 || !pmh_trylock(lock))
 	{
-		if (cancellable && hooks.cancelled != NULL && hooks.cancelled())
+		if (cancellable && pmh_wait_cancelled())
 			return false;
 		(void) nanosleep(&ts, NULL);
 		if (ts.tv_nsec < LONGEST_SLEEP_NS)

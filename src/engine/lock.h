@@ -75,6 +75,9 @@ pmh_pause(void)
 extern void pmh_lock_wait(uint64_t *lock);
 extern bool pmh_lock_wait_or_cancel(uint64_t *lock);
 
+/* Does the process want to do something else than to wait (PmhWaitHooks)? */
+extern bool pmh_wait_cancelled(void);
+
 /* Take the lock if it is free; false if it is not. */
 static inline bool
 pmh_trylock(uint64_t *lock)

@@ -358,7 +358,8 @@ pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash, PmhProbe *probe)
  * nothing was added.
  */
 static inline PmhResult __attribute__((always_inline))
-add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+add_probed(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
+		   PmhValues *values)
 {
 	size_t		before = values->n;
 	PmhResult	result;
@@ -374,13 +375,7 @@ add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 	values->n = before + probe->n;
 	if (probe->list != 0)
 	{
-		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
-		if (result == PMH_NEED)
-		{
-			result = pmh_provide(t);
-			if (result == PMH_OK)
-				result = PMH_RETRY;
-		}
+		result = pmh_list_read(t, side, hash, probe->list, probe->list_version, values);
 		if (result != PMH_OK)
 		{
 			values->n = before;
@@ -427,14 +422,14 @@ try_both(PmhTable *t, uint64_t hash, PmhValues *values)
 
 	values->n = 0;
 	if (result == PMH_OK)
-		result = add_probed(t, hash, &probe, values);
+		result = add_probed(t, PMH_PRIMARY, hash, &probe, values);
 	if (result != PMH_OK)
 		return result;
 	PMH_STOP_POINT("probe_before_overflow");
 	result = probe_overflow(t, other_hash, &other, &probe);
 	exists = result != PMH_NOT_FOUND;
 	if (result == PMH_OK)
-		result = add_probed(t, other_hash, &probe, values);
+		result = add_probed(t, PMH_OVERFLOW, other_hash, &probe, values);
 	PMH_STOP_POINT("probe_after_overflow");
 	if (result != PMH_OK && result != PMH_NOT_FOUND)
 		return result;
@@ -462,7 +457,7 @@ collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 	if (unlikely(probe->overflowed))
 		result = read_both(t, hash, values);
 	else
-		result = add_probed(t, hash, probe, values);
+		result = add_probed(t, PMH_PRIMARY, hash, probe, values);
 	if (result == PMH_OK && values->n > 1)
 		pmh_values_finish(values);
 	return result;

@@ -429,6 +429,20 @@ pmh_map_further(PmFile *f, size_t size)
 	return grow_elsewhere(f, size);
 }
 
+void
+pmh_map_less(PmFile *f, size_t size)
+{
+	size_t		end = whole_pages(size);
+
+	pmh_lock(&mapped_files_lock);
+	/* Where that fails, what lies there stays, and is no part of what we use. */
+	if (end < whole_pages(f->mapped))
+		(void) mmap(f->base + end, whole_pages(f->mapped) - end, PROT_NONE,
+					MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	f->mapped = size;
+	pmh_unlock(&mapped_files_lock);
+}
+
 static void
 drop(const PmMapping *m)
 {

@@ -28,6 +28,12 @@ extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
  */
 extern int	pmh_map_further(PmFile *f, size_t size);
 
+/*
+ * Let the mapping end at 'size', which is less than it has: what comes after is
+ * reserved only.  No pointer may be in use that leads there.
+ */
+extern void pmh_map_less(PmFile *f, size_t size);
+
 /* Unmap everything, and take *f off the list. */
 extern void pmh_unmap(PmFile *f);
 

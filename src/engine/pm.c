@@ -426,6 +426,13 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 }
 
 void
+pm_trim(PmFile *f, size_t size)
+{
+	if (size < f->mapped)
+		pmh_map_less(f, size);
+}
+
+void
 pm_flush(const PmFile *f, const void *addr, size_t len)
 {
 	if (f->persist)

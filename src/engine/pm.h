@@ -133,6 +133,12 @@ extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
 
 /*
+ * Map no more than 'size' bytes: the file is going to be cut there, or has been.
+ * No pointer may be in use that leads past it.
+ */
+extern void pm_trim(PmFile *f, size_t size);
+
+/*
  * No operation of this handle has a pointer into the mapping any more: unmap
  * what has been outgrown.
  */

@@ -9,7 +9,8 @@
  * returns at the end) each buffer it comes by.  Processes that allocate or
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
- * list.  What is not marked in the end is not in use by anything: a region
+ * list; or, where the process that frees it has not mapped the map, nowhere, until
+ * this walk or the next one finds it.  What is not marked in the end is not in use by anything: a region
  * without a mark goes back to the space map, other gaps to the free lists.
  *
  * run.reclaim_mark, under the space lock, tells all where the map is.  A later
@@ -34,8 +35,7 @@
 #include "table.h"
 #include "value_space.h"
 
-/* run.reclaim_mark: map offset, "the map is closed", "given up" */
-#define MARK_GIVEN_UP	UINT64_C(0x1000)
+/* run.reclaim_mark: map offset, "the map is closed" */
 #define MARK_CLOSED		UINT64_C(0x2000)
 #define MARK_LOW_BITS	UINT64_C(0x3fff)
 
@@ -141,7 +141,7 @@ set_mark_bits(const PmhTable *t, const PmhReclaim *r, uint64_t offset, uint64_t 
 static bool
 is_idle(uint64_t mark)
 {
-	return mark == 0 || (mark & (MARK_GIVEN_UP | MARK_CLOSED)) != 0;
+	return mark == 0 || (mark & MARK_CLOSED) != 0;
 }
 
 /* Does an extent lie inside our mapping? */
@@ -220,18 +220,18 @@ pmh_reclaim_account_check(PmhTable *t)
 					"The mark map of a sweep is in an impossible place.");
 }
 
-void
+bool
 pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len)
 {
-	uint64_t   *mark = &pmh_run(t)->reclaim_mark;
+	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
 	PmhReclaim	map;
 
-	if (is_idle(pm_load(mark)))
-		return;
-	if (find_mark_map(t, pm_load(mark), &map))
-		set_mark_bits(t, &map, offset, len, true);
-	else
-		pm_store64(mark, pm_load(mark) | MARK_GIVEN_UP);
+	if (is_idle(mark))
+		return true;
+	if (!find_mark_map(t, mark, &map))
+		return false;
+	set_mark_bits(t, &map, offset, len, true);
+	return true;
 }
 
 void
@@ -450,21 +450,20 @@ pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload)
 
 /*
  * Close our map: no process marks any more, and none takes over.  True if it is
- * complete; if it is still ours at all, *map_is_ours.
+ * still ours.
  */
 static bool
-close_map(PmhTable *t, const PmhReclaim *r, bool *map_is_ours)
+close_map(PmhTable *t, const PmhReclaim *r)
 {
 	uint64_t   *mark = &pmh_run(t)->reclaim_mark;
-	bool		complete;
+	bool		ours;
 
 	pmh_lock(&t->file_lock->space);
-	*map_is_ours = mark_is_ours(t, r);
-	complete = *map_is_ours && (pm_load(mark) & MARK_GIVEN_UP) == 0;
-	if (*map_is_ours)
+	ours = mark_is_ours(t, r);
+	if (ours)
 		pm_store64(mark, pm_load(mark) | MARK_CLOSED);
 	pmh_unlock(&t->file_lock->space);
-	return complete;
+	return ours;
 }
 
 /* There is no map any more, and all free value space is known if 'known'. */
@@ -484,12 +483,9 @@ drop_map(PmhTable *t, PmhReclaim *r, bool known)
 void
 pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r)
 {
-	bool		map_is_ours;
-
 	if (r->mark == 0)
 		return;
-	(void) close_map(t, r, &map_is_ours);
-	if (map_is_ours)
+	if (close_map(t, r))
 		drop_map(t, r, false);
 	r->mark = 0;
 }
@@ -563,16 +559,15 @@ PmhResult
 pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 {
 	uint64_t	left = pm_load(&pmh_live(t)->blocks);
-	bool		map_is_ours;
-	bool		complete;
+	bool		ours;
 	PmhResult	result = PMH_OK;
 
 	if (r->mark == 0)
 		return PMH_OK;
-	complete = close_map(t, r, &map_is_ours);
-	if (complete)
+	ours = close_map(t, r);
+	if (ours)
 		result = pmh_map_all(t);
-	for (uint64_t block = r->first_region; complete && result == PMH_OK && block != 0;)
+	for (uint64_t block = r->first_region; ours && result == PMH_OK && block != 0;)
 	{
 		if (left-- == 0)
 			result = pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
@@ -580,8 +575,8 @@ pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 		else
 			result = settle_region(t, r, block, &block);
 	}
-	if (map_is_ours)
-		drop_map(t, r, complete && result == PMH_OK);
+	if (ours)
+		drop_map(t, r, result == PMH_OK);
 	r->mark = 0;
 	return result;
 }

@@ -13,11 +13,12 @@
 #include "table.h"
 
 /*
- * Called by space.c under the space lock when run.reclaim_mark is not 0, for
- * what is allocated or freed in value regions: it is accounted for, the reclaim
- * must not free it.  (reclaim.c)
+ * Called by value_space.c under the space lock when run.reclaim_mark is not 0, for
+ * what is allocated or is going to a free list: it is accounted for, the reclaim must
+ * not free it.  False: its map is not inside our mapping; nothing was done.  (That
+ * cannot be after pmh_reclaim_account_check.)
  */
-extern void pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len);
+extern bool pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
  * A buffer is freed, but not put into a free list: the reclaim is to find it
@@ -29,7 +30,7 @@ extern void pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len);
  * May it be called by a process that is about to allocate, i.e. is there no such
  * reclaim, or is its mark map inside our mapping?  PMH_OK, PMH_NEED (map further), or
  * PMH_ERR_CORRUPT: the map is said to be where it cannot be.  The space lock is held.
- * (If a buffer has to be freed where the map is not, the reclaim is made to give up.)
+ * (A buffer that is to be freed where the map is not mapped is discarded instead.)
  */
 extern PmhResult pmh_reclaim_account_check(PmhTable *t);
 

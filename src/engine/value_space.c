@@ -186,7 +186,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 	result = class == PMH_ODD_CLASS ? take_odd(t, offset) :
 		take_whole(t, class, offset);
 	if (result == PMH_OK && pm_load(&pmh_run(t)->reclaim_mark) != 0)
-		pmh_reclaim_account(t, *offset, pmh_class_bytes(class));
+		(void) pmh_reclaim_account(t, *offset, pmh_class_bytes(class));
 	pmh_space_unlock(t);
 
 	if (result == PMH_NOT_FOUND)
@@ -207,22 +207,29 @@ beyond_limit(const PmhTable *t, uint64_t offset)
 	return limit != 0 && offset >> t->block_shift >= limit;
 }
 
+/* Does a shrink give up the space that this offset is in? */
+static bool
+is_given_up(const PmhTable *t, uint64_t offset)
+{
+	return beyond_limit(t, offset) ||
+		(t->ndiscard > 0 && t->discard_serial == pm_load(&pmh_run(t)->mark_serial) &&
+		 pmh_region_of(t->discard, t->ndiscard, offset) != NULL);
+}
+
 void
 pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 {
+	uint64_t	bytes = pmh_class_bytes(class);
+
 	pmh_buffer_bump(t, offset);
 	pmh_space_lock(t);
 	PMH_STOP_POINT("value_free_locked");
-	if (beyond_limit(t, offset) ||
-		(t->ndiscard > 0 && t->discard_serial == pm_load(&pmh_run(t)->mark_serial) &&
-		 pmh_region_of(t->discard, t->ndiscard, offset) != NULL))
-		pmh_reclaim_discard(t, offset, pmh_class_bytes(class));
+	if (is_given_up(t, offset) ||
+		(pm_load(&pmh_run(t)->reclaim_mark) != 0 &&
+		 !pmh_reclaim_account(t, offset, bytes)))
+		pmh_reclaim_discard(t, offset, bytes);
 	else
-	{
 		push_free(t, offset, class);
-		if (pm_load(&pmh_run(t)->reclaim_mark) != 0)
-			pmh_reclaim_account(t, offset, pmh_class_bytes(class));
-	}
 	pmh_space_unlock(t);
 }
 

@@ -956,6 +956,13 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	return PMH_OK;
 }
 
+void
+pm_trim(PmFile *f, size_t size)
+{
+	if (size < f->mapped)
+		f->mapped = size;
+}
+
 PmhResult
 pm_size(const PmFile *f, uint64_t *size, PmhError *error)
 {

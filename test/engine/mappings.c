@@ -14,11 +14,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "directory.h"
+#include "element.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "place.h"
 #include "pm.h"
+#include "segment.h"
 #include "table.h"
 #include "unit.h"
 
@@ -270,6 +274,83 @@ test_name_is_gone(bool replaced)
 	}
 }
 
+/* ---- a file that was cut when it was opened ---- */
+
+#define TAIL		((off_t) 64 * 1024 * 1024)
+#define OLD_DEPTH	9			/* a directory in blocks of its own */
+
+static uint64_t
+file_size(void)
+{
+	struct stat st;
+
+	REQUIRE(stat(path, &st) == 0);
+	return (uint64_t) st.st_size;
+}
+
+/*
+ * The directory that a handle has seen last is given up, and its blocks are used for
+ * something else: what stands there now names segments past the end of the file.
+ */
+static void
+reuse_directory(PmhTable *t, uint64_t dirword)
+{
+	uint64_t   *word = pmh_at(t, pmh_dirword_offset(dirword));
+	uint64_t	end = pm_load(&pmh_live(t)->blocks);
+
+	REQUIRE(pmh_conclude(t, pmh_directory_double(t, pmh_dirword_depth(dirword))) == PMH_OK);
+	REQUIRE(pm_load(&pmh_live(t)->dirword) != dirword);
+	for (uint64_t i = 0; i < pmh_directory_elements(pmh_dirword_depth(dirword)); i++)
+		pm_store64(&word[i], pmh_make_elem(end + 1 + i, 0, 0, 0, PMH_SINGLE));
+}
+
+/*
+ * The process that recovers a file with a tail past live.blocks had mapped the tail
+ * as well.  It does not touch it, whatever it finds where a directory was.
+ */
+static void
+test_cut_when_opened(bool group_insert)
+{
+	PmhTable   *t = create(path);
+	PmhTable   *other;
+	PmhEntry	entry[PMH_GROUP_MAX];
+	uint64_t	key = 0;
+	uint64_t	dirword;
+	size_t		done;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	for (uint32_t depth = 0; depth < OLD_DEPTH; depth++)
+		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
+	pmh_close(t);
+	REQUIRE(truncate(path, (off_t) file_size() + TAIL) == 0);
+
+	t = fixture_open(path, 2);
+	CHECK(t->file.mapped <= file_size());
+	check_keys(t, 1);
+	dirword = pm_load(&pmh_live(t)->dirword);
+	CHECK(t->seen_dirword == dirword && pmh_dirword_depth(dirword) == OLD_DEPTH);
+	other = fixture_open(path, 2);
+	reuse_directory(other, dirword);
+	for (uint64_t i = 0; i < PMH_GROUP_MAX; i++)
+	{
+		uint64_t	number = group_insert ? KEYS + i : i;
+
+		entry[i] = (PmhEntry) {fixture_hash(number), number};
+	}
+	if (group_insert)
+		CHECK(pmh_insert_group(t, entry, PMH_GROUP_MAX, false, &done) == PMH_OK);
+	else
+		CHECK(pmh_delete_group(t, entry, PMH_GROUP_MAX, &done) == PMH_OK);
+	CHECK(done == PMH_GROUP_MAX && !pm_is_lost(&t->file));
+
+	/* What is reserved past the mapping is there for what the file grows by. */
+	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
+	CHECK(pmh_check(other, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(other);
+	pmh_close(t);
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+}
+
 int
 main(void)
 {
@@ -280,6 +361,8 @@ main(void)
 	TEST(test_old_pointers());
 	TEST(test_name_is_gone(false));
 	TEST(test_name_is_gone(true));
+	TEST(test_cut_when_opened(false));
+	TEST(test_cut_when_opened(true));
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

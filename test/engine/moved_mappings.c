@@ -3,7 +3,8 @@
  * moved_mappings.c
  *	  Several handles of one process on one file, each with as much of it mapped
  *	  as it has needed so far, while others let it grow in the middle of every
- *	  operation: a pointer that is kept for too long meets SIGSEGV.
+ *	  operation: a pointer that is kept for too long meets SIGSEGV.  Now and then all
+ *	  begin anew, with a file that has a tail to be cut off.
  *
  * The engine is compiled with PMH_MOVE_MAPPINGS here (map.c): whenever more is
  * mapped the mapping moves, and the old one becomes inaccessible when the
@@ -17,7 +18,9 @@
  *-------------------------------------------------------------------------
  */
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "crowd.h"
 #include "directory.h"
@@ -45,11 +48,13 @@
 #define EVERY_DECISIVE	2		/* ... and of those where more is mapped */
 #define RUN			8			/* blocks */
 #define MAX_BLOCKS	8192		/* no further than that for growth alone */
+#define LONGEST_TAIL (UINT64_C(16) << 20)	/* bytes left past the end of the file */
 
 static const char *path;
 static uint64_t seed;
 static PmhTable *handle[HANDLES];
 static PmhTable *at_work;		/* is in an operation; NULL: others keep out */
+static uint64_t instance;
 static bool present[KEYS];
 static uint64_t next_key;		/* not used so far */
 static void (*script) (const char *name);	/* instead of chance */
@@ -362,9 +367,9 @@ do_figures(PmhTable *t)
 }
 
 static PmhTable *
-open_handle(uint64_t instance)
+open_handle(uint64_t run)
 {
-	PmhEnv		env = fixture_env(instance);
+	PmhEnv		env = fixture_env(run);
 	PmhTable   *t;
 	PmhError	error;
 
@@ -381,14 +386,32 @@ do_reopen(PmhTable *t)
 		i++;
 	at_work = NULL;
 	pmh_close(t);
-	handle[i] = open_handle(1);
+	handle[i] = open_handle(instance);
+}
+
+/*
+ * All go and come back in another run of the system, which cuts off what has been
+ * left past the end of the file.
+ */
+static void
+do_restart(PmhTable *t)
+{
+	uint64_t	end = pm_load(&pmh_live(t)->blocks) << t->block_shift;
+
+	at_work = NULL;
+	for (unsigned i = 0; i < HANDLES; i++)
+		pmh_close(handle[i]);
+	REQUIRE(truncate(path, (off_t) (end + fixture_random(&seed) % LONGEST_TAIL)) == 0);
+	instance++;
+	for (unsigned i = 0; i < HANDLES; i++)
+		handle[i] = open_handle(instance);
 }
 
 typedef void (*Operation) (PmhTable *t);
 
 static const Operation operation[] = {
 	do_lookups, do_lookup_group, do_cursor, do_insert, do_insert_group,
-	do_delete, do_sweep, do_shrink, do_figures, do_reopen
+	do_delete, do_sweep, do_shrink, do_figures, do_reopen, do_restart
 };
 
 #define OPERATIONS	(sizeof(operation) / sizeof(operation[0]))
@@ -404,9 +427,10 @@ begin_file(void)
 	unlink(path);
 	memset(present, 0, sizeof(present));
 	next_key = 0;
+	instance = 1;
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &handle[0], &error) == PMH_OK);
 	for (unsigned i = 1; i < HANDLES; i++)
-		handle[i] = open_handle(1);
+		handle[i] = open_handle(instance);
 	add_keys(handle[0], LASTING);
 }
 
@@ -425,6 +449,17 @@ end_file(void)
 	unlink(path);
 }
 
+/* Nothing that is mapped lies past the end of the file. */
+static void
+expect_all_mapped(void)
+{
+	struct stat st;
+
+	REQUIRE(stat(path, &st) == 0);
+	for (unsigned i = 0; i < HANDLES; i++)
+		CHECK(handle[i]->file.mapped <= (uint64_t) st.st_size);
+}
+
 static void
 run_history(void)
 {
@@ -438,7 +473,8 @@ run_history(void)
 		at_work = t;
 		chosen(t);
 		at_work = NULL;
-		moves += chosen != do_reopen && t->file.base != base;
+		moves += chosen != do_reopen && chosen != do_restart && t->file.base != base;
+		expect_all_mapped();
 	}
 	end_file();
 }

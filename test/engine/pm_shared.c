@@ -218,6 +218,14 @@ pm_remap(PmFile *f, size_t size, PmhError *error)
 	return result;
 }
 
+/* What the others have of the shared mapping stays. */
+void
+pm_trim(PmFile *f, size_t size)
+{
+	if (size < f->mapped)
+		f->mapped = size;
+}
+
 PmhResult
 pm_size(const PmFile *f, uint64_t *size, PmhError *error)
 {

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_size.c
+ *	  How large a list is, as its first buffer tells: true also of one whose values
+ *	  come at one end and go at the other, or come and go at the same one.  It
+ *	  says how large the next buffer is made, and pmh_estimate counts it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <unistd.h>
+
+#include "buffer.h"
+#include "error.h"
+#include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_rewrite.h"
+#include "list_write.h"
+#include "lookup.h"
+#include "pm.h"
+#include "table.h"
+#include "unit.h"
+
+#define LIVE		UINT64_C(1000)
+#define MOST_LIVE	(4 * LIVE)
+#define PASSED		FIXTURE_SCALE(UINT64_C(100000))
+#define GROUP		50
+#define TURNS		(PASSED / LIVE / 2)
+
+static const char *path;
+static const uint64_t hash = UINT64_C(0x123456789abcdef1);
+static uint64_t first;			/* the values first .. next - 1 are there */
+static uint64_t next;
+
+static PmhTable *
+make_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	first = next = 0;
+	return t;
+}
+
+static void
+append(PmhTable *t, uint64_t n)
+{
+	while (n-- > 0)
+		REQUIRE(pmh_insert(t, hash, next++, false) == PMH_OK);
+}
+
+/* The values from 'from' on go: one by one, or in one walk. */
+static void
+take_out(PmhTable *t, uint64_t from, uint64_t n, bool walk)
+{
+	PmhEntry	entry[GROUP];
+	size_t		removed;
+
+	while (n > 0)
+	{
+		uint64_t	k = 0;
+
+		while (k < n && k < GROUP)
+			entry[k++] = (PmhEntry) {hash, from++};
+		if (walk)
+			REQUIRE(pmh_delete_group(t, entry, k, &removed) == PMH_OK && removed == k);
+		for (uint64_t i = 0; !walk && i < k; i++)
+			REQUIRE(pmh_delete(t, hash, entry[i].value) == PMH_OK);
+		n -= k;
+	}
+}
+
+/* The first buffer tells of all, and none is larger than it should be. */
+static void
+check_size(PmhTable *t)
+{
+	uint64_t	most = pmh_class_bytes(PMH_CHAIN_CLASS);
+	uint64_t	bytes = 0;
+	uint64_t	entries;
+	uint64_t	file_bytes;
+	PmhProbe	probe;
+
+	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK && probe.list != 0);
+	for (uint64_t at = probe.list; at != 0; at = pmh_buffer_next(t, at))
+	{
+		bytes += pmh_class_bytes(pmh_pointer_class(at));
+		CHECK(pmh_class_bytes(pmh_pointer_class(at)) <= most);
+		if (!pmh_class_has_header(pmh_pointer_class(at)))
+			break;
+	}
+	CHECK(pmh_list_bytes_from(t, probe.list) == bytes);
+	CHECK(pmh_estimate(t, &entries, &file_bytes) == PMH_OK);
+	CHECK(entries >= (next - first) / 3 && entries <= 3 * MOST_LIVE);
+}
+
+static void
+end(PmhTable *t)
+{
+	check_size(t);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* What comes first goes first. */
+static void
+test_queue(bool walk)
+{
+	PmhTable   *t = make_table();
+
+	append(t, LIVE);
+	while (next < PASSED)
+	{
+		append(t, GROUP);
+		take_out(t, first, GROUP, walk);
+		first += GROUP;
+	}
+	end(t);
+}
+
+/*
+ * In turns: values come, the oldest go, and the newest go too, so that the first
+ * buffer is one that was the first when older ones were there.
+ */
+static void
+test_both_ends(bool walk)
+{
+	PmhTable   *t = make_table();
+
+	append(t, LIVE);
+	for (uint64_t i = 0; i < TURNS; i++)
+	{
+		append(t, 3 * LIVE);
+		take_out(t, first, LIVE, walk);
+		first += LIVE;
+		check_size(t);
+		take_out(t, next - 2 * LIVE, 2 * LIVE, walk);
+		next -= 2 * LIVE;
+		check_size(t);
+	}
+	end(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("list_size");
+	TEST(test_queue(false));
+	TEST(test_queue(true));
+	TEST(test_both_ends(false));
+	TEST(test_both_ends(true));
+	unlink(path);
+	return unit_done("list_size");
+}

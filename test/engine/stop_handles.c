@@ -1,0 +1,559 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_handles.c
+ *	  What handles share, at the moment when it matters: a file that is cut while
+ *	  it is opened, or grows while it is cut; the version words of value buffers, which those of other files
+ *	  count up as well; the map of a sweep that not all have mapped.
+ *
+ * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
+ * handle others act through a second one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "buffer.h"
+#include "crowd.h"
+#include "error.h"
+#include "figures.h"
+#include "file_size.h"
+#include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "lookup.h"
+#include "pm.h"
+#include "shrink.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+#include "unit.h"
+
+#define BUFFERS			40		/* at least, of the long list */
+#define LIST_VALUES		(BUFFERS * UINT64_C(2600))
+#define MOST_READINGS	20000	/* of a buffer that do not come to an end otherwise */
+#define CROWDED			200		/* keys of the same buckets, with lists */
+#define CROWDED_VALUES	UINT64_C(700)
+
+static const char *path;
+static PmhTable *others;
+static const char *act_at;		/* NULL: nowhere */
+static void (*act) (void);
+static unsigned acted;
+static void (*script) (const char *name);	/* NULL, or called at each point */
+static const char *spoil_at;	/* there all versions of buffers are counted up ... */
+static uint64_t spoil_every;	/* ... each time, or one time of so many */
+static uint64_t readings;		/* of a buffer ... */
+static uint64_t spoilt;			/* ... so many of which are spoilt ... */
+static uint64_t last_spoilt;	/* ... and which was the last one */
+
+/* As other files do that free a buffer with the same version word. */
+static void
+count_all_versions_up(void)
+{
+	PmhLocks   *locks = fixture_locks();
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+	spoilt++;
+}
+
+void
+pmh_stop_point(const char *name)
+{
+	void		(*once) (void) = act;
+
+	readings += strcmp(name, "list_before_reading") == 0;
+	if (spoil_at != NULL && strcmp(spoil_at, name) == 0 && readings < MOST_READINGS &&
+		readings % spoil_every == spoil_every - 1 && readings != last_spoilt)
+	{
+		last_spoilt = readings;
+		count_all_versions_up();
+	}
+	if (script != NULL)
+		script(name);
+	if (act_at == NULL || strcmp(act_at, name) != 0)
+		return;
+	act_at = NULL;
+	once();
+	acted++;
+}
+
+static void
+spoil(const char *name, uint64_t every)
+{
+	spoil_at = name;
+	spoil_every = every;
+	readings = 0;
+	spoilt = 0;
+	last_spoilt = 0;
+}
+
+static PmhTable *
+make_table(void)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(path);
+	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	return t;
+}
+
+/* ---- the end of the file ---- */
+
+#define TAIL		((off_t) 1024 * 1024)
+
+static uint64_t
+file_size(void)
+{
+	struct stat st;
+
+	REQUIRE(stat(path, &st) == 0);
+	return (uint64_t) st.st_size;
+}
+
+static void
+open_others(void)
+{
+	others = fixture_open(path, 2);
+}
+
+/* Two processes open a file that has a tail; the one that comes second cuts it. */
+static void
+cut_while_opened(void)
+{
+	PmhTable   *t = make_table();
+	uint64_t	length = file_size();
+
+	pmh_close(t);
+	REQUIRE(truncate(path, (off_t) length + TAIL) == 0);
+	act_at = "open_before_recovery";
+	act = open_others;
+	acted = 0;
+	t = fixture_open(path, 2);
+	CHECK(acted == 1 && file_size() == length);
+	CHECK(t->file.mapped == length && others->file.mapped == length);
+	for (uint64_t i = 0; i < 20000; i++)
+		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(others);
+	pmh_close(t);
+}
+
+#define KEYS		UINT64_C(40000)
+#define STAYING		20			/* one key in so many */
+
+static PmhTable *shrinking;
+static PmhShrink shrink;
+static bool name_goes;
+static char away[4096];
+
+/* Let the file be longer than what the shrink has mapped. */
+static void
+grow_past(const PmhTable *t)
+{
+	while (pm_load(&pmh_live(t)->blocks) << t->block_shift <= t->file.mapped)
+	{
+		others->need.blocks = 1;
+		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);
+	}
+}
+
+/* No cut comes to anything: the file grows, and the last time it loses its name. */
+static void
+grow_beside_cut(const char *name)
+{
+	script = NULL;
+	if (strcmp(name, "cut_before_lock") == 0)
+	{
+		grow_past(shrinking);
+		acted++;
+	}
+	else if (strcmp(name, "cut_before_map") == 0 && name_goes &&
+			 shrink.priv->phase == PMH_SHRINK_FINISHED)
+	{
+		grow_past(shrinking);
+		REQUIRE(rename(path, away) == 0);
+		name_goes = false;
+	}
+	script = grow_beside_cut;
+}
+
+/* A shrink that cuts nothing leaves no limit for what is given out. */
+static void
+no_limit_stays(bool without_name)
+{
+	PmhTable   *t = make_table();
+	PmhResult	result;
+
+	for (uint64_t i = 0; i < KEYS; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	for (uint64_t i = 0; i < KEYS; i++)
+	{
+		if (i % STAYING != 0)
+			REQUIRE(pmh_delete(t, fixture_hash(i), i) == PMH_OK);
+	}
+	others = fixture_open(path, 1);
+	shrinking = t;
+	name_goes = without_name;
+	snprintf(away, sizeof(away), "%s.away", path);
+	acted = 0;
+	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	script = grow_beside_cut;
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
+		;
+	script = NULL;
+	CHECK(result == (without_name ? PMH_ERR_NO_FILE : PMH_DONE) && acted > 0);
+	pmh_shrink_end(t, &shrink);
+	CHECK(pm_load(&pmh_run(t)->shrink_limit) == 0);
+	if (without_name)
+		REQUIRE(rename(away, path) == 0);
+	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(others);
+	pmh_close(t);
+}
+
+/* ---- the mark map ---- */
+
+#define LISTS			UINT64_C(200)
+#define FREED_LISTS		UINT64_C(100)
+#define SHORT_VALUES	UINT64_C(60)
+#define EXTENT_BLOCKS	8
+#define EXTENTS			64
+
+/* Take all of a list out, or put it in. */
+static void
+change_list(PmhTable *t, uint64_t key, bool insert)
+{
+	for (uint64_t i = 0; i < SHORT_VALUES; i++)
+	{
+		if (insert)
+			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+		else
+			REQUIRE(pmh_delete(t, fixture_hash(key), i) == PMH_OK);
+	}
+}
+
+/* Let space be given out only past what the others have mapped; returns how many. */
+static unsigned
+use_up(PmhTable *t, uint64_t extent[EXTENTS])
+{
+	unsigned	n = 0;
+	PmhResult	result;
+
+	do
+	{
+		REQUIRE(n < EXTENTS);
+		while ((result = pmh_space_alloc_extent(t, EXTENT_BLOCKS, &extent[n])) == PMH_NEED)
+			REQUIRE(pmh_provide(t) == PMH_OK);
+		REQUIRE(result == PMH_OK);
+	} while (extent[n++] < others->file.mapped);
+	CHECK(pmh_conclude(t, PMH_OK) == PMH_OK);
+	return n;
+}
+
+/* The bytes of all buffers in the free lists. */
+static uint64_t
+free_value_bytes(const PmhTable *t)
+{
+	uint64_t	bytes = 0;
+
+	for (uint32_t class = 0; class < PMH_CLASSES; class++)
+	{
+		uint64_t	at = pm_load(&pmh_run(t)->free_list[class]);
+
+		for (; at != 0; at = pm_load((uint64_t *) pmh_at(t, at)))
+			bytes += pmh_class_bytes(class);
+	}
+	return bytes;
+}
+
+static void
+sweep_on(PmhTable *t, PmhSweep *sweep)
+{
+	PmhResult	result;
+
+	while ((result = pmh_sweep_next(t, sweep)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, sweep);
+}
+
+/*
+ * A sweep looks for free value space, and a process frees a buffer that has not
+ * mapped the sweep's map: all that the sweep finds is given back nevertheless.
+ */
+static void
+freed_where_no_map_is(void)
+{
+	PmhTable   *t = make_table();
+	uint64_t	extent[EXTENTS];
+	unsigned	n;
+	PmhSweep	sweep;
+
+	for (uint64_t key = 0; key < LISTS; key++)
+		change_list(t, key, true);
+	others = fixture_open(path, 1);
+	for (uint64_t key = 0; key < FREED_LISTS; key++)
+		change_list(t, key, false);
+	pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
+	n = use_up(t, extent);
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	CHECK(pm_load(&pmh_run(t)->reclaim_mark) >= others->file.mapped);
+	while (n > 0)
+		pmh_space_free_extent(t, extent[--n], EXTENT_BLOCKS);
+	CHECK(free_value_bytes(t) == 0);
+	change_list(others, FREED_LISTS, false);
+	CHECK(pm_load(&pmh_run(t)->reclaim_mark) >= others->file.mapped);
+	sweep_on(t, &sweep);
+	CHECK(free_value_bytes(t) >= FREED_LISTS * SHORT_VALUES * sizeof(uint32_t));
+	CHECK(!pmh_value_space_is_known(t));
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+
+	/* The next one finds what is left. */
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	sweep_on(t, &sweep);
+	CHECK(pmh_value_space_is_known(t));
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(others);
+	pmh_close(t);
+}
+
+/* ---- version words ---- */
+
+static PmhValues values;
+
+/* n values of each of some keys. */
+static PmhResult
+load(PmhTable *t, uint64_t keys, uint64_t n, uint64_t (*hash) (uint64_t))
+{
+	PmhEntry   *entry = malloc(keys * n * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < keys * n; i++)
+		entry[i] = (PmhEntry) {hash(i % keys), i / keys};
+	REQUIRE(pmh_bulk_begin(t, keys * n, 90, &depth, &bulk) == PMH_OK);
+	result = pmh_bulk_partition(bulk, 0, 0, entry, keys * n);
+	if (result == PMH_OK)
+		result = pmh_bulk_finish(bulk);
+	else
+		pmh_bulk_abandon(bulk);
+	free(entry);
+	return result;
+}
+
+static PmhResult
+look_up(PmhTable *t)
+{
+	PmhResult	result = pmh_lookup(t, fixture_hash(0), &values);
+
+	CHECK(values.n == LIST_VALUES);
+	return result;
+}
+
+static PmhResult
+look_up_repeats(PmhTable *t)
+{
+	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(0), &values);
+
+	CHECK(values.n == LIST_VALUES);
+	return result;
+}
+
+static PmhResult
+read_statistics(PmhTable *t)
+{
+	PmhStats	stats;
+	PmhResult	result = pmh_stats(t, &stats);
+
+	CHECK(stats.entries == LIST_VALUES && stats.lists == 1);
+	return result;
+}
+
+static PmhResult
+begin_shrink(PmhTable *t)
+{
+	PmhShrink	begun;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
+
+	pmh_shrink_end(t, &begun);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+check_shared(PmhTable *t)
+{
+	return pmh_check(t, false, fixture_report, NULL);
+}
+
+static PmhResult
+check_alone(PmhTable *t)
+{
+	return pmh_check(t, true, fixture_report, NULL);
+}
+
+/* All buffers of the list are read, and none much more often than it is spoilt. */
+static void
+goes_on(PmhTable *t, PmhResult (*read) (PmhTable *t), const char *at)
+{
+	spoil(at, 2);
+	CHECK(read(t) == PMH_OK);
+	CHECK(readings >= BUFFERS && readings < 4 * BUFFERS && spoilt > 0);
+	spoil_at = NULL;
+}
+
+/*
+ * Of all buffers of a list, each reading but every other one is spoilt by the buffers
+ * of other files: what reads all of it goes on where it was.
+ */
+static void
+versions_of_others(const char *at)
+{
+	PmhTable   *t = make_table();
+
+	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	goes_on(t, look_up, at);
+	goes_on(t, look_up_repeats, at);
+	goes_on(t, read_statistics, at);
+	goes_on(t, begin_shrink, at);
+	goes_on(t, check_shared, at);
+	goes_on(t, check_alone, at);
+	pmh_close(t);
+}
+
+static PmhBufferHeader *
+last_header(PmhTable *t)
+{
+	PmhProbe	probe;
+	uint64_t	at;
+
+	REQUIRE(pmh_probe(t, fixture_hash(0), &probe) == PMH_OK && probe.list != 0);
+	for (at = probe.list; pmh_buffer_header(t, at)->next != 0;)
+		at = pmh_buffer_header(t, at)->next;
+	return pmh_buffer_header(t, at);
+}
+
+/* The check finds what is damaged at the end of such a list. */
+static void
+damage_beside_others(void)
+{
+	PmhTable   *t = make_table();
+
+	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	pm_store64(&last_header(t)->hash, 1);
+	spoil("list_before_reading", 2);
+	CHECK(pmh_check(t, false, NULL, NULL) == PMH_ERR_CORRUPT);
+	spoil_at = NULL;
+	pmh_close(t);
+}
+
+static unsigned asked;
+
+static bool
+cancelled(void)
+{
+	return ++asked > 3;
+}
+
+/* Each reading is spoilt: it goes on for as long as the caller wants it to. */
+static void
+given_up(PmhTable *t, PmhResult (*read) (PmhTable *t))
+{
+	static const PmhWaitHooks hooks = {.cancelled = cancelled};
+	static const PmhWaitHooks none = {0};
+
+	pmh_set_wait_hooks(&hooks);
+	asked = 0;
+	spoil("list_before_validation", 1);
+	CHECK(read(t) == PMH_CANCELLED);
+	CHECK(pmh_error(t)->code == PMH_CANCELLED && asked == 4 && readings < 10);
+	spoil_at = NULL;
+	pmh_set_wait_hooks(&none);
+}
+
+static PmhResult
+look_up_any(PmhTable *t)
+{
+	return pmh_lookup(t, fixture_hash(0), &values);
+}
+
+static PmhResult
+look_up_repeats_any(PmhTable *t)
+{
+	return pmh_lookup_repeats(t, fixture_hash(0), &values);
+}
+
+static PmhResult
+read_statistics_any(PmhTable *t)
+{
+	PmhStats	stats;
+
+	return pmh_stats(t, &stats);
+}
+
+static void
+nothing_holds(void)
+{
+	PmhTable   *t = make_table();
+
+	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	given_up(t, look_up_any);
+	given_up(t, look_up_repeats_any);
+	given_up(t, read_statistics_any);
+	given_up(t, begin_shrink);
+	given_up(t, check_shared);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+static uint64_t
+crowded(uint64_t key)
+{
+	return crowd_hash(1, key);
+}
+
+/* A bulk load reads lists of its own that find no room, while others free buffers. */
+static void
+load_beside_others(void)
+{
+	PmhTable   *t = make_table();
+
+	spoil("list_before_validation", 2);
+	CHECK(load(t, CROWDED, CROWDED_VALUES, crowded) == PMH_OK);
+	CHECK(spoilt > 0 && readings < MOST_READINGS);
+	spoil_at = NULL;
+	CHECK(crowd_overflowed(t) > 0);
+	for (uint64_t key = 0; key < CROWDED; key++)
+	{
+		REQUIRE(pmh_lookup(t, crowded(key), &values) == PMH_OK);
+		CHECK(values.n == CROWDED_VALUES);
+	}
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("stop_handles");
+	TEST(cut_while_opened());
+	TEST(no_limit_stays(false));
+	TEST(no_limit_stays(true));
+	TEST(freed_where_no_map_is());
+	TEST(versions_of_others("list_before_reading"));
+	TEST(versions_of_others("list_before_validation"));
+	TEST(versions_of_others("list_before_span"));
+	TEST(damage_beside_others());
+	TEST(nothing_holds());
+	TEST(load_beside_others());
+	pmh_values_free(&values);
+	unlink(path);
+	return unit_done("stop_handles");
+}
