@@ -388,7 +388,7 @@ check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t ha
 
 	do
 	{
-		PmhListPosition pos = {payload, 0, 0, 0};
+		PmhListPosition pos = {payload, 0, 0, 0, 0};
 
 		result = pmh_buffer_check_span(t, payload);
 		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
