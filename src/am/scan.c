@@ -48,8 +48,12 @@
 #include "row_key.h"
 #include "scan.h"
 
-/* Values wanted of a cursor at first; PMHASH_CURSOR_VALUES after doubling. */
+/*
+ * Values wanted of a cursor at first, and in a queue, where a scan meets few rows that
+ * others have; PMHASH_CURSOR_VALUES after doubling.
+ */
 #define FIRST_WANT		32
+#define FIRST_OF_QUEUE	16
 
 /* ---- memory ---- */
 
@@ -140,7 +144,11 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
-	so->want = FIRST_WANT;
+	if (!so->start_chosen)
+		so->start = pmhash_scan_start(so->file, scan->ignore_killed_tuples);
+	so->start_chosen = true;
+	so->cursor.start = so->start;
+	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
 }

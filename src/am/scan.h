@@ -136,6 +136,8 @@ typedef struct PmhashScan
 	PmhCursor	cursor;
 	size_t		want;
 	bool		streaming;
+	bool		start_chosen;	/* SCAN_ONE: kept by rescans, so that a cursor that is */
+	uint32		start;			/* rewound has its rows in the same order */
 
 	/* SCAN_ARRAY: what scan_keys.c makes */
 	PmhashProduct product;
@@ -271,6 +273,7 @@ extern void pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so);
 /* ---- scan_dead.c ---- */
 
 extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
+extern uint32 pmhash_scan_start(const PmhashFile *file, bool wanted);
 extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 Relation index, PmhashFile *file, uint64 epoch,
 							 PmhEntry entry, XLogRecPtr lsn);

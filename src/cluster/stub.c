@@ -170,17 +170,21 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
  *		The stub of an index that is not temporary, if its page is in shared buffers.
  *
  * For those that look at thousands: opens neither the index, whose main fork 'node'
- * is, nor the fork, of which it only asks whether it is there.  False: only
- * pmhash_stub_read tells.  The caller holds a lock on the index.
+ * is, nor the fork, of which it only asks whether it is there; nor do the pages stay
+ * mapped.  False: only pmhash_stub_read tells.  The caller holds a lock on the index.
  */
 bool
 pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
 {
 	Buffer		buffer = pmhash_buffer_of(node, 0);
+	bool		found;
 
-	return buffer != InvalidBuffer && fork_is_there(node) &&
-		ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer) &&
-		take_stub(buffer, stub) && is_known_version(stub);
+	if (buffer == InvalidBuffer || !fork_is_there(node) ||
+		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
+		return false;
+	found = take_stub(buffer, stub);
+	pmhash_buffer_leave(buffer);
+	return found && is_known_version(stub);
 }
 
 /*

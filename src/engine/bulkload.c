@@ -200,7 +200,7 @@ fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t units)
 static PmhResult
 read_own_list(PmhTable *t, uint64_t hash, uint64_t payload, PmhValues *values)
 {
-	PmhListPosition pos = {payload, 0, 0, 0};
+	PmhListPosition pos = {payload, 0, 0, 0, 0};
 	PmhResult	result = PMH_RETRY;
 
 	while (pos.payload != 0 && (result == PMH_OK || result == PMH_RETRY))

@@ -17,7 +17,9 @@
  *
  * What a long list has given is remembered, so that nothing is given twice: a
  * value may have been removed and added again, and a copy of the segment may
- * have moved a plain entry into the list.
+ * have moved a plain entry into the list.  What is in one batch twice drops out when
+ * that is sorted.  So the first batch, which is all that many callers want, is
+ * remembered when the next one is wanted.
  *
  *-------------------------------------------------------------------------
  */
@@ -238,7 +240,7 @@ static PmhListPosition
 position(const PmhCursor *cursor)
 {
 	return (PmhListPosition) {cursor->chunk, cursor->chunk_version,
-		cursor->chunk_birth, cursor->line};
+		cursor->chunk_birth, cursor->line, cursor->start};
 }
 
 static void
@@ -388,7 +390,7 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 		return result;
 	if (cell == NULL)
 		leave_out(cursor, from);
-	return keep_unseen(t, cursor, from, cell);
+	return cursor->first_batch ? PMH_OK : keep_unseen(t, cursor, from, cell);
 }
 
 bool
@@ -431,7 +433,7 @@ is_small_list(const PmhTable *t, uint64_t payload)
 
 /*
  * The first batch: all plain entries, and all of a list that is small, but for
- * what is left out.  Keys that end here need no memory of what was seen.
+ * what is left out.
  */
 static PmhResult
 start(PmhTable *t, PmhCursor *cursor, size_t want)
@@ -452,12 +454,9 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
 		result = read_on(t, cursor, first, NULL);
 	} while (result == PMH_RETRY);
-	if (result != PMH_OK)
-		return result;
-	leave_out(cursor, 0);
-	if (cursor->state == CURSOR_AT_END)
-		return PMH_OK;
-	return keep_unseen(t, cursor, 0, NULL);
+	if (result == PMH_OK)
+		leave_out(cursor, 0);
+	return result;
 }
 
 /* The whole key at once: the first table, then the other one. */
@@ -515,30 +514,60 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	(void) table;
 	cursor->hash = cursor->side_hash = hash;
 	cursor->overflowed = cursor->in_overflow = cursor->one_side = false;
+	cursor->begun = cursor->first_batch = false;
 	cursor->leave_out = NULL;
+	cursor->start = 0;
 	cursor->batch.n = 0;
 	cursor->state = CURSOR_FRESH;
 	if (cursor->seen.n > 0)
 		forget_seen(&cursor->seen);
 }
 
-PmhResult
-pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
+/* The first batch: as much as is wanted, unless the list changes all the while. */
+static PmhResult
+begin(PmhTable *t, PmhCursor *cursor, size_t want)
 {
 	PmhResult	result;
 
+	cursor->begun = true;
+	if (want == 0)
+		return read_everything(t, cursor);
+	cursor->first_batch = true;
+	result = start(t, cursor, want);
+	if (result == PMH_OK && cursor->state != CURSOR_AT_END &&
+		(cursor->in_overflow || cursor->leave_out != NULL))
+		result = stream(t, cursor, want);
+	return result;
+}
+
+/* A further one. */
+static PmhResult
+go_on(PmhTable *t, PmhCursor *cursor, size_t want)
+{
+	PmhResult	result = PMH_OK;
+
+	if (cursor->first_batch)
+		result = keep_unseen(t, cursor, 0, NULL);
+	if (result != PMH_OK)
+		return result;
+	cursor->first_batch = false;
 	cursor->batch.n = 0;
+	return stream(t, cursor, want == 0 ? SIZE_MAX : want);
+}
+
+PmhResult
+pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
+{
+	PmhResult	result = PMH_DONE;
+
 	if (cursor->state == CURSOR_AT_END)
-		return PMH_DONE;
-	if (cursor->state == CURSOR_STREAMING || cursor->in_overflow || cursor->seen.n > 0)
-		result = stream(table, cursor, want == 0 ? SIZE_MAX : want);
+		cursor->batch.n = 0;
+	else if (cursor->begun)
+		result = go_on(table, cursor, want);
 	else
-	{
-		result = want == 0 ? read_everything(table, cursor) : start(table, cursor, want);
-		if (result == PMH_OK && want > 0 && cursor->state != CURSOR_AT_END &&
-			(cursor->in_overflow || cursor->leave_out != NULL))
-			result = stream(table, cursor, want);
-	}
+		result = begin(table, cursor, want);
+	if (result == PMH_DONE)
+		return result;
 	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;

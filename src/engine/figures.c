@@ -86,7 +86,7 @@ guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 		   uint64_t version, SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListPosition pos = {payload, version, 0, 0, 0};
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	bytes = pmh_class_bytes(class);
 	uint64_t	list_bytes = bytes;

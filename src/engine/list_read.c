@@ -116,7 +116,7 @@ pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value, uint32_
 PmhListPosition
 pmh_list_at(const PmhTable *t, uint64_t payload, uint64_t version)
 {
-	PmhListPosition pos = {payload, version, 0, 0};
+	PmhListPosition pos = {payload, version, 0, 0, 0};
 
 	if (payload != 0 && pmh_class_has_header(pmh_pointer_class(payload)))
 	{
@@ -194,29 +194,31 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 			  uint64_t *value, uint16_t *cell, uint32_t *n)
 {
 	uint32_t	class = pmh_pointer_class(pos->payload);
+	uint32_t	first = pmh_class_first_line(class);
 	uint32_t	lines = pmh_class_lines(class);
-	uint32_t	line = pos->line;
+	uint32_t	turn = (uint32_t) ((uint64_t) pos->start * (lines - first) >> 32);
+	uint32_t	line = pos->line < first ? first : pos->line;
 	uint32_t	found = 0;
 	PmhListPosition next;
 	PmhResult	result;
 
-	if (line < pmh_class_first_line(class))
-		line = pmh_class_first_line(class);
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
+		uint32_t	at = line + turn < lines ? line + turn : line + turn - (lines - first);
 		uint32_t	mask;
-		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, line),
-									  pmh_line_cells(pos->payload, line),
+		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, at),
+									  pmh_line_cells(pos->payload, at),
 									  value + found, &mask);
 
 		for (; cell != NULL && mask != 0; mask &= mask - 1)
-			*cell++ = pmh_make_cell(line, (unsigned) __builtin_ctz(mask));
+			*cell++ = pmh_make_cell(at, (unsigned) __builtin_ctz(mask));
 		found += k;
 	}
 	result = pmh_list_pass(t, hash, pos, &next);
 	if (result != PMH_OK)
 		return result;
+	next.start = pos->start;
 	if (line < lines)
 		pos->line = line;
 	else

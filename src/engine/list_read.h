@@ -50,6 +50,7 @@ typedef struct PmhListPosition
 	uint64_t	version;		/* of the buffer */
 	uint64_t	birth;			/* of the buffer; 0: not known */
 	uint32_t	line;			/* next line to read in it */
+	uint32_t	start;			/* where in each buffer reading begins: 2^32 is its end */
 } PmhListPosition;
 
 /*
@@ -84,7 +85,8 @@ extern bool pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
  * Reader: the values of one buffer from pos on, up to the end of the line
  * with which there are 'want' or more, to value[] (room for 'want' +
  * PMH_VALUES_PER_LINE); where they stand to cell[] if it is not NULL.  *n: how
- * many.  pos moves on, at the end of the buffer to the next one.
+ * many.  pos moves on, at the end of the buffer to the next one.  pos->line counts the
+ * lines of a buffer from pos->start on, round to there again.
  *
  * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
  * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.

@@ -138,7 +138,7 @@ pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
 PmhResult
 pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash, PmhListWalk *walk)
 {
-	PmhListPosition wanted = {walk->before, walk->version, walk->birth, 0};
+	PmhListPosition wanted = {walk->before, walk->version, walk->birth, 0, 0};
 	PmhListPosition before;
 	PmhResult	result = pmh_list_find_again(t, side, hash, &wanted, &before);
 

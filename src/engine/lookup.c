@@ -593,7 +593,7 @@ collect_short_of_both(PmhTable *t, uint64_t hash, const PmhProbe *probe,
 static PmhResult
 collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 {
-	PmhListPosition pos = {probe->list, probe->list_version, 0, 0};
+	PmhListPosition pos = {probe->list, probe->list_version, 0, 0, 0};
 	uint32_t	capacity;
 	uint32_t	n;
 	PmhResult	result;

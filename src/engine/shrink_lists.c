@@ -152,7 +152,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 static bool
 runs_in_circle(const PmhTable *t, struct PmhShrinkPrivate *p, uint64_t payload)
 {
-	PmhListPosition pos = {payload, 0, 0, 0};
+	PmhListPosition pos = {payload, 0, 0, 0, 0};
 
 	if (payload != 0)
 		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));

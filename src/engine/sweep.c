@@ -157,7 +157,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, Origin origin)
 	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	value[PMH_STEP_MAX];
 	uint16_t	cell[PMH_STEP_MAX];
-	PmhListPosition pos = {origin.payload, 0, 0, 0};
+	PmhListPosition pos = {origin.payload, 0, 0, 0, 0};
 	uint32_t	n = 0;
 	PmhResult	result;
 
@@ -343,7 +343,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	if (p->at.payload != 0 && p->at.payload != p->cursor.chunk)
 		p->before = p->at;
 	p->at = (PmhListPosition) {p->cursor.chunk, p->cursor.chunk_version,
-		p->cursor.chunk_birth, 0};
+		p->cursor.chunk_birth, 0, 0};
 	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
 							 p->cell, &payload);
 	if (result != PMH_OK)
@@ -510,8 +510,8 @@ clear_in_head(PmhTable *t, const PmhPlace *place, uint64_t hash, uint64_t payloa
 {
 	uint16_t	mask[PMH_MAX_LINES];
 	PmhListPosition at =
-		{payload, pmh_buffer_version(t, pmh_pointer_offset(payload)), 0, 0};
-	PmhListPosition before = {0, 0, 0, 0};
+		{payload, pmh_buffer_version(t, pmh_pointer_offset(payload)), 0, 0, 0};
+	PmhListPosition before = {0, 0, 0, 0, 0};
 	size_t		n = find_dead(t, payload, sweep, dead, from, to, moved, mask);
 
 	if (n == 0 ||

@@ -360,13 +360,18 @@ extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
  * leave_out, which may be set after each pmh_cursor_open, is called before batches are
  * counted and sorted: it drops the values that are not wanted of value[0 .. n), keeps
  * the order of the others and returns how many these are.
+ *
+ * start, which may be set before the first batch, tells where in each buffer of a long
+ * list to begin, as a part of 2^32 of it: what is before that comes last.  So processes
+ * that each look for any one value of a key do not all meet the same ones.
  */
 typedef struct PmhCursor
 {
 	uint64_t	hash;
 	size_t		(*leave_out) (const void *argument, uint64_t *value, size_t n);
 	const void *leave_out_argument;
-	PmhValues	batch;			/* what the last pmh_cursor_next gave */
+	uint32_t	start;
+	PmhValues	batch;			/* what the last pmh_cursor_next gave: to be read only */
 	/* private to cursor.c */
 	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
@@ -377,6 +382,8 @@ typedef struct PmhCursor
 	bool		overflowed;		/* ... which is not the last one to be read */
 	bool		in_overflow;	/* which is it? */
 	bool		one_side;		/* it is the only one to be read */
+	bool		begun;			/* a batch has been read ... */
+	bool		first_batch;	/* ... the first, which is not in 'seen' yet */
 	uint32_t	line;			/* next line in it */
 	int			state;
 } PmhCursor;

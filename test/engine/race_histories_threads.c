@@ -380,6 +380,7 @@ hot_cursor(Self *self, unsigned key)
 	PmhResult	result;
 
 	pmh_cursor_open(self->t, &self->cursor, hot_hash[key]);
+	self->cursor.start = choose(self, 2) * (uint32_t) fixture_random(&self->seed);
 	while ((result = pmh_cursor_next(self->t, &self->cursor, want)) == PMH_OK)
 	{
 		for (size_t i = 0; i < self->cursor.batch.n; i++)
@@ -591,6 +592,7 @@ read_on_after_pause(Self *self)
 		pmh_cursor_open(self->t, &self->paused, choose(self, 4) != 0 ?
 						breathing_hash((uint64_t) self->number, self->breathing) :
 						breathing_hash(choose(self, WORKERS), choose(self, BREATHING_KEYS)));
+		self->paused.start = choose(self, 2) * (uint32_t) fixture_random(&self->seed);
 		self->is_paused = true;
 	}
 	result = pmh_cursor_next(self->t, &self->paused, 50);

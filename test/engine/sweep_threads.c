@@ -280,6 +280,7 @@ cursor_once(PmhTable *t, PmhCursor *cursor, uint64_t key, uint8_t *seen,
 
 	memset(seen, 0, n);
 	pmh_cursor_open(t, cursor, fixture_hash(key));
+	cursor->start = (uint32_t) fixture_hash(want);
 	while ((result = pmh_cursor_next(t, cursor, want)) == PMH_OK)
 	{
 		if (batches++ < 20)

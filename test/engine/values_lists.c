@@ -82,11 +82,13 @@ only_ones(const void *argument, uint64_t *value, size_t n)
 }
 
 /*
- * All batches of a cursor together are the same, each value once; with a modulus only
- * those of the values that leave 1, by its leave_out, and hardly a batch is empty.
+ * All batches of a cursor together are the same, each value once, wherever in the
+ * buffers it begins; with a modulus only those of the values that leave 1, by its
+ * leave_out, and hardly a batch is empty.
  */
 static void
-compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor, uint64_t modulus)
+compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor, uint64_t modulus,
+			   uint32_t start)
 {
 	uint64_t	expected = 0;
 	uint64_t	empty = 0;
@@ -97,6 +99,7 @@ compare_cursor(PmhTable *t, const Model *m, size_t want, PmhCursor *cursor, uint
 	for (uint64_t i = 0; i < m->range; i++)
 		expected += m->has[i] && (modulus == 0 || value_of(m, i) % modulus == 1);
 	pmh_cursor_open(t, cursor, m->hash);
+	cursor->start = start;
 	if (modulus != 0)
 	{
 		cursor->leave_out = only_ones;
@@ -164,6 +167,7 @@ check_table(PmhTable *t, uint64_t entries)
 static void
 against_model(PmhTable *t, uint64_t range, uint64_t number)
 {
+	static const uint32_t starts[] = {0, UINT32_C(0x9e3779b9), UINT32_MAX};
 	Model		m = {fixture_hash(number), range, calloc(range, 1), 0};
 	PmhValues	values = {0};
 	PmhCursor	cursor = {0};
@@ -181,10 +185,13 @@ against_model(PmhTable *t, uint64_t range, uint64_t number)
 		}
 		for (uint64_t modulus = 0; modulus < 60; modulus += 29)
 		{
-			compare_cursor(t, &m, 1, &cursor, modulus);
-			compare_cursor(t, &m, 100, &cursor, modulus);
-			compare_cursor(t, &m, 1000, &cursor, modulus);
-			compare_cursor(t, &m, 0, &cursor, modulus);
+			for (unsigned k = 0; k < sizeof(starts) / sizeof(starts[0]); k++)
+			{
+				compare_cursor(t, &m, 1, &cursor, modulus, starts[k]);
+				compare_cursor(t, &m, 100, &cursor, modulus, starts[k]);
+				compare_cursor(t, &m, 1000, &cursor, modulus, starts[k]);
+				compare_cursor(t, &m, 0, &cursor, modulus, starts[k]);
+			}
 		}
 		check_table(t, m.n);
 	}
@@ -200,6 +207,47 @@ against_model(PmhTable *t, uint64_t range, uint64_t number)
 	pmh_values_free(&values);
 	pmh_cursor_free(&cursor);
 	free(m.has);
+}
+
+/*
+ * A value of the first batch is taken out and added again, further down in the buffer
+ * that the cursor reads: it is not given a second time.
+ */
+static void
+given_once(PmhTable *t)
+{
+	const uint64_t hash = fixture_hash(777777);
+	const uint64_t n = 3000;
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+	uint64_t	again;
+	uint64_t	given;
+	uint64_t	times = 0;
+
+	for (uint64_t value = 0; value < n; value++)
+		REQUIRE(pmh_insert(t, hash, value, false) == PMH_OK);
+	pmh_cursor_open(t, &cursor, hash);
+	REQUIRE(pmh_cursor_next(t, &cursor, 30) == PMH_OK);
+	given = cursor.batch.n;
+	REQUIRE(given > 0);
+	again = cursor.batch.value[0];
+	REQUIRE(pmh_delete(t, hash, again) == PMH_OK);
+	REQUIRE(pmh_insert(t, hash, n, false) == PMH_OK);	/* into its cell */
+	REQUIRE(pmh_insert(t, hash, again, false) == PMH_OK);
+	while ((result = pmh_cursor_next(t, &cursor, 30)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+		{
+			times += cursor.batch.value[i] == again;
+			given += cursor.batch.value[i] < n;
+		}
+	}
+	CHECK(result == PMH_DONE);
+	CHECK(times == 0);
+	CHECK(given == n);
+	for (uint64_t value = 0; value <= n; value++)
+		REQUIRE(pmh_delete(t, hash, value) == PMH_OK);
+	pmh_cursor_free(&cursor);
 }
 
 /* Make a list from an array: is it right, and what does it cost? */
@@ -276,6 +324,7 @@ run(const char *path, bool force_pmem)
 	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(20000); range = range * 3 + 1)
 		against_model(t, range, range);
+	given_once(t);
 	grown_cost(t, FIXTURE_SCALE(100000));
 	for (size_t n = 1; n < 100; n++)
 		from_array(t, n);

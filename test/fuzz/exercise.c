@@ -137,6 +137,7 @@ read_by_cursor(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 
 	step("cursor");
 	pmh_cursor_open(t, &cursor, pair->hash);
+	cursor.start = (uint32_t) pair->value << 28;
 	while ((result = pmh_cursor_next(t, &cursor, CURSOR_WANT)) == PMH_OK)
 	{
 		if (pmh_values_reserve(t, &all, cursor.batch.n) != PMH_OK)

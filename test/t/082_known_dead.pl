@@ -52,6 +52,57 @@ flush_wal();
 is(reads('SELECT count(v) FROM d WHERE k = 7'), "0\n0", 'after a flush');
 is(entries(), 3000, 'the next scan removes them, whoever found them and whatever it looks for');
 
+# ---- a queue: scans begin in different places, and have all rows ----
+
+my $first = 'SELECT ctid FROM d WHERE k = 1 LIMIT 1';
+my $firsts = sprintf('SELECT count(DISTINCT first) FROM (%s) AS f(first)', join(' UNION ALL ', ("($first)") x 20));
+my $all = 'SELECT count(v), count(DISTINCT v), sum(v) FROM d WHERE k = 1';
+sql('CALL make_table()');
+my $wanted_rows = sql('SET enable_indexscan = off; SET enable_seqscan = on; ' . $all);
+is(sql($firsts), 1, 'nothing is known to be dead: all begin in the same place');
+is(delete_and_look_up(2), '', 'rows of another key are known to be dead');
+cmp_ok(sql($firsts), '>', 4, 'scans begin in different places');
+is(sql(join(';', ($all) x 5)), join("\n", ($wanted_rows) x 5), 'and have all rows once');
+is( sql(<<'SQL'), "1000\n16", 'as has a cursor, batch by batch');
+BEGIN;
+DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 1;
+CREATE TEMP TABLE got (v int4);
+DO $$ DECLARE
+	c refcursor := 'c';
+	one int4;
+BEGIN
+	LOOP
+		FETCH c INTO one;
+		EXIT WHEN NOT FOUND;
+		INSERT INTO got VALUES (one);
+	END LOOP;
+END $$;
+SELECT count(DISTINCT v) FROM got;
+COMMIT;
+BEGIN;
+CREATE TEMP TABLE popped (v int4);
+DO $$ BEGIN
+	FOR i IN 1 .. 16 LOOP
+		INSERT INTO popped SELECT v FROM d WHERE k = 1 AND v NOT IN (SELECT v FROM popped) LIMIT 1 FOR UPDATE SKIP LOCKED;
+	END LOOP;
+END $$;
+SELECT count(DISTINCT v) FROM popped;
+ROLLBACK;
+SQL
+sub fetched
+{
+	my ($how) = @_;
+	return sql("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; $how; COMMIT");
+}
+foreach (1 .. 3)
+{
+	my ($once, $again) = split /\n/, fetched('FETCH 1 FROM c; MOVE 500 IN c; FETCH FIRST FROM c');
+	is($again, $once, 'a cursor that is rewound has the same first row');
+}
+flush_wal();
+is(reads('SELECT count(v) FROM d WHERE k = 7'), "0\n0", 'after a flush');
+is(sql($firsts), 1, 'nothing is known any more: all begin in the same place again');
+
 # ---- VACUUM gives their TIDs to other rows ----
 
 sql('CALL make_table()');
