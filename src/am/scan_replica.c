@@ -15,11 +15,21 @@
  *	- It visits the row with SnapshotDirty after we have handed out the TID, which
  *	  may belong to another row by then.
  *
- * So in such a worker the row of each TID is looked at before it is handed out,
- * and again by its key: a row that is alive then keeps its TID as long as the worker's
- * own snapshot stands, which is longer than the change takes (worker.c,
- * begin_replication_step); and one whose inserter has not committed is waited for
- * here, as the worker would.
+ * So in such a worker the row of each TID is looked at before it is handed out, and
+ * its page stays pinned until the next one is looked at (heapam_handler.c,
+ * heapam_index_fetch_tuple).  Beside our pin no page is pruned, so its line pointers
+ * stay what they are: VACUUM gives away only those that pruning has made dead.  What
+ * the worker finds at the TID is the row that has been looked at, or nothing, if that
+ * one has died meanwhile.  From then on the worker's own snapshot keeps a row where it
+ * is, for longer than the change takes (worker.c, begin_replication_step).
+ *
+ * No transaction is waited for.  The worker does that itself, for those that decide
+ * about the row that it is looking for; unless the index is the replica identity, it
+ * first compares all columns.  If it waited for the inserter of any row that has the
+ * key, or that is met in a walk through the table, it would stand for as long as
+ * strangers please, or deadlock: with a session that waits for the worker's rows, or
+ * with a worker that applies a streamed transaction, which goes on when its leader does
+ * (applyparallelworker.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +37,8 @@
 
 #include "access/skey.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "replication/logicalworker.h"
-#include "storage/lmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -66,33 +76,18 @@ key_fits(ScanKey key, Datum value, bool isnull)
 }
 
 /*
- * Fetch the row of the current element, as SnapshotDirty sees it; false if it is
- * dead.  Waits until its inserter has ended.
+ * Is there a row for the current element, as SnapshotDirty sees it, and does it fit all
+ * keys of the scan?  Its page is pinned then.
  */
-static bool
-fetch_settled(PmhashScan *so)
-{
-	for (;;)
-	{
-		SnapshotData dirty;
-		bool		all_dead;
-
-		InitDirtySnapshot(dirty);
-		if (!pmhash_row_fetch(so->row, pmhash_scan_value(so), &dirty, &all_dead))
-			return false;
-		if (!TransactionIdIsValid(dirty.xmin))
-			return true;
-		XactLockTableWait(dirty.xmin, NULL, NULL, XLTW_None);
-	}
-}
-
-/* Does the row of the current element fit all keys of the scan? */
 bool
 pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 {
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
+	SnapshotData dirty;
+	bool		all_dead;
 
+	CHECK_FOR_INTERRUPTS();
 	if (so->row == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(so->context);
@@ -101,7 +96,8 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		pmhash_row_begin(so->row, scan->heapRelation, scan->indexRelation);
 		MemoryContextSwitchTo(old);
 	}
-	if (!fetch_settled(so))
+	InitDirtySnapshot(dirty);
+	if (!pmhash_row_fetch(so->row, pmhash_scan_value(so), &dirty, &all_dead))
 		return false;
 	(void) pmhash_row_key(so->row, values, isnull);
 	for (int i = 0; i < scan->numberOfKeys; i++)
@@ -111,5 +107,6 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		if (!key_fits(&scan->keyData[i], values[column], isnull[column]))
 			return false;
 	}
+	PMH_STOP_POINT("scan_row_fits");
 	return true;
 }
