@@ -5,11 +5,15 @@
  *
  * A worker of logical replication looks rows up in the index that is the table's
  * replica identity, or by all columns in any index (REPLICA IDENTITY FULL):
- * execReplication.c, RelationFindReplTupleByIndex.  There are three things that it
+ * execReplication.c, RelationFindReplTupleByIndex.  There are things that it
  * expects of an index and that ours does not do by itself:
  *
  *	- Values that are NULL are looked for too.  Such rows are in no entry if it is
  *	  the first column, so the scan walks through the table.
+ *	- With REPLICA IDENTITY FULL it takes the first index that would do, be it invalid,
+ *	  or one that CREATE INDEX CONCURRENTLY has not finished, or not begun to fill
+ *	  (relation.c, FindUsableIndexForReplicaIdentityFull, asks neither the planner nor
+ *	  for indisvalid).  The scan walks through the table.
  *	- It does not heed xs_recheck if the index is the replica identity.  A row with
  *	  another key of the same hash would be changed.
  *	- It visits the row with SnapshotDirty after we have handed out the TID, which
@@ -40,14 +44,15 @@
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "row_key.h"
 #include "scan.h"
 
 /* Is NULL among what is looked for? */
-bool
-pmhash_scan_wants_null(IndexScanDesc scan)
+static bool
+wants_null(IndexScanDesc scan)
 {
 	for (int i = 0; i < scan->numberOfKeys; i++)
 	{
@@ -62,6 +67,19 @@ bool
 pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 {
 	return scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY && IsLogicalWorker();
+}
+
+/*
+ * Are there rows that the worker wants and the index has not?  (A partial index is
+ * scanned for checks of exclusion constraints and unique indexes only, to which those
+ * rows matter that are in it.)
+ */
+bool
+pmhash_scan_wants_table(IndexScanDesc scan)
+{
+	return wants_null(scan) ||
+		(!scan->indexRelation->rd_index->indisvalid &&
+		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
 }
 
 /* Does a key of the scan fit a value of a row? */

@@ -1,6 +1,6 @@
 # A subscriber that finds rows by pmhash indexes (PostgreSQL 18 and later) while others
 # write, too: it waits for a transaction only if that decides about a row which it is to
-# change.
+# change, and goes on without an index that is invalid or not built yet.
 
 use strict;
 use warnings;
@@ -140,6 +140,36 @@ soon($waits, '1', 'its own row, new: the worker waits');
 $subscriber->safe_psql('postgres', "COMMIT PREPARED 'open'");
 same_rows('its own row, new');
 
+# ---- an index that is being built ----
+$subscriber->safe_psql('postgres', "DROP INDEX bare_k; BEGIN; LOCK TABLE bare IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'open'");
+my $build = start_session('CREATE INDEX CONCURRENTLY bare_k ON bare USING pmhash (k)');
+soon("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'", '1', 'a build waits for writers');
+$publisher->safe_psql('postgres', "UPDATE bare SET t = t || ' built' WHERE k = 2; DELETE FROM bare WHERE k IS NULL AND t LIKE '%00'");
+soon("SELECT count(*) FROM bare WHERE t LIKE '% built'", '10', 'not built yet: changes arrive');
+same_rows('not built yet');
+$subscriber->safe_psql('postgres', "COMMIT PREPARED 'open'");
+is(finish($build), '', 'the build');
+
+# ---- indexes that are invalid ----
+rebuild_off($subscriber);
+my @lost = map { index_file($subscriber, $_) } 'bare_k', 'same_id';
+$subscriber->stop('immediate');
+unlink(@lost);
+$subscriber->start;
+$publisher->safe_psql('postgres', <<'SQL');
+UPDATE bare SET t = t || ' invalid' WHERE k = 3 OR k IS NULL;
+DELETE FROM bare WHERE k = 4;
+UPDATE same SET v = v + 100 WHERE v = 11;
+DELETE FROM same WHERE v = 12;
+SQL
+soon("SELECT count(*) FROM bare WHERE t LIKE '% invalid'", '16', 'invalid: changes arrive');
+soon("SELECT count(*) FROM same WHERE v = 111", '1', 'invalid, by replica identity: changes arrive');
+same_rows('invalid');
+is(index_state($subscriber, $_), 'invalid: it does not exist', "$_ is still invalid") foreach ('bare_k', 'same_id');
+rebuild_on($subscriber);
+ok($subscriber->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')"), 'rebuilt');
+$publisher->safe_psql('postgres', "UPDATE bare SET k = 5 WHERE k = 6; UPDATE same SET id = 'again' WHERE v = 13");
+same_rows('rebuilt');
 all_checked($subscriber, 'at the end');
 
 $subscriber->stop;
