@@ -140,6 +140,24 @@ soon($waits, '1', 'its own row, new: the worker waits');
 $subscriber->safe_psql('postgres', "COMMIT PREPARED 'open'");
 same_rows('its own row, new');
 
+# ---- a row that fits is of a transaction that fails, before the worker visits it ----
+$publisher->safe_psql('postgres', "INSERT INTO same VALUES ('held', 1)");
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', "DELETE FROM same WHERE id = 'held'; BEGIN; INSERT INTO same VALUES ('held', 2); PREPARE TRANSACTION 'open'");
+hold('scan_row_fits');
+$publisher->safe_psql('postgres', "UPDATE same SET v = 3 WHERE id = 'held'");
+is_held('scan_row_fits', 'the worker');
+$subscriber->safe_psql('postgres', "ROLLBACK PREPARED 'open'");
+$subscriber->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP on, TRUNCATE off) same');
+$subscriber->safe_psql('postgres', "INSERT INTO same SELECT 'another ' || i, i FROM generate_series(1, 300) i");
+release('scan_row_fits');
+$publisher->wait_for_catchup('sub');
+is($subscriber->safe_psql('postgres', "SELECT count(*), sum(v) FROM same WHERE id LIKE 'another %'"), '300|45150', 'its place has gone to no other row, which would be changed');
+is($subscriber->safe_psql('postgres', "SELECT count(*) FROM same WHERE id = 'held'"), '0', 'there is no row to be changed');
+$subscriber->safe_psql('postgres', "DELETE FROM same WHERE id LIKE 'another %'");
+$publisher->safe_psql('postgres', "DELETE FROM same WHERE id = 'held'");
+same_rows('a row that has gone');
+
 # ---- an index that is being built ----
 $subscriber->safe_psql('postgres', "DROP INDEX bare_k; BEGIN; LOCK TABLE bare IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'open'");
 my $build = start_session('CREATE INDEX CONCURRENTLY bare_k ON bare USING pmhash (k)');
