@@ -12,8 +12,9 @@
  *			 work_mem holds, one range of hashes after the other (scan_keys.c)
  *	all		 not every column is bound, or there are so many hashes that it is
  *			 quicker to sweep the whole table, every tuple to be rechecked
- *	table	 the index has become invalid since the plan was made: every row of
- *			 its table, to be rechecked (table_walk.c)
+ *	table	 the index has become invalid since the plan was made, or a subscriber
+ *			 looks for what it does not have: every row of its table, to be
+ *			 rechecked (table_walk.c)
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
  * batch, in heap order, and gettuple and getbitmap hand them out.  No value
@@ -170,14 +171,15 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 }
 
 /*
- * Without the index, as it is invalid or has no entries of NULLs: the executor finds
- * out which rows match.
+ * Without the index, as it is invalid, not built yet, or has no entries of NULLs: it is
+ * found out row by row which of them match.
  */
 static void
 start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 {
 	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
-	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->context);
+	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->is_taken_as_is,
+								 so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;
 	so->kind = SCAN_TABLE;
@@ -196,19 +198,19 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 	PmhashBoundColumns bound;
 
 	so->may_turn_back = pmhash_scan_may_turn_back(scan);
-	if (unlikely(!open_file(scan, so)))
-	{
-		start_table(scan, so, true);
-		return;
-	}
 #if PG_VERSION_NUM >= 180000
 	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
-	if (unlikely(pmhash_scan_wants_null(scan)))
+	if (unlikely(so->is_taken_as_is && pmhash_scan_wants_table(scan)))
 	{
 		start_table(scan, so, false);
 		return;
 	}
 #endif
+	if (unlikely(!open_file(scan, so)))
+	{
+		start_table(scan, so, true);
+		return;
+	}
 	pmhash_apply_inserts(so->file);
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000

@@ -46,6 +46,7 @@ typedef struct PmhashTableWalk PmhashTableWalk;
 
 extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
 										  PmhashTableWalk *walk, bool invalid,
+										  bool is_taken_as_is,
 										  MemoryContext context);
 extern int	pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values);
 extern void pmhash_table_walk_end(PmhashTableWalk *walk);
@@ -239,7 +240,7 @@ pmhash_scan_hash(const PmhashScan *so)
 }
 
 /* ---- scan_replica.c ---- */
-extern bool pmhash_scan_wants_null(IndexScanDesc scan);
+extern bool pmhash_scan_wants_table(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
 extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
 
@@ -289,6 +290,8 @@ extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
 extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
 								  Buffer buffer);
 extern void pmhash_test_visited_page(IndexScanDesc scan);
+extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
+									Snapshot snapshot, Buffer *map);
 extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_return_key(IndexScanDesc scan, PmhashScan *so);
 

@@ -5,21 +5,35 @@
  *
  * A worker of logical replication looks rows up in the index that is the table's
  * replica identity, or by all columns in any index (REPLICA IDENTITY FULL):
- * execReplication.c, RelationFindReplTupleByIndex.  There are three things that it
+ * execReplication.c, RelationFindReplTupleByIndex.  There are things that it
  * expects of an index and that ours does not do by itself:
  *
  *	- Values that are NULL are looked for too.  Such rows are in no entry if it is
  *	  the first column, so the scan walks through the table.
+ *	- With REPLICA IDENTITY FULL it takes the first index that would do, be it invalid,
+ *	  or one that CREATE INDEX CONCURRENTLY has not finished, or not begun to fill
+ *	  (relation.c, FindUsableIndexForReplicaIdentityFull, asks neither the planner nor
+ *	  for indisvalid).  The scan walks through the table.
  *	- It does not heed xs_recheck if the index is the replica identity.  A row with
  *	  another key of the same hash would be changed.
  *	- It visits the row with SnapshotDirty after we have handed out the TID, which
  *	  may belong to another row by then.
  *
- * So in such a worker the row of each TID is looked at before it is handed out,
- * and again by its key: a row that is alive then keeps its TID as long as the worker's
- * own snapshot stands, which is longer than the change takes (worker.c,
- * begin_replication_step); and one whose inserter has not committed is waited for
- * here, as the worker would.
+ * So in such a worker the row of each TID is looked at before it is handed out, and
+ * its page stays pinned until the next one is looked at (heapam_handler.c,
+ * heapam_index_fetch_tuple).  Beside our pin no page is pruned, so its line pointers
+ * stay what they are: VACUUM gives away only those that pruning has made dead.  What
+ * the worker finds at the TID is the row that has been looked at, or nothing, if that
+ * one has died meanwhile.  From then on the worker's own snapshot keeps a row where it
+ * is, for longer than the change takes (worker.c, begin_replication_step).
+ *
+ * No transaction is waited for.  The worker does that itself, for those that decide
+ * about the row that it is looking for; unless the index is the replica identity, it
+ * first compares all columns.  If it waited for the inserter of any row that has the
+ * key, or that is met in a walk through the table, it would stand for as long as
+ * strangers please, or deadlock: with a session that waits for the worker's rows, or
+ * with a worker that applies a streamed transaction, which goes on when its leader does
+ * (applyparallelworker.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -27,17 +41,18 @@
 
 #include "access/skey.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "replication/logicalworker.h"
-#include "storage/lmgr.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "row_key.h"
 #include "scan.h"
 
 /* Is NULL among what is looked for? */
-bool
-pmhash_scan_wants_null(IndexScanDesc scan)
+static bool
+wants_null(IndexScanDesc scan)
 {
 	for (int i = 0; i < scan->numberOfKeys; i++)
 	{
@@ -54,6 +69,19 @@ pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 	return scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY && IsLogicalWorker();
 }
 
+/*
+ * Are there rows that the worker wants and the index has not?  (A partial index is
+ * scanned for checks of exclusion constraints and unique indexes only, to which those
+ * rows matter that are in it.)
+ */
+bool
+pmhash_scan_wants_table(IndexScanDesc scan)
+{
+	return wants_null(scan) ||
+		(!scan->indexRelation->rd_index->indisvalid &&
+		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
+}
+
 /* Does a key of the scan fit a value of a row? */
 static bool
 key_fits(ScanKey key, Datum value, bool isnull)
@@ -66,33 +94,18 @@ key_fits(ScanKey key, Datum value, bool isnull)
 }
 
 /*
- * Fetch the row of the current element, as SnapshotDirty sees it; false if it is
- * dead.  Waits until its inserter has ended.
+ * Is there a row for the current element, as SnapshotDirty sees it, and does it fit all
+ * keys of the scan?  Its page is pinned then.
  */
-static bool
-fetch_settled(PmhashScan *so)
-{
-	for (;;)
-	{
-		SnapshotData dirty;
-		bool		all_dead;
-
-		InitDirtySnapshot(dirty);
-		if (!pmhash_row_fetch(so->row, pmhash_scan_value(so), &dirty, &all_dead))
-			return false;
-		if (!TransactionIdIsValid(dirty.xmin))
-			return true;
-		XactLockTableWait(dirty.xmin, NULL, NULL, XLTW_None);
-	}
-}
-
-/* Does the row of the current element fit all keys of the scan? */
 bool
 pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 {
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
+	SnapshotData dirty;
+	bool		all_dead;
 
+	CHECK_FOR_INTERRUPTS();
 	if (so->row == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(so->context);
@@ -101,7 +114,8 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		pmhash_row_begin(so->row, scan->heapRelation, scan->indexRelation);
 		MemoryContextSwitchTo(old);
 	}
-	if (!fetch_settled(so))
+	InitDirtySnapshot(dirty);
+	if (!pmhash_row_fetch(so->row, pmhash_scan_value(so), &dirty, &all_dead))
 		return false;
 	(void) pmhash_row_key(so->row, values, isnull);
 	for (int i = 0; i < scan->numberOfKeys; i++)
@@ -111,5 +125,6 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		if (!key_fits(&scan->keyData[i], values[column], isnull[column]))
 			return false;
 	}
+	PMH_STOP_POINT("scan_row_fits");
 	return true;
 }

@@ -28,10 +28,11 @@
  *	- nested loops that would walk through a large table again and again.
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
- * A subscriber looks for NULLs as well, of which an index has no entries
- * (scan_replica.c).  It gets such a walk too, whatever the snapshot and the size of
- * the table are, which is what it would do without the index
- * (RelationFindReplTupleSeq).
+ * A subscriber gets such a walk too, if the index is invalid or not built yet, or if
+ * it looks for NULLs, of which an index has no entries (scan_replica.c).  It has the
+ * keys of each row compared before the TID is handed out.  Neither the snapshot nor the
+ * size of the table matters then: this is what the worker would do without the index, by
+ * the same snapshot (RelationFindReplTupleSeq).
  *
  *-------------------------------------------------------------------------
  */
@@ -66,12 +67,13 @@ struct PmhashTableWalk
 
 /* May this scan be answered by a walk through the table? */
 static bool
-can_walk(IndexScanDesc scan, const PmhashTableWalk *walk)
+can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
 {
-	return !scan->xs_want_itup && IsMVCCSnapshot(scan->xs_snapshot) &&
+	return !scan->xs_want_itup &&
 		RelationGetIndexPredicate(scan->indexRelation) == NIL &&
 		walk->heap->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		walk->pages <= MAX_PAGES;
+		(is_taken_as_is ||
+		 (IsMVCCSnapshot(scan->xs_snapshot) && walk->pages <= MAX_PAGES));
 }
 
 /*
@@ -80,12 +82,12 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk)
  *		no entries for what is looked for.
  *
  * walk is that of an earlier walk of the same scan, or NULL; context is the
- * memory of the scan.  ERROR if such a scan needs the index.  Serializable
+ * memory of the scan; is_taken_as_is: it is a subscriber's.  ERROR if such a scan needs the index.  Serializable
  * transactions lock the whole table, as after a sequential scan.
  */
 PmhashTableWalk *
 pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
-				  MemoryContext context)
+				  bool is_taken_as_is, MemoryContext context)
 {
 	if (walk == NULL)
 	{
@@ -96,12 +98,12 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		walk->access = GetAccessStrategy(BAS_BULKREAD);
 		MemoryContextSwitchTo(old);
 	}
-	if (invalid && !can_walk(scan, walk))
+	if (invalid && !can_walk(scan, walk, is_taken_as_is))
 		pmhash_invalid_error(scan->indexRelation);
 	if (!invalid && walk->heap->rd_rel->relam != HEAP_TABLE_AM_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("index \"%s\" cannot be searched for NULL, as its table is no heap",
+				 errmsg("index \"%s\" has not all rows of its table, which is no heap",
 						RelationGetRelationName(scan->indexRelation))));
 	PredicateLockRelation(walk->heap, scan->xs_snapshot);
 	walk->snapshot = scan->xs_snapshot;

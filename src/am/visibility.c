@@ -17,8 +17,10 @@
 #include "access/itup.h"
 #include "access/tupmacs.h"
 #include "access/visibilitymap.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "storage/bufmgr.h"
+#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -64,6 +66,29 @@ pmhash_test_visited_page(IndexScanDesc scan)
 
 	if (BufferIsValid(visited))
 		pmhash_test_heap_page(scan->xs_snapshot, scan->heapRelation, visited);
+}
+
+/*
+ * A row of this page of the table is about to be taken without a visit, as the page is
+ * all-visible.  For serializable transactions: lock the page in place of the row, and
+ * say whether it is all-visible still.
+ *
+ * The lock first, then the map: who deletes the row later meets our lock; if it has been
+ * deleted before, the page is not all-visible any more, and the visit to the row finds
+ * the conflict.  (The executor's own scans have it the other way round.)
+ *
+ * map: as for visibilitymap_get_status.
+ */
+bool
+pmhash_lock_all_visible(Relation heap, BlockNumber block, Snapshot snapshot, Buffer *map)
+{
+	bool		all_visible;
+
+	PMH_STOP_POINT("all_visible");
+	PredicateLockPage(heap, block, snapshot);
+	all_visible = VM_ALL_VISIBLE(heap, block, map);
+	PMH_STOP_POINT("all_visible_locked");
+	return all_visible;
 }
 
 /* ---- index-only scans ---- */
@@ -113,7 +138,10 @@ pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
 	PMH_STOP_POINT("scan_before_visibility");
 	if (!so->in_history &&
 		VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
-		pmhash_removal_epoch(so->file) == so->epoch)
+		pmhash_removal_epoch(so->file) == so->epoch &&
+		(likely(!IsolationIsSerializable()) ||
+		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,
+								 &so->visibility_map)))
 		return true;
 	return row_is_visible(scan, so);
 }

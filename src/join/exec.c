@@ -24,7 +24,6 @@
 #include "parser/parsetree.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -330,8 +329,8 @@ fetch_row(PmhashJoinState *js, uint64 value)
 
 /*
  * Index-only: does the value lead to a row that the snapshot sees?  The reasons are
- * those of scan.c, may_be_returned: the page was all-visible before the TID can
- * have been given to another row; else the row itself is looked at.
+ * those of visibility.c, pmhash_scan_may_return: the page was all-visible before the
+ * TID can have been given to another row; else the row itself is looked at.
  */
 static bool
 is_visible(PmhashJoinState *js, uint64 value)
@@ -340,10 +339,11 @@ is_visible(PmhashJoinState *js, uint64 value)
 
 	PMH_STOP_POINT("join_before_visibility");
 	if (VM_ALL_VISIBLE(js->heap, block, &js->visibility_map) &&
-		pmhash_removal_epoch(js->file) == js->epoch)
+		pmhash_removal_epoch(js->file) == js->epoch &&
+		(likely(!IsolationIsSerializable()) ||
+		 pmhash_lock_all_visible(js->heap, block, js->fetch.snapshot,
+								 &js->visibility_map)))
 	{
-		/* in place of the lock on the row */
-		PredicateLockPage(js->heap, block, js->fetch.snapshot);
 		pgstat_count_index_tuples(js->index, 1);
 		return true;
 	}
