@@ -77,6 +77,7 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->resumed, 0);
+	pg_atomic_init_u32(&standby->slot_wanted, 0);
 	SpinLockInit(&standby->mutex);
 	pmhash_shared->standby = standby;
 	pmhash_standby_reset();
@@ -202,12 +203,13 @@ pmhash_standby_set_latch(Latch *latch)
 
 /* ---- to NONE ---- */
 
-static int64
-pause_after(int failures)
+/* Milliseconds to the next try, after so many in vain (1: the first). */
+int64
+pmhash_standby_pause(int tries)
 {
-	if (failures > 8)
+	if (tries > 8)
 		return LONGEST_PAUSE;
-	return Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
+	return Min(LONGEST_PAUSE, FIRST_PAUSE << (tries - 1));
 }
 
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
@@ -221,7 +223,7 @@ pmhash_standby_note_failure(PmhashPlace *place, int sqlstate, const char *why)
 	else
 	{
 		place->failures++;
-		place->next_try = pmhash_clock_ms() + pause_after(place->failures);
+		place->next_try = pmhash_clock_ms() + pmhash_standby_pause(place->failures);
 	}
 }
 
@@ -580,7 +582,7 @@ due_database(PmhashPlace *place, int64 now, int64 *next)
 		return InvalidOid;
 	}
 	place->looks++;
-	place->next_look = now + pause_after(place->looks);
+	place->next_look = now + pmhash_standby_pause(place->looks);
 	*next = Min(*next, place->next_look);
 	return database;
 }

@@ -50,6 +50,7 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 extern void pmhash_standby_build_database(void);
 
 /* ---- standby_sweep.c ---- */
+extern Oid	pmhash_standby_take_sweep(int64 *next);
 extern void pmhash_standby_sweep_database(void);
 
 /* ---- standby_worker.c ---- */

@@ -2,7 +2,7 @@
  *
  * standby_worker.c
  *	  The workers of a standby that build index files: a launcher, and up to
- *	  three builders.
+ *	  three builders; or two, and one that looks for what is free in files.
  *
  * The launcher starts when the standby can be read, and ends when it is promoted.
  * It is connected to no database.  A builder is connected to one for as long as there
@@ -32,24 +32,25 @@
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 
-#define MAX_BUILDERS		3
+#define MAX_WORKERS			3
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
 #define LONGEST_SLEEP		60000	/* ms */
 
 PGDLLEXPORT void pmhash_standby_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_builder_main(Datum arg);
+PGDLLEXPORT void pmhash_standby_sweeper_main(Datum arg);
 
 /* ---- the launcher ---- */
 
-/* A builder that was started, and where. */
+/* A worker that was started. */
 typedef struct Started
 {
 	BackgroundWorkerHandle *handle; /* NULL: none */
-	Oid			database;
+	bool		sweeps;
 } Started;
 
-static Started started[MAX_BUILDERS];
+static Started started[MAX_WORKERS];
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
 static int64 no_start_before = 0;	/* pmhash_clock_ms */
 
@@ -68,13 +69,13 @@ look_at(List *databases)
 	MemoryContextSwitchTo(old);
 }
 
-/* Forget builders that have ended; a place that is free, or NULL. */
+/* Forget workers that have ended; a place that is free, or NULL. */
 static Started *
 free_place(void)
 {
 	Started    *place = NULL;
 
-	for (int i = 0; i < MAX_BUILDERS; i++)
+	for (int i = 0; i < MAX_WORKERS; i++)
 	{
 		pid_t		pid;
 
@@ -92,22 +93,24 @@ free_place(void)
 
 /* False if there is no slot for it. */
 static bool
-start_builder(Started *place, Oid database)
+start_worker(Started *place, Oid database, bool sweeps)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	bool		done = pmhash_start_worker(database, "pmhash_standby_builder_main",
-										   "pmhash standby builder", &place->handle);
+	bool		done = sweeps ?
+		pmhash_start_worker(database, "pmhash_standby_sweeper_main",
+							"pmhash standby sweeper", &place->handle) :
+		pmhash_start_worker(database, "pmhash_standby_builder_main",
+							"pmhash standby builder", &place->handle);
 
 	MemoryContextSwitchTo(old);
-	if (done)
-		place->database = database;
-	else
+	place->sweeps = sweeps;
+	if (!done)
 		place->handle = NULL;
 	return done;
 }
 
-/* Start builders for databases of the list, as long as there is room. */
-static void
+/* Start builders for databases of the list.  False if one waits for a slot. */
+static bool
 start_builders(void)
 {
 	List	   *all;
@@ -120,15 +123,36 @@ start_builders(void)
 		Started    *place = free_place();
 
 		if (place == NULL)
-			return;
-		if (list_member_oid(connectable, database) && !start_builder(place, database))
+			return false;
+		if (list_member_oid(connectable, database) &&
+			!start_worker(place, database, false))
 		{
 			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
-			return;
+			return false;
 		}
 		to_look_at = foreach_delete_current(to_look_at, lc);
 	}
 	no_start_before = pmhash_clock_ms() + START_PAUSE;
+	return true;
+}
+
+/* Start a sweeper if none is at work, and there is a slot to spare. */
+static void
+start_sweeper(int64 *next)
+{
+	Started    *place = free_place();
+	List	   *all;
+	Oid			database;
+
+	for (int i = 0; i < MAX_WORKERS; i++)
+	{
+		if (started[i].handle != NULL && started[i].sweeps)
+			return;
+	}
+	database = place != NULL ? pmhash_standby_take_sweep(next) : InvalidOid;
+	if (OidIsValid(database) &&
+		list_member_oid(pmhash_databases_in_catalog(&all), database))
+		(void) start_worker(place, database, true);
 }
 
 /*
@@ -176,9 +200,13 @@ see_to_builds(void)
 
 		look_at(pmhash_databases_in_catalog(&all));
 	}
-	if (to_look_at != NIL && pmhash_rebuild && now >= no_start_before)
-		start_builders();
-	if (to_look_at != NIL && free_place() != NULL)
+	if (!pmhash_rebuild)
+		return (long) Max(1, Min(next - now, LONGEST_SLEEP));
+	if (to_look_at != NIL && now >= no_start_before)
+		pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, !start_builders());
+	if (to_look_at == NIL)
+		start_sweeper(&next);
+	else if (free_place() != NULL)
 		next = Min(next, no_start_before);
 	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
 }
@@ -234,6 +262,16 @@ pmhash_standby_builder_main(Datum arg)
 	pmhash_worker_begin(DatumGetObjectId(arg), "0");
 	pmhash_worker_takes_long();
 	pmhash_standby_build_database();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/* ---- a sweeper ---- */
+
+void
+pmhash_standby_sweeper_main(Datum arg)
+{
+	pmhash_worker_begin(DatumGetObjectId(arg), "0");
+	pmhash_worker_takes_long();
 	pmhash_standby_sweep_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
