@@ -29,6 +29,7 @@
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
+#include "cluster/standby_state.h"
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 

@@ -176,8 +176,7 @@ is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))
 
 # ---- with hot_standby_feedback there is none: the primary keeps what they need ----
 
-$standby->adjust_conf('postgresql.conf', $_->[0], $_->[1])
-  foreach [ 'hot_standby_feedback', 'on' ], [ 'wal_receiver_status_interval', '1s' ];
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
 $standby->reload;
 $primary->poll_query_until('postgres', 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication')
   or die 'no feedback';
@@ -205,7 +204,7 @@ foreach (1 .. 100)
 	usleep(50_000);
 }
 is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0', 'feedback: then they go');
-$standby->adjust_conf('postgresql.conf', 'hot_standby_feedback', 'off');
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
 $standby->reload;
 
 both_valid('after the conflict');

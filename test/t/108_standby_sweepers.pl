@@ -135,7 +135,7 @@ swept($position, 'and comes back', @databases);
 
 $position = log_position($standby);
 start_and_hold_sweeper('turned off');
-$standby->adjust_conf('postgresql.conf', 'pmhash.rebuild', 'off');
+$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
 $standby->reload;
 ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
 release('standby_sweeping');
@@ -152,7 +152,7 @@ sleep 3;
 cmp_ok($woken->() - $before, '<', 100, 'turned off: the launcher sleeps');
 none_has_come_by('turned off: none is started');
 unlink("$points/standby_sweeping");
-$standby->adjust_conf('postgresql.conf', 'pmhash.rebuild', 'on');
+$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
 $standby->reload;
 swept($position, 'turned on', @databases);
 all_built('turned on');
