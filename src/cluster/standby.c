@@ -78,6 +78,7 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->resumed, 0);
 	pg_atomic_init_u32(&standby->slot_wanted, 0);
+	pg_atomic_init_u32(&standby->unfinished, 0);
 	SpinLockInit(&standby->mutex);
 	pmhash_shared->standby = standby;
 	pmhash_standby_reset();

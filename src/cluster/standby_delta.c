@@ -19,6 +19,7 @@
 #include "access/xlogrecovery.h"
 #include "storage/fd.h"
 
+#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
 #include "cluster/pool.h"
@@ -159,7 +160,13 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	place = place_of(build);
 	if (place != NULL)
+	{
 		pmhash_standby_lose(place, true, sqlstate, message);
+
+		/* What is no fault may come again and again: others have their turn. */
+		place->next_try = Max(place->next_try,
+							  pmhash_clock_ms() + pmhash_standby_pause(1));
+	}
 
 	/* Unless another build of the same file has begun. */
 	place = pmhash_standby_find(build->of.file_id);

@@ -78,6 +78,8 @@ typedef struct PmhashStandby
 	bool		complete;		/* recovery is over; LIVE files have all of it */
 
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
+	pg_atomic_uint32 unfinished;	/* builders in a row that have ended before they
+									 * had been through their database */
 	uint64		lives;			/* what life and build are drawn from */
 	slock_t		mutex;			/* the rest: for the builder's launcher */
 	Latch	   *latch;

@@ -27,6 +27,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/give_way.h"
+#include "cluster/database_probe.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
@@ -49,11 +50,13 @@ PGDLLEXPORT void pmhash_standby_sweeper_main(Datum arg);
 typedef struct Started
 {
 	BackgroundWorkerHandle *handle; /* NULL: none */
+	Oid			database;
 	bool		sweeps;
 } Started;
 
 static Started started[MAX_WORKERS];
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
+static List *to_visit = NIL;	/* the same, when there is nothing else to do */
 static int64 no_start_before = 0;	/* pmhash_clock_ms */
 
 static void
@@ -63,11 +66,11 @@ launcher_exit(int code, Datum arg)
 }
 
 static void
-look_at(List *databases)
+add_to(List **list, List *databases)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	to_look_at = list_concat_unique_oid(to_look_at, databases);
+	*list = list_concat_unique_oid(*list, databases);
 	MemoryContextSwitchTo(old);
 }
 
@@ -105,6 +108,7 @@ start_worker(Started *place, Oid database, bool sweeps)
 							"pmhash standby builder", &place->handle);
 
 	MemoryContextSwitchTo(old);
+	place->database = database;
 	place->sweeps = sweeps;
 	if (!done)
 		place->handle = NULL;
@@ -134,8 +138,71 @@ start_builders(void)
 		}
 		to_look_at = foreach_delete_current(to_look_at, lc);
 	}
-	no_start_before = pmhash_clock_ms() + START_PAUSE;
+	no_start_before = pmhash_clock_ms() + (START_PAUSE << pmhash_standby_unfinished());
 	return true;
+}
+
+/* Is a builder at work in this database? */
+static bool
+is_builder_in(Oid database)
+{
+	for (int i = 0; i < MAX_WORKERS; i++)
+	{
+		if (started[i].handle != NULL && !started[i].sweeps &&
+			started[i].database == database)
+			return true;
+	}
+	return false;
+}
+
+/* Databases that may have indexes, every cleaner_naptime.  *next: when, by then. */
+static void
+collect_visits(List *connectable, int64 *next)
+{
+	static int64 last = 0;
+	int64		now = pmhash_clock_ms();
+	ListCell   *lc;
+
+	if (last == 0)
+		last = now;
+	if (now - last >= pmhash_cleaner_naptime * INT64CONST(1000))
+	{
+		last = now;
+		foreach(lc, connectable)
+		{
+			if (pmhash_database_may_have_indexes(lfirst_oid(lc)))
+				add_to(&to_visit, list_make1_oid(lfirst_oid(lc)));
+		}
+	}
+	*next = Min(*next, last + pmhash_cleaner_naptime * INT64CONST(1000));
+}
+
+/*
+ * Have databases looked at from which no look was requested, in slots that are to spare.
+ * A build may be due there that nothing says: WAL has said that a file goes, and then
+ * the transaction failed; the primary crashed before it could say that there is a new
+ * one; the database took no connections when it was its turn.
+ */
+static void
+start_visits(int64 *next)
+{
+	List	   *all;
+	List	   *connectable = pmhash_databases_in_catalog(&all);
+	ListCell   *lc;
+
+	collect_visits(connectable, next);
+	foreach(lc, to_visit)
+	{
+		Started    *place = free_place();
+		Oid			database = lfirst_oid(lc);
+
+		if (place == NULL)
+			return;
+		if (list_member_oid(connectable, database) && !is_builder_in(database) &&
+			!start_worker(place, database, false))
+			return;
+		to_visit = foreach_delete_current(to_visit, lc);
+	}
 }
 
 /* Start a sweeper if none is at work, and there is a slot to spare. */
@@ -195,19 +262,22 @@ see_to_builds(void)
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 
-	look_at(pmhash_standby_take_databases(&everything, &next));
+	add_to(&to_look_at, pmhash_standby_take_databases(&everything, &next));
 	if (everything)
 	{
 		List	   *all;
 
-		look_at(pmhash_databases_in_catalog(&all));
+		add_to(&to_look_at, pmhash_databases_in_catalog(&all));
 	}
 	if (!pmhash_rebuild)
 		return (long) Max(1, Min(next - now, LONGEST_SLEEP));
 	if (to_look_at != NIL && now >= no_start_before)
 		pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, !start_builders());
 	if (to_look_at == NIL)
+	{
+		start_visits(&next);
 		start_sweeper(&next);
+	}
 	else if (free_place() != NULL)
 		next = Min(next, no_start_before);
 	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));

@@ -21,6 +21,7 @@ my @databases = map { "db$_" } 1 .. 4;
 my $primary = new_primary('primary', "max_prepared_transactions = 2\n", install_path => install_with_stop_points());
 my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
 my $workers = q(FROM pg_stat_activity WHERE backend_type ~ 'pmhash standby (builder|sweeper)');
+my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
 my ($points, %file);
 
 $primary->backup('base');
@@ -98,7 +99,7 @@ all_built('begin');
 my $position = log_position($standby);
 start_and_hold_sweeper('one at a time');
 sleep 3;	# time enough for others
-is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '1', 'one at a time: there is no other');
+is($standby->safe_psql('postgres', "SELECT count(*) $sweepers"), '1', 'one at a time: there is no other');
 release('standby_sweeping') if !ok(-e "$points/standby_sweeping", 'one at a time: none has come by');
 $primary->safe_psql('db1', 'CREATE TABLE a (k int); INSERT INTO a SELECT i % 100 FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on)');
 caught_up($primary, $standby);
