@@ -228,9 +228,10 @@ $_->stop foreach $dark, $darker;
 sub lose_witness
 {
 	my $F_SET_RW_HINT = 1036;
+	my $none = pack('Q', 0);
 
 	open(my $lock, '<', "$elsewhere/lock") or die $!;
-	fcntl($lock, $F_SET_RW_HINT, pack('Q', 0)) or die "fcntl: $!";
+	fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
 	close($lock);
 	return;
 }

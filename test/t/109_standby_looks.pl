@@ -40,6 +40,7 @@ $standby->reload;
 # ---- WAL says that a file goes, and the transaction fails ----
 
 # A write skew: the first to commit wins, and what the other one drops stays.
+sleep 2;	# past the looks that the builds have requested
 $primary->safe_psql('postgres', 'CREATE TABLE a (x int); CREATE TABLE b (x int); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)');
 my $one = $primary->background_psql('postgres', on_error_stop => 0);
 my $two = $primary->background_psql('postgres', on_error_stop => 0);
