@@ -11,7 +11,7 @@
  * with this pool never leaves a redo pointer past `applied`: one that is past it
  * has been moved there by a run that did not have the pool (trust.c).
  *
- * After it there is a slot for each place in the table: the LIVE ones have the
+ * After it there is a slot for each row in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
  * the directory.
  *
@@ -151,43 +151,43 @@ write_at(const void *data, size_t size, off_t offset, char *reason)
 }
 
 static off_t
-slot_offset(const PmhashPlace *place)
+slot_offset(const PmhashStandbyRow *row)
 {
 	return HEADER_SIZE +
-		(off_t) (place - pmhash_shared->standby->place) * (off_t) sizeof(Slot);
+		(off_t) (row - pmhash_shared->standby->row) * (off_t) sizeof(Slot);
 }
 
 static void
-fill_slot(Slot *slot, const PmhashPlace *place)
+fill_slot(Slot *slot, const PmhashStandbyRow *row)
 {
 	memset(slot, 0, sizeof(*slot));
-	slot->file_id = place->file_id;
-	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
-	slot->database = place->database;
-	slot->heap = place->heap;
-	slot->timeline = place->timeline;
+	slot->file_id = row->file_id;
+	slot->usable_xmin = U64FromFullTransactionId(row->usable_xmin);
+	slot->database = row->database;
+	slot->heap = row->heap;
+	slot->timeline = row->timeline;
 	slot->crc = slot_crc(slot);
 }
 
 /* A file has become LIVE: say so durably.  False with a reason. */
 bool
-pmhash_standby_keep(const PmhashPlace *place, char *reason)
+pmhash_standby_keep(const PmhashStandbyRow *row, char *reason)
 {
 	Slot		slot;
 
-	fill_slot(&slot, place);
-	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+	fill_slot(&slot, row);
+	return write_at(&slot, sizeof(slot), slot_offset(row), reason);
 }
 
 /* It is not any more.  False if that can't be said. */
 bool
-pmhash_standby_unkeep(const PmhashPlace *place)
+pmhash_standby_unkeep(const PmhashStandbyRow *row)
 {
 	Slot		slot;
 	char		reason[PMHASH_REASON_SIZE];
 
 	memset(&slot, 0, sizeof(slot));
-	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+	return write_at(&slot, sizeof(slot), slot_offset(row), reason);
 }
 
 /*
@@ -313,7 +313,7 @@ pmhash_standby_read_end(PmhashStandbyEnd *end)
 	return true;
 }
 
-/* Make the file anew, with the LIVE places of the table.  False with a reason. */
+/* Make the file anew, with the LIVE rows of the table.  False with a reason. */
 static bool
 write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 {
@@ -331,10 +331,10 @@ write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 	header->timeline = timeline;
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		const PmhashPlace *place = &pmhash_shared->standby->place[i];
+		const PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
 
-		if (place->status == PMHASH_STANDBY_LIVE)
-			fill_slot((Slot *) (bytes + slot_offset(place)), place);
+		if (row->status == PMHASH_STANDBY_LIVE)
+			fill_slot((Slot *) (bytes + slot_offset(row)), row);
 	}
 	ok = pmhash_replace_durably(pmhash_pool_path(), STANDBY_FILE, bytes, size, reason);
 	free(bytes);
@@ -359,18 +359,18 @@ read_slots(char *reason)
 		close(fd);
 	for (int i = 0; ok && i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
 		if (slots[i].file_id == 0 || slots[i].crc != slot_crc(&slots[i]))
 			continue;
-		place->file_id = standby->id[i] = slots[i].file_id;
-		place->database = slots[i].database;
-		place->heap = slots[i].heap;
-		place->timeline = slots[i].timeline;
-		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
-		place->status = PMHASH_STANDBY_LIVE;
-		place->restored = true;
-		place->life = ++standby->lives;
+		row->file_id = standby->id[i] = slots[i].file_id;
+		row->database = slots[i].database;
+		row->heap = slots[i].heap;
+		row->timeline = slots[i].timeline;
+		row->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
+		row->status = PMHASH_STANDBY_LIVE;
+		row->restored = true;
+		row->life = ++standby->lives;
 	}
 	free(slots);
 	return ok || pmhash_fail(reason, "could not read file \"%s\"", path);
@@ -385,7 +385,7 @@ static void
 adopt(Oid database, uint64 file_id, int *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashPlace *place = &standby->place[*next];
+	PmhashStandbyRow *row = &standby->row[*next];
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
 	PmhError	error;
@@ -396,13 +396,13 @@ adopt(Oid database, uint64 file_id, int *next)
 	if (pmh_read_identity(path, &id, &error) != PMH_OK || id.file_id != file_id ||
 		(id.flags & (PMHASH_IDENTITY_TEMP | PMHASH_IDENTITY_UNLOGGED)) != 0)
 		return;
-	place->file_id = standby->id[*next] = file_id;
-	place->database = database;
-	place->timeline = 0;
-	place->usable_xmin = InvalidFullTransactionId;
-	place->status = PMHASH_STANDBY_LIVE;
-	place->restored = true;
-	place->life = ++standby->lives;
+	row->file_id = standby->id[*next] = file_id;
+	row->database = database;
+	row->timeline = 0;
+	row->usable_xmin = InvalidFullTransactionId;
+	row->status = PMHASH_STANDBY_LIVE;
+	row->restored = true;
+	row->life = ++standby->lives;
 	(*next)++;
 }
 

@@ -37,7 +37,7 @@
 #include "cluster/standby_state.h"
 #include "engine/stop_point.h"
 
-/* A file that is to be swept, in this life of its place. */
+/* A file that is to be swept, in this life of its row. */
 typedef struct Target
 {
 	uint64		file_id;		/* 0: none */
@@ -50,10 +50,10 @@ static Target current;
 /* ---- which, and when ---- */
 
 static bool
-is_to_be_swept(const PmhashPlace *place)
+is_to_be_swept(const PmhashStandbyRow *row)
 {
-	return place->file_id != 0 && place->status == PMHASH_STANDBY_LIVE &&
-		place->restored && !place->swept;
+	return row->file_id != 0 && row->status == PMHASH_STANDBY_LIVE &&
+		row->restored && !row->swept;
 }
 
 /*
@@ -74,15 +74,15 @@ pmhash_standby_take_sweep(int64 *next)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (standby->id[i] == 0 || !is_to_be_swept(place))
+		if (standby->id[i] == 0 || !is_to_be_swept(row))
 			continue;
-		if (place->next_sweep <= now && !OidIsValid(database))
-			database = place->database;
-		if (place->database == database)
-			place->next_sweep = now + pmhash_standby_pause(++place->sweeps);
-		*next = Min(*next, Max(place->next_sweep, now));
+		if (row->next_sweep <= now && !OidIsValid(database))
+			database = row->database;
+		if (row->database == database)
+			row->next_sweep = now + pmhash_standby_pause(++row->sweeps);
+		*next = Min(*next, Max(row->next_sweep, now));
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return database;
@@ -111,26 +111,26 @@ postpone_none(void)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (standby->id[i] != 0 && place->database == MyDatabaseId)
-			place->sweeps = place->next_sweep = 0;
+		if (standby->id[i] != 0 && row->database == MyDatabaseId)
+			row->sweeps = row->next_sweep = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* Its place, as long as it has that life; else NULL.  Under the lock. */
-static PmhashPlace *
-place_of_current(void)
+/* Its row, as long as it has that life; else NULL.  Under the lock. */
+static PmhashStandbyRow *
+row_of_current(void)
 {
-	PmhashPlace *place = pmhash_standby_find(current.file_id);
+	PmhashStandbyRow *row = pmhash_standby_find(current.file_id);
 
-	return place != NULL && place->life == current.life ? place : NULL;
+	return row != NULL && row->life == current.life ? row : NULL;
 }
 
 /*
  * Take a file of this database that no other sweeper has taken (a launcher that was
- * ended may have left one), from place *next on.  False: there is none.
+ * ended may have left one), from row *next on.  False: there is none.
  */
 static bool
 take_target(int *next)
@@ -141,13 +141,13 @@ take_target(int *next)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (; *next < PMHASH_STANDBY_FILES && !found; (*next)++)
 	{
-		PmhashPlace *place = &standby->place[*next];
+		PmhashStandbyRow *row = &standby->row[*next];
 
-		if (standby->id[*next] == 0 || place->database != MyDatabaseId ||
-			!is_to_be_swept(place))
+		if (standby->id[*next] == 0 || row->database != MyDatabaseId ||
+			!is_to_be_swept(row))
 			continue;
-		place->swept = found = true;
-		current = (Target) {place->file_id, place->life};
+		row->swept = found = true;
+		current = (Target) {row->file_id, row->life};
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return found;
@@ -157,12 +157,12 @@ take_target(int *next)
 static void
 give_back(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = place_of_current();
-	if (place != NULL)
-		place->swept = false;
+	row = row_of_current();
+	if (row != NULL)
+		row->swept = false;
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -179,17 +179,17 @@ sweeper_exit(int code, Datum arg)
 static void
 lose(const char *why)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = place_of_current();
-	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+	row = row_of_current();
+	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
 	{
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						current.file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
+		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }

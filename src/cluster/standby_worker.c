@@ -74,11 +74,11 @@ add_to(List **list, List *databases)
 	MemoryContextSwitchTo(old);
 }
 
-/* Forget workers that have ended; a place that is free, or NULL. */
+/* Forget workers that have ended; a unused that is free, or NULL. */
 static Started *
-free_place(void)
+find_unused(void)
 {
-	Started    *place = NULL;
+	Started    *unused = NULL;
 
 	for (int i = 0; i < MAX_WORKERS; i++)
 	{
@@ -91,27 +91,27 @@ free_place(void)
 			started[i].handle = NULL;
 		}
 		if (started[i].handle == NULL)
-			place = &started[i];
+			unused = &started[i];
 	}
-	return place;
+	return unused;
 }
 
 /* False if there is no slot for it. */
 static bool
-start_worker(Started *place, Oid database, bool sweeps)
+start_worker(Started *unused, Oid database, bool sweeps)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	bool		done = sweeps ?
 		pmhash_start_worker(database, "pmhash_standby_sweeper_main",
-							"pmhash standby sweeper", &place->handle) :
+							"pmhash standby sweeper", &unused->handle) :
 		pmhash_start_worker(database, "pmhash_standby_builder_main",
-							"pmhash standby builder", &place->handle);
+							"pmhash standby builder", &unused->handle);
 
 	MemoryContextSwitchTo(old);
-	place->database = database;
-	place->sweeps = sweeps;
+	unused->database = database;
+	unused->sweeps = sweeps;
 	if (!done)
-		place->handle = NULL;
+		unused->handle = NULL;
 	return done;
 }
 
@@ -126,12 +126,12 @@ start_builders(void)
 	foreach(lc, to_look_at)
 	{
 		Oid			database = lfirst_oid(lc);
-		Started    *place = free_place();
+		Started    *unused = find_unused();
 
-		if (place == NULL)
+		if (unused == NULL)
 			return false;
 		if (list_member_oid(connectable, database) &&
-			!start_worker(place, database, false))
+			!start_worker(unused, database, false))
 		{
 			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
 			return false;
@@ -193,13 +193,13 @@ start_visits(int64 *next)
 	collect_visits(connectable, next);
 	foreach(lc, to_visit)
 	{
-		Started    *place = free_place();
+		Started    *unused = find_unused();
 		Oid			database = lfirst_oid(lc);
 
-		if (place == NULL)
+		if (unused == NULL)
 			return;
 		if (list_member_oid(connectable, database) && !is_builder_in(database) &&
-			!start_worker(place, database, false))
+			!start_worker(unused, database, false))
 			return;
 		to_visit = foreach_delete_current(to_visit, lc);
 	}
@@ -209,7 +209,7 @@ start_visits(int64 *next)
 static void
 start_sweeper(int64 *next)
 {
-	Started    *place = free_place();
+	Started    *unused = find_unused();
 	List	   *all;
 	Oid			database;
 
@@ -218,10 +218,10 @@ start_sweeper(int64 *next)
 		if (started[i].handle != NULL && started[i].sweeps)
 			return;
 	}
-	database = place != NULL ? pmhash_standby_take_sweep(next) : InvalidOid;
+	database = unused != NULL ? pmhash_standby_take_sweep(next) : InvalidOid;
 	if (OidIsValid(database) &&
 		list_member_oid(pmhash_databases_in_catalog(&all), database))
-		(void) start_worker(place, database, true);
+		(void) start_worker(unused, database, true);
 }
 
 /*
@@ -278,7 +278,7 @@ see_to_builds(void)
 		start_visits(&next);
 		start_sweeper(&next);
 	}
-	else if (free_place() != NULL)
+	else if (find_unused() != NULL)
 		next = Min(next, no_start_before);
 	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
 }
