@@ -132,7 +132,7 @@ pmhash_standby_begin(const PmhashStandbyIndex *of, PmhashStandbyBuild *build,
 
 /* The row of a build that is not over; NULL if it is.  Under the lock. */
 static PmhashStandbyRow *
-place_of(const PmhashStandbyBuild *build)
+row_of(const PmhashStandbyBuild *build)
 {
 	PmhashStandbyRow *row = &pmhash_shared->standby->row[build->row];
 
@@ -146,7 +146,7 @@ pmhash_standby_building(const PmhashStandbyBuild *build)
 	bool		building;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	building = place_of(build) != NULL;
+	building = row_of(build) != NULL;
 	LWLockRelease(pmhash_standby_lock);
 	return building;
 }
@@ -158,7 +158,7 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = place_of(build);
+	row = row_of(build);
 	if (row != NULL)
 	{
 		pmhash_standby_lose(row, true, sqlstate, message);
@@ -308,7 +308,7 @@ static PmhashPublishResult
 publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 			   TransactionId usable_xmin, char *reason)
 {
-	PmhashStandbyRow *row = place_of(build);
+	PmhashStandbyRow *row = row_of(build);
 	PmhashPublishResult result;
 	XLogRecPtr	lsn;
 	TimeLineID	timeline;
@@ -349,7 +349,7 @@ pmhash_standby_publish(const PmhashStandbyBuild *build, uint64 from, PmhTable *t
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	result = publish_locked(build, from, table, usable_xmin, reason);
-	row = place_of(build);
+	row = row_of(build);
 	if (result == PMHASH_PUBLISH_OVER && row != NULL)
 	{
 		/* It may have a slot by now: lose a LIVE one. */

@@ -38,14 +38,14 @@
 #include "engine/stop_point.h"
 
 /* A file that is to be swept, in this life of its row. */
-typedef struct Target
+typedef struct SweptFile
 {
 	uint64		file_id;		/* 0: none */
 	uint64		life;
-} Target;
+} SweptFile;
 
 /* What this worker is at. */
-static Target current;
+static SweptFile current;
 
 /* ---- which, and when ---- */
 
@@ -147,7 +147,7 @@ take_target(int *next)
 			!is_to_be_swept(row))
 			continue;
 		row->swept = found = true;
-		current = (Target) {row->file_id, row->life};
+		current = (SweptFile) {row->file_id, row->life};
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return found;
