@@ -77,6 +77,8 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->resumed, 0);
+	pg_atomic_init_u32(&standby->slot_wanted, 0);
+	pg_atomic_init_u32(&standby->unfinished, 0);
 	SpinLockInit(&standby->mutex);
 	pmhash_shared->standby = standby;
 	pmhash_standby_reset();
@@ -202,12 +204,13 @@ pmhash_standby_set_latch(Latch *latch)
 
 /* ---- to NONE ---- */
 
-static int64
-pause_after(int failures)
+/* Milliseconds to the next try, after so many in vain (1: the first). */
+int64
+pmhash_standby_pause(int tries)
 {
-	if (failures > 8)
+	if (tries > 8)
 		return LONGEST_PAUSE;
-	return Min(LONGEST_PAUSE, FIRST_PAUSE << (failures - 1));
+	return Min(LONGEST_PAUSE, FIRST_PAUSE << (tries - 1));
 }
 
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
@@ -221,7 +224,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	else
 	{
 		row->failures++;
-		row->next_try = pmhash_clock_ms() + pause_after(row->failures);
+		row->next_try = pmhash_clock_ms() + pmhash_standby_pause(row->failures);
 	}
 }
 
@@ -580,7 +583,7 @@ due_database(PmhashStandbyRow *row, int64 now, int64 *next)
 		return InvalidOid;
 	}
 	row->looks++;
-	row->next_look = now + pause_after(row->looks);
+	row->next_look = now + pmhash_standby_pause(row->looks);
 	*next = Min(*next, row->next_look);
 	return database;
 }

@@ -21,7 +21,7 @@
  *	publish	with the rest: replay waits for that.
  *
  * A failure is noted for pmhash_indexes and the next try (pmhash_standby_give_up).
- * A conflict with replay is none, and the build is tried again at once.
+ * A conflict with replay is none, and the build is tried again soon.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,10 +49,12 @@
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
+#include "cluster/launcher.h"
 #include "cluster/life_cycle.h"
 #include "cluster/orphans.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
+#include "cluster/standby_state.h"
 #include "cluster/stub.h"
 #include "cluster/wait_events.h"
 
@@ -74,6 +76,9 @@ typedef struct Builder
 } Builder;
 
 static Builder builder;
+
+/* It has not been through the indexes of its database. */
+static bool unfinished = false;
 
 void
 pmhash_set_filler(const PmhashFiller *wanted)
@@ -457,13 +462,25 @@ give_up(MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
-/* At exit in the middle of a build. */
+/* At exit in the middle of a build, or before it is known what is to be built. */
 static void
 builder_exit(int code, Datum arg)
 {
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
 	builder.begun = false;
+	if (!unfinished)
+		return;
+	pg_atomic_fetch_add_u32(&pmhash_shared->standby->unfinished, 1);
+	pmhash_standby_nudge(MyDatabaseId);
+}
+
+/* How many builders in a row have ended so, for the launcher's pauses: few. */
+int
+pmhash_standby_unfinished(void)
+{
+	return (int) Min(pg_atomic_read_u32(&pmhash_shared->standby->unfinished),
+					 PMHASH_MAX_DOUBLINGS);
 }
 
 /* False if that has failed. */
@@ -539,6 +556,7 @@ pmhash_standby_build_database(void)
 	List	   *wanted;
 	ListCell   *lc;
 
+	unfinished = true;
 	before_shmem_exit(builder_exit, (Datum) 0);
 	pgstat_report_activity(STATE_RUNNING, "building pmhash index files of this standby");
 	MemoryContextSwitchTo(context);
@@ -562,6 +580,8 @@ pmhash_standby_build_database(void)
 			break;
 		}
 	}
+	unfinished = false;
+	pg_atomic_write_u32(&pmhash_shared->standby->unfinished, 0);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 }

@@ -48,8 +48,10 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 
 /* ---- standby_build.c ---- */
 extern void pmhash_standby_build_database(void);
+extern int	pmhash_standby_unfinished(void);
 
 /* ---- standby_sweep.c ---- */
+extern Oid	pmhash_standby_take_sweep(int64 *next);
 extern void pmhash_standby_sweep_database(void);
 
 /* ---- standby_worker.c ---- */

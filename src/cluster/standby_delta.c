@@ -19,6 +19,7 @@
 #include "access/xlogrecovery.h"
 #include "storage/fd.h"
 
+#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
 #include "cluster/pool.h"
@@ -28,7 +29,7 @@
 
 /* ---- begin and end ---- */
 
-/* Make an empty file in place of whatever is there.  False with a reason. */
+/* Make an empty file in row of whatever is there.  False with a reason. */
 static bool
 make_empty(const char *path, char *reason)
 {
@@ -159,7 +160,13 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of(build);
 	if (row != NULL)
+	{
 		pmhash_standby_lose(row, true, sqlstate, message);
+
+		/* What is no fault may come again and again: others have their turn. */
+		row->next_try = Max(row->next_try,
+							  pmhash_clock_ms() + pmhash_standby_pause(1));
+	}
 
 	/* Unless another build of the same file has begun. */
 	row = pmhash_standby_find(build->of.file_id);

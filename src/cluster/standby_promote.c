@@ -21,6 +21,7 @@
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
+#include "cluster/trust.h"
 #include "engine/stop_point.h"
 
 /* Say durably where replay has ended, in this start. */
@@ -34,6 +35,24 @@ note_end(XLogRecPtr lsn, TimeLineID timeline)
 		ereport(LOG,
 				(errmsg("pmhash: %s", reason),
 				 errdetail("A server that is killed before it has used pmhash for the first time rebuilds its indexes.")));
+}
+
+/*
+ * WAL does not end where it was noted, so the files are not those of these tables, and
+ * this start goes on without them, on the same timeline.  If it is killed before it has
+ * used pmhash, its own WAL may end just there: no later start is to believe the note.
+ * Nor `applied`, if the next one is a standby's.
+ */
+static void
+forget_end(void)
+{
+	PmhashStandbyEnd none = {0};
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_standby_note_end(&none, reason))
+		return;
+	ereport(LOG, (errmsg("pmhash: %s", reason)));
+	pmhash_refuse_trust();
 }
 
 /*
@@ -63,7 +82,7 @@ pmhash_standby_begin_of_replay(void)
  * same WAL (trust.c, promotion_doubt), and one with it as a standby.
  *
  * In such a start: has it replayed the same?  Where WAL has gone to another timeline
- * that was known beforehand (promotion_doubt); else it must end at the same place.
+ * that was known beforehand (promotion_doubt); else it must end at the same row.
  */
 void
 pmhash_standby_end_of_replay(void)
@@ -82,10 +101,13 @@ pmhash_standby_end_of_replay(void)
 		if (standby->complete)
 			note_end(standby->promoted_end, standby->promoted_timeline);
 		else
+		{
 			ereport(LOG,
 					(errmsg("pmhash: index files in \"%s\" are not trusted: they have what WAL says up to %X/%X, and it ends at %X/%X",
 							pmhash_pool_path(), LSN_FORMAT_ARGS(standby->promoted_end),
 							LSN_FORMAT_ARGS(end))));
+			forget_end();
+		}
 	}
 	else if (ArchiveRecoveryRequested && standby->active && pmhash_standby_reached())
 		note_end(end, timeline);

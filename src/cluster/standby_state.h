@@ -35,6 +35,8 @@ typedef struct PmhashStandbyRow
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for, or that is under way (standby_sweep.c) */
+	int			sweeps;			/* workers that were started for that, in vain */
+	int64		next_sweep;		/* pmhash_clock_ms: not before */
 
 	/* if DELTA */
 	uint64		build;			/* its number */
@@ -75,6 +77,9 @@ typedef struct PmhashStandby
 	TimeLineID	promoted_timeline;
 	bool		complete;		/* recovery is over; LIVE files have all of it */
 
+	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
+	pg_atomic_uint32 unfinished;	/* builders in a row that have ended before they
+									 * had been through their database */
 	uint64		lives;			/* what life and build are drawn from */
 	slock_t		mutex;			/* the rest: for the builder's launcher */
 	Latch	   *latch;
@@ -111,6 +116,7 @@ extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
 										const char *why);
+extern int64 pmhash_standby_pause(int tries);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);

@@ -7,8 +7,11 @@
  * as used, until a complete sweep has found those that nothing points to (src/README,
  * "Space").  On a primary that is VACUUM's.  A standby has no sweep that removes
  * entries, so without this it would lose what is free with each restart, until it is
- * promoted.  Hence the builder of a database sweeps the files that were LIVE before
- * the restart, when it has built what was to be built (S7).
+ * promoted.  Hence the files that were LIVE before the restart are swept (S7), by a
+ * worker in their database, the sweeper.  There is one at a time, which the launcher
+ * starts when it has a slot to spare, and it leaves as soon as a build waits for one:
+ * what is free can wait, an index that is not there can't.  A file that has not been
+ * swept to its end is swept again, from its begin.
  *
  * It changes no entry: that is the startup process's alone.  Nothing is locked between
  * the steps; in a step it is the stripe of a segment, for a moment.
@@ -20,9 +23,12 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "utils/elog.h"
+#include "utils/guc.h"
 
+#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/identity.h"
 #include "cluster/pool.h"
@@ -41,6 +47,78 @@ typedef struct SweptFile
 /* What this worker is at. */
 static SweptFile current;
 
+/* ---- which, and when ---- */
+
+static bool
+is_to_be_swept(const PmhashStandbyRow *row)
+{
+	return row->file_id != 0 && row->status == PMHASH_STANDBY_LIVE &&
+		row->restored && !row->swept;
+}
+
+/*
+ * For the launcher, when no sweeper is at work: a database in which there are files to
+ * sweep.  InvalidOid: none has any, or not before *next (never put off).  It counts as a
+ * try in vain, until they are swept or the sweeper has left: so one that can't even be
+ * started is not tried all the time, nor are others kept waiting.
+ */
+Oid
+pmhash_standby_take_sweep(int64 *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	int64		now = pmhash_clock_ms();
+	Oid			database = InvalidOid;
+
+	if (!pmhash_standby_is_active() || !pmhash_standby_reached())
+		return InvalidOid;
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] == 0 || !is_to_be_swept(row))
+			continue;
+		if (row->next_sweep <= now && !OidIsValid(database))
+			database = row->database;
+		if (row->database == database)
+			row->next_sweep = now + pmhash_standby_pause(++row->sweeps);
+		*next = Min(*next, Max(row->next_sweep, now));
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return database;
+}
+
+/* Is this worker to end?  Builds come first; a promotion leaves it to VACUUM. */
+static bool
+is_to_leave(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	return !pmhash_rebuild || !RecoveryInProgress() || !pmhash_standby_is_active() ||
+		pg_atomic_read_u32(&pmhash_shared->standby->slot_wanted) != 0;
+}
+
+/* It leaves, which is no failure: what it has not swept is due at once. */
+static void
+postpone_none(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] != 0 && row->database == MyDatabaseId)
+			row->sweeps = row->next_sweep = 0;
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
 /* Its row, as long as it has that life; else NULL.  Under the lock. */
 static PmhashStandbyRow *
 row_of_current(void)
@@ -51,8 +129,8 @@ row_of_current(void)
 }
 
 /*
- * Take a file of this database that no other builder has taken, from row *next on.
- * False: there is none.
+ * Take a file of this database that no other sweeper has taken (a launcher that was
+ * ended may have left one), from row *next on.  False: there is none.
  */
 static bool
 take_target(int *next)
@@ -66,7 +144,7 @@ take_target(int *next)
 		PmhashStandbyRow *row = &standby->row[*next];
 
 		if (standby->id[*next] == 0 || row->database != MyDatabaseId ||
-			row->status != PMHASH_STANDBY_LIVE || !row->restored || row->swept)
+			!is_to_be_swept(row))
 			continue;
 		row->swept = found = true;
 		current = (SweptFile) {row->file_id, row->life};
@@ -75,7 +153,7 @@ take_target(int *next)
 	return found;
 }
 
-/* It has not been swept to its end: the next builder tries again. */
+/* It has not been swept to its end: there is another try. */
 static void
 give_back(void)
 {
@@ -116,18 +194,16 @@ lose(const char *why)
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/*
- * PMH_DONE: to the end.  PMH_OK: the server has been promoted, and VACUUM does it.
- * Any other result is the engine's.
- */
+/* ---- sweeping ---- */
+
+/* PMH_DONE: to the end.  PMH_OK: it is to leave.  Any other result is the engine's. */
 static PmhResult
 sweep_steps(PmhTable *table, PmhSweep *sweep)
 {
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && RecoveryInProgress())
+	while (result == PMH_OK && !is_to_leave())
 	{
-		CHECK_FOR_INTERRUPTS();
 		PMH_STOP_POINT("standby_sweeping");
 		result = pmh_sweep_next(table, sweep);
 	}
@@ -157,7 +233,7 @@ sweep_table(PmhTable *table)
 
 /*
  * The same for the current file, if need be.  Not done is: there was no space for the
- * marks, a process could not mark, the server was promoted.
+ * marks, a process could not mark, it is to leave.
  */
 static void
 sweep_file(PmhTable *table)
@@ -208,8 +284,7 @@ open_and_sweep(void)
 
 /*
  * Sweep the files of the database that this worker is connected to, if what is free in
- * them is not known.  Not in a transaction.  What is left the next builder of this
- * database does, and each start of the server begins with one.
+ * them is not known.  Not in a transaction.
  */
 void
 pmhash_standby_sweep_database(void)
@@ -218,11 +293,11 @@ pmhash_standby_sweep_database(void)
 
 	before_shmem_exit(sweeper_exit, (Datum) 0);
 	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
-	while (pmhash_rebuild && RecoveryInProgress() && pmhash_standby_is_active() &&
-		   take_target(&next))
+	while (!is_to_leave() && take_target(&next))
 	{
 		open_and_sweep();
 		current.file_id = 0;
-		CHECK_FOR_INTERRUPTS();
 	}
+	if (is_to_leave())
+		postpone_none();
 }

@@ -2,7 +2,7 @@
  *
  * standby_worker.c
  *	  The workers of a standby that build index files: a launcher, and up to
- *	  three builders.
+ *	  three builders; or two, and one that looks for what is free in files.
  *
  * The launcher starts when the standby can be read, and ends when it is promoted.
  * It is connected to no database.  A builder is connected to one for as long as there
@@ -27,31 +27,36 @@
 
 #include "cluster/clock.h"
 #include "cluster/give_way.h"
+#include "cluster/database_probe.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
+#include "cluster/standby_state.h"
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 
-#define MAX_BUILDERS		3
+#define MAX_WORKERS			3
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
 #define LONGEST_SLEEP		60000	/* ms */
 
 PGDLLEXPORT void pmhash_standby_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_builder_main(Datum arg);
+PGDLLEXPORT void pmhash_standby_sweeper_main(Datum arg);
 
 /* ---- the launcher ---- */
 
-/* A builder that was started, and where. */
+/* A worker that was started. */
 typedef struct Started
 {
 	BackgroundWorkerHandle *handle; /* NULL: none */
 	Oid			database;
+	bool		sweeps;
 } Started;
 
-static Started started[MAX_BUILDERS];
+static Started started[MAX_WORKERS];
 static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
+static List *to_visit = NIL;	/* the same, when there is nothing else to do */
 static int64 no_start_before = 0;	/* pmhash_clock_ms */
 
 static void
@@ -61,21 +66,21 @@ launcher_exit(int code, Datum arg)
 }
 
 static void
-look_at(List *databases)
+add_to(List **list, List *databases)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	to_look_at = list_concat_unique_oid(to_look_at, databases);
+	*list = list_concat_unique_oid(*list, databases);
 	MemoryContextSwitchTo(old);
 }
 
-/* Forget builders that have ended; one that is unused, or NULL. */
+/* Forget workers that have ended; one that is unused, or NULL. */
 static Started *
 find_unused(void)
 {
 	Started    *unused = NULL;
 
-	for (int i = 0; i < MAX_BUILDERS; i++)
+	for (int i = 0; i < MAX_WORKERS; i++)
 	{
 		pid_t		pid;
 
@@ -93,22 +98,25 @@ find_unused(void)
 
 /* False if there is no slot for it. */
 static bool
-start_builder(Started *unused, Oid database)
+start_worker(Started *unused, Oid database, bool sweeps)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	bool		done = pmhash_start_worker(database, "pmhash_standby_builder_main",
-										   "pmhash standby builder", &unused->handle);
+	bool		done = sweeps ?
+		pmhash_start_worker(database, "pmhash_standby_sweeper_main",
+							"pmhash standby sweeper", &unused->handle) :
+		pmhash_start_worker(database, "pmhash_standby_builder_main",
+							"pmhash standby builder", &unused->handle);
 
 	MemoryContextSwitchTo(old);
-	if (done)
-		unused->database = database;
-	else
+	unused->database = database;
+	unused->sweeps = sweeps;
+	if (!done)
 		unused->handle = NULL;
 	return done;
 }
 
-/* Start builders for databases of the list, as long as there is room. */
-static void
+/* Start builders for databases of the list.  False if one waits for a slot. */
+static bool
 start_builders(void)
 {
 	List	   *all;
@@ -121,15 +129,99 @@ start_builders(void)
 		Started    *unused = find_unused();
 
 		if (unused == NULL)
-			return;
-		if (list_member_oid(connectable, database) && !start_builder(unused, database))
+			return false;
+		if (list_member_oid(connectable, database) &&
+			!start_worker(unused, database, false))
 		{
 			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
-			return;
+			return false;
 		}
 		to_look_at = foreach_delete_current(to_look_at, lc);
 	}
-	no_start_before = pmhash_clock_ms() + START_PAUSE;
+	no_start_before = pmhash_clock_ms() + (START_PAUSE << pmhash_standby_unfinished());
+	return true;
+}
+
+/* Is a builder at work in this database? */
+static bool
+is_builder_in(Oid database)
+{
+	for (int i = 0; i < MAX_WORKERS; i++)
+	{
+		if (started[i].handle != NULL && !started[i].sweeps &&
+			started[i].database == database)
+			return true;
+	}
+	return false;
+}
+
+/* Databases that may have indexes, every cleaner_naptime.  *next: when, by then. */
+static void
+collect_visits(List *connectable, int64 *next)
+{
+	static int64 last = 0;
+	int64		now = pmhash_clock_ms();
+	ListCell   *lc;
+
+	if (last == 0)
+		last = now;
+	if (now - last >= pmhash_cleaner_naptime * INT64CONST(1000))
+	{
+		last = now;
+		foreach(lc, connectable)
+		{
+			if (pmhash_database_may_have_indexes(lfirst_oid(lc)))
+				add_to(&to_visit, list_make1_oid(lfirst_oid(lc)));
+		}
+	}
+	*next = Min(*next, last + pmhash_cleaner_naptime * INT64CONST(1000));
+}
+
+/*
+ * Have databases looked at from which no look was requested, in slots that are to spare.
+ * A build may be due there that nothing says: WAL has said that a file goes, and then
+ * the transaction failed; the primary crashed before it could say that there is a new
+ * one; the database took no connections when it was its turn.
+ */
+static void
+start_visits(int64 *next)
+{
+	List	   *all;
+	List	   *connectable = pmhash_databases_in_catalog(&all);
+	ListCell   *lc;
+
+	collect_visits(connectable, next);
+	foreach(lc, to_visit)
+	{
+		Started    *unused = find_unused();
+		Oid			database = lfirst_oid(lc);
+
+		if (unused == NULL)
+			return;
+		if (list_member_oid(connectable, database) && !is_builder_in(database) &&
+			!start_worker(unused, database, false))
+			return;
+		to_visit = foreach_delete_current(to_visit, lc);
+	}
+}
+
+/* Start a sweeper if none is at work, and there is a slot to spare. */
+static void
+start_sweeper(int64 *next)
+{
+	Started    *unused = find_unused();
+	List	   *all;
+	Oid			database;
+
+	for (int i = 0; i < MAX_WORKERS; i++)
+	{
+		if (started[i].handle != NULL && started[i].sweeps)
+			return;
+	}
+	database = unused != NULL ? pmhash_standby_take_sweep(next) : InvalidOid;
+	if (OidIsValid(database) &&
+		list_member_oid(pmhash_databases_in_catalog(&all), database))
+		(void) start_worker(unused, database, true);
 }
 
 /*
@@ -170,16 +262,23 @@ see_to_builds(void)
 	int64		now = pmhash_clock_ms();
 	bool		everything;
 
-	look_at(pmhash_standby_take_databases(&everything, &next));
+	add_to(&to_look_at, pmhash_standby_take_databases(&everything, &next));
 	if (everything)
 	{
 		List	   *all;
 
-		look_at(pmhash_databases_in_catalog(&all));
+		add_to(&to_look_at, pmhash_databases_in_catalog(&all));
 	}
-	if (to_look_at != NIL && pmhash_rebuild && now >= no_start_before)
-		start_builders();
-	if (to_look_at != NIL && find_unused() != NULL)
+	if (!pmhash_rebuild)
+		return (long) Max(1, Min(next - now, LONGEST_SLEEP));
+	if (to_look_at != NIL && now >= no_start_before)
+		pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, !start_builders());
+	if (to_look_at == NIL)
+	{
+		start_visits(&next);
+		start_sweeper(&next);
+	}
+	else if (find_unused() != NULL)
 		next = Min(next, no_start_before);
 	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
 }
@@ -236,6 +335,16 @@ pmhash_standby_builder_main(Datum arg)
 	pmhash_worker_takes_long();
 	pmhash_give_way_from_now_on();
 	pmhash_standby_build_database();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/* ---- a sweeper ---- */
+
+void
+pmhash_standby_sweeper_main(Datum arg)
+{
+	pmhash_worker_begin(DatumGetObjectId(arg), "0");
+	pmhash_worker_takes_long();
 	pmhash_standby_sweep_database();
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

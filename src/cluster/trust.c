@@ -424,8 +424,7 @@ timeline_of(const PmhashServerState *server)
  * That no other server has run since shows by postmaster.opts; and single-user mode,
  * which leaves that, by its checkpoint, which is past the end of replay, and not of
  * the promoted life (wal_look.c).  Before pg_control has the new timeline a start
- * replays the old one to its end, which
- * pmhash_standby_end_of_replay compares.
+ * replays the old one to its end, which pmhash_standby_end_of_replay compares.
  */
 static const char *
 promotion_doubt(const PmhashServerState *server)
@@ -436,6 +435,8 @@ promotion_doubt(const PmhashServerState *server)
 
 	if (!pmhash_standby_read_end(&end))
 		return "the server was a standby and has not been promoted in its last life";
+	if (server->control.checkPoint > end.lsn + PMHASH_LONGEST_LOOK)
+		return "the server has written much WAL since it was promoted, and not used the pool";
 	if ((state != DB_IN_ARCHIVE_RECOVERY && state != DB_IN_CRASH_RECOVERY &&
 		 state != DB_IN_PRODUCTION && state != DB_SHUTDOWNING) ||
 		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime() ||

@@ -8,7 +8,9 @@
  *
  * And whose checkpoint is it that pg_control has after a promotion?
  *
- * Records are read by the server's own reader, as replay will read them.
+ * Records are read by the server's own reader, as replay will read them, at a gigabyte
+ * in some seconds.  The postmaster does that, before it serves or can be ended: so no
+ * more is read than takes a moment.  A replication slot may hold back any amount.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,40 +30,79 @@
 /* What the reader's callback needs and finds out. */
 typedef struct Look
 {
+	XLogReaderState *reader;
 	TimeLineID	timeline;
-	bool		failed;			/* a page that is there could not be read */
+	XLogRecPtr	limit;			/* what begins here or later is not read */
+	int			fd;				/* of the segment that was read last, or -1 */
+	XLogSegNo	segment;
+	bool		failed;			/* a page that may be there was not read */
 } Look;
 
 /*
+ * Have the segment open in which a page is.  False if it can't be; that it is not there
+ * is no failure.
+ */
+static bool
+open_segment(Look *look, XLogRecPtr page)
+{
+	XLogSegNo	segment;
+	char		name[MAXFNAMELEN];
+	char		path[MAXPGPATH];
+
+	XLByteToSeg(page, segment, wal_segment_size);
+	if (look->fd >= 0 && look->segment == segment)
+		return true;
+	if (look->fd >= 0)
+		close(look->fd);
+	XLogFileName(name, look->timeline, segment, wal_segment_size);
+	snprintf(path, MAXPGPATH, "%s/" XLOGDIR "/%s", DataDir, name);
+	look->fd = open(path, O_RDONLY | O_CLOEXEC);
+	look->segment = segment;
+	look->failed |= look->fd < 0 && errno != ENOENT;
+	return look->fd >= 0;
+}
+
+/*
  * Read a page of WAL.  A segment that is not there ends WAL; any other failure may
- * be gone when the server reads the page.
+ * be gone when the server reads the page, which also reads what is past the limit.
  */
 static int
 read_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr record,
 		  char *buffer)
 {
 	Look	   *look = reader->private_data;
-	XLogSegNo	segment;
-	char		name[MAXFNAMELEN];
-	char		path[MAXPGPATH];
-	ssize_t		n;
-	int			fd;
 
-	XLByteToSeg(page, segment, wal_segment_size);
-	XLogFileName(name, look->timeline, segment, wal_segment_size);
-	snprintf(path, MAXPGPATH, "%s/" XLOGDIR "/%s", DataDir, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (page < look->limit)
 	{
-		look->failed |= errno != ENOENT;
-		return -1;
+		if (!open_segment(look, page))
+			return -1;
+		if (pread(look->fd, buffer, XLOG_BLCKSZ,
+				  XLogSegmentOffset(page, wal_segment_size)) == XLOG_BLCKSZ)
+			return XLOG_BLCKSZ;
 	}
-	n = pread(fd, buffer, XLOG_BLCKSZ, XLogSegmentOffset(page, wal_segment_size));
-	close(fd);
-	if (n == XLOG_BLCKSZ)
-		return XLOG_BLCKSZ;
 	look->failed = true;
 	return -1;
+}
+
+/* Begin to look at WAL of the server's timeline, from that LSN on.  False: no memory. */
+static bool
+begin_look(Look *look, const ControlFileData *server, XLogRecPtr from)
+{
+	memset(look, 0, sizeof(*look));
+	look->timeline = server->checkPointCopy.ThisTimeLineID;
+	look->limit = from + PMHASH_LONGEST_LOOK;
+	look->fd = -1;
+	look->reader = XLogReaderAllocate(wal_segment_size, NULL,
+									  XL_ROUTINE(.page_read = read_page), look);
+	return look->reader != NULL;
+}
+
+static void
+end_look(Look *look)
+{
+	if (look->fd >= 0)
+		close(look->fd);
+	XLogReaderFree(look->reader);
 }
 
 /*
@@ -69,16 +110,16 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr recor
  * else 0.
  */
 static XLogRecPtr
-end_if_last(XLogReaderState *reader, XLogRecPtr checkpoint, const Look *look)
+end_if_last(const Look *look, XLogRecPtr checkpoint)
 {
 	XLogRecPtr	end;
 	char	   *error;
 
-	XLogBeginRead(reader, checkpoint);
-	if (XLogReadRecord(reader, &error) == NULL)
+	XLogBeginRead(look->reader, checkpoint);
+	if (XLogReadRecord(look->reader, &error) == NULL)
 		return InvalidXLogRecPtr;
-	end = reader->EndRecPtr;
-	if (XLogReadRecord(reader, &error) != NULL || look->failed)
+	end = look->reader->EndRecPtr;
+	if (XLogReadRecord(look->reader, &error) != NULL || look->failed)
 		return InvalidXLogRecPtr;
 	return end;
 }
@@ -92,8 +133,7 @@ end_if_last(XLogReaderState *reader, XLogRecPtr checkpoint, const Look *look)
 XLogRecPtr
 pmhash_end_without_replay(const ControlFileData *server)
 {
-	Look		look = {server->checkPointCopy.ThisTimeLineID, false};
-	XLogReaderState *reader;
+	Look		look;
 	XLogRecPtr	end;
 
 	/* An online checkpoint is replayed itself; a promotion has two timelines. */
@@ -101,12 +141,10 @@ pmhash_end_without_replay(const ControlFileData *server)
 		server->checkPointCopy.redo != server->checkPoint ||
 		server->minRecoveryPoint != InvalidXLogRecPtr)
 		return InvalidXLogRecPtr;
-	reader = XLogReaderAllocate(wal_segment_size, NULL,
-								XL_ROUTINE(.page_read = read_page), &look);
-	if (reader == NULL)
+	if (!begin_look(&look, server, server->checkPoint))
 		return InvalidXLogRecPtr;
-	end = end_if_last(reader, server->checkPoint, &look);
-	XLogReaderFree(reader);
+	end = end_if_last(&look, server->checkPoint);
+	end_look(&look);
 	return end;
 }
 
@@ -125,8 +163,9 @@ is_xlog_record(const XLogReaderState *reader, uint8 kind)
  * shutdown (xlog.c, PerformRecoveryXLogAction), and so does a shutdown.
  */
 static bool
-is_one_life(XLogReaderState *reader, XLogRecPtr checkpoint, const Look *look)
+is_one_life(const Look *look, XLogRecPtr checkpoint)
 {
+	XLogReaderState *reader = look->reader;
 	int			promotions = 0;
 	char	   *error;
 
@@ -144,25 +183,23 @@ is_one_life(XLogReaderState *reader, XLogRecPtr checkpoint, const Look *look)
 /*
  * A standby's replay has ended at 'end', it was promoted, and pg_control has a
  * checkpoint past that.  Is that one of the life that was promoted?  False also if that
- * can't be found out.  For the postmaster, as above.
+ * can't be found out, as when there is more than PMHASH_LONGEST_LOOK in between.  For
+ * the postmaster, as above.
  */
 bool
 pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
 {
-	Look		look = {server->checkPointCopy.ThisTimeLineID, false};
-	XLogReaderState *reader = XLogReaderAllocate(wal_segment_size, NULL,
-												 XL_ROUTINE(.page_read = read_page),
-												 &look);
+	Look		look;
 	bool		is;
 
-	if (reader == NULL)
+	if (!begin_look(&look, server, end))
 		return false;
 	/* Where a page begins, 15 wants the record after its header. */
 	if (end % XLOG_BLCKSZ == 0)
 		end += XLogSegmentOffset(end, wal_segment_size) == 0 ? SizeOfXLogLongPHD
 			: SizeOfXLogShortPHD;
-	XLogBeginRead(reader, end);
-	is = is_one_life(reader, server->checkPoint, &look);
-	XLogReaderFree(reader);
+	XLogBeginRead(look.reader, end);
+	is = is_one_life(&look, server->checkPoint);
+	end_look(&look);
 	return is;
 }

@@ -11,6 +11,9 @@
 #include "access/xlogdefs.h"
 #include "catalog/pg_control.h"
 
+/* So much WAL is looked at, and no more: bytes. */
+#define PMHASH_LONGEST_LOOK		(64 * 1024 * 1024)
+
 extern XLogRecPtr pmhash_end_without_replay(const ControlFileData *server);
 extern bool pmhash_is_checkpoint_of_promoted(const ControlFileData *server,
 											 XLogRecPtr end);

@@ -114,6 +114,13 @@ $node->psql('postgres', "COPY t FROM PROGRAM 'seq -f \"%.0f,1\" 30000 39999' (FO
 $bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
 cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
 
+sql('CHECKPOINT');
+$from = lsn();
+sql('INSERT INTO t SELECT i, i FROM generate_series(40000, 49999) i');
+is(records($from, 'sum(entries)'), '10000', 'many rows after a checkpoint: all entries');
+$bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
+cmp_ok($bytes, '<=', 16, "many rows after a checkpoint: bytes a row: $bytes");
+
 # nothing is logged of an index that is not to be
 foreach my $kind (
 	[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],

@@ -193,6 +193,70 @@ caught_up($primary, $standby);
 wait_for_both($standby, 'promoted again: the other one follows');
 compare_in_snapshot($standby, 'promoted again: its answers');
 
+# ---- not readable (hot_standby = off), and promoted so ----
+
+# What was built before follows all the same; one that never was readable builds nothing,
+# and is rebuilt when it is a primary.
+my $dark = new_standby($primary, 'dark');
+wait_for_both($dark, 'not readable: built before');
+my @dark_files = index_files(pool($dark));
+$dark->append_conf('postgresql.conf', "hot_standby = off\n");
+$dark->restart;
+$position = log_position($dark);
+my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
+change($primary, 11);
+$primary->wait_for_catchup($_) foreach $dark, $darker;
+is($dark->psql('postgres', 'SELECT 1'), 2, 'not readable: it is not');
+is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
+foreach my $node ($dark, $darker)
+{
+	$node->promote;
+	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+	  or die 'not valid';
+	compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
+	change($node, 12);
+	no_findings($node, 'not readable, promoted: ' . $node->name);
+}
+unlike(logged_since($dark, $position), qr/rebuil|not trusted|has been built/, 'not readable, promoted: with the files that it had');
+is_deeply([ index_files(pool($dark)) ], \@dark_files, 'not readable, promoted: the same ones');
+like(logged_since($darker, 0), qr/has been rebuilt/, 'never readable, promoted: rebuilt');
+$_->stop foreach $dark, $darker;
+
+# ---- the page cache is lost: nothing is, if it was stopped in order ----
+
+# (as in 067_page_cache.pl)
+sub lose_witness
+{
+	my $F_SET_RW_HINT = 1036;
+	my $none = pack('Q', 0);
+
+	open(my $lock, '<', "$elsewhere/lock") or die $!;
+	fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
+	close($lock);
+	return;
+}
+
+foreach my $how ('fast', 'immediate')
+{
+	$position = log_position($standby);
+	$standby->stop($how);
+	lose_witness();
+	change($primary, 13);
+	$standby->start;
+	caught_up($primary, $standby);
+	wait_for_both($standby, "page cache lost, $how");
+	compare_in_snapshot($standby, "page cache lost, $how: answers");
+	no_findings($standby, "page cache lost, $how");
+	if ($how eq 'fast')
+	{
+		unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
+	}
+	else
+	{
+		like(logged_since($standby, $position), qr/may have been unmounted.*has been built/s, "page cache lost, $how: built again");
+	}
+}
+
 # ---- a primary that crashed becomes a standby: not trusted ----
 
 change($primary, 9);

@@ -173,6 +173,40 @@ like(logged_since($standby, $position), qr/due to conflict with recovery/,
 eval { $reader->quit };
 is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0',
 	'conflict: they are gone here, too');
+
+# ---- with hot_standby_feedback there is none: the primary keeps what they need ----
+
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
+$standby->reload;
+$primary->poll_query_until('postgres', 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication')
+  or die 'no feedback';
+$primary->safe_psql('postgres', 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
+caught_up($primary, $standby);
+my $fed = $standby->background_psql('postgres', on_error_stop => 0);
+$fed->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
+is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: a query');
+sleep 2;
+$primary->safe_psql('postgres', 'DELETE FROM dead WHERE k = 2');
+my $scan = 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
+  . 'SELECT count(v) FROM dead WHERE k = 2; SELECT pg_sleep(0.05); ' x 3;
+$primary->safe_psql('postgres', $scan) foreach 1 .. 10;
+$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) dead');
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '300',
+	'feedback: neither scans nor VACUUM have removed entries');
+caught_up($primary, $standby);
+is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: the query finds its rows');
+$fed->query_safe('COMMIT');
+$fed->quit;
+foreach (1 .. 100)
+{
+	$primary->safe_psql('postgres', $scan);
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	usleep(50_000);
+}
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0', 'feedback: then they go');
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
+$standby->reload;
+
 both_valid('after the conflict');
 compare_in_snapshot($standby, 'after the conflict: answers');
 wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
@@ -194,6 +228,14 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 	is($older->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
 	is($older->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
 	unlike(plan_of($older, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
+
+	# as the message says: with the primary's version
+	$older->stop;
+	$older->{_install_path} = $future->{_install_path};
+	$older->start;
+	caught_up($future, $older);
+	wait_for_state($older, $_, qr/^valid$/, "newer records: $_ with the primary's version") foreach qw(t_k t_s);
+	compare_in_snapshot($older, 'newer records: answers');
 	$older->stop;
 	$future->stop;
 }

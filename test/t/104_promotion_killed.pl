@@ -147,6 +147,25 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	$node->stop;
 }
 
+# ---- killed after a checkpoint that comes after much WAL ----
+
+# To look through all of it would keep the server from starting.
+{
+	# trust: promoted-much
+	my $node = standby_with_files();
+	my $position = log_position($node);
+
+	promote_up_to($node, 'promoted_before_use');
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+	$node->safe_psql('postgres', 'CREATE TABLE other AS SELECT i FROM generate_series(1, 1000) i');
+	$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'much', 'WAL'); SELECT pg_switch_wal())) foreach 1 .. 5;
+	$node->safe_psql('postgres', 'CHECKPOINT') foreach 1 .. 2;
+	kill_it($node);
+	$node->start;
+	builds_anew($node, 'killed after much WAL', $position, qr/has written much WAL since it was promoted/);
+	$node->stop;
+}
+
 # ---- killed again, while it replays and when that is over ----
 
 {
@@ -249,6 +268,57 @@ foreach my $more (0, 1)
 	{
 		goes_on($node, $name, $position);
 	}
+	$node->stop;
+}
+
+# ---- less WAL than was replayed, and as much of its own, of another kind ----
+
+# The start that finds less goes on without the files, is killed before it has used any,
+# and its own WAL ends just where the standby's had.
+{
+	# trust: promoted-forgotten
+	my $name = 'as much WAL of its own';
+	my $node = standby_with_files();
+	my $begin = $primary->safe_psql('postgres', 'CHECKPOINT; SELECT pg_switch_wal(); SELECT pg_current_wal_insert_lsn()');
+	($begin) = reverse split /\n/, $begin;
+	$primary->safe_psql('postgres', q(INSERT INTO t SELECT 8000 + i % 50, 'lost', i FROM generate_series(1, 600) i));
+	caught_up($primary, $node);
+	promote_up_to($node, 'end_of_replay');
+	my $end = $node->safe_psql('postgres', 'SELECT pg_last_wal_replay_lsn()');
+	my $segment = $primary->safe_psql('postgres', "SELECT pg_walfile_name('$end')");
+	my $offset = $primary->safe_psql('postgres', "SELECT file_offset FROM pg_walfile_name_offset('$begin')");
+	is($primary->safe_psql('postgres', "SELECT pg_walfile_name('$begin')"), $segment, "$name: in one file");
+	kill_it($node);
+	unlink($node->data_dir . '/standby.signal') or die $!;
+	unlink($node->data_dir . '/promote');
+	my $path = $node->data_dir . "/pg_wal/$segment";
+	open(my $wal, '+<:raw', $path) or die "$path: $!";
+	seek($wal, $offset, 0);
+	print $wal "\0" x ((-s $path) - $offset);
+	close($wal) or die "$path: $!";
+
+	my $position = log_position($node);
+	append_to_file($node->data_dir . '/stop_points/promoted_before_use', '');
+	$node->start;
+	$node->poll_query_until('postgres', 'SELECT true');
+	# a transaction with a message; after the first of them the others have all alike
+	my $emit = sub { my ($n) = @_; return "SELECT pg_logical_emit_message(true, 'm', repeat('x', $n))"; };
+	my $at = sub { return $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn() - \'0/0\''); };
+	my $to = $node->safe_psql('postgres', "SELECT '$end'::pg_lsn - '0/0'");
+	$node->safe_psql('postgres', $emit->(320));
+	my $from = $at->();
+	$node->safe_psql('postgres', $emit->(320));
+	my $base = $at->() - $from - 320;
+	$from = $at->();
+	my $pages = int($to / 8192) - int($from / 8192);
+	$node->safe_psql('postgres', $emit->($to - $from - $base - 24 * $pages));
+	is($at->(), $to, "$name: it ends there");
+	kill_it($node);
+	$node->start;
+	is($node->safe_psql('postgres', q(SELECT count(*) FROM t WHERE s = 'lost')), '0', "$name: rows");
+	$node->safe_psql('postgres', q(INSERT INTO t SELECT 9000 + i % 50, 'instead', i FROM generate_series(1, 600) i));
+	builds_anew($node, $name, $position, qr/has not been promoted in its last life/);
+	nothing_under_old_keys($node, $name, map { 8000 + $_ } 0 .. 49);
 	$node->stop;
 }
 
