@@ -513,10 +513,37 @@ pmhash_standby_applied(TimeLineID *timeline)
 
 /* ---- what is to be built ---- */
 
+/* Was this server's own as a primary; and it is not known whether it is logged. */
+bool
+pmhash_standby_may_be_unlogged(const PmhashPlace *place)
+{
+	return place->status == PMHASH_STANDBY_LIVE && place->timeline == 0 &&
+		!OidIsValid(place->heap);
+}
+
+/*
+ * The stub says that it is logged; the file has not been given up, so no FILE_NEW or
+ * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion, in
+ * memory only: after a restart a builder sees it again.
+ */
+static void
+note_logged(const PmhashStandbyIndex *of)
+{
+	PmhashPlace *place;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	place = pmhash_standby_find(of->file_id);
+	if (place != NULL && pmhash_standby_may_be_unlogged(place) &&
+		place->database == of->database)
+		place->heap = of->heap;
+	LWLockRelease(pmhash_standby_lock);
+}
+
 bool
 pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 {
 	PmhashPlace *place;
+	bool		adopted;
 	bool		wants;
 
 	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer)
@@ -528,6 +555,7 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 	}
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	place = pmhash_standby_find(of->file_id);
+	adopted = place != NULL && pmhash_standby_may_be_unlogged(place);
 	wants = place == NULL || place->status == PMHASH_STANDBY_NONE;
 	if (wants && place != NULL && place->next_try > pmhash_clock_ms())
 	{
@@ -535,6 +563,8 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 		wants = false;
 	}
 	LWLockRelease(pmhash_standby_lock);
+	if (adopted)
+		note_logged(of);
 	return wants;
 }
 
