@@ -250,6 +250,10 @@ give_pool_up(const char *path)
 /*
  * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
  * the lock, exclusively.  Raises no ERROR.
+ *
+ * Not past the promotion, which ends 'active' under the lock: the files are the
+ * primary's then, whose stubs are to say what is wrong, and processes that hold the
+ * removal lock, which is taken here, may wait for ours (removal.c).
  */
 void
 pmhash_standby_lose(PmhashPlace *place, bool wanted, int sqlstate, const char *why)
@@ -301,7 +305,8 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	place = pmhash_standby_find(file_id);
-	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
+	if (pmhash_shared->standby->active && place != NULL &&
+		place->status == PMHASH_STANDBY_LIVE)
 		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -330,6 +335,11 @@ pmhash_standby_database_dropped(Oid database)
 	PmhashStandby *standby = pmhash_shared->standby;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (!standby->active)
+	{
+		LWLockRelease(pmhash_standby_lock); /* the primary's cleaner does it */
+		return;
+	}
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashPlace *place = &standby->place[i];
@@ -438,7 +448,7 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 }
 
 bool
-pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
+pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {
 	PmhashPlace *place;
 	bool		serves;
@@ -448,6 +458,7 @@ pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	place = pmhash_standby_find(file_id);
 	serves = place != NULL && place->status == PMHASH_STANDBY_LIVE &&
+		(life == 0 || place->life == life) &&
 		(!place->restored || pmhash_standby_reached()) &&
 		snapshot_fits(place->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);

@@ -202,9 +202,10 @@ extern void pmhash_standby_nudge(Oid database);
 
 /*
  * May a scan with this snapshot use the file, which the index's stub names, on a
- * server in recovery?  NULL: any snapshot that is taken from now on.
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
  */
-extern bool pmhash_standby_serves(uint64 file_id, Snapshot snapshot);
+extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 
 /*
  * The same on a server that has been promoted since the snapshot was taken; the file
