@@ -100,6 +100,7 @@ CLUSTER_OBJS = \
 	src/cluster/file_error.o \
 	src/cluster/file_open.o \
 	src/cluster/files_view.o \
+	src/cluster/give_way.o \
 	src/cluster/gucs.o \
 	src/cluster/identity.o \
 	src/cluster/init.o \
@@ -357,6 +358,7 @@ CLUSTER_HEADERS = \
 	src/cluster/file_error.h \
 	src/cluster/file_open.h \
 	src/cluster/format.h \
+	src/cluster/give_way.h \
 	src/cluster/gucs.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \

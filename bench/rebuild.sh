@@ -3,7 +3,7 @@
 # rebuild.sh: what do writers notice of the rebuild of an invalid index?
 #
 # A table with a pmhash index, and clients of pgbench that write to it one row at
-# a time.  After a while the index file is removed, so the index is rebuilt; the
+# a time.  After a while the index file is damaged, so the index is rebuilt; the
 # clients go on all the time, and for as long after it.  Writes into the results
 # directory latencies (p50, p99, p99.9, longest) before, during and after the
 # rebuild, the same by second, and a chart.  Exit status 1 if a transaction
@@ -56,15 +56,15 @@ load_table()					# rows
 	sync -f "$work"
 }
 
-# Remove the index file, and wait until the index is back.  A new session's insert
-# notices.  Sets begun and ended.
+# Damage the index file, and wait until the index is back.  A new session's insert
+# notices; the rebuilder removes the file.  Sets begun and ended.
 rebuild()
 {
 	local file
 
 	file=$(sql -c "SELECT file FROM pmhash_indexes WHERE index = 'item_k'")
 	begun=$(now)
-	as_account rm "$file"
+	as_account dd if=/dev/zero of="$file" bs=64 count=1 conv=notrunc status=none
 	sql -c 'INSERT INTO item (k) VALUES (0)'
 	until [ "$(sql -c "SELECT state FROM pmhash_indexes WHERE index = 'item_k'")" = valid ]; do
 		sleep 0.1

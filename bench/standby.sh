@@ -215,24 +215,53 @@ state_of_b()
 	on_standby -c "SELECT state FROM pmhash_indexes WHERE index = 'b_k'"
 }
 
+# Percent of a rate that another is.
+percent_of()					# rate other
+{
+	awk "BEGIN { printf \"%.1f\", 100 * $2 / $1 }"
+}
+
+median_of_three()				# number...
+{
+	printf '%s\n' "$@" | sort -n | sed -n 2p
+}
+
+# Replay beside a session that does nothing but read b: what a processor at work beside
+# it costs it anyway.  Sets rate.
+replay_beside_reader()
+{
+	local reader
+
+	on_standby -c 'SET max_parallel_workers_per_gather = 0' \
+		-c "DO \$\$ BEGIN LOOP PERFORM count(*) FROM b; END LOOP; END \$\$" >/dev/null 2>&1 &
+	reader=$!
+	sleep 0.5
+	rate=$(replay_rate "$batch")
+	on_standby -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO%count(*) FROM b%'
+		AND pid <> pg_backend_pid()" >/dev/null
+	wait "$reader" || true
+}
+
 # Replay of rows of w, which has an index as well, with a build of b_k and without, in
 # turn; the median of three.
 measure_replay_beside_build()	# rows-of-b
 {
-	local round alone rates=()
+	local round alone rate builds=() readers=()
 
 	make_table pmhash
 	catch_up
 	wait_for_index w_k
 	for round in 1 2 3; do
 		alone=$(replay_rate "$batch")
+		replay_beside_reader
+		readers+=("$(percent_of "$alone" "$rate")")
 		sql -c 'ALTER INDEX b_k SET (wal = off)'
 		catch_up
 		sql -c 'ALTER INDEX b_k SET (wal = on)'
 		until [[ $(state_of_b) == building* ]]; do
 			sleep 0.02
 		done
-		rates+=("$(awk "BEGIN { printf \"%.1f\", 100 * $(replay_rate "$batch") / $alone }")")
+		builds+=("$(percent_of "$alone" "$(replay_rate "$batch")")")
 		if [[ $(state_of_b) != building* ]]; then
 			progress "the build of $1 rows is over too soon to say what replay is beside it"
 			wait_for_index b_k
@@ -240,7 +269,8 @@ measure_replay_beside_build()	# rows-of-b
 		fi
 		wait_for_index b_k
 	done
-	note "replay beside a build" pmhash "$1" "$(printf '%s\n' "${rates[@]}" | sort -n | sed -n 2p)" "% of alone"
+	note "replay beside a reader" none "$1" "$(median_of_three "${readers[@]}")" "% of alone"
+	note "replay beside a build" pmhash "$1" "$(median_of_three "${builds[@]}")" "% of alone"
 }
 
 measure_build()

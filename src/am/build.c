@@ -29,9 +29,11 @@
 #include "build_scan.h"
 #include "temp_file.h"
 #include "unique.h"
+#include "cluster/give_way.h"
+#include "cluster/refill.h"
 
-/* Entries read back or inserted at a time. */
-#define REST_ENTRIES	4096
+#define REST_ENTRIES	4096	/* read back at a time */
+#define INSERT_GROUP	1024	/* inserted at a time: some 100 us */
 
 /* Subphases of "building index"; PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE is 1 */
 #define PHASE_SCAN		2
@@ -98,7 +100,7 @@ load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
 {
 	PmhResult	result;
 
-	CHECK_FOR_INTERRUPTS();
+	pmhash_give_way();
 	if (n == 0)
 		return;
 	if (build->unique != NULL)
@@ -132,7 +134,7 @@ keep_rest(BuildState *build, PmhashSpool *spool, int i)
 	{
 		uint64		n = Min(spool->partition_n[i], REST_ENTRIES);
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		pmhash_spool_take(spool, i, build->load, n);
 		BufFileWrite(build->rest, build->load, n * sizeof(PmhEntry));
 		if (build->unique != NULL)
@@ -211,7 +213,7 @@ load_in_pieces(BuildState *build, PmhashSpool *spool, int i, int bits,
 	{
 		uint64		n = Min(spool->partition_n[i], REST_ENTRIES);
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		pmhash_spool_take(spool, i, build->load, n);
 		for (uint64 j = 0; j < n; j++)
 			pmhash_spool_add(pieces, build->load[j].hash,
@@ -258,14 +260,14 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 static void
 insert_load(BuildState *build, size_t n)
 {
-	for (size_t at = 0; at < n; at += REST_ENTRIES)
+	for (size_t at = 0; at < n; at += INSERT_GROUP)
 	{
 		size_t		done;
 		PmhResult	result;
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		result = pmh_insert_group(build->file->table, &build->load[at],
-								  Min(REST_ENTRIES, n - at), false, &done);
+								  Min(INSERT_GROUP, n - at), false, &done);
 		if (result != PMH_OK)
 			load_failed(build, result);
 	}
@@ -381,7 +383,7 @@ spool_file(BuildState *build, PmhSweep *sweep, PmhashSpool *spool)
 
 	while ((result = pmh_sweep_next(build->file->table, sweep)) == PMH_OK)
 	{
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		for (size_t i = 0; i < sweep->n; i++)
 			pmhash_spool_add(spool, sweep->entries[i].hash, sweep->entries[i].value);
 	}
@@ -493,6 +495,8 @@ load_all(BuildState *build)
 	/* what is loaded next needs memory as well */
 	if (build->scan.entries > load_limit(build))
 		pmhash_spool_write(build->scan.spool);
+	if (build->beside_writers)
+		pmhash_refill_scanned();
 	if (build->scan.entries > 0 && build->beside_writers)
 		insert_spool(build);
 	else if (build->scan.entries > 0)

@@ -30,10 +30,14 @@
 #include "utils/snapmgr.h"
 
 #include "build_scan.h"
+#include "cluster/give_way.h"
 
 /* Registers are bytes, the error of the estimate is 1.6 % */
 #define DISTINCT_REGISTER_BITS	12
 #define DISTINCT_REGISTERS		(1 << DISTINCT_REGISTER_BITS)
+
+/* Rows between two looks at whether others want the processor. */
+#define ROWS_AT_A_TIME	64
 
 #define KEY_SHARED			UINT64CONST(0x706d680000000001)
 #define KEY_TABLE_SCAN		UINT64CONST(0x706d680000000002)
@@ -59,6 +63,7 @@ typedef struct Shared
 	uint64		seed;
 	size_t		memory;			/* bytes of entries for each participant */
 	bool		by_page;		/* the blocks of range, not the table scan */
+	bool		gives_way;		/* workers have to, as the leader does */
 	PmhashBlockRange range;
 	SharedFileSet files;
 	WorkerResult worker[FLEXIBLE_ARRAY_MEMBER];
@@ -88,6 +93,7 @@ pmhash_build_scan_init(PmhashBuildScan *scan, Relation index, uint64 seed,
 {
 	scan->keys = pmhash_keys_make(index, seed);
 	scan->spool = spool;
+	scan->rows = 0;
 	scan->entries = 0;
 	initHyperLogLog(&scan->distinct, DISTINCT_REGISTER_BITS);
 }
@@ -100,6 +106,8 @@ pmhash_spool_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 	PmhashBuildScan *scan = state;
 	uint64		hash;
 
+	if (++scan->rows % ROWS_AT_A_TIME == 0)
+		pmhash_give_way();
 	if (!pmhash_keys_hash(scan->keys, values, isnull, &hash))
 		return;
 	pmhash_spool_add(scan->spool, hash, pmhash_tid_to_value(tid));
@@ -185,6 +193,8 @@ pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
 	Relation	heap;
 	Relation	index;
 
+	if (shared->gives_way)
+		pmhash_give_way_from_now_on();
 	debug_query_string = shm_toc_lookup(toc, KEY_QUERY_TEXT, true);
 	pgstat_report_activity(STATE_RUNNING, debug_query_string);
 	SharedFileSetAttach(&shared->files, segment);
@@ -254,6 +264,7 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->concurrent = indexInfo->ii_Concurrent;
 	shared->seed = seed;
 	shared->memory = memory / (workers + 1);
+	shared->gives_way = pmhash_gives_way();
 	shared->by_page = pmhash_can_scan_pages(heap, indexInfo);
 	pmhash_block_range_init(&shared->range, heap);
 	SharedFileSetInit(&shared->files, context->seg);
@@ -284,7 +295,8 @@ leave_parallel_mode(PmhashParallelScan *parallel)
 /*
  * Start workers for the scan of a build, if the server grants some: as many
  * as a btree would get, by the size of the table, its parallel_workers,
- * max_parallel_maintenance_workers and maintenance_work_mem.
+ * max_parallel_maintenance_workers and maintenance_work_mem, but not too many in
+ * the background.
  *
  * memory: bytes of entries that all participants may hold together.
  * *participants: among how many it is divided, the leader included.
@@ -294,8 +306,9 @@ PmhashParallelScan *
 pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 					  uint64 seed, size_t memory, int *participants)
 {
-	int			request = plan_create_index_workers(RelationGetRelid(heap),
-													RelationGetRelid(index));
+	int			wanted = plan_create_index_workers(RelationGetRelid(heap),
+												   RelationGetRelid(index));
+	int			request = pmhash_give_way_workers(wanted);
 	PmhashParallelScan *parallel;
 
 	*participants = 1;

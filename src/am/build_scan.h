@@ -42,6 +42,7 @@ typedef struct PmhashBuildScan
 	PmhashKeys *keys;
 	PmhashSpool *spool;			/* where entries go */
 	double		entries;		/* how many */
+	uint64		rows;			/* that were seen */
 	hyperLogLogState distinct;	/* of their hashes */
 } PmhashBuildScan;
 

@@ -22,6 +22,7 @@
 
 #include "spool.h"
 #include "temp_file.h"
+#include "cluster/give_way.h"
 
 /* Chunk sizes in bytes: a partition's first, and what doubling ends at. */
 #define FIRST_CHUNK		256
@@ -200,7 +201,7 @@ pmhash_spool_write(PmhashSpool *spool)
 		make_file(priv);
 	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		write_partition(priv, i);
 	}
 	priv->bytes = 0;

@@ -24,6 +24,7 @@
 #include "am/standby_fill.h"
 #include "am/standby_scan.h"
 #include "cluster/durable.h"
+#include "cluster/give_way.h"
 
 /* Operations or entries read at a time. */
 #define BATCH			4096
@@ -168,7 +169,7 @@ spool_delta(PmhashStandbyFill *fill)
 	{
 		size_t		n;
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		if (!pmhash_standby_read_delta(fill->build, fill->operations, ops,
 									   Min(BATCH, length - fill->operations), &n, reason))
 			ereport(ERROR,
@@ -231,7 +232,7 @@ last_operations(PmhashStandbyFill *fill, int partition, size_t *n)
 	{
 		size_t		count = Min(BATCH, all - at);
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		if (*n + count > capacity)
 		{
 			*n = keep_last(last, *n);
@@ -267,7 +268,7 @@ fold_found(PmhashStandbyFill *fill, int partition, const Last *last, size_t n)
 	{
 		uint64		count = Min(BATCH, fill->found->partition_n[partition]);
 
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		pmhash_spool_take(fill->found, partition, batch, count);
 		for (uint64 i = 0; i < count; i++)
 		{

@@ -56,6 +56,7 @@
 
 #include "am/standby_scan.h"
 #include "cluster/clock.h"
+#include "cluster/give_way.h"
 
 /* ms, for which locks are held at a time: so long does replay of DDL wait for us. */
 #define SLICE			200
@@ -312,7 +313,7 @@ scan_pages(Slice *slice)
 
 	while (scan->next < scan->end && !pmhash_clock_past(begun, SLICE))
 	{
-		CHECK_FOR_INTERRUPTS();
+		pmhash_give_way();
 		if (!pmhash_standby_building(scan->build))
 			return false;
 		scan_page(slice, scan->next++);

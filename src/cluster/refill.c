@@ -58,6 +58,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/fd.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -90,19 +91,49 @@ typedef struct Refill
 	LockRelId	heap_lock;		/* held by the session */
 	LockRelId	index_lock;
 	uint64		file_id;		/* of the new file */
+	int			old_file;		/* descriptor, or -1 */
 	TransactionId older;		/* transactions to wait for have this xmin, or an
 								 * older one */
 	PmhashReason reason;		/* why the old file was not used */
 } Refill;
 
 /* Of the rebuild that this worker is at. */
-static Refill refill;
+static Refill refill = {.old_file = -1};
+
+/*
+ * The process that lets go of a removed file last frees its pages, a quarter of a
+ * second for a GiB.  Hold it, so that this is none of those that had it mapped and
+ * want to commit.  What cannot be opened is not worth an error.
+ */
+static void
+hold_old_file(const char *path)
+{
+	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
+	if (refill.old_file >= 0)
+		ReserveExternalFD();
+}
+
+/*
+ * A build beside writers has scanned the table.  What it loads now may need the space
+ * that the old file has; sessions that write have let it go meanwhile.
+ */
+void
+pmhash_refill_scanned(void)
+{
+	if (refill.old_file < 0)
+		return;
+	(void) close(refill.old_file);
+	ReleaseExternalFD();
+	refill.old_file = -1;
+}
 
 /* What was done for the index before this one is over, whatever comes now. */
 void
 pmhash_refill_forget(void)
 {
+	pmhash_refill_scanned();
 	memset(&refill, 0, sizeof(refill));
+	refill.old_file = -1;
 }
 
 /* To the end of step 3, or to the next abort, which releases them too (proc.c,
@@ -164,7 +195,10 @@ remove_old_file(Relation heap, Relation index)
 	if (pmhash_stub_invalidate(index, 0, refill.reason))
 		pmhash_stub_changed();
 	if (pmhash_index_path(index, true, NULL, path))
+	{
+		hold_old_file(path);
 		pmhash_unlink(path);
+	}
 	else
 		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);

@@ -14,5 +14,6 @@ extern bool pmhash_index_is_invalid(Relation index, PmhashReason *reason);
 extern void pmhash_refill(Oid relid);
 extern void pmhash_refill_failed(void);
 extern void pmhash_refill_forget(void);
+extern void pmhash_refill_scanned(void);
 
 #endif							/* PMHASH_REFILL_H */

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
+#include "cluster/give_way.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
@@ -233,6 +234,7 @@ pmhash_standby_builder_main(Datum arg)
 {
 	pmhash_worker_begin(DatumGetObjectId(arg), "0");
 	pmhash_worker_takes_long();
+	pmhash_give_way_from_now_on();
 	pmhash_standby_build_database();
 	pmhash_standby_sweep_database();
 	pgstat_report_activity(STATE_IDLE, NULL);

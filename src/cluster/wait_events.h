@@ -17,6 +17,7 @@ typedef enum PmhashWait
 	PMHASH_WAIT_POOL,			/* the launcher: until the pool can be used */
 	PMHASH_WAIT_STANDBY,		/* a standby's worker: nothing to do */
 	PMHASH_WAIT_BUILD,			/* a standby's builder: for replay or transactions */
+	PMHASH_WAIT_GIVE_WAY,		/* a build in the background: others want to run */
 	PMHASH_NWAITS
 } PmhashWait;
 

@@ -39,6 +39,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/give_way.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
@@ -212,6 +213,7 @@ pmhash_rebuilder_main(Datum arg)
 {
 	pmhash_worker_begin(DatumGetObjectId(arg), "5000");
 	pmhash_worker_takes_long();
+	pmhash_give_way_from_now_on();
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
