@@ -156,9 +156,9 @@ compare_in_snapshot($standby, 'after these: answers');
 # ---- a sweeper that is still there when the standby has been promoted ----
 
 # The files are the primary's then: a damaged one is not removed without a mark in its stub.
-$standby->restart;
+$standby->stop;
 hold('standby_sweeping');
-$standby->restart;
+$standby->start;
 is_held('standby_sweeping', 'sweeper');
 $primary->stop;
 $position = log_position($standby);
