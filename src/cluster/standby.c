@@ -4,7 +4,7 @@
  *	  The files of a server in recovery: the table of their states.
  *
  * standby.h says what the states mean, and src/README which rules hold:
- * "Standby".  A place in the table belongs to one file id; ids stand in an array of
+ * "Standby".  A row in the table belongs to one file id; ids stand in an array of
  * their own as well, which is what is searched (4,096 of them: 2 us, and what
  * searches often remembers until pmhash_standby.changes steps).
  *
@@ -60,9 +60,9 @@ pmhash_standby_reset(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 
 	memset(standby->id, 0, sizeof(standby->id));
-	memset(standby->place, 0, sizeof(standby->place));
+	memset(standby->row, 0, sizeof(standby->row));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		pg_atomic_init_u64(&standby->place[i].delta_ops, 0);
+		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
 void
@@ -90,10 +90,10 @@ pmhash_standby_is_active(void)
 		pmhash_shared->standby->active;
 }
 
-/* ---- places ---- */
+/* ---- rows ---- */
 
-/* The place of a file, or NULL.  Under the lock, at least shared. */
-PmhashPlace *
+/* The row of a file, or NULL.  Under the lock, at least shared. */
+PmhashStandbyRow *
 pmhash_standby_find(uint64 file_id)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
@@ -101,71 +101,71 @@ pmhash_standby_find(uint64 file_id)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		if (standby->id[i] == file_id)
-			return file_id != 0 ? &standby->place[i] : NULL;
+			return file_id != 0 ? &standby->row[i] : NULL;
 	}
 	return NULL;
 }
 
 /* The same, making one that is NONE; NULL if the table is full.  Exclusively. */
-PmhashPlace *
+PmhashStandbyRow *
 pmhash_standby_enter(uint64 file_id, Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashPlace *place = pmhash_standby_find(file_id);
+	PmhashStandbyRow *row = pmhash_standby_find(file_id);
 	int			n;
 
-	if (place != NULL || file_id == 0)
-		return place;
+	if (row != NULL || file_id == 0)
+		return row;
 	for (n = 0; n < PMHASH_STANDBY_FILES && standby->id[n] != 0; n++)
 		continue;
 	if (n == PMHASH_STANDBY_FILES)
 		return NULL;
-	place = &standby->place[n];
-	memset(place, 0, sizeof(*place));
-	pg_atomic_init_u64(&place->delta_ops, 0);
-	place->file_id = standby->id[n] = file_id;
-	place->database = database;
+	row = &standby->row[n];
+	memset(row, 0, sizeof(*row));
+	pg_atomic_init_u64(&row->delta_ops, 0);
+	row->file_id = standby->id[n] = file_id;
+	row->database = database;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
-	return place;
+	return row;
 }
 
 /* No record will come for this file again, which is NONE.  Exclusively. */
 void
-pmhash_standby_forget(PmhashPlace *place)
+pmhash_standby_forget(PmhashStandbyRow *row)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	Assert(place->status == PMHASH_STANDBY_NONE);
-	standby->id[place - standby->place] = 0;
-	place->file_id = 0;
+	Assert(row->status == PMHASH_STANDBY_NONE);
+	standby->id[row - standby->row] = 0;
+	row->file_id = 0;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 }
 
 /* Plans of queries on the table are made anew: see forget_plans in invalid.c. */
 static void
-forget_plans(const PmhashPlace *place)
+forget_plans(const PmhashStandbyRow *row)
 {
 	SharedInvalidationMessage message;
 
 	memset(&message, 0, sizeof(message));
 	message.rc.id = SHAREDINVALRELCACHE_ID;
-	message.rc.dbId = place->database;
-	message.rc.relId = place->heap;
+	message.rc.dbId = row->database;
+	message.rc.relId = row->heap;
 	SendSharedInvalidMessages(&message, 1);
 }
 
-/* A place has another status from now on; all backends learn of it.  Exclusively. */
+/* A row has another status from now on; all backends learn of it.  Exclusively. */
 void
-pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status)
+pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	place->status = status;
-	place->life = ++standby->lives;
-	place->restored = false;
+	row->status = status;
+	row->life = ++standby->lives;
+	row->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 	pmhash_stub_changed();
-	forget_plans(place);
+	forget_plans(row);
 }
 
 /* ---- nudges ---- */
@@ -212,16 +212,16 @@ pause_after(int failures)
 
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
 void
-pmhash_standby_note_failure(PmhashPlace *place, int sqlstate, const char *why)
+pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
-	place->sqlstate = sqlstate;
-	strlcpy(place->message, why != NULL ? why : "", sizeof(place->message));
+	row->sqlstate = sqlstate;
+	strlcpy(row->message, why != NULL ? why : "", sizeof(row->message));
 	if (sqlstate == 0)
-		place->next_try = 0;
+		row->next_try = 0;
 	else
 	{
-		place->failures++;
-		place->next_try = pmhash_clock_ms() + pause_after(place->failures);
+		row->failures++;
+		row->next_try = pmhash_clock_ms() + pause_after(row->failures);
 	}
 }
 
@@ -238,7 +238,7 @@ give_pool_up(const char *path)
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		standby->place[i].status = PMHASH_STANDBY_NONE;
+		standby->row[i].status = PMHASH_STANDBY_NONE;
 	standby->active = false;
 	snprintf(pmhash_shared->reason, PMHASH_REASON_SIZE,
 			 "file \"%s\" can neither be used nor removed", path);
@@ -256,27 +256,27 @@ give_pool_up(const char *path)
  * removal lock, which is taken here, may wait for ours (removal.c).
  */
 void
-pmhash_standby_lose(PmhashPlace *place, bool wanted, int sqlstate, const char *why)
+pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 {
-	bool		was_live = place->status == PMHASH_STANDBY_LIVE;
+	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
 	bool		removed;
 
-	pmhash_standby_set_status(place, PMHASH_STANDBY_NONE);
-	pmhash_standby_paths(place->database, place->file_id, path, new_path, delta_path);
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 	removed = unlink(path) == 0 || errno == ENOENT;
 	(void) unlink(delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
-	if (was_live && !pmhash_standby_unkeep(place) && !removed)
+	if (was_live && !pmhash_standby_unkeep(row) && !removed)
 		give_pool_up(path);
-	pmhash_removal_replayed(place->file_id);
-	place->wanted = wanted;
-	pmhash_standby_note_failure(place, sqlstate, why);
+	pmhash_removal_replayed(row->file_id);
+	row->wanted = wanted;
+	pmhash_standby_note_failure(row, sqlstate, why);
 	if (wanted)
-		pmhash_standby_nudge(place->database);
+		pmhash_standby_nudge(row->database);
 }
 
 /* The same for all files, or for those that were LIVE before this run. */
@@ -287,11 +287,11 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (place->status != PMHASH_STANDBY_NONE &&
-			(!restored_only || place->restored))
-			pmhash_standby_lose(place, true, sqlstate, why);
+		if (row->status != PMHASH_STANDBY_NONE &&
+			(!restored_only || row->restored))
+			pmhash_standby_lose(row, true, sqlstate, why);
 	}
 }
 
@@ -299,15 +299,15 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 void
 pmhash_standby_lost(uint64 file_id, const char *why)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	if (!pmhash_standby_is_active())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_find(file_id);
-	if (pmhash_shared->standby->active && place != NULL &&
-		place->status == PMHASH_STANDBY_LIVE)
-		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
+	row = pmhash_standby_find(file_id);
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE)
+		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -323,7 +323,7 @@ pmhash_standby_databases(void)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		if (standby->id[i] != 0)
-			databases = list_append_unique_oid(databases, standby->place[i].database);
+			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return databases;
@@ -342,13 +342,13 @@ pmhash_standby_database_dropped(Oid database)
 	}
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (standby->id[i] == 0 || place->database != database)
+		if (standby->id[i] == 0 || row->database != database)
 			continue;
-		if (place->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(place, false, 0, NULL);
-		pmhash_standby_forget(place);
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, false, 0, NULL);
+		pmhash_standby_forget(row);
 	}
 	if (!pmhash_standby_clear_database(database))
 		ereport(LOG,
@@ -387,13 +387,13 @@ pmhash_standby_reached(void)
 uint64
 pmhash_standby_life(uint64 file_id)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	uint64		life = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = pmhash_standby_find(file_id);
-	if (place != NULL && place->status == PMHASH_STANDBY_LIVE)
-		life = place->life;
+	row = pmhash_standby_find(file_id);
+	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
+		life = row->life;
 	LWLockRelease(pmhash_standby_lock);
 	return life;
 }
@@ -417,9 +417,9 @@ pmhash_standby_still_live(PmhashFile *file)
 bool
 pmhash_standby_owns(uint64 file_id)
 {
-	PmhashPlace *place = pmhash_standby_find(file_id);
+	PmhashStandbyRow *row = pmhash_standby_find(file_id);
 
-	return place != NULL && place->status == PMHASH_STANDBY_LIVE;
+	return row != NULL && row->status == PMHASH_STANDBY_LIVE;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -450,17 +450,17 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	bool		serves;
 
 	if (!pmhash_standby_is_active())
 		return false;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = pmhash_standby_find(file_id);
-	serves = place != NULL && place->status == PMHASH_STANDBY_LIVE &&
-		(life == 0 || place->life == life) &&
-		(!place->restored || pmhash_standby_reached()) &&
-		snapshot_fits(place->usable_xmin, snapshot);
+	row = pmhash_standby_find(file_id);
+	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
+		(life == 0 || row->life == life) &&
+		(!row->restored || pmhash_standby_reached()) &&
+		snapshot_fits(row->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return serves;
 }
@@ -472,12 +472,12 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	bool		fits;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = pmhash_standby_find(file_id);
-	fits = place == NULL || snapshot_fits(place->usable_xmin, snapshot);
+	row = pmhash_standby_find(file_id);
+	fits = row == NULL || snapshot_fits(row->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return fits;
 }
@@ -487,26 +487,26 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 void
 pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	memset(state, 0, sizeof(*state));
 	if (!pmhash_standby_is_active())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = pmhash_standby_find(file_id);
-	if (place != NULL)
+	row = pmhash_standby_find(file_id);
+	if (row != NULL)
 	{
-		state->status = place->status;
-		state->reached = !place->restored || pmhash_standby_reached();
-		state->phase = place->phase;
-		state->done = place->done;
-		state->total = place->total;
-		state->xid = place->xid;
-		state->usable_xmin = XidFromFullTransactionId(place->usable_xmin);
-		state->delta_length = pg_atomic_read_u64(&place->delta_ops);
-		state->failures = place->failures;
-		state->sqlstate = place->sqlstate;
-		strlcpy(state->message, place->message, sizeof(state->message));
+		state->status = row->status;
+		state->reached = !row->restored || pmhash_standby_reached();
+		state->phase = row->phase;
+		state->done = row->done;
+		state->total = row->total;
+		state->xid = row->xid;
+		state->usable_xmin = XidFromFullTransactionId(row->usable_xmin);
+		state->delta_length = pg_atomic_read_u64(&row->delta_ops);
+		state->failures = row->failures;
+		state->sqlstate = row->sqlstate;
+		strlcpy(state->message, row->message, sizeof(state->message));
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -526,10 +526,10 @@ pmhash_standby_applied(TimeLineID *timeline)
 
 /* Was this server's own as a primary; and it is not known whether it is logged. */
 bool
-pmhash_standby_may_be_unlogged(const PmhashPlace *place)
+pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
 {
-	return place->status == PMHASH_STANDBY_LIVE && place->timeline == 0 &&
-		!OidIsValid(place->heap);
+	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
+		!OidIsValid(row->heap);
 }
 
 /*
@@ -540,20 +540,20 @@ pmhash_standby_may_be_unlogged(const PmhashPlace *place)
 static void
 note_logged(const PmhashStandbyIndex *of)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_find(of->file_id);
-	if (place != NULL && pmhash_standby_may_be_unlogged(place) &&
-		place->database == of->database)
-		place->heap = of->heap;
+	row = pmhash_standby_find(of->file_id);
+	if (row != NULL && pmhash_standby_may_be_unlogged(row) &&
+		row->database == of->database)
+		row->heap = of->heap;
 	LWLockRelease(pmhash_standby_lock);
 }
 
 bool
 pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	bool		adopted;
 	bool		wants;
 
@@ -565,12 +565,12 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 		return false;
 	}
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = pmhash_standby_find(of->file_id);
-	adopted = place != NULL && pmhash_standby_may_be_unlogged(place);
-	wants = place == NULL || place->status == PMHASH_STANDBY_NONE;
-	if (wants && place != NULL && place->next_try > pmhash_clock_ms())
+	row = pmhash_standby_find(of->file_id);
+	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
+	wants = row == NULL || row->status == PMHASH_STANDBY_NONE;
+	if (wants && row != NULL && row->next_try > pmhash_clock_ms())
 	{
-		*next = Min(*next, place->next_try);
+		*next = Min(*next, row->next_try);
 		wants = false;
 	}
 	LWLockRelease(pmhash_standby_lock);
@@ -582,18 +582,18 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 void
 pmhash_standby_wanted_later(const PmhashStandbyIndex *of)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	if (!pmhash_standby_is_active() || !pmhash_standby_reached())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_enter(of->file_id, of->database);
-	if (place != NULL && place->database == of->database &&
-		place->status == PMHASH_STANDBY_NONE)
+	row = pmhash_standby_enter(of->file_id, of->database);
+	if (row != NULL && row->database == of->database &&
+		row->status == PMHASH_STANDBY_NONE)
 	{
-		place->heap = of->heap;
-		place->wanted = true;
-		place->looks = Min(place->looks, FOUND_LOOKS);
+		row->heap = of->heap;
+		row->wanted = true;
+		row->looks = Min(row->looks, FOUND_LOOKS);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -604,25 +604,25 @@ pmhash_standby_wanted_later(const PmhashStandbyIndex *of)
  * pauses, and after some looks it is forgotten.
  */
 static Oid
-due_database(PmhashPlace *place, int64 now, int64 *next)
+due_database(PmhashStandbyRow *row, int64 now, int64 *next)
 {
-	Oid			database = place->database;
+	Oid			database = row->database;
 
-	if (place->file_id == 0 || place->status != PMHASH_STANDBY_NONE)
+	if (row->file_id == 0 || row->status != PMHASH_STANDBY_NONE)
 		return InvalidOid;
-	if (!place->wanted || place->looks >= MAX_UNFOUND)
+	if (!row->wanted || row->looks >= MAX_UNFOUND)
 	{
-		pmhash_standby_forget(place);
+		pmhash_standby_forget(row);
 		return InvalidOid;
 	}
-	if (place->next_try > now || place->next_look > now)
+	if (row->next_try > now || row->next_look > now)
 	{
-		*next = Min(*next, Max(place->next_try, place->next_look));
+		*next = Min(*next, Max(row->next_try, row->next_look));
 		return InvalidOid;
 	}
-	place->looks++;
-	place->next_look = now + pause_after(place->looks);
-	*next = Min(*next, place->next_look);
+	row->looks++;
+	row->next_look = now + pause_after(row->looks);
+	*next = Min(*next, row->next_look);
 	return database;
 }
 
@@ -657,7 +657,7 @@ pmhash_standby_take_databases(bool *all, int64 *next)
 		if (standby->id[i] == 0)
 			continue;
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		database = due_database(&standby->place[i], now, next);
+		database = due_database(&standby->row[i], now, next);
 		LWLockRelease(pmhash_standby_lock);
 		if (OidIsValid(database))
 			databases = list_append_unique_oid(databases, database);

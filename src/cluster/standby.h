@@ -82,7 +82,7 @@ typedef struct PmhashStandbyBuild
 	PmhashStandbyIndex of;
 	FullTransactionId n0;		/* read when the state was DELTA already */
 	uint64		number;			/* which build: no two have the same */
-	int			place;			/* in the table */
+	int			row;			/* in the table */
 	char		path[MAXPGPATH];	/* <id>.pmh: where it goes in the end */
 	char		new_path[MAXPGPATH];	/* <id>.new: where the builder makes it; any
 										 * old one has been removed */

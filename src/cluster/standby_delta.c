@@ -28,7 +28,7 @@
 
 /* ---- begin and end ---- */
 
-/* Make an empty file in place of whatever is there.  False with a reason. */
+/* Make an empty file in row of whatever is there.  False with a reason. */
 static bool
 make_empty(const char *path, char *reason)
 {
@@ -67,7 +67,7 @@ static bool
 begin_locked(PmhashStandbyBuild *build, char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	if (!RecoveryInProgress() || !standby->active)
 		return pmhash_fail(reason, "the server is not in recovery");
@@ -80,31 +80,31 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 	 */
 	if (!pmhash_standby_reached())
 		return pmhash_fail(reason, "replay has not come as far as it had");
-	place = pmhash_standby_enter(build->of.file_id, build->of.database);
-	if (place == NULL)
+	row = pmhash_standby_enter(build->of.file_id, build->of.database);
+	if (row == NULL)
 		return pmhash_fail(reason, "this server has %d files already",
 						   PMHASH_STANDBY_FILES);
-	if (place->status != PMHASH_STANDBY_NONE)
+	if (row->status != PMHASH_STANDBY_NONE)
 		return pmhash_fail(reason, "the file is there, or being built");
-	if (place->database != build->of.database)
+	if (row->database != build->of.database)
 		return pmhash_fail(reason, "it is the file of another database");
-	place->looks = 0;			/* its index is there */
+	row->looks = 0;			/* its index is there */
 	if (!prepare_files(build, reason))
 	{
-		place->wanted = true;
-		pmhash_standby_note_failure(place, ERRCODE_IO_ERROR, reason);
+		row->wanted = true;
+		pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
 		return false;
 	}
-	place->heap = build->of.heap;
-	(void) GetXLogReplayRecPtr(&place->timeline);
-	pg_atomic_write_u64(&place->delta_ops, 0);
-	place->delta_horizon = InvalidTransactionId;
-	place->phase = PMHASH_PHASE_WAITING;
-	place->done = place->total = 0;
-	place->xid = InvalidTransactionId;
-	pmhash_standby_set_status(place, PMHASH_STANDBY_DELTA);
-	place->build = build->number = place->life;
-	build->place = place - standby->place;
+	row->heap = build->of.heap;
+	(void) GetXLogReplayRecPtr(&row->timeline);
+	pg_atomic_write_u64(&row->delta_ops, 0);
+	row->delta_horizon = InvalidTransactionId;
+	row->phase = PMHASH_PHASE_WAITING;
+	row->done = row->total = 0;
+	row->xid = InvalidTransactionId;
+	pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
+	row->build = build->number = row->life;
+	build->row = row - standby->row;
 	return true;
 }
 
@@ -129,14 +129,14 @@ pmhash_standby_begin(const PmhashStandbyIndex *of, PmhashStandbyBuild *build,
 	return begun;
 }
 
-/* The place of a build that is not over; NULL if it is.  Under the lock. */
-static PmhashPlace *
-place_of(const PmhashStandbyBuild *build)
+/* The row of a build that is not over; NULL if it is.  Under the lock. */
+static PmhashStandbyRow *
+row_of(const PmhashStandbyBuild *build)
 {
-	PmhashPlace *place = &pmhash_shared->standby->place[build->place];
+	PmhashStandbyRow *row = &pmhash_shared->standby->row[build->row];
 
-	return place->file_id == build->of.file_id && place->build == build->number &&
-		place->status == PMHASH_STANDBY_DELTA ? place : NULL;
+	return row->file_id == build->of.file_id && row->build == build->number &&
+		row->status == PMHASH_STANDBY_DELTA ? row : NULL;
 }
 
 bool
@@ -145,7 +145,7 @@ pmhash_standby_building(const PmhashStandbyBuild *build)
 	bool		building;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	building = place_of(build) != NULL;
+	building = row_of(build) != NULL;
 	LWLockRelease(pmhash_standby_lock);
 	return building;
 }
@@ -154,16 +154,16 @@ void
 pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 					   const char *message)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = place_of(build);
-	if (place != NULL)
-		pmhash_standby_lose(place, true, sqlstate, message);
+	row = row_of(build);
+	if (row != NULL)
+		pmhash_standby_lose(row, true, sqlstate, message);
 
 	/* Unless another build of the same file has begun. */
-	place = pmhash_standby_find(build->of.file_id);
-	if (place == NULL || place->status != PMHASH_STANDBY_DELTA)
+	row = pmhash_standby_find(build->of.file_id);
+	if (row == NULL || row->status != PMHASH_STANDBY_DELTA)
 		(void) unlink(build->new_path);
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -172,19 +172,19 @@ void
 pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phase,
 						uint64 done, uint64 total, TransactionId xid)
 {
-	PmhashPlace *place = &pmhash_shared->standby->place[build->place];
+	PmhashStandbyRow *row = &pmhash_shared->standby->row[build->row];
 
-	place->phase = phase;
-	place->done = done;
-	place->total = total;
-	place->xid = xid;
+	row->phase = phase;
+	row->done = done;
+	row->total = total;
+	row->xid = xid;
 }
 
 uint64
 pmhash_standby_delta_length(const PmhashStandbyBuild *build)
 {
-	PmhashPlace *place = &pmhash_shared->standby->place[build->place];
-	uint64		n = pg_atomic_read_u64(&place->delta_ops);
+	PmhashStandbyRow *row = &pmhash_shared->standby->row[build->row];
+	uint64		n = pg_atomic_read_u64(&row->delta_ops);
 
 	pg_read_barrier();
 	return n;
@@ -255,11 +255,11 @@ pmhash_standby_apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
 
 /* Apply what is left of the delta.  The lock is held. */
 static PmhashPublishResult
-apply_rest(const PmhashStandbyBuild *build, PmhashPlace *place, uint64 from,
+apply_rest(const PmhashStandbyBuild *build, PmhashStandbyRow *row, uint64 from,
 		   PmhTable *table, char *reason)
 {
 	static PmhashDeltaOp ops[PMHASH_PUBLISH_MAX];
-	uint64		length = pg_atomic_read_u64(&place->delta_ops);
+	uint64		length = pg_atomic_read_u64(&row->delta_ops);
 	ssize_t		wanted;
 	int			fd;
 	ssize_t		got;
@@ -285,9 +285,9 @@ apply_rest(const PmhashStandbyBuild *build, PmhashPlace *place, uint64 from,
 
 /* The horizon of what the delta has removed counts like usable_xmin. */
 static FullTransactionId
-usable_from(const PmhashPlace *place, TransactionId usable_xmin)
+usable_from(const PmhashStandbyRow *row, TransactionId usable_xmin)
 {
-	TransactionId horizon = place->delta_horizon;
+	TransactionId horizon = row->delta_horizon;
 
 	if (TransactionIdIsNormal(horizon))
 		TransactionIdAdvance(horizon);
@@ -301,21 +301,21 @@ static PmhashPublishResult
 publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 			   TransactionId usable_xmin, char *reason)
 {
-	PmhashPlace *place = place_of(build);
+	PmhashStandbyRow *row = row_of(build);
 	PmhashPublishResult result;
 	XLogRecPtr	lsn;
 	TimeLineID	timeline;
 
-	if (place == NULL || !RecoveryInProgress())
+	if (row == NULL || !RecoveryInProgress())
 	{
 		pmhash_fail(reason, "the build is over");
 		return PMHASH_PUBLISH_OVER;
 	}
-	result = apply_rest(build, place, from, table, reason);
+	result = apply_rest(build, row, from, table, reason);
 	if (result != PMHASH_PUBLISH_DONE)
 		return result;
 	lsn = GetXLogReplayRecPtr(&timeline);
-	place->usable_xmin = usable_from(place, usable_xmin);
+	row->usable_xmin = usable_from(row, usable_xmin);
 	if (!pmhash_standby_raise_applied(lsn, timeline, reason))
 		return PMHASH_PUBLISH_OVER;
 	if (rename(build->new_path, build->path) != 0)
@@ -324,11 +324,11 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 					strerror(errno));
 		return PMHASH_PUBLISH_OVER;
 	}
-	if (!pmhash_standby_keep(place, reason))
+	if (!pmhash_standby_keep(row, reason))
 		return PMHASH_PUBLISH_OVER;
-	pmhash_standby_set_status(place, PMHASH_STANDBY_LIVE);
-	place->failures = 0;
-	place->wanted = false;
+	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
+	row->failures = 0;
+	row->wanted = false;
 	(void) unlink(build->delta_path);
 	return PMHASH_PUBLISH_DONE;
 }
@@ -338,16 +338,16 @@ pmhash_standby_publish(const PmhashStandbyBuild *build, uint64 from, PmhTable *t
 					   TransactionId usable_xmin, char *reason)
 {
 	PmhashPublishResult result;
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	result = publish_locked(build, from, table, usable_xmin, reason);
-	place = place_of(build);
-	if (result == PMHASH_PUBLISH_OVER && place != NULL)
+	row = row_of(build);
+	if (result == PMHASH_PUBLISH_OVER && row != NULL)
 	{
 		/* It may have a slot by now: lose a LIVE one. */
-		place->status = PMHASH_STANDBY_LIVE;
-		pmhash_standby_lose(place, true, ERRCODE_IO_ERROR, reason);
+		row->status = PMHASH_STANDBY_LIVE;
+		pmhash_standby_lose(row, true, ERRCODE_IO_ERROR, reason);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return result;

@@ -11,7 +11,7 @@
  * with this pool never leaves a redo pointer past `applied`: one that is past it
  * has been moved there by a run that did not have the pool (trust.c).
  *
- * After it there is a slot for each place in the table: the LIVE ones have the
+ * After it there is a kept for each row in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
  * the directory.
  *
@@ -42,13 +42,13 @@
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
 #define STANDBY_VERSION 2
-#define HEADER_SIZE		4096	/* the slots begin there */
+#define HEADER_SIZE		4096	/* the rows begin there */
 
 typedef struct Header
 {
 	uint64		magic;
 	uint32		version;
-	uint32		slots;
+	uint32		rows;
 	uint64		applied;		/* XLogRecPtr */
 	uint64		timeline;		/* stored before it */
 	uint64		ended;			/* where replay ended, if a promotion has followed,
@@ -57,7 +57,7 @@ typedef struct Header
 	uint64		reserved[2];
 } Header;
 
-typedef struct Slot
+typedef struct KeptRow
 {
 	uint64		file_id;		/* 0: none */
 	uint64		usable_xmin;	/* full transaction id */
@@ -65,7 +65,7 @@ typedef struct Slot
 	uint32		crc;			/* CRC-32C of all else */
 	Oid			heap;			/* 0: not known */
 	TimeLineID	timeline;		/* of the primary under which the file was made */
-} Slot;
+} KeptRow;
 
 /*
  * Guards: another layout is another STANDBY_VERSION.  Slots do not cross sectors, nor
@@ -73,7 +73,7 @@ typedef struct Slot
  */
 PMHASH_AT(Header, magic, 0);
 PMHASH_AT(Header, version, 8);
-PMHASH_AT(Header, slots, 12);
+PMHASH_AT(Header, rows, 12);
 PMHASH_AT(Header, applied, 16);
 PMHASH_AT(Header, timeline, 24);
 PMHASH_AT(Header, ended, 32);
@@ -81,13 +81,13 @@ PMHASH_AT(Header, ended_opts, 40);
 PMHASH_AT(Header, reserved, 48);
 PMHASH_SIZE(Header, 64);
 
-PMHASH_AT(Slot, file_id, 0);
-PMHASH_AT(Slot, usable_xmin, 8);
-PMHASH_AT(Slot, database, 16);
-PMHASH_AT(Slot, crc, 20);
-PMHASH_AT(Slot, heap, 24);
-PMHASH_AT(Slot, timeline, 28);
-PMHASH_SIZE(Slot, 32);
+PMHASH_AT(KeptRow, file_id, 0);
+PMHASH_AT(KeptRow, usable_xmin, 8);
+PMHASH_AT(KeptRow, database, 16);
+PMHASH_AT(KeptRow, crc, 20);
+PMHASH_AT(KeptRow, heap, 24);
+PMHASH_AT(KeptRow, timeline, 28);
+PMHASH_SIZE(KeptRow, 32);
 
 /* The mapping of the startup process. */
 static PmFile mapping;			/* base NULL: not mapped */
@@ -115,14 +115,14 @@ pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
 /* ---- writing ---- */
 
 static uint32
-slot_crc(const Slot *slot)
+row_crc(const KeptRow *kept)
 {
 	pg_crc32c	crc;
 
 	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, slot, offsetof(Slot, crc));
-	COMP_CRC32C(crc, &slot->heap, sizeof(slot->heap));
-	COMP_CRC32C(crc, &slot->timeline, sizeof(slot->timeline));
+	COMP_CRC32C(crc, kept, offsetof(KeptRow, crc));
+	COMP_CRC32C(crc, &kept->heap, sizeof(kept->heap));
+	COMP_CRC32C(crc, &kept->timeline, sizeof(kept->timeline));
 	FIN_CRC32C(crc);
 	return crc;
 }
@@ -151,43 +151,43 @@ write_at(const void *data, size_t size, off_t offset, char *reason)
 }
 
 static off_t
-slot_offset(const PmhashPlace *place)
+row_offset(const PmhashStandbyRow *row)
 {
 	return HEADER_SIZE +
-		(off_t) (place - pmhash_shared->standby->place) * (off_t) sizeof(Slot);
+		(off_t) (row - pmhash_shared->standby->row) * (off_t) sizeof(KeptRow);
 }
 
 static void
-fill_slot(Slot *slot, const PmhashPlace *place)
+fill_kept(KeptRow *kept, const PmhashStandbyRow *row)
 {
-	memset(slot, 0, sizeof(*slot));
-	slot->file_id = place->file_id;
-	slot->usable_xmin = U64FromFullTransactionId(place->usable_xmin);
-	slot->database = place->database;
-	slot->heap = place->heap;
-	slot->timeline = place->timeline;
-	slot->crc = slot_crc(slot);
+	memset(kept, 0, sizeof(*kept));
+	kept->file_id = row->file_id;
+	kept->usable_xmin = U64FromFullTransactionId(row->usable_xmin);
+	kept->database = row->database;
+	kept->heap = row->heap;
+	kept->timeline = row->timeline;
+	kept->crc = row_crc(kept);
 }
 
 /* A file has become LIVE: say so durably.  False with a reason. */
 bool
-pmhash_standby_keep(const PmhashPlace *place, char *reason)
+pmhash_standby_keep(const PmhashStandbyRow *row, char *reason)
 {
-	Slot		slot;
+	KeptRow		kept;
 
-	fill_slot(&slot, place);
-	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+	fill_kept(&kept, row);
+	return write_at(&kept, sizeof(kept), row_offset(row), reason);
 }
 
 /* It is not any more.  False if that can't be said. */
 bool
-pmhash_standby_unkeep(const PmhashPlace *place)
+pmhash_standby_unkeep(const PmhashStandbyRow *row)
 {
-	Slot		slot;
+	KeptRow		kept;
 	char		reason[PMHASH_REASON_SIZE];
 
-	memset(&slot, 0, sizeof(slot));
-	return write_at(&slot, sizeof(slot), slot_offset(place), reason);
+	memset(&kept, 0, sizeof(kept));
+	return write_at(&kept, sizeof(kept), row_offset(row), reason);
 }
 
 /*
@@ -286,7 +286,7 @@ read_header(Header *header)
 	standby_path(path);
 	return pmhash_read_small(path, header, sizeof(*header)) == sizeof(*header) &&
 		header->magic == STANDBY_MAGIC && header->version == STANDBY_VERSION &&
-		header->slots == PMHASH_STANDBY_FILES;
+		header->rows == PMHASH_STANDBY_FILES;
 }
 
 /* How far the last run has applied records, or 0: not known. */
@@ -313,11 +313,11 @@ pmhash_standby_read_end(PmhashStandbyEnd *end)
 	return true;
 }
 
-/* Make the file anew, with the LIVE places of the table.  False with a reason. */
+/* Make the file anew, with the LIVE rows of the table.  False with a reason. */
 static bool
 write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 {
-	size_t		size = HEADER_SIZE + PMHASH_STANDBY_FILES * sizeof(Slot);
+	size_t		size = HEADER_SIZE + PMHASH_STANDBY_FILES * sizeof(KeptRow);
 	char	   *bytes = calloc(1, size);
 	Header	   *header = (Header *) bytes;
 	bool		ok;
@@ -326,53 +326,53 @@ write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 		return pmhash_fail(reason, "out of memory");
 	header->magic = STANDBY_MAGIC;
 	header->version = STANDBY_VERSION;
-	header->slots = PMHASH_STANDBY_FILES;
+	header->rows = PMHASH_STANDBY_FILES;
 	header->applied = applied;
 	header->timeline = timeline;
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		const PmhashPlace *place = &pmhash_shared->standby->place[i];
+		const PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
 
-		if (place->status == PMHASH_STANDBY_LIVE)
-			fill_slot((Slot *) (bytes + slot_offset(place)), place);
+		if (row->status == PMHASH_STANDBY_LIVE)
+			fill_kept((KeptRow *) (bytes + row_offset(row)), row);
 	}
 	ok = pmhash_replace_durably(pmhash_pool_path(), STANDBY_FILE, bytes, size, reason);
 	free(bytes);
 	return ok;
 }
 
-/* The LIVE files of the last run.  A slot that is damaged has none. */
+/* The LIVE files of the last run.  A kept that is damaged has none. */
 static bool
-read_slots(char *reason)
+read_rows(char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	size_t		size = PMHASH_STANDBY_FILES * sizeof(Slot);
-	Slot	   *slots = calloc(1, size);
+	size_t		size = PMHASH_STANDBY_FILES * sizeof(KeptRow);
+	KeptRow	   *rows = calloc(1, size);
 	char		path[MAXPGPATH];
 	int			fd;
 	bool		ok;
 
 	standby_path(path);
-	fd = slots != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	ok = fd >= 0 && pread(fd, slots, size, HEADER_SIZE) == (ssize_t) size;
+	fd = rows != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	ok = fd >= 0 && pread(fd, rows, size, HEADER_SIZE) == (ssize_t) size;
 	if (fd >= 0)
 		close(fd);
 	for (int i = 0; ok && i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (slots[i].file_id == 0 || slots[i].crc != slot_crc(&slots[i]))
+		if (rows[i].file_id == 0 || rows[i].crc != row_crc(&rows[i]))
 			continue;
-		place->file_id = standby->id[i] = slots[i].file_id;
-		place->database = slots[i].database;
-		place->heap = slots[i].heap;
-		place->timeline = slots[i].timeline;
-		place->usable_xmin = FullTransactionIdFromU64(slots[i].usable_xmin);
-		place->status = PMHASH_STANDBY_LIVE;
-		place->restored = true;
-		place->life = ++standby->lives;
+		row->file_id = standby->id[i] = rows[i].file_id;
+		row->database = rows[i].database;
+		row->heap = rows[i].heap;
+		row->timeline = rows[i].timeline;
+		row->usable_xmin = FullTransactionIdFromU64(rows[i].usable_xmin);
+		row->status = PMHASH_STANDBY_LIVE;
+		row->restored = true;
+		row->life = ++standby->lives;
 	}
-	free(slots);
+	free(rows);
 	return ok || pmhash_fail(reason, "could not read file \"%s\"", path);
 }
 
@@ -386,7 +386,7 @@ static void
 adopt(Oid database, uint64 file_id, int *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashPlace *place = &standby->place[*next];
+	PmhashStandbyRow *row = &standby->row[*next];
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
 	PmhError	error;
@@ -397,14 +397,14 @@ adopt(Oid database, uint64 file_id, int *next)
 	if (pmh_read_identity(path, &id, &error) != PMH_OK || id.file_id != file_id ||
 		(id.flags & (PMHASH_IDENTITY_TEMP | PMHASH_IDENTITY_UNLOGGED)) != 0)
 		return;
-	place->file_id = standby->id[*next] = file_id;
-	place->database = database;
-	place->timeline = 0;
-	place->heap = InvalidOid;
-	place->usable_xmin = InvalidFullTransactionId;
-	place->status = PMHASH_STANDBY_LIVE;
-	place->restored = true;
-	place->life = ++standby->lives;
+	row->file_id = standby->id[*next] = file_id;
+	row->database = database;
+	row->timeline = 0;
+	row->heap = InvalidOid;
+	row->usable_xmin = InvalidFullTransactionId;
+	row->status = PMHASH_STANDBY_LIVE;
+	row->restored = true;
+	row->life = ++standby->lives;
 	(*next)++;
 }
 
@@ -556,7 +556,7 @@ load_promoted(char *reason)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyEnd end;
 
-	if (!pmhash_standby_read_end(&end) || !read_slots(reason))
+	if (!pmhash_standby_read_end(&end) || !read_rows(reason))
 	{
 		pmhash_standby_reset();
 		return true;
@@ -586,7 +586,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	if (how == PMHASH_STANDBY_DEMOTED && !for_each_file(adopt_file, &n))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_RESUME &&
-		!(read_header(&header) && clear_end(reason) && read_slots(reason)))
+		!(read_header(&header) && clear_end(reason) && read_rows(reason)))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_FRESH)
 	{

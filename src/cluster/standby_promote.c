@@ -68,7 +68,7 @@ pmhash_standby_begin_of_replay(void)
  * same WAL (trust.c, promotion_doubt), and one with it as a standby.
  *
  * In such a start: has it replayed the same?  Where WAL has gone to another timeline
- * that was known beforehand (promotion_doubt); else it must end at the same place.
+ * that was known beforehand (promotion_doubt); else it must end at the same row.
  */
 void
 pmhash_standby_end_of_replay(void)
@@ -107,10 +107,10 @@ lose_unlogged(void)
 {
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &pmhash_shared->standby->place[i];
+		PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
 
-		if (pmhash_standby_may_be_unlogged(place))
-			pmhash_standby_lose(place, false, 0, NULL);
+		if (pmhash_standby_may_be_unlogged(row))
+			pmhash_standby_lose(row, false, 0, NULL);
 	}
 }
 
@@ -135,8 +135,8 @@ pmhash_standby_promote(PmhashControl *control)
 		lose_unlogged();
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->place[i].status == PMHASH_STANDBY_DELTA)
-			pmhash_standby_lose(&standby->place[i], false, 0, NULL);
+		if (standby->row[i].status == PMHASH_STANDBY_DELTA)
+			pmhash_standby_lose(&standby->row[i], false, 0, NULL);
 	}
 	if (!pmhash_standby_clear_files())
 	{

@@ -59,12 +59,12 @@
 /* Files that the startup process has mapped, at the most. */
 #define MAX_OPEN	1000
 
-/* What is remembered of where a file's place is. */
+/* What is remembered of where a file's row is. */
 #define REMEMBERED	1024
 
 static void (*core_redo) (XLogReaderState *record) = NULL;
 
-/* Our handle on the file in a place, as long as that has the same life. */
+/* Our handle on the file in a row, as long as that has the same life. */
 typedef struct Handle
 {
 	uint64		life;			/* 0: none */
@@ -72,7 +72,7 @@ typedef struct Handle
 	int			delta;			/* descriptor of <id>.delta, or -1 */
 } Handle;
 
-static Handle *handles = NULL;	/* one for each place */
+static Handle *handles = NULL;	/* one for each row */
 static int	n_open = 0;
 
 /* A record on its way, with its entries as the engine and the delta want them. */
@@ -116,9 +116,9 @@ drop_all_handles(void)
 }
 
 /*
- * Close what is of an earlier life of its place.  A file that has been removed takes
+ * Close what is of an earlier life of its row.  A file that has been removed takes
  * its space for as long as it is mapped or open, and the one that is built in its
- * place may need that.  Cheap if no status has changed.
+ * row may need that.  Cheap if no status has changed.
  */
 static void
 drop_ended_handles(void)
@@ -133,15 +133,15 @@ drop_ended_handles(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (handles[i].life != 0 && handles[i].life != standby->place[i].life)
+		if (handles[i].life != 0 && handles[i].life != standby->row[i].life)
 			drop_handle(&handles[i]);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* Our handle for a place; what it was for an earlier life of it is closed. */
+/* Our handle for a row; what it was for an earlier life of it is closed. */
 static Handle *
-handle_of(const PmhashPlace *place)
+handle_of(const PmhashStandbyRow *row)
 {
 	Handle	   *handle;
 
@@ -153,18 +153,18 @@ handle_of(const PmhashPlace *place)
 		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 			handles[i] = (Handle) {0, NULL, -1};
 	}
-	handle = &handles[place - pmhash_shared->standby->place];
-	if (handle->life != place->life)
+	handle = &handles[row - pmhash_shared->standby->row];
+	if (handle->life != row->life)
 	{
 		drop_handle(handle);
-		handle->life = place->life;
+		handle->life = row->life;
 	}
 	return handle;
 }
 
-/* Is this the file of that place, and one to be believed?  NULL, or why not. */
+/* Is this the file of that row, and one to be believed?  NULL, or why not. */
 static const char *
-doubt_about(const PmhTable *table, const PmhashPlace *place)
+doubt_about(const PmhTable *table, const PmhashStandbyRow *row)
 {
 	PmhashIdentity id;
 	PmhashReason reason;
@@ -172,16 +172,16 @@ doubt_about(const PmhTable *table, const PmhashPlace *place)
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	reason = pmhash_identity_doubt(&id, pmh_is_pmem(table));
 	if (reason == PMHASH_REASON_NONE &&
-		(id.file_id != place->file_id || id.database != place->database))
+		(id.file_id != row->file_id || id.database != row->database))
 		reason = PMHASH_REASON_OTHER_INDEX;
 	return reason == PMHASH_REASON_NONE ? NULL : pmhash_reason_text(reason);
 }
 
-/* Map the file of a LIVE place, if it is not.  NULL with a reason. */
+/* Map the file of a LIVE row, if it is not.  NULL with a reason. */
 static PmhTable *
-open_table(const PmhashPlace *place, char *reason)
+open_table(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = handle_of(place);
+	Handle	   *handle = handle_of(row);
 	PmhEnv		env = pmhash_engine_env();
 	char		path[MAXPGPATH];
 	PmhError	error;
@@ -197,9 +197,9 @@ open_table(const PmhashPlace *place, char *reason)
 	if (n_open >= MAX_OPEN)
 	{
 		drop_all_handles();
-		handle = handle_of(place);
+		handle = handle_of(row);
 	}
-	pmhash_file_path(path, place->database, place->file_id);
+	pmhash_file_path(path, row->database, row->file_id);
 	if (pmh_open(path, &env, &handle->table, NULL, &error) != PMH_OK)
 	{
 		handle->table = NULL;
@@ -208,7 +208,7 @@ open_table(const PmhashPlace *place, char *reason)
 		return NULL;
 	}
 	n_open++;
-	doubt = doubt_about(handle->table, place);
+	doubt = doubt_about(handle->table, row);
 	if (doubt == NULL)
 		return handle->table;
 	drop_handle(handle);
@@ -216,11 +216,11 @@ open_table(const PmhashPlace *place, char *reason)
 	return NULL;
 }
 
-/* The delta of a place, open for writing; -1 with a reason. */
+/* The delta of a row, open for writing; -1 with a reason. */
 static int
-open_delta(const PmhashPlace *place, char *reason)
+open_delta(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = handle_of(place);
+	Handle	   *handle = handle_of(row);
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
@@ -232,7 +232,7 @@ open_delta(const PmhashPlace *place, char *reason)
 	}
 	if (handle->delta >= 0)
 		return handle->delta;
-	pmhash_standby_paths(place->database, place->file_id, path, new_path, delta_path);
+	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 	ReserveExternalFD();
 	handle->delta = open(delta_path, O_WRONLY | O_CLOEXEC);
 	if (handle->delta < 0)
@@ -244,15 +244,15 @@ open_delta(const PmhashPlace *place, char *reason)
 	return handle->delta;
 }
 
-/* The place of a file, remembered from the last time.  Under the lock, shared. */
-static PmhashPlace *
+/* The row of a file, remembered from the last time.  Under the lock, shared. */
+static PmhashStandbyRow *
 find(uint64 file_id)
 {
 	static struct
 	{
 		uint64		file_id;
 		uint64		changes;
-		PmhashPlace *place;
+		PmhashStandbyRow *row;
 	}			remembered[REMEMBERED];
 	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
 	int			i = file_id % REMEMBERED;
@@ -261,9 +261,9 @@ find(uint64 file_id)
 	{
 		remembered[i].file_id = file_id;
 		remembered[i].changes = changes;
-		remembered[i].place = pmhash_standby_find(file_id);
+		remembered[i].row = pmhash_standby_find(file_id);
 	}
-	return remembered[i].place;
+	return remembered[i].row;
 }
 
 /* ---- the effects of a record on a file ---- */
@@ -287,13 +287,13 @@ takes_too_much(uint64 length)
 
 /* Append to the delta.  False with a reason. */
 static bool
-append_delta(PmhashPlace *place, char *reason)
+append_delta(PmhashStandbyRow *row, char *reason)
 {
 	static PmhashDeltaOp ops[PMHASH_WAL_MAX_ENTRIES];
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
-	uint64		length = pg_atomic_read_u64(&place->delta_ops);
+	uint64		length = pg_atomic_read_u64(&row->delta_ops);
 	size_t		size = work.n * sizeof(PmhashDeltaOp);
-	int			fd = open_delta(place, reason);
+	int			fd = open_delta(row, reason);
 
 	if (fd < 0)
 		return false;
@@ -308,11 +308,11 @@ append_delta(PmhashPlace *place, char *reason)
 	if (pwrite(fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
 		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
 	if (delete && TransactionIdIsNormal(work.record.horizon) &&
-		(!TransactionIdIsNormal(place->delta_horizon) ||
-		 TransactionIdFollows(work.record.horizon, place->delta_horizon)))
-		place->delta_horizon = work.record.horizon;
+		(!TransactionIdIsNormal(row->delta_horizon) ||
+		 TransactionIdFollows(work.record.horizon, row->delta_horizon)))
+		row->delta_horizon = work.record.horizon;
 	pg_write_barrier();
-	pg_atomic_write_u64(&place->delta_ops, length + work.n);
+	pg_atomic_write_u64(&row->delta_ops, length + work.n);
 	return true;
 }
 
@@ -342,10 +342,10 @@ drop_present(PmhTable *table)
 
 /* Apply to a LIVE file.  False with a reason. */
 static bool
-apply_live(const PmhashPlace *place, char *reason)
+apply_live(const PmhashStandbyRow *row, char *reason)
 {
-	PmhTable   *table = open_table(place, reason);
-	bool		look = place->restored &&
+	PmhTable   *table = open_table(row, reason);
+	bool		look = row->restored &&
 		pg_atomic_read_u32(&pmhash_shared->standby->resumed) == 0;
 	PmhResult	result = PMH_OK;
 	size_t		done;
@@ -367,9 +367,9 @@ apply_live(const PmhashPlace *place, char *reason)
 
 /* Has the file this record already (S2)? */
 static bool
-is_past(const PmhashPlace *place)
+is_past(const PmhashStandbyRow *row)
 {
-	return place->restored && work.end <= pmhash_shared->standby->skip_to;
+	return row->restored && work.end <= pmhash_shared->standby->skip_to;
 }
 
 /* Take the entries out of the record. */
@@ -390,17 +390,17 @@ take_entries(void)
 static void
 lose(uint64 file_id, int sqlstate, const char *why)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_find(file_id);
-	if (place != NULL && place->status != PMHASH_STANDBY_NONE)
+	row = pmhash_standby_find(file_id);
+	if (row != NULL && row->status != PMHASH_STANDBY_NONE)
 	{
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(place, true, sqlstate, why);
+		pmhash_standby_lose(row, true, sqlstate, why);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -410,11 +410,11 @@ lose(uint64 file_id, int sqlstate, const char *why)
  * that is not LIVE yet, usable_xmin does it.
  */
 static bool
-may_conflict(const PmhashPlace *place)
+may_conflict(const PmhashStandbyRow *row)
 {
 	return work.record.type == PMHASH_WAL_DELETE && InHotStandby &&
 		TransactionIdIsValid(work.record.horizon) &&
-		place != NULL && place->status == PMHASH_STANDBY_LIVE;
+		row != NULL && row->status == PMHASH_STANDBY_LIVE;
 }
 
 /*
@@ -445,23 +445,23 @@ resolve_conflicts(void)
 static void
 change_entries(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	char		reason[PMHASH_REASON_SIZE];
 	bool		done = true;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = find(work.record.file_id);
-	if (may_conflict(place))
+	row = find(work.record.file_id);
+	if (may_conflict(row))
 	{
 		resolve_conflicts();
-		place = find(work.record.file_id);
+		row = find(work.record.file_id);
 	}
-	if (place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place))
+	if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		take_entries();
-		done = place->status == PMHASH_STANDBY_DELTA ?
-			append_delta(place, reason) : apply_live(place, reason);
+		done = row->status == PMHASH_STANDBY_DELTA ?
+			append_delta(row, reason) : apply_live(row, reason);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	if (!done)
@@ -477,18 +477,18 @@ change_entries(void)
 static void
 announce_file(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_enter(work.record.file_id, work.record.database);
-	if (place != NULL && place->database == work.record.database && !is_past(place))
+	row = pmhash_standby_enter(work.record.file_id, work.record.database);
+	if (row != NULL && row->database == work.record.database && !is_past(row))
 	{
-		if (place->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(place, true, 0, NULL);
-		place->heap = work.record.heap;
-		place->wanted = true;
-		place->failures = place->looks = 0;
-		place->next_try = place->next_look = 0;
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, true, 0, NULL);
+		row->heap = work.record.heap;
+		row->wanted = true;
+		row->failures = row->looks = 0;
+		row->next_try = row->next_look = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
 	pmhash_standby_nudge(work.record.database);
@@ -498,15 +498,15 @@ announce_file(void)
 static void
 forget_file(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = pmhash_standby_find(work.record.file_id);
-	if (place != NULL && place->database == work.record.database && !is_past(place))
+	row = pmhash_standby_find(work.record.file_id);
+	if (row != NULL && row->database == work.record.database && !is_past(row))
 	{
-		if (place->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(place, false, 0, NULL);
-		pmhash_standby_forget(place);
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, false, 0, NULL);
+		pmhash_standby_forget(row);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -519,13 +519,13 @@ forget_file(void)
 static void
 end_inherited(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 	bool		ends;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	place = find(work.record.file_id);
-	ends = place != NULL && place->status != PMHASH_STANDBY_NONE && !is_past(place) &&
-		place->timeline != work.timeline;
+	row = find(work.record.file_id);
+	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
+		row->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
 		lose(work.record.file_id, 0,
@@ -568,11 +568,11 @@ lose_not_inherited(void)
 
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashPlace *place = &standby->place[i];
+		PmhashStandbyRow *row = &standby->row[i];
 
-		if (place->status == PMHASH_STANDBY_DELTA ||
-			(place->status == PMHASH_STANDBY_LIVE && place->timeline == 0))
-			pmhash_standby_lose(place, true, 0, NULL);
+		if (row->status == PMHASH_STANDBY_DELTA ||
+			(row->status == PMHASH_STANDBY_LIVE && row->timeline == 0))
+			pmhash_standby_lose(row, true, 0, NULL);
 	}
 }
 

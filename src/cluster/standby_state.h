@@ -16,14 +16,14 @@
 #include "cluster/standby.h"
 #include "cluster/control_file.h"
 
-/* Files that a standby knows of.  Those that find no place are NONE. */
+/* Files that a standby knows of.  Those that find no row are NONE. */
 #define PMHASH_STANDBY_FILES	4096
 #define PMHASH_STANDBY_MESSAGE	160
 
 /* A file.  status and what goes with it change under the lock, exclusively. */
-typedef struct PmhashPlace
+typedef struct PmhashStandbyRow
 {
-	uint64		file_id;		/* 0: a free place */
+	uint64		file_id;		/* 0: a free row */
 	Oid			database;
 	PmhashStandbyStatus status;
 	bool		wanted;			/* if NONE: a build would be welcome */
@@ -54,14 +54,14 @@ typedef struct PmhashPlace
 	int			looks;			/* for its index, in vain, since WAL announced it */
 	int64		next_look;
 	char		message[PMHASH_STANDBY_MESSAGE];
-} PmhashPlace;
+} PmhashStandbyRow;
 
 typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
-								 * or a place gets another file */
+								 * or a row gets another file */
 	pg_atomic_uint64 applied;	/* S2, as in the pool */
 	uint32		applied_timeline;
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
@@ -86,8 +86,8 @@ typedef struct PmhashStandby
 	int			n_nudges;
 	Oid			nudge[PMHASH_MAX_REQUESTS];
 
-	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each place, to search */
-	PmhashPlace place[PMHASH_STANDBY_FILES];
+	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search */
+	PmhashStandbyRow row[PMHASH_STANDBY_FILES];
 } PmhashStandby;
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
@@ -105,15 +105,15 @@ extern Size pmhash_standby_shmem_size(void);
 extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
-extern PmhashPlace *pmhash_standby_find(uint64 file_id);
-extern PmhashPlace *pmhash_standby_enter(uint64 file_id, Oid database);
-extern void pmhash_standby_lose(PmhashPlace *place, bool wanted, int sqlstate,
+extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
+extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
+extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate,
 								const char *why);
 extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
 									const char *why);
-extern void pmhash_standby_forget(PmhashPlace *place);
-extern void pmhash_standby_set_status(PmhashPlace *place, PmhashStandbyStatus status);
-extern void pmhash_standby_note_failure(PmhashPlace *place, int sqlstate,
+extern void pmhash_standby_forget(PmhashStandbyRow *row);
+extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
+extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
 										const char *why);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
@@ -121,13 +121,13 @@ extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
 extern bool pmhash_standby_owns(uint64 file_id);
-extern bool pmhash_standby_may_be_unlogged(const PmhashPlace *place);
+extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
-extern bool pmhash_standby_keep(const PmhashPlace *place, char *reason);
-extern bool pmhash_standby_unkeep(const PmhashPlace *place);
+extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
+extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
 extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 										 char *reason);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);

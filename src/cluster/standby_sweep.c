@@ -31,27 +31,27 @@
 #include "cluster/standby_state.h"
 #include "engine/stop_point.h"
 
-/* A file that is to be swept, in this life of its place. */
-typedef struct Target
+/* A file that is to be swept, in this life of its row. */
+typedef struct SweptFile
 {
 	uint64		file_id;		/* 0: none */
 	uint64		life;
-} Target;
+} SweptFile;
 
 /* What this worker is at. */
-static Target current;
+static SweptFile current;
 
-/* Its place, as long as it has that life; else NULL.  Under the lock. */
-static PmhashPlace *
-place_of_current(void)
+/* Its row, as long as it has that life; else NULL.  Under the lock. */
+static PmhashStandbyRow *
+row_of_current(void)
 {
-	PmhashPlace *place = pmhash_standby_find(current.file_id);
+	PmhashStandbyRow *row = pmhash_standby_find(current.file_id);
 
-	return place != NULL && place->life == current.life ? place : NULL;
+	return row != NULL && row->life == current.life ? row : NULL;
 }
 
 /*
- * Take a file of this database that no other builder has taken, from place *next on.
+ * Take a file of this database that no other builder has taken, from row *next on.
  * False: there is none.
  */
 static bool
@@ -63,13 +63,13 @@ take_target(int *next)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (; *next < PMHASH_STANDBY_FILES && !found; (*next)++)
 	{
-		PmhashPlace *place = &standby->place[*next];
+		PmhashStandbyRow *row = &standby->row[*next];
 
-		if (standby->id[*next] == 0 || place->database != MyDatabaseId ||
-			place->status != PMHASH_STANDBY_LIVE || !place->restored || place->swept)
+		if (standby->id[*next] == 0 || row->database != MyDatabaseId ||
+			row->status != PMHASH_STANDBY_LIVE || !row->restored || row->swept)
 			continue;
-		place->swept = found = true;
-		current = (Target) {place->file_id, place->life};
+		row->swept = found = true;
+		current = (SweptFile) {row->file_id, row->life};
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return found;
@@ -79,12 +79,12 @@ take_target(int *next)
 static void
 give_back(void)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = place_of_current();
-	if (place != NULL)
-		place->swept = false;
+	row = row_of_current();
+	if (row != NULL)
+		row->swept = false;
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -104,18 +104,18 @@ sweeper_exit(int code, Datum arg)
 static void
 lose(const char *why)
 {
-	PmhashPlace *place;
+	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	place = place_of_current();
-	if (pmhash_shared->standby->active && place != NULL &&
-		place->status == PMHASH_STANDBY_LIVE)
+	row = row_of_current();
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE)
 	{
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						current.file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(place, true, ERRCODE_INDEX_CORRUPTED, why);
+		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }

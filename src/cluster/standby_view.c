@@ -89,7 +89,7 @@ count_files(int *n)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		if (standby->id[i] != 0)
-			n[standby->place[i].status]++;
+			n[standby->row[i].status]++;
 	}
 	LWLockRelease(pmhash_standby_lock);
 }

@@ -69,11 +69,11 @@ look_at(List *databases)
 	MemoryContextSwitchTo(old);
 }
 
-/* Forget builders that have ended; a place that is free, or NULL. */
+/* Forget builders that have ended; a unused that is free, or NULL. */
 static Started *
-free_place(void)
+find_unused(void)
 {
-	Started    *place = NULL;
+	Started    *unused = NULL;
 
 	for (int i = 0; i < MAX_BUILDERS; i++)
 	{
@@ -86,24 +86,24 @@ free_place(void)
 			started[i].handle = NULL;
 		}
 		if (started[i].handle == NULL)
-			place = &started[i];
+			unused = &started[i];
 	}
-	return place;
+	return unused;
 }
 
 /* False if there is no slot for it. */
 static bool
-start_builder(Started *place, Oid database)
+start_builder(Started *unused, Oid database)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	bool		done = pmhash_start_worker(database, "pmhash_standby_builder_main",
-										   "pmhash standby builder", &place->handle);
+										   "pmhash standby builder", &unused->handle);
 
 	MemoryContextSwitchTo(old);
 	if (done)
-		place->database = database;
+		unused->database = database;
 	else
-		place->handle = NULL;
+		unused->handle = NULL;
 	return done;
 }
 
@@ -118,11 +118,11 @@ start_builders(void)
 	foreach(lc, to_look_at)
 	{
 		Oid			database = lfirst_oid(lc);
-		Started    *place = free_place();
+		Started    *unused = find_unused();
 
-		if (place == NULL)
+		if (unused == NULL)
 			return;
-		if (list_member_oid(connectable, database) && !start_builder(place, database))
+		if (list_member_oid(connectable, database) && !start_builder(unused, database))
 		{
 			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
 			return;
@@ -179,7 +179,7 @@ see_to_builds(void)
 	}
 	if (to_look_at != NIL && pmhash_rebuild && now >= no_start_before)
 		start_builders();
-	if (to_look_at != NIL && free_place() != NULL)
+	if (to_look_at != NIL && find_unused() != NULL)
 		next = Min(next, no_start_before);
 	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
 }
