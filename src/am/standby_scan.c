@@ -321,25 +321,45 @@ scan_pages(Slice *slice)
 	return true;
 }
 
-/* In the rights of the table's owner; see reindex_index (index.c). */
-static bool
-scan_as_owner(Slice *slice)
+/*
+ * What the index's functions need that run before there is a row: those that are
+ * IMMUTABLE, of constants, run where expressions are simplified, which is in
+ * begin_slice already.
+ */
+static void
+begin_with_snapshot(Slice *slice, PmhashStandbyScan *scan, Relation heap, Relation index)
 {
+	PushActiveSnapshot(GetLatestSnapshot());
+	begin_slice(slice, scan, heap, index);
+	PopActiveSnapshot();
+}
+
+/*
+ * In the rights of the table's owner, from before the index's expressions are read; see
+ * reindex_index (index.c).
+ */
+static bool
+scan_as_owner(PmhashStandbyScan *scan, Relation heap, Relation index)
+{
+	Slice	   *slice = palloc0(sizeof(Slice));
 	Oid			user;
 	int			context;
 	int			nest_level;
 	bool		going_on;
 
 	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(slice->heap->rd_rel->relowner,
+	SetUserIdAndSecContext(heap->rd_rel->relowner,
 						   context | SECURITY_RESTRICTED_OPERATION);
 	nest_level = NewGUCNestLevel();
 #if PG_VERSION_NUM >= 170000
 	RestrictSearchPath();
 #endif
+	begin_with_snapshot(slice, scan, heap, index);
 	going_on = scan_pages(slice);
+	end_slice(slice);
 	AtEOXact_GUC(false, nest_level);
 	SetUserIdAndSecContext(user, context);
+	pfree(slice);
 	return going_on;
 }
 
@@ -353,18 +373,11 @@ scan_as_owner(Slice *slice)
 bool
 pmhash_standby_scan_slice(PmhashStandbyScan *scan, Relation heap, Relation index)
 {
-	Slice	   *slice = palloc0(sizeof(Slice));
-	bool		going_on;
-
 	if (heap->rd_rel->relam != HEAP_TABLE_AM_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));
-	begin_slice(slice, scan, heap, index);
-	going_on = scan_as_owner(slice);
-	end_slice(slice);
-	pfree(slice);
-	if (!going_on)
+	if (!scan_as_owner(scan, heap, index))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the build of index \"%s\" is over", RelationGetRelationName(index))));

@@ -27,6 +27,7 @@
 #include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
+#include "engine/stop_point.h"
 
 /*
  * Why a file with this identity is not to be used for an index with this stub, or
@@ -107,8 +108,18 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 	PmhTable   *table;
 	PmhashEntry *entry;
 	PmhashIdentity id;
-	uint64		life = pmhash_standby_life(stub->file_id);
+	bool		recovery = RecoveryInProgress();	/* else none becomes LIVE any more */
+	uint64		life;
 
+	PMH_STOP_POINT("open_before_life");
+	life = pmhash_standby_life(stub->file_id);
+	if (unlikely(recovery) && life == 0)
+	{
+		/* What is there by now may be a later one, which has no life in our eyes. */
+		trouble->reason = PMHASH_REASON_NOT_BUILT;
+		return NULL;
+	}
+	PMH_STOP_POINT("open_before_map");
 	if (map_file(trouble, &table) != PMH_OK)
 	{
 		trouble->reason = pmhash_reason_of(&trouble->error);
@@ -281,9 +292,24 @@ serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
 		return false;
 	if ((stub.flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		trouble->reason = PMHASH_REASON_NOT_LOGGED;
-	else if (!pmhash_standby_serves(stub.file_id, snapshot))
+	else if (!pmhash_standby_serves(stub.file_id, 0, snapshot))
 		trouble->reason = PMHASH_REASON_NOT_BUILT;
 	return trouble->reason == PMHASH_REASON_NONE;
+}
+
+/*
+ * The same of the file that has been mapped since, which may be one that was built
+ * later: that one is to be fit for the snapshot, and still kept up to date.
+ */
+static bool
+mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
+{
+	if (pmhash_standby_serves(file->file_id, file->standby_life, snapshot))
+		return true;
+	memset(trouble, 0, sizeof(*trouble));
+	trouble->file_id = file->file_id;
+	trouble->reason = PMHASH_REASON_NOT_BUILT;
+	return false;
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
@@ -291,6 +317,7 @@ static PmhashFile *
 open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
 {
 	PmhashEntry *entry;
+	PmhashFile *file;
 
 	if (is_disabled(trouble))
 		return NULL;
@@ -300,7 +327,11 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	entry = pmhash_entry_find(index, use);
 	if (likely(entry != NULL && entry->file != NULL))
 		return pmhash_entry_use(entry);
-	return open_by_stub(index, use, entry, trouble);
+	file = open_by_stub(index, use, entry, trouble);
+	if (unlikely(RecoveryInProgress()) && file != NULL &&
+		!mapped_serves(file, snapshot, trouble))
+		return NULL;
+	return file;
 }
 
 /*

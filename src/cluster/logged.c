@@ -20,7 +20,7 @@
  *	2	stub_generation is stepped, so that each process reads the stub again
  *		before its next entry (pmhash_file_must_log), after the heap record
  *		that the entry is made for;
- *	3	the stub says STANDBY, and FILE_NEW is logged.
+ *	3	FILE_NEW is logged, and the stub says STANDBY.
  *
  * What makes an entry without a record has looked before 2, so its heap record is
  * before 3.  The same goes for removals: what was found dead before 2 was made so
@@ -139,14 +139,19 @@ pmhash_file_must_log(PmhashFile *file, Relation index)
 /*
  * The stub of an index names a file that is in use, says LOGGED and not yet
  * STANDBY, and all processes have seen it.
+ *
+ * FILE_NEW before STANDBY: whatever a standby has of this file, it has given that up
+ * when it finds STANDBY in the stub.  A crash in between leaves a stub that the cleaner
+ * sees to; the other way round it would not.
  */
 void
 pmhash_file_announce(Relation index, uint64 file_id)
 {
 	PMH_STOP_POINT("wal_before_standby");
-	if (pmhash_stub_set_wal(index, file_id, PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY))
-		pmhash_wal_log_file_new(file_id, MyDatabaseId, index->rd_index->indrelid,
-								RelationGetRelid(index));
+	pmhash_wal_log_file_new(file_id, MyDatabaseId, index->rd_index->indrelid,
+							RelationGetRelid(index));
+	PMH_STOP_POINT("wal_announced");
+	(void) pmhash_stub_set_wal(index, file_id, PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY);
 }
 
 static void

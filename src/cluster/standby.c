@@ -253,6 +253,10 @@ give_pool_up(const char *path)
 /*
  * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
  * the lock, exclusively.  Raises no ERROR.
+ *
+ * Not past the promotion, which ends 'active' under the lock: the files are the
+ * primary's then, whose stubs are to say what is wrong, and processes that hold the
+ * removal lock, which is taken here, may wait for ours (removal.c).
  */
 void
 pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
@@ -304,7 +308,8 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = pmhash_standby_find(file_id);
-	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE)
 		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -333,6 +338,11 @@ pmhash_standby_database_dropped(Oid database)
 	PmhashStandby *standby = pmhash_shared->standby;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (!standby->active)
+	{
+		LWLockRelease(pmhash_standby_lock); /* the primary's cleaner does it */
+		return;
+	}
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
@@ -441,7 +451,7 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 }
 
 bool
-pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
+pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {
 	PmhashStandbyRow *row;
 	bool		serves;
@@ -451,6 +461,7 @@ pmhash_standby_serves(uint64 file_id, Snapshot snapshot)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(file_id);
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
+		(life == 0 || row->life == life) &&
 		(!row->restored || pmhash_standby_reached()) &&
 		snapshot_fits(row->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
@@ -516,10 +527,37 @@ pmhash_standby_applied(TimeLineID *timeline)
 
 /* ---- what is to be built ---- */
 
+/* Was this server's own as a primary; and it is not known whether it is logged. */
+bool
+pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
+		!OidIsValid(row->heap);
+}
+
+/*
+ * The stub says that it is logged; the file has not been given up, so no FILE_NEW or
+ * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion, in
+ * memory only: after a restart a builder sees it again.
+ */
+static void
+note_logged(const PmhashStandbyIndex *of)
+{
+	PmhashStandbyRow *row;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(of->file_id);
+	if (row != NULL && pmhash_standby_may_be_unlogged(row) &&
+		row->database == of->database)
+		row->heap = of->heap;
+	LWLockRelease(pmhash_standby_lock);
+}
+
 bool
 pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 {
 	PmhashStandbyRow *row;
+	bool		adopted;
 	bool		wants;
 
 	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer)
@@ -531,6 +569,7 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 	}
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(of->file_id);
+	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
 	wants = row == NULL || row->status == PMHASH_STANDBY_NONE;
 	if (wants && row != NULL && row->next_try > pmhash_clock_ms())
 	{
@@ -538,6 +577,8 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 		wants = false;
 	}
 	LWLockRelease(pmhash_standby_lock);
+	if (adopted)
+		note_logged(of);
 	return wants;
 }
 

@@ -166,6 +166,7 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
  * connected to, is held against this: should this index have a build now?  False
  * if its file is DELTA or LIVE, or has failed and its time has not come; then
  * *next (pmhash_clock_ms, never put off) is when to ask again.  ERROR: never.
+ * A LIVE file from when this server was a primary is known to be logged from then on.
  */
 extern bool pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next);
 
@@ -201,9 +202,10 @@ extern void pmhash_standby_nudge(Oid database);
 
 /*
  * May a scan with this snapshot use the file, which the index's stub names, on a
- * server in recovery?  NULL: any snapshot that is taken from now on.
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
  */
-extern bool pmhash_standby_serves(uint64 file_id, Snapshot snapshot);
+extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 
 /*
  * The same on a server that has been promoted since the snapshot was taken; the file

@@ -379,7 +379,8 @@ read_rows(char *reason)
 /*
  * A file that was this server's own when it was the primary.  Whether its index is
  * logged is not known here: the stub says so to each process that would use it.  Hence
- * its timeline is 0: under another primary it cannot be kept (S4).
+ * its timeline is 0: under another primary it cannot be kept (S4).  And the table is not
+ * known, until a builder has seen that the index is logged (pmhash_standby_wants).
  */
 static void
 adopt(Oid database, uint64 file_id, int *next)
@@ -399,6 +400,7 @@ adopt(Oid database, uint64 file_id, int *next)
 	row->file_id = standby->id[*next] = file_id;
 	row->database = database;
 	row->timeline = 0;
+	row->heap = InvalidOid;
 	row->usable_xmin = InvalidFullTransactionId;
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
@@ -565,6 +567,7 @@ load_promoted(char *reason)
 		pmhash_standby_reset();
 		return true;
 	}
+	standby->others_wrote = true;
 	standby->promoted_end = end.lsn;
 	standby->promoted_timeline = end.timeline;
 	return true;
@@ -613,6 +616,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->skip_timeline = timeline;
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
+	standby->others_wrote = how != PMHASH_STANDBY_DEMOTED;
 	standby->look_all = true;
 	standby->active = true;
 	return true;

@@ -52,10 +52,12 @@ forget_end(void)
 	if (pmhash_standby_note_end(&none, reason))
 		return;
 	ereport(LOG, (errmsg("pmhash: %s", reason)));
-	pmhash_refuse_trust();
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }
 
 /*
+ * The startup process is about to replay its first record.
+ *
  * A start that goes on from a promotion which was killed (promotion_doubt) has come as
  * far as to replay, which may take long.  It is the last that has begun to run: so say
  * that with its postmaster.opts, or one that comes after it, if it dies before the end,
@@ -66,7 +68,10 @@ pmhash_standby_begin_of_replay(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	if (!AmStartupProcess() || standby->promoted_end == InvalidXLogRecPtr)
+	if (!AmStartupProcess())
+		return;
+	standby->others_wrote = true;	/* nothing of ours comes after a shutdown */
+	if (standby->promoted_end == InvalidXLogRecPtr)
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	note_end(standby->promoted_end, standby->promoted_timeline);
@@ -116,6 +121,22 @@ pmhash_standby_end_of_replay(void)
 }
 
 /*
+ * Files from when this server was a primary itself, of indexes that may not be logged:
+ * what others have written since is not in them.  Under the lock.
+ */
+static void
+lose_unlogged(void)
+{
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
+
+		if (pmhash_standby_may_be_unlogged(row))
+			pmhash_standby_lose(row, false, 0, NULL);
+	}
+}
+
+/*
  * The server has left recovery: what was LIVE is what its indexes have from now on.
  * What is not must not be in the way: a file that has missed records would be taken
  * for a good one.  The role is the caller's to write down, before the first entry.
@@ -132,6 +153,8 @@ pmhash_standby_promote(PmhashControl *control)
 		standby->complete = pmhash_standby_reached();
 	if (!standby->complete)
 		pmhash_standby_lose_all(true, 0, NULL);
+	if (standby->others_wrote)
+		lose_unlogged();
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		if (standby->row[i].status == PMHASH_STANDBY_DELTA)

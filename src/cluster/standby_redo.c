@@ -674,6 +674,7 @@ deal_with(XLogReaderState *record)
 	work.end = record->EndRecPtr;
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
+	PMH_STOP_POINT("redo_record");
 	note_timeline();
 	note_reached();
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
@@ -698,7 +699,8 @@ deal_with(XLogReaderState *record)
 
 /*
  * An ERROR has come out of that: as of want of memory, or of a history file that
- * can't be read.  It is not known which file it has left half done.
+ * can't be read.  It is not known which file it has left half done.  `reached` waits for
+ * skip_to all the same: see begin_locked (standby_delta.c).
  */
 static void
 recover_from_error(MemoryContext context)
@@ -717,7 +719,6 @@ recover_from_error(MemoryContext context)
 			(errmsg("pmhash: could not replay a record: %s", error->message)));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	pmhash_standby_lose_all(false, error->sqlerrcode, error->message);
-	pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
 	FreeErrorData(error);
 }

@@ -30,7 +30,9 @@ typedef struct PmhashStandbyRow
 	bool		restored;		/* LIVE since before this server life: it has all
 								 * records up to skip_to */
 	Oid			heap;			/* the table, or InvalidOid: not known */
-	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
+	TimeLineID	timeline;		/* of the primary under which it was made (S4); 0: this
+								 * server itself.  Then heap says whether its index is
+								 * known to be logged */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 	bool		swept;			/* if restored: what is free in it has been looked
@@ -76,6 +78,8 @@ typedef struct PmhashStandby
 	XLogRecPtr	promoted_end;	/* or 0 */
 	TimeLineID	promoted_timeline;
 	bool		complete;		/* recovery is over; LIVE files have all of it */
+	bool		others_wrote;	/* WAL that this server has not written itself has been
+								 * replayed since it was a primary, or may have been */
 
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
 	pg_atomic_uint32 unfinished;	/* builders in a row that have ended before they
@@ -123,6 +127,7 @@ extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
 extern bool pmhash_standby_owns(uint64 file_id);
+extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
 extern bool pmhash_standby_load(PmhashStandbyStart how,

@@ -175,7 +175,10 @@ sweeper_exit(int code, Datum arg)
 	current.file_id = 0;
 }
 
-/* The file is damaged, or pages of it can't be read. */
+/*
+ * The file is damaged, or pages of it can't be read.  Past a promotion it is left to the
+ * processes that use it: they mark the stub.
+ */
 static void
 lose(const char *why)
 {
@@ -183,7 +186,8 @@ lose(const char *why)
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of_current();
-	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE)
 	{
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",

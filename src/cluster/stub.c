@@ -30,7 +30,7 @@
 #include "cluster/cluster.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
-
+#include "engine/stop_point.h"
 
 /* A stub that names a file. */
 static PmhashStub
@@ -447,8 +447,9 @@ pmhash_stub_validate(Relation index, uint64 file_id)
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
  * stands in WAL before any that this transaction writes from now on; so does, if
- * the file was logged, the one for standbys (P6): no process sees the mark
- * before both are written.  Tells whether the stub was not marked before.
+ * the file was logged, the one for standbys (P6), before it: no process sees the mark,
+ * nor does any after a crash, if that one is not there.  Tells whether the stub was not
+ * marked before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -483,9 +484,10 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	{
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : 0, reason);
-		log_page(index, buffer, &marked);
 		if (ours && pmhash_flags_logged(stub.flags))
 			(void) pmhash_wal_log_file_gone(stub.file_id, MyDatabaseId);
+		PMH_STOP_POINT("stub_half_marked");
+		log_page(index, buffer, &marked);
 	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);

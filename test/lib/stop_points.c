@@ -10,6 +10,9 @@
  * removed this one.  It does not look at interrupts meanwhile, since it may
  * hold one of the engine's locks.
  *
+ * The file stop_points/NAME.error makes it raise an ERROR instead, once: for points of
+ * the cluster layer where one may come up.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -24,7 +27,11 @@ pmh_stop_point(const char *name)
 	int			save_errno = errno;
 	char		wanted[MAXPGPATH];
 	char		held[MAXPGPATH];
+	char		error[MAXPGPATH];
 
+	snprintf(error, sizeof(error), "stop_points/%s.error", name);
+	if (unlink(error) == 0)
+		elog(ERROR, "error of the test at %s", name);
 	snprintf(wanted, sizeof(wanted), "stop_points/%s", name);
 	snprintf(held, sizeof(held), "stop_points/%s.held", name);
 	if (rename(wanted, held) == 0)

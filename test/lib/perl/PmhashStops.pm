@@ -15,6 +15,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   use_stop_points
   hold
+  fail_at
   is_held
   release
   start_session
@@ -42,6 +43,15 @@ sub hold
 	my ($point) = @_;
 
 	append_to_file("$points/$point", '');
+	return;
+}
+
+# Have the next process that comes by a point raise an ERROR there.
+sub fail_at
+{
+	my ($point) = @_;
+
+	append_to_file("$points/$point.error", '');
 	return;
 }
 

@@ -1,0 +1,179 @@
+# Races of a standby: an ERROR in replay just after a restart, before it has come as far as
+# it was; readers that open a file while it is given up and built again; a sweeper that is
+# still there when the standby has been promoted.
+#
+# The library is built with its stop points for this, as in 012_stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $built = qr/has been built on this standby/;
+my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
+bgwriter_lru_maxpages = 0
+pmhash.cleaner_naptime = 1000
+CONF
+my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
+
+$primary->backup('base');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', <<CONF);
+max_standby_streaming_delay = 300s
+hot_standby_feedback = on
+wal_receiver_status_interval = 1
+CONF
+my $points = use_stop_points($standby);
+$standby->start;
+
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	caught_up($primary, $standby);
+	wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+both_valid('begin');
+
+# ---- an ERROR in replay, before the records that the files had ----
+
+# Replay begins at the restartpoint; its first record raises an ERROR.  It goes on to the
+# name, and not as far as it was.  A file that was built there would have to have all that
+# comes up to there, and a restart would pass that over for it.
+$primary->safe_psql('postgres', 'CHECKPOINT');
+caught_up($primary, $standby);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
+$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
+caught_up($primary, $standby);
+my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+my $position = log_position($standby);
+crash($standby);
+$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
+fail_at('redo_record');
+$standby->start;
+like(logged_since($standby, $position), qr/could not replay a record: error of the test at redo_record/, 'ERROR: there was one');
+is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
+	'ERROR: replay is not where it was');
+foreach (1 .. 50)
+{
+	last if logged_since($standby, $position) =~ $built;
+	usleep(100_000);
+}
+unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
+crash($standby);
+$standby->append_conf('postgresql.conf', "recovery_target_name = ''\n");
+$standby->start;
+both_valid('ERROR, replayed');
+compare_in_snapshot($standby, 'ERROR, replayed: answers');
+is($standby->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|', 'ERROR, replayed: pmhash_check');
+
+# ---- a reader opens a file while that is given up and built again ----
+
+# Its snapshot sees rows that the later file lacks.  It has not mapped the file yet, and
+# other sessions have.
+sub give_up_and_build
+{
+	my ($key) = @_;
+
+	$primary->safe_psql('postgres', $_) foreach ("DELETE FROM t WHERE k = $key", 'ALTER INDEX t_k SET (wal = off)');
+	caught_up($primary, $standby);
+	return;
+}
+
+sub build_again
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = on)');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 't_k', qr/^valid$/, "$name: built again");
+	return;
+}
+
+sub reader_held_at
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $key, $name) = @_;
+
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
+	both_valid($name);
+	my $session = start_and_hold($point, <<SQL, $name);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL pmhash.enable_pagescan = off;
+SELECT count(n) FROM t WHERE k = $key;
+COMMIT
+SQL
+	# until the primary knows of its snapshot, it may take away from catalogs what replay
+	# would have to wait with
+	sleep 3;
+	return $session;
+}
+
+my $key = 40000;
+foreach my $point ('open_before_life', 'open_before_map')
+{
+	my $name = "held at $point";
+	my $session = reader_held_at($point, ++$key, $name);
+
+	give_up_and_build($key);
+	build_again($name);
+	release($point);
+	is(finish($session), '100', "$name: all rows of its snapshot");
+}
+{
+	# ... and looks when there is none: what it would map later is not what it looked for
+	my $name = 'held while there is none';
+	my $session = reader_held_at('open_before_life', ++$key, $name);
+
+	give_up_and_build($key);
+	hold('open_before_map');
+	release('open_before_life');
+	foreach (1 .. 30)
+	{
+		last if -e "$points/open_before_map.held";
+		usleep(100_000);
+	}
+	unlink("$points/open_before_map");
+	build_again($name);
+	release('open_before_map') if -e "$points/open_before_map.held";
+	is(finish($session), '100', "$name: all rows of its snapshot");
+}
+compare_in_snapshot($standby, 'after these: answers');
+
+# ---- a sweeper that is still there when the standby has been promoted ----
+
+# The files are the primary's then: a damaged one is not removed without a mark in its stub.
+$standby->stop;
+hold('standby_sweeping');
+$standby->start;
+is_held('standby_sweeping', 'sweeper');
+$primary->stop;
+$position = log_position($standby);
+$standby->promote;
+$standby->safe_psql('postgres', q(SELECT pmhash_size('t_k')));
+$standby->safe_psql('postgres', 'CREATE TABLE first_use (k integer); CREATE INDEX ON first_use USING pmhash (k)');
+my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = '$_'::regclass") } qw(t_k t_s);
+truncate($_, 8192) || die "$_: $!" foreach @files;
+release('standby_sweeping');
+$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
+unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
+is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
+$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
+$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+compare_in_snapshot($standby, 'promoted, rebuilt: answers');
+
+$standby->stop;
+done_testing();
