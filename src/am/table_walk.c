@@ -82,8 +82,9 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
  *		no entries for what is looked for.
  *
  * walk is that of an earlier walk of the same scan, or NULL; context is the
- * memory of the scan; is_taken_as_is: it is a subscriber's.  ERROR if such a scan needs the index.  Serializable
- * transactions lock the whole table, as after a sequential scan.
+ * memory of the scan; is_taken_as_is: it is a subscriber's.  ERROR if such a scan needs
+ * the index.  Serializable transactions lock the whole table, as after a sequential
+ * scan.
  */
 PmhashTableWalk *
 pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,

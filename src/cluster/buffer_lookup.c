@@ -81,7 +81,8 @@ void
 pmhash_buffer_leave(Buffer buffer)
 {
 	static uintptr_t last = 0;
-	uintptr_t	piece = (uintptr_t) BufferGetBlock(buffer) / MAPPED_AT_ONCE * MAPPED_AT_ONCE;
+	uintptr_t	page = (uintptr_t) BufferGetBlock(buffer);
+	uintptr_t	piece = page / MAPPED_AT_ONCE * MAPPED_AT_ONCE;
 
 	if (last != 0 && last != piece)
 		unmap_piece(last);

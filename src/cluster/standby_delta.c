@@ -165,7 +165,7 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 
 		/* What is no fault may come again and again: others have their turn. */
 		row->next_try = Max(row->next_try,
-							  pmhash_clock_ms() + pmhash_standby_pause(1));
+							pmhash_clock_ms() + pmhash_standby_pause(1));
 	}
 
 	/* Unless another build of the same file has begun. */

@@ -82,8 +82,8 @@ typedef enum PmhashWalVerdict
 
 /*
  * Decode the data of a record, of 'length' bytes, into *record, whose entries then
- * point into it.  Raises no error, takes no lock, allocates nothing: it is for the start-up
- * process too.
+ * point into it.  Raises no error, takes no lock, allocates nothing: it is for the
+ * start-up process too.
  */
 extern PmhashWalVerdict pmhash_wal_decode(const char *data, Size length,
 										  PmhashWalRecord *record);

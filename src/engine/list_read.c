@@ -205,7 +205,8 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
-		uint32_t	at = line + turn < lines ? line + turn : line + turn - (lines - first);
+		uint32_t	turned = line + turn;
+		uint32_t	at = turned < lines ? turned : turned - (lines - first);
 		uint32_t	mask;
 		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, at),
 									  pmh_line_cells(pos->payload, at),

@@ -10,8 +10,9 @@
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
  * list; or, where the process that frees it has not mapped the map, nowhere, until
- * this walk or the next one finds it.  What is not marked in the end is not in use by anything: a region
- * without a mark goes back to the space map, other gaps to the free lists.
+ * this walk or the next one finds it.  What is not marked in the end is not in use by
+ * anything: a region without a mark goes back to the space map, other gaps to the free
+ * lists.
  *
  * run.reclaim_mark, under the space lock, tells all where the map is.  A later
  * walk takes over from one that was never ended, but not from one that is
