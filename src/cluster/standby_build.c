@@ -453,10 +453,11 @@ give_up(MemoryContext context)
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
 							   error->message);
-	clear_builder();
+	/* before what may fail once more: a temporary file with a full disk is written again */
 	ereport(failed ? LOG : DEBUG1,
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));
+	clear_builder();
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 	RESUME_INTERRUPTS();
