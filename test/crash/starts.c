@@ -1026,6 +1026,8 @@ lose_a_page(PmhTable *table)
 	if (chance(6) != 0)
 		ask_kernel();
 	fail_at = -1;
+	if (!pmhash_shared->usable && chance(2) == 0)
+		pmhash_renew_nonce();	/* in the launcher's next round */
 }
 
 /* The launcher tries again: at first calls may fail still, then none does. */
