@@ -136,6 +136,7 @@ CLUSTER_OBJS = \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_look.o \
+	src/cluster/write_back.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
 	src/cluster/worker.o

@@ -172,6 +172,61 @@ MOVE 100 IN c;
 COMMIT;
 SELECT answer_of_cursor('c') AS held;
 DROP FUNCTION query_in_function, loop_in_function, in_cursor, answer_of_cursor, remembers;
+
+-- rewound, what was given before comes first again, however the list has changed
+CREATE TABLE rewound (k int4, v int4);
+INSERT INTO rewound SELECT 1, i FROM generate_series(1, 3000) i;
+CREATE INDEX rewound_k ON rewound USING pmhash (k);
+CREATE FUNCTION after_rewind(n int) RETURNS TABLE (rows bigint, "different" bigint, "as before" bool)
+LANGUAGE plpgsql AS $$
+DECLARE
+	c refcursor;
+	v int4;
+	before int4[];
+	later int4[];
+BEGIN
+	OPEN c SCROLL FOR SELECT r.v FROM rewound r WHERE k = 1;
+	FOR i IN 1 .. n LOOP
+		FETCH c INTO v;
+		before := before || v;
+	END LOOP;
+	INSERT INTO rewound SELECT 1, -i FROM generate_series(1, 500) i;
+	MOVE ABSOLUTE 0 FROM c;
+	LOOP
+		FETCH c INTO v;
+		EXIT WHEN NOT FOUND;
+		later := later || v;
+	END LOOP;
+	CLOSE c;
+	DELETE FROM rewound r WHERE r.v < 0;
+	RETURN QUERY SELECT count(*), count(DISTINCT u), later[1:n] = before FROM unnest(later) u;
+END $$;
+SELECT n, a.* FROM unnest(ARRAY[1, 50, 700, 1300, 2999]) n, LATERAL after_rewind(n) a;
+DROP FUNCTION after_rewind;
+BEGIN;
+DECLARE c CURSOR WITH HOLD FOR SELECT v FROM rewound WHERE k = 1;
+MOVE 700 IN c;
+INSERT INTO rewound SELECT 1, -i FROM generate_series(1, 500) i;
+COMMIT;
+CREATE FUNCTION rest_of_cursor(c refcursor) RETURNS SETOF int4 LANGUAGE plpgsql AS $$
+DECLARE
+	v int4;
+BEGIN
+	LOOP
+		FETCH c INTO v;
+		EXIT WHEN NOT FOUND;
+		RETURN NEXT v;
+	END LOOP;
+	MOVE ABSOLUTE 0 FROM c;
+	FOR i IN 1 .. 700 LOOP
+		FETCH c INTO v;
+		RETURN NEXT v;
+	END LOOP;
+END $$;
+SELECT count(*), count(DISTINCT r), min(r) FROM rest_of_cursor('c') r;
+CLOSE c;
+DROP FUNCTION rest_of_cursor;
+DROP TABLE rewound;
 \set QUIET on
 RESET ALL;
 DROP FUNCTION to_and_fro;

@@ -197,7 +197,7 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhashBoundColumns bound;
 
-	so->may_turn_back = pmhash_scan_may_turn_back(scan);
+	so->turns = pmhash_scan_turns(scan);
 #if PG_VERSION_NUM >= 180000
 	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
 	if (unlikely(so->is_taken_as_is && pmhash_scan_wants_table(scan)))
@@ -377,6 +377,14 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
+	if (so->kind != SCAN_UNBOUND && so->turns == PMHASH_MAY_BE_REWOUND)
+	{
+		/* The keys are the same.  What was handed out comes first, in that order. */
+		so->turns = pmhash_scan_turns(scan);
+		so->in_history = true;
+		so->history_at = -1;
+		return;
+	}
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
@@ -393,7 +401,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 static void
 leave_batch(PmhashScan *so)
 {
-	if (so->may_turn_back && so->batch_n > 0)
+	if (so->turns != PMHASH_ONLY_FORWARD && so->batch_n > 0)
 	{
 		if (so->history == NULL)
 			so->history = pmhash_history_make(so->context);
@@ -442,7 +450,7 @@ go_backward(IndexScanDesc scan, PmhashScan *so)
 	if (so->kind == SCAN_UNBOUND)
 		while (go_forward(scan, so))
 			;
-	if (!so->may_turn_back)
+	if (so->turns == PMHASH_ONLY_FORWARD)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("scan of index \"%s\" can only go forward",

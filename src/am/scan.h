@@ -33,7 +33,15 @@
 
 typedef struct PmhashScanHistory PmhashScanHistory;
 
-extern bool pmhash_scan_may_turn_back(IndexScanDesc scan);
+typedef enum PmhashTurns
+{
+	PMHASH_ONLY_FORWARD,
+	PMHASH_MAY_TURN_BACK,
+	PMHASH_MAY_BE_REWOUND		/* the same, and rescans have the same keys */
+} PmhashTurns;
+
+extern PmhashTurns pmhash_scan_turns(IndexScanDesc scan);
+extern bool pmhash_scan_skips_locked(void);
 extern PmhashScanHistory *pmhash_history_make(MemoryContext context);
 extern void pmhash_history_clear(PmhashScanHistory *history);
 extern uint64 pmhash_history_length(const PmhashScanHistory *history);
@@ -179,7 +187,7 @@ typedef struct PmhashScan
 	bool		any_known_dead; /* in the file, when the batch was read */
 
 	/* scans that may turn back (scan_history.c): the batches before this one */
-	bool		may_turn_back;
+	PmhashTurns turns;
 	PmhashScanHistory *history; /* NULL until needed */
 	bool		in_history;		/* the current element is there */
 	int64		history_at;		/* where; -1: the scan is before its first */

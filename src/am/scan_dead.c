@@ -175,8 +175,10 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
  *
  * A process that takes a row out of a queue passes over those that others have locked,
  * and those that they have just deleted, which are not dead to all yet: all of what
- * the others have taken lately, if all begin in the same place.  It is a queue if any
- * rows are known to be dead; 'wanted' as in pmhash_leave_out_dead.  Each scan begins
+ * the others have taken lately, if all begin in the same place.  It is a queue if the
+ * query skips what is locked and any rows are known to be dead ('wanted' as in
+ * pmhash_leave_out_dead).  Others begin in one place, lest two that lock all rows
+ * of a key do so crosswise, and deadlock.  Each scan begins
  * somewhere else than the one before (multiples of the golden ratio lie evenly), so none
  * of the rows that come first is left for good.
  */
@@ -185,7 +187,7 @@ pmhash_scan_start(const PmhashFile *file, bool wanted)
 {
 	static uint32 start = 0;
 
-	if (!wanted || !pmhash_any_known_dead(file))
+	if (!wanted || !pmhash_any_known_dead(file) || !pmhash_scan_skips_locked())
 		return 0;
 	if (start == 0)
 		start = (uint32) MyProcPid * UINT32_C(0x85ebca6b);

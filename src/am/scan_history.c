@@ -42,6 +42,13 @@ struct PmhashScanHistory
 
 /* ---- which scans may turn back ---- */
 
+/* A scan that is looked for. */
+typedef struct Search
+{
+	IndexScanDesc scan;
+	bool		below_custom;	/* it has been found below a CustomScan */
+} Search;
+
 /*
  * Is the scan in the part of a plan that runs backward when the whole of it does?
  * These are the nodes by which execAmi.c, ExecSupportsBackwardScan, goes down; the
@@ -49,31 +56,34 @@ struct PmhashScanHistory
  * below a Sort or Material, or in a subplan (nodeSubplan.c), only goes forward.
  */
 static bool
-runs_backward(PlanState *node, void *scan)
+runs_backward(PlanState *node, void *context)
 {
+	Search	   *search = context;
+
 	if (node == NULL)
 		return false;
 	switch (nodeTag(node))
 	{
 		case T_IndexScanState:
-			return ((IndexScanState *) node)->iss_ScanDesc == scan;
+			return ((IndexScanState *) node)->iss_ScanDesc == search->scan;
 		case T_IndexOnlyScanState:
-			return ((IndexOnlyScanState *) node)->ioss_ScanDesc == scan;
+			return ((IndexOnlyScanState *) node)->ioss_ScanDesc == search->scan;
 		case T_ResultState:
 		case T_LimitState:
 		case T_LockRowsState:
-			return runs_backward(outerPlanState(node), scan);
+			return runs_backward(outerPlanState(node), search);
 		case T_SubqueryScanState:
-			return runs_backward(((SubqueryScanState *) node)->subplan, scan);
+			return runs_backward(((SubqueryScanState *) node)->subplan, search);
 		case T_AppendState:
 			for (int i = 0; i < ((AppendState *) node)->as_nplans; i++)
 			{
-				if (runs_backward(((AppendState *) node)->appendplans[i], scan))
+				if (runs_backward(((AppendState *) node)->appendplans[i], search))
 					return true;
 			}
 			return false;
 		case T_CustomScanState: /* not known: any scan below it */
-			return planstate_tree_walker(node, runs_backward, scan);
+			search->below_custom = planstate_tree_walker(node, runs_backward, search);
+			return search->below_custom;
 		default:
 			return false;
 	}
@@ -86,15 +96,46 @@ runs_backward(PlanState *node, void *scan)
  * they are for all queries of the functions they call.  A portal that is being put
  * away for the time after its transaction goes forward once more, and that is its
  * end (portalcmds.c, PersistHoldablePortal).
+ *
+ * Such a scan is rewound as well (ExecutorRewind), and what had been handed out before is
+ * then expected first: so many rows are skipped of what a held cursor stores, and
+ * FETCH ABSOLUTE counts.  There is no parameter above it that could change, unless
+ * another extension's node is.
  */
-bool
-pmhash_scan_may_turn_back(IndexScanDesc scan)
+PmhashTurns
+pmhash_scan_turns(IndexScanDesc scan)
 {
 	Portal		portal = ActivePortal;
+	Search		search = {scan, false};
 
-	return portal != NULL && (portal->cursorOptions & CURSOR_OPT_SCROLL) != 0 &&
-		portal->holdStore == NULL && portal->queryDesc != NULL &&
-		runs_backward(portal->queryDesc->planstate, scan);
+	if (portal == NULL || (portal->cursorOptions & CURSOR_OPT_SCROLL) == 0 ||
+		portal->holdStore != NULL || portal->queryDesc == NULL ||
+		!runs_backward(portal->queryDesc->planstate, &search))
+		return PMHASH_ONLY_FORWARD;
+	return search.below_custom ? PMHASH_MAY_TURN_BACK : PMHASH_MAY_BE_REWOUND;
+}
+
+/*
+ * Is this the scan of a query that passes over locked rows (FOR UPDATE SKIP LOCKED)?
+ * As far as the portal's own plan tells; not in queries of functions.
+ */
+bool
+pmhash_scan_skips_locked(void)
+{
+	ListCell   *lc;
+	ListCell   *mark;
+
+	if (ActivePortal == NULL)
+		return false;
+	foreach(lc, ActivePortal->stmts)
+	{
+		foreach(mark, lfirst_node(PlannedStmt, lc)->rowMarks)
+		{
+			if (lfirst_node(PlanRowMark, mark)->waitPolicy == LockWaitSkip)
+				return true;
+		}
+	}
+	return false;
 }
 
 /* ---- what was handed out ---- */

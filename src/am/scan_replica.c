@@ -40,6 +40,7 @@
 #include "postgres.h"
 
 #include "access/skey.h"
+#include "access/tableam.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
@@ -93,9 +94,23 @@ key_fits(ScanKey key, Datum value, bool isnull)
 									   key->sk_argument));
 }
 
+static bool
+keys_fit(IndexScanDesc scan, const Datum *values, const bool *isnull)
+{
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		int			column = scan->keyData[i].sk_attno - 1;
+
+		if (!key_fits(&scan->keyData[i], values[column], isnull[column]))
+			return false;
+	}
+	return true;
+}
+
 /*
  * Is there a row for the current element, as SnapshotDirty sees it, and does it fit all
- * keys of the scan?  Its page is pinned then.
+ * keys of the scan?  Its page is pinned then.  Of a HOT chain several members may be
+ * visible, with several keys if the index is not built yet.
  */
 bool
 pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
@@ -103,7 +118,10 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 	SnapshotData dirty;
+	ItemPointerData tid;
+	bool		call_again = false;
 	bool		all_dead;
+	bool		fits;
 
 	CHECK_FOR_INTERRUPTS();
 	if (so->row == NULL)
@@ -115,16 +133,15 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		MemoryContextSwitchTo(old);
 	}
 	InitDirtySnapshot(dirty);
-	if (!pmhash_row_fetch(so->row, pmhash_scan_value(so), &dirty, &all_dead))
-		return false;
-	(void) pmhash_row_key(so->row, values, isnull);
-	for (int i = 0; i < scan->numberOfKeys; i++)
+	pmhash_value_to_tid(pmhash_scan_value(so), &tid);
+	do
 	{
-		int			column = scan->keyData[i].sk_attno - 1;
-
-		if (!key_fits(&scan->keyData[i], values[column], isnull[column]))
+		if (!table_index_fetch_tuple(so->row->fetch, &tid, &dirty, so->row->slot,
+									 &call_again, &all_dead))
 			return false;
-	}
+		(void) pmhash_row_key(so->row, values, isnull);
+		fits = keys_fit(scan, values, isnull);
+	} while (!fits && call_again);
 	PMH_STOP_POINT("scan_row_fits");
-	return true;
+	return fits;
 }

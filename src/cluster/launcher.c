@@ -224,12 +224,31 @@ notice_failed_writes(void)
 		last = redo;
 }
 
-/* The pool was refused at start.  Wait until it can be used, or end. */
+/*
+ * The pool can't be used in this server life.  Not the end: a background worker that
+ * exits in peace is not started again by this postmaster, and a crash of a backend begins
+ * another life, in which the pool may be used.  Nothing is written to the pool or
+ * its token meanwhile.
+ */
+pg_noreturn static void
+wait_for_another_life(void)
+{
+	pmhash_set_launcher(NULL);
+	for (;;)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
+						 pmhash_wait_event(PMHASH_WAIT_POOL));
+		ResetLatch(MyLatch);
+		pmhash_launcher_interrupts();
+	}
+}
+
+/* The pool was refused at start.  Wait until it can be used. */
 static void
 wait_for_pool(void)
 {
 	if (!pmhash_shared->usable && !pmhash_shared->retried)
-		proc_exit(0);
+		wait_for_another_life();
 	while (!pmhash_shared->usable && !pmhash_try_again())
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -240,7 +259,7 @@ wait_for_pool(void)
 }
 
 /*
- * The launcher.  Ends for good if the pool can't be used in this server life.
+ * The launcher.
  */
 void
 pmhash_launcher_main(Datum arg)
@@ -269,9 +288,8 @@ pmhash_launcher_main(Datum arg)
 		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
 
-		/* Given up: nothing must be written to the pool or its token any more. */
 		if (!pmhash_shared->usable)
-			proc_exit(0);
+			wait_for_another_life();	/* given up */
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 

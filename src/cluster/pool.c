@@ -361,8 +361,8 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
  * failure as fsync does (see pmhash_pool_written_back).  0: that cannot be relied
  * upon with this kernel, or is not known.
  */
-static uint64
-device_of_syncfs(void)
+uint64
+pmhash_device_of_syncfs(void)
 {
 	struct utsname kernel;
 	struct stat st;
@@ -396,7 +396,8 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.env.shut_begun = control->shut_begun;
 	shutting.env.all_shut = control->all_shut != 0;
 	shutting.stamp = control->next_shut;
-	shutting.synced = device_of_syncfs();
+	shutting.synced = pmhash_device_of_syncfs();
+	pmhash_pool_write_back(shutting.synced);	/* as long as the witness is there */
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
 		shut_directory_tree(pmhash_pool_path(), true, &shutting);
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
@@ -435,7 +436,8 @@ give_up_files(PmhashControl *control, bool lost, int error)
 /*
  * The server has shut down in order, so there is nothing to undo.  That is noted
  * at once: to write everything back may take long, and a postmaster that is
- * killed meanwhile has lost nothing, unless the operating system goes down too.
+ * killed meanwhile has lost nothing, unless the operating system goes down too, or it
+ * was at the end of that, when it asks the kernel (shut_all_files).
  */
 static bool
 note_orderly_end(PmhashControl *control, const ControlFileData *server,

@@ -17,5 +17,9 @@ extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 extern bool pmhash_pool_start_late(PmhashControl *control, uint64 instance,
 								   char *reason);
 extern void pmhash_pool_stop(uint64 instance);
+extern uint64 pmhash_device_of_syncfs(void);
+
+/* ---- write_back.c ---- */
+extern void pmhash_pool_write_back(uint64 device);
 
 #endif							/* PMHASH_POOL_H */

@@ -537,19 +537,24 @@ pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
 
 /*
  * The stub says that it is logged; the file has not been given up, so no FILE_NEW or
- * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion, in
- * memory only: after a restart a builder sees it again.
+ * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion,
+ * durably: that may come before a builder has looked again.
  */
 static void
 note_logged(const PmhashStandbyIndex *of)
 {
 	PmhashStandbyRow *row;
+	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = pmhash_standby_find(of->file_id);
 	if (row != NULL && pmhash_standby_may_be_unlogged(row) &&
 		row->database == of->database)
+	{
 		row->heap = of->heap;
+		if (!pmhash_standby_keep(row, reason))
+			row->heap = InvalidOid; /* look again */
+	}
 	LWLockRelease(pmhash_standby_lock);
 }
 

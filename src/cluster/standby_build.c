@@ -453,7 +453,7 @@ give_up(MemoryContext context)
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
 							   error->message);
-	/* before what may fail once more: a temporary file with a full disk is written again */
+	/* Before what may fail again: a temporary file of a full disk is flushed once more. */
 	ereport(failed ? LOG : DEBUG1,
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));

@@ -29,7 +29,7 @@
 
 /* ---- begin and end ---- */
 
-/* Make an empty file in row of whatever is there.  False with a reason. */
+/* Make an empty file in place of whatever is there.  False with a reason. */
 static bool
 make_empty(const char *path, char *reason)
 {

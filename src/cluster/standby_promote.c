@@ -87,7 +87,7 @@ pmhash_standby_begin_of_replay(void)
  * same WAL (trust.c, promotion_doubt), and one with it as a standby.
  *
  * In such a start: has it replayed the same?  Where WAL has gone to another timeline
- * that was known beforehand (promotion_doubt); else it must end at the same row.
+ * that was known beforehand (promotion_doubt); else it must end at the same place.
  */
 void
 pmhash_standby_end_of_replay(void)

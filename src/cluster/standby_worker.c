@@ -284,6 +284,22 @@ see_to_builds(void)
 }
 
 /*
+ * The pool can't be used in this server life.  A worker that exits in peace would not be
+ * there in the next one, which the crash of a backend begins (launcher.c).
+ */
+pg_noreturn static void
+wait_for_another_life(void)
+{
+	for (;;)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
+						 pmhash_wait_event(PMHASH_WAIT_POOL));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
  * The launcher of a standby.  Ends for good when there is nothing to build any more,
  * as the server is no standby.
  */
@@ -295,8 +311,10 @@ pmhash_standby_launcher_main(Datum arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	if (pmhash_shared == NULL || !pmhash_shared->usable || !RecoveryInProgress())
+	if (pmhash_shared == NULL || !RecoveryInProgress())
 		proc_exit(0);
+	if (!pmhash_shared->usable)
+		wait_for_another_life();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);

@@ -506,6 +506,7 @@ pmhash_ask_for_failed_writes(void)
 	bool		unknown;
 	bool		asked;
 
+	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &quit, &before);

@@ -465,8 +465,8 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 	*inode = *birth = 0;
 	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
 	{
-		/* Not known now, though it may be later: unlike any. */
-		*birth = errno == ENOSYS ? 0 : pmhash_random_id();
+		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
+		*birth = errno == ENOSYS || errno == EPERM ? 0 : pmhash_random_id();
 		return;
 	}
 	if ((st.stx_mask & STATX_BTIME) == 0)

@@ -182,6 +182,7 @@ pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	else
 	{
 		pmh_list_note_rest(t, payload, payload, next);
+		pm_fence(&t->file);		/* before the bucket points to it */
 		pmh_bucket_repoint(t, place, at->bucket, at->slot, next);
 	}
 	pmh_list_retire(t, payload, next);

@@ -529,7 +529,10 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 			*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
 		result = pmh_list_check_next(t, p, *new_payload);
 		if (result == PMH_OK && *new_payload != 0)
+		{
 			pmh_list_note_rest(t, p, p, *new_payload);
+			pm_fence(&t->file); /* before a bucket points to it */
+		}
 		return result;
 	}
 	return PMH_OK;

@@ -166,6 +166,27 @@ foreach my $way ('gone', 'unreadable')
 	all_come_back($node, "journal $way at the end");
 }
 
+# ---- given up; then a backend crashes, and the next life has a launcher ----
+{
+	my $from = -s $node->logfile;
+
+	rebuild_off($node);
+	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+	usleep(300_000);
+	no_faults();
+	reload(0);
+	rebuild_on($node);
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	$from = -s $node->logfile;
+	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
+	eval { $session->quit };
+	$node->wait_for_log(qr/database system is ready/, $from);
+	$node->poll_query_until('postgres', 'SELECT true');
+	all_come_back($node, 'given up, then a crash in place');
+}
+
 # ---- the end of the postmaster: it has no shared memory any more ----
 {
 	my $from = -s $node->logfile;

@@ -91,9 +91,13 @@ foreach my $node (@copies)
 	caught_up($primary, $node);
 	wait_for_state($node, 'u_k', qr/^valid$/, $node->name . ': u_k');
 	like(standby_state($node, 'o_k'), qr/^absent/, $node->name . ': o_k is not used');
+	# builders have looked at the stubs
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
 }
 $primary->stop;
 my ($at_once, $restarted, $killed) = @copies;
+# none looks again before the promotion
+$restarted->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
 $restarted->restart;
 crash($killed);
 $killed->start;
@@ -101,10 +105,10 @@ foreach my $node (@copies)
 {
 	my $name = $node->name;
 
-	# its builder looks at the stubs first
-	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
 	wait_for_state($node, 'u_k', qr/^valid$/, "$name: u_k, alone");
 	$node->promote;
+	$node->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
+	$node->reload;
 	all_valid($node, $name);
 	ok(is_made_anew($node, 0, 'o_k'), "$name: what was not logged is rebuilt");
 	ok(!is_made_anew($node, 0, 'u_k'), "$name: what was logged is not");

@@ -86,7 +86,7 @@ $node->start;
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'asked, crash');
 is($node->safe_psql('postgres', $files), $before, 'asked, crash: nothing is rebuilt');
 
-# event: `kill -9` while the server asks the kernel whether all was written back (at a checkpoint, at the end of a shutdown)
+# event: `kill -9` (or an immediate shutdown that waits for it in vain, 5 seconds) while the server asks the kernel whether all was written back (at a checkpoint, at the end of a shutdown)
 # the launcher, and with it the whole server
 $node->append_conf('postgresql.conf', 'restart_after_crash = off');
 rebuild_off($node);
@@ -107,7 +107,22 @@ stays_invalid($node, $apart, 'killed while it asks');
 rebuild_on($node);
 all_come_back($node, 'killed while it asks');
 
-# the same, and the postmaster is still there: it asks once more
+# Before it asks, it has all written, which is what takes long: killed then, nothing is lost.
+$before = $node->safe_psql('postgres', $files);
+$node->append_conf('postgresql.conf', 'restart_after_crash = off');
+faults('sync_file_range', 'kill', 'pmhash launcher', 'off', 1);
+$from = -s $node->logfile;
+$node->psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/database system is shut down/, $from);
+is(hint(), WITNESS, 'killed while all is written: the witness is there');
+$node->{_pid} = undef;
+faults('syncfs', 'fail', '', 'off', 0);
+$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+$node->start;
+is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'killed while all is written');
+is($node->safe_psql('postgres', $files), $before, 'killed while all is written: nothing is rebuilt');
+
+# the same as above, and the postmaster is still there: it asks once more
 $before = $node->safe_psql('postgres', $files);
 set_hint(ASKING);
 restart_in_place();

@@ -263,6 +263,8 @@ errno_or(int usual)
 		 (d, a, e, b, f), -1, 0, EIO) \
 	HOOK(uname, "uname", int, (struct utsname *u), (u), -1, -1, ENOSYS) \
 	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
+	HOOK(sync_file_range, "write back", int, (int fd, off_t o, off_t n, unsigned f), \
+		 (fd, o, n, f), -1, 0, EIO) \
 	HOOK(fcntl, "io", int, (int fd, int command, void *p), (fd, command, p), -1, 0, EIO) \
 	HOOK(mkdir, "io", int, (const char *p, mode_t m), (p, m), -1, 0, ENOSPC) \
 	HOOK(stat, "stat", int, (const char *p, struct stat *s), (p, s), -1, -1, EIO) \
