@@ -208,17 +208,24 @@ rest(long timeout)
 }
 
 /*
- * Has the kernel written back what it should? Checked when a checkpoint has
- * come by, whose cost that of writing back our files is part of, and once at
- * the beginning: the last server life may not have had the time to ask.
+ * Has the kernel written back what it should? Checked when a checkpoint is
+ * over, whose cost that of writing back our files is part of, and once at the beginning:
+ * the last server life may not have had the time to ask.  Not while the checkpoint
+ * writes: if both are on one file system, the kernel is at it for as long, and a server
+ * that is killed meanwhile has no file that is trusted.
  */
 static void
 notice_failed_writes(void)
 {
 	static XLogRecPtr last = InvalidXLogRecPtr;
 	XLogRecPtr	redo = GetRedoRecPtr();
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
 
 	if (redo == last || !pmhash_pool_is_present())
+		return;
+	if (last != InvalidXLogRecPtr && pmhash_read_pg_control(&server, reason) &&
+		server.checkPointCopy.redo != redo)
 		return;
 	if (pmhash_ask_for_failed_writes())
 		last = redo;

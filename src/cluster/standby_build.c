@@ -453,7 +453,7 @@ give_up(MemoryContext context)
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
 							   error->message);
-	/* Before what may fail again: a temporary file of a full disk is flushed once more. */
+	/* Before what may fail again: temporary files of a full disk are flushed. */
 	ereport(failed ? LOG : DEBUG1,
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));

@@ -256,6 +256,20 @@ sub release_wal_writer
 	return kill('CONT', wal_flushers($node));
 }
 
+# While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
+# which is 130_asked_and_killed.pl's matter alone.
+sub wait_until_asked
+{
+	my ($node) = @_;
+	my $deadline = time + 5;
+	my $hint = pack('Q', 0);
+
+	open(my $lock, '<', pool($node) . '/lock') or return;
+	usleep(5_000) while fcntl($lock, 1035, $hint) && unpack('Q', $hint) == 4 && time < $deadline;
+	close($lock);
+	return;
+}
+
 # kill -9 the whole server.  The postmaster is stopped first, so that it
 # neither notices nor starts anything.
 sub crash
@@ -264,6 +278,7 @@ sub crash
 	my $postmaster = $node->{_pid};
 	my @pids;
 
+	wait_until_asked($node);
 	kill('STOP', $postmaster);
 	@pids = children($postmaster);
 	kill('KILL', @pids);
