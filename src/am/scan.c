@@ -423,6 +423,7 @@ go_forward(IndexScanDesc scan, PmhashScan *so)
 {
 	if (unlikely(so->in_history))
 	{
+		CHECK_FOR_INTERRUPTS();
 		so->history_at++;
 		if (so->history != NULL &&
 			so->history_at < (int64) pmhash_history_length(so->history))
@@ -467,6 +468,7 @@ go_backward(IndexScanDesc scan, PmhashScan *so)
 		so->history_at = so->history == NULL ? 0 :
 			(int64) pmhash_history_length(so->history);
 	}
+	CHECK_FOR_INTERRUPTS();
 	if (so->history_at >= 0)
 		so->history_at--;
 	return so->history_at >= 0;

@@ -100,7 +100,8 @@ runs_backward(PlanState *node, void *context)
  * Such a scan is rewound as well (ExecutorRewind), and what had been handed out before is
  * then expected first: so many rows are skipped of what a held cursor stores, and
  * FETCH ABSOLUTE counts.  There is no parameter above it that could change, unless
- * another extension's node is.
+ * another extension's node is.  (A key that is a STABLE function of something that SET
+ * changes while the cursor is open stays what it was.)
  */
 PmhashTurns
 pmhash_scan_turns(IndexScanDesc scan)

@@ -218,17 +218,25 @@ static void
 notice_failed_writes(void)
 {
 	static XLogRecPtr last = InvalidXLogRecPtr;
+	static XLogRecPtr under_way = InvalidXLogRecPtr;
 	XLogRecPtr	redo = GetRedoRecPtr();
 	ControlFileData server;
 	char		reason[PMHASH_REASON_SIZE];
 
 	if (redo == last || !pmhash_pool_is_present())
 		return;
-	if (last != InvalidXLogRecPtr && pmhash_read_pg_control(&server, reason) &&
-		server.checkPointCopy.redo != redo)
+	/* One that the next has followed is over, or has failed. */
+	if (last != InvalidXLogRecPtr &&
+		(under_way == InvalidXLogRecPtr || under_way == redo) &&
+		pmhash_read_pg_control(&server, reason) && server.checkPointCopy.redo != redo)
+	{
+		under_way = redo;
 		return;
-	if (pmhash_ask_for_failed_writes())
-		last = redo;
+	}
+	if (!pmhash_ask_for_failed_writes())
+		return;
+	last = redo;
+	under_way = InvalidXLogRecPtr;
 }
 
 /*

@@ -553,7 +553,10 @@ note_logged(const PmhashStandbyIndex *of)
 	{
 		row->heap = of->heap;
 		if (!pmhash_standby_keep(row, reason))
+		{
 			row->heap = InvalidOid; /* look again */
+			ereport(LOG, (errmsg("pmhash: %s", reason)));
+		}
 	}
 	LWLockRelease(pmhash_standby_lock);
 }

@@ -290,13 +290,14 @@ see_to_builds(void)
 pg_noreturn static void
 wait_for_another_life(void)
 {
-	for (;;)
+	while (RecoveryInProgress())
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
-						 pmhash_wait_event(PMHASH_WAIT_POOL));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LONGEST_SLEEP, pmhash_wait_event(PMHASH_WAIT_POOL));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+	proc_exit(0);
 }
 
 /*

@@ -27,6 +27,7 @@
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
@@ -507,6 +508,8 @@ pmhash_ask_for_failed_writes(void)
 	bool		asked;
 
 	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
+	if (ShutdownRequestPending)
+		return false;			/* that asks as well, and may be ended by force */
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &quit, &before);

@@ -23,6 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "postmaster/interrupt.h"
+
 #include "cluster/pool.h"
 #include "cluster/pool_names.h"
 
@@ -30,7 +32,7 @@
 static void
 write_back_file(const char *path, uint64 device)
 {
-	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
 
 	if (fd < 0)
@@ -50,7 +52,7 @@ write_back_directory(const char *path, bool top, uint64 device)
 	uint64		file_id;
 	Oid			database;
 
-	while (dir != NULL && (de = readdir(dir)) != NULL)
+	while (dir != NULL && !ShutdownRequestPending && (de = readdir(dir)) != NULL)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
@@ -66,7 +68,7 @@ write_back_directory(const char *path, bool top, uint64 device)
  * Write all index files back that a syncfs() on the pool is going to (its device, 0:
  * none), and wait for that.  What fails, or is left out, that syncfs() does and tells
  * of.  Raises no error; holds up to three descriptors.  For the postmaster at its
- * end too.
+ * end too.  A worker that is to end leaves the rest out.
  */
 void
 pmhash_pool_write_back(uint64 device)

@@ -11,6 +11,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 
 #include "cluster/cluster.h"
 #include "server_stand_ins.h"
@@ -18,6 +19,7 @@
 XLogRecPtr	XactLastRecEnd;
 Oid			MyDatabaseId = SERVER_DATABASE;
 int			wal_segment_size = SERVER_WAL_SEGMENT;
+volatile sig_atomic_t ShutdownRequestPending = false;
 
 int			server_report_from = ERROR;
 int			server_error_level;

@@ -54,15 +54,26 @@ is(entries(), 3000, 'the next scan removes them, whoever found them and whatever
 
 # ---- a queue: scans begin in different places, and have all rows ----
 
-my $first = 'SELECT ctid FROM d WHERE k = 1 LIMIT 1';
-my $firsts = sprintf('SELECT count(DISTINCT first) FROM (%s) AS f(first)', join(' UNION ALL ', ("($first)") x 20));
+# Only those that pass over what is locked: each scan of a query that says so.
+sub firsts
+{
+	my ($lock) = @_;
+	my $with = join(', ', map { "f$_ AS MATERIALIZED (SELECT ctid FROM d WHERE k = 1 LIMIT 1 $lock)" } 1 .. 20);
+	my $all = join(' UNION ALL ', map { "SELECT ctid FROM f$_" } 1 .. 20);
+
+	return "WITH $with SELECT count(DISTINCT first) FROM ($all) AS f(first)";
+}
+my $firsts = firsts('FOR UPDATE SKIP LOCKED');
 my $all = 'SELECT count(v), count(DISTINCT v), sum(v) FROM d WHERE k = 1';
 sql('CALL make_table()');
 my $wanted_rows = sql('SET enable_indexscan = off; SET enable_seqscan = on; ' . $all);
 is(sql($firsts), 1, 'nothing is known to be dead: all begin in the same place');
 is(delete_and_look_up(2), '', 'rows of another key are known to be dead');
 cmp_ok(sql($firsts), '>', 4, 'scans begin in different places');
+is(sql(firsts('FOR UPDATE')), 1, 'but for those that wait: two might do so crosswise');
 is(sql(join(';', ($all) x 5)), join("\n", ($wanted_rows) x 5), 'and have all rows once');
+my $locked = 'SELECT count(v), count(DISTINCT v), sum(v) FROM (SELECT v FROM d WHERE k = 1 FOR UPDATE SKIP LOCKED) l';
+is(sql(join(';', ($locked) x 5)), join("\n", ($wanted_rows) x 5), 'as have those that begin anywhere');
 is( sql(<<'SQL'), "1000\n16", 'as has a cursor, batch by batch');
 BEGIN;
 DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 1;

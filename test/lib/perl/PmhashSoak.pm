@@ -421,7 +421,7 @@ WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer', 'pmhash
 	OR (application_name LIKE 'soak %' AND application_name <> 'soak asynchronous')
 SQL
 
-	kill('STOP', @pids);
+	PmhashTest::stop_outside_ask($node, @pids);
 	usleep(30_000 + rand(100_000));
 	return;
 }
@@ -461,8 +461,10 @@ sub start_and_kill
 	}
 	usleep(rand(150_000));
 	kill('STOP', $pid);
-	@pids = ($pid, PmhashTest::children($pid));
-	kill('KILL', @pids);
+	@pids = PmhashTest::children($pid);
+	PmhashTest::stop_outside_ask($node, @pids);
+	kill('KILL', $pid, @pids);
+	push @pids, $pid;
 	wait_for_death($node, @pids);
 	return;
 }

@@ -239,7 +239,7 @@ sub hold_wal_writer
 	# not in the middle of a transaction: everything would be visible to it
 	foreach (1 .. 1000)
 	{
-		kill('STOP', wal_flushers($node));
+		stop_outside_ask($node, wal_flushers($node));
 		last if $node->safe_psql('postgres',
 			"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'pmhash%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR backend_type <> 'pmhash launcher'))") eq 't';
 		kill('CONT', wal_flushers($node));
@@ -258,15 +258,30 @@ sub release_wal_writer
 
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
 # which is 130_asked_and_killed.pl's matter alone.
-sub wait_until_asked
+sub is_asking
 {
 	my ($node) = @_;
-	my $deadline = time + 5;
 	my $hint = pack('Q', 0);
 
-	open(my $lock, '<', pool($node) . '/lock') or return;
-	usleep(5_000) while fcntl($lock, 1035, $hint) && unpack('Q', $hint) == 4 && time < $deadline;
+	open(my $lock, '<', pool($node) . '/lock') or return 0;
+	my $asking = fcntl($lock, 1035, $hint) && unpack('Q', $hint) == 4;
 	close($lock);
+	return $asking;
+}
+
+# Stop processes, but not in the middle of that.
+sub stop_outside_ask
+{
+	my ($node, @pids) = @_;
+
+	foreach (1 .. 500)
+	{
+		kill('STOP', @pids);
+		usleep(1_000);
+		last if !is_asking($node);
+		kill('CONT', @pids);
+		usleep(10_000);
+	}
 	return;
 }
 
@@ -278,9 +293,9 @@ sub crash
 	my $postmaster = $node->{_pid};
 	my @pids;
 
-	wait_until_asked($node);
 	kill('STOP', $postmaster);
 	@pids = children($postmaster);
+	stop_outside_ask($node, @pids);
 	kill('KILL', @pids);
 	$node->kill9;
 	# All are dead when this returns: a zombie has neither files nor memory.  Where
