@@ -185,6 +185,9 @@ tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 		return pmh_list_circle(t, payload);
 	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0; i++)
 		result = tidy_buffer(t, p, place, &at, &payload);
+	/* What has to be done once more may begin with the same buffer. */
+	if (result != PMH_OK)
+		memset(&p->circle, 0, sizeof(p->circle));
 	pmh_list_pause(t, &p->walk);
 	*done = result == PMH_OK && payload == 0;
 	if (*done && at.payload == p->walk_head)
