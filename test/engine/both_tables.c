@@ -45,12 +45,8 @@ put(PmhTable *t, uint64_t hash, uint64_t value)
 static PmhTable *
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create(path);
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < PLAIN; i++)
 		put(t, fixture_hash(i + 1000), i);
 	crowd_comes(t, WHERE, CROWD_VALUE);

@@ -21,15 +21,6 @@
 
 static const char *path;
 
-static uint64_t
-file_size(void)
-{
-	struct stat st;
-
-	REQUIRE(stat(path, &st) == 0);
-	return (uint64_t) st.st_size;
-}
-
 /* A file with n keys, some of them with lists. */
 static void
 make_file(uint64_t n)
@@ -106,7 +97,7 @@ test_create(void)
 	CHECK(strcmp(identity, "an identity") == 0);
 	CHECK(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_ERR_EXISTS);
 	CHECK(error.sys_errno == EEXIST);
-	CHECK(file_size() == (uint64_t) st.st_size);
+	CHECK(fixture_file_size(path) == (uint64_t) st.st_size);
 	CHECK(try_open(1, &error) == PMH_OK);
 }
 
@@ -139,7 +130,7 @@ test_header(void)
 
 	/* Cut off: an error, not SIGBUS. */
 	make_file(20000);
-	REQUIRE(truncate(path, (off_t) file_size() / 2) == 0);
+	REQUIRE(truncate(path, (off_t) fixture_file_size(path) / 2) == 0);
 	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 }
@@ -217,7 +208,7 @@ test_random_damage(void)
 
 		pmh_locks_init(env.locks, FIXTURE_STRIPES);
 		make_file(5000);
-		size = file_size();
+		size = fixture_file_size(path);
 		for (int i = 0; i < 200; i++)
 		{
 			uint64_t	bytes = fixture_random(&seed);

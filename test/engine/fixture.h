@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lock.h"
@@ -104,6 +105,37 @@ fixture_open(const char *path, uint64_t instance)
 	PmhEnv		env = fixture_env(instance);
 
 	return fixture_open_in(path, &env);
+}
+
+/* Make an empty table in the first run, in place of what is there; ends the program. */
+static inline PmhTable *
+fixture_create(const char *path)
+{
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+
+	unlink(path);
+	if (pmh_create(path, NULL, NULL, &env, &t, &error) != PMH_OK)
+	{
+		fprintf(stderr, "cannot create %s: %s\n", path, error.detail);
+		exit(1);
+	}
+	return t;
+}
+
+/* Bytes of a file; ends the program if it cannot be looked at. */
+static inline uint64_t
+fixture_file_size(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+	{
+		perror(path);
+		exit(1);
+	}
+	return (uint64_t) st.st_size;
 }
 
 static inline void

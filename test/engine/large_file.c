@@ -48,12 +48,8 @@ __wrap_posix_fallocate(int fd, off_t offset, off_t len)
 static PmhTable *
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create(path);
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t key = 0; key < KEYS; key++)
 	{
 		for (uint64_t i = 0; i < LIST; i++)

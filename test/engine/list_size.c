@@ -35,12 +35,8 @@ static uint64_t next;
 static PmhTable *
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create(path);
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	first = next = 0;
 	return t;
 }

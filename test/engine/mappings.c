@@ -279,15 +279,6 @@ test_name_is_gone(bool replaced)
 #define TAIL		((off_t) 64 * 1024 * 1024)
 #define OLD_DEPTH	9			/* a directory in blocks of its own */
 
-static uint64_t
-file_size(void)
-{
-	struct stat st;
-
-	REQUIRE(stat(path, &st) == 0);
-	return (uint64_t) st.st_size;
-}
-
 /*
  * The directory that a handle has seen last is given up, and its blocks are used for
  * something else: what stands there now names segments past the end of the file.
@@ -322,10 +313,10 @@ test_cut_when_opened(bool group_insert)
 	for (uint32_t depth = 0; depth < OLD_DEPTH; depth++)
 		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
 	pmh_close(t);
-	REQUIRE(truncate(path, (off_t) file_size() + TAIL) == 0);
+	REQUIRE(truncate(path, (off_t) fixture_file_size(path) + TAIL) == 0);
 
 	t = fixture_open(path, 2);
-	CHECK(t->file.mapped <= file_size());
+	CHECK(t->file.mapped <= fixture_file_size(path));
 	check_keys(t, 1);
 	dirword = pm_load(&pmh_live(t)->dirword);
 	CHECK(t->seen_dirword == dirword && pmh_dirword_depth(dirword) == OLD_DEPTH);

@@ -91,30 +91,9 @@ spoil(const char *name, uint64_t every)
 	last_spoilt = 0;
 }
 
-static PmhTable *
-make_table(void)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
-}
-
 /* ---- the end of the file ---- */
 
 #define TAIL		((off_t) 1024 * 1024)
-
-static uint64_t
-file_size(void)
-{
-	struct stat st;
-
-	REQUIRE(stat(path, &st) == 0);
-	return (uint64_t) st.st_size;
-}
 
 static void
 open_others(void)
@@ -126,8 +105,8 @@ open_others(void)
 static void
 cut_while_opened(void)
 {
-	PmhTable   *t = make_table();
-	uint64_t	length = file_size();
+	PmhTable   *t = fixture_create(path);
+	uint64_t	length = fixture_file_size(path);
 
 	pmh_close(t);
 	REQUIRE(truncate(path, (off_t) length + TAIL) == 0);
@@ -135,7 +114,7 @@ cut_while_opened(void)
 	act = open_others;
 	acted = 0;
 	t = fixture_open(path, 2);
-	CHECK(acted == 1 && file_size() == length);
+	CHECK(acted == 1 && fixture_file_size(path) == length);
 	CHECK(t->file.mapped == length && others->file.mapped == length);
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
@@ -187,7 +166,7 @@ grow_beside_cut(const char *name)
 static void
 no_limit_stays(bool without_name)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 	PmhResult	result;
 
 	for (uint64_t i = 0; i < KEYS; i++)
@@ -290,7 +269,7 @@ sweep_on(PmhTable *t, PmhSweep *sweep)
 static void
 freed_where_no_map_is(void)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 	uint64_t	extent[EXTENTS];
 	unsigned	n;
 	PmhSweep	sweep;
@@ -416,7 +395,7 @@ goes_on(PmhTable *t, PmhResult (*read) (PmhTable *t), const char *at)
 static void
 versions_of_others(const char *at)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 
 	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
 	goes_on(t, look_up, at);
@@ -444,7 +423,7 @@ last_header(PmhTable *t)
 static void
 damage_beside_others(void)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 
 	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
 	pm_store64(&last_header(t)->hash, 1);
@@ -501,7 +480,7 @@ read_statistics_any(PmhTable *t)
 static void
 nothing_holds(void)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 
 	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
 	given_up(t, look_up_any);
@@ -523,7 +502,7 @@ crowded(uint64_t key)
 static void
 load_beside_others(void)
 {
-	PmhTable   *t = make_table();
+	PmhTable   *t = fixture_create(path);
 
 	spoil("list_before_validation", 2);
 	CHECK(load(t, CROWDED, CROWDED_VALUES, crowded) == PMH_OK);

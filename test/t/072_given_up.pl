@@ -73,6 +73,20 @@ sub no_faults
 	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 }
 
+# The launcher gives the pool up, and only the journal can say so; then there are no faults.
+sub give_pool_up
+{
+	my $from = -s $node->logfile;
+
+	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+	usleep(300_000);
+	no_faults();
+	reload(0);
+	return;
+}
+
 sub token
 {
 	return $node->data_dir . '/pmhash.nonce';
@@ -145,16 +159,10 @@ foreach my $end ('immediate', 'fast')
 # ---- only the journal says it, and at the end that cannot be looked at ----
 foreach my $way ('gone', 'unreadable')
 {
-	my $from = -s $node->logfile;
 	my $journal;
 
 	rebuild_off($node);
-	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
-	usleep(300_000);
-	no_faults();
-	reload(0);
+	give_pool_up();
 	($journal) = grep { !/spare/ } glob(pool($node) . '/journal.*');
 	$way eq 'gone' ? rename($journal, "$journal.away") : chmod(0, $journal);
 	$node->stop;
@@ -168,18 +176,11 @@ foreach my $way ('gone', 'unreadable')
 
 # ---- given up; then a backend crashes, and the next life has a launcher ----
 {
-	my $from = -s $node->logfile;
-
 	rebuild_off($node);
-	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
-	usleep(300_000);
-	no_faults();
-	reload(0);
+	give_pool_up();
 	rebuild_on($node);
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$from = -s $node->logfile;
+	my $from = -s $node->logfile;
 	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 	eval { $session->quit };
 	$node->wait_for_log(qr/database system is ready/, $from);
