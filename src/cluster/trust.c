@@ -318,14 +318,18 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
  * last that has begun to recover this server?  Else one without the library may
  * have left WAL at that end that pg_control does not tell of, which the coming
  * replay would take for that of the crashed life.
+ *
+ * One that was killed after it had changed pg_control, and before it could note that
+ * (startup.c, note_begin_of_replay), looks like another.  So WAL itself is looked at.
  */
 static bool
-is_last_to_recover(const PmhashControl *control)
+is_last_to_recover(const PmhashControl *control, const PmhashServerState *server)
 {
 	int64		mtime = pmhash_pg_control_mtime();
 
-	return mtime != 0 &&
-		(mtime == control->pg_control_found || mtime == control->pg_control_begun);
+	return (mtime != 0 &&
+			(mtime == control->pg_control_found || mtime == control->pg_control_begun)) ||
+		pmhash_wal_is_as_crash_left_it(&server->control);
 }
 
 /*
@@ -340,7 +344,7 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 
 	if (redo == control->seen_redo)
 		return control->journal_instance == 0 || control->undo_end != 0 ||
-			is_last_to_recover(control) ? NULL :
+			is_last_to_recover(control, server) ? NULL :
 			"the server has begun to recover without the pool";
 	if (control->undo_end != 0 && redo >= control->undo_end &&
 		redo - control->undo_end <= SizeOfXLogLongPHD)

@@ -6,7 +6,8 @@
  * If not, the server calls no resource manager, so the end of replay could not be
  * saved by one (startup.c, save_end_of_replay); but it can be known beforehand.
  *
- * And whose checkpoint is it that pg_control has after a promotion?
+ * And whose checkpoint is it that pg_control has after a promotion?  Has a server that
+ * has recovered written to WAL since?
  *
  * Records are read by the server's own reader, as replay will read them, at a gigabyte
  * in some seconds.  The postmaster does that, before it serves or can be ended: so no
@@ -178,6 +179,55 @@ is_one_life(const Look *look, XLogRecPtr checkpoint)
 			return reader->ReadRecPtr == checkpoint && promotions == 1;
 	}
 	return false;
+}
+
+/*
+ * Read on from the record at 'redo' to the end of WAL.  Has it all been written by the
+ * life that crashed?  What recovers from a crash begins to write with records of
+ * RM_XLOG_ID, the last of which is a checkpoint as of a shutdown, and nothing else comes
+ * in between (xlog.c, StartupXLOG).  One of these at the end, as well as none at all, is
+ * answered no: it may be one of the life's own, too.
+ */
+static bool
+is_all_of_crashed_life(const Look *look, XLogRecPtr redo)
+{
+	XLogReaderState *reader = look->reader;
+	bool		others = false;
+	char	   *error;
+
+	while (XLogReadRecord(reader, &error) != NULL)
+	{
+		if (reader->ReadRecPtr > redo &&
+			(is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN) ||
+			 is_xlog_record(reader, XLOG_END_OF_RECOVERY)))
+			return false;
+		others = XLogRecGetRmid(reader) != RM_XLOG_ID;
+	}
+	return others && !look->failed;
+}
+
+/*
+ * The server has crashed, something has begun to recover it since, and this is what
+ * pg_control says.  Is WAL as the crash has left it?  False also if that can't be found
+ * out, as when there is more than PMHASH_LONGEST_LOOK of it, or where the server may have
+ * got WAL from elsewhere.  For the postmaster, before it starts any process; raises no
+ * error.
+ */
+bool
+pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
+{
+	Look		look;
+	bool		is;
+
+	if (server->state != DB_IN_CRASH_RECOVERY ||
+		server->minRecoveryPoint != InvalidXLogRecPtr ||
+		server->backupStartPoint != InvalidXLogRecPtr ||
+		!begin_look(&look, server, server->checkPointCopy.redo))
+		return false;
+	XLogBeginRead(look.reader, server->checkPointCopy.redo);
+	is = is_all_of_crashed_life(&look, server->checkPointCopy.redo);
+	end_look(&look);
+	return is;
 }
 
 /*

@@ -15,6 +15,7 @@
 #define PMHASH_LONGEST_LOOK		(64 * 1024 * 1024)
 
 extern XLogRecPtr pmhash_end_without_replay(const ControlFileData *server);
+extern bool pmhash_wal_is_as_crash_left_it(const ControlFileData *server);
 extern bool pmhash_is_checkpoint_of_promoted(const ControlFileData *server,
 											 XLogRecPtr end);
 

@@ -236,6 +236,24 @@ $node->start;
 is(index_state($node, 't9_k'), 'valid', 'two starts died in replay: valid');
 right('t9', 'two starts died in replay');
 
+# event: a start is killed after it has changed pg_control, before it has noted that
+# pg_control is younger than the note, as if another had begun to recover; WAL shows
+# that none has written since the crash.
+crash_with_rows('t13', $to_x);
+die_in_replay($x);
+utime(undef, undef, $pg_control) or die $!;
+# trust: wal-as-left
+$node->start;
+is(index_state($node, 't13_k'), 'valid', 'a start died before its note: valid');
+right('t13', 'a start died before its note');
+
+# The same with more WAL than a start looks through: not known, so not trusted.
+crash_with_rows('t14', "INSERT INTO x SELECT generate_series(1, 1500000); $to_x");
+die_in_replay($x);
+utime(undef, undef, $pg_control) or die $!;
+# trust: wal-too-long
+not_trusted('t14', 'a start died before its note, with much WAL');
+
 # event: a start dies in replay, then one without the library, whose checkpoint is in WAL only
 # What that one has written stands where the lost WAL was, and is replayed.
 crash_with_rows('t10', $to_x);
