@@ -16,8 +16,8 @@
 #
 # BINDIR: programs of a server that has pmhash installed.  120 seconds each, 16
 # clients, 200,000 flips (0: leave that part out) and all methods by default.  For a
-# part of the queues: QUEUE_AUTOVACUUM=off, QUEUE_SYNC=on (synchronous_commit).  All
-# else is done in a temporary directory and removed at the end.
+# part of the queues: QUEUE_AUTOVACUUM=off, QUEUE_SYNC=on (synchronous_commit); QUEUE_WAL=on
+# makes pmhash a logged index.  All else is done in a temporary directory and removed at the end.
 
 set -euo pipefail
 
@@ -39,6 +39,7 @@ cluster_create "$work/cluster" "$bindir" pmhash
 as_account tee -a "$work/cluster/data/postgresql.conf" >/dev/null <<-CONF
 	autovacuum_naptime = 10
 	max_connections = $((clients + 20))
+	pmhash.wal = ${QUEUE_WAL:-off}
 CONF
 cluster_start
 sql -c 'CREATE EXTENSION pmhash'
