@@ -343,6 +343,25 @@ in_child(void (*test) (const char *dir, bool overlay), bool overlay)
 	empty(dir);
 }
 
+/* ---- space that cannot be given back ---- */
+
+/* The shrink has done all it was to do, and ends without an error. */
+static void
+ends_all_the_same(const char *path, int hole_errno, bool descriptor)
+{
+	make_table(path);
+	no_hole = hole_errno;
+	no_descriptor = !descriptor;
+	refused = 0;
+	shrink_table();
+	no_hole = 0;
+	no_descriptor = false;
+	CHECK(refused > 0);
+	CHECK(pm_load(&pmh_run(table)->shrink_limit) == 0 && fixture_no_lock_held());
+	look_up_one(idle);
+	close_table(path);
+}
+
 int
 main(void)
 {
@@ -358,6 +377,9 @@ main(void)
 	TEST(in_child(look_up_where_all_is_full, false));
 	TEST(in_child(look_up_where_all_is_full, true));
 	TEST(in_child(give_back_below, true));
+	TEST(ends_all_the_same(path, ENOSPC, true));
+	TEST(ends_all_the_same(path, EDQUOT, true));
+	TEST(ends_all_the_same(path, 0, false));
 	pmh_values_free(&values);
 	return unit_done("stop_cut");
 }
