@@ -394,7 +394,8 @@ extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
  * Next batch, ascending within itself, in cursor->batch: about 'want' values
  * at the most if the key has a long list (0: no limit, everything).
  * PMH_DONE when there are no more.  A batch may be empty: its list may have changed
- * all the while, and the caller sees whether the values are still wanted.
+ * all the while, or many buffers have nothing that is wanted and was not given before,
+ * and the caller sees whether the values are still wanted.
  */
 extern PmhResult pmh_cursor_next(PmhTable *table, PmhCursor *cursor,
 								 size_t want);
