@@ -63,7 +63,10 @@ enum
 #define SEEN_AHEAD			32	/* values that a line is prefetched ahead */
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
-/* Steps of one batch that add nothing to it until the caller has a word. */
+/*
+ * Buffers that add nothing to a batch, and positions lost, until the caller has a
+ * word.
+ */
 #define FRUITLESS_STEPS		32
 
 /* The entry where a group is, if no other one is there. */
@@ -503,7 +506,9 @@ stream(PmhTable *t, PmhCursor *cursor, size_t want)
 		uint64_t	payload;
 
 		result = pmh_cursor_step(t, cursor, want - before, NULL, &payload);
-		fruitless += cursor->batch.n == before;
+		/* (A step that wants little may not come to the end of its buffer.) */
+		fruitless += cursor->batch.n == before &&
+			(payload == 0 || cursor->chunk != payload);
 	}
 	return result;
 }
