@@ -113,13 +113,14 @@ whole_pages(size_t size)
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
-/* Map 'size' bytes of zeroes of our own.  at: there, in place of what is mapped, or NULL. */
+/* Map zeroes of our own, at this address in place of what is there, or (NULL) anywhere. */
 static void *
 map_zeroes(void *at, size_t size)
 {
+	int			flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
 	return mmap(at, size, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != NULL ? MAP_FIXED : 0),
-				-1, 0);
+				at != NULL ? flags | MAP_FIXED : flags, -1, 0);
 }
 
 /*

@@ -383,7 +383,7 @@ change_range(int fd, int mode, size_t from, size_t to)
 /*
  * Would a load from a hole take space?  Where the page cache is all the store there is
  * it does: tmpfs gives each page that is read its memory, and if there is none it is
- * SIGBUS (shmem_fault() in mm/shmem.c).  Others show zeroes of nobody.  overlayfs
+ * SIGBUS (shmem_fault() in mm/shmem.c).  Others show zeroes that take none.  overlayfs
  * does not say what its files are on; what can put zeroes over a range is no tmpfs
  * (shmem_fallocate()).
  */

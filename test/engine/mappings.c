@@ -42,18 +42,18 @@ static PmhValues values;
 static bool no_reservations;
 static bool strict;
 
-extern void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-extern void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+extern void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
+extern void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 
 void *
-__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
 {
 	bool		fixed = (flags & MAP_FIXED) != 0;
 
 	if ((flags & MAP_ANONYMOUS) == 0 ||
 		!((no_reservations && fixed && prot == PROT_NONE) ||
 		  (strict && (prot & PROT_WRITE) != 0 && len > 4096)))
-		return __real_mmap(addr, len, prot, flags, fd, offset);
+		return __real_mmap(addr, len, prot, flags, fd, at);
 	if (fixed)
 		(void) munmap(addr, len);
 	errno = ENOMEM;
