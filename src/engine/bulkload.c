@@ -30,6 +30,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_write.h"
+#include "lock.h"
 #include "overflow.h"
 #include "place.h"
 #include "pm.h"
@@ -58,6 +59,9 @@
  */
 #define REGION_BLOCKS	16
 #define REGION_PART		32
+
+/* Entries of the rest that are inserted before it is asked whether to go on. */
+#define REST_AT_ONCE	1024
 
 PmhResult
 pmh_bulk_no_memory(PmhBulk *bulk)
@@ -600,9 +604,13 @@ insert_rest(PmhBulk *bulk)
 	PmhResult	result = PMH_OK;
 
 	for (size_t i = 0; i < bulk->nrest && result == PMH_OK; i++)
+	{
+		if (i % REST_AT_ONCE == 0 && pmh_wait_cancelled())
+			return pmh_fail_cancelled(t);
 		result = pmh_insert_in(t, PMH_OVERFLOW,
 							   pmh_side_hash(t, PMH_OVERFLOW, bulk->rest[i].hash),
 							   bulk->rest[i].value, false);
+	}
 	pmh_count(&pmh_run(t)->overflows, bulk->nrest);
 	return result;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * pmh_check_space.c
+ * check_space.c
  *	  What the check finds out about space: what claims it, and what is free.
  *
  *-------------------------------------------------------------------------

@@ -63,8 +63,11 @@ enum
 #define SEEN_AHEAD			32	/* values that a line is prefetched ahead */
 #define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
 
-/* Positions lost in one batch until the caller has a word. */
-#define MOST_LOSSES			32
+/*
+ * Buffers that add nothing to a batch, and positions lost, until the caller has a
+ * word.
+ */
+#define FRUITLESS_STEPS		32
 
 /* The entry where a group is, if no other one is there. */
 static inline size_t
@@ -486,22 +489,26 @@ read_everything(PmhTable *t, PmhCursor *cursor)
 }
 
 /*
- * A further batch of a long list.  If that does not stand still the batch may be
- * short, or empty: so the caller gets to see whether it is still wanted.
+ * A further batch of a long list.  If that does not stand still, or what is read has been
+ * given before or is left out, the batch may be short, or empty: so the caller gets to
+ * see whether it is still wanted.
  */
 static PmhResult
 stream(PmhTable *t, PmhCursor *cursor, size_t want)
 {
-	unsigned	losses = 0;
+	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
 	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
-		   cursor->batch.n < want && (losses < MOST_LOSSES || want == SIZE_MAX))
+		   cursor->batch.n < want && (fruitless < FRUITLESS_STEPS || want == SIZE_MAX))
 	{
+		size_t		before = cursor->batch.n;
 		uint64_t	payload;
 
-		result = pmh_cursor_step(t, cursor, want - cursor->batch.n, NULL, &payload);
-		losses += payload == 0;
+		result = pmh_cursor_step(t, cursor, want - before, NULL, &payload);
+		/* (A step that wants little may not come to the end of its buffer.) */
+		fruitless += cursor->batch.n == before &&
+			(payload == 0 || cursor->chunk != payload);
 	}
 	return result;
 }

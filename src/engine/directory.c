@@ -30,9 +30,6 @@
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 
-/* One that does not wait for a segment's lock tries so often. */
-#define TRIES			100
-
 /* A directory takes no more than this part of the file. */
 #define DIRECTORY_PART	64
 
@@ -71,8 +68,8 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 }
 
 /*
- * A directory lies within our mapping, which never becomes shorter: look-ups
- * that meet it again need not check that.
+ * A directory lies within our mapping, which becomes no shorter once the file is open:
+ * look-ups that meet it again need not check that.
  */
 static inline void
 note_directory(PmhTable *t, uint64_t dirword)
@@ -259,7 +256,7 @@ pmh_segment_lock_or_leave(PmhTable *t, PmhSide side, uint64_t hash, bool wait,
 
 	if (wait)
 		return pmh_segment_lock_in(t, side, hash, place);
-	for (unsigned i = 0; i < TRIES && result == PMH_RETRY; i++)
+	for (unsigned i = 0; i < PMH_LOCK_TRIES && result == PMH_RETRY; i++)
 	{
 		result = pmh_segment_trylock_in(t, side, hash, place);
 		if (result == PMH_RETRY)

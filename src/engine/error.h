@@ -31,10 +31,11 @@ typedef enum PmhResult
 	PMH_ERR_OUTDATED,			/* open: an older copy of the file */
 	PMH_ERR_NO_DESCRIPTOR,		/* no file descriptor is to be had (EMFILE, ENFILE).
 								 * Says nothing about the file: try again */
-	PMH_CANCELLED				/* a wait for a lock was given up, or a reading of a
-								 * list that changes all the while, since
-								 * PmhWaitHooks said so: nothing, or with several
-								 * entries not all, was done */
+	PMH_CANCELLED				/* a wait for a lock was given up, or something that
+								 * may take long (a walk through all segments, the
+								 * reading of a long list), since PmhWaitHooks said
+								 * so: nothing, or with several entries not all, was
+								 * done */
 } PmhResult;
 
 /*

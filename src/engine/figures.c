@@ -23,6 +23,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_write.h"
+#include "lock.h"
 #include "lookup.h"
 #include "overflow.h"
 #include "place.h"
@@ -95,7 +96,7 @@ guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 
 	if (pmh_class_has_header(class))
 		list_bytes = pmh_list_bytes_from(t, payload);
-	(void) side;
+	(void) side;				/* of CountList: one buffer need not be found again */
 	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
 						   NULL, &n);
 	if (result != PMH_OK)
@@ -109,6 +110,7 @@ guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 	return PMH_OK;
 }
 
+/* How lists are counted; side and hash are the key's, to find its list again. */
 typedef PmhResult (*CountList) (PmhTable *t, PmhSide side, uint64_t hash,
 								uint64_t payload, uint64_t version,
 								SegmentCount *count);
@@ -190,15 +192,19 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 
 /*
  * Count the segment of a hash, as far as its entries are not below 'from';
- * *elem tells about it.
+ * *elem tells about it.  PMH_CANCELLED if the caller's hook says so: a table may have
+ * a million.
  */
 static PmhResult
 count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
 			  PmhBucket *copy, CountList how, uint64_t *elem, SegmentCount *count)
 {
 	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_read_in(t, side, hash, &snap, copy);
+	PmhResult	result;
 
+	if (pmh_wait_cancelled())
+		return pmh_fail_cancelled(t);
+	result = pmh_segment_read_in(t, side, hash, &snap, copy);
 	memset(count, 0, sizeof(*count));
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 		result = count_bucket(t, &snap, &copy[b], b, from, how, count);
@@ -321,28 +327,50 @@ pmh_value_space_is_known(const PmhTable *table)
 
 /*
  * Points at equal distances in the space of hashes meet a segment with a
- * probability of 2^-depth, and so each one met stands for 2^depth.
+ * probability of 2^-depth, and so each one met stands for 2^depth.  A segment that
+ * several of them meet is counted once (its lists may be very long), and is all there
+ * is between them.
  */
+static double
+stands_for(uint64_t elem)
+{
+	uint32_t	depth = pmh_elem_depth(elem);
+
+	return depth < SAMPLE_BITS ? 1 :
+		(double) (UINT64_C(1) << depth) / (1 << SAMPLE_BITS);
+}
+
+/* The point after this one that is not in the same segment. */
+static uint64_t
+next_point(uint64_t point, uint64_t elem)
+{
+	uint32_t	depth = pmh_elem_depth(elem);
+	uint32_t	shared = depth < SAMPLE_BITS ? SAMPLE_BITS - depth : 0;
+
+	return ((point >> shared) + 1) << shared;
+}
+
+/* Estimate the entries of a table. */
 static PmhResult
 sample(PmhTable *t, PmhSide side, double *entries)
 {
 	PmhBucket  *copy = segment_copy(t);
-	double		sum = 0;
+	uint64_t	point = 0;
 	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
 
-	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	while (result == PMH_OK && point < 1 << SAMPLE_BITS)
 	{
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, guess_list,
-							   &elem, &count);
-		if (result == PMH_OK)
-			sum += (double) (count.plain + count.list_entries) *
-				(double) (UINT64_C(1) << pmh_elem_depth(elem));
+		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy,
+							   guess_list, &elem, &count);
+		if (result != PMH_OK)
+			break;
+		*entries += (double) (count.plain + count.list_entries) * stands_for(elem);
+		point = next_point(point, elem);
 	}
 	free(copy);
-	*entries += sum / (1 << SAMPLE_BITS);
 	return result;
 }
 
@@ -383,25 +411,27 @@ static PmhResult
 sample_fill(PmhTable *t, PmhSide side, PmhFill *fill)
 {
 	PmhBucket  *copy = segment_copy(t);
+	uint64_t	point = 0;
 	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
 
-	for (uint64_t i = 0; result == PMH_OK && i < 1 << SAMPLE_BITS; i++)
+	while (result == PMH_OK && point < 1 << SAMPLE_BITS)
 	{
 		SegmentCount count;
 		uint64_t	elem;
 		double		weight;
 
-		result = count_segment(t, side, i << (64 - SAMPLE_BITS), 0, copy, count_list,
-							   &elem, &count);
+		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy,
+							   count_list, &elem, &count);
 		if (result != PMH_OK)
 			break;
-		weight = (double) (UINT64_C(1) << pmh_elem_depth(elem)) / (1 << SAMPLE_BITS);
+		weight = stands_for(elem);
 		fill->segments += weight;
 		fill->slots += weight * (double) count.slots;
 		fill->used_slots += weight * (double) count.used_slots;
 		fill->lists += weight * (double) count.lists;
 		fill->list_entries += weight * (double) count.list_entries;
 		fill->list_bytes += weight * (double) count.list_bytes;
+		point = next_point(point, elem);
 	}
 	free(copy);
 	return result;

@@ -225,8 +225,8 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 /*
  * Read the header of the file at fd, and get its size.  The directory may
  * move while the length in blocks is changed: this one is from between two times
- * that the directory was at the same offset.  While any process has it open the file
- * never becomes shorter, so its size is read last.
+ * that the directory was at the same offset.  Nobody but the recovery of this run makes
+ * the file shorter, and no shorter than that; so its size is read last.
  */
 static PmhResult
 read_header(int fd, char *head, PmhInode *inode, PmhError *error)
@@ -447,9 +447,9 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 /*
- * While it is open a file never becomes shorter, so what is mapped of it can be read.
- * The recovery of this run may just have cut it, though, when we had mapped all that
- * there was, as the process that recovers or as one that waited for it.
+ * Once it is recovered a file never becomes shorter in this run, so what is mapped of it
+ * from then on can be read.  But we had mapped all that there was, as the process that
+ * recovers or as one that waited for it, and the recovery may just have cut it.
  */
 static void
 map_no_more(PmhTable *t)

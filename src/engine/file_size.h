@@ -31,8 +31,8 @@ extern PmhResult pmh_map_all(PmhTable *t);
 
 /*
  * End the file past its last block in use, though not before 'keep' blocks,
- * durably, and give what is past it back to the file system; clears
- * run.shrink_limit.  No lock may be held.
+ * durably, and give what is past it back to the file system, if that can be done;
+ * clears run.shrink_limit.  No lock may be held.
  */
 extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
 

@@ -39,9 +39,6 @@
 /* So many pairs of one hash are deleted in one walk along its list. */
 #define DRAIN_MIN	4
 
-/* Callers that are not to wait for a lock try it so often. */
-#define TRIES		100
-
 /* The entries at work: each in a segment that is locked. */
 typedef struct Group
 {
@@ -381,7 +378,7 @@ lock_some(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 {
 	PmhResult	result = lock_group(t, g, entries, n, wait);
 
-	for (unsigned i = 0; result == PMH_RETRY && i < TRIES; i++)
+	for (unsigned i = 0; result == PMH_RETRY && i < PMH_LOCK_TRIES; i++)
 	{
 		pmh_pause();
 		result = lock_group(t, g, entries, n, wait);

@@ -18,6 +18,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "lock.h"
 #include "lookup.h"
 #include "pm.h"
 #include "stop_point.h"
@@ -329,12 +330,15 @@ pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos,
 	{
 		result = pmh_list_step(t, hash, pos, capacity + 1, value, NULL, n);
 		if (result == PMH_OK)
-			return PMH_OK;
+			break;
 		if (result == PMH_RETRY)
 			result = regain(t, side, hash, pos);
 		else if (result == PMH_NEED)
 			result = pmh_provide(t);
 	} while (result == PMH_OK);
+	/* There may be very many more; lists of one buffer need not wait for an answer. */
+	if (result == PMH_OK && pos->payload != 0 && pmh_wait_cancelled())
+		return pmh_fail_cancelled(t);
 	return result;
 }
 

@@ -125,8 +125,9 @@ extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
  * and what was read of those before it stays good: values never move to a buffer
  * after their own, but that may be freed.
  *
- * PMH_OK; PMH_RETRY: the buffer has left the list, begin anew; PMH_CANCELLED, if it
- * has changed and the caller's hook says so; or a real error.  Maps further.
+ * PMH_OK; PMH_RETRY: the buffer has left the list, begin anew; PMH_CANCELLED, if the
+ * caller's hook says so when the buffer has changed or there are more of them; or a real
+ * error.  Maps further.
  */
 extern PmhResult pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash,
 								PmhListPosition *pos, uint64_t *value, uint32_t *n);

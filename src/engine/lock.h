@@ -78,6 +78,9 @@ extern bool pmh_lock_wait_or_cancel(uint64_t *lock);
 /* Does the process want to do something else than to wait (PmhWaitHooks)? */
 extern bool pmh_wait_cancelled(void);
 
+/* One that is not to wait for a lock tries to take it so often. */
+#define PMH_LOCK_TRIES	100
+
 /* Take the lock if it is free; false if it is not. */
 static inline bool
 pmh_trylock(uint64_t *lock)

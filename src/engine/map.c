@@ -113,13 +113,35 @@ whole_pages(size_t size)
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
-/* Put zeroes of our own over [from, to).  False if that fails. */
-static bool
-map_zeroes(uintptr_t from, uintptr_t to)
+/* Map zeroes of our own, at this address in place of what is there, or (NULL) anywhere. */
+static void *
+map_zeroes(void *at, size_t size)
 {
-	return mmap((void *) from, to - from, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-				-1, 0) != MAP_FAILED;
+	int			flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+	return mmap(at, size, PROT_READ | PROT_WRITE,
+				at != NULL ? flags | MAP_FIXED : flags, -1, 0);
+}
+
+/*
+ * Put zeroes over [from, to).  False if that fails: then what was mapped there still is.
+ * So they are made elsewhere and moved: kernels before 6.12 unmap what is at a fixed
+ * address before they see that there is no memory for what is to come there, and with
+ * vm.overcommit_memory = 2 there may be none for a large file's.
+ */
+static bool
+replace_range(uintptr_t from, uintptr_t to)
+{
+	size_t		size = to - from;
+	void	   *zeroes = map_zeroes(NULL, size);
+
+	if (zeroes == MAP_FAILED)
+		return false;
+	if (mremap(zeroes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) from) !=
+		MAP_FAILED)
+		return true;
+	(void) munmap(zeroes, size);
+	return false;
 }
 
 /*
@@ -138,7 +160,8 @@ replace_in(PmFile *f, const char *base, size_t mapped, uintptr_t address)
 	if (address < start || address >= end)
 		return false;
 	pmh_map_note_lost(f, page - start);
-	return map_zeroes(page, end) || map_zeroes(page, page + page_size);
+	return replace_range(page, end) ||
+		map_zeroes((void *) page, page_size) != MAP_FAILED;
 }
 
 static bool
@@ -433,12 +456,18 @@ void
 pmh_map_less(PmFile *f, size_t size)
 {
 	size_t		end = whole_pages(size);
+	size_t		old_end = whole_pages(f->mapped);
 
 	pmh_lock(&mapped_files_lock);
-	/* Where that fails, what lies there stays, and is no part of what we use. */
-	if (end < whole_pages(f->mapped))
-		(void) mmap(f->base + end, whole_pages(f->mapped) - end, PROT_NONE,
-					MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	/*
+	 * Where that fails (memory for the kernel's own records), what was mapped may be
+	 * gone all the same, before 6.12.  So all that follows is given up.
+	 */
+	if (end < old_end &&
+		mmap(f->base + end, old_end - end, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+		MAP_FAILED && munmap(f->base + end, f->reserved - end) == 0)
+		f->reserved = end;
 	f->mapped = size;
 	pmh_unlock(&mapped_files_lock);
 }

@@ -25,10 +25,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libpmem.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "descriptor.h"
@@ -366,22 +368,50 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	return result;
 }
 
+/* fallocate in this mode, begun again when a signal interrupts it; 0 or an errno. */
+static int
+change_range(int fd, int mode, size_t from, size_t to)
+{
+	int			rc;
+
+	do
+		rc = fallocate(fd, mode | FALLOC_FL_KEEP_SIZE, (off_t) from, (off_t) (to - from));
+	while (rc != 0 && errno == EINTR);
+	return rc == 0 ? 0 : errno;
+}
+
+/*
+ * Would a load from a hole take space?  Where the page cache is all the store there is
+ * it does: tmpfs gives each page that is read its memory, and if there is none it is
+ * SIGBUS (shmem_fault() in mm/shmem.c).  Others show zeroes that take none.  overlayfs
+ * does not say what its files are on; what can put zeroes over a range is no tmpfs
+ * (shmem_fallocate()).
+ */
+static bool
+holes_take_space(int fd, size_t from, size_t to)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) != 0 || fs.f_type == TMPFS_MAGIC)
+		return true;
+	return fs.f_type == OVERLAYFS_SUPER_MAGIC &&
+		change_range(fd, FALLOC_FL_ZERO_RANGE, from, to) != 0;
+}
+
 PmhResult
 pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	struct statx st;
 	int			fd;
-	int			rc;
+	int			err = 0;
 	PmhResult	result = open_again(f, &fd, &st, error);
 
 	if (result != PMH_OK)
 		return result;
-	do
-		rc = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					   (off_t) from, (off_t) (to - from));
-	while (rc != 0 && errno == EINTR);
-	if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-		result = pm_error(error, errno, "giving space back to the file system");
+	if (!holes_take_space(fd, from, to))
+		err = change_range(fd, FALLOC_FL_PUNCH_HOLE, from, to);
+	if (err != 0 && err != EOPNOTSUPP && err != ENOSYS)
+		result = pm_error(error, err, "giving space back to the file system");
 	close_again(f, fd);
 	return result;
 }

@@ -113,7 +113,8 @@ extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
  * Give the space of [from, to) back to the file system; the file keeps its
  * length, and what is mapped there reads as zeroes from then on.  (Cutting the
  * file off would be SIGBUS for readers that are still there.)  PMH_OK also
- * where the file system cannot do it.
+ * where the file system cannot do it, and where a load from a hole would take
+ * space again, and be SIGBUS if there is none (tmpfs): then all stays as it is.
  */
 extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
 

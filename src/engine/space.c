@@ -1,13 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * space.c
- *	  File space: the unit map, growth of the file, value regions and the free
- *	  lists of value buffers.
+ *	  File space: the unit map, from which blocks, units and extents are given out.
  *
- * All of it but live.blocks and the list of value regions is volatile (see
- * src/README, "Space") and is guarded by the space lock of the file.  Space
- * beyond our own mapping is never handed out: a caller that asks for it gets
- * PMH_NEED, and pmh_provide() maps further where no lock is held.
+ * It is volatile (see src/README, "Space") and is guarded by the space lock of the
+ * file.  Space beyond our own mapping is never handed out: a caller that asks for it
+ * gets PMH_NEED, and pmh_provide() maps further where no lock is held.
  *
  *-------------------------------------------------------------------------
  */

@@ -133,9 +133,11 @@ extern PmhLocks *pmh_locks_init(void *memory, uint32_t nstripes);
  *
  * begin, end	called around the sleeping part of a wait, not for short ones
  * cancelled	called now and then in waits in which nothing is held and nothing
- *				is half done, and by readers each time that others have spoilt what
- *				they have read of a long list: true gives the wait up, and the
- *				operation returns PMH_CANCELLED
+ *				is half done, and by what may take long: for each segment by
+ *				statistics, for each buffer of a list by what reads all of it, and
+ *				each time that others have spoilt one, for each thousand entries by
+ *				the end of a bulk load; true gives the wait up, and the operation
+ *				returns PMH_CANCELLED
  *
  * Each may be NULL.  They are called with locks held, begin and end also in a
  * signal handler: they must not allocate, lock, or report anything.
@@ -394,7 +396,8 @@ extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
  * Next batch, ascending within itself, in cursor->batch: about 'want' values
  * at the most if the key has a long list (0: no limit, everything).
  * PMH_DONE when there are no more.  A batch may be empty: its list may have changed
- * all the while, and the caller sees whether the values are still wanted.
+ * all the while, or many buffers have nothing that is wanted and was not given before,
+ * and the caller sees whether the values are still wanted.
  */
 extern PmhResult pmh_cursor_next(PmhTable *table, PmhCursor *cursor,
 								 size_t want);

@@ -32,6 +32,34 @@
 static const char *path;
 static PmhValues values;
 
+/* ---- a kernel before 6.12 ---- */
+
+/*
+ * There mmap with MAP_FIXED has unmapped what was at that place when it finds that it
+ * cannot go on: for want of memory, or by strict accounting (vm.overcommit_memory = 2) of
+ * private memory that can be written.
+ */
+static bool no_reservations;
+static bool strict;
+
+extern void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
+extern void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
+
+void *
+__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
+{
+	bool		fixed = (flags & MAP_FIXED) != 0;
+
+	if ((flags & MAP_ANONYMOUS) == 0 ||
+		!((no_reservations && fixed && prot == PROT_NONE) ||
+		  (strict && (prot & PROT_WRITE) != 0 && len > 4096)))
+		return __real_mmap(addr, len, prot, flags, fd, at);
+	if (fixed)
+		(void) munmap(addr, len);
+	errno = ENOMEM;
+	return MAP_FAILED;
+}
+
 /* ---- what a process has ---- */
 
 static unsigned
@@ -342,6 +370,76 @@ test_cut_when_opened(bool group_insert)
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
+/* ---- addresses that are gone ---- */
+
+#define FOREIGN		((size_t) 64 * 1024)
+#define FOREIGN_BYTE	42
+
+static bool
+is_foreign(const char *memory)
+{
+	unsigned char core[FOREIGN / 4096];
+
+	return mincore((void *) (uintptr_t) memory, FOREIGN, core) == 0 &&
+		memory[0] == FOREIGN_BYTE && memory[FOREIGN - 1] == FOREIGN_BYTE;
+}
+
+/*
+ * What is past the end of the file cannot be reserved any more, and something else is
+ * mapped there.  It is let alone when the file grows, and when it is closed.
+ */
+static void
+test_reservation_is_lost(void)
+{
+	PmhTable   *t = create(path);
+	uint64_t	key = 0;
+	char	   *memory;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	pmh_close(t);
+	REQUIRE(truncate(path, (off_t) fixture_file_size(path) + TAIL) == 0);
+	no_reservations = true;
+	t = fixture_open(path, 2);
+	no_reservations = false;
+	memory = mmap(t->file.base + t->file.mapped, FOREIGN, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	REQUIRE(memory == t->file.base + t->file.mapped);
+	memset(memory, FOREIGN_BYTE, FOREIGN);
+	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
+	CHECK(is_foreign(memory));
+	check_keys(t, 3 * KEYS);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+	CHECK(is_foreign(memory));
+	if (is_foreign(memory))
+		(void) munmap(memory, FOREIGN);
+}
+
+/* Of a file that has lost much, one page at a time can be replaced by zeroes. */
+static void
+test_zeroes_are_short(void)
+{
+	PmhTable   *t = create(path);
+	uint64_t	key = 0;
+	size_t		size;
+	unsigned char core;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	size = t->file.mapped;
+	REQUIRE(truncate(path, (off_t) PMH_HEADER_SIZE) == 0);
+	strict = true;
+	for (size_t at = size / 2 / 4096 * 4096; at < size; at += 4096)
+	{
+		/* Nothing is at an address that others could take. */
+		REQUIRE(mincore(t->file.base + at, 4096, &core) == 0);
+		CHECK(pm_load((uint64_t *) pmh_at(t, at)) == 0);
+	}
+	strict = false;
+	CHECK(pm_is_lost(&t->file) && pmh_conclude(t, PMH_OK) == PMH_ERR_LOST);
+	pmh_close(t);
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+}
+
 int
 main(void)
 {
@@ -354,6 +452,8 @@ main(void)
 	TEST(test_name_is_gone(true));
 	TEST(test_cut_when_opened(false));
 	TEST(test_cut_when_opened(true));
+	TEST(test_reservation_is_lost());
+	TEST(test_zeroes_are_short());
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

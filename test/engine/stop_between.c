@@ -13,6 +13,10 @@
  * operation has to find each of these once, and nothing of other keys; what it was
  * to take out must be gone; and nothing on this sound file may be called damaged.
  *
+ * Besides, other files change beside some operations, all the while: they count up the
+ * version words that they share with this one, those of buffers also while locks
+ * are held.  That costs the operation some readings, but not without an end.
+ *
  * All of it is decided by random numbers from a seed:
  *
  *	stop_between					some episodes
@@ -32,6 +36,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "lock.h"
 #include "overflow.h"
 #include "place.h"
 #include "pm.h"
@@ -53,6 +58,9 @@
 #define COLD_KEYS		UINT64_C(40000)	/* at a time */
 #define OTHER_LISTS		64
 #define MOST_ACTIONS	4		/* of others beside one operation */
+#define LONG_KEY		(UINT64_C(1) << 52)
+#define LONG_VALUES		UINT64_C(60000)	/* that stay, some twenty buffers */
+#define MOST_READINGS	UINT64_C(50000)	/* of a buffer, in one operation */
 
 /* A value tells its key, its number and whose it is. */
 typedef enum Kind
@@ -88,6 +96,20 @@ static unsigned actions;		/* that they have done beside this operation */
 static uint64_t all_actions;
 static uint64_t all_shrinks;
 static uint64_t all_overflows;
+
+/* How other files change beside an operation. */
+typedef enum Noise
+{
+	QUIET,
+	BUFFERS,					/* often, beside readings of buffers */
+	ALL							/* now and then, anywhere, and segments too */
+} Noise;
+
+static Noise noise;
+static Noise drawn;
+static uint64_t noise_seed;
+static uint64_t readings;		/* of a buffer, in this operation */
+static uint64_t all_noise;
 
 static uint64_t
 choose(uint64_t n)
@@ -329,6 +351,58 @@ others_act(void)
 	listening = listened;
 }
 
+/* ---- other files ---- */
+
+/* Stripes that are locked are those of segments that no other file can change now. */
+static void
+count_segments_up(PmhLocks *locks)
+{
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+	{
+		if (!pmh_trylock(&locks->stripe[i].lock))
+			continue;
+		for (unsigned v = 0; v < PMH_VERSIONS; v++)
+			pmh_version_bump(&locks->stripe[i].version[v]);
+		pmh_unlock(&locks->stripe[i].lock);
+	}
+}
+
+static void
+count_buffers_up(PmhLocks *locks)
+{
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+}
+
+/*
+ * Every other reading of a buffer is spoilt, or one in so many steps of any kind, but
+ * for those that readings of buffers make at each value.
+ */
+#define STEPS_BETWEEN	256
+
+static void
+other_files_act(const char *name)
+{
+	bool		reading = strcmp(name, "list_before_reading") == 0;
+	bool		act;
+
+	if (strcmp(name, "value_between_halves") == 0)
+		return;
+	act = noise == BUFFERS ? reading && fixture_random(&noise_seed) % 2 == 0 :
+		fixture_random(&noise_seed) % STEPS_BETWEEN == 0;
+	readings += reading;
+	if (readings == MOST_READINGS)
+		noise = QUIET;
+	if (noise == QUIET || !act)
+		return;
+	all_noise++;
+	count_buffers_up(fixture_locks());
+	if (noise == ALL)
+		count_segments_up(fixture_locks());
+}
+
 static void
 draw_countdown(void)
 {
@@ -338,7 +412,8 @@ draw_countdown(void)
 void
 pmh_stop_point(const char *name)
 {
-	(void) name;
+	if (listening)
+		other_files_act(name);
 	if (!listening || actions >= MOST_ACTIONS || --countdown != 0)
 		return;
 	if (!fixture_no_lock_held())
@@ -402,6 +477,23 @@ look_up(Found *found)
 	for (size_t i = 0; i < values.n; i++)
 		found_value(found, key, values.value[i]);
 	check_found(found, key, key + 1);
+	pmh_values_free(&values);
+}
+
+/* All of the long list, at once. */
+static void
+look_up_long(Found *found)
+{
+	PmhValues	values = {0};
+	uint64_t	hash = fixture_hash(LONG_KEY);
+
+	(void) found;
+	if (!ok(self, choose(2) == 0 ? pmh_lookup(self, hash, &values) :
+			pmh_lookup_repeats(self, hash, &values), PMH_OK))
+		return;
+	if (!CHECK(values.n == LONG_VALUES))
+		fprintf(stderr, "  seed %llu: %s: %zu values\n", (unsigned long long) episode_seed,
+				doing, values.n);
 	pmh_values_free(&values);
 }
 
@@ -576,7 +668,7 @@ static void
 make_table(void)
 {
 	PmhEnv		env = fixture_env(1);
-	PmhEntry   *entry = malloc(KEYS * MOST_STANDING * sizeof(*entry));
+	PmhEntry   *entry = malloc((KEYS * MOST_STANDING + LONG_VALUES) * sizeof(*entry));
 	size_t		n = 0;
 	uint32_t	depth;
 	PmhBulk    *bulk;
@@ -598,6 +690,8 @@ make_table(void)
 		while (key < LIST_KEYS && next_other[key] < FIRST_OTHER + 40)
 			entry[n++] = (PmhEntry) {hash_of(key), value_of(key, next_other[key]++, OTHER)};
 	}
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+		entry[n++] = (PmhEntry) {fixture_hash(LONG_KEY), value_of(KEYS, i, OTHER)};
 	qsort(entry, n, sizeof(*entry), compare_entries);
 	REQUIRE(pmh_bulk_begin(others, n, 90, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
@@ -616,6 +710,7 @@ one_operation(Found *found)
 		void		(*run) (Found *found);
 	}			operation[] = {
 		{"look-up", look_up}, {"look-up in a group", look_up_group},
+		{"look-up of a long list", look_up_long},
 		{"cursor", read_by_cursor}, {"cursor", read_by_cursor},
 		{"cursor", read_by_cursor}, {"sweep", sweep}, {"statistics", count_all},
 		{"check", check_all}, {"removal", put_in_and_take_out},
@@ -637,12 +732,18 @@ one_operation(Found *found)
 	memset(found->count, 0, KEYS * MOST_STANDING);
 	found->strange = false;
 	actions = 0;
+	readings = 0;
+	noise = drawn = (Noise) choose(3);
+	noise_seed = seed;
 	draw_countdown();
 	if (choose(2) == 0)
 		lists_grow();
 	listening = true;
 	operation[which].run(found);
 	listening = false;
+	if (!CHECK(readings < MOST_READINGS))
+		fprintf(stderr, "  seed %llu: %s: %llu readings of buffers, noise %d\n",
+				(unsigned long long) episode_seed, doing, (unsigned long long) readings, (int) drawn);
 }
 
 int
@@ -670,7 +771,8 @@ main(int argc, char **argv)
 		pmh_close(self);
 		pmh_close(others);
 	}
-	CHECK(all_actions > episodes && all_shrinks > episodes / 4 && all_overflows > episodes);
+	CHECK(all_actions > episodes && all_shrinks > episodes / 4 && all_overflows > episodes &&
+		  all_noise > episodes);
 	unlink(path);
 	free(found.count);
 	return unit_done("stop_between");

@@ -1,0 +1,403 @@
+/*-------------------------------------------------------------------------
+ *
+ * stop_bounded.c
+ *	  No call goes on for long by itself: it ends, or sees now and then whether the
+ *	  process wants to do something else.
+ *
+ * The engine is compiled with PMH_STOP_POINTS here, and readings of value buffers
+ * are counted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "crowd.h"
+#include "cursor.h"
+#include "directory.h"
+#include "error.h"
+#include "fail.h"
+#include "figures.h"
+#include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "list_read.h"
+#include "list_write.h"
+#include "overflow.h"
+#include "stop_point.h"
+#include "table.h"
+#include "unit.h"
+
+#define BUFFERS			100		/* at least, of the long list */
+#define LIST_VALUES		(BUFFERS * UINT64_C(2600))
+#define GIVEN			(LIST_VALUES / 10 * 9)
+#define MOST_BUFFERS	33		/* that a call reads and finds nothing new in ... */
+#define MOST_READ		(MOST_BUFFERS * 3 * PMH_MAX_LINES)	/* ... and points in lines */
+#define BATCH			64
+
+static const char *path;
+static uint64_t readings;		/* of a buffer, or a part of one */
+static uint64_t points_read;	/* three to each line */
+
+void
+pmh_stop_point(const char *name)
+{
+	readings += strcmp(name, "list_before_reading") == 0;
+	points_read += strcmp(name, "value_between_halves") == 0;
+}
+
+/* One key with a long list. */
+static PmhTable *
+make_list(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < LIST_VALUES; i++)
+		entry[i] = (PmhEntry) {fixture_hash(0), i};
+	REQUIRE(pmh_bulk_begin(t, LIST_VALUES, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, LIST_VALUES) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entry);
+	return t;
+}
+
+/* ---- cursors ---- */
+
+static uint8_t given[LIST_VALUES];
+
+/* Note what a batch has. */
+static void
+note_batch(const PmhCursor *cursor)
+{
+	for (size_t i = 0; i < cursor->batch.n; i++)
+	{
+		REQUIRE(cursor->batch.value[i] < LIST_VALUES);
+		given[cursor->batch.value[i]]++;
+	}
+}
+
+/* All that is in the buffer where a cursor stands goes; they count as given. */
+static void
+empty_buffer(PmhTable *t, const PmhCursor *cursor)
+{
+	static uint64_t value[PMH_STEP_MAX];
+	static PmhEntry entry[PMH_STEP_MAX];
+	PmhListPosition pos = pmh_list_at(t, cursor->chunk, cursor->chunk_version);
+	size_t		removed;
+	uint32_t	n;
+
+	REQUIRE(pmh_list_step(t, fixture_hash(0), &pos, PMH_STEP_MAX, value, NULL, &n) == PMH_OK);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		entry[i] = (PmhEntry) {fixture_hash(0), value[i]};
+		given[value[i]] = 1;
+	}
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n && n > 1000);
+}
+
+static size_t
+leave_out_most(const void *argument, uint64_t *value, size_t n)
+{
+	size_t		left = 0;
+
+	(void) argument;
+	for (size_t i = 0; i < n; i++)
+	{
+		if (value[i] % LIST_VALUES == LIST_VALUES / 2)
+			value[left++] = value[i];
+	}
+	return left;
+}
+
+/*
+ * A cursor has given most of a list when it loses its place.  It comes by all that
+ * again, but not in one call.
+ */
+static void
+place_is_lost(void)
+{
+	PmhTable   *t = make_list();
+	PmhCursor	cursor = {0};
+	size_t		n = 0;
+	uint64_t	empty = 0;
+	uint64_t	most = 0;
+	uint64_t	wrong = 0;
+	PmhResult	result;
+
+	memset(given, 0, sizeof(given));
+	pmh_cursor_open(t, &cursor, fixture_hash(0));
+	for (; n < GIVEN; n += cursor.batch.n)
+	{
+		REQUIRE(pmh_cursor_next(t, &cursor, 1000) == PMH_OK);
+		note_batch(&cursor);
+	}
+	empty_buffer(t, &cursor);
+	do
+	{
+		points_read = 0;
+		result = pmh_cursor_next(t, &cursor, BATCH);
+		if (points_read > most)
+			most = points_read;
+		empty += result == PMH_OK && cursor.batch.n == 0;
+		if (result == PMH_OK)
+			note_batch(&cursor);
+	} while (result == PMH_OK);
+	CHECK(result == PMH_DONE && most <= MOST_READ && empty >= BUFFERS / 2 / MOST_BUFFERS);
+	for (uint64_t v = 0; v < LIST_VALUES; v++)
+		wrong += given[v] != 1;
+	CHECK(wrong == 0);
+	pmh_cursor_free(&cursor);
+	pmh_close(t);
+}
+
+/* The caller does not want to see most of what there is. */
+static void
+most_is_left_out(void)
+{
+	PmhTable   *t = make_list();
+	PmhCursor	cursor = {0};
+	size_t		n = 0;
+	uint64_t	most = 0;
+	PmhResult	result;
+
+	pmh_cursor_open(t, &cursor, fixture_hash(0));
+	cursor.leave_out = leave_out_most;
+	do
+	{
+		points_read = 0;
+		result = pmh_cursor_next(t, &cursor, BATCH);
+		if (points_read > most)
+			most = points_read;
+		n += result == PMH_OK ? cursor.batch.n : 0;
+	} while (result == PMH_OK);
+	CHECK(result == PMH_DONE && n == 1 && most <= MOST_READ);
+	pmh_cursor_free(&cursor);
+	pmh_close(t);
+}
+
+/* ---- what can be given up ---- */
+
+#define SEGMENTS		100		/* at least, of a large table */
+#define GIVEN_UP_AT		4
+#define CROWDED			UINT64_C(20000)
+#define REST_AT_ONCE	1024
+
+static unsigned asked;
+static unsigned refuse_at;		/* 0: never */
+
+static bool
+cancelled(void)
+{
+	return ++asked == refuse_at;
+}
+
+static void
+be_asked(unsigned at)
+{
+	static const PmhWaitHooks hooks = {.cancelled = cancelled};
+
+	pmh_set_wait_hooks(&hooks);
+	asked = 0;
+	readings = 0;
+	refuse_at = at;
+}
+
+static void
+be_left_alone(void)
+{
+	static const PmhWaitHooks none = {0};
+
+	pmh_set_wait_hooks(&none);
+}
+
+static PmhResult
+look_up(PmhTable *t)
+{
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup(t, fixture_hash(0), &values);
+
+	pmh_values_free(&values);
+	return result;
+}
+
+static PmhResult
+look_up_repeats(PmhTable *t)
+{
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(0), &values);
+
+	pmh_values_free(&values);
+	return result;
+}
+
+static PmhResult
+read_all_by_cursor(PmhTable *t)
+{
+	uint64_t	n;
+
+	return fixture_count_by_cursor(t, fixture_hash(0), 0, &n);
+}
+
+static PmhResult
+read_statistics(PmhTable *t)
+{
+	PmhStats	stats;
+
+	return pmh_stats(t, &stats);
+}
+
+static PmhResult
+estimate(PmhTable *t)
+{
+	uint64_t	entries;
+	uint64_t	bytes;
+
+	return pmh_estimate(t, &entries, &bytes);
+}
+
+static PmhResult
+begin_shrink(PmhTable *t)
+{
+	PmhShrink	begun;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
+
+	pmh_shrink_end(t, &begun);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
+static PmhResult
+check(PmhTable *t)
+{
+	return pmh_check(t, false, fixture_report, NULL);
+}
+
+/* It asks at least so many times, and ends soon when it is to. */
+static void
+gives_up(PmhTable *t, PmhResult (*call) (PmhTable *t), unsigned least)
+{
+	be_asked(0);
+	CHECK(call(t) == PMH_OK && asked >= least);
+	be_asked(GIVEN_UP_AT);
+	CHECK(call(t) == PMH_CANCELLED && pmh_error(t)->code == PMH_CANCELLED);
+	CHECK(asked == GIVEN_UP_AT && readings <= GIVEN_UP_AT);
+	be_left_alone();
+	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
+}
+
+/* Nobody disturbs them. */
+static void
+long_list_is_given_up(void)
+{
+	PmhTable   *t = make_list();
+
+	gives_up(t, look_up, BUFFERS - 1);
+	gives_up(t, look_up_repeats, BUFFERS - 1);
+	gives_up(t, read_all_by_cursor, BUFFERS - 1);
+	gives_up(t, read_statistics, BUFFERS - 1);
+	gives_up(t, begin_shrink, BUFFERS - 1);
+	gives_up(t, check, BUFFERS - 1);
+	pmh_close(t);
+}
+
+static void
+many_segments_are_given_up(void)
+{
+	PmhTable   *t = fixture_create(path);
+
+	for (uint64_t i = 0; i < SEGMENTS * 2048; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	gives_up(t, read_statistics, SEGMENTS);
+	gives_up(t, estimate, SEGMENTS / 2);
+	gives_up(t, begin_shrink, SEGMENTS / 2);
+	pmh_close(t);
+}
+
+/* Entries that no segment takes come last in a load. */
+static void
+rest_is_given_up(unsigned at)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry   *entry = malloc(CROWDED * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < CROWDED; i++)
+		entry[i] = (PmhEntry) {crowd_of_many_hash(7, i), i};
+	REQUIRE(pmh_bulk_begin(t, CROWDED, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, CROWDED) == PMH_OK);
+	be_asked(at);
+	result = pmh_bulk_finish(bulk);
+	be_left_alone();
+	if (at == 0)
+		CHECK(result == PMH_OK && asked >= CROWDED / REST_AT_ONCE / 2);
+	else
+		CHECK(result == PMH_CANCELLED && asked == at &&
+			  crowd_overflowed(t) <= at * REST_AT_ONCE);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK && fixture_no_lock_held());
+	free(entry);
+	pmh_close(t);
+}
+
+/* ---- a sample ---- */
+
+#define DEPTH			7		/* more than the sample has points for */
+#define TORN			UINT64_C(0)
+#define TORN_VALUES		UINT64_C(20000)
+
+/*
+ * All points of a sample meet the same segment of each table: its lists are counted
+ * once, and what they stand for is all there is.
+ */
+static void
+sampled_once(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhFill		fill;
+	PmhStats	stats;
+	uint64_t	estimated;
+	uint64_t	bytes;
+	uint64_t	all;
+
+	crowd_comes(t, 1, 1);
+	for (uint64_t i = 0; i < TORN_VALUES; i++)
+		REQUIRE(pmh_insert(t, crowd_hash(1, TORN), i, false) == PMH_OK);
+	REQUIRE(crowd_has_list(t, PMH_OVERFLOW, crowd_hash(1, TORN)));
+	for (uint32_t depth = 0; depth < DEPTH; depth++)
+		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
+	readings = 0;
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK && stats.segments == 2);
+	all = readings;
+	CHECK(all > 2 && stats.list_entries == TORN_VALUES);
+	readings = 0;
+	REQUIRE(pmh_conclude(t, pmh_estimate_fill(t, &fill)) == PMH_OK);
+	CHECK(readings == all);
+	CHECK(fill.segments == 2 && fill.lists == 1);
+	CHECK(fill.slots == (double) stats.slots && fill.used_slots == (double) stats.used_slots);
+	CHECK(fill.list_entries == (double) TORN_VALUES);
+	CHECK(fill.list_bytes == (double) stats.list_bytes);
+	readings = 0;
+	REQUIRE(pmh_estimate(t, &estimated, &bytes) == PMH_OK);
+	CHECK(readings == 1 && estimated >= CROWD_KEYS && estimated < 2 * TORN_VALUES);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("stop_bounded");
+	TEST(place_is_lost());
+	TEST(most_is_left_out());
+	TEST(long_list_is_given_up());
+	TEST(many_segments_are_given_up());
+	TEST(rest_is_given_up(0));
+	TEST(rest_is_given_up(1));
+	TEST(rest_is_given_up(3));
+	TEST(sampled_once());
+	unlink(path);
+	return unit_done("stop_bounded");
+}
