@@ -239,6 +239,23 @@ versions()
 		no chosen '' "15" "15" 14 && no chosen '' "15" "15" seventeen
 }
 
+# A server that we install has no cluster, as apt would have made with it: said, but
+# only where it was not there before.
+installing()				# PATTERN installed
+{
+	machine "$2" "15 17"
+	# shellcheck disable=SC2016
+	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=17 says "$1" "${with_packages[@]}" eval '
+		install_packages() { :; }
+		install_server; echo "<done>"'
+}
+
+without_cluster()
+{
+	installing 'pg_createcluster 17 main' "15" &&
+		installing '<done>' "15 17" && no installing 'pg_createcluster' "15 17"
+}
+
 # ---- what a user has set ----
 
 settings()
@@ -345,6 +362,7 @@ installed_system()
 	fi
 	check "sudo without a terminal fails at once" no_terminal "$scratch/asked"
 	check "which version of PostgreSQL" versions
+	check "a server that is installed for us has no cluster, and we say so" without_cluster
 	check "locale, umask and environment of the user" settings
 	check "--rows" rows
 	check "the demo" demo

@@ -166,6 +166,8 @@ install_packages()
 # Without apt the packages have to be there, and the pg_config in PATH counts.
 install_server()
 {
+	local server
+
 	if ! command -v apt-get >/dev/null 2>&1; then
 		pg_config=$(command -v pg_config) && [ -f "$("$pg_config" --pgxs)" ] && return 0
 		echo "there is no apt-get: install what README.md names yourself, with pg_config in PATH" >&2
@@ -178,7 +180,12 @@ install_server()
 		install_packages "$@" || return 1
 	else
 		choose_major || return 1
+		server=$(missing_packages "postgresql-$pg_major")
 		install_packages "postgresql-$pg_major" "postgresql-server-dev-$pg_major" "$@" || return 1
+		# apt makes a cluster with a new server, and apt_install.sh keeps it from that:
+		# a later "apt-get install" does not make up for it
+		[ -z "$server" ] ||
+			say "$server has no cluster yet; for one of your own: pg_createcluster $pg_major main --start"
 		pg_config=/usr/lib/postgresql/$pg_major/bin/pg_config
 	fi
 	[ -x "$pg_config" ] && [ -f "$("$pg_config" --pgxs)" ] && return 0
