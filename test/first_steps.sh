@@ -239,6 +239,19 @@ versions()
 		no chosen '' "15" "15" 14 && no chosen '' "15" "15" seventeen
 }
 
+# A version that was named and that apt does not have, not even in newer lists: one
+# line, at once.
+unavailable()
+{
+	machine "15" "15"
+	# shellcheck disable=SC2016
+	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=16 refuses '^<update>.apt has no postgresql-16; [^[:cntrl:]]*$' \
+		"${with_packages[@]}" eval '
+			can_be_root() { :; }
+			apt_install() { echo "<$*>"; }
+			install_server'
+}
+
 # A server that we install has no cluster, as apt would have made with it: said, but
 # only where it was not there before.
 installing()				# PATTERN installed
@@ -362,6 +375,7 @@ installed_system()
 	fi
 	check "sudo without a terminal fails at once" no_terminal "$scratch/asked"
 	check "which version of PostgreSQL" versions
+	check "a version that apt does not have" unavailable
 	check "a server that is installed for us has no cluster, and we say so" without_cluster
 	check "locale, umask and environment of the user" settings
 	check "--rows" rows

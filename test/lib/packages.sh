@@ -104,6 +104,12 @@ newest_major()
 	first_major is_installed || first_major is_available
 }
 
+# has_major MAJOR: its server is installed, or apt has it
+has_major()
+{
+	is_installed "postgresql-$1" || is_available "postgresql-$1"
+}
+
 # choose_major: the major version to work with, into pg_major: that of
 # PMHASH_PG_MAJOR, or the newest server installed, or the newest there is
 choose_major()
@@ -111,7 +117,15 @@ choose_major()
 	pg_major=${PMHASH_PG_MAJOR:-}
 	if [ -n "$pg_major" ]; then
 		case " $PMHASH_PG_MAJORS " in
-			*" $pg_major "*) return 0 ;;
+			*" $pg_major "*)
+				# (who may not install anything hears that from install_packages)
+				if has_major "$pg_major" || ! can_be_root 2>/dev/null ||
+					{ apt_install update && has_major "$pg_major"; }; then
+					return 0
+				fi
+				echo "apt has no postgresql-$pg_major; https://apt.postgresql.org has it for each Debian" >&2
+				return 1
+				;;
 		esac
 		echo "PMHASH_PG_MAJOR is \"$pg_major\"; pmhash is for PostgreSQL $PMHASH_PG_MAJORS" >&2
 		return 1
