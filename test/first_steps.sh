@@ -84,8 +84,8 @@ modes()
 
 # ---- make ----
 
-without_pgxs="test versions-test tools-test packages-test mutants crash-exhaustive dax-test fuzz demo bench bench-quick
-	bench-engine bench-tpcc bench-exclusion bench-recovery soak soak-faults"
+# those of the Makefile, without dist, which runs none of our scripts
+without_pgxs=$(sed -n '/^WITHOUT_PGXS = /,/[^\\]$/{s/^WITHOUT_PGXS = //; s/\\$//; s/\<dist\>//; p}' "$top/Makefile")
 
 # Targets that install what they need: what would be run is there.
 targets()					# directory, arguments of make
