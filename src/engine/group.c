@@ -532,8 +532,7 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 
 	ahead.element = ahead.bucket = ahead.line = p->at;
 	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
-		result = delete_piece(t, p, &ahead);
-	pm_fence(&t->file);
+		result = delete_piece(t, p, &ahead);	/* durable when it unlocks */
 	count_states(removal);
 	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
 }

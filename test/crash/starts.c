@@ -105,6 +105,8 @@ typedef struct World
 	uint64		rng;
 	uint64		inserted;		/* end of WAL */
 	uint64		flushed;
+	uint64		unnoticed;		/* where the last checkpoint of a start ends that
+								 * pg_control does not know of, or 0 */
 	ControlFileData control;	/* pg_control, also a file */
 	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
 	int			nrows;
@@ -685,6 +687,15 @@ pmhash_end_without_replay(const ControlFileData *server)
 		world->inserted == end && !fails(CALL_wal_look) ? end : 0;
 }
 
+/* Has nothing been written since the crash? */
+bool
+pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
+{
+	return server->state == DB_IN_CRASH_RECOVERY &&
+		world->unnoticed <= server->checkPointCopy.redo &&
+		world->inserted > server->checkPoint + 120 && !fails(CALL_wal_look);
+}
+
 /* There are no standbys here, and no promotions. */
 bool
 pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
@@ -1115,7 +1126,7 @@ recover(void)
 	{
 		/* The checkpoint is in WAL, and pg_control does not know of it. */
 		world->inserted += 120;
-		world->flushed = world->inserted;
+		world->flushed = world->unnoticed = world->inserted;
 		tell(" dies with its checkpoint in WAL");
 		_exit(1);
 	}
