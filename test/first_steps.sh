@@ -84,8 +84,8 @@ modes()
 
 # ---- make ----
 
-without_pgxs="test versions-test tools-test packages-test mutants crash-exhaustive dax-test fuzz demo bench bench-quick
-	bench-engine bench-tpcc bench-exclusion bench-recovery soak soak-faults"
+# those of the Makefile, without dist, which runs none of our scripts
+without_pgxs=$(sed -n '/^WITHOUT_PGXS = /,/[^\\]$/{s/^WITHOUT_PGXS = //; s/\\$//; s/\<dist\>//; p}' "$top/Makefile")
 
 # Targets that install what they need: what would be run is there.
 targets()					# directory, arguments of make
@@ -239,6 +239,36 @@ versions()
 		no chosen '' "15" "15" 14 && no chosen '' "15" "15" seventeen
 }
 
+# A version that was named and that apt does not have, not even in newer lists: one
+# line, at once.
+unavailable()
+{
+	machine "15" "15"
+	# shellcheck disable=SC2016
+	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=16 refuses '^<update>.apt has no postgresql-16; [^[:cntrl:]]*$' \
+		"${with_packages[@]}" eval '
+			can_be_root() { :; }
+			apt_install() { echo "<$*>"; }
+			install_server'
+}
+
+# A server that we install has no cluster, as apt would have made with it: said, but
+# only where it was not there before.
+installing()				# PATTERN installed
+{
+	machine "$2" "15 17"
+	# shellcheck disable=SC2016
+	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=17 says "$1" "${with_packages[@]}" eval '
+		install_packages() { :; }
+		install_server; echo "<done>"'
+}
+
+without_cluster()
+{
+	installing 'pg_createcluster 17 main' "15" &&
+		installing '<done>' "15 17" && no installing 'pg_createcluster' "15 17"
+}
+
 # ---- what a user has set ----
 
 settings()
@@ -345,6 +375,8 @@ installed_system()
 	fi
 	check "sudo without a terminal fails at once" no_terminal "$scratch/asked"
 	check "which version of PostgreSQL" versions
+	check "a version that apt does not have" unavailable
+	check "a server that is installed for us has no cluster, and we say so" without_cluster
 	check "locale, umask and environment of the user" settings
 	check "--rows" rows
 	check "the demo" demo

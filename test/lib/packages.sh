@@ -104,6 +104,12 @@ newest_major()
 	first_major is_installed || first_major is_available
 }
 
+# has_major MAJOR: its server is installed, or apt has it
+has_major()
+{
+	is_installed "postgresql-$1" || is_available "postgresql-$1"
+}
+
 # choose_major: the major version to work with, into pg_major: that of
 # PMHASH_PG_MAJOR, or the newest server installed, or the newest there is
 choose_major()
@@ -111,7 +117,15 @@ choose_major()
 	pg_major=${PMHASH_PG_MAJOR:-}
 	if [ -n "$pg_major" ]; then
 		case " $PMHASH_PG_MAJORS " in
-			*" $pg_major "*) return 0 ;;
+			*" $pg_major "*)
+				# (who may not install anything hears that from install_packages)
+				if has_major "$pg_major" || ! can_be_root 2>/dev/null ||
+					{ apt_install update && has_major "$pg_major"; }; then
+					return 0
+				fi
+				echo "apt has no postgresql-$pg_major; https://apt.postgresql.org has it for each Debian" >&2
+				return 1
+				;;
 		esac
 		echo "PMHASH_PG_MAJOR is \"$pg_major\"; pmhash is for PostgreSQL $PMHASH_PG_MAJORS" >&2
 		return 1
@@ -166,6 +180,8 @@ install_packages()
 # Without apt the packages have to be there, and the pg_config in PATH counts.
 install_server()
 {
+	local server
+
 	if ! command -v apt-get >/dev/null 2>&1; then
 		pg_config=$(command -v pg_config) && [ -f "$("$pg_config" --pgxs)" ] && return 0
 		echo "there is no apt-get: install what README.md names yourself, with pg_config in PATH" >&2
@@ -178,7 +194,12 @@ install_server()
 		install_packages "$@" || return 1
 	else
 		choose_major || return 1
+		server=$(missing_packages "postgresql-$pg_major")
 		install_packages "postgresql-$pg_major" "postgresql-server-dev-$pg_major" "$@" || return 1
+		# apt makes a cluster with a new server, and apt_install.sh keeps it from that:
+		# a later "apt-get install" does not make up for it
+		[ -z "$server" ] ||
+			say "$server has no cluster yet; for one of your own: pg_createcluster $pg_major main --start"
 		pg_config=/usr/lib/postgresql/$pg_major/bin/pg_config
 	fi
 	[ -x "$pg_config" ] && [ -f "$("$pg_config" --pgxs)" ] && return 0

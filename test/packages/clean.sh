@@ -134,6 +134,11 @@ purge()
 	done <<<"$files")
 	[ -z "$left" ] || fail "left: $left"
 	! dpkg -s "$package" 2>/dev/null || fail "not purged"
+	# what stays in the data directory, docs/operations.md tells to remove
+	left=$(cd "/var/lib/postgresql/$major/main" && find . -name 'pmhash*' | sed 's|^./||' | while read -r file; do
+		grep -qF "\`$file\`" /pmhash/tree/docs/operations.md || echo "$file"
+	done)
+	[ -z "$left" ] || fail "left, and nobody says so: $left"
 	pg_dropcluster --stop "$major" main
 	# the directory of index files is the administrator's, as README.Debian says
 	rm -rf "/var/lib/postgresql/$major/main.pmhash"
