@@ -116,6 +116,7 @@ CLUSTER_OBJS = \
 	src/cluster/pool.o \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
+	src/cluster/queue_count.o \
 	src/cluster/rebuild.o \
 	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \

@@ -28,8 +28,9 @@
  *	- nested loops that would walk through a large table again and again.
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
- * A subscriber gets such a walk too, if the index is invalid or not built yet, or if
- * it looks for NULLs, of which an index has no entries (scan_replica.c).  It has the
+ * A subscriber gets such a walk too, if the index is invalid or not built yet, if entries
+ * of others wait, or if it looks for NULLs, of which an index has no entries
+ * (scan_replica.c).  It has the
  * keys of each row compared before the TID is handed out.  Neither the snapshot nor the
  * size of the table matters then: this is what the worker would do without the index, by
  * the same snapshot (RelationFindReplTupleSeq).
