@@ -169,6 +169,7 @@ AM_OBJS = \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
+	src/am/scan_queue.o \
 	src/am/scan_replica.o \
 	src/am/spool.o \
 	src/am/standby_fill.o \

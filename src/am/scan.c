@@ -146,7 +146,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
-		so->start = pmhash_scan_start(so->file, scan->ignore_killed_tuples);
+		so->start = pmhash_scan_start(scan, so->file);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
