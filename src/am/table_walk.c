@@ -7,7 +7,7 @@
  * when one becomes invalid.  What is left is a statement that was planned
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
- * Without it each such statement would fail with 55000 in the moment in which
+ * Without it each such statement would fail, to be tried again, in the moment in which
  * pmhash_check, or a process that cannot read the file, condemns the index, though
  * its user has done nothing wrong and the table has all rows.
  *
