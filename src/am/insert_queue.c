@@ -18,11 +18,11 @@
  *		the commit record is written, and before PREPARE;
  *	  - other backends' checks of exclusion constraints and conflict checks of
  *		serializable transactions, at once: such entries are never queued;
- *	  - workers of logical replication, at once, for tables of a subscription, from
- *		PostgreSQL 18 on (scan_replica.c): such entries are not queued.  A table may
- *		get into a subscription while its entries wait, which takes no lock that we
- *		hold.  So queues are counted (queue_count.c), and as long as there are any the
- *		workers read the table;
+ *	  - workers of logical replication, at once, for tables of a subscription that have
+ *		no key, from PostgreSQL 18 on (scan_replica.c): such entries are not queued.
+ *		A table may get into a subscription while its entries wait, which takes no
+ *		lock that we hold up.  So queues are counted (queue_count.c), and as long as
+ *		there are any the workers read the table;
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.
  * And no reader may meet an entry whose TID belongs to another row by now: only
@@ -451,7 +451,7 @@ pmhash_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
 	return pmhash_group_insert && !IsolationIsSerializable() &&
 		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
-		pmhash_rows_stay(heap, indexInfo) && !pmhash_is_subscribed(heap);
+		pmhash_rows_stay(heap, indexInfo) && !pmhash_subscriber_looks(heap);
 }
 
 static void

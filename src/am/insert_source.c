@@ -27,8 +27,8 @@
  * own; and all of tables of another access method than heap, of whose rows we
  * know nothing.
  *
- * Nor do those of tables into which a subscription brings changes, as others have to
- * find their rows at once.
+ * Nor do those of tables without a key into which a subscription brings changes, as its
+ * worker has to find their rows at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +39,9 @@
 #include "executor/execdesc.h"
 #include "nodes/execnodes.h"
 #include "nodes/plannodes.h"
+#if PG_VERSION_NUM >= 180000
+#include "replication/logicalrelation.h"
+#endif
 #include "tcop/utility.h"
 #include "utils/catcache.h"
 #include "utils/memutils.h"
@@ -160,19 +163,23 @@ has_subscription(Oid table)
 }
 
 /*
- * May a worker of logical replication look for rows of the table by an index of ours?
- * It does for tables that have a row in pg_subscription_rel (worker.c,
- * should_apply_changes_for_rel), and for their partitions (apply_handle_tuple_routing).
- * ERROR as for any look at the catalogs.
+ * May a worker of logical replication look for rows of the table by an index that is not
+ * unique?  It does so if the table has neither a replica identity index nor a primary
+ * key (relation.c, FindLogicalRepLocalIndex), in tables that have a row in
+ * pg_subscription_rel (worker.c, should_apply_changes_for_rel), and in their partitions
+ * (apply_handle_tuple_routing).  ERROR as for any look at the catalogs.
  */
 bool
-pmhash_is_subscribed(Relation heap)
+pmhash_subscriber_looks(Relation heap)
 {
 	Oid			table = RelationGetRelid(heap);
-	bool		found = has_subscription(table);
+	bool		found;
 	List	   *ancestors;
 	ListCell   *lc;
 
+	if (OidIsValid(GetRelationIdentityOrPK(heap)))
+		return false;
+	found = has_subscription(table);
 	if (found || !heap->rd_rel->relispartition)
 		return found;
 	ancestors = get_partition_ancestors(table);
@@ -185,7 +192,7 @@ pmhash_is_subscribed(Relation heap)
 #else							/* it uses indexes of core's methods only */
 
 bool
-pmhash_is_subscribed(Relation heap)
+pmhash_subscriber_looks(Relation heap)
 {
 	return false;
 }

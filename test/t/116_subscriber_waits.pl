@@ -45,6 +45,8 @@ INSERT INTO bare SELECT nullif(i % 50, 0), 'row ' || i FROM generate_series(1, 5
 INSERT INTO same SELECT lpad(i::text, 5), i FROM generate_series(1, 20) i;
 CREATE TABLE parted (k int4, t text);
 ALTER TABLE parted REPLICA IDENTITY FULL;
+CREATE TABLE keyed (id int4, k int4, t text);
+ALTER TABLE keyed REPLICA IDENTITY FULL;
 CREATE PUBLICATION pub FOR ALL TABLES;
 SQL
 $subscriber->safe_psql('postgres', <<'SQL');
@@ -54,6 +56,8 @@ CREATE TABLE parted (k int4, t text) PARTITION BY LIST (k);
 CREATE TABLE parted_low PARTITION OF parted FOR VALUES IN (1, 7) PARTITION BY LIST (k);
 CREATE TABLE parted_7 PARTITION OF parted_low FOR VALUES IN (7);
 CREATE INDEX parted_k ON parted USING pmhash (k);
+CREATE TABLE keyed (id int4 PRIMARY KEY, k int4, t text);
+CREATE INDEX keyed_k ON keyed USING pmhash (k);
 SQL
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $publisher->host . ' port=' . $publisher->port . " dbname=postgres' PUBLICATION pub WITH (streaming = parallel)");
 $subscriber->wait_for_subscription_sync($publisher, 'sub');
@@ -187,6 +191,16 @@ foreach my $case ([ 'bare', 'bare_k', 'a table' ], [ 'parted', 'parted_7_k_idx',
 	finds_new_rows($table, "$what of a subscription");
 	is(walks($index), $before, "$what of a subscription: by the index");
 }
+
+# A table with a key is looked up by that.
+my $keyed = "INSERT INTO keyed SELECT i, 7, 'q' || i FROM generate_series(1, 40) i";
+$publisher->safe_psql('postgres', $keyed);
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', "DELETE FROM keyed; $keyed");
+is($subscriber->safe_psql('postgres', "SELECT group_entries, table_scans FROM pmhash_stat_indexes WHERE index = 'keyed_k'"), '24|0', 'a table with a key: group insert');
+$publisher->safe_psql('postgres', "DELETE FROM keyed WHERE id = 40");
+$publisher->wait_for_catchup('sub');
+is($subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM keyed'), '39|39', 'a table with a key: changes arrive');
 
 # The session has filled its queue before the table is one of a subscription.
 foreach my $node ($publisher, $subscriber)
