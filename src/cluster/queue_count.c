@@ -7,9 +7,9 @@
  * inserted them (am/insert_queue.c).  The few readers that need them (am/scan_replica.c)
  * cannot get at them; so they have to know that there are any, and go without the index.
  *
- * There is a count in shared memory for each 256th part of all files.  Sharing one
- * costs a reader a detour.  A session that dies in the middle takes shared memory with
- * it, so no count stays too high.
+ * Counts are in shared memory, striped by file id; sharing one costs a reader a
+ * detour.  A session that ends by an error or FATAL aborts its transaction first, and one
+ * that dies in the middle takes shared memory with it, so no count stays too high.
  *
  *-------------------------------------------------------------------------
  */
