@@ -116,6 +116,7 @@ CLUSTER_OBJS = \
 	src/cluster/pool.o \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
+	src/cluster/queue_count.o \
 	src/cluster/rebuild.o \
 	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \
@@ -168,6 +169,7 @@ AM_OBJS = \
 	src/am/scan_dead.o \
 	src/am/scan_history.o \
 	src/am/scan_keys.o \
+	src/am/scan_queue.o \
 	src/am/scan_replica.o \
 	src/am/spool.o \
 	src/am/standby_fill.o \

@@ -28,6 +28,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		pmhash_insert_queue_init();
+		pmhash_scan_queue_init();
 		pmhash_join_init();
 	}
 }

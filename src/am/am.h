@@ -53,6 +53,9 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
+/* ---- scan_queue.c ---- */
+extern void pmhash_scan_queue_init(void);
+
 /* ---- validate.c ---- */
 extern char *pmhash_opfamily_name(Oid family);
 

@@ -18,6 +18,11 @@
  *		the commit record is written, and before PREPARE;
  *	  - other backends' checks of exclusion constraints and conflict checks of
  *		serializable transactions, at once: such entries are never queued;
+ *	  - workers of logical replication, at once, for tables of a subscription that have
+ *		no key, from PostgreSQL 18 on (scan_replica.c): such entries are not queued.
+ *		A table may get into a subscription while its entries wait, which takes no
+ *		lock that we hold up.  So queues are counted (queue_count.c), and as long as
+ *		there are any the workers read the table;
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.
  * And no reader may meet an entry whose TID belongs to another row by now: only
@@ -30,8 +35,8 @@
  * may fail at any group, with any error, in a statement or subtransaction that
  * is not the queue's own, and that error may be caught.  So 'first' is stepped
  * after each group by what has gone in, and the rest waits until the queue is
- * applied again: by the commit of its level at the latest, which fails if it still does
- * not go in.  A level applies its queues when it is about to commit, where an
+ * applied again: by the commit of its level at the latest, which fails if it still
+ * does not go in.  A level applies its queues when it is about to commit, where an
  * error is still allowed (SUBXACT_EVENT_PRE_COMMIT_SUB); what is left or new
  * after that, because another callback has inserted something, goes to the
  * parent, when the level cannot be aborted by itself any more
@@ -92,10 +97,11 @@ struct PmhashInsertQueue
 	int			level;			/* of nested transactions */
 	Oid			heapid;			/* the table */
 	PmhashFile *file;
+	uint64		file_id;		/* its own, for when the handle has gone */
 	int			first;			/* entries before this one are in the table */
 	int			n;
 	int			capacity;
-	PmhEntry   *entry;			/* NULL if capacity is 0 */
+	PmhEntry   *entry;			/* NULL if capacity is 0; else it is counted */
 };
 
 uint32		pmhash_queue_generation = 1;
@@ -129,6 +135,7 @@ free_entries(PmhashInsertQueue *queue)
 	if (queue->entry == NULL)
 		return;
 	pfree(queue->entry);
+	pmhash_queue_closed(queue->file_id);
 	queued_bytes -= queue->capacity * sizeof(PmhEntry);
 	queue->entry = NULL;
 	queue->capacity = queue->first = queue->n = 0;
@@ -150,6 +157,8 @@ make_room(PmhashInsertQueue *queue)
 		memcpy(entry, queue->entry + queue->first, queue->n * sizeof(PmhEntry));
 		pfree(queue->entry);
 	}
+	else
+		pmhash_queue_opened(queue->file_id);
 	queue->first = 0;
 	queued_bytes += (capacity - queue->capacity) * sizeof(PmhEntry);
 	queue->entry = entry;
@@ -173,7 +182,7 @@ chain_of(uint64 file_id)
 static void
 put_into_chain(PmhashInsertQueue *queue)
 {
-	PmhashInsertQueue **chain = chain_of(queue->file->file_id);
+	PmhashInsertQueue **chain = chain_of(queue->file_id);
 
 	queue->next_in_chain = *chain;
 	*chain = queue;
@@ -193,7 +202,7 @@ divide_chains(PmhashInsertQueue **made)
 		for (PmhashInsertQueue *queue = chains[i]; queue != NULL;
 			 queue = queue->next_in_chain)
 		{
-			int			half = (queue->file->file_id & nchains) != 0;
+			int			half = (queue->file_id & nchains) != 0;
 
 			*tail[half] = queue;
 			tail[half] = &queue->next_in_chain;
@@ -230,7 +239,7 @@ make_chains(void)
 static void
 free_queue(PmhashInsertQueue *queue)
 {
-	PmhashInsertQueue **link = chain_of(queue->file->file_id);
+	PmhashInsertQueue **link = chain_of(queue->file_id);
 
 	while (*link != queue)
 		link = &(*link)->next_in_chain;
@@ -442,7 +451,7 @@ pmhash_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
 	return pmhash_group_insert && !IsolationIsSerializable() &&
 		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
-		pmhash_rows_stay(heap, indexInfo);
+		pmhash_rows_stay(heap, indexInfo) && !pmhash_subscriber_looks(heap);
 }
 
 static void
@@ -483,6 +492,7 @@ pmhash_insert_queue(Relation heap, PmhashFile *file)
 	queue->level = level;
 	queue->heapid = RelationGetRelid(heap);
 	queue->file = file;
+	queue->file_id = file->file_id;
 	queue->next = queues;
 	queues = queue;
 	put_into_chain(queue);
@@ -558,10 +568,17 @@ drop_level(int level)
 	}
 }
 
-/* The memory goes with TopTransactionContext. */
+/*
+ * The memory goes with TopTransactionContext.  Handles of files may have gone already.
+ */
 static void
 forget_everything(void)
 {
+	for (PmhashInsertQueue *queue = queues; queue != NULL; queue = queue->next)
+	{
+		if (queue->entry != NULL)
+			pmhash_queue_closed(queue->file_id);
+	}
 	context = NULL;
 	queues = NULL;
 	chains = NULL;

@@ -36,5 +36,6 @@ struct QueryDesc;
 extern void pmhash_insert_source_init(void);
 extern void pmhash_statement_started(struct QueryDesc *queryDesc);
 extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);
+extern bool pmhash_subscriber_looks(Relation heap);
 
 #endif							/* PMHASH_INSERT_QUEUE_H */

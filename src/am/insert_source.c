@@ -8,7 +8,8 @@
  * put (old hash, TID) into the table: a wrong row for ever.  A row that a
  * transaction has inserted and that this transaction does not roll back is not
  * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
- * with one exception: heap_abort_speculative makes it dead to all at once.  src/README, "Inserts", has all cases.
+ * with one exception: heap_abort_speculative makes it dead to all at once.
+ * src/README, "Inserts", has all cases.
  *
  * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert does not see it
  * (the token is in the row, on a page that is not pinned any more), so it is
@@ -26,17 +27,26 @@
  * own; and all of tables of another access method than heap, of whose rows we
  * know nothing.
  *
+ * Nor do those of tables without a key into which a subscription brings changes, as its
+ * worker has to find their rows at once.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/tableam.h"
+#include "catalog/partition.h"
 #include "executor/execdesc.h"
 #include "nodes/execnodes.h"
 #include "nodes/plannodes.h"
+#if PG_VERSION_NUM >= 180000
+#include "replication/logicalrelation.h"
+#endif
 #include "tcop/utility.h"
+#include "utils/catcache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "insert_queue.h"
 
@@ -139,6 +149,55 @@ pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo)
 	}
 	return false;
 }
+
+#if PG_VERSION_NUM >= 180000
+
+static bool
+has_subscription(Oid table)
+{
+	CatCList   *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
+	bool		found = list->n_members > 0;
+
+	ReleaseSysCacheList(list);
+	return found;
+}
+
+/*
+ * May a worker of logical replication look for rows of the table by an index that is not
+ * unique?  It does so if the table has neither a replica identity index nor a primary
+ * key (relation.c, FindLogicalRepLocalIndex), in tables that have a row in
+ * pg_subscription_rel (worker.c, should_apply_changes_for_rel), and in their partitions
+ * (apply_handle_tuple_routing).  ERROR as for any look at the catalogs.
+ */
+bool
+pmhash_subscriber_looks(Relation heap)
+{
+	Oid			table = RelationGetRelid(heap);
+	bool		found;
+	List	   *ancestors;
+	ListCell   *lc;
+
+	if (OidIsValid(GetRelationIdentityOrPK(heap)))
+		return false;
+	found = has_subscription(table);
+	if (found || !heap->rd_rel->relispartition)
+		return found;
+	ancestors = get_partition_ancestors(table);
+	foreach(lc, ancestors)
+		found = found || has_subscription(lfirst_oid(lc));
+	list_free(ancestors);
+	return found;
+}
+
+#else							/* it uses indexes of core's methods only */
+
+bool
+pmhash_subscriber_looks(Relation heap)
+{
+	return false;
+}
+
+#endif
 
 static void
 call_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,

@@ -146,7 +146,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
-		so->start = pmhash_scan_start(so->file, scan->ignore_killed_tuples);
+		so->start = pmhash_scan_start(scan, so->file);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
@@ -171,8 +171,8 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 }
 
 /*
- * Without the index, as it is invalid, not built yet, or has no entries of NULLs: it is
- * found out row by row which of them match.
+ * Without the index, as it is invalid, not built yet, or has no entries of NULLs or of
+ * rows that others are inserting: it is found out row by row which of them match.
  */
 static void
 start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
@@ -212,6 +212,11 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 		return;
 	}
 	pmhash_apply_inserts(so->file);
+	if (unlikely(so->is_taken_as_is && pmhash_scan_misses_queued(scan, so)))
+	{
+		start_table(scan, so, false);
+		return;
+	}
 	pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument)

@@ -9,6 +9,7 @@
  *	scan_ahead.c	heap pages of rows that come next
  *	scan_dead.c		entries whose rows have been found dead
  *	scan_history.c	what has been handed out, for cursors that turn back
+ *	scan_queue.c	where the scan of a queue begins
  *	scan_replica.c	rows that a subscriber changes
  *	table_walk.c	the table instead of the index
  *	visibility.c	index-only scans; heap pages
@@ -41,7 +42,6 @@ typedef enum PmhashTurns
 } PmhashTurns;
 
 extern PmhashTurns pmhash_scan_turns(IndexScanDesc scan);
-extern bool pmhash_scan_skips_locked(void);
 extern PmhashScanHistory *pmhash_history_make(MemoryContext context);
 extern void pmhash_history_clear(PmhashScanHistory *history);
 extern uint64 pmhash_history_length(const PmhashScanHistory *history);
@@ -250,6 +250,7 @@ pmhash_scan_hash(const PmhashScan *so)
 /* ---- scan_replica.c ---- */
 extern bool pmhash_scan_wants_table(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
+extern bool pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so);
 extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_keys.c ---- */
@@ -282,7 +283,6 @@ extern void pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so);
 /* ---- scan_dead.c ---- */
 
 extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
-extern uint32 pmhash_scan_start(const PmhashFile *file, bool wanted);
 extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 Relation index, PmhashFile *file, uint64 epoch,
 							 PmhEntry entry, XLogRecPtr lsn);
@@ -291,6 +291,10 @@ extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
 extern bool pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
+
+/* ---- scan_queue.c ---- */
+
+extern uint32 pmhash_scan_start(IndexScanDesc scan, const PmhashFile *file);
 
 /* ---- visibility.c ---- */
 

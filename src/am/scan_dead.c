@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 
@@ -166,33 +165,6 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
 		return;
 	cursor->leave_out = drop_known_dead;
 	cursor->leave_out_argument = file;
-}
-
-/*
- * pmhash_scan_start
- *		Where in the buffers of a long list is a scan to begin?  0: at their beginning;
- *		else it reads a queue, and this is a cursor's 'start'.
- *
- * A process that takes a row out of a queue passes over those that others have locked,
- * and those that they have just deleted, which are not dead to all yet: all of what
- * the others have taken lately, if all begin in the same place.  It is a queue if the
- * query skips what is locked and any rows are known to be dead ('wanted' as in
- * pmhash_leave_out_dead).  Others begin in one place, lest two that lock all rows
- * of a key do so crosswise, and deadlock.  Each scan begins
- * somewhere else than the one before (multiples of the golden ratio lie evenly), so none
- * of the rows that come first is left for good.
- */
-uint32
-pmhash_scan_start(const PmhashFile *file, bool wanted)
-{
-	static uint32 start = 0;
-
-	if (!wanted || !pmhash_any_known_dead(file) || !pmhash_scan_skips_locked())
-		return 0;
-	if (start == 0)
-		start = (uint32) MyProcPid * UINT32_C(0x85ebca6b);
-	start += UINT32_C(0x9e3779b9);
-	return Max(start, 1);
 }
 
 /*

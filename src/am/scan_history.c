@@ -116,29 +116,6 @@ pmhash_scan_turns(IndexScanDesc scan)
 	return search.below_custom ? PMHASH_MAY_TURN_BACK : PMHASH_MAY_BE_REWOUND;
 }
 
-/*
- * Is this the scan of a query that passes over locked rows (FOR UPDATE SKIP LOCKED)?
- * As far as the portal's own plan tells; not in queries of functions.
- */
-bool
-pmhash_scan_skips_locked(void)
-{
-	ListCell   *lc;
-	ListCell   *mark;
-
-	if (ActivePortal == NULL)
-		return false;
-	foreach(lc, ActivePortal->stmts)
-	{
-		foreach(mark, lfirst_node(PlannedStmt, lc)->rowMarks)
-		{
-			if (lfirst_node(PlanRowMark, mark)->waitPolicy == LockWaitSkip)
-				return true;
-		}
-	}
-	return false;
-}
-
 /* ---- what was handed out ---- */
 
 /* An empty history, which lives in context. */

@@ -14,6 +14,10 @@
  *	  or one that CREATE INDEX CONCURRENTLY has not finished, or not begun to fill
  *	  (relation.c, FindUsableIndexForReplicaIdentityFull, asks neither the planner nor
  *	  for indisvalid).  The scan walks through the table.
+ *	- It waits for the transaction that has inserted the row, so it has to find rows
+ *	  that are not committed.  Their entries may wait in another session's queue only
+ *	  if the table was in no subscription when that session's statement began
+ *	  (insert_queue.c).  As long as any do, the scan walks through the table.
  *	- It does not heed xs_recheck if the index is the replica identity.  A row with
  *	  another key of the same hash would be changed.
  *	- It visits the row with SnapshotDirty after we have handed out the TID, which
@@ -81,6 +85,18 @@ pmhash_scan_wants_table(IndexScanDesc scan)
 	return wants_null(scan) ||
 		(!scan->indexRelation->rd_index->indisvalid &&
 		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
+}
+
+/*
+ * May there be rows that the worker wants and whose entries are not in the file yet?
+ * This session's own queues have been applied.  Entries of a constraint never wait.
+ */
+bool
+pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so)
+{
+	Form_pg_index index = scan->indexRelation->rd_index;
+
+	return pmhash_any_queue(so->file) && !index->indisunique && !index->indisexclusion;
 }
 
 /* Does a key of the scan fit a value of a row? */

@@ -7,7 +7,7 @@
  * when one becomes invalid.  What is left is a statement that was planned
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
- * Without it each such statement would fail with 55000 in the moment in which
+ * Without it each such statement would fail, to be tried again, in the moment in which
  * pmhash_check, or a process that cannot read the file, condemns the index, though
  * its user has done nothing wrong and the table has all rows.
  *
@@ -28,8 +28,9 @@
  *	- nested loops that would walk through a large table again and again.
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
- * A subscriber gets such a walk too, if the index is invalid or not built yet, or if
- * it looks for NULLs, of which an index has no entries (scan_replica.c).  It has the
+ * A subscriber gets such a walk too, if the index is invalid or not built yet, if entries
+ * of others wait, or if it looks for NULLs, of which an index has no entries
+ * (scan_replica.c).  It has the
  * keys of each row compared before the TID is handed out.  Neither the snapshot nor the
  * size of the table matters then: this is what the worker would do without the index, by
  * the same snapshot (RelationFindReplTupleSeq).

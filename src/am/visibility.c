@@ -75,7 +75,9 @@ pmhash_test_visited_page(IndexScanDesc scan)
  *
  * The lock first, then the map: who deletes the row later meets our lock; if it has been
  * deleted before, the page is not all-visible any more, and the visit to the row finds
- * the conflict.  (The executor's own scans have it the other way round.)
+ * the conflict.  (The executor's own scans have it the other way round.)  Missed is only
+ * a deletion that has looked for locks and not cleared the bit yet: README, "Index-only
+ * scans".
  *
  * map: as for visibilitymap_get_status.
  */

@@ -293,6 +293,15 @@ extern void pmhash_removal_begins(const PmhashFile *file);
 extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
 										 Snapshot snapshot);
 
+/* ---- queue_count.c ---- */
+
+/* Entries of a file begin to wait in a queue of this session; none of them does. */
+extern void pmhash_queue_opened(uint64 file_id);
+extern void pmhash_queue_closed(uint64 file_id);
+
+/* May entries of a file wait in a queue of any session? */
+extern bool pmhash_any_queue(const PmhashFile *file);
+
 /* ---- dead_entries.c ---- */
 
 #define PMHASH_DEAD_MAX		4096	/* entries at most per call */

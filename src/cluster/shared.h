@@ -22,6 +22,7 @@
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
+#define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
 
 typedef enum PmhashLockId
@@ -85,6 +86,7 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
+	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 

@@ -13,9 +13,10 @@
  * stays so.  It begins a little later; so does the price, by which LIMIT decides.
  *
  * Not offered where EvalPlanQual could come (path.c), for scans that depend on a row
- * of another relation, for lists of keys, in recovery (as joins); nor for a cursor
- * that was not declared NO SCROLL, which goes backward if its plan can (portalcmds.c,
- * PerformCursorOpen): index scans can, and page scans can't.
+ * of another relation, for lists of keys, in recovery (as joins); nor for a query that
+ * a cursor may be opened on, unless with NO SCROLL.  Such a cursor goes backward if its
+ * plan can (portalcmds.c, PerformCursorOpen; spi.c, SPI_cursor_open_internal): index
+ * scans can, and page scans can't.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +46,7 @@
 static set_rel_pathlist_hook_type previous_hook = NULL;
 static planner_hook_type previous_planner = NULL;
 
-/* Is what is being planned a cursor that may go backward? */
+/* May a cursor be opened on what is being planned, and go backward? */
 static bool may_go_backward = false;
 
 static Plan *make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path,
@@ -189,9 +190,33 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 }
 
 /*
- * Note what kind of cursor is being planned.  DECLARE CURSOR and PL/pgSQL's cursors
- * alone have CURSOR_OPT_FAST_PLAN (gram.y, pl_gram.y).  Planning may plan another
- * query in its middle, of a function that it evaluates.
+ * May a cursor be opened on the query, and its scans be turned back?
+ *
+ * A query that no cursor is opened on is planned with CURSOR_OPT_PARALLEL_OK: statements,
+ * PREPARE, SPI_execute, SQL functions.  DECLARE CURSOR and PL/pgSQL's cursors have
+ * CURSOR_OPT_FAST_PLAN (gram.y, pl_gram.y), its loops over queries NO_SCROLL
+ * (pl_exec.c, exec_run_select).  SPI_prepare says nothing: PL/Perl and others use it for
+ * cursors, and for what they execute, too.
+ *
+ * Only some plans run backward (execAmi.c, ExecSupportsBackwardScan).  Of a query without
+ * FROM no scan does, as those are in subqueries of expressions: x := (SELECT ...) in
+ * PL/pgSQL, which is planned without any option.  Nor does one below an aggregate.
+ */
+static bool
+may_be_turned_back(const Query *query, int cursor_options)
+{
+	if (cursor_options & CURSOR_OPT_NO_SCROLL)
+		return false;
+	if ((cursor_options & CURSOR_OPT_PARALLEL_OK) &&
+		!(cursor_options & CURSOR_OPT_FAST_PLAN))
+		return false;
+	return !query->hasAggs &&
+		(query->jointree->fromlist != NIL || query->setOperations != NULL);
+}
+
+/*
+ * Note what kind of query is being planned.  Planning may plan another one in its
+ * middle, of a function that it evaluates.
  */
 #if PG_VERSION_NUM >= 190000
 #define PLANNER_PARAMETERS	Query *parse, const char *query_string, \
@@ -209,8 +234,7 @@ plan_query(PLANNER_PARAMETERS)
 	bool		outer = may_go_backward;
 	PlannedStmt *result;
 
-	may_go_backward = (cursorOptions & CURSOR_OPT_FAST_PLAN) != 0 &&
-		(cursorOptions & CURSOR_OPT_NO_SCROLL) == 0;
+	may_go_backward = may_be_turned_back(parse, cursorOptions);
 	PG_TRY();
 	{
 		result = previous_planner != NULL ? previous_planner(PLANNER_ARGUMENTS) :

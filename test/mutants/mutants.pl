@@ -132,6 +132,7 @@ sub read_table
 			push @mutants, $mutant;
 		}
 		elsif ($line =~ /^file (\S+)$/)       { $file = $1; }
+		elsif ($line =~ /^from (\d+)$/)       { $mutant->{from} = $1; }
 		elsif ($line =~ /^catch (.+)$/)       { $mutant->{stages} = [ split ' ', $1 ]; }
 		elsif ($line =~ /^(why|equivalent) (.+)$/) { $mutant->{$1} .= "$2 "; }
 		elsif ($line eq "<<<<\n")             { $part = 'old'; %text = (old => '', new => ''); }
@@ -560,6 +561,19 @@ sub choose
 	return grep { $_->{kind} eq $set } @mutants;
 }
 
+# Those that this server can tell from no mutant; says which others there are.
+sub for_this_server
+{
+	my ($major) = qx("$source_pg_config" --version) =~ /PostgreSQL (\d+)/
+	  or die "$source_pg_config does not tell its version\n";
+
+	foreach my $mutant (grep { ($_->{from} // 0) > $major } @_)
+	{
+		print "left out $mutant->{name}: from PostgreSQL $mutant->{from} on\n";
+	}
+	return grep { ($_->{from} // 0) <= $major } @_;
+}
+
 if (!defined $work)
 {
 	$work = tempdir('pmhash-mutants.XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -580,7 +594,7 @@ foreach my $mutant (@mutants)
 	$mutant->{equivalent} = $reason;
 }
 die "needless names what is not there: " . join(', ', sort keys %needless) . "\n" if %needless;
-@mutants = choose(@mutants);
+@mutants = for_this_server(choose(@mutants));
 
 if ($list)
 {

@@ -54,14 +54,23 @@ is(entries(), 3000, 'the next scan removes them, whoever found them and whatever
 
 # ---- a queue: scans begin in different places, and have all rows ----
 
-# Only those that pass over what is locked: each scan of a query that says so.
+# Only those that pass over what is locked: each scan of a query that says so.  $q: a
+# query beside them in the same statement.
 sub firsts
 {
-	my ($lock) = @_;
+	my ($lock, $q) = @_;
 	my $with = join(', ', map { "f$_ AS MATERIALIZED (SELECT ctid FROM d WHERE k = 1 LIMIT 1 $lock)" } 1 .. 20);
 	my $all = join(' UNION ALL ', map { "SELECT ctid FROM f$_" } 1 .. 20);
 
-	return "WITH $with SELECT count(DISTINCT first) FROM ($all) AS f(first)";
+	$q //= 'SELECT 1';
+	return "WITH q AS MATERIALIZED ($q), $with SELECT count(DISTINCT first) FROM ($all) AS f(first) WHERE (SELECT count(*) FROM q) >= 0";
+}
+
+# The same of a function, which is called by a statement with q.
+sub firsts_of
+{
+	my ($function, $q) = @_;
+	return "WITH q AS MATERIALIZED ($q) SELECT count(DISTINCT $function()) FROM generate_series(1, 20) WHERE (SELECT count(*) FROM q) >= 0";
 }
 my $firsts = firsts('FOR UPDATE SKIP LOCKED');
 my $all = 'SELECT count(v), count(DISTINCT v), sum(v) FROM d WHERE k = 1';
@@ -71,6 +80,17 @@ is(sql($firsts), 1, 'nothing is known to be dead: all begin in the same place');
 is(delete_and_look_up(2), '', 'rows of another key are known to be dead');
 cmp_ok(sql($firsts), '>', 4, 'scans begin in different places');
 is(sql(firsts('FOR UPDATE')), 1, 'but for those that wait: two might do so crosswise');
+my $elsewhere = 'SELECT v FROM other LIMIT 1 FOR UPDATE SKIP LOCKED';
+is(sql(firsts('FOR UPDATE', $elsewhere)), 1, 'also if the statement passes over what is locked in another table');
+is(sql(firsts('FOR UPDATE', 'SELECT v FROM d WHERE k = 3 LIMIT 1 FOR UPDATE SKIP LOCKED')), 1, 'or in another scan of the same');
+sql(<<'SQL');
+CREATE FUNCTION waits() RETURNS tid LANGUAGE plpgsql AS
+	'BEGIN RETURN (SELECT ctid FROM d WHERE k = 1 LIMIT 1 FOR UPDATE); END';
+CREATE FUNCTION skips() RETURNS tid LANGUAGE plpgsql AS
+	'BEGIN RETURN (SELECT ctid FROM d WHERE k = 1 LIMIT 1 FOR UPDATE SKIP LOCKED); END';
+SQL
+is(sql(firsts_of('waits', $elsewhere)), 1, 'or is one of a function that is called by such a statement');
+cmp_ok(sql(firsts_of('skips', 'SELECT 1')), '>', 4, 'a function can read a queue');
 is(sql(join(';', ($all) x 5)), join("\n", ($wanted_rows) x 5), 'and have all rows once');
 my $locked = 'SELECT count(v), count(DISTINCT v), sum(v) FROM (SELECT v FROM d WHERE k = 1 FOR UPDATE SKIP LOCKED) l';
 is(sql(join(';', ($locked) x 5)), join("\n", ($wanted_rows) x 5), 'as have those that begin anywhere');

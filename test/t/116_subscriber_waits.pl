@@ -1,6 +1,7 @@
 # A subscriber that finds rows by pmhash indexes (PostgreSQL 18 and later) while others
 # write, too: it waits for a transaction only if that decides about a row which it is to
-# change, and goes on without an index that is invalid or not built yet.
+# change, and goes on without an index that is invalid or not built yet.  The rows of
+# others that it has to find are found before those have committed.
 
 use strict;
 use warnings;
@@ -42,11 +43,21 @@ foreach my $node ($publisher, $subscriber)
 $publisher->safe_psql('postgres', <<'SQL');
 INSERT INTO bare SELECT nullif(i % 50, 0), 'row ' || i FROM generate_series(1, 500) i;
 INSERT INTO same SELECT lpad(i::text, 5), i FROM generate_series(1, 20) i;
+CREATE TABLE parted (k int4, t text);
+ALTER TABLE parted REPLICA IDENTITY FULL;
+CREATE TABLE keyed (id int4, k int4, t text);
+ALTER TABLE keyed REPLICA IDENTITY FULL;
 CREATE PUBLICATION pub FOR ALL TABLES;
 SQL
 $subscriber->safe_psql('postgres', <<'SQL');
 CREATE INDEX bare_k ON bare USING pmhash (k);
 ALTER TABLE seat ADD EXCLUDE USING pmhash (id by_length_ops WITH =) DEFERRABLE;
+CREATE TABLE parted (k int4, t text) PARTITION BY LIST (k);
+CREATE TABLE parted_low PARTITION OF parted FOR VALUES IN (1, 7) PARTITION BY LIST (k);
+CREATE TABLE parted_7 PARTITION OF parted_low FOR VALUES IN (7);
+CREATE INDEX parted_k ON parted USING pmhash (k);
+CREATE TABLE keyed (id int4 PRIMARY KEY, k int4, t text);
+CREATE INDEX keyed_k ON keyed USING pmhash (k);
 SQL
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $publisher->host . ' port=' . $publisher->port . " dbname=postgres' PUBLICATION pub WITH (streaming = parallel)");
 $subscriber->wait_for_subscription_sync($publisher, 'sub');
@@ -139,6 +150,87 @@ $publisher->safe_psql('postgres', "UPDATE same SET v = 7 WHERE id = 'other'");
 soon($waits, '1', 'its own row, new: the worker waits');
 $subscriber->safe_psql('postgres', "COMMIT PREPARED 'open'");
 same_rows('its own row, new');
+
+# ---- rows of a transaction that is open, of which the entries might wait in its queue ----
+
+# How often the worker has read the whole table.
+sub walks
+{
+	my ($index) = @_;
+	return $subscriber->safe_psql('postgres', "SELECT table_scans FROM pmhash_stat_indexes WHERE index = '$index'");
+}
+
+# A session brings rows which the subscriber has not; the last of them, from the 17th on,
+# is deleted on the publisher.  $then: what is done before that.
+sub finds_new_rows
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($table, $name, $then) = @_;
+	my $rows = "INSERT INTO $table SELECT 7, 'q' || i FROM generate_series(1, 40) i";
+
+	$publisher->safe_psql('postgres', $rows);
+	$publisher->wait_for_catchup('sub');
+	$subscriber->safe_psql('postgres', "DELETE FROM $table WHERE t LIKE 'q%'");
+	my $session = $subscriber->background_psql('postgres');
+	$session->query_safe("BEGIN; $rows");
+	$subscriber->safe_psql('postgres', $then) if defined $then;
+	$publisher->safe_psql('postgres', "DELETE FROM $table WHERE t = 'q40'");
+	soon($waits, '1', "$name: the worker waits");
+	$session->query_safe('COMMIT');
+	$session->quit;
+	$publisher->wait_for_catchup('sub');
+	is($subscriber->safe_psql('postgres', "SELECT count(*), bool_or(t = 'q40') FROM $table WHERE t LIKE 'q%'"), '39|f', "$name: the row is deleted");
+	return;
+}
+
+foreach my $case ([ 'bare', 'bare_k', 'a table' ], [ 'parted', 'parted_7_k_idx', 'a partition' ])
+{
+	my ($table, $index, $what) = @$case;
+	my $before = walks($index);
+
+	finds_new_rows($table, "$what of a subscription");
+	is(walks($index), $before, "$what of a subscription: by the index");
+}
+
+# A table with a key is looked up by that.
+my $keyed = "INSERT INTO keyed SELECT i, 7, 'q' || i FROM generate_series(1, 40) i";
+$publisher->safe_psql('postgres', $keyed);
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', "DELETE FROM keyed; $keyed");
+is($subscriber->safe_psql('postgres', "SELECT group_entries, table_scans FROM pmhash_stat_indexes WHERE index = 'keyed_k'"), '24|0', 'a table with a key: group insert');
+$publisher->safe_psql('postgres', "DELETE FROM keyed WHERE id = 40");
+$publisher->wait_for_catchup('sub');
+is($subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM keyed'), '39|39', 'a table with a key: changes arrive');
+
+# The session has filled its queue before the table is one of a subscription.
+foreach my $node ($publisher, $subscriber)
+{
+	$node->safe_psql('postgres', 'CREATE TABLE late (k int4, t text); ALTER TABLE late REPLICA IDENTITY FULL');
+}
+$subscriber->safe_psql('postgres', 'CREATE INDEX late_k ON late USING pmhash (k)');
+
+# Before that, queues that end in all ways: none of them counts any more.
+my $queue = 'INSERT INTO late SELECT 7, i FROM generate_series(1, 40) i';
+$subscriber->safe_psql('postgres', <<SQL);
+BEGIN; $queue; ROLLBACK;
+BEGIN; SAVEPOINT a; $queue; ROLLBACK TO a; SAVEPOINT b; $queue; RELEASE b; ROLLBACK;
+BEGIN; SAVEPOINT a; $queue; SAVEPOINT b; $queue; ROLLBACK TO b; COMMIT;
+BEGIN; $queue; PREPARE TRANSACTION 'queue'; ROLLBACK PREPARED 'queue';
+BEGIN; $queue; TRUNCATE late; $queue; COMMIT;
+DO 'BEGIN $queue; PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END';
+SET work_mem = 64; INSERT INTO late SELECT i, i FROM generate_series(1, 100000) i;
+TRUNCATE late;
+SQL
+$subscriber->psql('postgres', "BEGIN; $queue; SELECT 1 / 0") for 1 .. 2;
+$subscriber->psql('postgres', "BEGIN; $queue; SELECT pg_terminate_backend(pg_backend_pid())");
+finds_new_rows('late', 'subscribed meanwhile', 'ALTER SUBSCRIPTION sub REFRESH PUBLICATION WITH (copy_data = false)');
+cmp_ok(walks('late_k'), '>', 0, 'subscribed meanwhile: by the table');
+my $by_table = walks('late_k');
+$publisher->safe_psql('postgres', "UPDATE late SET t = 'new' WHERE t = 'q39'");
+soon("SELECT count(*) FROM late WHERE t = 'new'", '1', 'no queue any more: changes arrive');
+is(walks('late_k'), $by_table, 'no queue any more: by the index');
+finds_new_rows('late', 'subscribed before');
+is(walks('late_k'), $by_table, 'subscribed before: by the index');
 
 # ---- a row that fits is of a transaction that fails, before the worker visits it ----
 $publisher->safe_psql('postgres', "INSERT INTO same VALUES ('held', 1)");
