@@ -203,6 +203,29 @@ is_ours(const PmhashControl *control, PmhashControlRead found,
 }
 
 /*
+ * The server is about to recover, and to call syncfs() itself.  Had the kernel failed to
+ * write something back, that call would be told of it, by an open file of its own, and
+ * a lock file opened after that knows of nothing (errseq_sample): if this start died
+ * before it has asked, the next one would ask in vain.  So it asks before, which makes
+ * the server's call as much shorter.  With no witness there is nothing to lose by that,
+ * or a process has died of the answer (write_back_doubt).  False if something has
+ * failed, or that can't be asked for; the witness stays away then.
+ */
+static bool
+ask_before_server(void)
+{
+	int			lock_fd = pmhash_pool_lock_fd();
+
+	if (!pmhash_has_witness(lock_fd))
+		return true;
+	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* as long as it is there */
+	if (!pmhash_withdraw_witness(lock_fd) || !pmhash_pool_sync())
+		return false;
+	pmhash_restore_witness(lock_fd);
+	return true;
+}
+
+/*
  * The pool is locked and ours: decide what may be trusted, and mark the pool as
  * in use.  The witness comes last: it vouches for what the control file says.
  */
@@ -220,6 +243,9 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
+	entry.write_failed = entry.has_control && !late &&
+		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
+		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
