@@ -135,6 +135,8 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -473,7 +475,10 @@ pmhash_distrust_all(const char *why)
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
 	pmhash_renew_eras(&control, PMHASH_ALL_FILES);
-	written = pmhash_pool_write_control(&control, reason);
+	written = pmhash_pool_is_present() ?
+		pmhash_pool_write_control(&control, reason) :
+		pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
+					pmhash_pool_path());
 	if (written)
 		pmhash_shared->control = control;
 	pmhash_stub_changed();
@@ -505,7 +510,7 @@ pmhash_ask_for_failed_writes(void)
 	sigset_t	before;
 	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
-	bool		asked;
+	volatile bool asked = false;
 
 	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
 	if (ShutdownRequestPending)
@@ -513,15 +518,22 @@ pmhash_ask_for_failed_writes(void)
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &quit, &before);
-	unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and a new launcher */
-	asked = pmhash_withdraw_witness(lock_fd);
-	if (asked && unknown)
-		pmhash_distrust_all("a process failed while it asked for failed writes");
-	else if (asked && pmhash_pool_written_back(reason))
-		pmhash_restore_witness(lock_fd);
-	else if (asked)
-		pmhash_distrust_all(reason);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	PG_TRY();
+	{
+		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
+		asked = pmhash_withdraw_witness(lock_fd);
+		if (asked && unknown)
+			pmhash_distrust_all("a process failed while it asked for failed writes");
+		else if (asked && pmhash_pool_written_back(reason))
+			pmhash_restore_witness(lock_fd);
+		else if (asked)
+			pmhash_distrust_all(reason);
+	}
+	PG_FINALLY();
+	{
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+	PG_END_TRY();
 	return asked;
 }
 
