@@ -177,12 +177,17 @@ remove_old_journals(uint64 keep)
 
 /* ---- start ---- */
 
-/* What another pool's lock has served does not count for this one. */
+/*
+ * At a restart after a crash we still have the lock, unless the directory was replaced.
+ * What another lock has served does not count for a new one, nor what the open files of
+ * that one have been told: so it is looked at once whether it is kept.
+ */
 static bool
 take_lock(char *reason)
 {
-	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present())
-		lock_served = false;
+	if (pmhash_pool_is_locked() && pmhash_pool_is_present())
+		return true;
+	lock_served = false;
 	return pmhash_pool_lock(reason);
 }
 
