@@ -53,12 +53,14 @@ is_due(XLogRecPtr *redo)
 
 /*
  * Ask, because of the checkpoint with this redo pointer, unless another process does or
- * has done so.
+ * has done so.  Index files are written back before, so that it is soon over, and only
+ * that can be interrupted.
  */
 static void
-ask(XLogRecPtr redo)
+ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
-	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+	if (!pmhash_pool_write_back(pmhash_device_of_syncfs(), go_on) ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
 		return;
 	if (pg_atomic_read_u64(&pmhash_shared->asked_redo) != redo &&
 		pmhash_ask_for_failed_writes())
@@ -74,23 +76,32 @@ ask(XLogRecPtr redo)
  *		The launcher's part, once in each of its rounds.
  *
  * Also if the pool directory is not where it was: what processes have mapped, and the
- * file that they ask by, are the same still.
+ * file that they ask by, are the same still.  go_on: what cannot wait until all index
+ * files are written back (pmhash_pool_write_back).
  */
 void
-pmhash_notice_failed_writes(void)
+pmhash_notice_failed_writes(PmhashGoOn go_on)
 {
 	XLogRecPtr	redo;
 
 	if (is_due(&redo))
-		ask(redo);
+		ask(redo, go_on);
+}
+
+/* Nothing waits for this process, except to be cancelled, or as for all processes. */
+static bool
+is_not_interrupted(void)
+{
+	return !InterruptPending;
 }
 
 /*
  * pmhash_notice_for_launcher
  *		The same where there is no launcher: by a process that is about to use an index.
  *
- * Takes as long as it takes to write everything back, and cannot be cancelled meanwhile.
- * Does nothing in recovery.  The caller holds none of our locks.
+ * Takes as long as it takes to write everything back.  If it is interrupted, but not to
+ * be cancelled, the next use of an index asks.  Does nothing in recovery.  The caller
+ * holds none of our locks.
  */
 void
 pmhash_notice_for_launcher(void)
@@ -103,5 +114,6 @@ pmhash_notice_for_launcher(void)
 		return;
 	looked = pmhash_clock_ms();
 	if (is_due(&redo))
-		ask(redo);
+		ask(redo, is_not_interrupted);
+	CHECK_FOR_INTERRUPTS();
 }

@@ -8,7 +8,9 @@
 #ifndef PMHASH_FAILED_WRITES_H
 #define PMHASH_FAILED_WRITES_H
 
-extern void pmhash_notice_failed_writes(void);
+#include "cluster/pool.h"
+
+extern void pmhash_notice_failed_writes(PmhashGoOn go_on);
 extern void pmhash_notice_for_launcher(void);
 
 #endif							/* PMHASH_FAILED_WRITES_H */

@@ -133,7 +133,8 @@ note_flushed(void)
 		pmhash_journal_note_flushed(seen);
 		noted = seen;
 	}
-	seen = end;
+	if (seen <= noted)
+		seen = end;				/* else it is flushed some time, however often we look */
 	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
 }
 
@@ -163,6 +164,27 @@ note_checkpoint(void)
 		return NOTE_CHECKPOINT;
 	last = redo;
 	return NOTE_IDLE;
+}
+
+/*
+ * Called again and again while index files are written back, which may take minutes:
+ * what others wait for goes on.  All processes have to take note of each
+ * ProcSignalBarrier (DROP DATABASE, DROP TABLESPACE).  False if the launcher is to end.
+ */
+static bool
+go_on_writing(void)
+{
+	static int64 last = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (pmhash_clock_past(last, LOOK_AROUND))
+	{
+		(void) note_flushed();
+		(void) note_checkpoint();
+		(void) pmhash_flush_for_scans();
+		last = pmhash_clock_ms();
+	}
+	return !ShutdownRequestPending;
 }
 
 /*
@@ -282,7 +304,7 @@ pmhash_launcher_main(Datum arg)
 			pmhash_launcher_interrupts();
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
-		pmhash_notice_failed_writes();
+		pmhash_notice_failed_writes(go_on_writing);
 		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
 		looked = settled;
 		if (!settled)

@@ -223,7 +223,8 @@ ask_before_server(void)
 
 	if (!pmhash_has_witness(lock_fd))
 		return true;
-	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* as long as it is there */
+	/* as long as it is there */
+	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL);
 	if (!pmhash_withdraw_witness(lock_fd) || !pmhash_pool_sync())
 		return false;
 	pmhash_restore_witness(lock_fd);
@@ -428,7 +429,8 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.env.all_shut = control->all_shut != 0;
 	shutting.stamp = control->next_shut;
 	shutting.synced = pmhash_device_of_syncfs();
-	pmhash_pool_write_back(shutting.synced);	/* as long as the witness is there */
+	/* as long as the witness is there */
+	(void) pmhash_pool_write_back(shutting.synced, NULL);
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
 		shut_directory_tree(pmhash_pool_path(), true, &shutting);
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())

@@ -499,7 +499,9 @@ pmhash_distrust_all(const char *why)
  * Has the kernel written back what it should?  It says so once.  So the witness is
  * away until the answer has been written down, for the case that this process dies
  * meanwhile, and an immediate shutdown has to wait that long, for which this process
- * would have to wait anyway while the kernel writes.  False: it was not asked, and
+ * would have to wait anyway while the kernel writes.  Index files should have been
+ * written back before (pmhash_pool_write_back): syncfs() does not end until all of
+ * the file system has been, and nothing can cut it short.  False: it was not asked, and
  * is to be asked again.
  */
 bool
@@ -512,7 +514,6 @@ pmhash_ask_for_failed_writes(void)
 	bool		unknown;
 	volatile bool asked = false;
 
-	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
 	if (ShutdownRequestPending)
 		return false;			/* that asks as well, and may be ended by force */
 	sigemptyset(&quit);

@@ -1018,7 +1018,8 @@ work(PmhTable *table, bool may_leave_out)
 static void
 ask_kernel(void)
 {
-	bool		asked = pmhash_ask_for_failed_writes();
+	bool		asked = pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL) &&
+		pmhash_ask_for_failed_writes();
 
 	fail_at = -1;
 	if (!asked)

@@ -80,6 +80,21 @@ like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, the pool directory 
 rebuild_on($node);
 all_come_back($node, 'failed write, the pool directory was away');
 
+# ---- while the launcher has files written back it takes part in what all processes must ----
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('postgres', "CREATE TABLE many$_ (k int4); CREATE INDEX ON many$_ USING pmhash (k)") foreach 1 .. 8;
+$node->append_conf('postgresql.conf', "pmhash_faults.action = slow\npmhash_faults.process = 'pmhash launcher'");
+faults('sync_file_range', 1, 1000);
+$from = -s $node->logfile;
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/pmhash_faults: call 1 of sync_file_range/, $from);
+$node->safe_psql('postgres', 'DROP DATABASE other');
+my @calls = slurp_file($node->logfile, $from) =~ /pmhash_faults: call \d+ of sync_file_range/g;
+cmp_ok(scalar(@calls), '<', 8, 'DROP DATABASE does not wait until all files are written back');
+$node->append_conf('postgresql.conf', "pmhash_faults.action = fail\npmhash_faults.process = ''");
+faults('syncfs', 0);
+$node->safe_psql('postgres', "DROP TABLE many$_") foreach 1 .. 8;
+
 # ---- no launcher: the first process that uses an index asks ----
 sub is_noticed
 {
