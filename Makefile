@@ -95,6 +95,7 @@ CLUSTER_OBJS = \
 	src/cluster/disabled.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
+	src/cluster/failed_writes.o \
 	src/cluster/file_cache.o \
 	src/cluster/file_create.o \
 	src/cluster/file_error.o \
@@ -356,6 +357,7 @@ CLUSTER_HEADERS = \
 	src/cluster/disabled.h \
 	src/cluster/durable.h \
 	src/cluster/engine_hooks.h \
+	src/cluster/failed_writes.h \
 	src/cluster/file_cache.h \
 	src/cluster/file_create.h \
 	src/cluster/file_error.h \

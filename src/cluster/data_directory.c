@@ -14,12 +14,22 @@
 #include <sys/stat.h>
 
 #include "access/xlog_internal.h"
+#if PG_VERSION_NUM >= 170000
+#include "common/file_utils.h"
+#endif
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
+#include "storage/fd.h"
 
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #define TOKEN_FILE		"pmhash.nonce"
+
+#if PG_VERSION_NUM >= 170000
+#define SYNC_BY_SYNCFS	DATA_DIR_SYNC_METHOD_SYNCFS
+#else
+#define SYNC_BY_SYNCFS	RECOVERY_INIT_SYNC_METHOD_SYNCFS
+#endif
 
 /* pg_control is written while we read it: no more than a few times in a row. */
 #define READ_TRIES		20
@@ -38,6 +48,16 @@ exists_in_data_directory(const char *name, bool *unknown)
 		return true;
 	*unknown |= errno != ENOENT;
 	return false;
+}
+
+/*
+ * Does a server that has not been shut down in order call syncfs() on its data
+ * directory before it recovers (fd.c, SyncDataDirectory)?
+ */
+bool
+pmhash_start_calls_syncfs(void)
+{
+	return enableFsync && recovery_init_sync_method == SYNC_BY_SYNCFS;
 }
 
 static bool

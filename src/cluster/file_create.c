@@ -232,6 +232,7 @@ part_with_file_before(Relation index)
  * fork (the table was given another tablespace in this transaction, ATExecSetTableSpace)
  * a rollback brings all rows back and leaves that index empty, of any access method.
  * Ours does not answer then: its file takes inserts, and is filled in the background.
+ * In the transaction itself constraints are checked by it (pmhash_pending_fills).
  * (CREATE INDEX CONCURRENTLY builds on an older main fork as well; its index is not
  * ready before.)
  */
@@ -256,7 +257,9 @@ pmhash_file_create(Relation index)
 		pmhash_file_is_new(index, stub.file_id);
 	if (comes_back && (stub.flags & PMHASH_STUB_LOGGED) != 0)
 		pmhash_file_announce(index, stub.file_id);
-	if (!is_new)
+	if (comes_back)
+		pmhash_pending_keep_complete(file->path);
+	else if (!is_new)
 		pmhash_pending_keep(file->path);
 	return file;
 }

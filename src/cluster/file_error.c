@@ -109,21 +109,10 @@ raise_cancelled(Relation index)
 					RelationGetRelationName(index))));
 }
 
-/*
- * May this user see where the files are and why a rebuild has failed?  That may
- * reveal rows, as an expression of the index that fails for one shows its
- * value, and the server's directories: for the owner of the index (InvalidOid: it has
- * none) and for pg_monitor, which superusers are members of.
- */
-bool
-pmhash_may_see_details_of(Oid index)
+/* Is this user the owner of the index (InvalidOid: it has none), or in pg_monitor? */
+static bool
+has_right_to_details(Oid user, Oid index)
 {
-	Oid			user;
-
-	if (!IsTransactionState())
-		return true;
-	/* pmhash_check has become the table's owner, and another role reads the message */
-	user = InSecurityRestrictedOperation() ? GetOuterUserId() : GetUserId();
 	if (has_privs_of_role(user, ROLE_PG_MONITOR))
 		return true;
 	if (!OidIsValid(index))
@@ -133,6 +122,26 @@ pmhash_may_see_details_of(Oid index)
 #else
 	return pg_class_ownercheck(index, user);
 #endif
+}
+
+/*
+ * May this user see where the files are and why a rebuild has failed?  That may
+ * reveal rows, as an expression of the index that fails for one shows its
+ * value, and the server's directories: for the owner of the index (InvalidOid: it has
+ * none) and for pg_monitor, which superusers are members of.
+ *
+ * In an operation in the rights of a table's owner two users look on, and both must
+ * have the right: the owner, whose functions may put down what they see (ANALYZE by a
+ * superuser or autovacuum), and the one outside, who reads the message (pmhash_check).
+ */
+bool
+pmhash_may_see_details_of(Oid index)
+{
+	if (!IsTransactionState())
+		return true;
+	return has_right_to_details(GetUserId(), index) &&
+		(!InSecurityRestrictedOperation() ||
+		 has_right_to_details(GetOuterUserId(), index));
 }
 
 bool

@@ -15,11 +15,13 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/cluster.h"
+#include "cluster/failed_writes.h"
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
@@ -312,6 +314,14 @@ mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
 	return false;
 }
 
+/* The pool is ready, and what is known to have been lost is known to us; or ERROR. */
+static void
+make_ready(Relation index)
+{
+	pmhash_require_service(index);
+	pmhash_notice_for_launcher();
+}
+
 /* The open file of an index, or NULL and the trouble that is in the way. */
 static PmhashFile *
 open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
@@ -321,9 +331,11 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 
 	if (is_disabled(trouble))
 		return NULL;
-	pmhash_require_service(index);
+	make_ready(index);
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
 		return NULL;
+	if (use == PMHASH_READ && unlikely(pmhash_pending_fills(RelationGetRelid(index))))
+		use = PMHASH_INSERT;
 	entry = pmhash_entry_find(index, use);
 	if (likely(entry != NULL && entry->file != NULL))
 		return pmhash_entry_use(entry);
@@ -345,7 +357,7 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 	if (is_disabled(trouble))
 		return false;
-	pmhash_require_service(index);
+	make_ready(index);
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
 		return false;
 	entry = pmhash_entry_find(index, PMHASH_READ);
@@ -558,7 +570,10 @@ pmhash_index_plannable(Relation index)
 			return false;
 	}
 	else
+	{
 		pmhash_pool_ready();
+		pmhash_notice_for_launcher();
+	}
 	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
 		return true;
 	memset(&trouble, 0, sizeof(trouble));

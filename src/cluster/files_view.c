@@ -23,6 +23,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/failed_writes.h"
 #include "cluster/file_open.h"
 #include "cluster/invalid.h"
 #include "cluster/orphans.h"
@@ -308,7 +309,10 @@ pmhash_files(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (pmhash_service_available())
+	{
 		pmhash_pool_ready();
+		pmhash_notice_for_launcher();
+	}
 	foreach(lc, pmhash_list_indexes(true))
 	{
 		Datum		values[FILES_COLUMNS];

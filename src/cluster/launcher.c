@@ -2,9 +2,9 @@
  *
  * launcher.c
  *	  The launcher: one process that has the others started and does what comes
- * round by round: notes in the journal how far WAL is flushed, renews the nonce,
- * flushes what scans wait for, asks whether the kernel has written back what it
- * should, and has cleaners and rebuilders started.
+ *	  round by round: notes in the journal how far WAL is flushed, renews the nonce,
+ *	  flushes what scans wait for, asks whether the kernel has written back what it
+ *	  should, and has cleaners and rebuilders started.
  *
  * It starts when recovery is over and completes the undo of the last server life,
  * so that usually no user has to.  It is connected to no database (only to shared
@@ -33,6 +33,7 @@
 #include "cluster/data_directory.h"
 #include "cluster/dead_entries.h"
 #include "cluster/durable.h"
+#include "cluster/failed_writes.h"
 #include "cluster/launcher.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
@@ -132,7 +133,8 @@ note_flushed(void)
 		pmhash_journal_note_flushed(seen);
 		noted = seen;
 	}
-	seen = end;
+	if (seen <= noted)
+		seen = end;				/* else it is flushed some time, however often we look */
 	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
 }
 
@@ -162,6 +164,27 @@ note_checkpoint(void)
 		return NOTE_CHECKPOINT;
 	last = redo;
 	return NOTE_IDLE;
+}
+
+/*
+ * Called again and again while index files are written back, which may take minutes:
+ * what others wait for goes on.  All processes have to take note of each
+ * ProcSignalBarrier (DROP DATABASE, DROP TABLESPACE).  False if the launcher is to end.
+ */
+static bool
+go_on_writing(void)
+{
+	static int64 last = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (pmhash_clock_past(last, LOOK_AROUND))
+	{
+		(void) note_flushed();
+		(void) note_checkpoint();
+		(void) pmhash_flush_for_scans();
+		last = pmhash_clock_ms();
+	}
+	return !ShutdownRequestPending;
 }
 
 /*
@@ -205,38 +228,6 @@ rest(long timeout)
 	} while ((flush_in >= 0 ||
 			  pg_atomic_read_u64(&pmhash_shared->flush_wanted) != InvalidXLogRecPtr) &&
 			 !pmhash_clock_past(begun, LOOK_AROUND));
-}
-
-/*
- * Has the kernel written back what it should? Checked when a checkpoint is
- * over, whose cost that of writing back our files is part of, and once at the beginning:
- * the last server life may not have had the time to ask.  Not while the checkpoint
- * writes: if both are on one file system, the kernel is at it for as long, and a server
- * that is killed meanwhile has no file that is trusted.
- */
-static void
-notice_failed_writes(void)
-{
-	static XLogRecPtr last = InvalidXLogRecPtr;
-	static XLogRecPtr under_way = InvalidXLogRecPtr;
-	XLogRecPtr	redo = GetRedoRecPtr();
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
-
-	if (redo == last || !pmhash_pool_is_present())
-		return;
-	/* One that the next has followed is over, or has failed. */
-	if (last != InvalidXLogRecPtr &&
-		(under_way == InvalidXLogRecPtr || under_way == redo) &&
-		pmhash_read_pg_control(&server, reason) && server.checkPointCopy.redo != redo)
-	{
-		under_way = redo;
-		return;
-	}
-	if (!pmhash_ask_for_failed_writes())
-		return;
-	last = redo;
-	under_way = InvalidXLogRecPtr;
 }
 
 /*
@@ -313,7 +304,7 @@ pmhash_launcher_main(Datum arg)
 			pmhash_launcher_interrupts();
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
-		notice_failed_writes();
+		pmhash_notice_failed_writes(go_on_writing);
 		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
 		looked = settled;
 		if (!settled)

@@ -52,7 +52,6 @@
 #include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/file_cache.h"
-#include "cluster/file_open.h"
 #include "cluster/identity.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
@@ -68,6 +67,7 @@ typedef struct Pending
 	int			level;			/* nesting level of the transaction */
 	bool		drop;			/* else: created */
 	bool		not_yet;		/* drop: the index is still there */
+	bool		kept;			/* created: it stays, but see pmhash_pending_fills */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
 	Oid			heap;			/* drop: its table, or InvalidOid if no other index
@@ -95,6 +95,7 @@ static List *pending = NIL;
 static List *temp_files = NIL;	/* TempFile */
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool temp_forks_replaced = false;	/* of temporary indexes */
+static bool complete_kept = false;	/* there may be some in the list */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -220,6 +221,46 @@ pmhash_pending_keep(const char *path)
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
 	}
+}
+
+/*
+ * The same of a file that has all rows of a table which this transaction has emptied, as
+ * long as nothing of it is rolled back.
+ */
+void
+pmhash_pending_keep_complete(const char *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending)
+	{
+		Pending    *p = lfirst(lc);
+
+		if (!p->drop && strcmp(p->path, path) == 0)
+			p->kept = complete_kept = true;
+	}
+}
+
+/*
+ * Has this transaction emptied the table of an index in place, whose stub calls the
+ * file that was made then one to be filled?  It locks out all others, so in it the file
+ * has every row there is, or the stub is marked as invalid.
+ */
+bool
+pmhash_pending_fills(Oid relid)
+{
+	ListCell   *lc;
+
+	if (likely(!complete_kept))
+		return false;
+	foreach(lc, pending)
+	{
+		const Pending *p = lfirst(lc);
+
+		if (p->kept && p->relid == relid)
+			return true;
+	}
+	return false;
 }
 
 /* Something may be left over when this transaction has committed. */
@@ -573,7 +614,7 @@ at_abort(int level)
 
 		if (p->level < level)
 			continue;
-		if (!p->drop)
+		if (!p->drop && !p->kept)
 			pmhash_unlink(p->path);
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
@@ -628,6 +669,7 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			return;
 	}
+	complete_kept = false;
 	pmhash_entries_at_end_of_transaction();
 }
 

@@ -14,6 +14,8 @@ extern void pmhash_life_cycle_init(void);
 extern void pmhash_pending_create(const char *path, Relation index);
 extern bool pmhash_pending_created(Relation index, char *path);
 extern void pmhash_pending_keep(const char *path);
+extern void pmhash_pending_keep_complete(const char *path);
+extern bool pmhash_pending_fills(Oid relid);
 extern void pmhash_temp_file_created(const PmhashFile *file, Relation index);
 extern bool pmhash_temp_file_of(Relation index, char *path);
 extern void pmhash_temp_file_replaced(Oid heap);

@@ -177,12 +177,17 @@ remove_old_journals(uint64 keep)
 
 /* ---- start ---- */
 
-/* What another pool's lock has served does not count for this one. */
+/*
+ * At a restart after a crash we still have the lock, unless the directory was replaced.
+ * What another lock has served does not count for a new one, nor what the open files of
+ * that one have been told: so it is looked at once whether it is kept.
+ */
 static bool
 take_lock(char *reason)
 {
-	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present())
-		lock_served = false;
+	if (pmhash_pool_is_locked() && pmhash_pool_is_present())
+		return true;
+	lock_served = false;
 	return pmhash_pool_lock(reason);
 }
 
@@ -199,6 +204,30 @@ is_ours(const PmhashControl *control, PmhashControlRead found,
 						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
 						   pmhash_pool_path(), control->system_identifier,
 						   server->control.system_identifier);
+	return true;
+}
+
+/*
+ * The server is about to recover, and to call syncfs() itself.  Had the kernel failed to
+ * write something back, that call would be told of it, by an open file of its own, and
+ * a lock file opened after that knows of nothing (errseq_sample): if this start died
+ * before it has asked, the next one would ask in vain.  So it asks before, which makes
+ * the server's call as much shorter.  With no witness there is nothing to lose by that,
+ * or a process has died of the answer (write_back_doubt).  False if something has
+ * failed, or that can't be asked for; the witness stays away then.
+ */
+static bool
+ask_before_server(void)
+{
+	int			lock_fd = pmhash_pool_lock_fd();
+
+	if (!pmhash_has_witness(lock_fd))
+		return true;
+	/* as long as it is there */
+	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL);
+	if (!pmhash_withdraw_witness(lock_fd) || !pmhash_pool_sync())
+		return false;
+	pmhash_restore_witness(lock_fd);
 	return true;
 }
 
@@ -220,6 +249,9 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
+	entry.write_failed = entry.has_control && !late &&
+		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
+		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
@@ -397,7 +429,8 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.env.all_shut = control->all_shut != 0;
 	shutting.stamp = control->next_shut;
 	shutting.synced = pmhash_device_of_syncfs();
-	pmhash_pool_write_back(shutting.synced);	/* as long as the witness is there */
+	/* as long as the witness is there */
+	(void) pmhash_pool_write_back(shutting.synced, NULL);
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
 		shut_directory_tree(pmhash_pool_path(), true, &shutting);
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())

@@ -20,6 +20,8 @@ extern void pmhash_pool_stop(uint64 instance);
 extern uint64 pmhash_device_of_syncfs(void);
 
 /* ---- write_back.c ---- */
-extern void pmhash_pool_write_back(uint64 device);
+typedef bool (*PmhashGoOn) (void);
+
+extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
 
 #endif							/* PMHASH_POOL_H */

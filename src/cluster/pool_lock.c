@@ -134,7 +134,8 @@ open_to_ask(const char *path, char *reason)
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
  * writes.  A new postmaster on this data directory may meet the last of them
- * (syslogger); it waits for those, but not for a living other postmaster.
+ * (syslogger); it waits for those, but not for a living other postmaster.  A lock that
+ * we have is given up first.
  */
 bool
 pmhash_pool_lock(char *reason)
@@ -142,9 +143,6 @@ pmhash_pool_lock(char *reason)
 	char		path[MAXPGPATH];
 	int			fd;
 
-	/* At a restart after a crash we still have it, unless it was replaced. */
-	if (lock_fd >= 0 && pmhash_pool_is_present())
-		return true;
 	if (lock_fd >= 0)
 		pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());

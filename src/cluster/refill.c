@@ -34,7 +34,7 @@
  * it says "filled": then only older snapshots are waited for, of which there
  * are none after a crash.  A file that an insert cannot enter, because the file
  * system is full for instance, fails the rebuild and not the insert: the insert
- * marks the stub as invalid (pmhash_filling_failed).  VACUUM, which can come
+ * marks the stub as invalid (pmhash_insert_failed).  VACUUM, which can come
  * between a failed try and the next one, does that too if the stub says
  * "filling".
  *
@@ -49,6 +49,9 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "access/relation.h"
 #include "access/table.h"
@@ -101,16 +104,34 @@ typedef struct Refill
 static Refill refill = {.old_file = -1};
 
 /*
+ * Has the file system room for the new file while the old one is there, if that needs as
+ * much?  What the old one occupies is all that is known of that before the scan.
+ */
+static bool
+has_room_beside(int old_file)
+{
+	struct stat st;
+	struct statvfs fs;
+
+	return fstat(old_file, &st) == 0 && fstatvfs(old_file, &fs) == 0 &&
+		(uint64) fs.f_bavail * fs.f_frsize >= (uint64) st.st_blocks * 512;
+}
+
+/*
  * The process that lets go of a removed file last frees its pages, a quarter of a
  * second for a GiB.  Hold it, so that this is none of those that had it mapped and
- * want to commit.  What cannot be opened is not worth an error.
+ * want to commit; but not if the new file may need its room: sessions that write let it
+ * go, and the rebuild fails for want of it.  What cannot be opened is not worth an error.
  */
 static void
 hold_old_file(const char *path)
 {
 	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
-	if (refill.old_file >= 0)
-		ReserveExternalFD();
+	if (refill.old_file < 0)
+		return;
+	ReserveExternalFD();
+	if (!has_room_beside(refill.old_file))
+		pmhash_refill_scanned();
 }
 
 /*
@@ -184,8 +205,8 @@ report_begin(Relation index)
 /* ---- the steps ---- */
 
 /*
- * No process opens the old file again; make room for the new one.  Plans that use
- * the index are made anew: we may be the first to have met it.
+ * No process opens the old file again; its room is free when the last process has let it
+ * go.  Plans that use the index are made anew: we may be the first to have met it.
  */
 static void
 remove_old_file(Relation heap, Relation index)
@@ -518,8 +539,8 @@ abandon(Relation index)
 }
 
 /*
- * After the abort of a failed try: give back the space of a file that is not
- * filled.  In no transaction.  ERROR if the stub can't be marked; the
+ * After the abort of a failed try: give back the space of the old file and of one that
+ * is not filled.  In no transaction.  ERROR if the stub can't be marked; the
  * file is then removed by the next try.
  */
 void
@@ -527,6 +548,7 @@ pmhash_refill_failed(void)
 {
 	Relation	index;
 
+	pmhash_refill_scanned();
 	if (refill.file_id == 0 || refill.reason == PMHASH_REASON_FILLED)
 		return;
 	StartTransactionCommand();

@@ -33,6 +33,7 @@ typedef enum PmhashLockId
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby.h */
 	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
+	PMHASH_ASK_LOCK,			/* the kernel is asked for failed writes */
 	PMHASH_NLOCKS
 } PmhashLockId;
 
@@ -97,6 +98,10 @@ typedef struct PmhashShared
 	pg_atomic_uint32 rebuilder_finished;	/* the last one did not fail */
 	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge */
 	pg_atomic_uint32 no_worker;	/* no slot is free for a worker of ours */
+
+	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
+									 * failed writes, or 0 */
+	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* the cleaner's */
 

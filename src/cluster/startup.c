@@ -135,6 +135,8 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -475,7 +477,10 @@ pmhash_distrust_all(const char *why)
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
 	pmhash_renew_eras(&control, PMHASH_ALL_FILES);
-	written = pmhash_pool_write_control(&control, reason);
+	written = pmhash_pool_is_present() ?
+		pmhash_pool_write_control(&control, reason) :
+		pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
+					pmhash_pool_path());
 	if (written)
 		pmhash_shared->control = control;
 	pmhash_stub_changed();
@@ -496,7 +501,9 @@ pmhash_distrust_all(const char *why)
  * Has the kernel written back what it should?  It says so once.  So the witness is
  * away until the answer has been written down, for the case that this process dies
  * meanwhile, and an immediate shutdown has to wait that long, for which this process
- * would have to wait anyway while the kernel writes.  False: it was not asked, and
+ * would have to wait anyway while the kernel writes.  Index files should have been
+ * written back before (pmhash_pool_write_back): syncfs() does not end until all of
+ * the file system has been, and nothing can cut it short.  False: it was not asked, and
  * is to be asked again.
  */
 bool
@@ -507,23 +514,29 @@ pmhash_ask_for_failed_writes(void)
 	sigset_t	before;
 	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
-	bool		asked;
+	volatile bool asked = false;
 
-	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
 	if (ShutdownRequestPending)
 		return false;			/* that asks as well, and may be ended by force */
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &quit, &before);
-	unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and a new launcher */
-	asked = pmhash_withdraw_witness(lock_fd);
-	if (asked && unknown)
-		pmhash_distrust_all("a process failed while it asked for failed writes");
-	else if (asked && pmhash_pool_written_back(reason))
-		pmhash_restore_witness(lock_fd);
-	else if (asked)
-		pmhash_distrust_all(reason);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	PG_TRY();
+	{
+		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
+		asked = pmhash_withdraw_witness(lock_fd);
+		if (asked && unknown)
+			pmhash_distrust_all("a process failed while it asked for failed writes");
+		else if (asked && pmhash_pool_written_back(reason))
+			pmhash_restore_witness(lock_fd);
+		else if (asked)
+			pmhash_distrust_all(reason);
+	}
+	PG_FINALLY();
+	{
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+	PG_END_TRY();
 	return asked;
 }
 

@@ -17,7 +17,7 @@
  *	control file and WAL		pg_control shows no end of a server life, and no
  *								checkpoint, that did not come from the life
  *								whose pool this is (wal_doubt)
- *	files and page cachewhat the last life has stored is still in the page
+ *	files and page cache		what the last life has stored is still in the page
  *								cache, if that did not write it back
  *
  * Called by the postmaster, where an ERROR would keep the server from starting,
@@ -103,8 +103,8 @@ has_hint(int lock_fd, uint64_t wanted)
 	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
 }
 
-static bool
-has_witness(int lock_fd)
+bool
+pmhash_has_witness(int lock_fd)
 {
 	return has_hint(lock_fd, WITNESS);
 }
@@ -529,7 +529,7 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return "it is not known whether the operating system went down";
 	if (strcmp(control->boot_id, boot_id) != 0)
 		return "the operating system went down without a clean shutdown of the server";
-	if (!has_witness(entry->lock_fd))
+	if (!pmhash_has_witness(entry->lock_fd))
 		return "the file system may have been unmounted without a clean shutdown of the server";
 	return NULL;
 }
@@ -537,12 +537,14 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 /*
  * May a process of the last server life have been told that something was not written
  * back, and have died of it?  Only if it has taken the witness away before.  This
- * postmaster can ask once more.
+ * postmaster can ask once more.  Or it has asked already (pool.c, ask_before_server).
  */
 static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 {
-	if (control->state != PMHASH_POOL_RUNNING || has_witness(entry->lock_fd))
+	if (entry->write_failed)
+		return "the file system has failed to write something back";
+	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
 		return NULL;
 	if (entry->lock_kept)
 		return pmhash_pool_never_failed() ? NULL :

@@ -19,6 +19,7 @@ typedef struct PmhashEntryState
 	bool		late;			/* the server has been running without the pool */
 	bool		has_control;	/* the control file is there and sound */
 	bool		is_damaged;		/* it is there */
+	bool		write_failed;	/* the kernel has failed to write something back */
 } PmhashEntryState;
 
 extern void pmhash_see_redo(PmhashControl *control);
@@ -27,6 +28,7 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashServerState *server,
 										uint64 instance);
 extern void pmhash_set_witness(int lock_fd);
+extern bool pmhash_has_witness(int lock_fd);
 extern bool pmhash_revoke_trust(int lock_fd);
 extern bool pmhash_withdraw_witness(int lock_fd);
 extern bool pmhash_witness_is_withdrawn(int lock_fd);

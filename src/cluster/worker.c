@@ -30,6 +30,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -50,6 +51,8 @@
 PGDLLEXPORT void pmhash_cleaner_main(Datum arg);
 PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_cleaner_main(Datum arg);
+
+static bool launcher_registered = false;	/* processes have it from the postmaster */
 
 /* ---- where there is work ---- */
 
@@ -262,6 +265,43 @@ pmhash_register_worker(const char *function, const char *type, int flags,
 	RegisterBackgroundWorker(&worker);
 }
 
+/* Is a worker of ours among those that the postmaster starts? */
+static bool
+is_registered(const char *function)
+{
+#if PG_VERSION_NUM >= 180000
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *rw = dlist_container(RegisteredBgWorker, rw_lnode,
+													   iter.cur);
+#else
+	slist_iter	iter;
+
+	slist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *rw = slist_container(RegisteredBgWorker, rw_lnode,
+													   iter.cur);
+#endif
+		if (strcmp(rw->rw_worker.bgw_library_name, "pmhash") == 0 &&
+			strcmp(rw->rw_worker.bgw_function_name, function) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does the postmaster start a launcher when recovery is over, and again if it fails?
+ * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
+ * in the log, nor in single-user mode.
+ */
+bool
+pmhash_has_launcher(void)
+{
+	return launcher_registered;
+}
+
 /*
  * Register the workers that start by themselves.  What a standby has left of its time
  * as a primary is removed at once.
@@ -274,6 +314,7 @@ pmhash_worker_init(void)
 	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_RecoveryFinished, PMHASH_WORKER_RESTART);
+	launcher_registered = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
 		return;
 	pmhash_register_worker("pmhash_standby_cleaner_main", "pmhash standby cleaner",

@@ -14,6 +14,7 @@
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
 
 extern void pmhash_worker_init(void);
+extern bool pmhash_has_launcher(void);
 extern void pmhash_worker_begin(Oid database, const char *lock_timeout);
 extern void pmhash_worker_takes_long(void);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,

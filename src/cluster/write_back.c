@@ -23,56 +23,73 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "postmaster/interrupt.h"
-
 #include "cluster/pool.h"
 #include "cluster/pool_names.h"
 
-/* A file of another device is asked by its inode, whose note stays for that. */
-static void
-write_back_file(const char *path, uint64 device)
+/* Bytes: what a device writes in less than a second. */
+#define PIECE			((off_t) 64 * 1024 * 1024)
+
+/*
+ * A file of another device is asked by its inode, whose note stays for that.  What
+ * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
+ */
+static bool
+write_back_file(const char *path, uint64 device, PmhashGoOn go_on)
 {
 	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
+	bool		going = true;
 
 	if (fd < 0)
-		return;
-	if (fstat(fd, &st) == 0 && st.st_dev == device)
-		(void) sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
+		return true;
+	if (fstat(fd, &st) != 0 || st.st_dev != device)
+		st.st_size = 0;
+	for (off_t at = 0; going && at < st.st_size; at += PIECE)
+	{
+		(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
 							   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+		going = go_on == NULL || go_on();
+	}
 	close(fd);
+	return going;
 }
 
-static void
-write_back_directory(const char *path, bool top, uint64 device)
+static bool
+write_back_directory(const char *path, bool top, uint64 device, PmhashGoOn go_on)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
 	char		child[MAXPGPATH];
+	bool		going = true;
 	uint64		file_id;
 	Oid			database;
 
-	while (dir != NULL && !ShutdownRequestPending && (de = readdir(dir)) != NULL)
+	while (dir != NULL && going && (de = readdir(dir)) != NULL)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
-			write_back_directory(child, false, device);
+			going = write_back_directory(child, false, device, go_on);
 		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			write_back_file(child, device);
+			going = write_back_file(child, device, go_on);
 	}
 	if (dir != NULL)
 		closedir(dir);
+	return going;
 }
 
 /*
  * Write all index files back that a syncfs() on the pool is going to (its device, 0:
  * none), and wait for that.  What fails, or is left out, that syncfs() does and tells
  * of.  Raises no error; holds up to three descriptors.  For the postmaster at its
- * end too.  A worker that is to end leaves the rest out.
+ * end too.
+ *
+ * go_on is called after each piece of a file, of 64 MB at the most, so that a process
+ * can do meanwhile what others wait for; false has the rest left out, and this returns
+ * false.  NULL: nothing is done.  An error that it raises must be the end of the process.
  */
-void
-pmhash_pool_write_back(uint64 device)
+bool
+pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
 {
-	if (device != 0)
-		write_back_directory(pmhash_pool_path(), true, device);
+	return device == 0 ||
+		write_back_directory(pmhash_pool_path(), true, device, go_on);
 }

@@ -14,7 +14,8 @@
  * and in single-user mode, restarts in the same postmaster, crashes that lose
  * WAL that was not flushed, deaths at each step of recovery, clean shutdowns,
  * pg_resetwal, loss of what was in the page cache, writes that the kernel has failed
- * to make, deaths of the process that has just learned of it.  In each start, in each
+ * to make, deaths of the process that has just learned of it, starts that learn of it
+ * from the server's own syncfs.  In each start, in each
  * end and while the server runs, calls of the operating system may fail, each with
  * each errno: from some call on, or of one function, a few or all of them, so that
  * any step cannot be written, read or compared: and then a later start comes.
@@ -105,8 +106,7 @@ typedef struct World
 	uint64		rng;
 	uint64		inserted;		/* end of WAL */
 	uint64		flushed;
-	uint64		unnoticed;		/* where the last checkpoint of a start ends that
-								 * pg_control does not know of, or 0 */
+	uint64		crash_end;		/* where the last crash has left the end of WAL */
 	ControlFileData control;	/* pg_control, also a file */
 	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
 	int			nrows;
@@ -286,6 +286,8 @@ bool		process_shared_preload_libraries_in_progress = true;
 char	   *pmhash_directory;
 int			pmhash_lock_stripes = 64;
 int			pmhash_journal_size = 4;
+bool		enableFsync = true;
+int			recovery_init_sync_method = 1;	/* by syncfs */
 shmem_request_hook_type shmem_request_hook;
 shmem_startup_hook_type shmem_startup_hook;
 RmgrData	RmgrTable[RM_MAX_ID + 1];
@@ -687,13 +689,12 @@ pmhash_end_without_replay(const ControlFileData *server)
 		world->inserted == end && !fails(CALL_wal_look) ? end : 0;
 }
 
-/* Has nothing been written since the crash? */
+/* Has nothing been written to WAL since the crash?  As wal_look.c, which often knows not. */
 bool
 pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
 {
-	return server->state == DB_IN_CRASH_RECOVERY &&
-		world->unnoticed <= server->checkPointCopy.redo &&
-		world->inserted > server->checkPoint + 120 && !fails(CALL_wal_look);
+	return server->state == DB_IN_CRASH_RECOVERY && world->inserted == world->crash_end &&
+		chance(4) != 0 && !fails(CALL_wal_look);
 }
 
 /* There are no standbys here, and no promotions. */
@@ -735,7 +736,7 @@ lose_wal(uint64 end)
 		world->row[i].alive &= world->row[i].lsn <= end;
 	if (world->stub_lsn > end)
 		world->stub_lsn = 0;
-	world->inserted = world->flushed = end;
+	world->inserted = world->flushed = world->crash_end = end;
 }
 
 /* ---- the index ---- */
@@ -1017,7 +1018,8 @@ work(PmhTable *table, bool may_leave_out)
 static void
 ask_kernel(void)
 {
-	bool		asked = pmhash_ask_for_failed_writes();
+	bool		asked = pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL) &&
+		pmhash_ask_for_failed_writes();
 
 	fail_at = -1;
 	if (!asked)
@@ -1034,7 +1036,7 @@ lose_a_page(PmhTable *table)
 	pmh_close(table);
 	fail_write_back();
 	arm_faults(2, 3, 8);
-	if (chance(6) != 0)
+	if (chance(2) != 0)
 		ask_kernel();
 	fail_at = -1;
 	if (!pmhash_shared->usable && chance(2) == 0)
@@ -1107,6 +1109,9 @@ recover(void)
 	uint64		end = world->inserted;
 	bool		with_pool = pmhash_shared != NULL;
 
+	/* It learns of failed writes as well, and does not care (fd.c, do_syncfs). */
+	if (with_pool && pmhash_start_calls_syncfs())
+		world->errors_seen = world->write_errors;
 	write_pg_control(DB_IN_CRASH_RECOVERY);
 	replay_end = end;
 	if (chance(10) == 0)
@@ -1126,7 +1131,7 @@ recover(void)
 	{
 		/* The checkpoint is in WAL, and pg_control does not know of it. */
 		world->inserted += 120;
-		world->flushed = world->unnoticed = world->inserted;
+		world->flushed = world->inserted;
 		tell(" dies with its checkpoint in WAL");
 		_exit(1);
 	}
@@ -1243,6 +1248,7 @@ live(void)
 	DataDir[strlen(DataDir) - 1] = '\0';
 	server_report_from = LOG;	/* messages stand in the history */
 	pmhash_startup_init();
+	enableFsync = chance(2) == 0;
 	for (;;)
 	{
 		shared_used = 0;

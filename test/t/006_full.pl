@@ -5,9 +5,11 @@
 use strict;
 use warnings;
 
+use Errno;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -75,6 +77,22 @@ $node->safe_psql('postgres', 'DROP INDEX t_k; TRUNCATE t');
 wait_for_files($pool, 0, 'DROP INDEX');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000); CREATE INDEX t_k ON t USING pmhash (k)');
 same_answers($node, 't', 'k', 't_k', 'a new index');
+
+# A rebuild has the room of the file that it replaces, at its first try.
+$node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(100001, 500000)');
+my $file = index_file($node, 't_k');
+$node->stop;
+patch_file($file, 16, "\xff" x 16);
+open(my $filler, '>', "$small/filler.$$") or die "$small: $!";
+while (syswrite($filler, "\0" x 4096)) { }
+ok($!{ENOSPC}, 'the file system is full');
+my $from = -s $node->logfile;
+$node->start;
+ok($node->wait_for_log(qr/index "t_k" of table "t" has been rebuilt/, $from), 'rebuilt in a full file system');
+unlike(slurp_file($node->logfile, $from), qr/could not rebuild/, '... at once');
+same_answers($node, 't', 'k', 't_k', 'rebuilt in a full file system');
+close($filler);
+unlink("$small/filler.$$");
 $node->stop;
 rmtree($pool);
 done_testing();

@@ -98,6 +98,7 @@ $node->safe_psql('d', 'REINDEX (TABLESPACE a) TABLE t; REINDEX (TABLESPACE b, CO
 all_come_back($node, 'REINDEX (TABLESPACE)', 'd');
 wait_for_files(pool($node), 5, 'REINDEX (TABLESPACE), files');
 
+# event: `SET TABLESPACE` of a table, then `TRUNCATE`, in one transaction
 # ---- emptied in place in a transaction that has moved the table, and rolled back ----
 # PostgreSQL truncates the main forks of the indexes, which are not new.
 $node->safe_psql('d', <<SQL);
@@ -129,15 +130,48 @@ SQL
 	$node->safe_psql('d', 'ALTER TABLE m SET TABLESPACE pg_default');
 }
 
-# A constraint cannot be checked by it until it is filled.
-fails_like($node, 'BEGIN; ALTER TABLE x SET TABLESPACE a; TRUNCATE x; INSERT INTO x VALUES (3)',
-	qr/"x_k" has no usable file/, 'moved, emptied, constraint', 'd');
-like(index_state($node, 'x_k', 'd'), qr/^invalid/, 'moved, emptied, constraint: not trusted');
-rebuild_on($node);
-$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
-rebuild_off($node);
-same_answers($node, 'x', 'k', 'x_k', 'moved, emptied, constraint', 'd');
-fails_like($node, 'INSERT INTO x VALUES (3)', qr/violates exclusion constraint "x_k"/, 'moved, emptied, constraint: holds', 'd');
+# Within that transaction a constraint is checked: the file has all rows there are.  After
+# it, not before it is rebuilt.
+foreach my $end ('ROLLBACK', 'COMMIT')
+{
+	my $name = "moved, emptied, constraint, $end";
+	my $again = $end eq 'COMMIT' ? 3 : 77;
+	my $move = "BEGIN; ALTER TABLE x SET TABLESPACE a; TRUNCATE x; INSERT INTO x VALUES (3), (4)";
+
+	fails_like($node, "$move; INSERT INTO x VALUES (5), (3)", qr/violates exclusion constraint "x_k"/, "$name: holds in it", 'd');
+	rebuild_on($node);
+	$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'");
+	rebuild_off($node);
+	is($node->safe_psql('d', <<SQL), '2', "$name: query in it");
+$move;
+SAVEPOINT s;
+TRUNCATE x;
+INSERT INTO x VALUES (3), (9);
+ROLLBACK TO s;
+SET enable_seqscan = off;
+SELECT count(*) FROM x WHERE k IN (3, 4, 9);
+$end;
+SQL
+	like(index_state($node, 'x_k', 'd'), qr/^invalid/, "$name: not trusted");
+	fails_like($node, "INSERT INTO x VALUES ($again)", qr/"x_k" has no usable file.*REINDEX INDEX/s, "$name: cannot be checked", 'd');
+	rebuild_on($node);
+	$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+	rebuild_off($node);
+	same_answers($node, 'x', 'k', 'x_k', $name, 'd');
+	fails_like($node, "INSERT INTO x VALUES ($again)", qr/violates exclusion constraint "x_k"/, "$name: holds", 'd');
+	$node->safe_psql('d', 'ALTER TABLE x SET TABLESPACE pg_default');
+}
+
+# One that has been taken back has not all rows there are.
+fails_like($node, <<SQL, qr/"x_k" has no usable file/, 'moved, emptied, taken back: cannot be checked', 'd');
+BEGIN;
+SAVEPOINT s;
+ALTER TABLE x SET TABLESPACE a;
+TRUNCATE x;
+INSERT INTO x VALUES (7);
+ROLLBACK TO s;
+INSERT INTO x VALUES (7);
+SQL
 $node->safe_psql('d', 'DROP TABLE m, x');
 
 # ---- a copy in another tablespace ----

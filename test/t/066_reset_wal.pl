@@ -236,7 +236,7 @@ $node->start;
 is(index_state($node, 't9_k'), 'valid', 'two starts died in replay: valid');
 right('t9', 'two starts died in replay');
 
-# event: a start is killed after it has changed pg_control, before it has noted that
+# event: a start is killed after it has changed `pg_control`, before it has noted that
 # pg_control is younger than the note, as if another had begun to recover; WAL shows
 # that none has written since the crash.
 crash_with_rows('t13', $to_x);

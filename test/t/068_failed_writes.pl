@@ -31,7 +31,7 @@ pmhash_faults.error = $error
 pmhash_faults.fail_for = $for
 pmhash_faults.fail_at = $n
 CONF
-	$node->reload;
+	$node->reload if $node->{_pid};
 	return;
 }
 
@@ -62,6 +62,79 @@ like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
 rebuild_on($node);
 all_come_back($node, 'failed write');
 isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
+
+# ---- the pool directory is not where it was; processes that have its files open go on ----
+my $pool = pool($node);
+$from = -s $node->logfile;
+rename($pool, "$pool.away") or die $!;
+faults('syncfs', 1);
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/, $from);
+ok(!-e $pool, 'the pool directory is away: nothing is made in its place');
+fails_like($node, 'REINDEX INDEX t_k', qr/is disabled/, 'failed write, the pool directory is away');
+rename("$pool.away", $pool) or die $!;
+rebuild_off($node);
+faults('syncfs', 0);
+$node->restart;
+like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, the pool directory was away');
+rebuild_on($node);
+all_come_back($node, 'failed write, the pool directory was away');
+
+# ---- while the launcher has files written back it takes part in what all processes must ----
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('postgres', "CREATE TABLE many$_ (k int4); CREATE INDEX ON many$_ USING pmhash (k)") foreach 1 .. 8;
+$node->append_conf('postgresql.conf', "pmhash_faults.action = slow\npmhash_faults.process = 'pmhash launcher'");
+faults('sync_file_range', 1, 1000);
+$from = -s $node->logfile;
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->wait_for_log(qr/pmhash_faults: call 1 of sync_file_range/, $from);
+$node->safe_psql('postgres', 'DROP DATABASE other');
+my @calls = slurp_file($node->logfile, $from) =~ /pmhash_faults: call \d+ of sync_file_range/g;
+cmp_ok(scalar(@calls), '<', 8, 'DROP DATABASE does not wait until all files are written back');
+$node->append_conf('postgresql.conf', "pmhash_faults.action = fail\npmhash_faults.process = ''");
+faults('syncfs', 0);
+$node->safe_psql('postgres', "DROP TABLE many$_") foreach 1 .. 8;
+
+# ---- no launcher: the first process that uses an index asks ----
+sub is_noticed
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash_indexes WHERE index = 't_k'"), $name);
+	stays_invalid($node, $apart, $name);
+	return;
+}
+$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
+rebuild_off($node);
+$node->restart;
+is(index_state($node, 't_k'), 'valid', 'no launcher: valid');
+faults('syncfs', 1);
+is(index_state($node, 't_k'), 'valid', 'no launcher: not asked before a checkpoint');
+$node->safe_psql('postgres', 'CHECKPOINT');
+# trust: no-launcher
+is_noticed('no launcher');
+faults('syncfs', 0);
+$node->safe_psql('postgres', 'REINDEX TABLE t; REINDEX TABLE o; REINDEX TABLE ex');
+crash($node);
+faults('syncfs', 1);
+$node->start;
+is_noticed('no launcher, after a crash');
+faults('syncfs', 0);
+$node->safe_psql('postgres', 'REINDEX TABLE t; REINDEX TABLE o; REINDEX TABLE ex');
+
+# nor in single-user mode
+crash($node);
+faults('syncfs', 1);
+like(die_in_start($node, 'SELECT count(*) FROM t WHERE k = 1'), qr/not trusted: the file system .* has failed to write something back/,
+	'single-user mode');
+faults('syncfs', 0);
+$node->start;
+stays_invalid($node, $apart, 'single-user mode');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+rebuild_on($node);
+$node->restart;
+all_come_back($node, 'with a launcher again');
 
 # event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
 sub fails_at_shutdown

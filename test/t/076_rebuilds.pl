@@ -93,6 +93,32 @@ like($node->safe_psql('postgres', "GRANT pg_monitor TO stranger; SET ROLE strang
 	'so does pg_monitor');
 like($node->safe_psql('postgres', "REVOKE pg_monitor FROM stranger; SET ROLE stranger; $state"),
 	qr/^rebuild failed: SQLSTATE 22P02; next try at [^"]*\|t$/, 'others see neither rows nor paths');
+
+# a superuser's statement that runs a function of another's index does not tell that one
+$node->safe_psql('postgres', <<SQL);
+CREATE ROLE mallory;
+CREATE SCHEMA hers AUTHORIZATION mallory;
+SET ROLE mallory;
+CREATE TABLE hers.seen (state text, file text, pool text);
+CREATE FUNCTION hers.look() RETURNS int VOLATILE LANGUAGE plpgsql AS \$\$ BEGIN
+	INSERT INTO hers.seen SELECT i.state, i.file, s.directory FROM public.pmhash_indexes i, public.pmhash_stat s WHERE i.index = 'secret_s';
+	RETURN 0;
+END \$\$;
+CREATE FUNCTION hers.folded(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN hers.look() + \$1; END';
+CREATE TABLE hers.m (k int);
+INSERT INTO hers.m VALUES (1);
+CREATE INDEX m_k ON hers.m (hers.folded(k));
+TRUNCATE hers.seen;
+RESET ROLE;
+SQL
+foreach my $statement ('ANALYZE hers.m', 'REINDEX TABLE hers.m')
+{
+	$node->safe_psql('postgres', $statement);
+	like($node->safe_psql('postgres', 'SELECT DISTINCT state, file IS NULL, pool IS NULL FROM hers.seen'),
+		qr/^rebuild failed: SQLSTATE 22P02; next try at [^"\n]*\|t\|t$/, "nor in a superuser's $statement");
+	$node->safe_psql('postgres', 'TRUNCATE hers.seen');
+}
+$node->safe_psql('postgres', 'DROP OWNED BY mallory');
 $node->safe_psql('postgres', "ALTER FUNCTION app.needs_path(int) SET search_path = app; DROP TABLE app.a_first");
 $node->safe_psql('postgres', 'SET search_path = app; REINDEX INDEX app.secret_k');
 ok(valid('secret_k'), 'REINDEX, with the path set for the function');

@@ -140,6 +140,39 @@ stays_invalid($node, $apart, 'killed while it asks, in place');
 rebuild_on($node);
 all_come_back($node, 'killed while it asks, in place');
 
+# ---- a start whose own syncfs is told of a failed write, and that dies before it asks ----
+$node->append_conf('postgresql.conf', "fsync = on\nrecovery_init_sync_method = syncfs");
+$before = $node->safe_psql('postgres', $files);
+crash($node);
+$node->start;
+is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'syncfs at start, nothing has failed');
+is($node->safe_psql('postgres', $files), $before, 'syncfs at start, nothing has failed: nothing is rebuilt');
+is(hint(), WITNESS, 'syncfs at start: the witness is back');
+rebuild_off($node);
+crash($node);
+faults('syncfs', 'fail', '', 'off', 1);
+like(die_in_start($node), qr/not trusted: the file system has failed to write something back/,
+	'syncfs at start, a failed write: log');
+faults('syncfs', 'fail', '', 'off', 0);
+$node->start;
+# trust: asked-before-start
+stays_invalid($node, $apart, 'syncfs at start, a failed write');
+rebuild_on($node);
+all_come_back($node, 'syncfs at start, a failed write');
+crash($node);
+faults('syncfs', 'kill', '', 'off', 1);
+ok(!$node->start(fail_ok => 1), 'syncfs at start, killed in it');
+unlink($node->data_dir . '/postmaster.pid');
+is(hint(), ASKING, 'syncfs at start, killed in it: the witness is away');
+faults('syncfs', 'fail', '', 'off', 0);
+rebuild_off($node);
+$node->start;
+stays_invalid($node, $apart, 'syncfs at start, killed in it');
+rebuild_on($node);
+all_come_back($node, 'syncfs at start, killed in it');
+$node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
+$node->reload;
+
 # the launcher has failed while it asked, and a new one comes
 {
 	my $from = -s $node->logfile;

@@ -61,7 +61,8 @@ typedef enum FaultAction
 	ACTION_SKIP,				/* it does nothing and says it has */
 	ACTION_CANCEL,				/* it is made, and the query cancelled meanwhile */
 	ACTION_PANIC,
-	ACTION_KILL					/* the process is killed */
+	ACTION_KILL,				/* the process is killed */
+	ACTION_SLOW					/* it is made, and takes a second */
 } FaultAction;
 
 static const struct config_enum_entry action_options[] = {
@@ -70,6 +71,7 @@ static const struct config_enum_entry action_options[] = {
 	{"cancel", ACTION_CANCEL, false},
 	{"panic", ACTION_PANIC, false},
 	{"kill", ACTION_KILL, false},
+	{"slow", ACTION_SLOW, false},
 	{NULL, 0, false}
 };
 
@@ -217,6 +219,11 @@ fault(const char *name, const char *class, uintptr_t site)
 	}
 	if (action == ACTION_KILL)
 		kill(getpid(), SIGKILL);
+	if (action == ACTION_SLOW)
+	{
+		pg_usleep(1000000L);
+		return false;
+	}
 	if (action == ACTION_CANCEL)
 	{
 		/* what StatementCancelHandler does (postgres.c) */

@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * failed_writes.c
+ *	  When the kernel is asked for failed writes, and by which process.
+ *
+ * When a checkpoint is over, whose cost that of writing back our files is part of, and
+ * once at the beginning: the last server life may not have had the time to ask.  Not
+ * while the checkpoint writes: if both are on one file system, the kernel is at it for
+ * as long, and a server that is killed meanwhile has no file that is trusted.
+ *
+ * By the launcher.  Where there is none (max_worker_processes is too small, single-user
+ * mode), by the first process that uses an index after that.  At a start also by the
+ * postmaster (pool.c, ask_before_server), and at the end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+
+#include "cluster/clock.h"
+#include "cluster/data_directory.h"
+#include "cluster/failed_writes.h"
+#include "cluster/pool.h"
+#include "cluster/shared.h"
+#include "cluster/startup.h"
+#include "cluster/worker.h"
+#define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
+
+/* Is the kernel to be asked, *redo: because of which checkpoint? */
+static bool
+is_due(XLogRecPtr *redo)
+{
+	XLogRecPtr	last = pg_atomic_read_u64(&pmhash_shared->asked_redo);
+	XLogRecPtr	under_way = pg_atomic_read_u64(&pmhash_shared->asked_under_way);
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	*redo = GetRedoRecPtr();
+	if (*redo == last)
+		return false;
+	/* One that the next has followed is over, or has failed. */
+	if (last == InvalidXLogRecPtr ||
+		(under_way != InvalidXLogRecPtr && under_way != *redo) ||
+		!pmhash_read_pg_control(&server, reason) || server.checkPointCopy.redo == *redo)
+		return true;
+	pg_atomic_write_u64(&pmhash_shared->asked_under_way, *redo);
+	return false;
+}
+
+/*
+ * Ask, because of the checkpoint with this redo pointer, unless another process does or
+ * has done so.  Index files are written back before, so that it is soon over, and only
+ * that can be interrupted.
+ */
+static void
+ask(XLogRecPtr redo, PmhashGoOn go_on)
+{
+	if (!pmhash_pool_write_back(pmhash_device_of_syncfs(), go_on) ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+		return;
+	if (pg_atomic_read_u64(&pmhash_shared->asked_redo) != redo &&
+		pmhash_ask_for_failed_writes())
+	{
+		pg_atomic_write_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
+		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
+}
+
+/*
+ * pmhash_notice_failed_writes
+ *		The launcher's part, once in each of its rounds.
+ *
+ * Also if the pool directory is not where it was: what processes have mapped, and the
+ * file that they ask by, are the same still.  go_on: what cannot wait until all index
+ * files are written back (pmhash_pool_write_back).
+ */
+void
+pmhash_notice_failed_writes(PmhashGoOn go_on)
+{
+	XLogRecPtr	redo;
+
+	if (is_due(&redo))
+		ask(redo, go_on);
+}
+
+/* Nothing waits for this process, except to be cancelled, or as for all processes. */
+static bool
+is_not_interrupted(void)
+{
+	return !InterruptPending;
+}
+
+/*
+ * pmhash_notice_for_launcher
+ *		The same where there is no launcher: by a process that is about to use an index.
+ *
+ * Takes as long as it takes to write everything back.  If it is interrupted, but not to
+ * be cancelled, the next use of an index asks.  Does nothing in recovery.  The caller
+ * holds none of our locks.
+ */
+void
+pmhash_notice_for_launcher(void)
+{
+	static int64 looked = 0;
+	XLogRecPtr	redo;
+
+	if (likely(pmhash_has_launcher()) || RecoveryInProgress() ||
+		!pmhash_shared->usable || !pmhash_clock_past(looked, LOOK_EVERY))
+		return;
+	looked = pmhash_clock_ms();
+	if (is_due(&redo))
+		ask(redo, is_not_interrupted);
+	CHECK_FOR_INTERRUPTS();
+}
