@@ -364,7 +364,8 @@ pmhash_standby_database_dropped(Oid database)
 /* ---- which scans may use a file ---- */
 
 /*
- * Has replay come as far as what was LIVE before this run had been applied (S3)?
+ * Has replay come as far as what was LIVE before this run had been applied (S3), and past
+ * the record in which that run was killed (S2)?
  * On another timeline than that was on, the startup process gives these files up
  * (S4), at the record that switches to it.
  */
@@ -376,7 +377,7 @@ pmhash_standby_reached(void)
 
 	if (pg_atomic_read_u32(&standby->reached) != 0)
 		return true;
-	if (GetXLogReplayRecPtr(&timeline) < standby->skip_to ||
+	if (GetXLogReplayRecPtr(&timeline) < standby->touched ||
 		timeline != standby->skip_timeline)
 		return false;
 	pg_atomic_write_u32(&standby->reached, 1);

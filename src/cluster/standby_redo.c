@@ -16,10 +16,11 @@
  *	S2	`applied` is stored after each record.  After a restart the files that were
  *		LIVE have all records up to it, so these are skipped for them; of the first
  *		one past it a crash may have left a part, so that one is applied with a look
- *		at what is there; all others are exactly once.
+ *		at what is there; all others are exactly once.  Its end, `touched`, is stored
+ *		before: if it never comes again the files have what they should not.
  *	S4	a file that was made under one primary has entries that another one lacks.
- *		So under a new primary, whose timeline has forked off past all that the files
- *		have, it is given up when that has vacuumed the table; else at once.
+ *		So under a new primary, whose timeline has forked off past `applied` and
+ *		`touched`, it is given up when that has vacuumed the table; else at once.
  *	S5	no undo journal: what is replayed was flushed on the primary.
  *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
  *		steps the removal epoch when it is done.
@@ -352,6 +353,8 @@ apply_live(const PmhashStandbyRow *row, char *reason)
 
 	if (table == NULL)
 		return false;
+	if (!pmhash_standby_store_touched(work.end))
+		return pmhash_fail(reason, "the directory of pmhash can't be written");
 	if (work.record.type == PMHASH_WAL_DELETE)
 		result = pmh_delete_group(table, work.entries, work.n, &done);
 	else
@@ -580,8 +583,9 @@ lose_not_inherited(void)
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
- * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
- * Else we follow one that has forked off before.
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
+ * and past the record that the server life before was killed in.  Else we follow one that
+ * has forked off before.
  */
 static void
 note_timeline(void)
@@ -589,7 +593,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= applied;
+		work.start >= Max(applied, standby->touched);
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -608,13 +612,13 @@ note_timeline(void)
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* Before the first record past skip_to: that is reached now. */
+/* Before the first record past all that was LIVE: that is reached now. */
 static void
 note_reached(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->skip_to)
+	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->touched)
 		pg_atomic_write_u32(&standby->reached, 1);
 }
 
