@@ -4,8 +4,7 @@
  *	  Logged indexes follow the primary: our records, applied by the startup
  *	  process of a standby.
  *
- * The records are NOOPs of RM_XLOG_ID (wal_record.c), whose redo function is
- * wrapped here.  Core calls it for each record through RmgrTable
+ * The records are of RM_XLOG_ID (wal_record.c), whose redo function is wrapped here.  Core calls it for each record through RmgrTable
  * (xlogrecovery.c, ApplyWalRecord).  It does nothing unless the run is that of a
  * standby with a pool: crash recovery of a primary ignores these records, since its
  * files are current (P5).
@@ -672,7 +671,7 @@ notice_newer(void)
 static void
 deal_with(XLogReaderState *record)
 {
-	PmhashWalVerdict verdict = PMHASH_WAL_NOT_OURS;
+	PmhashWalVerdict verdict;
 
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
@@ -681,9 +680,7 @@ deal_with(XLogReaderState *record)
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
 	note_reached();
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
-		verdict = pmhash_wal_decode(XLogRecGetData(record), XLogRecGetDataLen(record),
-									&work.record);
+	verdict = pmhash_wal_decode_record(record, &work.record);
 	switch (verdict)
 	{
 		case PMHASH_WAL_OURS:
@@ -734,9 +731,20 @@ is_ours_to_do(void)
 	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
 }
 
+/*
+ * A file that goes with a change of its stub goes when the page is there: else a builder,
+ * or a session, could read the old stub in between.
+ */
 static void
 redo(XLogReaderState *record)
 {
+	bool		page_first = pmhash_wal_comes_with_page(record);
+
+	if (page_first)
+	{
+		core_redo(record);
+		PMH_STOP_POINT("redo_page_restored");
+	}
 	if (is_ours_to_do())
 	{
 		MemoryContext context = CurrentMemoryContext;
@@ -751,7 +759,8 @@ redo(XLogReaderState *record)
 		}
 		PG_END_TRY();
 	}
-	core_redo(record);
+	if (!page_first)
+		core_redo(record);
 }
 
 /* Wrap the redo function of RM_XLOG_ID.  Only while preloading. */
