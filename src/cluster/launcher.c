@@ -208,14 +208,16 @@ rest(long timeout)
 }
 
 /*
- * Has the kernel written back what it should? Checked when a checkpoint is
- * over, whose cost that of writing back our files is part of, and once at the beginning:
- * the last server life may not have had the time to ask.  Not while the checkpoint
- * writes: if both are on one file system, the kernel is at it for as long, and a server
- * that is killed meanwhile has no file that is trusted.
+ * Has the kernel written back what it should? Checked when a checkpoint, or on a
+ * standby a restartpoint, is over, whose cost that of writing back our files is part of,
+ * and once at the beginning: the last server life may not have had the time to ask.
+ * Not while it writes: if both are on one file system, the kernel is at it for as long,
+ * and a server that is killed meanwhile has no file that is trusted.  (A restartpoint
+ * moves what GetRedoRecPtr tells as a checkpoint does, before it writes: xlog.c,
+ * CreateRestartPoint.)  For the launchers, each time round.
  */
-static void
-notice_failed_writes(void)
+void
+pmhash_notice_failed_writes(void)
 {
 	static XLogRecPtr last = InvalidXLogRecPtr;
 	static XLogRecPtr under_way = InvalidXLogRecPtr;
@@ -313,7 +315,7 @@ pmhash_launcher_main(Datum arg)
 			pmhash_launcher_interrupts();
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
-		notice_failed_writes();
+		pmhash_notice_failed_writes();
 		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
 		looked = settled;
 		if (!settled)

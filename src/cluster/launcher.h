@@ -18,6 +18,7 @@
 
 /* ---- launcher.c ---- */
 extern void pmhash_launcher_interrupts(void);
+extern void pmhash_notice_failed_writes(void);
 
 /* ---- launch_cleaners.c ---- */
 extern bool pmhash_clean_if_due(bool settled, int64 *last_full);

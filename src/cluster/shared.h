@@ -26,6 +26,7 @@
 
 typedef enum PmhashLockId
 {
+	PMHASH_ASK_LOCK,			/* the kernel is being asked for failed writes */
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */

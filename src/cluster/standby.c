@@ -31,6 +31,7 @@
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
+#include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
 #include "cluster/standby_state.h"
@@ -296,6 +297,34 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 			(!restored_only || row->restored))
 			pmhash_standby_lose(row, true, sqlstate, why);
 	}
+}
+
+/*
+ * Pages of the pool may be older than what was stored there: those of the files, and that
+ * which `applied` is on, of which a file that is built from now on says more.
+ */
+bool
+pmhash_standby_distrust(const char *why)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	bool		ours;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	ours = pmhash_shared->standby->active;
+	if (ours)
+	{
+		pmhash_standby_lose_all(false, ERRCODE_IO_ERROR, why);
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), why)));
+	}
+	if (ours && !pmhash_standby_restate_applied(reason))
+	{
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return ours;
 }
 
 /* A backend has found a LIVE file to be damaged, or gone.  Raises no ERROR. */

@@ -223,6 +223,20 @@ pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, XLogRecPtr tou
 }
 
 /*
+ * Write what it says durably once more: the page may have gone by itself.  Under the
+ * lock, exclusively.  False with a reason.
+ */
+bool
+pmhash_standby_restate_applied(char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		pair[2] = {pg_atomic_read_u64(&standby->applied),
+	standby->applied_timeline};
+
+	return write_at(pair, sizeof(pair), offsetof(Header, applied), reason);
+}
+
+/*
  * Replay is over, and what comes next is a promotion: say durably that the LIVE
  * files have all of it (trust.c, promotion_doubt).  By the startup process, after the
  * last record.  False with a reason.

@@ -4,10 +4,10 @@
  *	  Logged indexes follow the primary: our records, applied by the startup
  *	  process of a standby.
  *
- * The records are of RM_XLOG_ID (wal_record.c), whose redo function is wrapped here.  Core calls it for each record through RmgrTable
- * (xlogrecovery.c, ApplyWalRecord).  It does nothing unless the run is that of a
- * standby with a pool: crash recovery of a primary ignores these records, since its
- * files are current (P5).
+ * The records are of RM_XLOG_ID (wal_record.c), whose redo function is wrapped here.
+ * Core calls it for each record through RmgrTable (xlogrecovery.c, ApplyWalRecord).
+ * It does nothing unless the run is that of a standby with a pool: crash recovery of a
+ * primary ignores these records, since its files are current (P5).
  *
  * Rules, numbered as in src/README, "Standby":
  *	S1	no ERROR gets out of here: it would be FATAL, and a server that does not
@@ -523,15 +523,18 @@ end_inherited(void)
 {
 	PmhashStandbyRow *row;
 	bool		ends;
+	bool		own;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = find(work.record.file_id);
+	own = row != NULL && row->timeline == 0;
 	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
 		row->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
 		lose(work.record.file_id, 0,
-			 "it was made under another primary, and this one has vacuumed the table");
+			 own ? "it is from when this server was a primary itself, and the table has been vacuumed by another one"
+			 : "it was made under another primary, and this one has vacuumed the table");
 }
 
 static void

@@ -138,6 +138,7 @@ extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
 extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
 extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 										 XLogRecPtr touched, char *reason);
+extern bool pmhash_standby_restate_applied(char *reason);
 extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);

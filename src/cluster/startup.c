@@ -490,12 +490,23 @@ pmhash_distrust_all(const char *why)
 		pmhash_restore_witness(pmhash_pool_lock_fd());
 }
 
+/* What is in the index files cannot be believed, on a primary or on a standby. */
+static void
+distrust(const char *why)
+{
+	if (pmhash_standby_distrust(why))
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+	else
+		pmhash_distrust_all(why);
+}
+
 /*
  * Has the kernel written back what it should?  It says so once.  So the witness is
  * away until the answer has been written down, for the case that this process dies
  * meanwhile, and an immediate shutdown has to wait that long, for which this process
- * would have to wait anyway while the kernel writes.  False: it was not asked, and
- * is to be asked again.
+ * would have to wait anyway while the kernel writes.  The launcher of a standby may be
+ * at it still when that of the primary comes: one after the other.  False: it was not
+ * asked, and is to be asked again.
  */
 bool
 pmhash_ask_for_failed_writes(void)
@@ -506,22 +517,27 @@ pmhash_ask_for_failed_writes(void)
 	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
 	bool		asked;
+	bool		written;
 
 	pmhash_pool_write_back(pmhash_device_of_syncfs());	/* so that it is soon over */
-	if (ShutdownRequestPending)
+	if (ShutdownRequestPending || ProcDiePending)
 		return false;			/* that asks as well, and may be ended by force */
+	LWLockAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE);
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	sigprocmask(SIG_BLOCK, &quit, &before);
 	unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and a new launcher */
 	asked = pmhash_withdraw_witness(lock_fd);
+	written = asked && pmhash_pool_written_back(reason);
+	PMH_STOP_POINT("asked_for_failed_writes");
 	if (asked && unknown)
-		pmhash_distrust_all("a process failed while it asked for failed writes");
-	else if (asked && pmhash_pool_written_back(reason))
+		distrust("a process failed while it asked for failed writes");
+	else if (written)
 		pmhash_restore_witness(lock_fd);
 	else if (asked)
-		pmhash_distrust_all(reason);
+		distrust(reason);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
 	return asked;
 }
 

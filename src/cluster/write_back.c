@@ -23,10 +23,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "miscadmin.h"
 #include "postmaster/interrupt.h"
+#include "storage/procsignal.h"
 
 #include "cluster/pool.h"
 #include "cluster/pool_names.h"
+
+#define PIECE	(INT64CONST(64) * 1024 * 1024)	/* bytes between looks around */
+
+/*
+ * Is this process to go on?  Meanwhile it lets barriers pass: DROP DATABASE and the like,
+ * and on a standby their replay, wait for all that are connected (procsignal.c).
+ */
+static bool
+goes_on(void)
+{
+	if (ProcSignalBarrierPending)
+		ProcessProcSignalBarrier();
+	return !ShutdownRequestPending && !ProcDiePending;
+}
 
 /* A file of another device is asked by its inode, whose note stays for that. */
 static void
@@ -38,8 +54,11 @@ write_back_file(const char *path, uint64 device)
 	if (fd < 0)
 		return;
 	if (fstat(fd, &st) == 0 && st.st_dev == device)
-		(void) sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
-							   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+	{
+		for (off_t from = 0; from < st.st_size && goes_on(); from += PIECE)
+			(void) sync_file_range(fd, from, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
+								   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+	}
 	close(fd);
 }
 
@@ -52,7 +71,7 @@ write_back_directory(const char *path, bool top, uint64 device)
 	uint64		file_id;
 	Oid			database;
 
-	while (dir != NULL && !ShutdownRequestPending && (de = readdir(dir)) != NULL)
+	while (dir != NULL && goes_on() && (de = readdir(dir)) != NULL)
 	{
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (top && pmhash_parse_database_name(de->d_name, &database))
