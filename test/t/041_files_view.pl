@@ -62,6 +62,14 @@ like($planner->query_safe("EXPLAIN (COSTS OFF) SELECT v FROM $_ WHERE k = 5"), q
 my $user = $node->background_psql('postgres');
 is($user->query_safe('SET enable_seqscan = off; SELECT v FROM plain WHERE k = 5'), 5, 'a session uses an index');
 
+# The cleaner's first round is over when a file that no index has is gone.
+$node->safe_psql('postgres', 'CREATE TABLE o (k int4); CREATE INDEX o_k ON o USING pmhash (k)');
+my $orphan = index_file($node, 'o_k');
+copy($orphan, "$orphan.copy") or die;
+$node->safe_psql('postgres', 'DROP TABLE o');
+rename("$orphan.copy", $orphan) or die;
+$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
+
 # What happens to files; none of this is looked for by others (no cleaner comes).
 unlink($file{gone_k}) or die;
 copy($file{plain_k}, $file{others_k}) or die;
