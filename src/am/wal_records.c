@@ -4,9 +4,9 @@
  *	  SQL function pmhash_wal_records: what logged indexes have written to WAL.
  *
  * pg_waldump and pg_walinspect show these records as XLOG/NOOP (XLOG/FPI, those that
- * come with a stub's page), and nothing of what is in them.  WAL is read as pg_walinspect does: up to what has been flushed (in
- * recovery: replayed), with no slot that would keep it, so a range that has been
- * recycled is an ERROR.
+ * come with a stub's page), and nothing of what is in them.  WAL is read as
+ * pg_walinspect does: up to what has been flushed (in recovery: replayed), with no slot
+ * that would keep it, so a range that has been recycled is an ERROR.
  *
  *-------------------------------------------------------------------------
  */

@@ -582,6 +582,18 @@ lose_not_inherited(void)
 }
 
 /*
+ * No file has anything of the record that the life before was killed in, and it is of
+ * another timeline: builds need not wait for this one to get there.  What can't be stored
+ * note_applied sees to.
+ */
+static void
+forget_touched(void)
+{
+	pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
+	(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
+}
+
+/*
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
@@ -610,7 +622,10 @@ note_timeline(void)
 	if (inherits)
 		lose_not_inherited();
 	else
+	{
 		pmhash_standby_lose_all(false, 0, NULL);
+		forget_touched();
+	}
 	LWLockRelease(pmhash_standby_lock);
 }
 
