@@ -3,10 +3,10 @@
  * wal_records.c
  *	  SQL function pmhash_wal_records: what logged indexes have written to WAL.
  *
- * pg_waldump and pg_walinspect show these records as XLOG/NOOP, and nothing of what
- * is in them.  WAL is read as pg_walinspect does: up to what has been flushed (in
- * recovery: replayed), with no slot that would keep it, so a range that has been
- * recycled is an ERROR.
+ * pg_waldump and pg_walinspect show these records as XLOG/NOOP (XLOG/FPI, those that
+ * come with a stub's page), and nothing of what is in them.  WAL is read as
+ * pg_walinspect does: up to what has been flushed (in recovery: replayed), with no slot
+ * that would keep it, so a range that has been recycled is an ERROR.
  *
  *-------------------------------------------------------------------------
  */
@@ -185,11 +185,7 @@ put_row(const ReturnSetInfo *result, XLogReaderState *reader)
 	PmhashWalRecord record;
 	PmhashWalVerdict verdict;
 
-	if (XLogRecGetRmid(reader) != RM_XLOG_ID ||
-		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) != XLOG_NOOP)
-		return;
-	verdict = pmhash_wal_decode(XLogRecGetData(reader), XLogRecGetDataLen(reader),
-								&record);
+	verdict = pmhash_wal_decode_record(reader, &record);
 	if (verdict == PMHASH_WAL_NOT_OURS)
 		return;
 	memset(isnull, true, sizeof(isnull));

@@ -3,12 +3,14 @@
  * failed_writes.c
  *	  When the kernel is asked for failed writes, and by which process.
  *
- * When a checkpoint is over, whose cost that of writing back our files is part of, and
- * once at the beginning: the last server life may not have had the time to ask.  Not
- * while the checkpoint writes: if both are on one file system, the kernel is at it for
- * as long, and a server that is killed meanwhile has no file that is trusted.
+ * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of writing
+ * back our files is part of, and once at the beginning: the last server life may not have
+ * had the time to ask.  Not while it writes: if both are on one file system, the kernel is
+ * at it for as long, and a server that is killed meanwhile has no file that is trusted.
+ * (A restartpoint moves what GetRedoRecPtr tells as a checkpoint does, before it writes:
+ * xlog.c, CreateRestartPoint.)
  *
- * By the launcher.  Where there is none (max_worker_processes is too small, single-user
+ * By the launcher, that of a standby in recovery.  Where there is none (max_worker_processes is too small, single-user
  * mode), by the first process that uses an index after that.  At a start also by the
  * postmaster (pool.c, ask_before_server), and at the end.
  *
@@ -73,7 +75,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 
 /*
  * pmhash_notice_failed_writes
- *		The launcher's part, once in each of its rounds.
+ *		The part of the launchers, once in each of their rounds.
  *
  * Also if the pool directory is not where it was: what processes have mapped, and the
  * file that they ask by, are the same still.  go_on: what cannot wait until all index

@@ -26,8 +26,8 @@
  * before 3.  The same goes for removals: what was found dead before 2 was made so
  * by WAL before 3, and a standby that begins then leaves it out.
  *
- * The other way: FILE_GONE is logged; the stub has no flags any more; the
- * generation is stepped.  What is still logged then is dropped by standbys.
+ * The other way: the stub has no flags any more, and the record of that is FILE_GONE for
+ * standbys; the generation is stepped.  What is still logged then is dropped by standbys.
  *
  * ALTER INDEX does this just before its commit.  If it aborts after that, or a
  * crash comes in between, or the configuration changes, stub and parameter differ:
@@ -168,8 +168,6 @@ begin_logging(Relation index, const PmhashStub *stub)
 static void
 end_logging(Relation index, const PmhashStub *stub)
 {
-	if (XLogIsNeeded())
-		pmhash_wal_log_file_gone(stub->file_id, MyDatabaseId);
 	if (pmhash_stub_set_wal(index, stub->file_id, 0))
 		pmhash_stub_changed();
 }

@@ -27,13 +27,13 @@
 
 typedef enum PmhashLockId
 {
+	PMHASH_ASK_LOCK,			/* the kernel is being asked for failed writes */
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby.h */
 	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
-	PMHASH_ASK_LOCK,			/* the kernel is asked for failed writes */
 	PMHASH_NLOCKS
 } PmhashLockId;
 

@@ -31,6 +31,7 @@
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
+#include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
 #include "cluster/standby_state.h"
@@ -298,6 +299,34 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 	}
 }
 
+/*
+ * Pages of the pool may be older than what was stored there: those of the files, and that
+ * which `applied` is on, of which a file that is built from now on says more.
+ */
+bool
+pmhash_standby_distrust(const char *why)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	bool		ours;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	ours = pmhash_shared->standby->active;
+	if (ours)
+	{
+		pmhash_standby_lose_all(false, ERRCODE_IO_ERROR, why);
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), why)));
+	}
+	if (ours && !pmhash_standby_restate_applied(reason))
+	{
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return ours;
+}
+
 /* A backend has found a LIVE file to be damaged, or gone.  Raises no ERROR. */
 void
 pmhash_standby_lost(uint64 file_id, const char *why)
@@ -364,7 +393,8 @@ pmhash_standby_database_dropped(Oid database)
 /* ---- which scans may use a file ---- */
 
 /*
- * Has replay come as far as what was LIVE before this run had been applied (S3)?
+ * Has replay come as far as what was LIVE before this run had been applied (S3), and past
+ * the record in which that run was killed (S2)?
  * On another timeline than that was on, the startup process gives these files up
  * (S4), at the record that switches to it.
  */
@@ -376,7 +406,7 @@ pmhash_standby_reached(void)
 
 	if (pg_atomic_read_u32(&standby->reached) != 0)
 		return true;
-	if (GetXLogReplayRecPtr(&timeline) < standby->skip_to ||
+	if (GetXLogReplayRecPtr(&timeline) < standby->touched ||
 		timeline != standby->skip_timeline)
 		return false;
 	pg_atomic_write_u32(&standby->reached, 1);

@@ -198,6 +198,13 @@ extern void pmhash_standby_set_latch(Latch *latch);
 /* A database is to be looked at; InvalidOid: all. */
 extern void pmhash_standby_nudge(Oid database);
 
+/*
+ * What is in the files of a server in recovery cannot be believed any more: none of them
+ * is used from here on, nor after a restart or a promotion, and all are built anew.
+ * False, and nothing done, if they are not a standby's, or not any more.  Takes the lock.
+ */
+extern bool pmhash_standby_distrust(const char *why);
+
 /* ---- scans and views ---- */
 
 /*

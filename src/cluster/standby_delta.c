@@ -311,6 +311,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	PmhashStandbyRow *row = row_of(build);
 	PmhashPublishResult result;
 	XLogRecPtr	lsn;
+	XLogRecPtr	touched;
 	TimeLineID	timeline;
 
 	if (row == NULL || !RecoveryInProgress())
@@ -322,8 +323,9 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	if (result != PMHASH_PUBLISH_DONE)
 		return result;
 	lsn = GetXLogReplayRecPtr(&timeline);
+	touched = GetCurrentReplayRecPtr(NULL);
 	row->usable_xmin = usable_from(row, usable_xmin);
-	if (!pmhash_standby_raise_applied(lsn, timeline, reason))
+	if (!pmhash_standby_raise_applied(lsn, timeline, touched, reason))
 		return PMHASH_PUBLISH_OVER;
 	if (rename(build->new_path, build->path) != 0)
 	{

@@ -11,6 +11,9 @@
  * with this pool never leaves a redo pointer past `applied`: one that is past it
  * has been moved there by a run that did not have the pool (trust.c).
  *
+ * `touched`, if it is past that, is the end of a record of which LIVE files may have
+ * something, all or a part: the server was killed in it.  It is stored before they have.
+ *
  * After it there is a row for each in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
  * the directory.
@@ -41,7 +44,7 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 2
+#define STANDBY_VERSION 3
 #define HEADER_SIZE		4096	/* the rows begin there */
 
 typedef struct Header
@@ -54,7 +57,8 @@ typedef struct Header
 	uint64		ended;			/* where replay ended, if a promotion has followed,
 								 * on that timeline; or 0 */
 	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
-	uint64		reserved[2];
+	uint64		touched;		/* XLogRecPtr, on the same timeline */
+	uint64		reserved;
 } Header;
 
 typedef struct KeptRow
@@ -78,7 +82,8 @@ PMHASH_AT(Header, applied, 16);
 PMHASH_AT(Header, timeline, 24);
 PMHASH_AT(Header, ended, 32);
 PMHASH_AT(Header, ended_opts, 40);
-PMHASH_AT(Header, reserved, 48);
+PMHASH_AT(Header, touched, 48);
+PMHASH_AT(Header, reserved, 56);
 PMHASH_SIZE(Header, 64);
 
 PMHASH_AT(KeptRow, file_id, 0);
@@ -194,21 +199,41 @@ pmhash_standby_unkeep(const PmhashStandbyRow *row)
  * A file that was built by what the heap is at 'lsn' becomes LIVE: no file is to
  * be used before replay has come there again.  Under the lock, exclusively, so the
  * startup process stores nothing meanwhile; all records of ours up to lsn are in
- * all LIVE files.  False with a reason.
+ * all LIVE files.  The heap may have something of the record that is being replayed, and
+ * the delta all of it: that one ends at 'touched'.  False with a reason.
  */
 bool
-pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, char *reason)
+pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, XLogRecPtr touched,
+							 char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	uint64		pair[2] = {lsn, timeline};
 
-	if (lsn <= pg_atomic_read_u64(&standby->applied))
+	if (touched > Max(lsn, applied) &&
+		!write_at(&touched, sizeof(touched), offsetof(Header, touched), reason))
+		return false;
+	if (lsn <= applied)
 		return true;
 	if (!write_at(pair, sizeof(pair), offsetof(Header, applied), reason))
 		return false;
 	standby->applied_timeline = timeline;
 	pg_atomic_write_u64(&standby->applied, lsn);
 	return true;
+}
+
+/*
+ * Write what it says durably once more: the page may have gone by itself.  Under the
+ * lock, exclusively.  False with a reason.
+ */
+bool
+pmhash_standby_restate_applied(char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		pair[2] = {pg_atomic_read_u64(&standby->applied),
+	standby->applied_timeline};
+
+	return write_at(pair, sizeof(pair), offsetof(Header, applied), reason);
 }
 
 /*
@@ -238,18 +263,10 @@ clear_end(char *reason)
 	return write_at(none, sizeof(none), offsetof(Header, ended), reason);
 }
 
-/*
- * The startup process has applied a record that ends at lsn.  A crash between the
- * two stores leaves the old LSN with the new timeline, which is in no
- * history: distrust.  Nothing is flushed: after a loss of power a standby begins
- * afresh, and a clean shutdown syncs (trust.c).  False if the file can't be
- * written.
- */
-bool
-pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
+/* The head of the file, mapped by the startup process.  NULL if it can't be. */
+static Header *
+map_header(void)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-	Header	   *header;
 	PmhError	error;
 	char		path[MAXPGPATH];
 
@@ -257,14 +274,48 @@ pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
 	{
 		standby_path(path);
 		if (pm_open(&mapping, path, false, &error) != PMH_OK)
-			return false;
+			return NULL;
 		if (mapping.mapped < HEADER_SIZE)
 		{
 			pm_close(&mapping);
-			return false;
+			return NULL;
 		}
 	}
-	header = (Header *) mapping.base;
+	return (Header *) mapping.base;
+}
+
+/*
+ * The startup process is about to apply a record that ends at lsn to a LIVE file: if it
+ * is killed before it has stored `applied`, the file has more than that says (S2).  False
+ * if the file can't be written.
+ */
+bool
+pmhash_standby_store_touched(XLogRecPtr lsn)
+{
+	Header	   *header = map_header();
+
+	if (header == NULL)
+		return false;
+	pm_store64(&header->touched, lsn);
+	return !pm_is_lost(&mapping);
+}
+
+/*
+ * The startup process has applied a record that ends at lsn.  A crash between the two
+ * stores leaves the old LSN with the new timeline.  That does no harm: what was to be
+ * given up for the new one is given up, durably, before the first of them (note_timeline,
+ * standby_redo.c), and the record comes again.  Nothing is flushed: after a loss of
+ * power a standby begins afresh, and a clean shutdown syncs (trust.c).  False if the file
+ * can't be written.
+ */
+bool
+pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Header	   *header = map_header();
+
+	if (header == NULL)
+		return false;
 	if (standby->applied_timeline != timeline)
 	{
 		pm_store64(&header->timeline, timeline);
@@ -584,6 +635,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	PmhashStandby *standby = pmhash_shared->standby;
 	Header		header;
 	XLogRecPtr	applied = server->control.checkPoint;	/* if DEMOTED */
+	XLogRecPtr	touched = InvalidXLogRecPtr;
 	TimeLineID	timeline = server->control.checkPointCopy.ThisTimeLineID;
 	int			n = 0;
 
@@ -602,6 +654,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	if (how == PMHASH_STANDBY_RESUME)
 	{
 		applied = header.applied;
+		touched = header.touched;
 		timeline = header.timeline;
 	}
 	else if (!write_file(applied, timeline, reason))
@@ -613,6 +666,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->replay_timeline = server->control.checkPointCopy.ThisTimeLineID;
 	pg_atomic_write_u64(&standby->applied, applied);
 	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : applied;
+	standby->touched = Max(standby->skip_to, touched);
 	standby->skip_timeline = timeline;
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);

@@ -4,11 +4,10 @@
  *	  Logged indexes follow the primary: our records, applied by the startup
  *	  process of a standby.
  *
- * The records are NOOPs of RM_XLOG_ID (wal_record.c), whose redo function is
- * wrapped here.  Core calls it for each record through RmgrTable
- * (xlogrecovery.c, ApplyWalRecord).  It does nothing unless the run is that of a
- * standby with a pool: crash recovery of a primary ignores these records, since its
- * files are current (P5).
+ * The records are of RM_XLOG_ID (wal_record.c), whose redo function is wrapped here.
+ * Core calls it for each record through RmgrTable (xlogrecovery.c, ApplyWalRecord).
+ * It does nothing unless the run is that of a standby with a pool: crash recovery of a
+ * primary ignores these records, since its files are current (P5).
  *
  * Rules, numbered as in src/README, "Standby":
  *	S1	no ERROR gets out of here: it would be FATAL, and a server that does not
@@ -16,10 +15,11 @@
  *	S2	`applied` is stored after each record.  After a restart the files that were
  *		LIVE have all records up to it, so these are skipped for them; of the first
  *		one past it a crash may have left a part, so that one is applied with a look
- *		at what is there; all others are exactly once.
+ *		at what is there; all others are exactly once.  Its end, `touched`, is stored
+ *		before: if it never comes again the files have what they should not.
  *	S4	a file that was made under one primary has entries that another one lacks.
- *		So under a new primary, whose timeline has forked off past all that the files
- *		have, it is given up when that has vacuumed the table; else at once.
+ *		So under a new primary, whose timeline has forked off past `applied` and
+ *		`touched`, it is given up when that has vacuumed the table; else at once.
  *	S5	no undo journal: what is replayed was flushed on the primary.
  *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
  *		steps the removal epoch when it is done.
@@ -352,6 +352,8 @@ apply_live(const PmhashStandbyRow *row, char *reason)
 
 	if (table == NULL)
 		return false;
+	if (!pmhash_standby_store_touched(work.end))
+		return pmhash_fail(reason, "the directory of pmhash can't be written");
 	if (work.record.type == PMHASH_WAL_DELETE)
 		result = pmh_delete_group(table, work.entries, work.n, &done);
 	else
@@ -521,15 +523,18 @@ end_inherited(void)
 {
 	PmhashStandbyRow *row;
 	bool		ends;
+	bool		own;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = find(work.record.file_id);
+	own = row != NULL && row->timeline == 0;
 	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
 		row->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
 		lose(work.record.file_id, 0,
-			 "it was made under another primary, and this one has vacuumed the table");
+			 own ? "it is from when this server was a primary itself, and the table has been vacuumed by another one"
+			 : "it was made under another primary, and this one has vacuumed the table");
 }
 
 static void
@@ -577,11 +582,24 @@ lose_not_inherited(void)
 }
 
 /*
+ * No file has anything of the record that the life before was killed in, and it is of
+ * another timeline: builds need not wait for this one to get there.  What can't be stored
+ * note_applied sees to.
+ */
+static void
+forget_touched(void)
+{
+	pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
+	(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
+}
+
+/*
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
- * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
- * Else we follow one that has forked off before.
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
+ * and past the record that the server life before was killed in.  Else we follow one that
+ * has forked off before.
  */
 static void
 note_timeline(void)
@@ -589,7 +607,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= applied;
+		work.start >= Max(applied, standby->touched);
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -604,17 +622,20 @@ note_timeline(void)
 	if (inherits)
 		lose_not_inherited();
 	else
+	{
 		pmhash_standby_lose_all(false, 0, NULL);
+		forget_touched();
+	}
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* Before the first record past skip_to: that is reached now. */
+/* Before the first record past all that was LIVE: that is reached now. */
 static void
 note_reached(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->skip_to)
+	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->touched)
 		pg_atomic_write_u32(&standby->reached, 1);
 }
 
@@ -668,7 +689,7 @@ notice_newer(void)
 static void
 deal_with(XLogReaderState *record)
 {
-	PmhashWalVerdict verdict = PMHASH_WAL_NOT_OURS;
+	PmhashWalVerdict verdict;
 
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
@@ -677,9 +698,7 @@ deal_with(XLogReaderState *record)
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
 	note_reached();
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_NOOP)
-		verdict = pmhash_wal_decode(XLogRecGetData(record), XLogRecGetDataLen(record),
-									&work.record);
+	verdict = pmhash_wal_decode_record(record, &work.record);
 	switch (verdict)
 	{
 		case PMHASH_WAL_OURS:
@@ -730,9 +749,20 @@ is_ours_to_do(void)
 	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
 }
 
+/*
+ * A file that goes with a change of its stub goes when the page is there: else a builder,
+ * or a session, could read the old stub in between.
+ */
 static void
 redo(XLogReaderState *record)
 {
+	bool		page_first = pmhash_wal_comes_with_page(record);
+
+	if (page_first)
+	{
+		core_redo(record);
+		PMH_STOP_POINT("redo_page_restored");
+	}
 	if (is_ours_to_do())
 	{
 		MemoryContext context = CurrentMemoryContext;
@@ -747,7 +777,8 @@ redo(XLogReaderState *record)
 		}
 		PG_END_TRY();
 	}
-	core_redo(record);
+	if (!page_first)
+		core_redo(record);
 }
 
 /* Wrap the redo function of RM_XLOG_ID.  Only while preloading. */

@@ -70,6 +70,8 @@ typedef struct PmhashStandby
 
 	/* What the files that are 'restored' have: not used before it is reached. */
 	XLogRecPtr	skip_to;
+	XLogRecPtr	touched;		/* ... and may have of one more record, which ends
+								 * here; else skip_to */
 	TimeLineID	skip_timeline;
 	pg_atomic_uint32 reached;
 	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
@@ -135,7 +137,9 @@ extern bool pmhash_standby_load(PmhashStandbyStart how,
 extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
 extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
 extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
-										 char *reason);
+										 XLogRecPtr touched, char *reason);
+extern bool pmhash_standby_restate_applied(char *reason);
+extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);

@@ -4,7 +4,8 @@
  *	  The workers of a standby that build index files: a launcher, and up to
  *	  three builders; or two, and one that looks for what is free in files.
  *
- * The launcher starts when the standby can be read, and ends when it is promoted.
+ * The launcher starts when the standby can be read, and ends when it is promoted.  It
+ * also asks the kernel for failed writes, as that of a primary does.
  * It is connected to no database.  A builder is connected to one for as long as there
  * is something to build in it, so that replay of DROP DATABASE terminates it, as it
  * does with any session (standby.c, ResolveRecoveryConflictWithDatabase).
@@ -26,8 +27,9 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/give_way.h"
 #include "cluster/database_probe.h"
+#include "cluster/failed_writes.h"
+#include "cluster/give_way.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
@@ -39,6 +41,7 @@
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
 #define LONGEST_SLEEP		60000	/* ms */
+#define LOOK_FOR_RESTARTPOINT	5000	/* ms */
 
 PGDLLEXPORT void pmhash_standby_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_builder_main(Datum arg);
@@ -301,6 +304,18 @@ wait_for_another_life(void)
 }
 
 /*
+ * Called again and again while index files are written back: DROP DATABASE and the like,
+ * and their replay, wait for all processes (ProcSignalBarrier).  False if the launcher is
+ * to end.
+ */
+static bool
+goes_on(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	return !ShutdownRequestPending;
+}
+
+/*
  * The launcher of a standby.  Ends for good when there is nothing to build any more,
  * as the server is no standby.
  */
@@ -328,8 +343,11 @@ pmhash_standby_launcher_main(Datum arg)
 	{
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
+		if (pmhash_standby_is_active())
+			pmhash_notice_failed_writes(goes_on);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 see_to_builds(), pmhash_wait_event(PMHASH_WAIT_STANDBY));
+						 Min(see_to_builds(), LOOK_FOR_RESTARTPOINT),
+						 pmhash_wait_event(PMHASH_WAIT_STANDBY));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)

@@ -497,6 +497,16 @@ pmhash_distrust_all(const char *why)
 		pmhash_restore_witness(pmhash_pool_lock_fd());
 }
 
+/* What is in the index files cannot be believed, on a primary or on a standby. */
+static void
+distrust(const char *why)
+{
+	if (pmhash_standby_distrust(why))
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+	else
+		pmhash_distrust_all(why);
+}
+
 /*
  * Has the kernel written back what it should?  It says so once.  So the witness is
  * away until the answer has been written down, for the case that this process dies
@@ -514,9 +524,10 @@ pmhash_ask_for_failed_writes(void)
 	sigset_t	before;
 	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
+	bool		written;
 	volatile bool asked = false;
 
-	if (ShutdownRequestPending)
+	if (ShutdownRequestPending || ProcDiePending)
 		return false;			/* that asks as well, and may be ended by force */
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
@@ -525,12 +536,14 @@ pmhash_ask_for_failed_writes(void)
 	{
 		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
 		asked = pmhash_withdraw_witness(lock_fd);
+		written = asked && pmhash_pool_written_back(reason);
+		PMH_STOP_POINT("asked_for_failed_writes");
 		if (asked && unknown)
-			pmhash_distrust_all("a process failed while it asked for failed writes");
-		else if (asked && pmhash_pool_written_back(reason))
+			distrust("a process failed while it asked for failed writes");
+		else if (written)
 			pmhash_restore_witness(lock_fd);
 		else if (asked)
-			pmhash_distrust_all(reason);
+			distrust(reason);
 	}
 	PG_FINALLY();
 	{

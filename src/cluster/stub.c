@@ -74,6 +74,24 @@ log_page(Relation index, Buffer buffer, const PmhashStub *stub)
 }
 
 /*
+ * The same, and standbys are not to follow the stub's file any more: in one record (P6),
+ * so that neither a crash nor a standby finds one without the other.
+ */
+static void
+log_page_and_end(Buffer buffer, const PmhashStub *stub)
+{
+	Page		page = BufferGetPage(buffer);
+	XLogRecPtr	end;
+
+	START_CRIT_SECTION();
+	fill_page(page, stub);
+	MarkBufferDirty(buffer);
+	end = pmhash_wal_log_file_gone_with(stub->file_id, MyDatabaseId, buffer);
+	PageSetLSN(page, end);
+	END_CRIT_SECTION();
+}
+
+/*
  * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
  * (smgrexists would close and open it; the planner has just taken its length.)
  */
@@ -411,7 +429,8 @@ pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 
 /*
  * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
- * invalid; false, and nothing done, if it is not such a one.
+ * invalid; false, and nothing done, if it is not such a one.  With none of them standbys
+ * give their files up, if they were to have some, at the same point of WAL.
  */
 bool
 pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
@@ -419,6 +438,7 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub;
 	bool		found;
+	bool		ends;
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
@@ -426,9 +446,13 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 		(stub.flags & PMHASH_STUB_INVALID) == 0;
 	if (found)
 	{
+		ends = wal == 0 && pmhash_flags_logged(stub.flags);
 		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
 		stub.database = MyDatabaseId;
-		log_page(index, buffer, &stub);
+		if (ends)
+			log_page_and_end(buffer, &stub);
+		else
+			log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;
@@ -446,10 +470,9 @@ pmhash_stub_validate(Relation index, uint64 file_id)
  * Mark a stub: its file is never to be used again.  With file_id only if it
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
- * stands in WAL before any that this transaction writes from now on; so does, if
- * the file was logged, the one for standbys (P6), before it: no process sees the mark,
- * nor does any after a crash, if that one is not there.  Tells whether the stub was not
- * marked before.
+ * stands in WAL before any that this transaction writes from now on; if the file was
+ * logged it is the one for standbys, too (P6).  Tells whether the stub was not marked
+ * before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -484,10 +507,12 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	{
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : 0, reason);
+		PMH_STOP_POINT("stub_before_mark");
 		if (ours && pmhash_flags_logged(stub.flags))
-			(void) pmhash_wal_log_file_gone(stub.file_id, MyDatabaseId);
-		PMH_STOP_POINT("stub_half_marked");
-		log_page(index, buffer, &marked);
+			log_page_and_end(buffer, &marked);
+		else
+			log_page(index, buffer, &marked);
+		PMH_STOP_POINT("stub_marked");
 	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);

@@ -16,9 +16,14 @@
  *	SummarizeXlogRecord and the reader of CHECKPOINT_REDO in the summarizer: nothing.
  *	xlog_desc names it, and says nothing of its data.
  *
- * Only the functions here know the carrier and the layout: should core ever make
- * RmgrTable const, another carrier takes a change of write_record() and of the
- * place that calls pmhash_wal_decode().
+ * What is to be one record with the change of a stub's page has XLOG_FPI for its carrier,
+ * with the image of that page, and our data besides: xlog_redo puts back the image, all
+ * others do what they do with any image of a page, and none looks at the data.  Core
+ * itself writes none there (log_newpage and its like, xloginsert.c).
+ *
+ * Only the functions here know the carriers and the layout: should core ever make
+ * RmgrTable const, another carrier takes a change of write_record(), of
+ * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode_record().
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +31,7 @@
 
 #include "access/rmgr.h"
 #include "access/xloginsert.h"
+#include "access/xlogreader.h"
 #include "catalog/pg_control.h"
 
 #include "cluster/wal_record.h"
@@ -163,14 +169,32 @@ pmhash_wal_log_file_new(uint64 file_id, Oid database, Oid heap, Oid index)
 	return write_record(&writer);
 }
 
+static void
+put_file_gone(Writer *writer, uint64 file_id, Oid database)
+{
+	put_head(writer, PMHASH_WAL_FILE_GONE, 0, 0, file_id);
+	put(writer, &database, sizeof(database));
+}
+
 XLogRecPtr
 pmhash_wal_log_file_gone(uint64 file_id, Oid database)
 {
 	Writer		writer;
 
-	put_head(&writer, PMHASH_WAL_FILE_GONE, 0, 0, file_id);
-	put(&writer, &database, sizeof(database));
+	put_file_gone(&writer, file_id, database);
 	return write_record(&writer);
+}
+
+XLogRecPtr
+pmhash_wal_log_file_gone_with(uint64 file_id, Oid database, Buffer page)
+{
+	Writer		writer;
+
+	put_file_gone(&writer, file_id, database);
+	XLogBeginInsert();
+	XLogRegisterBuffer(0, page, REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	XLogRegisterData(writer.bytes, writer.size);
+	return XLogInsert(RM_XLOG_ID, XLOG_FPI);
 }
 
 XLogRecPtr
@@ -267,6 +291,23 @@ pmhash_wal_decode(const char *data, Size length, PmhashWalRecord *record)
 	record->type = (PmhashWalType) type;
 	take_body(from, record);
 	return PMHASH_WAL_OURS;
+}
+
+bool
+pmhash_wal_comes_with_page(XLogReaderState *reader)
+{
+	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
+		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == XLOG_FPI;
+}
+
+PmhashWalVerdict
+pmhash_wal_decode_record(XLogReaderState *reader, PmhashWalRecord *record)
+{
+	if (XLogRecGetRmid(reader) != RM_XLOG_ID ||
+		((XLogRecGetInfo(reader) & ~XLR_INFO_MASK) != XLOG_NOOP &&
+		 !pmhash_wal_comes_with_page(reader)))
+		return PMHASH_WAL_NOT_OURS;
+	return pmhash_wal_decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
 }
 
 void

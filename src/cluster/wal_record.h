@@ -13,6 +13,8 @@
 
 #include "access/transam.h"
 #include "access/xlogdefs.h"
+#include "access/xlogreader.h"
+#include "storage/buf.h"
 #include "storage/itemptr.h"
 
 /*
@@ -35,7 +37,7 @@
  */
 #define PMHASH_WAL_MAGIC		0x484d5000	/* the last byte is the version */
 #ifndef PMHASH_WAL_VERSION		/* test/t/097: a primary of another version */
-#define PMHASH_WAL_VERSION		1
+#define PMHASH_WAL_VERSION		2
 #endif
 
 #define PMHASH_WAL_HEAD_SIZE	16
@@ -88,6 +90,14 @@ typedef enum PmhashWalVerdict
 extern PmhashWalVerdict pmhash_wal_decode(const char *data, Size length,
 										  PmhashWalRecord *record);
 
+/*
+ * The same of the record that was read last.  Is it one whose page standbys are to have
+ * when they apply it?
+ */
+extern PmhashWalVerdict pmhash_wal_decode_record(XLogReaderState *reader,
+												 PmhashWalRecord *record);
+extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
+
 /* Entry i of a decoded record, 0 <= i < record->count. */
 extern void pmhash_wal_entry(const PmhashWalRecord *record, int i,
 							 uint64 *hash, ItemPointer tid);
@@ -110,6 +120,14 @@ extern XLogRecPtr pmhash_wal_log_deletes(uint64 file_id, Oid database,
 extern XLogRecPtr pmhash_wal_log_file_new(uint64 file_id, Oid database, Oid heap,
 										  Oid index);
 extern XLogRecPtr pmhash_wal_log_file_gone(uint64 file_id, Oid database);
+
+/*
+ * In one record with a page, as it is in the buffer: changed, dirty, locked
+ * exclusively, of the standard layout.  In a critical section, and the caller puts the
+ * LSN that this returns on the page.
+ */
+extern XLogRecPtr pmhash_wal_log_file_gone_with(uint64 file_id, Oid database,
+												Buffer page);
 extern XLogRecPtr pmhash_wal_log_swept(uint64 file_id);
 
 #endif							/* PMHASH_WAL_RECORD_H */

@@ -12,6 +12,7 @@
 #include "access/xlog_internal.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
+#include "storage/procsignal.h"
 
 #include "cluster/cluster.h"
 #include "server_stand_ins.h"
@@ -20,6 +21,8 @@ XLogRecPtr	XactLastRecEnd;
 Oid			MyDatabaseId = SERVER_DATABASE;
 int			wal_segment_size = SERVER_WAL_SEGMENT;
 volatile sig_atomic_t ShutdownRequestPending = false;
+volatile sig_atomic_t ProcDiePending = false;
+volatile sig_atomic_t ProcSignalBarrierPending = false;
 
 int			server_report_from = ERROR;
 int			server_error_level;
@@ -28,6 +31,13 @@ int			server_error_level;
 void
 XLogSetAsyncXactLSN(XLogRecPtr lsn)
 {
+}
+
+/* No barrier is ever raised. */
+void
+ProcessProcSignalBarrier(void)
+{
+	abort();
 }
 
 void *

@@ -543,6 +543,12 @@ pmhash_standby_shmem_init(void)
 }
 
 bool
+pmhash_standby_distrust(const char *why)
+{
+	return false;
+}
+
+bool
 pmhash_standby_is_active(void)
 {
 	return false;

@@ -54,9 +54,9 @@ SQL
 # A started standby of it, made by a base backup, with an empty pool.
 sub new_standby
 {
-	my ($primary, $name, $settings) = @_;
+	my ($primary, $name, $settings, %parameters) = @_;
 	my $backup = "for_$name";
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
 
 	$primary->backup($backup);
 	$node->init_from_backup($primary, $backup, has_streaming => 1);
