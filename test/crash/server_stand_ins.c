@@ -12,7 +12,6 @@
 #include "access/xlog_internal.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
-#include "storage/procsignal.h"
 
 #include "cluster/cluster.h"
 #include "server_stand_ins.h"
@@ -22,7 +21,6 @@ Oid			MyDatabaseId = SERVER_DATABASE;
 int			wal_segment_size = SERVER_WAL_SEGMENT;
 volatile sig_atomic_t ShutdownRequestPending = false;
 volatile sig_atomic_t ProcDiePending = false;
-volatile sig_atomic_t ProcSignalBarrierPending = false;
 
 int			server_report_from = ERROR;
 int			server_error_level;
@@ -31,13 +29,6 @@ int			server_error_level;
 void
 XLogSetAsyncXactLSN(XLogRecPtr lsn)
 {
-}
-
-/* No barrier is ever raised. */
-void
-ProcessProcSignalBarrier(void)
-{
-	abort();
 }
 
 void *
