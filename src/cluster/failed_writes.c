@@ -3,16 +3,17 @@
  * failed_writes.c
  *	  When the kernel is asked for failed writes, and by which process.
  *
- * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of writing
- * back our files is part of, and once at the beginning: the last server life may not have
- * had the time to ask.  Not while it writes: if both are on one file system, the kernel is
- * at it for as long, and a server that is killed meanwhile has no file that is trusted.
- * (A restartpoint moves what GetRedoRecPtr tells as a checkpoint does, before it writes:
- * xlog.c, CreateRestartPoint.)
+ * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of
+ * writing back our files is part of, and once at the beginning: the last server life may
+ * not have had the time to ask.  Not while it writes: if both are on one file system,
+ * the kernel is at it for as long, and a server that is killed meanwhile has no file
+ * that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a checkpoint does,
+ * before it writes: xlog.c, CreateRestartPoint.)
  *
- * By the launcher, that of a standby in recovery.  Where there is none (max_worker_processes is too small, single-user
- * mode), by the first process that uses an index after that.  At a start also by the
- * postmaster (pool.c, ask_before_server), and at the end.
+ * By the launcher, that of a standby in recovery.  Where there is none
+ * (max_worker_processes is too small, single-user mode), by the first process that uses
+ * an index after that.  At a start also by the postmaster (pool.c, ask_before_server),
+ * and at the end.
  *
  *-------------------------------------------------------------------------
  */

@@ -113,7 +113,7 @@ whole_pages(size_t size)
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
-/* Map zeroes of our own, at this address in place of what is there, or (NULL) anywhere. */
+/* Map zeroes of our own, in place of what is at this address, or (NULL) anywhere. */
 static void *
 map_zeroes(void *at, size_t size)
 {
