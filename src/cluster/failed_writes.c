@@ -65,7 +65,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	if (!pmhash_pool_write_back(pmhash_device_of_syncfs(), go_on) ||
 		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
 		return;
-	if (pg_atomic_read_u64(&pmhash_shared->asked_redo) != redo &&
+	if (pg_atomic_read_u64(&pmhash_shared->asked_redo) < redo &&
 		pmhash_ask_for_failed_writes())
 	{
 		pg_atomic_write_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);

@@ -216,6 +216,7 @@ part_with_file_before(Relation index)
 	if (file_before(index, path))
 	{
 		pmhash_unlink(path);
+		pmhash_pending_keep(path);	/* it says nothing of the file that follows */
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
 	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)

@@ -314,12 +314,18 @@ mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
 	return false;
 }
 
-/* The pool is ready, and what is known to have been lost is known to us; or ERROR. */
-static void
-make_ready(Relation index)
+/*
+ * The pool is ready, and what is known to have been lost is known to us; or ERROR.  False
+ * with the trouble: there is none to be used, as may have turned out just now.
+ */
+static bool
+make_ready(Relation index, PmhashTrouble *trouble)
 {
+	if (is_disabled(trouble))
+		return false;
 	pmhash_require_service(index);
 	pmhash_notice_for_launcher();
+	return !is_disabled(trouble);
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
@@ -329,9 +335,8 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	PmhashEntry *entry;
 	PmhashFile *file;
 
-	if (is_disabled(trouble))
+	if (!make_ready(index, trouble))
 		return NULL;
-	make_ready(index);
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
 		return NULL;
 	if (use == PMHASH_READ && unlikely(pmhash_pending_fills(RelationGetRelid(index))))
@@ -355,9 +360,8 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 {
 	PmhashEntry *entry;
 
-	if (is_disabled(trouble))
+	if (!make_ready(index, trouble))
 		return false;
-	make_ready(index);
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
 		return false;
 	entry = pmhash_entry_find(index, PMHASH_READ);

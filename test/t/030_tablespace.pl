@@ -172,6 +172,20 @@ INSERT INTO x VALUES (7);
 ROLLBACK TO s;
 INSERT INTO x VALUES (7);
 SQL
+rebuild_on($node);
+$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'");
+rebuild_off($node);
+fails_like($node, <<SQL, qr/"x_k" has no usable file/, 'moved and emptied twice, taken back once: cannot be checked', 'd');
+BEGIN;
+ALTER TABLE x SET TABLESPACE a;
+TRUNCATE x;
+INSERT INTO x VALUES (7);
+SAVEPOINT s;
+ALTER TABLE x SET TABLESPACE b;
+TRUNCATE x;
+ROLLBACK TO s;
+INSERT INTO x VALUES (7);
+SQL
 $node->safe_psql('d', 'DROP TABLE m, x');
 
 # ---- a copy in another tablespace ----
