@@ -72,6 +72,7 @@
 #include "utils/snapmgr.h"
 
 #include "am.h"
+#include "cluster/engine_hooks.h"
 #include "insert_queue.h"
 #include "keys.h"
 #include "verify.h"
@@ -518,11 +519,11 @@ free_engine_memory(CheckState *state)
 	pmh_values_free(&state->values);
 }
 
-/* PmhStop: is there something that CHECK_FOR_INTERRUPTS will raise? */
+/* PmhStop: will CHECK_FOR_INTERRUPTS raise something? */
 static bool
 must_stop(void *arg)
 {
-	return QueryCancelPending || ProcDiePending;
+	return pmhash_is_interrupted();
 }
 
 static void

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
+#include "storage/proc.h"
 
 #include "cluster/counters.h"
 #include "cluster/engine_hooks.h"
@@ -41,15 +42,21 @@ wait_end(void)
 
 /*
  * Would CHECK_FOR_INTERRUPTS raise something?  The conditions are those of
- * ProcessInterrupts (postgres.c).  Statement and lock timeouts set
- * QueryCancelPending too.
+ * ProcessInterrupts (postgres.c), as far as other files know of them.  Statement and lock
+ * timeouts set QueryCancelPending too.  From 17 on a recovery conflict is known to
+ * postgres.c alone (RecoveryConflictPending): it waits until the operation is over.
  */
-static bool
-cancelled(void)
+bool
+pmhash_is_interrupted(void)
 {
 	if (InterruptHoldoffCount != 0 || CritSectionCount != 0)
 		return false;
-	return ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0);
+#if PG_VERSION_NUM >= 170000
+	if (TransactionTimeoutPending && TransactionTimeout > 0)
+		return true;
+#endif
+	return ProcDiePending || ClientConnectionLost ||
+		(QueryCancelPending && QueryCancelHoldoffCount == 0);
 }
 
 /*
@@ -74,7 +81,7 @@ release_descriptor(void)
 void
 pmhash_engine_hooks_init(void)
 {
-	const PmhWaitHooks hooks = {wait_begin, wait_end, cancelled};
+	const PmhWaitHooks hooks = {wait_begin, wait_end, pmhash_is_interrupted};
 
 	pmh_set_wait_hooks(&hooks);
 	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);

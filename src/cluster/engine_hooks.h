@@ -9,5 +9,6 @@
 #define PMHASH_ENGINE_HOOKS_H
 
 extern void pmhash_engine_hooks_init(void);
+extern bool pmhash_is_interrupted(void);
 
 #endif							/* PMHASH_ENGINE_HOOKS_H */

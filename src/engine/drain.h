@@ -21,8 +21,8 @@
  * pair.  Unless 'wait', it waits for no lock.
  *
  * pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
- * more; PMH_DONE; or a real error.  Durable after the next pm_fence.  Memory
- * beyond the Drain is freed by pmh_drain_end, always.  (drain.c)
+ * more; PMH_DONE; or a real error.  Durable on return.  Memory beyond the Drain is
+ * freed by pmh_drain_end, always.  (drain.c)
  */
 typedef enum PmhPairState
 {
