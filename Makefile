@@ -82,7 +82,9 @@ ENGINE_OBJS = \
 
 CLUSTER_OBJS = \
 	src/cluster/am_callbacks.o \
+	src/cluster/ask_files.o \
 	src/cluster/buffer_lookup.o \
+	src/cluster/build_kind.o \
 	src/cluster/conflict_horizon.o \
 	src/cluster/control_file.o \
 	src/cluster/data_directory.o \
@@ -103,6 +105,7 @@ CLUSTER_OBJS = \
 	src/cluster/files_view.o \
 	src/cluster/give_way.o \
 	src/cluster/gucs.o \
+	src/cluster/held.o \
 	src/cluster/identity.o \
 	src/cluster/init.o \
 	src/cluster/invalid.o \
@@ -112,9 +115,12 @@ CLUSTER_OBJS = \
 	src/cluster/life_cycle.o \
 	src/cluster/logged.o \
 	src/cluster/logged_entries.o \
+	src/cluster/moved.o \
+	src/cluster/new_database.o \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
+	src/cluster/pool_files.o \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
 	src/cluster/queue_count.o \
@@ -125,6 +131,7 @@ CLUSTER_OBJS = \
 	src/cluster/requests.o \
 	src/cluster/standby.o \
 	src/cluster/standby_build.o \
+	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
 	src/cluster/standby_promote.o \
@@ -134,6 +141,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
+	src/cluster/syncfs.o \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
@@ -156,6 +164,8 @@ AM_OBJS = \
 	src/am/insert.o \
 	src/am/insert_queue.o \
 	src/am/insert_source.o \
+	src/am/key_shapes.o \
+	src/am/key_types.o \
 	src/am/keyhash.o \
 	src/am/keys.o \
 	src/am/logged_removal.o \
@@ -164,6 +174,7 @@ AM_OBJS = \
 	src/am/prewarm.o \
 	src/am/residence.o \
 	src/am/row_key.o \
+	src/am/row_types.o \
 	src/am/scan.o \
 	src/am/scan_ahead.o \
 	src/am/scan_array.o \
@@ -175,6 +186,7 @@ AM_OBJS = \
 	src/am/spool.o \
 	src/am/standby_fill.o \
 	src/am/standby_scan.o \
+	src/am/statements.o \
 	src/am/table_walk.o \
 	src/am/unique.o \
 	src/am/vacuum.o \
@@ -222,6 +234,7 @@ REGRESS = \
 	types \
 	types_cross \
 	types_collate \
+	row_types \
 	opclass \
 	privileges \
 	check \
@@ -237,7 +250,7 @@ REGRESS = \
 	build_pages \
 	shrink \
 	vacuum
-ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative
+ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative row_type
 TAP_TESTS = 1
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
@@ -279,7 +292,7 @@ include $(PGXS)
 # unique indexes are for 18 and later
 ifeq ($(filter 15 16 17,$(MAJORVERSION)),)
 REGRESS += unique
-ISOLATION += unique_wait unique_upsert unique_several unique_ssi unique_deferred
+ISOLATION += unique_wait unique_upsert unique_several unique_ssi unique_deferred unique_toast
 endif
 else ifneq ($(filter-out $(WITHOUT_PGXS),$(or $(MAKECMDGOALS),all)),)
 define NO_PGXS_MESSAGE
@@ -346,7 +359,7 @@ ENGINE_HEADERS = \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/am_callbacks.h \
-	src/cluster/clock.h \
+	src/cluster/build_kind.h src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \
 	src/cluster/counters.h \
@@ -365,15 +378,20 @@ CLUSTER_HEADERS = \
 	src/cluster/format.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
+	src/cluster/held.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \
 	src/cluster/key_lock.h \
 	src/cluster/launcher.h \
+	src/cluster/levels.h \
 	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
+	src/cluster/moved.h \
+	src/cluster/new_database.h \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \
+	src/cluster/pool_files.h \
 	src/cluster/pool_lock.h \
 	src/cluster/pool_names.h \
 	src/cluster/rebuild.h \
@@ -387,6 +405,7 @@ CLUSTER_HEADERS = \
 	src/cluster/standby_view.h \
 	src/cluster/startup.h \
 	src/cluster/stub.h \
+	src/cluster/syncfs.h \
 	src/cluster/tid_value.h \
 	src/cluster/trust.h \
 	src/cluster/undo.h \
@@ -403,14 +422,18 @@ AM_HEADERS = \
 	src/am/dead_tids.h \
 	src/am/fetch.h \
 	src/am/insert_queue.h \
+	src/am/key_shapes.h \
+	src/am/key_types.h \
 	src/am/keyhash.h \
 	src/am/keys.h \
 	src/am/logged_removal.h \
 	src/am/row_key.h \
+	src/am/row_types.h \
 	src/am/scan.h \
 	src/am/spool.h \
 	src/am/standby_fill.h \
 	src/am/standby_scan.h \
+	src/am/statements.h \
 	src/am/temp_file.h \
 	src/am/unique.h \
 	src/am/verify.h \

@@ -31,6 +31,8 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/bench/lib/options.sh"
 . "$tree/bench/lib/report.sh"
 
+# Three tables of 580 MB; and what a sequential scan reads is kept up to a quarter of this.
+shared_buffers_most=4096
 rows=10000000
 probes=1000000
 rounds=3
@@ -43,16 +45,19 @@ need_numbers rows probes rounds
 [ "$rows" -le 10000000 ] || die "--rows must be 10000000 at most"
 [ "$probes" -ge 100 ] || die "--probes must be 100 at least"
 
-# Index both tables by a method, and have them cached.
+# Index the tables by a method, and have them cached.  Not the ten values by hash: its
+# chains of pages take a time in proportion to the square of the rows.
 index_by()					# method
 {
 	sql <<-SQL
-		DROP INDEX IF EXISTS joins.big_k, joins.many_k;
+		DROP INDEX IF EXISTS joins.big_k, joins.many_k, joins.ten_k;
 		CREATE INDEX big_k ON joins.big USING $1 (k);
 		CREATE INDEX many_k ON joins.many USING $1 (k);
+		$([ "$1" = hash ] || echo "CREATE INDEX ten_k ON joins.ten USING $1 (k);")
 		ANALYZE joins.big;
 		SELECT count(pad) FROM joins.big \g /dev/null
 		SELECT count(pad) FROM joins.many \g /dev/null
+		SELECT count(pad) FROM joins.ten \g /dev/null
 	SQL
 }
 
@@ -96,7 +101,7 @@ take_figures()
 
 	echo
 	echo "Joins with $rows rows, $probes keys (a tenth for IN and for 10 rows a key), nanoseconds per key"
-	echo "(LIMIT 1: of the statement), medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')."
+	echo "(LIMIT 1: of the statement; all rows of a value: per row), medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')."
 	echo
 	table "SELECT * FROM joins.report"
 }

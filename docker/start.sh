@@ -18,6 +18,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
 		exit 1
 	fi
 	password=$(mktemp)
+	trap 'rm -f "$password"' EXIT
 	printf '%s\n' "$POSTGRES_PASSWORD" >"$password"
 	"$bin/initdb" --auth=scram-sha-256 --pwfile="$password"
 	rm -f "$password"

@@ -183,6 +183,73 @@ EXPLAIN (COSTS OFF) SELECT count(gi.t) FROM gi_keys JOIN gi ON gi.k = gi_keys.k 
 SELECT count(gi.t) FROM gi_keys JOIN gi ON gi.k = gi_keys.k WHERE gi_keys.k > 10000;
 ROLLBACK;
 
+-- Statements that build indexes start workers without a plan.  The leader takes its
+-- time here and looks nothing up itself, so that all is left to them.  (A volatile function
+-- sees what a statement has inserted itself as well.)
+CREATE TABLE gi_u (k int8, v int8);
+CREATE INDEX gi_u_k ON gi_u USING pmhash (k);
+CREATE FUNCTION gi_read(int8) RETURNS int8 VOLATILE PARALLEL SAFE LANGUAGE plpgsql AS $$
+BEGIN RETURN (SELECT v FROM public.gi_u WHERE k = $1); END $$;
+CREATE FUNCTION gi_v(int8) RETURNS int8 IMMUTABLE PARALLEL SAFE COST 100000 LANGUAGE plpgsql AS $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND leader_pid IS NULL) THEN
+		PERFORM pg_sleep(0.03);
+		RETURN 0;
+	END IF;
+	RETURN coalesce(public.gi_read($1), -1);
+END $$;
+CREATE FUNCTION gi_fill() RETURNS int8 LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM public.gi_u) THEN
+		INSERT INTO public.gi_u SELECT i, i FROM generate_series(1, 1000) i;
+	END IF;
+	RETURN 1;
+END $$;
+-- a row on each page
+CREATE TABLE gi_big (x int8, pad text);
+ALTER TABLE gi_big ALTER pad SET STORAGE PLAIN;
+INSERT INTO gi_big SELECT i + 100, repeat('x', 5000) FROM generate_series(1, 100) i;
+CREATE INDEX gi_big_x ON gi_big (x);
+CREATE MATERIALIZED VIEW gi_copy AS SELECT x, repeat('y', 5000) AS pad FROM gi_big WITH NO DATA;
+ALTER MATERIALIZED VIEW gi_copy ALTER pad SET STORAGE PLAIN;
+-- Keys of gi_v in the index made by a statement, which is undone then.
+CREATE FUNCTION gi_built(statement text, tab regclass, method text, OUT missed int8, OUT "by workers" bool) LANGUAGE plpgsql AS $$
+DECLARE
+	by_workers int8;
+BEGIN
+	IF statement !~ '^CREATE' THEN
+		EXECUTE format('CREATE INDEX gi_made ON %s USING %s (gi_v(x)) WHERE x > 0', tab, method);
+	END IF;
+	DELETE FROM gi_u;
+	IF statement !~ 'gi_fill' THEN
+		PERFORM gi_fill();
+	END IF;
+	EXECUTE format(statement, method);
+	EXECUTE format('SELECT (SELECT count(*) FROM %1$s WHERE gi_v(x) = -1 AND x > 0),
+		count(*) FROM generate_series(101, 200) i WHERE EXISTS (SELECT FROM %1$s WHERE gi_v(x) = i AND x > 0 OFFSET 0)', tab)
+		INTO missed, by_workers;
+	"by workers" := by_workers > 0;
+	RAISE 'undo';
+EXCEPTION WHEN raise_exception THEN
+	RETURN;
+END $$;
+BEGIN;
+SET LOCAL min_parallel_table_scan_size = 0;
+SET LOCAL max_parallel_maintenance_workers = 2;
+SET LOCAL maintenance_work_mem = '256MB';
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SELECT statement, method, b.* FROM unnest(ARRAY['btree', 'pmhash']) method, unnest(
+	ARRAY['CREATE INDEX gi_made ON gi_big USING %s (gi_v(x)) WHERE x > 0', 'REINDEX INDEX gi_made', 'REINDEX TABLE gi_big',
+		'CLUSTER gi_big USING gi_big_x', 'ALTER TABLE gi_big SET UNLOGGED',
+		'ALTER TABLE gi_big ADD filled int8 DEFAULT gi_fill()', 'REFRESH MATERIALIZED VIEW gi_copy'],
+	ARRAY['gi_big', 'gi_big', 'gi_big', 'gi_big', 'gi_big', 'gi_big', 'gi_copy']::regclass[]) s (statement, tab),
+	gi_built(statement, tab, method) b ORDER BY method, statement COLLATE "C";
+COMMIT;
+DROP MATERIALIZED VIEW gi_copy;
+DROP TABLE gi_big, gi_u;
+DROP FUNCTION gi_built, gi_v, gi_read, gi_fill;
+
 -- never for constraints, nor under SERIALIZABLE; nor when it is off
 CREATE TABLE gi_x (k int8, EXCLUDE USING pmhash (k WITH =));
 INSERT INTO gi_x SELECT i % 100 FROM generate_series(1, 200) i;

@@ -177,6 +177,95 @@ ALTER OPERATOR FAMILY text_ops USING pmhash ADD FUNCTION 1 (bytea, bytea) hashva
 -- members of an operator class go with it
 ALTER OPERATOR FAMILY integer_ops USING pmhash DROP FUNCTION 1 (int4, int4);
 DROP TABLE bad;
+
+--
+-- The equality decides which way keys are hashed.  A family can lose it if it came
+-- before the class; then there is no other way, but none.
+--
+CREATE OPERATOR FAMILY loose_ops USING pmhash;
+CREATE OPERATOR CLASS loose_ops FOR TYPE int4 USING pmhash FAMILY loose_ops AS
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE TABLE loose AS SELECT i AS k FROM generate_series(1, 10) i;
+CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 = (int4, int4);
+SET client_min_messages = warning;
+CREATE INDEX IF NOT EXISTS loose_k ON loose USING pmhash (k loose_ops);
+\c -
+SELECT * FROM answers('SELECT k FROM loose WHERE k = 5', 'loose_k');
+DROP INDEX loose_k;
+DROP OPERATOR FAMILY loose_ops USING pmhash CASCADE;
+CREATE OPERATOR FAMILY loose_ops USING pmhash;
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 = (int4, int4),
+	FUNCTION 1 (int4, int4) hashint4extended(int4, int8);
+CREATE OPERATOR CLASS loose_ops FOR TYPE int4 USING pmhash FAMILY loose_ops AS STORAGE int4;
+CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
+ALTER OPERATOR FAMILY loose_ops USING pmhash DROP OPERATOR 1 (int4, int4);
+\c -
+INSERT INTO loose VALUES (11);
+SELECT count(*) FROM loose WHERE k = 5;
+-- the server does not know whether it is the same again
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 = (int4, int4);
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 %% (int4, int4);
+CREATE OPERATOR CLASS loose_too FOR TYPE int4 USING pmhash FAMILY loose_ops AS OPERATOR 1 %%;
+\c -
+SELECT * FROM answers('SELECT k FROM loose WHERE k = 11', 'loose_k');
+DROP INDEX loose_k;
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 = (int4, int4);
+CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 %% (int4, int4);
+INSERT INTO loose VALUES (11);
+SELECT * FROM answers('SELECT k FROM loose WHERE k = 11', 'loose_k');
+DROP TABLE loose;
+DROP OPERATOR FAMILY loose_ops USING pmhash CASCADE;
+
+--
+-- A type without an operator class of its own gets that of a type it can be taken for:
+-- with a warning, if its equality is another one.
+--
+SET client_min_messages = error;
+CREATE TYPE caseless;
+CREATE FUNCTION caseless_in(cstring) RETURNS caseless AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION caseless_out(caseless) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE caseless (input = caseless_in, output = caseless_out, like = text);
+RESET client_min_messages;
+CREATE CAST (caseless AS text) WITHOUT FUNCTION AS IMPLICIT;
+CREATE TABLE folds (k caseless, d text);
+-- it has no equality but that of text
+CREATE INDEX ON folds USING pmhash (k);
+CREATE FUNCTION caseless_eq(caseless, caseless) RETURNS bool LANGUAGE plpgsql IMMUTABLE STRICT
+	AS 'BEGIN RETURN lower($1::text) = lower($2::text); END';
+CREATE FUNCTION caseless_cmp(caseless, caseless) RETURNS int4 LANGUAGE sql IMMUTABLE STRICT
+	AS 'SELECT bttextcmp(lower($1::text), lower($2::text))';
+CREATE FUNCTION caseless_hash_extended(caseless, int8) RETURNS int8 LANGUAGE sql IMMUTABLE STRICT
+	AS 'SELECT hashtextextended(lower($1::text), $2)';
+CREATE OPERATOR = (leftarg = caseless, rightarg = caseless, function = caseless_eq,
+				   commutator = =, restrict = eqsel, join = eqjoinsel);
+CREATE OPERATOR CLASS caseless_ops DEFAULT FOR TYPE caseless USING btree AS
+	OPERATOR 3 =, FUNCTION 1 caseless_cmp(caseless, caseless);
+CREATE DOMAIN caseless_domain AS caseless;
+CREATE INDEX folds_k ON folds USING pmhash (d, k);
+CREATE INDEX ON folds USING pmhash ((k::caseless_domain));
+CREATE INDEX CONCURRENTLY ON folds USING pmhash (k);
+REINDEX INDEX folds_k;
+CREATE TEMP TABLE folds_emptied (k caseless) ON COMMIT DELETE ROWS;
+SET client_min_messages = error;
+CREATE INDEX ON folds_emptied USING pmhash (k);
+RESET client_min_messages;
+INSERT INTO folds_emptied VALUES ('a');
+SELECT plan('SELECT * FROM folds WHERE d = ''x'' AND k = ''x''');
+-- another equality that was chosen, and the type's own
+CREATE INDEX ON folds USING pmhash (d text_pattern_ops);
+CREATE OPERATOR CLASS caseless_ops DEFAULT FOR TYPE caseless USING pmhash AS
+	OPERATOR 1 =, FUNCTION 1 caseless_hash_extended(caseless, int8);
+CREATE INDEX folds_own ON folds USING pmhash (k);
+CREATE INDEX ON folds USING pmhash (k text_ops);
+INSERT INTO folds VALUES ('A'), ('a'), ('b');
+SELECT * FROM answers('SELECT k FROM folds WHERE k = ''a''', 'folds_own');
+\set VERBOSITY terse
+DROP TYPE caseless CASCADE;
+\set VERBOSITY default
+DROP TABLE folds;
+
 \set VERBOSITY terse
 DROP FUNCTION same_mod, same_int8 CASCADE;
 DROP FUNCTION hash_mod CASCADE;

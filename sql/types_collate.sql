@@ -63,5 +63,49 @@ ALTER TABLE collated ADD CONSTRAINT collated_excl EXCLUDE USING pmhash (t WITH =
 INSERT INTO collated (id, t) VALUES (200, 'ABC');
 INSERT INTO collated (id, t) VALUES (200, 'ABE');
 DROP TABLE collated;
+
+-- what contains strings that core's functions hash otherwise than they compare them
+CREATE TYPE collate_pair AS (n name COLLATE nocase, i int4);
+CREATE TYPE collate_texts AS (t text COLLATE nocase, n name);
+CREATE TYPE collate_range AS RANGE (subtype = name, collation = nocase);
+CREATE DOMAIN collate_names AS name[] COLLATE nocase;
+CREATE TABLE contained (ns name[] COLLATE nocase, nd collate_names COLLATE nocase, np collate_pair,
+						nr collate_range, na collate_pair[], ts text[] COLLATE nocase,
+						tp collate_texts, ss name[] COLLATE strict_icu);
+CREATE INDEX ON contained USING pmhash (ns);
+CREATE INDEX ON contained USING pmhash (nd);
+CREATE INDEX ON contained USING pmhash (np);
+CREATE INDEX ON contained USING pmhash (nr);
+CREATE INDEX ON contained USING pmhash (ts, na);
+CREATE INDEX contained_ns ON contained USING pmhash (ns COLLATE "C");
+CREATE INDEX contained_ts ON contained USING pmhash (ts);
+CREATE INDEX contained_tp ON contained USING pmhash (tp);
+CREATE INDEX contained_ss ON contained USING pmhash (ss);
+INSERT INTO contained (ns, ts, tp, ss) VALUES ('{A}', '{A}', '(A,n)', '{A}'), ('{a}', '{a}', '(a,n)', '{a}');
+SELECT * FROM answers('SELECT ns FROM contained WHERE ns = ''{a}'' COLLATE "C"', 'contained_ns');
+SELECT * FROM answers('SELECT ts FROM contained WHERE ts = ''{a}''', 'contained_ts');
+SELECT * FROM answers('SELECT tp FROM contained WHERE tp = ''(a,n)''::collate_texts', 'contained_tp');
+SELECT * FROM answers('SELECT ss FROM contained WHERE ss = ''{a}'' COLLATE strict_icu', 'contained_ss');
+-- char(n), in PostgreSQL 15 alone
+ALTER TABLE contained ADD COLUMN bs char(3)[] COLLATE nocase;
+UPDATE contained SET bs = ARRAY[ns[1]::char(3)];
+DO $$
+BEGIN
+	CREATE INDEX contained_bs ON contained USING pmhash (bs);
+	IF current_setting('server_version_num')::int < 160000 THEN
+		RAISE 'not refused';
+	END IF;
+	IF (SELECT rows <> 2 OR by_index <> 'same' OR by_bitmap <> 'same'
+		FROM answers('SELECT bs FROM contained WHERE bs = ARRAY[''a''::bpchar] COLLATE nocase', 'contained_bs')) THEN
+		RAISE 'wrong answers';
+	END IF;
+EXCEPTION WHEN feature_not_supported THEN
+	IF current_setting('server_version_num')::int >= 160000 THEN
+		RAISE;
+	END IF;
+END $$;
+DROP TABLE contained;
+DROP DOMAIN collate_names;
+DROP TYPE collate_pair, collate_texts, collate_range;
 DROP COLLATION nocase;
 DROP COLLATION strict_icu;

@@ -28,12 +28,14 @@ progress()					# text...
 	printf '[%4ds] %s\n' "$SECONDS" "$*"
 }
 
-# A quarter of the memory for shared buffers, 128 MB to 2 GB.
+shared_buffers_most=2048		# MB; a benchmark with larger tables sets it
+
+# A quarter of the memory for shared buffers, from 128 MB on.
 shared_buffers_mb()
 {
-	awk '/^MemTotal:/ {
+	awk -v most="$shared_buffers_most" '/^MemTotal:/ {
 			mb = int($2 / 4096)
-			print (mb < 128 ? 128 : (mb > 2048 ? 2048 : mb))
+			print (mb < 128 ? 128 : (mb > most ? most : mb))
 		}' /proc/meminfo
 }
 
@@ -90,18 +92,19 @@ cluster_stop()
 }
 
 # Kill the postmaster and all its children with SIGKILL, all at once: the
-# postmaster is stopped first so that it starts no new one meanwhile.
+# postmaster is stopped first so that it starts no new one meanwhile.  By the account,
+# since the number comes from a file of its own.
 cluster_kill_hard()
 {
 	local postmaster status children=()
 
 	postmaster=$(as_account head -n 1 "$cluster_dir/data/postmaster.pid")
-	kill -STOP "$postmaster"
+	as_account kill -STOP "$postmaster"
 	while read -r status; do
 		status=${status#/proc/}
 		children+=("${status%/status}")
 	done < <(grep -l "^PPid:[[:space:]]*$postmaster\$" /proc/[0-9]*/status 2>/dev/null)
-	kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
+	as_account kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
 
 	# Where orphans are not reaped the dead postmaster stays in the process
 	# table, and its lock files would be believed.

@@ -53,10 +53,8 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
-/* ---- scan_queue.c ---- */
-extern void pmhash_scan_queue_init(void);
-
 /* ---- validate.c ---- */
+extern void pmhash_warn_of_equality(Relation index);
 extern char *pmhash_opfamily_name(Oid family);
 
 /* ---- stats.c ---- */

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/index.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -27,6 +28,7 @@
 #include "utils/memutils.h"
 
 #include "build_scan.h"
+#include "key_types.h"
 #include "temp_file.h"
 #include "unique.h"
 #include "cluster/give_way.h"
@@ -578,6 +580,35 @@ refuse_nulls_not_distinct(const IndexInfo *indexInfo)
 }
 
 /*
+ * Is this CREATE INDEX, not REINDEX or ON COMMIT DELETE ROWS?  CONCURRENTLY builds in
+ * another transaction than that which has made the index; REINDEX CONCURRENTLY, too.
+ */
+static bool
+is_first_build(Relation index, const IndexInfo *indexInfo)
+{
+	return indexInfo->ii_Concurrent ||
+		(index->rd_createSubid != InvalidSubTransactionId &&
+		 !ReindexIsProcessingIndex(RelationGetRelid(index)));
+}
+
+/*
+ * The row types in the keys stay as they are meanwhile.  Not for rows with parts that the
+ * server drops by itself: what is left of them has other hashes (row_types.c).
+ */
+static void
+keep_row_types(Relation index)
+{
+	AttrNumber	temporary = pmhash_lock_row_types(index);
+
+	if (temporary != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column %d of index \"%s\" contains a composite type with an attribute of a temporary type",
+						temporary, RelationGetRelationName(index)),
+				 errdetail("The hash of a key is made of all its attributes, and a temporary type takes them with it when it is dropped.")));
+}
+
+/*
  * ambuild: fill a new index from the table.
  *
  * Called with a lock on the table that keeps writers out, or by CREATE INDEX
@@ -593,6 +624,9 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	IndexBuildResult *result;
 
 	refuse_nulls_not_distinct(indexInfo);
+	keep_row_types(index);
+	if (is_first_build(index, indexInfo))
+		pmhash_warn_of_equality(index);
 	init_build(&build, index, NULL);
 	if (indexInfo->ii_Unique)
 	{

@@ -78,7 +78,7 @@ row_counts(PmhashRow *row, uint64 value, Datum *values, bool *isnull)
 	CHECK_FOR_INTERRUPTS();
 	InitDirtySnapshot(dirty);
 	return pmhash_row_fetch(row, value, &dirty, &all_dead) &&
-		pmhash_row_key(row, values, isnull);
+		pmhash_row_key(row, &dirty, values, isnull);
 }
 
 /* Leave only the rows in value[0 .. n) that count; returns how many. */

@@ -32,6 +32,8 @@ typedef struct PmhashInsertState
 	PmhashKeys *keys;
 	PmhashInsertQueue *queue;	/* NULL: insert at once */
 	uint32		generation;		/* the queue is good as long as it is this */
+	SubTransactionId node_subid;	/* of the table, when that was looked at */
+	SubTransactionId fork_subid;
 	int			inserted;		/* entries, up to QUEUE_AFTER */
 	bool		may_queue;
 } PmhashInsertState;
@@ -55,6 +57,21 @@ insert_state(Relation index, IndexInfo *indexInfo)
 
 	indexInfo->ii_AmCache = state;
 	return state;
+}
+
+/*
+ * Has this transaction given the table other files since the last row?  Two loads a
+ * row, as a function of the statement may do it (ALTER TABLE ALL IN TABLESPACE).
+ */
+static inline void
+look_at_table(PmhashInsertState *state, Relation index, Relation heap)
+{
+	if (likely(pmhash_node_subid(heap) == state->node_subid &&
+			   pmhash_fork_subid(heap) == state->fork_subid))
+		return;
+	pmhash_table_moved(heap, index, state->file);
+	state->node_subid = pmhash_node_subid(heap);
+	state->fork_subid = pmhash_fork_subid(heap);
 }
 
 /*
@@ -168,6 +185,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
 		return false;
 	}
+	look_at_table(state, index, heap);
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return true;
 

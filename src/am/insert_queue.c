@@ -13,7 +13,9 @@
  *		begin to read, as everything else does that reads the table;
  *	  - parallel workers of this backend: applied when a plan that uses some is
  *		started.  Rows inserted after that are invisible to its snapshot, and
- *		in parallel mode none are;
+ *		in parallel mode none are.  Builds of indexes start workers as well: applied
+ *		when a utility statement begins that may come to one, and until it is over
+ *		nothing is queued (statements.c);
  *	  - other backends' MVCC snapshots, when we have committed: applied before
  *		the commit record is written, and before PREPARE;
  *	  - other backends' checks of exclusion constraints and conflict checks of
@@ -42,7 +44,7 @@
  * parent, when the level cannot be aborted by itself any more
  * (SUBXACT_EVENT_COMMIT_SUB; xact.c, CommitSubTransaction).
  *
- * A queue belongs to a file, too, not to an index: after REINDEX or TRUNCATE in the
+ * A queue belongs to a file, too, not to an index: after TRUNCATE in the
  * same transaction it is applied to the file that goes away with the commit, as
  * a subtransaction's ROLLBACK may bring that back.  The handle is good until
  * the end of the transaction (file_cache.c).  An error of such a file is one
@@ -72,6 +74,7 @@
 
 #include "am.h"
 #include "insert_queue.h"
+#include "statements.h"
 
 /*
  * Entries of one queue, at first and when it is applied.  Those of a full queue
@@ -281,9 +284,9 @@ put_in_order(PmhashInsertQueue *queue)
 /*
  * The index that the queue's file belongs to as things stand in this
  * transaction, locked until its end, or NULL.  It need not be the one that the
- * entries were made for: ALTER TABLE may hand the file on to another index of
- * the table, under another OID and another file number (tablecmds.c,
- * TryReuseIndex; ALTER INDEX SET TABLESPACE).
+ * entries were made for: ALTER INDEX SET TABLESPACE gives it another file number, and
+ * ALTER TABLE may hand the file on to another index of the table, under another
+ * OID (tablecmds.c, TryReuseIndex; as a utility statement it has queues applied first).
  */
 static Relation
 open_owner(const PmhashInsertQueue *queue)
@@ -450,6 +453,7 @@ bool
 pmhash_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
 	return pmhash_group_insert && !IsolationIsSerializable() &&
+		!pmhash_index_builder_runs() &&
 		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
 		pmhash_rows_stay(heap, indexInfo) && !pmhash_subscriber_looks(heap);
 }
@@ -634,16 +638,41 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
+/*
+ * Have a plan with parallel workers run without: what is below its Gather runs here
+ * then (nodeGather.c, es_use_parallel_mode).  The plan itself may be in a cache.
+ */
+static void
+run_alone(QueryDesc *queryDesc)
+{
+	PlannedStmt *alone = MemoryContextAlloc(GetMemoryChunkContext(queryDesc),
+											sizeof(PlannedStmt));
+
+	*alone = *queryDesc->plannedstmt;
+	alone->parallelModeNeeded = false;
+	queryDesc->plannedstmt = alone;
+}
+
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
 	if (queryDesc->plannedstmt->parallelModeNeeded)
+	{
 		pmhash_apply_inserts(NULL);
+		if (unlikely(pmhash_stubs_are_held()))
+			run_alone(queryDesc);
+	}
 	if (previous_executor_start)
 		previous_executor_start(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
 	pmhash_statement_started(queryDesc);
+}
+
+static void
+before_builds(void)
+{
+	pmhash_apply_inserts(NULL);
 }
 
 /* Install the callbacks.  Called once, while the library is preloaded. */
@@ -654,5 +683,5 @@ pmhash_insert_queue_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
-	pmhash_insert_source_init();
+	pmhash_statements_init(before_builds);
 }

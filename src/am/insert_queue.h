@@ -31,10 +31,6 @@ extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 extern void pmhash_apply_inserts(const PmhashFile *file);
 
 /* ---- insert_source.c ---- */
-struct QueryDesc;
-
-extern void pmhash_insert_source_init(void);
-extern void pmhash_statement_started(struct QueryDesc *queryDesc);
 extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);
 extern bool pmhash_subscriber_looks(Relation heap);
 

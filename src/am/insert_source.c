@@ -36,68 +36,17 @@
 
 #include "access/tableam.h"
 #include "catalog/partition.h"
-#include "executor/execdesc.h"
 #include "nodes/execnodes.h"
 #include "nodes/plannodes.h"
 #if PG_VERSION_NUM >= 180000
 #include "replication/logicalrelation.h"
 #endif
-#include "tcop/utility.h"
 #include "utils/catcache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "insert_queue.h"
-
-/* A statement that is being executed and may insert rows. */
-typedef struct Source
-{
-	struct Source *next;
-	MemoryContext context;		/* indexes are opened in it */
-	const PlannedStmt *statement;	/* NULL: COPY */
-	MemoryContextCallback callback;
-} Source;
-
-static Source *sources = NULL;	/* the last one first */
-static ProcessUtility_hook_type previous_utility_hook = NULL;
-
-static void
-forget_source(void *arg)
-{
-	for (Source **link = &sources; *link != NULL; link = &(*link)->next)
-	{
-		if (*link == arg)
-		{
-			*link = (*link)->next;
-			return;
-		}
-	}
-}
-
-/*
- * A statement has been started.  Remember it, if it may insert rows, as long as
- * its context is there.  ERROR if memory is short.
- */
-void
-pmhash_statement_started(QueryDesc *queryDesc)
-{
-	const PlannedStmt *statement = queryDesc->plannedstmt;
-	MemoryContext context = queryDesc->estate->es_query_cxt;
-	Source	   *source;
-
-	if (!statement->hasModifyingCTE &&
-		(statement->commandType == CMD_SELECT || statement->commandType == CMD_DELETE))
-		return;
-	source = MemoryContextAlloc(context, sizeof(Source));
-	source->context = context;
-	source->statement = statement;
-	source->callback.func = forget_source;
-	source->callback.arg = source;
-	MemoryContextRegisterResetCallback(context, &source->callback);
-	source->next = sources;
-	sources = source;
-}
+#include "statements.h"
 
 /* Has this plan no ON CONFLICT, as far as it is a ModifyTable? */
 static bool
@@ -140,14 +89,13 @@ inserts_plain_rows(const PlannedStmt *statement)
 bool
 pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo)
 {
+	const PmhashStatement *statement;
+
 	if (heap->rd_tableam != GetHeapamTableAmRoutine())
 		return false;
-	for (const Source *source = sources; source != NULL; source = source->next)
-	{
-		if (source->context == indexInfo->ii_Context)
-			return source->statement == NULL || inserts_plain_rows(source->statement);
-	}
-	return false;
+	statement = pmhash_statement_in(indexInfo->ii_Context);
+	return statement != NULL && statement->inserts &&
+		(statement->planned == NULL || inserts_plain_rows(statement->planned));
 }
 
 #if PG_VERSION_NUM >= 180000
@@ -198,54 +146,3 @@ pmhash_subscriber_looks(Relation heap)
 }
 
 #endif
-
-static void
-call_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	if (previous_utility_hook)
-		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
-							  queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-								params, queryEnv, dest, qc);
-}
-
-/* COPY FROM is a source for as long as it runs. */
-static void
-utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	Node	   *statement = pstmt->utilityStmt;
-	Source		source = {0};
-
-	if (!IsA(statement, CopyStmt) || !((CopyStmt *) statement)->is_from)
-	{
-		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
-					 dest, qc);
-		return;
-	}
-	source.context = CurrentMemoryContext;
-	source.next = sources;
-	sources = &source;
-	PG_TRY();
-	{
-		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
-					 dest, qc);
-	}
-	PG_FINALLY();
-	{
-		forget_source(&source);
-	}
-	PG_END_TRY();
-}
-
-/* Install the hook.  Called once, while the library is preloaded. */
-void
-pmhash_insert_source_init(void)
-{
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
-}

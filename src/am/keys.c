@@ -22,15 +22,7 @@
  * FUNCTION.  Everything else: support function 1 of the operator class, which
  * works like the extended hash functions of core's hash operator classes.
  *
- * Which way it is must never change while there is an index, so it depends
- * only on what an operator class cannot lose: its input type, its hash
- * function and its equality operator.  If these three are built-in functions
- * that known_keys[] lists together, equality is what we know it to be.  A
- * user's operator class with another equality on the same type is hashed by
- * its function.  That all types of a family agree about the way is ensured by
- * pmhash_adjustmembers.  Cross-type operators are taken at their word: one
- * that says more than that two integers are the same number, say, does
- * not belong in a family of hashed integers.
+ * Which way it is, is found out in key_shapes.c.
  *
  * An index on several columns hashes the words of all columns, in order:
  * for an EXACT column the widened value, else the hash of the value.
@@ -53,6 +45,7 @@
 #include "utils/uuid.h"
 
 #include "am/am.h"
+#include "am/key_shapes.h"
 #include "am/keyhash.h"
 #include "am/keys.h"
 #include "cluster/versions.h"
@@ -63,213 +56,12 @@
 /* Bytes of a timetz that count: 8 of time, 4 of zone, no padding between. */
 #define TIMETZ_BYTES	(sizeof(TimeADT) + sizeof(int32))
 
-/*
- * Keys whose equality is equality of bytes.  Read in the source of each
- * equality function: chareq, int4eq and so on compare C integers;
- * timestamp_cmp_internal, cash_eq and xid8eq compare 64-bit integers;
- * macaddr_cmp_internal compares all 6 bytes in two parts, macaddr8 all 8;
- * ItemPointerCompare block and offset; timetz_cmp_internal time plus zone and
- * then zone, so both; network_cmp_internal family, prefix length and the
- * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
- * and byteaeq the data; bpchareq the data without trailing blanks.
- *
- * Types with the same layout are hashed alike: their words or bytes may be compared.
- */
-typedef struct KnownKey
-{
-	Oid			type;			/* opclass input type */
-	Oid			proc;			/* support function 1 */
-	Oid			equal;			/* function of "type = type" */
-	Oid			layout;			/* named by a type that has it */
-	PmhashShape shape;
-} KnownKey;
-
-static const KnownKey known_keys[] = {
-	{INT8OID, F_HASHINT8EXTENDED, F_INT8EQ, INT8OID, PMHASH_SHAPE_INT64},
-	{INT4OID, F_HASHINT4EXTENDED, F_INT4EQ, INT8OID, PMHASH_SHAPE_INT32},
-	{INT2OID, F_HASHINT2EXTENDED, F_INT2EQ, INT8OID, PMHASH_SHAPE_INT16},
-	{TEXTOID, F_HASHTEXTEXTENDED, F_TEXTEQ, TEXTOID, PMHASH_SHAPE_VARLENA},
-	{NAMEOID, F_HASHNAMEEXTENDED, F_NAMEEQ, TEXTOID, PMHASH_SHAPE_NAME},
-	{BPCHAROID, F_HASHBPCHAREXTENDED, F_BPCHAREQ, BPCHAROID, PMHASH_SHAPE_BPCHAR},
-	{UUIDOID, F_UUID_HASH_EXTENDED, F_UUID_EQ, UUIDOID, PMHASH_SHAPE_UUID},
-	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID,
-	PMHASH_SHAPE_INT64},
-	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID,
-	PMHASH_SHAPE_INT64},
-	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, DATEOID, PMHASH_SHAPE_INT32},
-	{TIMEOID, F_TIME_HASH_EXTENDED, F_TIME_EQ, TIMEOID, PMHASH_SHAPE_INT64},
-	{TIMETZOID, F_TIMETZ_HASH_EXTENDED, F_TIMETZ_EQ, TIMETZOID, PMHASH_SHAPE_TIMETZ},
-	{FLOAT8OID, F_HASHFLOAT8EXTENDED, F_FLOAT8EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT8},
-	{FLOAT4OID, F_HASHFLOAT4EXTENDED, F_FLOAT4EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT4},
-	{OIDOID, F_HASHOIDEXTENDED, F_OIDEQ, OIDOID, PMHASH_SHAPE_UINT32},
-	{ANYENUMOID, F_HASHENUMEXTENDED, F_ENUM_EQ, ANYENUMOID, PMHASH_SHAPE_UINT32},
-	{BOOLOID, F_HASHCHAREXTENDED, F_BOOLEQ, BOOLOID, PMHASH_SHAPE_BOOL},
-	{CHAROID, F_HASHCHAREXTENDED, F_CHAREQ, CHAROID, PMHASH_SHAPE_CHAR},
-	{BYTEAOID, F_HASHVARLENAEXTENDED, F_BYTEAEQ, BYTEAOID, PMHASH_SHAPE_VARLENA},
-	{INETOID, F_HASHINETEXTENDED, F_NETWORK_EQ, INETOID, PMHASH_SHAPE_VARLENA},
-	{CASHOID, F_HASHINT8EXTENDED, F_CASH_EQ, CASHOID, PMHASH_SHAPE_INT64},
-	{XIDOID, F_HASHINT4EXTENDED, F_XIDEQ, XIDOID, PMHASH_SHAPE_UINT32},
-	{CIDOID, F_HASHINT4EXTENDED, F_CIDEQ, CIDOID, PMHASH_SHAPE_UINT32},
-	{XID8OID, F_HASHINT8EXTENDED, F_XID8EQ, XID8OID, PMHASH_SHAPE_INT64},
-	{PG_LSNOID, F_PG_LSN_HASH_EXTENDED, F_PG_LSN_EQ, PG_LSNOID, PMHASH_SHAPE_INT64},
-	{MACADDROID, F_HASHMACADDREXTENDED, F_MACADDR_EQ, MACADDROID, PMHASH_SHAPE_MACADDR},
-	{MACADDR8OID, F_HASHMACADDR8EXTENDED, F_MACADDR8_EQ, MACADDR8OID,
-	PMHASH_SHAPE_MACADDR8},
-	{TIDOID, F_HASHTIDEXTENDED, F_TIDEQ, TIDOID, PMHASH_SHAPE_TID},
-};
-
-static const KnownKey *
-find_known_key(Oid type, Oid proc)
-{
-	for (int i = 0; i < (int) lengthof(known_keys); i++)
-		if (known_keys[i].type == type && known_keys[i].proc == proc)
-			return &known_keys[i];
-	return NULL;
-}
-
-/*
- * pmhash_keys_layout
- *		By which layout are keys of (type, hash function) hashed?
- *
- * InvalidOid if keys are hashed by the function.  No errors, no locks.
- */
-Oid
-pmhash_keys_layout(Oid type, Oid proc)
-{
-	const KnownKey *known = find_known_key(type, proc);
-
-	return known ? known->layout : InvalidOid;
-}
-
-/* The shapes of each kind: labels for a switch, which has to name them all. */
-#define EXACT_SHAPES \
-	case PMHASH_SHAPE_BOOL: case PMHASH_SHAPE_CHAR: case PMHASH_SHAPE_INT16: \
-	case PMHASH_SHAPE_INT32: case PMHASH_SHAPE_INT64: \
-	case PMHASH_SHAPE_UINT32: case PMHASH_SHAPE_MACADDR: \
-	case PMHASH_SHAPE_MACADDR8: case PMHASH_SHAPE_TID: \
-	case PMHASH_SHAPE_FLOAT4: case PMHASH_SHAPE_FLOAT8
-#define BYTES_SHAPES \
-	case PMHASH_SHAPE_VARLENA: case PMHASH_SHAPE_BPCHAR: \
-	case PMHASH_SHAPE_NAME: case PMHASH_SHAPE_UUID: case PMHASH_SHAPE_TIMETZ
-#define FUNCTION_SHAPES \
-	case PMHASH_SHAPE_FUNCTION: case PMHASH_SHAPE_NAME_AS_TEXT: \
-	case PMHASH_SHAPE_BPCHAR_AS_TEXT
-
-static PmhashKeyKind
-kind_of_shape(PmhashShape shape)
-{
-	switch (shape)
-	{
-		EXACT_SHAPES:
-			return PMHASH_KEY_EXACT;
-		BYTES_SHAPES:
-			return PMHASH_KEY_BYTES;
-		FUNCTION_SHAPES:
-			break;
-	}
-	return PMHASH_KEY_FUNCTION;
-}
-
-/* Can the datum be made from the word?  Zeroes have lost their sign. */
-static bool
-shape_can_return(PmhashShape shape)
-{
-	return kind_of_shape(shape) == PMHASH_KEY_EXACT &&
-		shape != PMHASH_SHAPE_FLOAT4 && shape != PMHASH_SHAPE_FLOAT8;
-}
-
 /* A value is hashed in another way than its shape allows: a bug. */
 pg_noreturn static void
 wrong_shape(PmhashShape shape)
 {
 	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
 	pg_unreachable();
-}
-
-/* Does equality of these keys follow a collation? */
-static bool
-key_is_collated(const KnownKey *known)
-{
-	return known->layout == TEXTOID || known->layout == BPCHAROID;
-}
-
-/*
- * The shape of a string under a collation that takes different strings for
- * equal: only the hash function knows.  Of text, that is: core's functions
- * for the others do not agree with their equality here.  hashname knows
- * nothing of collations, though nameeq does; hashbpchar then hashes the
- * trailing blanks, too, which bpchareq passes over.
- */
-static PmhashShape
-collated_shape(PmhashShape shape)
-{
-	switch (shape)
-	{
-		case PMHASH_SHAPE_NAME:
-			return PMHASH_SHAPE_NAME_AS_TEXT;
-		case PMHASH_SHAPE_BPCHAR:
-			return PMHASH_SHAPE_BPCHAR_AS_TEXT;
-		default:
-			return PMHASH_SHAPE_FUNCTION;
-	}
-}
-
-/* How are values of a known key (NULL: of any other) to be hashed? */
-static PmhashShape
-shape_of(const KnownKey *known, Oid collation)
-{
-	if (known == NULL)
-		return PMHASH_SHAPE_FUNCTION;
-	if (key_is_collated(known) && OidIsValid(collation) &&
-		!get_collation_isdeterministic(collation))
-		return collated_shape(known->shape);
-	return known->shape;
-}
-
-/* Is the equality of the family on the known key's type the known one? */
-static bool
-equality_is_known(Oid family, const KnownKey *known)
-{
-	Oid			operator;
-
-	operator = get_opfamily_member(family, known->type, known->type,
-								   PMHASH_EQUAL_STRATEGY);
-	return OidIsValid(operator) && get_opcode(operator) == known->equal;
-}
-
-/* The shape of a column of an index, looked up in the catalogs; attno from 1. */
-static PmhashShape
-find_column_shape(Relation index, int attno)
-{
-	const KnownKey *known;
-
-	known = find_known_key(index->rd_opcintype[attno - 1],
-						   index_getprocid(index, attno, PMHASH_HASH_PROC));
-	if (known && !equality_is_known(index->rd_opfamily[attno - 1], known))
-		known = NULL;
-	return shape_of(known, index->rd_indcollation[attno - 1]);
-}
-
-/*
- * The shape of a column of an index; attno from 1.  It can't change while there
- * is an index (see above), and to look it up takes as long as all the rest that
- * a look-up in the index does; so the relation cache keeps it.
- */
-static PmhashShape
-column_shape(Relation index, int attno)
-{
-	PmhashShape shapes[INDEX_MAX_KEYS];
-	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
-
-	if (index->rd_amcache == NULL)
-	{
-		for (int i = 0; i < ncolumns; i++)
-			shapes[i] = find_column_shape(index, i + 1);
-		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt,
-											   ncolumns * sizeof(PmhashShape));
-		memcpy(index->rd_amcache, shapes, ncolumns * sizeof(PmhashShape));
-	}
-	return ((PmhashShape *) index->rd_amcache)[attno - 1];
 }
 
 /* Fill in an operand that is hashed by calling proc, if it is. */
@@ -282,7 +74,7 @@ set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
 	if (shape == PMHASH_SHAPE_NAME_AS_TEXT ||
 		shape == PMHASH_SHAPE_BPCHAR_AS_TEXT)
 		proc = F_HASHTEXTEXTENDED;
-	if (kind_of_shape(shape) == PMHASH_KEY_FUNCTION)
+	if (pmhash_shape_kind(shape) == PMHASH_KEY_FUNCTION)
 		fmgr_info_cxt(proc, &operand->proc, context);
 }
 
@@ -290,17 +82,10 @@ static void
 make_column(PmhashKeys *keys, Relation index, int attno)
 {
 	PmhashKeyColumn *column = &keys->column[attno - 1];
-	PmhashShape shape = column_shape(index, attno);
+	PmhashShape shape = pmhash_column_shapes(index, false)[attno - 1];
 	Oid			proc = index_getprocid(index, attno, PMHASH_HASH_PROC);
 
-	if (!OidIsValid(proc))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("operator class of column %d of index \"%s\" has no hash function",
-						attno, RelationGetRelationName(index)),
-				 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
-						 PMHASH_HASH_PROC)));
-	column->kind = kind_of_shape(shape);
+	column->kind = pmhash_shape_kind(shape);
 	column->family = index->rd_opfamily[attno - 1];
 	column->collation = index->rd_indcollation[attno - 1];
 	set_operand(&column->own, index->rd_opcintype[attno - 1], shape, proc,
@@ -317,8 +102,9 @@ make_column(PmhashKeys *keys, Relation index, int attno)
  *		How the keys of 'index' are hashed under 'seed'.
  *
  * The result and all it needs are allocated in the current memory context and
- * go with it.  ERROR if an operator class has no hash function.  The caller
- * holds a lock on the index.
+ * go with it.  ERROR if an operator class has no hash function or has lost its
+ * equality, or if the function does not agree with that.  The caller holds a lock on
+ * the index.
  */
 PmhashKeys *
 pmhash_keys_make(Relation index, uint64 seed)
@@ -337,7 +123,7 @@ pmhash_keys_make(Relation index, uint64 seed)
 	if (ncolumns == 1)
 	{
 		keys->exact = (keys->column[0].kind == PMHASH_KEY_EXACT);
-		keys->can_return = shape_can_return(keys->column[0].own.shape);
+		keys->can_return = pmhash_shape_can_return(keys->column[0].own.shape);
 	}
 	return keys;
 }
@@ -352,9 +138,12 @@ pmhash_keys_make(Relation index, uint64 seed)
 bool
 pmhash_keys_can_return(Relation index, int attno)
 {
-	return IndexRelationGetNumberOfKeyAttributes(index) == 1 &&
-		OidIsValid(index_getprocid(index, attno, PMHASH_HASH_PROC)) &&
-		shape_can_return(column_shape(index, attno));
+	const PmhashShape *shapes;
+
+	if (IndexRelationGetNumberOfKeyAttributes(index) > 1)
+		return false;
+	shapes = pmhash_column_shapes(index, true);
+	return shapes != NULL && pmhash_shape_can_return(shapes[attno - 1]);
 }
 
 /* ---- words of short values ---- */
@@ -651,11 +440,11 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 				 errmsg("operator family \"%s\" of access method %s has no hash function for type %s",
 						pmhash_opfamily_name(column->family), "pmhash",
 						format_type_be(type))));
-	shape = shape_of(find_known_key(type, proc), column->collation);
+	shape = pmhash_type_shape(type, proc, column->collation);
 	if (column->kind == PMHASH_KEY_FUNCTION &&
-		kind_of_shape(shape) != PMHASH_KEY_FUNCTION)
+		pmhash_shape_kind(shape) != PMHASH_KEY_FUNCTION)
 		shape = PMHASH_SHAPE_FUNCTION;
-	if (kind_of_shape(shape) != column->kind)
+	if (pmhash_shape_kind(shape) != column->kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 				 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",

@@ -8,16 +8,24 @@
  * Functions of users may run here: in expressions, as operators.  So no lock
  * may be held.
  *
+ * The row may be one that no snapshot keeps, as its inserter is in progress.  Then its
+ * values in TOAST may go while they are read, which is no error.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
+#include "access/htup_details.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #include "keys.h"
 #include "row_key.h"
@@ -56,12 +64,9 @@ pmhash_row_fetch(PmhashRow *row, uint64 value, Snapshot snapshot, bool *all_dead
 								   &call_again, all_dead);
 }
 
-/*
- * The key of the row fetched last; good until the next one is fetched.  False if
- * a column is NULL: such a key equals none.
- */
-bool
-pmhash_row_key(PmhashRow *row, Datum *values, bool *isnull)
+/* Compute the key of the row fetched last, in memory that lasts until the next one. */
+static void
+compute_key(PmhashRow *row, Datum *values, bool *isnull)
 {
 	MemoryContext old = MemoryContextSwitchTo(row->context);
 
@@ -75,7 +80,130 @@ pmhash_row_key(PmhashRow *row, Datum *values, bool *isnull)
 	MemoryContextSwitchTo(GetPerTupleMemoryContext(row->estate));
 	FormIndexDatum(row->info, row->slot, row->estate, values, isnull);
 	MemoryContextSwitchTo(old);
+}
+
+/* ---- values that may be going away ---- */
+
+/* May the row fetched last have values in TOAST? */
+static bool
+has_external(const PmhashRow *row)
+{
+	return row->slot->tts_ops != &TTSOpsBufferHeapTuple ||
+		HeapTupleHasExternal(((BufferHeapTupleTableSlot *) row->slot)->base.tuple);
+}
+
+/* Bring the values of a key from TOAST. */
+static void
+detoast_key(PmhashRow *row, Datum *values, const bool *isnull)
+{
+	MemoryContext old = MemoryContextSwitchTo(GetPerTupleMemoryContext(row->estate));
+
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(row->index); i++)
+	{
+		struct varlena *value = (struct varlena *) DatumGetPointer(values[i]);
+
+		if (!isnull[i] && get_typlen(row->index->rd_opcintype[i]) == -1)
+			values[i] = PointerGetDatum(detoast_external_attr(value));
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * The same, in a subtransaction.  Returns the error that it has come to, or NULL.  What
+ * the executor holds then has gone with the subtransaction: nothing of it is shut down.
+ */
+static ErrorData *
+try_to_compute_key(PmhashRow *row, Datum *values, bool *isnull)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	if (row->estate != NULL)
+		FreeExecutorState(row->estate);
+	row->estate = NULL;
+	row->info = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		compute_key(row, values, isnull);
+		detoast_key(row, values, isnull);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		row->estate = NULL;
+		row->info = NULL;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}
+
+/* Is the row fetched last still one that SnapshotDirty sees? */
+static bool
+is_still_there(PmhashRow *row)
+{
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	return table_tuple_satisfies_snapshot(row->heap, row->slot, &dirty);
+}
+
+/*
+ * Compute the key of a row whose inserter was in progress when it was fetched.  False
+ * if the row is no more: its values in TOAST may have gone then, which nothing keeps that
+ * we could hold.
+ *
+ * A row of ON CONFLICT that core kills takes them with it at once (heapam.c,
+ * heap_abort_speculative), and those of a transaction that has aborted are invisible from
+ * then on (heapam_visibility.c, HeapTupleSatisfiesToast).  In both cases the row is dead
+ * first.  So an error that says that data is missing stands only if the row is
+ * still there.  (A row whose inserter has committed keeps them: our snapshot takes
+ * the transaction that deletes it for running.)
+ */
+static bool
+compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
+{
+	ErrorData  *error;
+
+	PMH_STOP_POINT("row_key_in_progress");
+	error = try_to_compute_key(row, values, isnull);
+	if (error == NULL)
+		return true;
+	if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED || is_still_there(row))
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
+}
+
+/* ---- keys ---- */
+
+/*
+ * pmhash_row_key
+ *		The key of the row fetched last by a snapshot; good until the next one is fetched.
+ *
+ * False if a column is NULL: such a key equals none.  If the snapshot is SnapshotDirty
+ * and the row is no more, as its inserter has not got to its end, all columns are NULL.
+ * ERROR as index expressions raise.
+ */
+bool
+pmhash_row_key(PmhashRow *row, const SnapshotData *snapshot, Datum *values,
+			   bool *isnull)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(row->index);
+
+	if (!TransactionIdIsValid(snapshot->xmin) || !has_external(row))
+		compute_key(row, values, isnull);
+	else if (!compute_key_if_there(row, values, isnull))
+		memset(isnull, true, n * sizeof(bool));
+	for (int i = 0; i < n; i++)
 	{
 		if (isnull[i])
 			return false;

@@ -29,7 +29,8 @@ typedef struct PmhashRow
 extern void pmhash_row_begin(PmhashRow *row, Relation heap, Relation index);
 extern bool pmhash_row_fetch(PmhashRow *row, uint64 value, Snapshot snapshot,
 							 bool *all_dead);
-extern bool pmhash_row_key(PmhashRow *row, Datum *values, bool *isnull);
+extern bool pmhash_row_key(PmhashRow *row, const SnapshotData *snapshot, Datum *values,
+						   bool *isnull);
 extern void pmhash_row_end(PmhashRow *row);
 extern bool pmhash_keys_equal(Relation index, const Datum *a, const Datum *b);
 

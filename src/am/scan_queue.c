@@ -12,9 +12,8 @@
  * The choice is one scan's, not one statement's: of UPDATE job ... WHERE id = (SELECT id
  * FROM job ... FOR UPDATE SKIP LOCKED) the inner scan never waits for a row, the outer
  * one does; so do those of functions and triggers that it calls.  An access method gets
- * no word of where in a plan its scan is.  But it is made in the memory context of the
- * execution that it belongs to (executor.h, es_query_cxt), so the statement is known;
- * and in that one's plan the scan is found, and with it its entry in the range table, of
+ * no word of where in a plan its scan is.  But the statement is known (statements.c); and
+ * in that one's plan the scan is found, and with it its entry in the range table, of
  * which the row marks tell (plannodes.h, PlanRowMark).  A scan that is not found begins
  * where all do: those that EvalPlanQual runs anew, and those of nodes that other modules
  * have brought.
@@ -23,8 +22,6 @@
  */
 #include "postgres.h"
 
-#include "executor/execdesc.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
@@ -32,77 +29,7 @@
 #include "utils/memutils.h"
 
 #include "scan.h"
-
-/* A statement that is being executed and passes over locked rows somewhere. */
-typedef struct Statement
-{
-	struct Statement *next;
-	MemoryContext context;		/* its scans are made in it */
-	PlanState  *plan;
-	const List *marks;			/* PlanRowMark */
-	MemoryContextCallback callback;
-} Statement;
-
-static Statement *statements = NULL;	/* the last one first */
-static ExecutorStart_hook_type previous_executor_start = NULL;
-
-/* ---- statements ---- */
-
-/* Does the entry of the range table (0: any) have a mark that says SKIP LOCKED? */
-static bool
-skips_locked(const List *marks, Index rti)
-{
-	ListCell   *lc;
-
-	foreach(lc, marks)
-	{
-		const PlanRowMark *mark = lfirst_node(PlanRowMark, lc);
-
-		if (mark->waitPolicy == LockWaitSkip && (rti == 0 || mark->rti == rti))
-			return true;
-	}
-	return false;
-}
-
-static void
-forget_statement(void *arg)
-{
-	Statement **link = &statements;
-
-	while (*link != arg)
-		link = &(*link)->next;
-	*link = (*link)->next;
-}
-
-/* Remember a statement that has been started as long as its context is there. */
-static void
-remember(QueryDesc *queryDesc)
-{
-	MemoryContext context = queryDesc->estate->es_query_cxt;
-	Statement  *statement = MemoryContextAlloc(context, sizeof(Statement));
-
-	statement->context = context;
-	statement->plan = queryDesc->planstate;
-	statement->marks = queryDesc->plannedstmt->rowMarks;
-	statement->callback.func = forget_statement;
-	statement->callback.arg = statement;
-	MemoryContextRegisterResetCallback(context, &statement->callback);
-	statement->next = statements;
-	statements = statement;
-}
-
-static void
-executor_start(QueryDesc *queryDesc, int eflags)
-{
-	if (previous_executor_start)
-		previous_executor_start(queryDesc, eflags);
-	else
-		standard_ExecutorStart(queryDesc, eflags);
-	if (skips_locked(queryDesc->plannedstmt->rowMarks, 0))
-		remember(queryDesc);
-}
-
-/* ---- scans ---- */
+#include "statements.h"
 
 /* A scan that is looked for, and its entry in the range table. */
 typedef struct Search
@@ -133,15 +60,13 @@ static bool
 reads_queue(IndexScanDesc scan)
 {
 	PmhashScan *so = scan->opaque;
-	MemoryContext context = MemoryContextGetParent(so->context);
+	const PmhashStatement *statement =
+		pmhash_statement_in(MemoryContextGetParent(so->context));
 	Search		search = {scan, 0};
 
-	for (const Statement *one = statements; one != NULL; one = one->next)
-	{
-		if (one->context == context)
-			return find_scan(one->plan, &search) && skips_locked(one->marks, search.rti);
-	}
-	return false;
+	return statement != NULL && statement->skips_locked &&
+		find_scan(statement->plan, &search) &&
+		pmhash_skips_locked(statement->planned, search.rti);
 }
 
 /*
@@ -165,12 +90,4 @@ pmhash_scan_start(IndexScanDesc scan, const PmhashFile *file)
 		start = (uint32) MyProcPid * UINT32_C(0x85ebca6b);
 	start += UINT32_C(0x9e3779b9);
 	return Max(start, 1);
-}
-
-/* Install the hook.  Called once, while the library is preloaded. */
-void
-pmhash_scan_queue_init(void)
-{
-	previous_executor_start = ExecutorStart_hook;
-	ExecutorStart_hook = executor_start;
 }

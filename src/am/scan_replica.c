@@ -155,7 +155,7 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		if (!table_index_fetch_tuple(so->row->fetch, &tid, &dirty, so->row->slot,
 									 &call_again, &all_dead))
 			return false;
-		(void) pmhash_row_key(so->row, values, isnull);
+		(void) pmhash_row_key(so->row, &dirty, values, isnull);
 		fits = keys_fit(scan, values, isnull);
 	} while (!fits && call_again);
 	PMH_STOP_POINT("scan_row_fits");

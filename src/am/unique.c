@@ -208,13 +208,13 @@ find_existing(UniqueInsert *insert)
 
 /* Has the row fetched last our key?  (Another row may have its TID by now.) */
 static bool
-has_our_key(UniqueInsert *insert, PmhashRow *row)
+has_our_key(UniqueInsert *insert, PmhashRow *row, const SnapshotData *dirty)
 {
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 
 	return insert->exact ||
-		(pmhash_row_key(row, values, isnull) &&
+		(pmhash_row_key(row, dirty, values, isnull) &&
 		 pmhash_keys_equal(insert->index, values, insert->values));
 }
 
@@ -238,7 +238,7 @@ look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value
 							 insert->epoch, entry, InvalidXLogRecPtr);
 		return FREE;
 	}
-	if (!has_our_key(insert, row))
+	if (!has_our_key(insert, row, &dirty))
 		return FREE;
 	if (insert->check == UNIQUE_CHECK_PARTIAL)
 		return TAKEN;

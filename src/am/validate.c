@@ -8,30 +8,38 @@
  * family must be hashed alike.  Types that keys.c hashes by their bytes cannot
  * be in a family with types that are hashed by a function, nor with types of
  * another layout.  Since such an index would miss rows, that rule is enforced
- * where members are added, not only complained of by amvalidate.
+ * where members are added, not only complained of by amvalidate.  For the same reason
+ * a family that has lost an equality gets none while there are indexes.
+ *
+ * And a build warns of columns that the server indexes by the equality of another type.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/amvalidate.h"
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_amproc.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "am/am.h"
-#include "am/keys.h"
+#include "am/key_shapes.h"
 
 /* What is being validated, and what has been found. */
 typedef struct Validation
@@ -287,6 +295,77 @@ family_method(Oid family)
 	return method;
 }
 
+/* The operator classes of a family for a type, but the one that is being created. */
+static List *
+classes_for_type(Oid method, Oid family, Oid type, Oid created)
+{
+	CatCList   *all = SearchSysCacheList1(CLAAMNAMENSP, ObjectIdGetDatum(method));
+	List	   *classes = NIL;
+
+	for (int i = 0; i < all->n_members; i++)
+	{
+		Form_pg_opclass class = (Form_pg_opclass) GETSTRUCT(&all->members[i]->tuple);
+
+		if (class->opcfamily == family && class->opcintype == type &&
+			class->oid != created)
+			classes = lappend_oid(classes, class->oid);
+	}
+	ReleaseCatCacheList(all);
+	return classes;
+}
+
+/* Do indexes use one of these operator classes? */
+static bool
+are_in_use(const List *opclasses)
+{
+	Relation	pg_index;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (opclasses == NIL)
+		return false;
+	pg_index = table_open(IndexRelationId, AccessShareLock);
+	scan = systable_beginscan(pg_index, InvalidOid, false, NULL, 0, NULL);
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		const oidvector *used = (const oidvector *)
+			DatumGetPointer(heap_getattr(tuple, Anum_pg_index_indclass,
+										 RelationGetDescr(pg_index), &isnull));
+
+		for (int i = 0; i < used->dim1 && !found; i++)
+			found = list_member_oid(opclasses, used->values[i]);
+	}
+	systable_endscan(scan);
+	table_close(pg_index, AccessShareLock);
+	return found;
+}
+
+/*
+ * Refuse an equality that decides which way keys are hashed (key_shapes.c) where there
+ * are indexes: they were made with one that the family has lost, and it is not known
+ * whether that was the same.  If the family has one the server refuses it.
+ */
+static void
+check_equality_is_first(Oid family, Oid created, const OpFamilyMember *member)
+{
+	Oid			type = member->lefttype;
+	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
+
+	if (member->number != PMHASH_EQUAL_STRATEGY || type != member->righttype ||
+		(OidIsValid(proc) && !OidIsValid(pmhash_keys_layout(type, proc))) ||
+		OidIsValid(get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY)) ||
+		!are_in_use(classes_for_type(family_method(family), family, type, created)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("operator family \"%s\" of access method %s cannot get another equality operator for type %s",
+					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
+			 errdetail("Indexes that use an operator class of the family were made with an operator that has been dropped."),
+			 errhint("Drop these indexes, and create them again when the operator has been added.")));
+}
+
 /*
  * What a member depends on: the opclass of its type if there is one (hard),
  * else the family (soft); cross-type members always the family.
@@ -326,6 +405,9 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 	}
 	method = family_method(opfamilyoid);
 	check_functions_alike(opfamilyoid, functions);
+	foreach(lc, operators)
+		check_equality_is_first(opfamilyoid, opclassoid,
+								(const OpFamilyMember *) lfirst(lc));
 	foreach(lc, list_concat_copy(operators, functions))
 	{
 		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
@@ -337,5 +419,55 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 													 type);
 		}
 		set_dependency(member, opfamilyoid, opclassoid);
+	}
+}
+
+/* ---- columns whose class is one of another type ---- */
+
+/*
+ * Is a column indexed by the class of a type that its own can be taken for (citext by
+ * that of text), though its own equality is another one?  So it is if its own type
+ * has no class, and no class was named.
+ */
+static bool
+has_foreign_equality(Relation index, int attno, Oid type)
+{
+	Oid			equal = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
+	Oid			opclass;
+
+	if (type == index->rd_opcintype[attno - 1] || !OidIsValid(equal) ||
+		op_in_opfamily(equal, index->rd_opfamily[attno - 1]))
+		return false;
+	opclass = GetDefaultOpClass(type, index->rd_rel->relam);
+	return OidIsValid(opclass) &&
+		get_opclass_family(opclass) == index->rd_opfamily[attno - 1] &&
+		get_opclass_input_type(opclass) == index->rd_opcintype[attno - 1];
+}
+
+/*
+ * pmhash_warn_of_equality
+ *		WARNING for each column of a new index whose type has another equality than
+ *		the operator class that the server has taken for it.
+ *
+ * The caller holds a lock on the index.
+ */
+void
+pmhash_warn_of_equality(Relation index)
+{
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
+		Oid			type = getBaseType(att->atttypid);
+		char	   *shown = format_type_be_qualified(type);
+
+		if (!has_foreign_equality(index, i + 1, type))
+			continue;
+		ereport(WARNING,
+				(errmsg("column %d of pmhash index \"%s\" is not indexed by the equality of its type %s",
+						i + 1, RelationGetRelationName(index), shown),
+				 errdetail("Type %s has no operator class for access method %s, so the index has the equality of type %s.",
+						   shown, "pmhash", format_type_be(index->rd_opcintype[i])),
+				 errhint("Create an operator class for type %s, and then the index.",
+						 shown)));
 	}
 }

@@ -73,8 +73,8 @@ pmhash_test_visited_page(IndexScanDesc scan)
  * all-visible.  For serializable transactions: lock the page in place of the row, and
  * say whether it is all-visible still.
  *
- * The lock first, then the map: who deletes the row later meets our lock; if it has been
- * deleted before, the page is not all-visible any more, and the visit to the row finds
+ * The lock first, then the map: a later deletion of the row meets our lock; after an
+ * earlier one the page is not all-visible any more, and the visit to the row finds
  * the conflict.  (The executor's own scans have it the other way round.)  Missed is only
  * a deletion that has looked for locks and not cleared the bit yet: README, "Index-only
  * scans".

@@ -185,7 +185,7 @@ put_row(const ReturnSetInfo *result, XLogReaderState *reader)
 	PmhashWalRecord record;
 	PmhashWalVerdict verdict;
 
-	verdict = pmhash_wal_decode_record(reader, &record);
+	verdict = pmhash_wal_decode(reader, &record);
 	if (verdict == PMHASH_WAL_NOT_OURS)
 		return;
 	memset(isnull, true, sizeof(isnull));

@@ -207,6 +207,19 @@ extern void pmhash_file_release(Relation index, const PmhashFile *file);
 extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 									PmhashReason reason);
 
+/*
+ * Entries of heap's rows are about to be made in the open file of one of its indexes:
+ * see to it that they go with the rows, should this transaction give the table back
+ * files that it had before (held.c).  To be called once a statement, and again
+ * whenever pmhash_node_subid(heap) or pmhash_fork_subid(heap) have changed, if the
+ * former is a level.  The index's stub may be written, and all processes read it again.
+ * ERROR if that fails; nothing must be inserted then.
+ */
+extern void pmhash_table_moved(Relation heap, Relation index, const PmhashFile *file);
+
+/* Has that been done in this transaction?  Then parallel workers can't use the file. */
+extern bool pmhash_stubs_are_held(void);
+
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,
 											PmhResult result);

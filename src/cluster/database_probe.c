@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * database_probe.c
- *	  Whether a database can have pmhash indexes, without connecting to it.
+ *	  Whether a database can have pmhash indexes, without connecting to it; whether
+ *	  a worker could connect to it, and whether it is there at all.
  *
  * A worker that connects to a database leaves traces there: statistics of the
  * database (pgstat.c, pgstat_shutdown_hook), sessions that are counted.  A
@@ -206,6 +207,16 @@ has_our_method(const Probe *probe)
 
 /* ---- the database ---- */
 
+/* Lock a database, if that needs no waiting.  In a transaction. */
+static bool
+lock_database(Oid database, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
 /*
  * The default tablespace of a database, InvalidOid if there is no such one.  (The
  * system caches are not there in a process that is in no database.)
@@ -238,11 +249,9 @@ static bool
 probe_database(Oid database)
 {
 	Probe		probe = {.database = database};
-	LOCKTAG		tag;
 	bool		result;
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
-	if (LockAcquire(&tag, AccessShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!lock_database(database, AccessShareLock))
 		return true;
 	probe.tablespace = database_tablespace(database);
 	if (!OidIsValid(probe.tablespace))
@@ -289,4 +298,52 @@ pmhash_database_may_have_indexes(Oid database)
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	return result;
+}
+
+/*
+ * pmhash_database_is_free
+ *		Could a worker connect to this database now, as far as the lock on it goes?
+ *
+ * Not while it is renamed, moved to another tablespace or the template of a new one,
+ * nor until the transaction that does so ends (postinit.c, InitPostgres; dbcommands.c).
+ * For the launcher, outside transactions.  Waits for no process.
+ */
+bool
+pmhash_database_is_free(Oid database)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		free;
+
+	StartTransactionCommand();
+	free = lock_database(database, RowExclusiveLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return free;
+}
+
+/*
+ * pmhash_if_database_is_dropped
+ *		Call a function if there is no such database, and none with this OID that a
+ *		process could connect to before it returns.
+ *
+ * What pg_database has said some time ago does not do: CREATE DATABASE may be given the
+ * OID of one that has been dropped.  The lock is one that connecting to a database
+ * conflicts with, so that none does from before the look at pg_database on.  For the
+ * launcher of a primary (a lock of this mode cannot be had in recovery), outside
+ * transactions.  Waits for no process.  False: there is one, or that is not known now.
+ */
+bool
+pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		dropped;
+
+	StartTransactionCommand();
+	dropped = lock_database(database, ShareLock) &&
+		!OidIsValid(database_tablespace(database));
+	if (dropped)
+		act(database);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return dropped;
 }

@@ -27,9 +27,10 @@
 #include "cluster/clock.h"
 #include "cluster/data_directory.h"
 #include "cluster/failed_writes.h"
-#include "cluster/pool.h"
+#include "cluster/pool_files.h"
 #include "cluster/shared.h"
 #include "cluster/startup.h"
+#include "cluster/syncfs.h"
 #include "cluster/worker.h"
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
 
@@ -54,22 +55,43 @@ is_due(XLogRecPtr *redo)
 	return false;
 }
 
+/* What a file has said that could not be written back, until that is written down. */
+static char failed[PMHASH_REASON_SIZE];
+
+static bool
+ask_file(int fd, const char *path)
+{
+	bool		asked;
+
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+		return false;
+	asked = pmhash_ask_for_failed_file(fd, path, failed);
+	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
+	return asked;
+}
+
 /*
  * Ask, because of the checkpoint with this redo pointer, unless another process does or
- * has done so.  Index files are written back before, so that it is soon over, and only
- * that can be interrupted.
+ * has done so.  Index files are written back before, so that it is soon over, or each is
+ * asked, where syncfs does not speak for it; only that can be interrupted.
  */
 static void
 ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
-	if (!pmhash_pool_write_back(pmhash_device_of_syncfs(), go_on) ||
-		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+	uint64		device = pmhash_device_of_syncfs();
+	XLogRecPtr	asked;
+
+	if ((!pmhash_pool_write_back(device, go_on) ||
+		 !pmhash_pool_ask_files(device, ask_file, go_on)) && failed[0] == '\0')
 		return;
-	if (pg_atomic_read_u64(&pmhash_shared->asked_redo) < redo &&
-		pmhash_ask_for_failed_writes())
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+		return;
+	asked = pg_atomic_read_u64(&pmhash_shared->asked_redo);
+	if ((asked < redo || failed[0] != '\0') && pmhash_ask_for_failed_writes(failed))
 	{
+		failed[0] = '\0';
 		pg_atomic_write_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
-		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
+		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
 }

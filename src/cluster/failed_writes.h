@@ -8,7 +8,7 @@
 #ifndef PMHASH_FAILED_WRITES_H
 #define PMHASH_FAILED_WRITES_H
 
-#include "cluster/pool.h"
+#include "cluster/pool_files.h"
 
 extern void pmhash_notice_failed_writes(PmhashGoOn go_on);
 extern void pmhash_notice_for_launcher(void);

@@ -21,6 +21,7 @@
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
 #include "cluster/file_error.h"
+#include "cluster/held.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
@@ -232,8 +233,7 @@ part_with_file_before(Relation index)
  * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main
  * fork (the table was given another tablespace in this transaction, ATExecSetTableSpace)
  * a rollback brings all rows back and leaves that index empty, of any access method.
- * Ours does not answer then: its file takes inserts, and is filled in the background.
- * In the transaction itself constraints are checked by it (pmhash_pending_fills).
+ * Ours does not answer then: until the commit its stub says FILLING (held.c).
  * (CREATE INDEX CONCURRENTLY builds on an older main fork as well; its index is not
  * ready before.)
  */
@@ -244,24 +244,25 @@ pmhash_file_create(Relation index)
 	PmhashStub	stub;
 	bool		is_new = storage_is_new(index);
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-	bool		comes_back = !is_new && !temporary && index->rd_index->indisready;
+	bool		comes_back = !is_new && pmhash_table_comes_back(index);
+	bool		fills = comes_back && !temporary;
 
 	pmhash_require_service(index);
 	part_with_file_before(index);
 	new_stub(&stub);
-	stub.flags = comes_back ? flags_of_filling(index) : pmhash_new_wal_flags(index);
+	stub.flags = fills ? flags_of_filling(index) : pmhash_new_wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
 		pmhash_temp_file_created(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (stub.flags & PMHASH_STUB_STANDBY)
 		pmhash_file_is_new(index, stub.file_id);
-	if (comes_back && (stub.flags & PMHASH_STUB_LOGGED) != 0)
+	if (fills && (stub.flags & PMHASH_STUB_LOGGED) != 0)
 		pmhash_file_announce(index, stub.file_id);
-	if (comes_back)
-		pmhash_pending_keep_complete(file->path);
-	else if (!is_new)
+	if (!is_new)
 		pmhash_pending_keep(file->path);
+	if (comes_back)
+		pmhash_held_from_birth(index, file->file_id);
 	return file;
 }
 

@@ -21,7 +21,6 @@
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
-#include "cluster/life_cycle.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
@@ -339,8 +338,6 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 		return NULL;
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
 		return NULL;
-	if (use == PMHASH_READ && unlikely(pmhash_pending_fills(RelationGetRelid(index))))
-		use = PMHASH_INSERT;
 	entry = pmhash_entry_find(index, use);
 	if (likely(entry != NULL && entry->file != NULL))
 		return pmhash_entry_use(entry);

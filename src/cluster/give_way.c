@@ -7,9 +7,9 @@
  * kernel lets it run for a slice of some milliseconds before anybody else has its
  * turn there, and a transaction that takes half of one is ten times as long.  So a
  * process that rebuilds an index, or builds that of a standby, rests for a moment
- * after each quarter of a millisecond, as long as there is anybody that wants its
+ * after each quarter of a millisecond, as long as another process wants its
  * processor: if it was not, the kernel would not have taken it away (involuntary
- * context switches of getrusage).  While nobody does, nothing is given away.
+ * context switches of getrusage).  While none does, nothing is given away.
  *
  * Not vacuum_cost_delay, which holds up idle machines as well and counts pages read
  * and written, of which a build in memory has none.  Not a lower priority: a process
@@ -37,7 +37,7 @@
 #define SOON			50000	/* of work without a rest: others are still there */
 
 /* Rests after the processor was taken away: at first, and if that happens again and
- * again.  Each end of them may cost somebody a slice, so the latter are a second. */
+ * again.  Each end of them may cost others a slice, so the latter are a second. */
 #define FEWEST_RESTS	16
 #define MOST_RESTS		4096
 
@@ -102,7 +102,7 @@ pmhash_give_way_workers(int wanted)
 	return Min(wanted, Max((int) Min(processors, INT_MAX) / 2 - 1, 0));
 }
 
-/* The processor was taken away: there is somebody that wants it. */
+/* The processor was taken away: another process wants it. */
 static void
 grant_rests(int64 now)
 {

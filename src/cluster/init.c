@@ -13,6 +13,7 @@
 #include "cluster/cluster.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
+#include "cluster/held.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/planner_hook.h"
@@ -33,6 +34,8 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_engine_hooks_init();
 	pmhash_life_cycle_init();
 	pmhash_standby_redo_init();
+	pmhash_standby_database_init();
 	pmhash_logged_init();
+	pmhash_held_init();
 	pmhash_worker_init();
 }

@@ -215,8 +215,8 @@ pmhash_reason_of(const PmhError *error)
  * at once, as stub_generation works at once: what CacheInvalidateRelcache does
  * comes at the end of the transaction, and not at all if that aborts.
  */
-static void
-forget_plans(Oid table)
+void
+pmhash_forget_plans(Oid table)
 {
 	SharedInvalidationMessage message;
 
@@ -246,7 +246,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
 		 */
 		XLogFlush(pmhash_insert_end());
 		pmhash_stub_changed();
-		forget_plans(index->rd_index->indrelid);
+		pmhash_forget_plans(index->rd_index->indrelid);
 		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
 
 		/* What has been read through it is now guarded by locks on the table. */

@@ -21,18 +21,21 @@
 
 /*
  * Start a cleaner for a database and wait until it has finished.  False if it is to
- * be tried again: no worker slot is free now, or files could not be judged because
- * an index was locked.
+ * be tried again: nothing can connect to the database or no worker slot is free now, it
+ * has failed, or files could not be judged because an index was locked.
  */
 static bool
 run_cleaner(Oid database)
 {
 	BackgroundWorkerHandle *handle;
 
+	if (!pmhash_database_is_free(database))
+		return false;
+	pg_atomic_write_u32(&pmhash_shared->files_kept, PMHASH_FILES_NOT_JUDGED);
 	if (!pmhash_start_worker(database, "pmhash_cleaner_main", "pmhash cleaner", &handle))
 		return false;
-	pg_atomic_write_u32(&pmhash_shared->files_kept, 0);
-	(void) WaitForBackgroundWorkerShutdown(handle);
+	pmhash_launcher_wait_for(handle);
+	pfree(handle);
 	return pg_atomic_read_u32(&pmhash_shared->files_kept) == 0;
 }
 
@@ -85,11 +88,24 @@ put_off(Oid database)
 	MemoryContextSwitchTo(old);
 }
 
-/* When they are tried again (pmhash_clock_ms); PG_INT64_MAX: there are none. */
+/*
+ * Requests that come within so many ms of a round for others wait, and are taken
+ * together.  Each COMMIT PREPARED makes one, whatever its transaction has done, and a
+ * round takes longer than such commits are apart.
+ */
+#define REQUESTS_APART	1000
+
+static int64 requests_dealt_with = 0;	/* pmhash_clock_ms */
+
+/* When something is to be cleaned (pmhash_clock_ms); PG_INT64_MAX: not known yet. */
 int64
 pmhash_next_cleaning(void)
 {
-	return cleanings_put_off != NIL ? put_off_until : PG_INT64_MAX;
+	int64		next = cleanings_put_off != NIL ? put_off_until : PG_INT64_MAX;
+
+	if (pmhash_has_requests(&pmhash_shared->clean))
+		next = Min(next, requests_dealt_with + REQUESTS_APART);
+	return next;
 }
 
 /* Those of them that are to be tried again by now. */
@@ -131,8 +147,11 @@ do_round(bool everything, List *wanted)
 		pmhash_launcher_interrupts();
 		if (!list_member_oid(existing, database))
 		{
-			pmhash_remove_dropped(database);
-			known_databases = foreach_delete_current(known_databases, lc);
+			PMH_STOP_POINT("launcher_before_dropped");
+			if (pmhash_if_database_is_dropped(database, pmhash_remove_dropped))
+				known_databases = foreach_delete_current(known_databases, lc);
+			else
+				put_off(database);
 		}
 		else if (list_member_oid(connectable, database) &&
 				 (everything || list_member_oid(wanted, database)) &&
@@ -142,27 +161,34 @@ do_round(bool everything, List *wanted)
 }
 
 /*
- * Do a round if requests or the clock call for one; true if they did.  Only what was
- * requested before the launcher has settled.
+ * Do a round if requests or the clock call for one.  Only what was requested before the
+ * launcher has settled.
  */
-bool
+void
 pmhash_clean_if_due(bool settled, int64 *last_full)
 {
 	int64		now = pmhash_clock_ms();
-	bool		everything;
-	List	   *wanted = pmhash_take_requests(&pmhash_shared->clean, &everything);
+	bool		everything = false;
+	bool		requested = false;
+	List	   *wanted = NIL;
 
+	if (pmhash_clock_past(requests_dealt_with, REQUESTS_APART))
+	{
+		wanted = pmhash_take_requests(&pmhash_shared->clean, &everything);
+		requested = everything || wanted != NIL;
+	}
 	wanted = list_concat_unique_oid(wanted, take_put_off());
 	if (settled &&
 		(*last_full == 0 ||
 		 now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000)))
 		everything = true;
 	if (!everything && wanted == NIL)
-		return false;
+		return;
 	if (everything)
 		*last_full = now;
 	do_round(everything, wanted);
 	if (cleanings_put_off == NIL)
 		put_off_in_a_row = 0;
-	return true;
+	if (requested)
+		requests_dealt_with = pmhash_clock_ms();
 }

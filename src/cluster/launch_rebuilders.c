@@ -3,6 +3,9 @@
  * launch_rebuilders.c
  *	  The launcher's part in rebuilds: which databases, and when.
  *
+ * There is one rebuilder of each kind at a time (shared.h, PmhashBuildKind).  That of
+ * plain indexes looks for work for the other one, too.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -20,21 +23,80 @@
 #include "cluster/shared.h"
 #include "cluster/worker.h"
 #define START_PAUSE			500 /* ms, before a rebuilder is started again */
+#define LOCKED_PAUSE		2000	/* ms, before a database that was locked is tried */
 
-static BackgroundWorkerHandle *rebuilder = NULL;	/* at work, or just done */
-static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
-static Oid	last_database = InvalidOid; /* where the last one was started */
-static int64 last_start = 0;	/* pmhash_clock_ms */
+/* A kind of rebuilder. */
+typedef struct Rebuilder
+{
+	const char *function;
+	BackgroundWorkerHandle *handle; /* at work, or just done; NULL: none */
+	Oid			database;		/* where */
+	List	   *to_look_at;		/* databases; lives in TopMemoryContext */
+} Rebuilder;
+
+/* Where a rebuilder was started a short time ago, or has ended early. */
+typedef struct Pause
+{
+	const Rebuilder *rebuilder;
+	Oid			database;
+	int64		last_start;		/* pmhash_clock_ms */
+	int			unfinished;		/* how many in a row have ended early */
+} Pause;
+
+static Rebuilder rebuilders[PMHASH_BUILD_KINDS] = {
+	[PMHASH_BUILD_PLAIN] = {.function = "pmhash_rebuilder_main"},
+	[PMHASH_BUILD_EXPRESSIONS] = {.function = "pmhash_expression_rebuilder_main"}
+};
+
+static List *pauses = NIL;		/* of Pause, in TopMemoryContext */
+static List *locked = NIL;		/* databases nothing can connect to; to be looked at */
+static int64 locked_until = 0;	/* when they are tried again, pmhash_clock_ms */
 static int64 no_start_before = 0;	/* the same: there was no slot */
-static int	unfinished = 0;		/* how many in a row have ended early */
 
+/* Those that are locked have their time. */
 static void
-look_at(List *databases)
+look_at(PmhashBuildKind kind, List *databases)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	List	  **list = &rebuilders[kind].to_look_at;
+	ListCell   *lc;
+
+	foreach(lc, databases)
+	{
+		if (!list_member_oid(locked, lfirst_oid(lc)))
+			*list = list_append_unique_oid(*list, lfirst_oid(lc));
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Nothing can connect to a database now: a worker would wait, and others for it. */
+static void
+note_locked(Oid database)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	to_look_at = list_concat_unique_oid(to_look_at, databases);
+	if (locked == NIL)
+		locked_until = pmhash_clock_ms() + LOCKED_PAUSE;
+	locked = list_append_unique_oid(locked, database);
 	MemoryContextSwitchTo(old);
+}
+
+/* Those that were locked, if they are to be tried again; else *next is made earlier. */
+static void
+look_at_locked(int64 *next)
+{
+	List	   *databases = locked;
+
+	if (databases == NIL)
+		return;
+	if (pmhash_clock_ms() < locked_until)
+	{
+		*next = Min(*next, locked_until);
+		return;
+	}
+	locked = NIL;
+	look_at(PMHASH_BUILD_PLAIN, databases);
+	list_free(databases);
 }
 
 /*
@@ -42,7 +104,7 @@ look_at(List *databases)
  * to notice that we are here.
  */
 static void
-look_at_all(void)
+look_at_all(PmhashBuildKind kind)
 {
 	List	   *all;
 	ListCell   *lc;
@@ -50,9 +112,9 @@ look_at_all(void)
 	foreach(lc, pmhash_databases_in_catalog(&all))
 	{
 		pmhash_launcher_interrupts();
-		if (!list_member_oid(to_look_at, lfirst_oid(lc)) &&
+		if (!list_member_oid(rebuilders[kind].to_look_at, lfirst_oid(lc)) &&
 			pmhash_database_may_have_indexes(lfirst_oid(lc)))
-			look_at(list_make1_oid(lfirst_oid(lc)));
+			look_at(kind, list_make1_oid(lfirst_oid(lc)));
 	}
 }
 
@@ -60,93 +122,169 @@ look_at_all(void)
 static void
 collect_databases(bool everything, int64 *next)
 {
-	List	   *requested;
-	bool		too_many;
+	look_at_locked(next);
+	for (int kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
+	{
+		bool		too_many;
 
-	requested = pmhash_take_requests(&pmhash_shared->look, &too_many);
-	look_at(requested);
-	look_at(pmhash_rebuilds_due(pmhash_clock_ms(), next));
-	if (everything || too_many)
-		look_at_all();
+		look_at(kind, pmhash_take_requests(&pmhash_shared->look[kind], &too_many));
+		look_at(kind, pmhash_rebuilds_due(kind, pmhash_clock_ms(), next));
+		if (too_many || (everything && kind == PMHASH_BUILD_PLAIN))
+			look_at_all(kind);
+	}
+}
+
+/* What is known of starts in a database, or NULL. */
+static Pause *
+find_pause(const Rebuilder *rebuilder, Oid database)
+{
+	ListCell   *lc;
+
+	foreach(lc, pauses)
+	{
+		Pause	   *pause = lfirst(lc);
+
+		if (pause->rebuilder == rebuilder && pause->database == database)
+			return pause;
+	}
+	return NULL;
+}
+
+/* A rebuilder has been started. */
+static void
+note_start(const Rebuilder *rebuilder)
+{
+	Pause	   *pause = find_pause(rebuilder, rebuilder->database);
+
+	if (pause == NULL)
+	{
+		pause = palloc0(sizeof(Pause));
+		pause->rebuilder = rebuilder;
+		pause->database = rebuilder->database;
+		pauses = lappend(pauses, pause);
+	}
+	pause->last_start = pmhash_clock_ms();
 }
 
 /*
- * Is the last rebuilder still at work?  Its end wakes us.  If it has failed
+ * Is the last rebuilder of this kind still at work?  Its end wakes us.  If it has failed
  * before it could look at all indexes, its database is looked at again.
  */
 static bool
-rebuilder_at_work(void)
+is_at_work(PmhashBuildKind kind)
 {
+	Rebuilder  *rebuilder = &rebuilders[kind];
+	Pause	   *pause = find_pause(rebuilder, rebuilder->database);
 	pid_t		pid;
 
-	if (rebuilder == NULL)
+	if (rebuilder->handle == NULL)
 		return false;
-	if (GetBackgroundWorkerPid(rebuilder, &pid) != BGWH_STOPPED)
+	if (GetBackgroundWorkerPid(rebuilder->handle, &pid) != BGWH_STOPPED)
 		return true;
-	pfree(rebuilder);
-	rebuilder = NULL;
-	if (pg_atomic_read_u32(&pmhash_shared->rebuilder_finished) != 0)
-		unfinished = 0;
+	pfree(rebuilder->handle);
+	rebuilder->handle = NULL;
+	if (pg_atomic_read_u32(&pmhash_shared->rebuilder_finished[kind]) != 0)
+		pause->unfinished = 0;
 	else
 	{
-		unfinished = Min(unfinished + 1, PMHASH_MAX_DOUBLINGS);
-		look_at(list_make1_oid(last_database));
+		pause->unfinished = Min(pause->unfinished + 1, PMHASH_MAX_DOUBLINGS);
+		look_at(kind, list_make1_oid(rebuilder->database));
 	}
 	return false;
 }
 
-/* Start a rebuilder for the first database of the list that still exists. */
-static void
-start_rebuilder(void)
+/*
+ * Not too often in the same database: a rebuilder may fail before it can report that.
+ * Other databases have their turn meanwhile.
+ */
+static bool
+has_its_pause(const Rebuilder *rebuilder, Oid database)
 {
+	Pause	   *pause = find_pause(rebuilder, database);
+
+	return pause != NULL &&
+		!pmhash_clock_past(pause->last_start, START_PAUSE << pause->unfinished);
+}
+
+/* Forget pauses that are over, but of databases where the last one has ended early. */
+static void
+forget_pauses(List *existing)
+{
+	ListCell   *lc;
+
+	foreach(lc, pauses)
+	{
+		Pause	   *pause = lfirst(lc);
+
+		if (pause->rebuilder->handle != NULL ||
+			has_its_pause(pause->rebuilder, pause->database) ||
+			(pause->unfinished > 0 && list_member_oid(existing, pause->database)))
+			continue;
+		pauses = foreach_delete_current(pauses, lc);
+		pfree(pause);
+	}
+}
+
+/* False if there is no slot for it. */
+static bool
+start_rebuilder_in(PmhashBuildKind kind, Oid database)
+{
+	Rebuilder  *rebuilder = &rebuilders[kind];
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	bool		started;
+
+	pg_atomic_write_u32(&pmhash_shared->rebuilder_finished[kind], 0);
+	started = pmhash_start_worker(database, rebuilder->function,
+								  "pmhash rebuilder", &rebuilder->handle);
+	if (started)
+	{
+		rebuilder->database = database;
+		note_start(rebuilder);
+	}
+	else
+	{
+		rebuilder->handle = NULL;
+		no_start_before = pmhash_clock_ms() + PMHASH_WORKER_PAUSE;
+	}
+	MemoryContextSwitchTo(old);
+	return started;
+}
+
+/*
+ * Start a rebuilder for the first database of its list that still exists, whose pause is
+ * over, and where it need not wait.
+ */
+static void
+start_rebuilder(PmhashBuildKind kind)
+{
+	Rebuilder  *rebuilder = &rebuilders[kind];
 	List	   *all;
 	List	   *connectable = pmhash_databases_in_catalog(&all);
 	ListCell   *lc;
 
-	foreach(lc, to_look_at)
+	forget_pauses(all);
+	foreach(lc, rebuilder->to_look_at)
 	{
 		Oid			database = lfirst_oid(lc);
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		bool		exists = list_member_oid(connectable, database);
-		bool		started;
 
-		pg_atomic_write_u32(&pmhash_shared->rebuilder_finished, 0);
-		started = exists &&
-			pmhash_start_worker(database, "pmhash_rebuilder_main",
-								"pmhash rebuilder", &rebuilder);
-
-		MemoryContextSwitchTo(old);
-		if (exists && !started)
-		{
-			no_start_before = pmhash_clock_ms() + PMHASH_WORKER_PAUSE;
-			return;
-		}
+		if (has_its_pause(rebuilder, database))
+			continue;
 		if (!exists)
 			pmhash_rebuild_forget(database);
-		to_look_at = foreach_delete_current(to_look_at, lc);
-		if (started)
-		{
-			last_database = database;
-			last_start = pmhash_clock_ms();
+		else if (!pmhash_database_is_free(database))
+			note_locked(database);
+		else if (!start_rebuilder_in(kind, database))
 			return;
-		}
+		rebuilder->to_look_at = foreach_delete_current(rebuilder->to_look_at, lc);
+		if (rebuilder->handle != NULL)
+			return;
 	}
 }
 
-/* Not too often in the same database: it may fail before it can report that. */
-static bool
-may_start_rebuilder(void)
-{
-	int64		now = pmhash_clock_ms();
-
-	return now >= no_start_before &&
-		(linitial_oid(to_look_at) != last_database ||
-		 now - last_start >= START_PAUSE << unfinished);
-}
-
 /*
- * See to invalid indexes: one rebuilder at a time, which the launcher does not
- * wait for.  Returns milliseconds until there may be something to do again.
+ * See to invalid indexes: one rebuilder of each kind at a time, which the launcher does
+ * not wait for.  Returns milliseconds until there may be something to do again.
  */
 long
 pmhash_see_to_rebuilds(bool everything)
@@ -158,12 +296,16 @@ pmhash_see_to_rebuilds(bool everything)
 	if (!pmhash_rebuild)
 		return pmhash_next_cleaning() != PG_INT64_MAX ?
 			Min(timeout, PMHASH_WORKER_PAUSE) : timeout;
-	if (!rebuilder_at_work() && to_look_at != NIL)
+	for (int kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
 	{
-		if (may_start_rebuilder())
-			start_rebuilder();
-		if (rebuilder == NULL && to_look_at != NIL)
-			return Min(timeout, START_PAUSE);
+		if (is_at_work(kind) || rebuilders[kind].to_look_at == NIL)
+			continue;
+		if (pmhash_clock_ms() >= no_start_before)
+			start_rebuilder(kind);
+		if (locked != NIL)
+			next = Min(next, locked_until);
+		if (rebuilders[kind].handle == NULL && rebuilders[kind].to_look_at != NIL)
+			timeout = Min(timeout, START_PAUSE);
 	}
 	next = Min(next, pmhash_next_cleaning());
 	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));

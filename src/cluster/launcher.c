@@ -167,9 +167,10 @@ note_checkpoint(void)
 }
 
 /*
- * Called again and again while index files are written back, which may take minutes:
- * what others wait for goes on.  All processes have to take note of each
- * ProcSignalBarrier (DROP DATABASE, DROP TABLESPACE).  False if the launcher is to end.
+ * Called again and again while index files are written back, which may take minutes, or
+ * a worker is waited for: what others wait for goes on.  All processes have to take note
+ * of each ProcSignalBarrier (DROP DATABASE, DROP TABLESPACE).  False if the launcher is
+ * to end.
  */
 static bool
 go_on_writing(void)
@@ -249,6 +250,43 @@ wait_for_another_life(void)
 	}
 }
 
+/*
+ * pmhash_launcher_wait_for
+ *		Wait until a worker of ours has ended.
+ *
+ * Usually some milliseconds.  If it takes longer all else that the launcher does goes
+ * on, but for the start of cleaners, of which there is one at a time: other databases are
+ * not to wait for the one that the worker is in, nor a crash to cost their indexes.
+ */
+void
+pmhash_launcher_wait_for(BackgroundWorkerHandle *worker)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "pmhash launcher step",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	int64		last = pmhash_clock_ms();
+	pid_t		pid;
+
+	while (GetBackgroundWorkerPid(worker, &pid) != BGWH_STOPPED)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LOOK_AROUND, pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
+		ResetLatch(MyLatch);
+		pmhash_launcher_interrupts();
+		if (!pmhash_clock_past(last, LOOK_AROUND) || !pmhash_shared->usable)
+			continue;			/* or the pool has been given up */
+		(void) go_on_writing();
+		renew_nonce_now_and_then();
+		pmhash_notice_failed_writes(go_on_writing);
+		(void) pmhash_see_to_rebuilds(false);
+		MemoryContextReset(context);
+		last = pmhash_clock_ms();
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
 /* The pool was refused at start.  Wait until it can be used. */
 static void
 wait_for_pool(void)
@@ -299,9 +337,8 @@ pmhash_launcher_main(Datum arg)
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 
-		/* Waiting for a cleaner eats latch events: look for requests again. */
-		while (pmhash_clean_if_due(settled, &last_full))
-			pmhash_launcher_interrupts();
+		/* Waiting for a cleaner resets the latch; pmhash_next_cleaning sees to that. */
+		pmhash_clean_if_due(settled, &last_full);
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
 		pmhash_notice_failed_writes(go_on_writing);

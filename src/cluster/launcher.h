@@ -8,6 +8,8 @@
 #ifndef PMHASH_LAUNCHER_H
 #define PMHASH_LAUNCHER_H
 
+#include "postmaster/bgworker.h"
+
 #include "cluster/cluster.h"
 
 /* ms, before a worker is started that has found no slot */
@@ -18,9 +20,10 @@
 
 /* ---- launcher.c ---- */
 extern void pmhash_launcher_interrupts(void);
+extern void pmhash_launcher_wait_for(BackgroundWorkerHandle *worker);
 
 /* ---- launch_cleaners.c ---- */
-extern bool pmhash_clean_if_due(bool settled, int64 *last_full);
+extern void pmhash_clean_if_due(bool settled, int64 *last_full);
 extern int64 pmhash_next_cleaning(void);
 
 /* ---- launch_rebuilders.c ---- */

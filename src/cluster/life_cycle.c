@@ -55,6 +55,7 @@
 #include "cluster/identity.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
+#include "cluster/new_database.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
@@ -65,9 +66,9 @@
 typedef struct Pending
 {
 	int			level;			/* nesting level of the transaction */
+	SubTransactionId subid;		/* ... and its number */
 	bool		drop;			/* else: created */
 	bool		not_yet;		/* drop: the index is still there */
-	bool		kept;			/* created: it stays, but see pmhash_pending_fills */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
 	Oid			heap;			/* drop: its table, or InvalidOid if no other index
@@ -95,7 +96,6 @@ static List *pending = NIL;
 static List *temp_files = NIL;	/* TempFile */
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool temp_forks_replaced = false;	/* of temporary indexes */
-static bool complete_kept = false;	/* there may be some in the list */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -155,6 +155,7 @@ add_pending(const char *path, Oid relid, bool drop)
 	Pending    *p = palloc0(sizeof(Pending));
 
 	p->level = GetCurrentTransactionNestLevel();
+	p->subid = GetCurrentSubTransactionId();
 	p->drop = drop;
 	p->relid = relid;
 	p->path = pstrdup(path);
@@ -224,43 +225,22 @@ pmhash_pending_keep(const char *path)
 }
 
 /*
- * The same of a file that has all rows of a table which this transaction has emptied, as
- * long as nothing of it is rolled back.
+ * The level whose abort removes the file at path, which was made in this transaction;
+ * InvalidSubTransactionId if it was not, or stays.
  */
-void
-pmhash_pending_keep_complete(const char *path)
+SubTransactionId
+pmhash_pending_subid(const char *path)
 {
 	ListCell   *lc;
 
-	foreach(lc, pending)
-	{
-		Pending    *p = lfirst(lc);
-
-		if (!p->drop && strcmp(p->path, path) == 0)
-			p->kept = complete_kept = true;
-	}
-}
-
-/*
- * Has this transaction emptied the table of an index in place, whose stub calls the
- * file that was made then one to be filled?  It locks out all others, so in it the file
- * has every row there is, or the stub is marked as invalid.
- */
-bool
-pmhash_pending_fills(Oid relid)
-{
-	ListCell   *lc;
-
-	if (likely(!complete_kept))
-		return false;
 	foreach(lc, pending)
 	{
 		const Pending *p = lfirst(lc);
 
-		if (p->kept && p->relid == relid)
-			return true;
+		if (!p->drop && strcmp(p->path, path) == 0)
+			return p->subid;
 	}
-	return false;
+	return InvalidSubTransactionId;
 }
 
 /* Something may be left over when this transaction has committed. */
@@ -316,7 +296,10 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	if (access == OAT_DROP && classId == DatabaseRelationId)
 		cleaning_wanted = objectId;
 	if (access == OAT_POST_CREATE && classId == DatabaseRelationId)
+	{
+		pmhash_database_is_new(objectId);
 		look_wanted = objectId;
+	}
 }
 
 /*
@@ -333,6 +316,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		(((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED ||
 		 ((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK_PREPARED);
 
+	pmhash_note_statement(statement);
 	if (previous_utility_hook)
 		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
 							  queryEnv, dest, qc);
@@ -614,7 +598,7 @@ at_abort(int level)
 
 		if (p->level < level)
 			continue;
-		if (!p->drop && !p->kept)
+		if (!p->drop)
 			pmhash_unlink(p->path);
 		free_pending(p);
 		pending = foreach_delete_current(pending, lc);
@@ -669,7 +653,6 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			return;
 	}
-	complete_kept = false;
 	pmhash_entries_at_end_of_transaction();
 }
 
@@ -689,6 +672,8 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 			Pending    *p = lfirst(lc);
 
 			p->level = Min(p->level, level - 1);
+			if (p->subid == mySubid)
+				p->subid = parentSubid;
 		}
 	}
 }

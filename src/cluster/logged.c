@@ -57,6 +57,7 @@
 #include "cluster/cluster.h"
 #include "cluster/gucs.h"
 #include "cluster/invalid.h"
+#include "cluster/levels.h"
 #include "cluster/logged.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
@@ -65,7 +66,7 @@
 /* A file made in this transaction; lives in TopTransactionContext. */
 typedef struct NewFile
 {
-	int			level;			/* nesting level of the transaction */
+	int			level;			/* nesting level of the transaction (levels.h) */
 	uint64		file_id;
 	Oid			heap;
 	Oid			index;
@@ -351,22 +352,7 @@ static void
 subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 						SubTransactionId parentSubid, void *arg)
 {
-	int			level = GetCurrentTransactionNestLevel();
-	ListCell   *lc;
-
-	if (event != SUBXACT_EVENT_ABORT_SUB && event != SUBXACT_EVENT_COMMIT_SUB)
-		return;
-	foreach(lc, new_files)
-	{
-		NewFile    *file = lfirst(lc);
-
-		if (file->level < level)
-			continue;
-		if (event == SUBXACT_EVENT_ABORT_SUB)
-			new_files = foreach_delete_current(new_files, lc);
-		else
-			file->level = level - 1;
-	}
+	new_files = pmhash_level_ends(new_files, event);
 }
 
 /* Install the callbacks; children of the postmaster inherit them. */

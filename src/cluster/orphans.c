@@ -252,11 +252,15 @@ List *
 pmhash_list_indexes(bool temporary)
 {
 	List	   *methods = our_access_methods();
-	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	Relation	pg_class;
+	SysScanDesc scan;
 	HeapTuple	tuple;
 	List	   *indexes = NIL;
 
+	if (methods == NIL)
+		return NIL;
+	pg_class = table_open(RelationRelationId, AccessShareLock);
+	scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
@@ -519,6 +523,20 @@ pmhash_remove_orphans(void)
 	pmhash_counters_forget_dropped();
 }
 
+/* Is this a file of past eras, or of a cluster whose pool this was? */
+static bool
+is_of_the_past(const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhashReason reason;
+
+	if (pmh_read_identity(path, &id, &error) != PMH_OK)
+		return false;
+	reason = pmhash_identity_doubt(&id, true);
+	return reason == PMHASH_REASON_APART || reason == PMHASH_REASON_OTHER_CLUSTER;
+}
+
 /*
  * On a standby: remove the files of a database that were made before it became
  * one.  The eras were renewed when it started (trust.c, reason_for_doubt), so
@@ -530,9 +548,6 @@ pmhash_remove_distrusted(Oid database)
 {
 	IdList		files = {0};
 	char		path[MAXPGPATH];
-	PmhashIdentity id;
-	PmhError	error;
-
 	list_files(database, &files);
 	for (int i = 0; i < files.n; i++)
 	{
@@ -541,8 +556,7 @@ pmhash_remove_distrusted(Oid database)
 
 		/* A build that is published comes under the same name, with this lock. */
 		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
-		if (pmh_read_identity(path, &id, &error) == PMH_OK &&
-			pmhash_identity_doubt(&id, true) == PMHASH_REASON_APART)
+		if (is_of_the_past(path))
 		{
 			PMH_STOP_POINT("distrusted_before_unlink");
 			pmhash_unlink(path);
@@ -554,7 +568,7 @@ pmhash_remove_distrusted(Oid database)
 /*
  * Remove the directory of a database that does not exist any more.  Since DROP
  * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
- * back, and its OID is not used again while pg_database knows better.
+ * back.  Another one with its OID may: the caller sees to it that there is none yet.
  */
 void
 pmhash_remove_dropped(Oid database)

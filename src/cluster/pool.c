@@ -29,7 +29,6 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -41,15 +40,13 @@
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #include "cluster/pool.h"
+#include "cluster/pool_files.h"
 #include "cluster/pool_lock.h"
 #include "cluster/pool_names.h"
 #include "cluster/standby_state.h"
+#include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
-
-/* From this Linux on syncfs tells of all failures, on overlayfs too. */
-#define SYNCFS_MAJOR	5
-#define SYNCFS_MINOR	12
 
 static bool lock_served = false;	/* a run of this postmaster has used the pool
 									 * under this lock */
@@ -104,6 +101,79 @@ looks_like_pool(char *reason)
 	return ok;
 }
 
+/* In the mode of the directory: others could write in it, and it is still trusted. */
+#define WAS_OPEN	S_ISVTX
+
+static bool was_open = false;	/* the mode says so, or has said so */
+
+static bool is_all_ours(const char *directory, bool top, char *reason);
+
+/* Is this one, in a directory where others could write, ours and no link? */
+static bool
+is_ours_alone(const char *path, bool top, char *reason)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return pmhash_fail(reason, "could not stat file \"%s\": %s", path, strerror(errno));
+	if (st.st_uid != geteuid() || !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) ||
+		(S_ISREG(st.st_mode) && st.st_nlink != 1))
+		return pmhash_fail(reason, "other users could write in directory \"%s\", and \"%s\" is a link or not the server's",
+						   pmhash_pool_path(), path);
+	if (!S_ISDIR(st.st_mode))
+		return true;
+	if (chmod(path, 0700) != 0)
+		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
+						   path, strerror(errno));
+	return top ? is_all_ours(path, false, reason) :
+		pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
+					pmhash_pool_path(), path);
+}
+
+static bool
+is_all_ours(const char *directory, bool top, char *reason)
+{
+	DIR		   *dir = opendir(directory);
+	struct dirent *de;
+	char		path[MAXPGPATH];
+	bool		read = dir != NULL;
+	bool		ours = true;
+
+	while (read && ours && (de = pmhash_next_name(dir, &read)) != NULL)
+	{
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0 ||
+			(top && strcmp(de->d_name, "lost+found") == 0))
+			continue;
+		snprintf(path, MAXPGPATH, "%s/%s", directory, de->d_name);
+		ours = is_ours_alone(path, top, reason);
+	}
+	if (!read)
+		ours = pmhash_fail(reason, "could not read directory \"%s\": %s",
+						   directory, strerror(errno));
+	if (dir != NULL)
+		closedir(dir);
+	return ours;
+}
+
+/*
+ * Others could write in the directory until now, and so have put links there to files
+ * that they cannot write and we can, or written to ours.  (Not only by mistake:
+ * Kubernetes makes all of a volume writable to a group whenever a pod begins,
+ * securityContext.fsGroup.)  It is taken if all in it is ours when they cannot any more,
+ * and nothing in it is trusted then (forget_if_open): until that has been seen to, its
+ * mode says so.  What was not meant for us is left as it is.
+ */
+static bool
+close_to_others(char *reason)
+{
+	if (!looks_like_pool(reason))
+		return false;
+	if (chmod(pmhash_pool_path(), 0700 | WAS_OPEN) != 0)
+		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
+						   pmhash_pool_path(), strerror(errno));
+	return is_all_ours(pmhash_pool_path(), true, reason);
+}
+
 /*
  * Make the directory, or make sure that an existing one is private.  One that
  * was not meant for us is left as it is.
@@ -128,7 +198,30 @@ prepare_directory(char *reason)
 		return pmhash_fail(reason, "\"%s\" is not a directory", pmhash_pool_path());
 	if (st.st_uid != geteuid())
 		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pmhash_pool_path());
+	was_open = (st.st_mode & (S_IWGRP | S_IWOTH | WAS_OPEN)) != 0;
+	if (was_open && !close_to_others(reason))
+		return false;
 	return looks_like_pool(reason);
+}
+
+/*
+ * The pool is ours and locked.  If others could write in it its control file goes, so
+ * that nothing is trusted; *found is what has been read.
+ */
+static bool
+forget_if_open(PmhashControlRead *found, char *reason)
+{
+	if (!was_open)
+		return true;
+	if (!pmhash_control_remove(reason))
+		return false;
+	if (*found != PMHASH_CONTROL_ABSENT)
+		ereport(LOG,
+				(errmsg("pmhash: other users could write in directory \"%s\"; it is closed to them now",
+						pmhash_pool_path()),
+				 errdetail("What is in it is not trusted.")));
+	*found = PMHASH_CONTROL_ABSENT;
+	return true;
 }
 
 /* The pool is ours and locked: may we write in it?  No other user shall look. */
@@ -140,7 +233,7 @@ open_to_us(char *reason)
 	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
 						   pmhash_pool_path(), strerror(errno));
-	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
+	if ((st.st_mode & (0077 | WAS_OPEN)) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
 		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
 					pmhash_pool_path(), strerror(errno));
 	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
@@ -180,7 +273,7 @@ remove_old_journals(uint64 keep)
 /*
  * At a restart after a crash we still have the lock, unless the directory was replaced.
  * What another lock has served does not count for a new one, nor what the open files of
- * that one have been told: so it is looked at once whether it is kept.
+ * that one have reported: so it is looked at once whether it is kept.
  */
 static bool
 take_lock(char *reason)
@@ -191,29 +284,56 @@ take_lock(char *reason)
 	return pmhash_pool_lock(reason);
 }
 
-/* Is the locked pool this server's, as far as its control file says? */
+/*
+ * Is the locked pool this server's, or is it now?  One that its control file says to be
+ * of another cluster is
+ *	- this server's if the data directory has its nonce: then the server has got another
+ *	  identifier (pg_createsubscriber, pg_resetwal);
+ *	- left from a cluster that was in the place of this one, if it stands where the pool
+ *	  of a cluster in this place does by default, and no server has it locked.  To be
+ *	  begun anew: *found becomes ABSENT.  A cluster that was moved away, and left it,
+ *	  makes another one in its new place;
+ *	- else refused: the setting that names it may be wrong.
+ */
 static bool
-is_ours(const PmhashControl *control, PmhashControlRead found,
+is_ours(const PmhashControl *control, PmhashControlRead *found,
 		const PmhashServerState *server, char *reason)
 {
-	if (found == PMHASH_CONTROL_REFUSED)
+	if (*found == PMHASH_CONTROL_REFUSED)
 		return false;
-	if (found == PMHASH_CONTROL_VALID &&
-		control->system_identifier != server->control.system_identifier)
+	if (*found != PMHASH_CONTROL_VALID ||
+		control->system_identifier == server->control.system_identifier ||
+		pmhash_token_matches(control, server))
+		return true;
+	if (!pmhash_pool_is_default())
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
 						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
 						   pmhash_pool_path(), control->system_identifier,
 						   server->control.system_identifier);
+	*found = PMHASH_CONTROL_ABSENT;
 	return true;
+}
+
+/* The pool of another cluster has been begun anew. */
+static void
+report_taken_over(uint64 system_identifier)
+{
+	ereport(LOG,
+			(errmsg("pmhash: directory \"%s\" of another cluster is used by this one from now on",
+					pmhash_pool_path()),
+			 errdetail("That cluster, with the system identifier " UINT64_FORMAT ", was in the same place. Its index files are removed.",
+					   system_identifier)));
 }
 
 /*
  * The server is about to recover, and to call syncfs() itself.  Had the kernel failed to
- * write something back, that call would be told of it, by an open file of its own, and
+ * write something back, that call would learn of it, by an open file of its own, and
  * a lock file opened after that knows of nothing (errseq_sample): if this start died
  * before it has asked, the next one would ask in vain.  So it asks before, which makes
  * the server's call as much shorter.  With no witness there is nothing to lose by that,
- * or a process has died of the answer (write_back_doubt).  False if something has
+ * or a process has died of the answer (write_back_doubt).  What a file would say if it
+ * were asked by itself, no syncfs() takes from it (its inode has a note of its own), so
+ * that has time until the server is up.  False if something has
  * failed, or that can't be asked for; the witness stays away then.
  */
 static bool
@@ -275,10 +395,13 @@ static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 {
 	PmhashServerState server;
-	PmhashControlRead found = pmhash_control_read(control, reason);
+	PmhashControlRead there = pmhash_control_read(control, reason);
+	PmhashControlRead found = there;
+	uint64		owner = control->system_identifier;
+	bool		taken_over;
 
 	if (!pmhash_read_server_state(&server, reason) ||
-		!is_ours(control, found, &server, reason))
+		!is_ours(control, &found, &server, reason))
 	{
 		if (!late)
 		{
@@ -287,8 +410,14 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 		}
 		return false;
 	}
-	return open_to_us(reason) &&
-		take_pool(control, found, &server, instance, late, reason);
+	taken_over = found != there;
+	if (!forget_if_open(&found, reason) || !open_to_us(reason) ||
+		!take_pool(control, found, &server, instance, late, reason))
+		return false;
+	was_open = false;
+	if (taken_over)
+		report_taken_over(owner);
+	return true;
 }
 
 /*
@@ -389,28 +518,7 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
 }
 
 /*
- * The device whose files one syncfs on the lock file writes back, telling of each
- * failure as fsync does (see pmhash_pool_written_back).  0: that cannot be relied
- * upon with this kernel, or is not known.
- */
-uint64
-pmhash_device_of_syncfs(void)
-{
-	struct utsname kernel;
-	struct stat st;
-	unsigned	major;
-	unsigned	minor;
-
-	if (uname(&kernel) != 0 || strcmp(kernel.sysname, "Linux") != 0 ||
-		sscanf(kernel.release, "%u.%u", &major, &minor) != 2 ||
-		major < SYNCFS_MAJOR || (major == SYNCFS_MAJOR && minor < SYNCFS_MINOR) ||
-		fstat(pmhash_pool_lock_fd(), &st) != 0)
-		return 0;
-	return st.st_dev;
-}
-
-/*
- * Stamp all files and write them back: those on the device of the lock file all at
+ * Stamp all files and write them back: those that syncfs speaks for all at
  * once, which is one commit of the file system's journal instead of one for each
  * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
  * witness is away meanwhile, as in pmhash_ask_for_failed_writes, and stays away then.

@@ -17,11 +17,5 @@ extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 extern bool pmhash_pool_start_late(PmhashControl *control, uint64 instance,
 								   char *reason);
 extern void pmhash_pool_stop(uint64 instance);
-extern uint64 pmhash_device_of_syncfs(void);
-
-/* ---- write_back.c ---- */
-typedef bool (*PmhashGoOn) (void);
-
-extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
 
 #endif							/* PMHASH_POOL_H */

@@ -26,9 +26,9 @@
 static int	lock_fd = -1;		/* held by the postmaster, inherited */
 
 /*
- * The lock file once more, to ask through: an open file is told of a failed write
- * once, and what one process has been told by this one and has taken to its grave, the
- * postmaster can still ask by the other.
+ * The lock file once more, to ask through: an open file reports a failed write
+ * once, and what one process has learned by this one before it was killed, the
+ * postmaster can still learn by the other.
  */
 static int	ask_fd = -1;
 
@@ -63,6 +63,13 @@ int
 pmhash_pool_lock_fd(void)
 {
 	return lock_fd;
+}
+
+/* That of the same file, to ask the kernel by (syncfs.c). */
+int
+pmhash_pool_ask_fd(void)
+{
+	return ask_fd;
 }
 
 /* Has this server locked a pool, whether it can use it or not? */
@@ -111,14 +118,17 @@ sign_lock(int fd, const char *path, char *reason)
 					   strerror(errno));
 }
 
-/* Open the lock file: for reading if it can't be written, for a later try. */
+/*
+ * Open the lock file: for reading if it can't be written, for a later try.  It is written
+ * before all else is known of the pool, so not through a link.
+ */
 static int
 open_lock(const char *path)
 {
-	int			fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int			fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0 && (errno == EROFS || errno == EACCES))
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	return fd;
 }
 
@@ -168,40 +178,4 @@ pmhash_pool_lock(char *reason)
 	}
 	lock_fd = fd;
 	return true;
-}
-
-/*
- * Has the kernel failed to write back something to the pool's file system, since
- * the last call or since the pool was locked?  Then pages of an index file may
- * be gone from the page cache, or may go, and older ones come from the disk.
- * syncfs reports each failure once for an open file (Linux 5.8: errseq of the
- * superblock, fs/sync.c); all processes share the postmaster's.  It writes
- * everything back first, so ask no more often than checkpoints come.  False
- * with a reason if something has failed.
- */
-bool
-pmhash_pool_written_back(char *reason)
-{
-	if (pmhash_pool_sync())
-		return true;
-	return pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
-					   pmhash_pool_path(), strerror(errno));
-}
-
-/* The same, for the stop of the server.  False with errno. */
-bool
-pmhash_pool_sync(void)
-{
-	return syncfs(ask_fd) == 0;
-}
-
-/*
- * Has anything failed at all since the pool was locked, whether a process of this
- * server knows of it or not?  For the postmaster, if a process has died that may have
- * known.  False if so, or if that can't be found out.
- */
-bool
-pmhash_pool_never_failed(void)
-{
-	return syncfs(lock_fd) == 0;
 }

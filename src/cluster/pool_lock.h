@@ -11,10 +11,8 @@
 extern bool pmhash_pool_lock(char *reason);
 extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
+extern int	pmhash_pool_ask_fd(void);
 extern bool pmhash_pool_is_locked(void);
 extern bool pmhash_pool_is_present(void);
-extern bool pmhash_pool_written_back(char *reason);
-extern bool pmhash_pool_sync(void);
-extern bool pmhash_pool_never_failed(void);
 
 #endif							/* PMHASH_POOL_LOCK_H */

@@ -65,11 +65,18 @@ pmhash_parse_database_name(const char *name, Oid *database)
 	return true;
 }
 
+/* Is it where it is if no setting names a directory: beside the data directory? */
+bool
+pmhash_pool_is_default(void)
+{
+	return pmhash_directory == NULL || pmhash_directory[0] == '\0';
+}
+
 /* Find out where the pool is, by the configuration. */
 void
 pmhash_set_pool_path(void)
 {
-	if (pmhash_directory != NULL && pmhash_directory[0] != '\0')
+	if (!pmhash_pool_is_default())
 		strlcpy(pool_path, pmhash_directory, MAXPGPATH);
 	else
 	{

@@ -13,6 +13,7 @@
 /* how 64-bit ids look in file names and messages */
 #define PMHASH_ID_FORMAT	"%016" PRIx64
 
+extern bool pmhash_pool_is_default(void);
 extern void pmhash_set_pool_path(void);
 extern const char *pmhash_pool_path(void);
 extern void pmhash_database_path(char *path, Oid database);

@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "cluster/build_kind.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/life_cycle.h"
@@ -39,19 +40,21 @@
 #include "cluster/rebuild.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
-#include "cluster/shared.h"
+#include "cluster/requests.h"
 #include "cluster/startup.h"
 
 /* ---- one index ---- */
 
 /*
- * Look at an index in a transaction of its own, and return its name.  One that
- * is locked is not looked at: another session drops or rebuilds it.  ERROR if
- * it can't be rebuilt as long as the pool is not present: if that comes back,
- * so may the index.
+ * Look at an index in a transaction of its own, and return its name and table.  One that
+ * is locked is not looked at: another session drops or rebuilds it.  So is one whose
+ * table is locked: that may have been moved by a transaction that is open, and what then
+ * looks like a rebuild that was broken off is an index that holds after its commit
+ * (held.c).  ERROR if it can't be rebuilt as long as the pool is not present: if that
+ * comes back, so may the index.
  */
 static bool
-needs_rebuild(Oid relid, char *name)
+needs_rebuild(Oid relid, char *name, Oid *heap)
 {
 	Relation	index;
 	PmhashReason reason;
@@ -63,7 +66,13 @@ needs_rebuild(Oid relid, char *name)
 	if (index == NULL)
 		return false;
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);
-	needed = pmhash_index_is_invalid(index, &reason);
+	needed = ConditionalLockRelationOid(index->rd_index->indrelid, AccessShareLock) &&
+		pmhash_index_is_invalid(index, &reason);
+	if (needed)
+	{
+		*heap = index->rd_index->indrelid;
+		pmhash_report_index("rebuilding", index);
+	}
 	relation_close(index, NoLock);
 	if (needed)
 		pmhash_require_pool_present();
@@ -85,7 +94,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	FlushErrorState();
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
-	pmhash_rebuild_begins(relid);
+	(void) pmhash_rebuild_begins(relid, InvalidOid);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -99,26 +108,32 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
+/*
+ * Rebuild an index if it is invalid; not while the worker of the other kind is at its
+ * table, which has us started when it is done.
+ */
 static void
 rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
+	Oid			heap = InvalidOid;
 	bool		needed;
 
 	pmhash_refill_forget();
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		needed = needs_rebuild(relid, name);
+		needed = needs_rebuild(relid, name, &heap);
 		CommitTransactionCommand();
-		if (needed)
+		if (needed && pmhash_rebuild_begins(relid, heap))
 		{
-			pmhash_rebuild_begins(relid);
 			pmhash_refill(relid);
 			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
+			needed = false;
 		}
-		pmhash_rebuild_is_over(relid);
+		if (!needed)
+			pmhash_rebuild_is_over(relid);
 	}
 	PG_CATCH();
 	{
@@ -141,12 +156,12 @@ rebuilder_exit(int code, Datum arg)
 }
 
 /*
- * The indexes of this database, not temporary ones: first those of constraints,
- * without which their tables cannot be written to.  In a transaction; the list
- * is made in 'context'.
+ * The indexes of this database, not temporary ones, that are of this kind: first those of
+ * constraints, without which their tables cannot be written to.  In a transaction; lists
+ * are made in 'context'.  *rest: those of the other kind.
  */
 static List *
-list_in_order(MemoryContext context)
+list_in_order(PmhashBuildKind kind, MemoryContext context, List **rest)
 {
 	List	   *all = pmhash_list_indexes(false);
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -154,20 +169,26 @@ list_in_order(MemoryContext context)
 	List	   *others = NIL;
 	ListCell   *lc;
 
+	*rest = NIL;
+
 	foreach(lc, all)
 	{
 		HeapTuple	tuple = SearchSysCache1(INDEXRELID,
 											ObjectIdGetDatum(lfirst_oid(lc)));
 		bool		constraint = false;
+		bool		ours = kind == PMHASH_BUILD_PLAIN;
 
 		if (HeapTupleIsValid(tuple))
 		{
 			Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
 
 			constraint = form->indisexclusion || form->indisunique;
+			ours = pmhash_build_kind(tuple) == kind;
 			ReleaseSysCache(tuple);
 		}
-		if (constraint)
+		if (!ours)
+			*rest = lappend_oid(*rest, lfirst_oid(lc));
+		else if (constraint)
 			first = lappend_oid(first, lfirst_oid(lc));
 		else
 			others = lappend_oid(others, lfirst_oid(lc));
@@ -178,29 +199,50 @@ list_in_order(MemoryContext context)
 }
 
 /*
- * Rebuild the invalid indexes of the database this worker is connected to,
+ * Some of these, which a rebuilder of the other kind sees to, may be to be rebuilt.  Not
+ * before the plain ones of the database have been: its snapshot, of functions that take
+ * long, would hold up the end of their rebuilds (refill.c, step 4).
+ */
+static void
+request_other_kind(const List *indexes)
+{
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), PMHASH_BUILD_EXPRESSIONS))
+		{
+			pmhash_request_rebuilder(MyDatabaseId, PMHASH_BUILD_EXPRESSIONS);
+			return;
+		}
+	}
+}
+
+/*
+ * Rebuild the invalid indexes of this kind of the database this worker is connected to,
  * except temporary ones, which only their sessions can, and those that have
  * failed a short time ago.  Not in a transaction.
  */
 void
-pmhash_rebuild_database(void)
+pmhash_rebuild_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash rebuild",
 												  ALLOCSET_DEFAULT_SIZES);
 	List	   *indexes;
+	List	   *rest;
 	ListCell   *lc;
 
+	pmhash_rebuild_pass_begins(kind);
 	before_shmem_exit(rebuilder_exit, (Datum) 0);
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
-	pgstat_report_activity(STATE_RUNNING, "rebuilding invalid pmhash indexes");
-	indexes = list_in_order(context);
+	pgstat_report_activity(STATE_RUNNING, "looking for invalid pmhash indexes");
+	indexes = list_in_order(kind, context, &rest);
 	CommitTransactionCommand();
 
 	MemoryContextSwitchTo(context);
-	pmhash_rebuild_forget_dropped(indexes);
-	pmhash_rebuild_pass_begins();
+	pmhash_rebuild_forget_dropped(indexes, rest);
 	foreach(lc, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -211,10 +253,12 @@ pmhash_rebuild_database(void)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), kind))
 			rebuild_index(lfirst_oid(lc));
 	}
 	if (lc == NULL)
 		pmhash_rebuild_pass_ends();
+	if (kind == PMHASH_BUILD_PLAIN)
+		request_other_kind(rest);
 	MemoryContextDelete(context);
 }

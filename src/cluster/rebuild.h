@@ -8,6 +8,8 @@
 #ifndef PMHASH_REBUILD_H
 #define PMHASH_REBUILD_H
 
-extern void pmhash_rebuild_database(void);
+#include "cluster/shared.h"
+
+extern void pmhash_rebuild_database(PmhashBuildKind kind);
 
 #endif							/* PMHASH_REBUILD_H */

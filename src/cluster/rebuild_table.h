@@ -14,20 +14,21 @@
 #include "cluster/shared.h"
 
 extern void pmhash_rebuild_wanted(Oid index);
+extern void pmhash_rebuild_due_now(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern bool pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state);
-extern List *pmhash_rebuilds_due(int64 now, int64 *next);
+extern List *pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next);
 extern void pmhash_rebuild_forget(Oid database);
 
 /* for the rebuilder */
-extern void pmhash_rebuild_begins(Oid index);
+extern bool pmhash_rebuild_begins(Oid index, Oid heap);
 extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
 extern void pmhash_rebuild_is_over(Oid index);
 extern Oid	pmhash_rebuild_running(void);
-extern void pmhash_rebuild_forget_dropped(List *indexes);
-extern void pmhash_rebuild_pass_begins(void);
+extern void pmhash_rebuild_forget_dropped(List *indexes, List *others);
+extern void pmhash_rebuild_pass_begins(PmhashBuildKind kind);
 extern void pmhash_rebuild_pass_ends(void);
-extern bool pmhash_rebuild_has_to_wait(Oid index);
+extern bool pmhash_rebuild_has_to_wait(Oid index, PmhashBuildKind kind);
 
 #endif							/* PMHASH_REBUILD_TABLE_H */

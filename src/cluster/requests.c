@@ -41,15 +41,22 @@ pmhash_request_cleaning(Oid database)
 		add_request(&pmhash_shared->clean, database);
 }
 
+/* Ask for a rebuilder of this kind in a database.  Raises no error. */
+void
+pmhash_request_rebuilder(Oid database, PmhashBuildKind kind)
+{
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+		add_request(&pmhash_shared->look[kind], database);
+}
+
 /*
- * Ask for a look at a database soon: it may have invalid indexes.  Raises no
- * error.
+ * Ask for a look at a database soon: it may have invalid indexes.  The rebuilder of
+ * plain ones has that of the others started.  Raises no error.
  */
 void
 pmhash_request_look(Oid database)
 {
-	if (pmhash_shared != NULL && pmhash_shared->usable)
-		add_request(&pmhash_shared->look, database);
+	pmhash_request_rebuilder(database, PMHASH_BUILD_PLAIN);
 }
 
 /* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
@@ -79,6 +86,18 @@ pmhash_wake_launcher(void)
 	SpinLockRelease(&pmhash_shared->mutex);
 	if (launcher != NULL)
 		SetLatch(launcher);
+}
+
+/* Are there any? */
+bool
+pmhash_has_requests(const PmhashRequests *requests)
+{
+	bool		found;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	found = requests->n > 0 || requests->all;
+	SpinLockRelease(&pmhash_shared->mutex);
+	return found;
 }
 
 /* Take the requests, as a list of OIDs; *all: too many to be listed. */

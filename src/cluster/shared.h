@@ -24,6 +24,7 @@
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
+#define PMHASH_FILES_NOT_JUDGED	UINT32_MAX	/* a cleaner has not got that far */
 
 typedef enum PmhashLockId
 {
@@ -38,18 +39,38 @@ typedef enum PmhashLockId
 } PmhashLockId;
 
 /*
+ * Indexes are rebuilt, and built on a standby, by workers of two kinds.  Expressions and
+ * predicates run functions of users, which may take as long as they like: what they hold
+ * up is other indexes of that kind, and nothing else.
+ */
+typedef enum PmhashBuildKind
+{
+	PMHASH_BUILD_PLAIN,
+	PMHASH_BUILD_EXPRESSIONS,	/* the index has expressions or a predicate */
+	PMHASH_BUILD_KINDS
+} PmhashBuildKind;
+
+#define PMHASH_KNOWN_WORDS		16
+
+/*
  * The rebuild of an invalid index, while it goes on and after it has failed.
- * With no index: all indexes of the database that have failed and found no
- * row.
+ * With no index: all indexes of the database and the kind that have failed and found
+ * no row.
  */
 typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */
 	Oid			index;
+	PmhashBuildKind kind;
 	bool		running;
+	Oid			heap;			/* if running: its table, or InvalidOid: not known */
+	bool		waited_for;		/* the worker of the other kind wants that table, too */
+	uint64		known[PMHASH_KNOWN_WORDS];	/* with no index: a bit for each that has
+											 * failed, by its OID; some share one */
 	int			failures;
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */
+	int64		next_request;	/* with no index: until then it holds requests back */
 	char		failure[PMHASH_FAILURE_SIZE];
 } PmhashRebuild;
 
@@ -95,8 +116,10 @@ typedef struct PmhashShared
 	pg_atomic_uint64 files_removed; /* how many have been, by any process */
 	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	pg_atomic_uint32 rebuilder_finished;	/* the last one did not fail */
-	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge */
+	pg_atomic_uint32 rebuilder_finished[PMHASH_BUILD_KINDS];	/* the last one did not
+																 * fail */
+	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
+									 * PMHASH_FILES_NOT_JUDGED */
 	pg_atomic_uint32 no_worker;	/* no slot is free for a worker of ours */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
@@ -110,7 +133,7 @@ typedef struct PmhashShared
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;
 	PmhashRequests clean;		/* orphans to be removed */
-	PmhashRequests look;			/* for invalid indexes */
+	PmhashRequests look[PMHASH_BUILD_KINDS];	/* for invalid indexes */
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */

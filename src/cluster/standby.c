@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "access/xlogrecovery.h"
+#include "mb/pg_wchar.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
 #include "utils/snapmgr.h"
@@ -79,7 +80,7 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->resumed, 0);
 	pg_atomic_init_u32(&standby->slot_wanted, 0);
-	pg_atomic_init_u32(&standby->unfinished, 0);
+	pg_atomic_init_u32(&standby->full, 0);
 	SpinLockInit(&standby->mutex);
 	pmhash_shared->standby = standby;
 	pmhash_standby_reset();
@@ -109,6 +110,29 @@ pmhash_standby_find(uint64 file_id)
 	return NULL;
 }
 
+/* The number of a free row, or PMHASH_STANDBY_FILES.  Under the lock. */
+static int
+free_row(void)
+{
+	int			n = 0;
+
+	while (n < PMHASH_STANDBY_FILES && pmhash_shared->standby->id[n] != 0)
+		n++;
+	return n;
+}
+
+/* A file has found no row.  The rows are those of all databases: say so, once. */
+static void
+note_full(void)
+{
+	if (pg_atomic_exchange_u32(&pmhash_shared->standby->full, 1) == 0)
+		ereport(LOG,
+				(errmsg("pmhash: no more than %d logged indexes can have files on a standby",
+						PMHASH_STANDBY_FILES),
+				 errdetail("Queries on this standby do without the others, of any database. pmhash_indexes shows which these are."),
+				 errhint("Indexes that are not needed here need not be logged (storage parameter wal).")));
+}
+
 /* The same, making one that is NONE; NULL if the table is full.  Exclusively. */
 PmhashStandbyRow *
 pmhash_standby_enter(uint64 file_id, Oid database)
@@ -119,10 +143,12 @@ pmhash_standby_enter(uint64 file_id, Oid database)
 
 	if (row != NULL || file_id == 0)
 		return row;
-	for (n = 0; n < PMHASH_STANDBY_FILES && standby->id[n] != 0; n++)
-		continue;
+	n = free_row();
 	if (n == PMHASH_STANDBY_FILES)
+	{
+		note_full();
 		return NULL;
+	}
 	row = &standby->row[n];
 	memset(row, 0, sizeof(*row));
 	pg_atomic_init_u64(&row->delta_ops, 0);
@@ -173,24 +199,51 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 
 /* ---- nudges ---- */
 
+/* Have a database looked at, or (InvalidOid) all of them.  Raises no ERROR. */
 void
-pmhash_standby_nudge(Oid database)
+pmhash_standby_nudge_for(PmhashNudge what, Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashRequests *nudge = &standby->nudge[what];
 	Latch	   *latch;
 	bool		known = false;
 
 	SpinLockAcquire(&standby->mutex);
-	for (int i = 0; i < standby->n_nudges; i++)
-		known |= standby->nudge[i] == database;
-	if (!OidIsValid(database) || (!known && standby->n_nudges == PMHASH_MAX_REQUESTS))
-		standby->look_all = true;
+	for (int i = 0; i < nudge->n; i++)
+		known |= nudge->database[i] == database;
+	if (!OidIsValid(database) || (!known && nudge->n == PMHASH_MAX_REQUESTS))
+		nudge->all = true;
 	else if (!known)
-		standby->nudge[standby->n_nudges++] = database;
+		nudge->database[nudge->n++] = database;
 	latch = standby->latch;
 	SpinLockRelease(&standby->mutex);
 	if (latch != NULL)
 		SetLatch(latch);
+}
+
+void
+pmhash_standby_nudge(Oid database)
+{
+	pmhash_standby_nudge_for(PMHASH_NUDGE_SOON, database);
+}
+
+/* Take those nudges, as a list of databases; *all: look at all. */
+List *
+pmhash_standby_take_nudges(PmhashNudge what, bool *all)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashRequests taken;
+	List	   *databases = NIL;
+
+	SpinLockAcquire(&standby->mutex);
+	taken = standby->nudge[what];
+	standby->nudge[what].n = 0;
+	standby->nudge[what].all = false;
+	SpinLockRelease(&standby->mutex);
+	for (int i = 0; i < taken.n; i++)
+		databases = lappend_oid(databases, taken.database[i]);
+	*all = taken.all;
+	return databases;
 }
 
 void
@@ -219,7 +272,11 @@ void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
 	row->sqlstate = sqlstate;
-	strlcpy(row->message, why != NULL ? why : "", sizeof(row->message));
+	if (why == NULL)
+		why = "";
+	/* whole characters, since views show it */
+	strlcpy(row->message, why,
+			pg_mbcliplen(why, (int) strlen(why), sizeof(row->message) - 1) + 1);
 	if (sqlstate == 0)
 		row->next_try = 0;
 	else
@@ -527,6 +584,7 @@ pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(file_id);
+	state->no_place = row == NULL && free_row() == PMHASH_STANDBY_FILES;
 	if (row != NULL)
 	{
 		state->status = row->status;
@@ -608,7 +666,10 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(of->file_id);
 	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
-	wants = row == NULL || row->status == PMHASH_STANDBY_NONE;
+	wants = row != NULL ? row->status == PMHASH_STANDBY_NONE :
+		free_row() < PMHASH_STANDBY_FILES;
+	if (row == NULL && !wants)
+		note_full();
 	if (wants && row != NULL && row->next_try > pmhash_clock_ms())
 	{
 		*next = Min(*next, row->next_try);
@@ -671,10 +732,8 @@ List *
 pmhash_standby_take_databases(bool *all, int64 *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	Oid			nudge[PMHASH_MAX_REQUESTS];
-	int			n;
 	int64		now = pmhash_clock_ms();
-	List	   *databases = NIL;
+	List	   *databases;
 
 	*all = false;
 	if (!pmhash_standby_reached())
@@ -682,15 +741,7 @@ pmhash_standby_take_databases(bool *all, int64 *next)
 		*next = Min(*next, now + FIRST_PAUSE);	/* nothing is wanted before that */
 		return NIL;
 	}
-	SpinLockAcquire(&standby->mutex);
-	n = standby->n_nudges;
-	memcpy(nudge, standby->nudge, sizeof(nudge));
-	*all = standby->look_all;
-	standby->n_nudges = 0;
-	standby->look_all = false;
-	SpinLockRelease(&standby->mutex);
-	for (int i = 0; i < n; i++)
-		databases = list_append_unique_oid(databases, nudge[i]);
+	databases = pmhash_standby_take_nudges(PMHASH_NUDGE_SOON, all);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		Oid			database;

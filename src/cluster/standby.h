@@ -198,6 +198,18 @@ extern void pmhash_standby_set_latch(Latch *latch);
 /* A database is to be looked at; InvalidOid: all. */
 extern void pmhash_standby_nudge(Oid database);
 
+/* What the builders' launcher is woken for: a look at a database by ... */
+typedef enum PmhashNudge
+{
+	PMHASH_NUDGE_SOON,			/* a builder of PMHASH_BUILD_PLAIN */
+	PMHASH_NUDGE_LATER,			/* the same, after a pause: it could not be completed */
+	PMHASH_NUDGE_EXPRESSIONS,	/* a builder of PMHASH_BUILD_EXPRESSIONS */
+	PMHASH_NUDGES
+} PmhashNudge;
+
+extern void pmhash_standby_nudge_for(PmhashNudge what, Oid database);
+extern List *pmhash_standby_take_nudges(PmhashNudge what, bool *all);
+
 /*
  * What is in the files of a server in recovery cannot be believed any more: none of them
  * is used from here on, nor after a restart or a promotion, and all are built anew.
@@ -224,6 +236,7 @@ extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 typedef struct PmhashStandbyState
 {
 	PmhashStandbyStatus status;
+	bool		no_place;		/* it has no row, and none is free */
 	bool		reached;		/* replay has come as far as the file */
 	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
 	uint64		done;

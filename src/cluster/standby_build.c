@@ -46,10 +46,10 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/am_callbacks.h"
+#include "cluster/build_kind.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
-#include "cluster/launcher.h"
 #include "cluster/life_cycle.h"
 #include "cluster/orphans.h"
 #include "cluster/shared.h"
@@ -77,8 +77,12 @@ typedef struct Builder
 
 static Builder builder;
 
-/* It has not been through the indexes of its database. */
-static bool unfinished = false;
+/* Has this worker been through the indexes of its database?  Were some of them locked? */
+static bool complete = false;
+static bool some_locked = false;
+
+/* The indexes that this worker builds; others are for a worker of the other kind. */
+static PmhashBuildKind own_kind;
 
 void
 pmhash_set_filler(const PmhashFiller *wanted)
@@ -116,17 +120,30 @@ is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
 	return false;
 }
 
+/* Lock a relation, if that is free.  If it is not, the database is looked at again. */
+static bool
+lock_if_free(Oid relid)
+{
+	if (ConditionalLockRelationOid(relid, AccessShareLock))
+		return true;
+	some_locked = true;
+	return false;
+}
+
 /*
  * Lock and open an index and its table.  False, and nothing is open, if one of them
- * has gone.  The locks go with the transaction.
+ * has gone; or is locked, and the caller does not wait.  The locks go with the
+ * transaction.
  */
 static bool
-open_both(Oid relid, Relation *heap, Relation *index)
+open_both(Oid relid, bool wait, Relation *heap, Relation *index)
 {
 	Oid			heap_oid = IndexGetRelation(relid, true);
 
 	*heap = *index = NULL;
 	if (!OidIsValid(heap_oid))
+		return false;
+	if (!wait && (!lock_if_free(heap_oid) || !lock_if_free(relid)))
 		return false;
 	*heap = try_relation_open(heap_oid, AccessShareLock);
 	if (*heap == NULL)
@@ -148,11 +165,12 @@ close_both(Relation heap, Relation index)
 }
 
 /*
- * Should this index have a build now?  *next: when to ask again, if not.  Locked ones
- * are waited for: replay of DDL holds its locks until it has replayed the commit.
+ * Should this index have a build now?  *next: when to ask again, if not; *kind: by a
+ * worker of which kind.  Locked ones are not waited for: replay holds the locks of
+ * a transaction on the primary for as long as that likes, and there are others.
  */
 static bool
-wants_build(Oid relid, int64 *next)
+wants_build(Oid relid, PmhashBuildKind *kind, int64 *next)
 {
 	PmhashStandbyIndex of;
 	Relation	heap;
@@ -160,11 +178,12 @@ wants_build(Oid relid, int64 *next)
 	bool		wanted;
 
 	StartTransactionCommand();
-	wanted = open_both(relid, &heap, &index);
+	wanted = open_both(relid, false, &heap, &index);
 	if (wanted)
 	{
 		wanted = is_wanted(index, RelationGetRelid(heap), &of) &&
 			pmhash_standby_wants(&of, next);
+		*kind = pmhash_build_kind(index->rd_indextuple);
 		close_both(heap, index);
 	}
 	CommitTransactionCommand();
@@ -203,7 +222,7 @@ begin(Oid relid)
 	char		reason[PMHASH_REASON_SIZE];
 
 	StartTransactionCommand();
-	if (open_both(relid, &heap, &index))
+	if (open_both(relid, false, &heap, &index))
 	{
 		if (is_wanted(index, RelationGetRelid(heap), &of) &&
 			pmhash_standby_wants(&of, &next))
@@ -211,7 +230,9 @@ begin(Oid relid)
 			strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
 			pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
 			builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
-			if (!builder.begun)
+			if (builder.begun)
+				pmhash_report_index("building the file of", index);
+			else
 				ereport(DEBUG1,
 						(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
 		}
@@ -262,7 +283,7 @@ scan_slice(void)
 	bool		done;
 
 	StartTransactionCommand();
-	if (!open_both(builder.build.of.index, &heap, &index))
+	if (!open_both(builder.build.of.index, true, &heap, &index))
 		is_over("the index has been dropped");
 	if (!is_wanted(index, RelationGetRelid(heap), &of) ||
 		of.file_id != builder.build.of.file_id)
@@ -424,14 +445,15 @@ build_index(Oid relid)
 }
 
 /*
- * What is no fault: replay needed our lock or snapshot, or the build is not
- * wanted any more.
+ * What is no fault: replay needed our lock or snapshot, or has held a lock that we
+ * need for longer than others are to wait; or the build is not wanted any more.
  */
 static bool
 is_failure(int sqlstate)
 {
 	return sqlstate != ERRCODE_T_R_SERIALIZATION_FAILURE &&
 		sqlstate != ERRCODE_T_R_DEADLOCK_DETECTED &&
+		sqlstate != ERRCODE_LOCK_NOT_AVAILABLE &&
 		sqlstate != ERRCODE_QUERY_CANCELED &&
 		sqlstate != ERRCODE_ADMIN_SHUTDOWN &&
 		pmhash_standby_building(&builder.build);
@@ -470,18 +492,8 @@ builder_exit(int code, Datum arg)
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
 	builder.begun = false;
-	if (!unfinished)
-		return;
-	pg_atomic_fetch_add_u32(&pmhash_shared->standby->unfinished, 1);
-	pmhash_standby_nudge(MyDatabaseId);
-}
-
-/* How many builders in a row have ended so, for the launcher's pauses: few. */
-int
-pmhash_standby_unfinished(void)
-{
-	return (int) Min(pg_atomic_read_u32(&pmhash_shared->standby->unfinished),
-					 PMHASH_MAX_DOUBLINGS);
+	if (some_locked || !complete)
+		pmhash_standby_nudge_for(PMHASH_NUDGE_LATER, MyDatabaseId);
 }
 
 /* False if that has failed. */
@@ -521,49 +533,68 @@ list_indexes(MemoryContext context)
 	return indexes;
 }
 
-/* Those that should have a build; *next as for wants_build. */
+/*
+ * Those of our kind that should have a build; *next as for wants_build.  *others: there
+ * are some of the other kind.
+ */
 static List *
-list_wanted(MemoryContext context, int64 *next)
+list_wanted(MemoryContext context, int64 *next, bool *others)
 {
 	List	   *wanted = NIL;
+	PmhashBuildKind kind;
 	ListCell   *lc;
 
+	*others = false;
 	foreach(lc, list_indexes(context))
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (wants_build(lfirst_oid(lc), next))
-		{
-			MemoryContext old = MemoryContextSwitchTo(context);
+		MemoryContext old;
 
-			wanted = lappend_oid(wanted, lfirst_oid(lc));
-			MemoryContextSwitchTo(old);
-		}
+		CHECK_FOR_INTERRUPTS();
+		if (!wants_build(lfirst_oid(lc), &kind, next))
+			continue;
+		*others |= kind != own_kind;
+		if (kind != own_kind)
+			continue;
+		old = MemoryContextSwitchTo(context);
+		wanted = lappend_oid(wanted, lfirst_oid(lc));
+		MemoryContextSwitchTo(old);
 	}
 	return wanted;
 }
 
+/* Have another worker come for the rest of this database, of our kind or the other. */
+static void
+ask_for_help(int of_our_kind, bool others)
+{
+	if (own_kind == PMHASH_BUILD_PLAIN && others)
+		pmhash_standby_nudge_for(PMHASH_NUDGE_EXPRESSIONS, MyDatabaseId);
+	if (own_kind == PMHASH_BUILD_PLAIN && of_our_kind > 1)
+		pmhash_standby_nudge(MyDatabaseId);
+}
+
 /*
  * Build the files that are missing in the database which this worker is connected
- * to.  Not in a transaction.  If there are several, another worker may help: each
- * takes those that no other one is at.  After a failure another worker goes on: temporary
- * files that outlive transactions may be left, and go with this one.
+ * to, of indexes of this kind.  Not in a transaction.  If there are several plain ones,
+ * another worker may help: each takes those that no other one is at.  After a failure
+ * another worker goes on: temporary files that outlive transactions may be left, and
+ * go with this one.
  */
 void
-pmhash_standby_build_database(void)
+pmhash_standby_build_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
 												  ALLOCSET_DEFAULT_SIZES);
 	int64		next = PG_INT64_MAX;
 	List	   *wanted;
+	bool		others;
 	ListCell   *lc;
 
-	unfinished = true;
+	own_kind = kind;
 	before_shmem_exit(builder_exit, (Datum) 0);
-	pgstat_report_activity(STATE_RUNNING, "building pmhash index files of this standby");
+	pgstat_report_activity(STATE_RUNNING, "looking for pmhash index files that this standby lacks");
 	MemoryContextSwitchTo(context);
-	wanted = list_wanted(context, &next);
-	if (list_length(wanted) > 1)
-		pmhash_standby_nudge(MyDatabaseId);
+	wanted = list_wanted(context, &next, &others);
+	ask_for_help(list_length(wanted), others);
 	foreach(lc, wanted)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -577,12 +608,12 @@ pmhash_standby_build_database(void)
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc)))
 		{
-			pmhash_standby_nudge(MyDatabaseId);
+			pmhash_standby_nudge_for(own_kind == PMHASH_BUILD_PLAIN ? PMHASH_NUDGE_SOON :
+									 PMHASH_NUDGE_EXPRESSIONS, MyDatabaseId);
 			break;
 		}
 	}
-	unfinished = false;
-	pg_atomic_write_u32(&pmhash_shared->standby->unfinished, 0);
+	complete = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 }

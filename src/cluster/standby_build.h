@@ -11,6 +11,7 @@
 #define PMHASH_STANDBY_BUILD_H
 
 #include "cluster/cluster.h"
+#include "cluster/shared.h"
 #include "cluster/standby.h"
 
 /* What is collected of a table and of a delta, from begin to end. */
@@ -47,8 +48,7 @@ typedef struct PmhashFiller
 extern void pmhash_set_filler(const PmhashFiller *filler);
 
 /* ---- standby_build.c ---- */
-extern void pmhash_standby_build_database(void);
-extern int	pmhash_standby_unfinished(void);
+extern void pmhash_standby_build_database(PmhashBuildKind kind);
 
 /* ---- standby_sweep.c ---- */
 extern Oid	pmhash_standby_take_sweep(int64 *next);

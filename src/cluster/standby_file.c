@@ -671,7 +671,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
 	standby->others_wrote = how != PMHASH_STANDBY_DEMOTED;
-	standby->look_all = true;
+	standby->nudge[PMHASH_NUDGE_SOON].all = true;
 	standby->active = true;
 	return true;
 }

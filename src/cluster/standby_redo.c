@@ -698,7 +698,7 @@ deal_with(XLogReaderState *record)
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
 	note_reached();
-	verdict = pmhash_wal_decode_record(record, &work.record);
+	verdict = pmhash_wal_decode(record, &work.record);
 	switch (verdict)
 	{
 		case PMHASH_WAL_OURS:
@@ -749,6 +749,26 @@ is_ours_to_do(void)
 	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
 }
 
+/* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
+void
+pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
+						   XLogReaderState *record)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!is_ours_to_do())
+		return;
+	PG_TRY();
+	{
+		deal(record);
+	}
+	PG_CATCH();
+	{
+		recover_from_error(context);
+	}
+	PG_END_TRY();
+}
+
 /*
  * A file that goes with a change of its stub goes when the page is there: else a builder,
  * or a session, could read the old stub in between.
@@ -763,20 +783,7 @@ redo(XLogReaderState *record)
 		core_redo(record);
 		PMH_STOP_POINT("redo_page_restored");
 	}
-	if (is_ours_to_do())
-	{
-		MemoryContext context = CurrentMemoryContext;
-
-		PG_TRY();
-		{
-			deal_with(record);
-		}
-		PG_CATCH();
-		{
-			recover_from_error(context);
-		}
-		PG_END_TRY();
-	}
+	pmhash_standby_deal_safely(deal_with, record);
 	if (!page_first)
 		core_redo(record);
 }

@@ -11,6 +11,8 @@
 #ifndef PMHASH_STANDBY_STATE_H
 #define PMHASH_STANDBY_STATE_H
 
+#include "access/xlogreader.h"
+
 #include "cluster/cluster.h"
 #include "cluster/shared.h"
 #include "cluster/standby.h"
@@ -84,14 +86,11 @@ typedef struct PmhashStandby
 								 * replayed since it was a primary, or may have been */
 
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
-	pg_atomic_uint32 unfinished;	/* builders in a row that have ended before they
-									 * had been through their database */
+	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
 	slock_t		mutex;			/* the rest: for the builder's launcher */
 	Latch	   *latch;
-	bool		look_all;
-	int			n_nudges;
-	Oid			nudge[PMHASH_MAX_REQUESTS];
+	PmhashRequests nudge[PMHASH_NUDGES];
 
 	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search */
 	PmhashStandbyRow row[PMHASH_STANDBY_FILES];
@@ -154,6 +153,11 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
+extern void pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
+									   XLogReaderState *record);
+
+/* ---- standby_database.c ---- */
+extern void pmhash_standby_database_init(void);
 
 /* ---- standby_promote.c, called by startup.c ---- */
 extern void pmhash_standby_begin_of_replay(void);

@@ -72,6 +72,9 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 		case PMHASH_STANDBY_NONE:
 			break;
 	}
+	if (state.no_place)
+		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
+						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return "to be built";
 	return psprintf("build failed: %s; it is tried again",

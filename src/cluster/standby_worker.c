@@ -2,7 +2,8 @@
  *
  * standby_worker.c
  *	  The workers of a standby that build index files: a launcher, and up to
- *	  three builders; or two, and one that looks for what is free in files.
+ *	  three builders, at most one of them for indexes with expressions (shared.h,
+ *	  PmhashBuildKind); or two, and one that looks for what is free in files.
  *
  * The launcher starts when the standby can be read, and ends when it is promoted.  It
  * also asks the kernel for failed writes, as that of a primary does.
@@ -40,26 +41,59 @@
 #define MAX_WORKERS			3
 #define START_PAUSE			500 /* ms, before a builder is started again */
 #define SLOT_PAUSE			5000	/* ms, before a new try to get a slot */
+#define FIRST_LATER			1000	/* ms, before a new look if one was in vain */
+#define LAST_LATER			16000	/* the same, after some in vain */
 #define LONGEST_SLEEP		60000	/* ms */
 #define LOOK_FOR_RESTARTPOINT	5000	/* ms */
 
 PGDLLEXPORT void pmhash_standby_launcher_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_builder_main(Datum arg);
+PGDLLEXPORT void pmhash_standby_expression_builder_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_sweeper_main(Datum arg);
 
 /* ---- the launcher ---- */
+
+typedef enum Job
+{
+	BUILDER,
+	EXPRESSION_BUILDER,
+	SWEEPER,
+	JOBS
+} Job;
+
+static const struct
+{
+	const char *function;
+	const char *type;
+}			jobs[JOBS] = {
+	[BUILDER] = {"pmhash_standby_builder_main", "pmhash standby builder"},
+	[EXPRESSION_BUILDER] = {"pmhash_standby_expression_builder_main",
+	"pmhash standby builder"},
+	[SWEEPER] = {"pmhash_standby_sweeper_main", "pmhash standby sweeper"}
+};
 
 /* A worker that was started. */
 typedef struct Started
 {
 	BackgroundWorkerHandle *handle; /* NULL: none */
 	Oid			database;
-	bool		sweeps;
+	Job			job;
 } Started;
 
+/* A database in which a builder could not look at all: it was locked, or it ended. */
+typedef struct Later
+{
+	Oid			database;
+	bool		waits;			/* for that time, below */
+	int64		due;			/* pmhash_clock_ms */
+	int64		pause;
+} Later;
+
 static Started started[MAX_WORKERS];
-static List *to_look_at = NIL;	/* databases; lives in TopMemoryContext */
-static List *to_visit = NIL;	/* the same, when there is nothing else to do */
+static List *to_look_at = NIL;	/* databases; these live in TopMemoryContext */
+static List *to_express = NIL;	/* by EXPRESSION_BUILDERs */
+static List *to_visit = NIL;	/* when there is nothing else to do */
+static List *to_try_later = NIL;	/* of Later */
 static int64 no_start_before = 0;	/* pmhash_clock_ms */
 
 static void
@@ -101,29 +135,43 @@ find_unused(void)
 
 /* False if there is no slot for it. */
 static bool
-start_worker(Started *unused, Oid database, bool sweeps)
+start_worker(Started *unused, Oid database, Job job)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	bool		done = sweeps ?
-		pmhash_start_worker(database, "pmhash_standby_sweeper_main",
-							"pmhash standby sweeper", &unused->handle) :
-		pmhash_start_worker(database, "pmhash_standby_builder_main",
-							"pmhash standby builder", &unused->handle);
+	bool		done = pmhash_start_worker(database, jobs[job].function, jobs[job].type,
+										   &unused->handle);
 
 	MemoryContextSwitchTo(old);
 	unused->database = database;
-	unused->sweeps = sweeps;
+	unused->job = job;
 	if (!done)
+	{
 		unused->handle = NULL;
+		no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
+	}
 	return done;
 }
 
-/* Start builders for databases of the list.  False if one waits for a slot. */
+/* Is there such a worker in this database, or (InvalidOid) in any? */
 static bool
-start_builders(void)
+is_at_work(Job job, Oid database)
 {
-	List	   *all;
-	List	   *connectable = pmhash_databases_in_catalog(&all);
+	for (int i = 0; i < MAX_WORKERS; i++)
+	{
+		if (started[i].handle != NULL && started[i].job == job &&
+			(!OidIsValid(database) || started[i].database == database))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Start builders for databases of the list, those where one is at work, or where none
+ * is.  False if one waits for a slot.
+ */
+static bool
+start_builders(List *connectable, bool where_one_is)
+{
 	ListCell   *lc;
 
 	foreach(lc, to_look_at)
@@ -131,31 +179,123 @@ start_builders(void)
 		Oid			database = lfirst_oid(lc);
 		Started    *unused = find_unused();
 
+		if (is_at_work(BUILDER, database) != where_one_is)
+			continue;
 		if (unused == NULL)
 			return false;
 		if (list_member_oid(connectable, database) &&
-			!start_worker(unused, database, false))
-		{
-			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
+			!start_worker(unused, database, BUILDER))
 			return false;
-		}
 		to_look_at = foreach_delete_current(to_look_at, lc);
 	}
-	no_start_before = pmhash_clock_ms() + (START_PAUSE << pmhash_standby_unfinished());
 	return true;
 }
 
-/* Is a builder at work in this database? */
+/* One for indexes with expressions, if there is none.  False if it waits for a slot. */
 static bool
-is_builder_in(Oid database)
+start_expression_builder(List *connectable)
 {
-	for (int i = 0; i < MAX_WORKERS; i++)
+	ListCell   *lc;
+
+	foreach(lc, to_express)
 	{
-		if (started[i].handle != NULL && !started[i].sweeps &&
-			started[i].database == database)
+		Oid			database = lfirst_oid(lc);
+		Started    *unused = find_unused();
+
+		if (is_at_work(EXPRESSION_BUILDER, InvalidOid))
 			return true;
+		if (unused == NULL)
+			return false;
+		if (list_member_oid(connectable, database) &&
+			!start_worker(unused, database, EXPRESSION_BUILDER))
+			return false;
+		to_express = foreach_delete_current(to_express, lc);
 	}
-	return false;
+	return true;
+}
+
+/*
+ * All that can be started now, and one builder for each database first.  Sweepers are to
+ * end if one waits for a slot.
+ */
+static void
+start_all_builders(void)
+{
+	List	   *all;
+	List	   *connectable = pmhash_databases_in_catalog(&all);
+	bool		done;
+
+	done = start_builders(connectable, false) && start_expression_builder(connectable) &&
+		start_builders(connectable, true);
+	if (done)
+		no_start_before = pmhash_clock_ms() + START_PAUSE;
+	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, !done);
+}
+
+/* Does a database wait for a builder, and not for another one's end only? */
+static bool
+builders_wait(void)
+{
+	return to_look_at != NIL ||
+		(to_express != NIL && !is_at_work(EXPRESSION_BUILDER, InvalidOid));
+}
+
+/* A look at a database was in vain: again after 1, 2, 4, ... 16 s. */
+static void
+put_off(Oid database)
+{
+	int64		now = pmhash_clock_ms();
+	Later	   *later = NULL;
+	ListCell   *lc;
+
+	foreach(lc, to_try_later)
+	{
+		if (((Later *) lfirst(lc))->database == database)
+			later = lfirst(lc);
+	}
+	if (later == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+		later = palloc0(sizeof(Later));
+		later->database = database;
+		to_try_later = lappend(to_try_later, later);
+		MemoryContextSwitchTo(old);
+	}
+	if (later->waits)
+		return;
+	later->pause = later->pause == 0 ? FIRST_LATER : Min(2 * later->pause, LAST_LATER);
+	later->due = now + later->pause;
+	later->waits = true;
+}
+
+/* Look again where that is due; *next is made earlier if it is not yet. */
+static void
+try_again(int64 *next)
+{
+	int64		now = pmhash_clock_ms();
+	bool		all;
+	ListCell   *lc;
+
+	foreach(lc, pmhash_standby_take_nudges(PMHASH_NUDGE_LATER, &all))
+		put_off(lfirst_oid(lc));
+	if (all)
+		pmhash_standby_nudge(InvalidOid);
+	foreach(lc, to_try_later)
+	{
+		Later	   *later = lfirst(lc);
+
+		if (later->waits && later->due <= now)
+			add_to(&to_look_at, list_make1_oid(later->database));
+		later->waits = later->waits && later->due > now;
+		if (later->waits)
+			*next = Min(*next, later->due);
+		else if (now - later->due > 2 * LAST_LATER)
+		{
+			to_try_later = foreach_delete_current(to_try_later, lc);
+			pfree(later);
+		}
+	}
 }
 
 /* Databases that may have indexes, every cleaner_naptime.  *next: when, by then. */
@@ -201,8 +341,8 @@ start_visits(int64 *next)
 
 		if (unused == NULL)
 			return;
-		if (list_member_oid(connectable, database) && !is_builder_in(database) &&
-			!start_worker(unused, database, false))
+		if (list_member_oid(connectable, database) && !is_at_work(BUILDER, database) &&
+			!start_worker(unused, database, BUILDER))
 			return;
 		to_visit = foreach_delete_current(to_visit, lc);
 	}
@@ -216,15 +356,12 @@ start_sweeper(int64 *next)
 	List	   *all;
 	Oid			database;
 
-	for (int i = 0; i < MAX_WORKERS; i++)
-	{
-		if (started[i].handle != NULL && started[i].sweeps)
-			return;
-	}
+	if (is_at_work(SWEEPER, InvalidOid))
+		return;
 	database = unused != NULL ? pmhash_standby_take_sweep(next) : InvalidOid;
 	if (OidIsValid(database) &&
 		list_member_oid(pmhash_databases_in_catalog(&all), database))
-		(void) start_worker(unused, database, true);
+		(void) start_worker(unused, database, SWEEPER);
 }
 
 /*
@@ -257,26 +394,37 @@ see_to_dropped(void)
 	return now + pmhash_cleaner_naptime * INT64CONST(1000);
 }
 
+/* Which databases are to be looked at?  *next: when there may be more, by then. */
+static void
+collect_databases(int64 *next)
+{
+	bool		everything;
+	List	   *all;
+
+	add_to(&to_look_at, pmhash_standby_take_databases(&everything, next));
+	if (everything)
+		add_to(&to_look_at, pmhash_databases_in_catalog(&all));
+	add_to(&to_express,
+		   pmhash_standby_take_nudges(PMHASH_NUDGE_EXPRESSIONS, &everything));
+	if (everything)
+		add_to(&to_express, pmhash_databases_in_catalog(&all));
+	try_again(next);
+}
+
 /* See to what is to be built.  Returns milliseconds until there may be more. */
 static long
 see_to_builds(void)
 {
 	int64		next = see_to_dropped();
 	int64		now = pmhash_clock_ms();
-	bool		everything;
 
-	add_to(&to_look_at, pmhash_standby_take_databases(&everything, &next));
-	if (everything)
-	{
-		List	   *all;
-
-		add_to(&to_look_at, pmhash_databases_in_catalog(&all));
-	}
+	collect_databases(&next);
 	if (!pmhash_rebuild)
 		return (long) Max(1, Min(next - now, LONGEST_SLEEP));
-	if (to_look_at != NIL && now >= no_start_before)
-		pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, !start_builders());
-	if (to_look_at == NIL)
+	(void) find_unused();
+	if (builders_wait() && now >= no_start_before)
+		start_all_builders();
+	if (!builders_wait())
 	{
 		start_visits(&next);
 		start_sweeper(&next);
@@ -361,18 +509,46 @@ pmhash_standby_launcher_main(Datum arg)
 
 /* ---- a builder ---- */
 
+static bool connected = false;
+
 /*
- * Waits for locks are not limited: they are those that replay of DDL holds.  It is
- * subject to the conflicts with replay that all sessions are.
+ * A builder ends that could not connect: its database was locked (worker.c,
+ * pmhash_worker_begin).  Another one is to try it, after a pause.
  */
+static void
+look_again(int code, Datum database)
+{
+	if (!connected)
+		pmhash_standby_nudge_for(PMHASH_NUDGE_LATER, DatumGetObjectId(database));
+}
+
+/*
+ * Locks are waited for a while, since a build that is given up begins anew; but not for
+ * ever, as a transaction on the primary may hold them so long, and others want the slot.
+ * It is subject to the conflicts with replay that all sessions are.
+ */
+static void
+build_in(Oid database, PmhashBuildKind kind)
+{
+	before_shmem_exit(look_again, ObjectIdGetDatum(database));
+	pmhash_worker_begin(database, "5000");
+	connected = true;
+	pmhash_worker_takes_long();
+	pmhash_give_way_from_now_on();
+	pmhash_standby_build_database(kind);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
 void
 pmhash_standby_builder_main(Datum arg)
 {
-	pmhash_worker_begin(DatumGetObjectId(arg), "0");
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
-	pmhash_standby_build_database();
-	pgstat_report_activity(STATE_IDLE, NULL);
+	build_in(DatumGetObjectId(arg), PMHASH_BUILD_PLAIN);
+}
+
+void
+pmhash_standby_expression_builder_main(Datum arg)
+{
+	build_in(DatumGetObjectId(arg), PMHASH_BUILD_EXPRESSIONS);
 }
 
 /* ---- a sweeper ---- */

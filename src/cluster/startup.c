@@ -46,6 +46,7 @@
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
+#include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
@@ -132,7 +133,8 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u32(&pmhash_shared->logging_begun, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	pg_atomic_init_u32(&pmhash_shared->rebuilder_finished, 0);
+	for (int i = 0; i < PMHASH_BUILD_KINDS; i++)
+		pg_atomic_init_u32(&pmhash_shared->rebuilder_finished[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
@@ -507,38 +509,78 @@ distrust(const char *why)
 		pmhash_distrust_all(why);
 }
 
+/* An immediate shutdown has to wait until an answer of the kernel is written down. */
+static void
+hold_quit(sigset_t *before)
+{
+	sigset_t	quit;
+
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	sigprocmask(SIG_BLOCK, &quit, before);
+}
+
+/*
+ * Has the kernel written back what it should of this open file?  The witness is away
+ * meanwhile.  If not, it stays away, and failed (PMHASH_REASON_SIZE) says why, for
+ * pmhash_ask_for_failed_writes, which is to follow: it may be that all files are asked
+ * before, so that what each says is taken once.  False: it was not asked.  Raises no
+ * error.  Under the lock "ask".
+ */
+bool
+pmhash_ask_for_failed_file(int fd, const char *path, char *failed)
+{
+	int			lock_fd = pmhash_pool_lock_fd();
+	sigset_t	before;
+	bool		unknown;
+	bool		asked;
+
+	if (ShutdownRequestPending || ProcDiePending)
+		return false;			/* that asks as well, and may be ended by force */
+	hold_quit(&before);
+	unknown = pmhash_witness_is_withdrawn(lock_fd); /* another failed, or died of it */
+	asked = pmhash_withdraw_witness(lock_fd);
+	if (asked && fsync(fd) != 0)
+		pmhash_fail(failed, "the kernel has failed to write file \"%s\" back: %s",
+					path, strerror(errno));
+	else if (asked && !unknown)
+		pmhash_restore_witness(lock_fd);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return asked;
+}
+
 /*
  * Has the kernel written back what it should?  It says so once.  So the witness is
  * away until the answer has been written down, for the case that this process dies
  * meanwhile, and an immediate shutdown has to wait that long, for which this process
  * would have to wait anyway while the kernel writes.  Index files should have been
  * written back before (pmhash_pool_write_back): syncfs() does not end until all of
- * the file system has been, and nothing can cut it short.  False: it was not asked, and
- * is to be asked again.
+ * the file system has been, and nothing can cut it short.  failed: what a file has said
+ * before (pmhash_ask_for_failed_file), or empty.  False: it was not asked, and is to be
+ * asked again.
  */
 bool
-pmhash_ask_for_failed_writes(void)
+pmhash_ask_for_failed_writes(const char *failed)
 {
 	char		reason[PMHASH_REASON_SIZE];
-	sigset_t	quit;
 	sigset_t	before;
 	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
 	bool		written;
 	volatile bool asked = false;
 
-	if (ShutdownRequestPending || ProcDiePending)
+	if (failed[0] == '\0' && (ShutdownRequestPending || ProcDiePending))
 		return false;			/* that asks as well, and may be ended by force */
-	sigemptyset(&quit);
-	sigaddset(&quit, SIGQUIT);
-	sigprocmask(SIG_BLOCK, &quit, &before);
+	hold_quit(&before);
 	PG_TRY();
 	{
 		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
 		asked = pmhash_withdraw_witness(lock_fd);
 		written = asked && pmhash_pool_written_back(reason);
 		PMH_STOP_POINT("asked_for_failed_writes");
-		if (asked && unknown)
+		if (asked && failed[0] != '\0')
+			distrust(failed);
+		else if (asked && unknown)
 			distrust("a process failed while it asked for failed writes");
 		else if (written)
 			pmhash_restore_witness(lock_fd);

@@ -43,6 +43,7 @@
 #include "cluster/pool_lock.h"
 #include "cluster/pool_names.h"
 #include "cluster/standby_state.h"
+#include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
 #include "cluster/wal_look.h"
@@ -192,6 +193,13 @@ is_our_nonce(const PmhashControl *control, const PmhashToken *token)
 	return memcmp(token->nonce, control->nonce, PMHASH_NONCE_SIZE) == 0 ||
 		(control->nonce_pending &&
 		 memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0);
+}
+
+/* The same of a server: were this pool and its data directory last used together? */
+bool
+pmhash_token_matches(const PmhashControl *control, const PmhashServerState *server)
+{
+	return server->has_token && is_our_nonce(control, &server->token);
 }
 
 /*
@@ -535,9 +543,10 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 }
 
 /*
- * May a process of the last server life have been told that something was not written
- * back, and have died of it?  Only if it has taken the witness away before.  This
- * postmaster can ask once more.  Or it has asked already (pool.c, ask_before_server).
+ * May a process of the last server life have learned that something was not written
+ * back, and have been killed with that?  Only if it has taken the witness away before.
+ * This postmaster can ask once more where syncfs is believed.  Or it has asked already
+ * (pool.c, ask_before_server).
  */
 static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
@@ -546,9 +555,12 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return "the file system has failed to write something back";
 	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
 		return NULL;
+	if (entry->lock_kept && pmhash_pool_never_failed())
+		return NULL;
 	if (entry->lock_kept)
-		return pmhash_pool_never_failed() ? NULL :
-			"the file system has failed to write something back";
+		return pmhash_device_of_syncfs() != 0 ?
+			"the file system has failed to write something back" :
+			"a process died while it asked whether all had been written back";
 	return has_hint(entry->lock_fd, ASKING) ?
 		"the server went down while it asked whether all had been written back" : NULL;
 }
@@ -603,6 +615,8 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the server had to give them up";
 	if (entry->late)
 		return "the pool could not be used when the server was started";
+	if (control->system_identifier != server->control.system_identifier)
+		return "the server has got another system identifier";
 	if (server->restored)
 		return "the data directory comes from a backup";
 	doubt = was_standby(control, server) ? promotion_doubt(server) : NULL;
@@ -688,6 +702,7 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->shut_begun = control->all_shut ? 0 : control->next_shut;
 	control->next_shut = pmhash_random_id();
 	control->state = PMHASH_POOL_RUNNING;
+	control->system_identifier = server->control.system_identifier;
 	control->start_counter++;
 	control->life_instance = instance;
 

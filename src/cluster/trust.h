@@ -27,6 +27,8 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashEntryState *entry,
 										const PmhashServerState *server,
 										uint64 instance);
+extern bool pmhash_token_matches(const PmhashControl *control,
+								 const PmhashServerState *server);
 extern void pmhash_set_witness(int lock_fd);
 extern bool pmhash_has_witness(int lock_fd);
 extern bool pmhash_revoke_trust(int lock_fd);

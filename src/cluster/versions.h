@@ -43,8 +43,12 @@ typedef RelFileLocator PmhashNode;
 #define pmhash_mapped_number(path, catalog) \
 	RelationMapOidToFilenumberForDatabase(path, catalog)
 
-/* The subtransaction that gave a relation its present files. */
+/*
+ * The subtransaction whose abort gives a relation the files it had before this
+ * transaction, and the one that gave it its present ones, if the server remembers.
+ */
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilelocatorSubid)
+#define pmhash_fork_subid(rel)			((rel)->rd_newRelfilelocatorSubid)
 
 #else
 
@@ -60,6 +64,7 @@ typedef RelFileNode PmhashNode;
 #define pmhash_mapped_number(path, catalog) \
 	RelationMapOidToFilenodeForDatabase(path, catalog)
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
+#define pmhash_fork_subid(rel)			((rel)->rd_newRelfilenodeSubid)
 
 #endif
 

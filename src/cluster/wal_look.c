@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 
 #include "cluster/wal_look.h"
+#include "cluster/wal_record.h"
 
 /* What the reader's callback needs and finds out. */
 typedef struct Look
@@ -149,14 +150,6 @@ pmhash_end_without_replay(const ControlFileData *server)
 	return end;
 }
 
-/* Is the record that was read last one of RM_XLOG_ID of this kind? */
-static bool
-is_xlog_record(const XLogReaderState *reader, uint8 kind)
-{
-	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
-		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
-}
-
 /*
  * Read on to the record at 'checkpoint'.  One life only, that of the promotion?  It
  * begins with the record that ends recovery, and its checkpoints are online ones; each
@@ -172,9 +165,9 @@ is_one_life(const Look *look, XLogRecPtr checkpoint)
 
 	while (XLogReadRecord(reader, &error) != NULL && !look->failed)
 	{
-		if (is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN))
+		if (pmhash_is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN))
 			return false;
-		promotions += is_xlog_record(reader, XLOG_END_OF_RECOVERY);
+		promotions += pmhash_is_xlog_record(reader, XLOG_END_OF_RECOVERY);
 		if (reader->ReadRecPtr >= checkpoint)
 			return reader->ReadRecPtr == checkpoint && promotions == 1;
 	}
@@ -198,8 +191,8 @@ is_all_of_crashed_life(const Look *look, XLogRecPtr redo)
 	while (XLogReadRecord(reader, &error) != NULL)
 	{
 		if (reader->ReadRecPtr > redo &&
-			(is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN) ||
-			 is_xlog_record(reader, XLOG_END_OF_RECOVERY)))
+			(pmhash_is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN) ||
+			 pmhash_is_xlog_record(reader, XLOG_END_OF_RECOVERY)))
 			return false;
 		others = XLogRecGetRmid(reader) != RM_XLOG_ID;
 	}

@@ -23,7 +23,7 @@
  *
  * Only the functions here know the carriers and the layout: should core ever make
  * RmgrTable const, another carrier takes a change of write_record(), of
- * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode_record().
+ * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode().
  *
  *-------------------------------------------------------------------------
  */
@@ -264,8 +264,9 @@ take_body(const char *from, PmhashWalRecord *record)
 		record->entries = from;
 }
 
-PmhashWalVerdict
-pmhash_wal_decode(const char *data, Size length, PmhashWalRecord *record)
+/* Decode the data of a record, of 'length' bytes. */
+static PmhashWalVerdict
+decode(const char *data, Size length, PmhashWalRecord *record)
 {
 	const char *from = data;
 	uint32		magic;
@@ -294,20 +295,24 @@ pmhash_wal_decode(const char *data, Size length, PmhashWalRecord *record)
 }
 
 bool
-pmhash_wal_comes_with_page(XLogReaderState *reader)
+pmhash_is_xlog_record(const XLogReaderState *reader, uint8 kind)
 {
 	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
-		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == XLOG_FPI;
+		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
+}
+
+bool
+pmhash_wal_comes_with_page(XLogReaderState *reader)
+{
+	return pmhash_is_xlog_record(reader, XLOG_FPI);
 }
 
 PmhashWalVerdict
-pmhash_wal_decode_record(XLogReaderState *reader, PmhashWalRecord *record)
+pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 {
-	if (XLogRecGetRmid(reader) != RM_XLOG_ID ||
-		((XLogRecGetInfo(reader) & ~XLR_INFO_MASK) != XLOG_NOOP &&
-		 !pmhash_wal_comes_with_page(reader)))
+	if (!pmhash_is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader))
 		return PMHASH_WAL_NOT_OURS;
-	return pmhash_wal_decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
+	return decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
 }
 
 void

@@ -83,19 +83,17 @@ typedef enum PmhashWalVerdict
 } PmhashWalVerdict;
 
 /*
- * Decode the data of a record, of 'length' bytes, into *record, whose entries then
- * point into it.  Raises no error, takes no lock, allocates nothing: it is for the
+ * Decode the record that was read last into *record, whose entries then point into the
+ * reader's memory.  Raises no error, takes no lock, allocates nothing: it is for the
  * start-up process too.
  */
-extern PmhashWalVerdict pmhash_wal_decode(const char *data, Size length,
+extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 										  PmhashWalRecord *record);
 
-/*
- * The same of the record that was read last.  Is it one whose page standbys are to have
- * when they apply it?
- */
-extern PmhashWalVerdict pmhash_wal_decode_record(XLogReaderState *reader,
-												 PmhashWalRecord *record);
+/* Is the record that was read last one of RM_XLOG_ID of this kind? */
+extern bool pmhash_is_xlog_record(const XLogReaderState *reader, uint8 kind);
+
+/* Is it one whose page comes before what it says to us? */
 extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 
 /* Entry i of a decoded record, 0 <= i < record->count. */

@@ -4,8 +4,8 @@
  *	  The background workers: starting them, and their main functions.
  *
  * There is one launcher (launcher.c), one cleaner at a time for the database
- * that needs it, one rebuilder at a time likewise; on a standby one cleaner that
- * goes through its pool once.
+ * that needs it, one rebuilder of each kind (PmhashBuildKind) likewise; on a standby
+ * one cleaner that goes through its pool once.
  *
  * A cleaner is connected to its database for the few milliseconds that its work
  * takes and exits, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
@@ -48,8 +48,12 @@
 #include "cluster/standby_build.h"
 #include "cluster/worker.h"
 
+/* ms that a worker waits for a lock while it connects, if no longer later */
+#define CONNECT_TIMEOUT		"5000"
+
 PGDLLEXPORT void pmhash_cleaner_main(Datum arg);
 PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
+PGDLLEXPORT void pmhash_expression_rebuilder_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_cleaner_main(Datum arg);
 
 static bool launcher_registered = false;	/* processes have it from the postmaster */
@@ -164,13 +168,27 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 /*
  * How each worker with a database begins.  It waits for locks so long (ms; "0": for
  * as long as it takes).
+ *
+ * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
+ * expressions, which run in the rights of the table's owner, would call what whoever
+ * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
+ *
+ * Never without an end while it connects: that takes a lock on the database, and some
+ * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
+ * DATABASE, CREATE DATABASE TEMPLATE and VACUUM FULL of a catalog hold those for
+ * as long as they like, and the other databases need the slot, or the launcher.
  */
 void
 pmhash_worker_begin(Oid database, const char *lock_timeout)
 {
+	bool		endless = strcmp(lock_timeout, "0") == 0;
+
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
+					PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
 }
@@ -207,22 +225,34 @@ pmhash_cleaner_main(Datum arg)
 }
 
 /*
- * A rebuilder: looks at all indexes of one database and rebuilds those that
+ * A rebuilder: looks at all indexes of one database and rebuilds those of its kind that
  * are invalid.  Waits a while for locks, since a try that is given up is a
  * longer wait for all; but not for ever, since writers queue after it.
  */
-void
-pmhash_rebuilder_main(Datum arg)
+static void
+rebuild_in(Oid database, PmhashBuildKind kind)
 {
-	pmhash_worker_begin(DatumGetObjectId(arg), "5000");
+	pmhash_worker_begin(database, "5000");
 	pmhash_worker_takes_long();
 	pmhash_give_way_from_now_on();
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
-	pmhash_rebuild_database();
-	pg_atomic_write_u32(&pmhash_shared->rebuilder_finished, 1);
+	pmhash_rebuild_database(kind);
+	pg_atomic_write_u32(&pmhash_shared->rebuilder_finished[kind], 1);
 	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+void
+pmhash_rebuilder_main(Datum arg)
+{
+	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_PLAIN);
+}
+
+void
+pmhash_expression_rebuilder_main(Datum arg)
+{
+	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_EXPRESSIONS);
 }
 
 /*
@@ -305,12 +335,18 @@ pmhash_has_launcher(void)
 /*
  * Register the workers that start by themselves.  What a standby has left of its time
  * as a primary is removed at once.
+ *
+ * None under pg_upgrade, as autovacuum (postmaster.c): a rebuild there would change stubs
+ * that are hard links of the old cluster's, be in the way of pg_restore's DROP DATABASE,
+ * and in the old cluster write WAL that its logical slots have not consumed.
  */
 void
 pmhash_worker_init(void)
 {
 	struct stat st;
 
+	if (IsBinaryUpgrade)
+		return;
 	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_RecoveryFinished, PMHASH_WORKER_RESTART);

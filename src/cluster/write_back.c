@@ -5,7 +5,7 @@
  *
  * While it is asked the witness is away (trust.c), so that a process which is killed
  * then takes trust with it.  syncfs() writes all that is dirty, which takes seconds
- * or minutes, and containers are killed 10 seconds after they were told to stop.  So
+ * or minutes, and containers are killed 10 seconds after they were to stop.  So
  * what is dirty is written first, file by file, as long as the witness is there.
  * sync_file_range() does not say for certain that it was written, and what fails it
  * notes with the inode alone: the file system's own note of it, which the syncfs() after
@@ -18,63 +18,48 @@
 #endif
 #include "postgres.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/pool.h"
-#include "cluster/pool_names.h"
+#include "cluster/pool_files.h"
 
 /* Bytes: what a device writes in less than a second. */
 #define PIECE			((off_t) 64 * 1024 * 1024)
+
+typedef struct WriteBack
+{
+	uint64		device;
+	PmhashGoOn	go_on;
+	bool		going;
+} WriteBack;
 
 /*
  * A file of another device is asked by its inode, whose note stays for that.  What
  * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
  */
 static bool
-write_back_file(const char *path, uint64 device, PmhashGoOn go_on)
+write_back_file(const char *path, bool index_file, void *arg)
 {
-	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	WriteBack  *write_back = arg;
 	struct stat st;
-	bool		going = true;
+	int			fd;
 
+	if (!index_file)
+		return true;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return true;
-	if (fstat(fd, &st) != 0 || st.st_dev != device)
+	if (fstat(fd, &st) != 0 || st.st_dev != write_back->device)
 		st.st_size = 0;
-	for (off_t at = 0; going && at < st.st_size; at += PIECE)
+	for (off_t at = 0; write_back->going && at < st.st_size; at += PIECE)
 	{
 		(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
 							   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-		going = go_on == NULL || go_on();
+		write_back->going = write_back->go_on == NULL || write_back->go_on();
 	}
 	close(fd);
-	return going;
-}
-
-static bool
-write_back_directory(const char *path, bool top, uint64 device, PmhashGoOn go_on)
-{
-	DIR		   *dir = opendir(path);
-	struct dirent *de;
-	char		child[MAXPGPATH];
-	bool		going = true;
-	uint64		file_id;
-	Oid			database;
-
-	while (dir != NULL && going && (de = readdir(dir)) != NULL)
-	{
-		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
-		if (top && pmhash_parse_database_name(de->d_name, &database))
-			going = write_back_directory(child, false, device, go_on);
-		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			going = write_back_file(child, device, go_on);
-	}
-	if (dir != NULL)
-		closedir(dir);
-	return going;
+	return write_back->going;
 }
 
 /*
@@ -90,6 +75,9 @@ write_back_directory(const char *path, bool top, uint64 device, PmhashGoOn go_on
 bool
 pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
 {
-	return device == 0 ||
-		write_back_directory(pmhash_pool_path(), true, device, go_on);
+	WriteBack	write_back = {.device = device, .go_on = go_on, .going = true};
+
+	if (device != 0)
+		(void) pmhash_each_pool_file(write_back_file, &write_back);
+	return write_back.going;
 }

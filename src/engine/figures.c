@@ -350,9 +350,22 @@ next_point(uint64_t point, uint64_t elem)
 	return ((point >> shared) + 1) << shared;
 }
 
-/* Estimate the entries of a table. */
+/* Add what a segment has, as many times as it stands for. */
+static void
+add_weighted(PmhFill *fill, double weight, const SegmentCount *count)
+{
+	fill->segments += weight;
+	fill->slots += weight * (double) count->slots;
+	fill->used_slots += weight * (double) count->used_slots;
+	fill->entries += weight * (double) (count->plain + count->list_entries);
+	fill->lists += weight * (double) count->lists;
+	fill->list_entries += weight * (double) count->list_entries;
+	fill->list_bytes += weight * (double) count->list_bytes;
+}
+
+/* Count the segments at equal distances, for all of a side. */
 static PmhResult
-sample(PmhTable *t, PmhSide side, double *entries)
+sample(PmhTable *t, PmhSide side, CountList how, PmhFill *fill)
 {
 	PmhBucket  *copy = segment_copy(t);
 	uint64_t	point = 0;
@@ -363,82 +376,33 @@ sample(PmhTable *t, PmhSide side, double *entries)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy,
-							   guess_list, &elem, &count);
+		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy, how,
+							   &elem, &count);
 		if (result != PMH_OK)
 			break;
-		*entries += (double) (count.plain + count.list_entries) * stands_for(elem);
+		add_weighted(fill, stands_for(elem), &count);
 		point = next_point(point, elem);
 	}
 	free(copy);
 	return result;
 }
 
-/* The same in both tables. */
 static PmhResult
-sample_both(PmhTable *t, uint64_t *entries)
+sample_both(PmhTable *t, CountList how, PmhFill *fill)
 {
-	double		sum = 0;
 	bool		exists;
-	PmhResult	result = sample(t, PMH_PRIMARY, &sum);
+	PmhResult	result = sample(t, PMH_PRIMARY, how, fill);
 
 	if (result == PMH_OK)
 		result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
 	if (result == PMH_OK && exists)
-		result = sample(t, PMH_OVERFLOW, &sum);
-	*entries = (uint64_t) sum;
+		result = sample(t, PMH_OVERFLOW, how, fill);
 	return result;
 }
 
-PmhResult
-pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
-{
-	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(table)->dirword));
-	PmhStats	stats;
-	PmhResult	result;
-
-	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
-	if (depth > SAMPLE_BITS)
-		return pmh_conclude(table, sample_both(table, entries));
-	memset(&stats, 0, sizeof(stats));
-	result = walk(table, guess_list, &stats);
-	*entries = stats.entries;
-	return pmh_conclude(table, result);
-}
-
-/* What the segments at equal distances have, and the segments they stand for. */
+/* A sample of a large table; all of a small one. */
 static PmhResult
-sample_fill(PmhTable *t, PmhSide side, PmhFill *fill)
-{
-	PmhBucket  *copy = segment_copy(t);
-	uint64_t	point = 0;
-	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
-
-	while (result == PMH_OK && point < 1 << SAMPLE_BITS)
-	{
-		SegmentCount count;
-		uint64_t	elem;
-		double		weight;
-
-		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy,
-							   count_list, &elem, &count);
-		if (result != PMH_OK)
-			break;
-		weight = stands_for(elem);
-		fill->segments += weight;
-		fill->slots += weight * (double) count.slots;
-		fill->used_slots += weight * (double) count.used_slots;
-		fill->lists += weight * (double) count.lists;
-		fill->list_entries += weight * (double) count.list_entries;
-		fill->list_bytes += weight * (double) count.list_bytes;
-		point = next_point(point, elem);
-	}
-	free(copy);
-	return result;
-}
-
-PmhResult
-pmh_estimate_fill(PmhTable *t, PmhFill *fill)
+estimate(PmhTable *t, CountList how, PmhFill *fill)
 {
 	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
 	PmhStats	stats;
@@ -446,21 +410,33 @@ pmh_estimate_fill(PmhTable *t, PmhFill *fill)
 
 	memset(fill, 0, sizeof(*fill));
 	if (depth > SAMPLE_BITS)
-	{
-		bool		exists;
-
-		result = sample_fill(t, PMH_PRIMARY, fill);
-		if (result == PMH_OK)
-			result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
-		return result == PMH_OK && exists ? sample_fill(t, PMH_OVERFLOW, fill) : result;
-	}
+		return sample_both(t, how, fill);
 	memset(&stats, 0, sizeof(stats));
-	result = walk(t, count_list, &stats);
+	result = walk(t, how, &stats);
 	fill->segments = (double) stats.segments;
 	fill->slots = (double) stats.slots;
 	fill->used_slots = (double) stats.used_slots;
+	fill->entries = (double) stats.entries;
 	fill->lists = (double) stats.lists;
 	fill->list_entries = (double) stats.list_entries;
 	fill->list_bytes = (double) stats.list_bytes;
 	return result;
+}
+
+PmhResult
+pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
+{
+	PmhFill		fill;
+	PmhResult	result;
+
+	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	result = estimate(table, guess_list, &fill);
+	*entries = (uint64_t) fill.entries;
+	return pmh_conclude(table, result);
+}
+
+PmhResult
+pmh_estimate_fill(PmhTable *t, PmhFill *fill)
+{
+	return estimate(t, count_list, fill);
 }

@@ -17,12 +17,13 @@ typedef struct PmhFill
 	double		segments;
 	double		slots;
 	double		used_slots;
+	double		entries;		/* in slots and lists */
 	double		lists;
 	double		list_entries;
 	double		list_bytes;
 } PmhFill;
 
-/* PMH_OK or a real error.  (stats.c) */
+/* Estimate it.  PMH_OK or a real error. */
 extern PmhResult pmh_estimate_fill(PmhTable *t, PmhFill *fill);
 
 #endif							/* PMH_FIGURES_H */

@@ -134,11 +134,11 @@ check_format(const PmhFormat *format, PmhError *error)
 	return PMH_OK;
 }
 
-/* Read len bytes at the start of the file at fd; PMH_OK if it has them. */
+/* Read len bytes of the header of the file at fd; PMH_OK if it has them. */
 static PmhResult
-read_start(int fd, void *data, size_t len, PmhError *error)
+read_at(int fd, uint64_t offset, void *data, size_t len, PmhError *error)
 {
-	ssize_t		got = pread(fd, data, len, 0);
+	ssize_t		got = pread(fd, data, len, (off_t) offset);
 
 	if (got < 0)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
@@ -190,7 +190,7 @@ pmh_read_identity(const char *path, void *identity, PmhError *error)
 
 	if (fd < 0)
 		return error->code;
-	result = read_start(fd, &format, sizeof(format), error);
+	result = read_at(fd, PMH_FORMAT_OFFSET, &format, sizeof(format), error);
 	if (result == PMH_OK)
 		result = check_format(&format, error);
 	pmh_descriptor_close(fd);
@@ -225,8 +225,9 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 /*
  * Read the header of the file at fd, and get its size.  The directory may
  * move while the length in blocks is changed: this one is from between two times
- * that the directory was at the same offset.  Nobody but the recovery of this run makes
- * the file shorter, and no shorter than that; so its size is read last.
+ * that the directory was at the same offset.  Three reads, since what one read takes
+ * over comes in any order.  Only the recovery of this run makes the file shorter, and
+ * no shorter than that; so its size is read last.
  */
 static PmhResult
 read_header(int fd, char *head, PmhInode *inode, PmhError *error)
@@ -234,18 +235,22 @@ read_header(int fd, char *head, PmhInode *inode, PmhError *error)
 	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
 	uint64_t	dirword;
 	uint64_t	blocks;
-	PmhResult	result = read_start(fd, head, PMH_HEADER_SIZE, error);
+	PmhResult	result;
 
 	do
 	{
+		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), &dirword,
+						 sizeof(dirword), error);
+		if (result == PMH_OK)
+			result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &blocks,
+							 sizeof(blocks), error);
+		if (result == PMH_OK)
+			result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
 		if (result != PMH_OK)
 			return result;
-		dirword = live->dirword;
-		blocks = live->blocks;
-		result = read_start(fd, head, PMH_HEADER_SIZE, error);
 	} while (live->dirword != dirword);
 	live->blocks = blocks;
-	if (result == PMH_OK && !look_at_inode(fd, "", inode))
+	if (!look_at_inode(fd, "", inode))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was asking for the size of "
 							  "the file.");

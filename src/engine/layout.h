@@ -17,6 +17,18 @@
 
 #include "table.h"
 
+/*
+ * What is stored here is stored as the processor has it, and fields are taken out of
+ * words by shifts (states and fingerprints of a bucket, bucket.h; lines, list_read.c):
+ * with the other byte order files would not be each other's, and look-ups be wrong.
+ * Words are loaded and stored as a whole, which takes registers of 64 bits, and files are
+ * mapped as a whole, which takes addresses of 64 bits.
+ */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+			   "pmhash runs on little-endian machines only");
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
+			   "pmhash runs on 64-bit machines only");
+
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
 #define PMH_FORMAT_VERSION	3
 

@@ -81,7 +81,10 @@ extern bool pmh_wait_cancelled(void);
 /* One that is not to wait for a lock tries to take it so often. */
 #define PMH_LOCK_TRIES	100
 
-/* Take the lock if it is free; false if it is not. */
+/*
+ * Take the lock if it is free; false if it is not.  An acquire operation: what fills
+ * space that was taken out of use before may not overtake this (src/README, "Locks").
+ */
 static inline bool
 pmh_trylock(uint64_t *lock)
 {

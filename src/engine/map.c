@@ -107,8 +107,24 @@ pmh_map_note_lost(PmFile *f, size_t offset)
 		pmh_lost_post(f->lost_board, f->file_id);
 }
 
-static size_t
-whole_pages(size_t size)
+/*
+ * The unit of mapping: 4 KiB on x86-64, and up to 64 KiB on other machines.  A build
+ * of the tests takes a larger one than the machine's (test/engine, pages_*.c).  It is
+ * a multiple of that, and all that is mapped, replaced or given up is whole pages: so
+ * the machine does the same with it as if it were its own.
+ */
+static uintptr_t
+unit_of_mapping(void)
+{
+#ifdef PMH_PAGE_SIZE
+	return PMH_PAGE_SIZE;
+#else
+	return (uintptr_t) sysconf(_SC_PAGESIZE);
+#endif
+}
+
+size_t
+pmh_whole_pages(size_t size)
 {
 	return (size + page_size - 1) & ~(page_size - 1);
 }
@@ -154,8 +170,8 @@ static bool
 replace_in(PmFile *f, const char *base, size_t mapped, uintptr_t address)
 {
 	uintptr_t	start = (uintptr_t) base;
-	uintptr_t	end = start + whole_pages(mapped);
-	uintptr_t	page = address & ~(page_size - 1);
+	uintptr_t	end = start + pmh_whole_pages(mapped);
+	uintptr_t	page = start + ((address - start) & ~(page_size - 1));
 
 	if (address < start || address >= end)
 		return false;
@@ -178,6 +194,19 @@ replace_lost(uintptr_t address)
 		}
 	}
 	return false;
+}
+
+/*
+ * Is it that a page cannot be had?  There are other reasons for SIGBUS: on arm64 an
+ * atomic access that is not aligned (BUS_ADRALN).  Zeroes are no help with that: it would
+ * be repeated for ever, with locks held, and a sound file be posted as lost.  Nor is it
+ * to be expected; so the process ends at the instruction, and tells where.
+ */
+static bool
+is_lost_page(const siginfo_t *info)
+{
+	return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
+		info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
 }
 
 /* Do what would have been done without us. */
@@ -207,7 +236,7 @@ on_bus_error(int number, siginfo_t *info, void *context)
 	int			save_errno = errno;
 	bool		replaced = false;
 
-	if (info->si_code > 0)
+	if (is_lost_page(info))
 	{
 		pmh_lock(&mapped_files_lock);
 		replaced = replace_lost((uintptr_t) info->si_addr);
@@ -238,7 +267,7 @@ prepare(void)
 	pmh_lock(&mapped_files_lock);
 	if (page_size == 0)
 	{
-		page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
+		page_size = unit_of_mapping();
 		install_handler();
 	}
 	pmh_unlock(&mapped_files_lock);
@@ -274,11 +303,11 @@ static size_t
 wanted_reservation(size_t size)
 {
 #ifdef PMH_MOVE_MAPPINGS
-	return whole_pages(size);
+	return pmh_whole_pages(size);
 #else
 	size_t		wanted = size << (size < LARGE_FILE ? GROWTH_SMALL : GROWTH_LARGE);
 
-	return whole_pages(wanted < LEAST_RESERVED ? LEAST_RESERVED : wanted);
+	return pmh_whole_pages(wanted < LEAST_RESERVED ? LEAST_RESERVED : wanted);
 #endif
 }
 
@@ -318,9 +347,9 @@ reserve(size_t size, size_t *reserved)
 
 	*reserved = wanted_reservation(size);
 	base = reserve_exactly(*reserved);
-	if (base == NULL && *reserved > whole_pages(size))
+	if (base == NULL && *reserved > pmh_whole_pages(size))
 	{
-		*reserved = whole_pages(size);
+		*reserved = pmh_whole_pages(size);
 		base = reserve_exactly(*reserved);
 	}
 	return base;
@@ -356,7 +385,8 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 	base = reserve(size, &reserved);
 	if (base == NULL)
 		return errno;
-	if (mmap(base, size, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
+	if (mmap(base, pmh_whole_pages(size), PROT_READ | PROT_WRITE, flags, fd, 0) ==
+		MAP_FAILED)
 	{
 		int			err = errno;
 
@@ -378,8 +408,8 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 static bool
 grow_in_place(PmFile *f, size_t size)
 {
-	size_t		old_size = whole_pages(f->mapped);
-	size_t		new_size = whole_pages(size);
+	size_t		old_size = pmh_whole_pages(f->mapped);
+	size_t		new_size = pmh_whole_pages(size);
 	bool		done;
 
 	if (new_size > f->reserved)
@@ -404,7 +434,7 @@ grow_in_place(PmFile *f, size_t size)
 static void
 keep_old(PmFile *f)
 {
-	size_t		size = whole_pages(f->mapped);
+	size_t		size = pmh_whole_pages(f->mapped);
 
 	if (f->reserved > size)
 		(void) munmap(f->base + size, f->reserved - size);
@@ -427,7 +457,7 @@ grow_elsewhere(PmFile *f, size_t size)
 	if (base == NULL)
 		return errno;
 	pmh_lock(&mapped_files_lock);
-	if (mremap(f->base, 0, whole_pages(size), MREMAP_MAYMOVE | MREMAP_FIXED, base) ==
+	if (mremap(f->base, 0, pmh_whole_pages(size), MREMAP_MAYMOVE | MREMAP_FIXED, base) ==
 		MAP_FAILED)
 	{
 		err = errno;
@@ -455,8 +485,8 @@ pmh_map_further(PmFile *f, size_t size)
 void
 pmh_map_less(PmFile *f, size_t size)
 {
-	size_t		end = whole_pages(size);
-	size_t		old_end = whole_pages(f->mapped);
+	size_t		end = pmh_whole_pages(size);
+	size_t		old_end = pmh_whole_pages(f->mapped);
 
 	pmh_lock(&mapped_files_lock);
 	/*
@@ -476,10 +506,10 @@ static void
 drop(const PmMapping *m)
 {
 #ifdef PMH_MOVE_MAPPINGS
-	(void) mmap(m->base, whole_pages(m->mapped), PROT_NONE,
+	(void) mmap(m->base, pmh_whole_pages(m->mapped), PROT_NONE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 #else
-	(void) munmap(m->base, whole_pages(m->mapped));
+	(void) munmap(m->base, pmh_whole_pages(m->mapped));
 #endif
 }
 

@@ -34,6 +34,12 @@ extern int	pmh_map_further(PmFile *f, size_t size);
  */
 extern void pmh_map_less(PmFile *f, size_t size);
 
+/*
+ * So many bytes, rounded up to whole pages.  Only once a file has been mapped: before
+ * that this process has not asked for the size of a page.
+ */
+extern size_t pmh_whole_pages(size_t size);
+
 /* Unmap everything, and take *f off the list. */
 extern void pmh_unmap(PmFile *f);
 

@@ -41,6 +41,20 @@
 #include "pm.h"
 #include "table.h"
 
+/*
+ * After pmem_drain all that was flushed before has to be durable.  On x86-64 it is sfence
+ * after clwb, clflushopt or clflush.  On arm64 it is dmb ishst after dc cvap or dc cvac
+ * (there is no dsb in libpmem 1.12): that puts stores in order, but waits for no line
+ * to be written back, which takes a dsb.  What it is on other machines we do not know.
+ * So no file is persistent memory there, and all are of class "cache", which promises
+ * no more than is so.
+ */
+#ifdef __x86_64__
+#define DRAIN_WAITS		true
+#else
+#define DRAIN_WAITS		false
+#endif
+
 static PmhResult
 pm_error(PmhError *error, int err, const char *what)
 {
@@ -248,7 +262,7 @@ complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 		pm_close(f);
 		return result;
 	}
-	f->is_pmem = is_pmem && synchronous;
+	f->is_pmem = is_pmem && synchronous && DRAIN_WAITS;
 	f->persist = is_pmem || force_pmem;
 	return PMH_OK;
 }
@@ -325,11 +339,47 @@ pm_rest(const PmFile *f)
 
 /* ---- its length ---- */
 
+/*
+ * A page that anything in use is in lies within the file as a whole and has all its
+ * space: lengths, and where holes and allocations end, are rounded up to pages here.
+ * Where a page is larger than a block of the file system it would else come to harm:
+ *	- The kernel sees to the first store to a page, for as much of it as the file has.
+ *	  Later stores are no faults.  If the file has become longer within that page since
+ *	  then, such a store may not be written back (ext4's fallocate did not write-protect
+ *	  the page that the file ended in, pagecache_isize_extended(), until late in 2024).
+ *	- The first store to a page takes space for all of it.  If part of it is a hole and
+ *	  the file system is full, that is SIGBUS: a sound file is posted as lost.
+ * With pages of 4 KiB all that the engine asks for is whole pages.  (An index file is
+ * created with 64 KiB or more, whole pages of any size; a journal has any length, and
+ * keeps it.)
+ */
+
+/*
+ * Allocation has failed.  Some file systems keep what they have allocated so far (ext4
+ * does), and the file may end within a page by now.  No process has mapped what is past
+ * the length before, so the part of a page can be cut off.
+ */
+static PmhResult
+end_with_page(int fd, uint64_t before, PmhError *error)
+{
+	struct statx st;
+	PmhResult	result = look_at(fd, "", &st, error);
+	uint64_t	whole;
+
+	if (result != PMH_OK || pmh_whole_pages(st.stx_size) == st.stx_size)
+		return result;
+	whole = pmh_whole_pages(st.stx_size) - pmh_whole_pages(1);
+	if (whole >= before && ftruncate(fd, (off_t) whole) != 0)
+		return pm_error(error, errno, "cutting the file");
+	return PMH_OK;
+}
+
 /* Allocate [from, to) of the file at fd, which is as long as *st tells. */
 static PmhResult
 extend(PmFile *f, int fd, const struct statx *st, size_t from, size_t to,
 	   PmhError *error)
 {
+	PmhResult	result;
 	int			err;
 
 	/*
@@ -341,9 +391,13 @@ extend(PmFile *f, int fd, const struct statx *st, size_t from, size_t to,
 	if (pm_is_lost(f))
 		return pmh_fill_lost(error, f);
 
-	err = pm_allocate(fd, from, to);
+	err = pm_allocate(fd, from, pmh_whole_pages(to));
 	if (err != 0)
-		return pm_error(error, err, "allocating more space for the file");
+	{
+		result = end_with_page(fd, st->stx_size, error);
+		return result != PMH_OK ? result :
+			pm_error(error, err, "allocating more space for the file");
+	}
 
 	/*
 	 * The caller is going to store the new size in the file, which may be
@@ -366,6 +420,14 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	result = extend(f, fd, &st, from, to, error);
 	close_again(f, fd);
 	return result;
+}
+
+PmhResult
+pm_complete(PmFile *f, size_t size, PmhError *error)
+{
+	if (pmh_whole_pages(size) == size)
+		return PMH_OK;
+	return pm_extend(f, size, size, error);
 }
 
 /* fallocate in this mode, begun again when a signal interrupts it; 0 or an errno. */
@@ -404,8 +466,13 @@ pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 	struct statx st;
 	int			fd;
 	int			err = 0;
-	PmhResult	result = open_again(f, &fd, &st, error);
+	PmhResult	result;
 
+	from = pmh_whole_pages(from);
+	to = pmh_whole_pages(to);
+	if (from >= to)
+		return PMH_OK;
+	result = open_again(f, &fd, &st, error);
 	if (result != PMH_OK)
 		return result;
 	if (!holes_take_space(fd, from, to))
@@ -425,6 +492,7 @@ pm_truncate(PmFile *f, size_t size, PmhError *error)
 
 	if (result != PMH_OK)
 		return result;
+	size = pmh_whole_pages(size);
 	if (st.stx_size > size && ftruncate(fd, (off_t) size) != 0)
 		result = pm_error(error, errno, "cutting the file");
 	close_again(f, fd);

@@ -69,7 +69,7 @@ typedef struct PmFile
 	int			fd;				/* of a bulk load; else -1 */
 	char	   *base;			/* where the file is mapped just now */
 	size_t		mapped;			/* bytes mapped */
-	bool		is_pmem;		/* libpmem's word, and the kernel's */
+	bool		is_pmem;		/* libpmem's word, and the kernel's; on x86-64 only */
 	bool		persist;		/* flush and fence for real */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
@@ -104,13 +104,22 @@ extern void pm_close(PmFile *f);
 extern void pm_rest(const PmFile *f);
 
 /*
- * posix_fallocate [from, to); never leaves a hole: PMH_ERR_LOST if the file is
- * shorter than 'from' tells.
+ * posix_fallocate [from, to), and the rest of the last page; never leaves a hole:
+ * PMH_ERR_LOST if the file is shorter than 'from' tells.  On failure the file has become
+ * longer by whole pages, or not at all.
  */
 extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 
 /*
- * Give the space of [from, to) back to the file system; the file keeps its
+ * Let a file whose first 'size' bytes are in use have all of the page that they end in:
+ * it may have been used on a machine with smaller pages.  Before anything is stored to
+ * it in this run, by any process.  PMH_OK, or as pm_extend.
+ */
+extern PmhResult pm_complete(PmFile *f, size_t size, PmhError *error);
+
+/*
+ * Give the space of [from, to) back to the file system, from the first whole page on
+ * (there may be none) and to the end of the last one; the file keeps its
  * length, and what is mapped there reads as zeroes from then on.  (Cutting the
  * file off would be SIGBUS for readers that are still there.)  PMH_OK also
  * where the file system cannot do it, and where a load from a hole would take
@@ -119,8 +128,8 @@ extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
 
 /*
- * Cut the file to 'size' bytes.  No process, this one included, may touch
- * what its mapping has beyond that.
+ * Cut the file past the page that its first 'size' bytes end in.  No process, this one
+ * included, may touch what its mapping has past 'size'.
  */
 extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 

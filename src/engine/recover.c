@@ -313,8 +313,12 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
-	PmhResult	result;
+	uint64_t	size = pmh_live(t)->blocks << t->block_shift;
+	PmhResult	result = pm_complete(&t->file, size, &t->error);
 
+	/* (Nothing has been stored yet, in this run: see pm.c, "its length".) */
+	if (result != PMH_OK)
+		return result;
 	pm_store64(&pmh_run(t)->instance, 0);
 	result = redo_log(t);
 	if (result == PMH_OK)
@@ -323,11 +327,10 @@ pmh_recover(PmhTable *t)
 		result = redo_region_unlink(t);
 	if (result == PMH_OK)
 		result = rebuild_run(t);
-	if (result == PMH_OK && t->file.mapped > pmh_live(t)->blocks << t->block_shift)
+	if (result == PMH_OK && t->file.mapped > size)
 	{
 		/* What a shrink has left past the end; if it stays, no harm. */
-		(void) pm_truncate(&t->file, pmh_live(t)->blocks << t->block_shift,
-						   &t->error);
+		(void) pm_truncate(&t->file, size, &t->error);
 	}
 	if (result == PMH_OK)
 		pm_store64(&pmh_run(t)->instance, t->instance);

@@ -14,8 +14,8 @@
 #include "table.h"
 
 /*
- * Take the space lock, for what frees space further on, if it is free; false
- * if it is not.  Release it, if it was taken.
+ * Take the space lock, for what frees space further on (and takes none), if it is
+ * free; false if it is not.  Release it, if it was taken.
  */
 extern bool pmh_space_trylock(PmhTable *t);
 extern void pmh_space_release(PmhTable *t);
@@ -23,7 +23,9 @@ extern void pmh_space_release(PmhTable *t);
 /*
  * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
  * called under stripe and directory lock.  What is handed out lies inside our
- * mapping.  Contents are undefined.
+ * mapping.  Contents are undefined.  Each call takes the space lock anew: readers
+ * that are still in that space rely on it (src/README, "Locks"), so no process may keep
+ * free space to itself.
  *
  *	block	a whole block
  *	units	1..7 adjacent units within a block (an extension that bulk load

@@ -175,11 +175,8 @@ open_relations(PmhashJoinState *js, EState *estate, List *oids, int eflags)
 	TargetEntry *last = llast_node(TargetEntry, scan->custom_scan_tlist);
 	Index		inner = castNode(Var, last->expr)->varno;
 
-#if PG_VERSION_NUM >= 180000
-	js->heap = ExecGetRangeTableRelation(estate, inner, false);
-#else
-	js->heap = ExecGetRangeTableRelation(estate, inner);
-#endif
+	/* of a materialized view it sees to it that there is something to be read */
+	js->heap = ExecOpenScanRelation(estate, inner, eflags);
 	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
 	js->index = index_open(list_nth_oid(oids, PMHASH_JOIN_INDEX),
@@ -463,6 +460,8 @@ next(CustomScanState *node)
 
 		if (slot != NULL)
 			return slot;
+		/* a row that WHERE has not let through, perhaps after others like it */
+		ResetExprContext(node->ss.ps.ps_ExprContext);
 		CHECK_FOR_INTERRUPTS();
 	}
 	ExecClearTuple(js->inner_slot);

@@ -17,16 +17,19 @@
  *	  order and not as often;
  *	- if a condition that is leaky would be evaluated before one that guards rows
  *	  (restriction_is_securely_promotable, as for every index scan);
- *	- with parameters from a relation that is joined later, or LATERAL.
+ *	- with parameters from a relation that is joined later, or LATERAL;
+ *	- with some outer relations (outer_is_unusual).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -164,6 +167,88 @@ has_unusual_clause(List *restrictinfos)
 			return true;
 	}
 	return false;
+}
+
+/* ---- the outer relation ---- */
+
+/* Does a query, or a sub-query of it, lock the rows that it reads? */
+static bool
+locks_rows(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+	{
+		const Query *query = (const Query *) node;
+
+		/* what changes rows is read to its end in any case */
+		return query->commandType == CMD_SELECT &&
+			(query->rowMarks != NIL ||
+			 query_tree_walker((Query *) query, locks_rows, context, 0));
+	}
+	return expression_tree_walker(node, locks_rows, context);
+}
+
+/*
+ * Is there a sub-query in the relation that locks rows?  We read the outer relation
+ * ahead (batch.c), and with LIMIT what is not needed would be locked as well, so that
+ * others wait for it or pass over it.  Of sub-queries in expressions and of WITH
+ * queries it is not looked up whose they are.
+ */
+static bool
+has_locks(PlannerInfo *root, const RelOptInfo *rel)
+{
+	int			relid = -1;
+	ListCell   *lc;
+
+	while ((relid = bms_next_member(rel->relids, relid)) >= 0)
+	{
+		RangeTblEntry *rte = planner_rt_fetch(relid, root);
+
+		if (rte->rtekind == RTE_SUBQUERY && locks_rows((Node *) rte->subquery, NULL))
+			return true;
+	}
+	foreach(lc, root->glob->subroots)
+	{
+		if (locks_rows((Node *) lfirst_node(PlannerInfo, lc)->parse, NULL))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is a column wanted whose type is RECORD, of a sub-query?  The names of its fields are
+ * those of an expression in the plan of the sub-query; to find that one EXPLAIN goes down
+ * to the left or right child of a join (ruleutils.c, get_name_for_var_field), which
+ * ours does not have.
+ */
+static bool
+has_record(PlannerInfo *root, const RelOptInfo *rel)
+{
+	List	   *vars = pull_var_clause((Node *) rel->reltarget->exprs,
+									   PVC_RECURSE_PLACEHOLDERS);
+	bool		found = false;
+	ListCell   *lc;
+
+	foreach(lc, vars)
+	{
+		const Var  *var = lfirst_node(Var, lc);
+		const RangeTblEntry *rte = planner_rt_fetch(var->varno, root);
+
+		found |= var->vartype == RECORDOID && var->varattno > 0 &&
+			(rte->rtekind == RTE_SUBQUERY || rte->rtekind == RTE_CTE);
+	}
+	list_free(vars);
+	return found;
+}
+
+/* Are its rows ones that we can't keep, or must not read ahead? */
+static bool
+outer_is_unusual(PlannerInfo *root, const RelOptInfo *rel)
+{
+	/* as minimal tuples (batch.c); a nested loop makes none of them */
+	return list_length(rel->reltarget->exprs) > MaxTupleAttributeNumber ||
+		has_record(root, rel) || has_locks(root, rel);
 }
 
 /* ---- conditions and columns ---- */
@@ -414,7 +499,8 @@ add_paths_for_index(PlannerInfo *root, Candidate *c, JoinType jointype)
 		(index->indpred != NIL && !index->predOK))
 		return;
 	if (!bind_columns(root, index, c->joinrel, c->outerrel, c->type,
-					  c->extra->restrictlist, &c->clauses))
+					  c->extra->restrictlist, &c->clauses) ||
+		outer_is_unusual(root, c->outerrel))
 		return;
 	c->index_only = key_is_enough(index);
 	if (jointype == JOIN_UNIQUE_OUTER)

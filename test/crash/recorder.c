@@ -924,6 +924,15 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	return PMH_OK;
 }
 
+PmhResult
+pm_complete(PmFile *f, size_t size, PmhError *error)
+{
+	(void) f;
+	(void) size;
+	(void) error;
+	return PMH_OK;
+}
+
 /*
  * What is past the end of the file may be anything: we leave it as it is, so
  * that an image shows what still relies on it.

@@ -34,10 +34,13 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <libpmem.h>
+#include <linux/magic.h>
 #include <setjmp.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,9 +63,11 @@
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
+#include "cluster/pool_files.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
+#include "cluster/syncfs.h"
 #include "cluster/undo_journal.h"
 #include "cluster/wait_events.h"
 #include "cluster/wal_look.h"
@@ -76,8 +81,8 @@
 /* The calls that can fail, and how. */
 #define CALLS(X) \
 	X(open) X(read) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
-	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(statx) X(access) \
-	X(opendir) X(readdir) X(flock) X(pmem_map_file) X(wal_look)
+	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(fstatfs) X(uname) X(statx) \
+	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file) X(wal_look)
 
 #define NUMBER_OF(name) CALL_##name,
 #define NAME_OF(name) #name,
@@ -115,7 +120,9 @@ typedef struct World
 	uint64		control_writes; /* of pg_control */
 	uint64		write_errors;	/* the kernel has failed to write something back */
 	uint64		errors_seen;	/* how many of them some process knows of */
-	uint64		errors_of[MAX_DESCRIPTORS]; /* the same, of an open lock file */
+	uint64		file_errors_seen;	/* the same, by the index file: by its inode's note */
+	uint64		errors_of[MAX_DESCRIPTORS]; /* the same, of an open lock or index file */
+	bool		overlay;		/* syncfs says nothing there */
 	uint64		trusted;		/* figures */
 	uint64		distrusted;
 	uint64		failed_calls;
@@ -229,6 +236,8 @@ arm_faults(uint64 n, uint64 of, uint64 within)
 
 static void note_open(const char *path, int fd);
 static bool is_write_error(int fd);
+static bool is_file_error(int fd);
+static void learn_by_range(int fd);
 
 extern int	__real_open(const char *path, int flags, mode_t mode);
 extern int	__wrap_open(const char *path, int flags, mode_t mode);
@@ -259,10 +268,35 @@ __wrap_syncfs(int fd)
 	return fails(CALL_syncfs) || is_write_error(fd) ? -1 : 0;
 }
 
+extern int	__real_fsync(int fd);
+extern int	__wrap_fsync(int fd);
+int
+__wrap_fsync(int fd)
+{
+	return fails(CALL_fsync) || is_file_error(fd) ? -1 : __real_fsync(fd);
+}
+
+extern int	__wrap_sync_file_range(int fd, off64_t from, off64_t n, unsigned flags);
+int
+__wrap_sync_file_range(int fd, off64_t from, off64_t n, unsigned flags)
+{
+	learn_by_range(fd);
+	return 0;
+}
+
+extern int	__wrap_fstatfs(int fd, struct statfs *fs);
+int
+__wrap_fstatfs(int fd, struct statfs *fs)
+{
+	memset(fs, 0, sizeof(*fs));
+	fs->f_type = world->overlay ? OVERLAYFS_SUPER_MAGIC : EXT4_SUPER_MAGIC;
+	return fails(CALL_fstatfs) ? -1 : 0;
+}
+
+WRAP(int, uname, -1, (struct utsname *u), (u))
 WRAP(ssize_t, read, -1, (int fd, void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pread, -1, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(ssize_t, pwrite, -1, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
-WRAP(int, fsync, -1, (int fd), (fd))
 WRAP(int, ftruncate, -1, (int fd, off_t n), (fd, n))
 WRAP(int, rename, -1, (const char *a, const char *b), (a, b))
 WRAP(int, renameat2, -1, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
@@ -691,16 +725,16 @@ pmhash_end_without_replay(const ControlFileData *server)
 {
 	uint64		end = server->checkPoint + 120;
 
-	return server->state != DB_SHUTDOWNED && server->checkPointCopy.redo == server->checkPoint &&
-		world->inserted == end && !fails(CALL_wal_look) ? end : 0;
+	return !fails(CALL_wal_look) && server->state != DB_SHUTDOWNED &&
+		server->checkPointCopy.redo == server->checkPoint && world->inserted == end ? end : 0;
 }
 
 /* Has nothing been written to WAL since the crash?  As wal_look.c, which often knows not. */
 bool
 pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
 {
-	return server->state == DB_IN_CRASH_RECOVERY && world->inserted == world->crash_end &&
-		chance(4) != 0 && !fails(CALL_wal_look);
+	return !fails(CALL_wal_look) && server->state == DB_IN_CRASH_RECOVERY &&
+		world->inserted == world->crash_end && chance(4) != 0;
 }
 
 /* There are no standbys here, and no promotions. */
@@ -824,12 +858,13 @@ lose_page_cache(void)
 	index_path(path);
 	snprintf(saved, sizeof(saved), "%s/saved", scratch);
 	copy_file(saved, path);
+	world->file_errors_seen = world->write_errors;	/* the inode's note is gone */
 }
 
 /*
  * The kernel fails to write back what is in the index file: older pages may come back
  * from now on.  The run words are the newer ones: they are on another page than most
- * of the entries.  Nobody has the file mapped.
+ * of the entries.  No process has the file mapped.
  */
 static void
 fail_write_back(void)
@@ -853,23 +888,30 @@ fail_write_back(void)
 	world->write_errors++;
 }
 
-/* A lock file opened now knows of the errors that some process has been told of. */
+/*
+ * A lock file opened now knows of the errors that some process has learned of by a lock
+ * file, or by a syncfs of its own; an index file of those that it was asked for itself.
+ */
 static void
 note_open(const char *path, int fd)
 {
-	if (fd >= 0 && fd < MAX_DESCRIPTORS && strstr(path, "/lock") != NULL)
+	if (fd < 0 || fd >= MAX_DESCRIPTORS)
+		return;
+	if (strstr(path, "/lock") != NULL)
 		world->errors_of[fd] = world->errors_seen;
+	else if (strstr(path, ".pmh") != NULL)
+		world->errors_of[fd] = world->file_errors_seen;
 }
 
-/* syncfs, as errseq has it.  The process that learns of it may die of something else. */
+/* As errseq has it.  The process that learns of it may die of something else. */
 static bool
-is_write_error(int fd)
+is_error_of(int fd, uint64 *seen)
 {
 	if (fd < 0 || fd >= MAX_DESCRIPTORS)
 		abort();
 	if (world->errors_of[fd] == world->write_errors)
 		return false;
-	world->errors_of[fd] = world->errors_seen = world->write_errors;
+	world->errors_of[fd] = *seen = world->write_errors;
 	if (chance(3) == 0)
 	{
 		tell(" and the process is killed that learns of it");
@@ -877,6 +919,40 @@ is_write_error(int fd)
 	}
 	errno = errnos[chance(NERRNOS)];
 	return true;
+}
+
+/* syncfs */
+static bool
+is_write_error(int fd)
+{
+	return !world->overlay && is_error_of(fd, &world->errors_seen);
+}
+
+static bool
+is_index(int fd)
+{
+	char		path[MAXPGPATH];
+	struct stat index;
+	struct stat st;
+
+	index_path(path);
+	return __real_stat(path, &index) == 0 && __real_fstat(fd, &st) == 0 &&
+		st.st_ino == index.st_ino && st.st_dev == index.st_dev;
+}
+
+/* fsync */
+static bool
+is_file_error(int fd)
+{
+	return is_index(fd) && is_error_of(fd, &world->file_errors_seen);
+}
+
+/* sync_file_range: what it learns by the inode no other learns; on overlayfs it does nothing. */
+static void
+learn_by_range(int fd)
+{
+	if (!world->overlay && is_index(fd))
+		world->file_errors_seen = world->write_errors;
 }
 
 /* Open the index if it is trusted: identity as pmhash_identity_doubt has it. */
@@ -938,6 +1014,7 @@ rebuild_index(void)
 
 	index_path(path);
 	(void) __real_unlink(path);
+	world->file_errors_seen = world->write_errors;	/* the new one's inode has no note */
 	memset(&id, 0, sizeof(id));
 	id.dax_era = pmhash_shared->control.dax_era;
 	id.cache_era = pmhash_shared->control.cache_era;
@@ -1020,16 +1097,35 @@ work(PmhTable *table, bool may_leave_out)
 	}
 }
 
+static char failed[PMHASH_REASON_SIZE];
+
+static bool
+ask_file(int fd, const char *path)
+{
+	return pmhash_ask_for_failed_file(fd, path, failed);
+}
+
+/* What failed_writes.c does. */
+static bool
+ask_kernel_once(void)
+{
+	uint64		device = pmhash_device_of_syncfs();
+
+	return pmhash_pool_write_back(device, NULL) &&
+		(pmhash_pool_ask_files(device, ask_file, NULL) || failed[0] != '\0') &&
+		pmhash_ask_for_failed_writes(failed);
+}
+
 /* The launcher asks whether all has been written back.  Calls may fail for it, too. */
 static void
 ask_kernel(void)
 {
-	bool		asked = pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL) &&
-		pmhash_ask_for_failed_writes();
+	bool		asked = ask_kernel_once();
 
 	fail_at = -1;
 	if (!asked)
-		(void) pmhash_ask_for_failed_writes();
+		(void) ask_kernel_once();
+	failed[0] = '\0';
 }
 
 /*
@@ -1355,6 +1451,7 @@ new_world(uint64 seed)
 	world->refused = figures.refused;
 	world->not_started = figures.not_started;
 	world->rng = seed * UINT64CONST(0x9e3779b97f4a7c15);
+	world->overlay = chance(2) == 0;
 	if (mkdir(scratch, 0700) != 0)
 		abort();
 	server_path(path, "");

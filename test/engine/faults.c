@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "error.h"
 #include "fixture.h"
@@ -665,6 +666,69 @@ foreign_fault(const struct sigaction *action, bool sent)
 	return status;
 }
 
+/*
+ * A child has a table open and meets SIGBUS with this code at one of its pages, as
+ * often as an instruction that is repeated does.  How it ends: 0 if it goes on.
+ */
+static int
+fault_of_kind(int code)
+{
+	pid_t		pid;
+	int			status;
+
+	fflush(stdout);
+	pid = fork();
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		PmhTable   *t = fixture_open(path, 1);
+		siginfo_t	info = {.si_signo = SIGBUS, .si_code = code,
+							.si_addr = t->file.base + PAGE};
+
+		for (int i = 0; i < 3; i++)
+			REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS,
+							&info) == 0);
+		_exit(0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+/*
+ * What the processor refuses for another reason than that the page cannot be had is no
+ * loss: the process ends, the file goes on.
+ */
+static void
+test_other_kinds(void)
+{
+	static const int lost[] = {BUS_ADRERR, BUS_OBJERR, BUS_MCEERR_AR, BUS_MCEERR_AO};
+	uint64_t	seed = 1;
+	PmhTable   *t;
+
+	/* (AddressSanitizer's handler, else, would end a process another way.) */
+	(void) signal(SIGBUS, SIG_DFL);
+	pmh_close(make_table(path));
+	for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
+	{
+		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+		t = fixture_open(path, 1);
+		CHECK(fault_of_kind(lost[i]) == 0);
+		CHECK(do_lookup(t, &seed) == PMH_ERR_LOST);
+		pmh_close(t);
+	}
+	for (int code = BUS_ADRALN; code <= SI_KERNEL; code += SI_KERNEL - BUS_ADRALN)
+	{
+		int			status;
+
+		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+		t = fixture_open(path, 1);
+		status = fault_of_kind(code);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+		CHECK(do_lookup(t, &seed) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
 /* Runs first: the handler must not be installed yet. */
 static void
 test_foreign_faults(void)
@@ -714,6 +778,7 @@ main(void)
 	hole_path = strdup(fixture_path("faults_hole"));
 	REQUIRE(path != NULL && bystander_path != NULL && hole_path != NULL);
 	TEST(test_foreign_faults());
+	TEST(test_other_kinds());
 	TEST(test_every_page());
 	TEST(test_no_growth());
 	TEST(test_place_is_lost(begin_cursor, end_cursor));

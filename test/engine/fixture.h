@@ -205,6 +205,24 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
 }
 
+/* A check beside others' work. */
+static inline PmhResult
+fixture_check(PmhTable *t)
+{
+	return pmh_check(t, false, fixture_report, NULL);
+}
+
+/* Begin a shrink, and leave it at that. */
+static inline PmhResult
+fixture_begin_shrink(PmhTable *t)
+{
+	PmhShrink	begun;
+	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
+
+	pmh_shrink_end(t, &begun);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 /* Is every lock of the fixture's tables free? */
 static inline bool
 fixture_no_lock_held(void)

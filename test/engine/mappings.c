@@ -20,6 +20,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "map.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -52,7 +53,7 @@ __wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
 
 	if ((flags & MAP_ANONYMOUS) == 0 ||
 		!((no_reservations && fixed && prot == PROT_NONE) ||
-		  (strict && (prot & PROT_WRITE) != 0 && len > 4096)))
+		  (strict && (prot & PROT_WRITE) != 0 && len > pmh_whole_pages(1))))
 		return __real_mmap(addr, len, prot, flags, fd, at);
 	if (fixed)
 		(void) munmap(addr, len);

@@ -181,6 +181,15 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 PmhResult
+pm_complete(PmFile *f, size_t size, PmhError *error)
+{
+	(void) f;
+	(void) size;
+	(void) error;
+	return PMH_OK;
+}
+
+PmhResult
 pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	if (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

@@ -12,6 +12,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "map.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
@@ -95,7 +96,7 @@ test_recovery(void)
 	check(t);
 	check_unique(t, UNIQUE_KEYS, 10);
 	REQUIRE(stat(path, &st) == 0);
-	CHECK((uint64_t) st.st_size == file_bytes(t));
+	CHECK((uint64_t) st.st_size == pmh_whole_pages(file_bytes(t)));
 	insert_unique(t, UNIQUE_KEYS, 2 * UNIQUE_KEYS);
 	check(t);
 	pmh_close(t);

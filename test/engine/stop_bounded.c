@@ -258,22 +258,6 @@ estimate(PmhTable *t)
 	return pmh_estimate(t, &entries, &bytes);
 }
 
-static PmhResult
-begin_shrink(PmhTable *t)
-{
-	PmhShrink	begun;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
-
-	pmh_shrink_end(t, &begun);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-static PmhResult
-check(PmhTable *t)
-{
-	return pmh_check(t, false, fixture_report, NULL);
-}
-
 /* It asks at least so many times, and ends soon when it is to. */
 static void
 gives_up(PmhTable *t, PmhResult (*call) (PmhTable *t), unsigned least)
@@ -287,7 +271,7 @@ gives_up(PmhTable *t, PmhResult (*call) (PmhTable *t), unsigned least)
 	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
 }
 
-/* Nobody disturbs them. */
+/* Nothing disturbs them. */
 static void
 long_list_is_given_up(void)
 {
@@ -297,8 +281,8 @@ long_list_is_given_up(void)
 	gives_up(t, look_up_repeats, BUFFERS - 1);
 	gives_up(t, read_all_by_cursor, BUFFERS - 1);
 	gives_up(t, read_statistics, BUFFERS - 1);
-	gives_up(t, begin_shrink, BUFFERS - 1);
-	gives_up(t, check, BUFFERS - 1);
+	gives_up(t, fixture_begin_shrink, BUFFERS - 1);
+	gives_up(t, fixture_check, BUFFERS - 1);
 	pmh_close(t);
 }
 
@@ -311,7 +295,7 @@ many_segments_are_given_up(void)
 		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
 	gives_up(t, read_statistics, SEGMENTS);
 	gives_up(t, estimate, SEGMENTS / 2);
-	gives_up(t, begin_shrink, SEGMENTS / 2);
+	gives_up(t, fixture_begin_shrink, SEGMENTS / 2);
 	pmh_close(t);
 }
 

@@ -357,22 +357,6 @@ read_statistics(PmhTable *t)
 }
 
 static PmhResult
-begin_shrink(PmhTable *t)
-{
-	PmhShrink	begun;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
-
-	pmh_shrink_end(t, &begun);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-static PmhResult
-check_shared(PmhTable *t)
-{
-	return pmh_check(t, false, fixture_report, NULL);
-}
-
-static PmhResult
 check_alone(PmhTable *t)
 {
 	return pmh_check(t, true, fixture_report, NULL);
@@ -401,8 +385,8 @@ versions_of_others(const char *at)
 	goes_on(t, look_up, at);
 	goes_on(t, look_up_repeats, at);
 	goes_on(t, read_statistics, at);
-	goes_on(t, begin_shrink, at);
-	goes_on(t, check_shared, at);
+	goes_on(t, fixture_begin_shrink, at);
+	goes_on(t, fixture_check, at);
 	goes_on(t, check_alone, at);
 	pmh_close(t);
 }
@@ -486,8 +470,8 @@ nothing_holds(void)
 	given_up(t, look_up_any);
 	given_up(t, look_up_repeats_any);
 	given_up(t, read_statistics_any);
-	given_up(t, begin_shrink);
-	given_up(t, check_shared);
+	given_up(t, fixture_begin_shrink);
+	given_up(t, fixture_check);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }

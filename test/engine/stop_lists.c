@@ -410,12 +410,6 @@ sweep_all(PmhTable *t)
 	return result == PMH_DONE ? PMH_OK : result;
 }
 
-static PmhResult
-check_all(PmhTable *t)
-{
-	return pmh_check(t, false, fixture_report, NULL);
-}
-
 static void
 operation_and_cut(Operation operation, const char *point, bool deep_directory)
 {
@@ -591,8 +585,8 @@ main(void)
 	TEST(operation_and_cut(insert_some, "outside_before_span", false));
 	TEST(operation_and_cut(sweep_all, "provide_before_map", false));
 	TEST(operation_and_cut(sweep_all, "outside_before_span", false));
-	TEST(operation_and_cut(check_all, "check_before_blocks", true));
-	TEST(operation_and_cut(check_all, "check_before_elements", false));
+	TEST(operation_and_cut(fixture_check, "check_before_blocks", true));
+	TEST(operation_and_cut(fixture_check, "check_before_elements", false));
 	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
 	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
 	TEST(lists_freed_as_sweep_begins());

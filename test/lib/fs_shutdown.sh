@@ -2,7 +2,8 @@
 # fs_shutdown.sh PG_CONFIG [ACCOUNT]: for root.  A server whose pool is on a file
 # system of its own is killed; the file system loses its device before everything is
 # written back (EXT4_IOC_SHUTDOWN), or is unmounted, and is mounted again without
-# a boot; then the server starts.  Prints a line for each case.
+# a boot; then the server starts.  And one whose pool is on an overlay over a device that
+# fails.  Prints a line for each case.
 set -u
 pg_config=$1
 account=${2:-postgres}
@@ -20,8 +21,9 @@ start() { as "$bin/pg_ctl" -D "$work/data" -w -l "$work/log" start >/dev/null; }
 finish()
 {
 	as "$bin/pg_ctl" -D "$work/data" -m immediate stop >/dev/null 2>&1
-	umount "$own/mount" 2>/dev/null
+	umount "$own/overlay" "$own/mount" 2>/dev/null
 	[ -n "$device" ] && losetup -d "$device"
+	umount "$own/memory" 2>/dev/null
 	rm -rf "$work" "$own"
 }
 trap finish EXIT
@@ -55,11 +57,13 @@ expect()
 	fi
 }
 
-# change: WAL and table are on disk, the index is in the page cache
+# change [ROWS]: WAL and table are on disk, the index is in the page cache
 change()
 {
-	query "INSERT INTO t SELECT generate_series($((n + 1)), $((n + 1000)))"
-	n=$((n + 1000))
+	local rows=${1:-1000}
+
+	query "INSERT INTO t SELECT generate_series($((n + 1)), $((n + rows)))"
+	n=$((n + rows))
 }
 
 make_fs()
@@ -69,8 +73,24 @@ make_fs()
 		mkdir "$own/mount/pool" && chown "$account" "$own/mount/pool" && chmod 700 "$own/mount/pool"
 }
 
+# An overlay over ext4 (without a journal, whose own failures would be reported) on a
+# device whose blocks take up memory when they are first written.
+make_overlay()
+{
+	mkdir "$own/memory" "$own/overlay" && mount -t tmpfs -o size=64m none "$own/memory" &&
+		truncate -s 200M "$own/memory/image" && mkfs.ext4 -q -F -O ^has_journal "$own/memory/image" &&
+		device=$(losetup -f --show "$own/memory/image") && mount "$device" "$own/mount" &&
+		mkdir "$own/mount/lower" "$own/mount/upper" "$own/mount/work" &&
+		mount -t overlay -o "lowerdir=$own/mount/lower,upperdir=$own/mount/upper,workdir=$own/mount/work" none "$own/overlay" &&
+		mkdir "$own/overlay/pool" && chown "$account" "$own/overlay/pool" && chmod 700 "$own/overlay/pool"
+}
+
+# From now on blocks that are written for the first time fail, or no longer.
+device_fails() { sync; dd if=/dev/zero of="$own/memory/filler" bs=4k 2>/dev/null; }
+device_works() { rm -f "$own/memory/filler"; }
+
 chown "$account" "$work"
-chmod 755 "$work"
+chmod 700 "$work"			# its socket trusts
 chmod 711 "$own"
 if ! make_fs; then
 	echo "no ext4 file system can be mounted here"
@@ -143,5 +163,46 @@ for ((i = 0; i < 200; i++)); do
 	sleep 0.1
 done
 expect "full, a child has crashed" valid
+
+# failed writes below an overlay: syncfs() on that says nothing of them
+as "$bin/pg_ctl" -D "$work/data" -w stop >/dev/null
+umount "$own/mount"
+losetup -d "$device"
+device=
+if make_overlay; then
+	as tee -a "$work/data/postgresql.conf" >/dev/null <<<"pmhash.directory = '$own/overlay/pool'"
+	start
+	query "REINDEX INDEX t_k; CHECKPOINT"
+	sleep 3
+	change
+	query "CHECKPOINT"
+	sleep 3
+	kill_server
+	start
+	expect "overlay, killed past a checkpoint" valid
+	device_fails
+	change 20000
+	query "CHECKPOINT"
+	for ((i = 0; i < 100; i++)); do
+		[[ "$(query "SELECT state FROM pmhash_indexes WHERE index = 't_k'")" == invalid* ]] && break
+		sleep 0.1
+	done
+	expect "overlay, writes have failed before a checkpoint" 'invalid*'
+	device_works
+	query "REINDEX INDEX t_k; CHECKPOINT"
+	sleep 3
+	device_fails
+	change 20000
+	as "$bin/pg_ctl" -D "$work/data" -w stop >/dev/null
+	device_works
+	start
+	expect "overlay, writes have failed before a shutdown" 'invalid*'
+	query "REINDEX INDEX t_k"
+	as "$bin/pg_ctl" -D "$work/data" -w stop >/dev/null
+	start
+	expect "overlay, shut down" valid
+else
+	echo "# no overlay can be mounted here"
+fi
 echo "fs_shutdown: $passed passed, $failed failed"
 exit $((failed > 0))

@@ -104,6 +104,43 @@ is(slurp_file("$foreign/letter.txt"), 'dear', 'what stood there is left alone');
 is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
 is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
 
+# other users can write in it
+my $open = "$PostgreSQL::Test::Utils::tmp_check/open_to_all";
+mkdir($open);
+chmod(0777, $open);
+symlink("$foreign/letter.txt", "$open/lock") or die $!;
+$node->append_conf('postgresql.conf', "pmhash.directory = '$open'");
+$node->restart;
+disabled(qr/other users could write in directory "\Q$open\E", and ".*\/lock" is a link/, 'open to all, with a link');
+is(slurp_file("$foreign/letter.txt"), 'dear', 'open to all: nothing is written through the link');
+chmod(0700, $open);
+$node->restart;
+disabled(qr/could not open file "\Q$open\E\/lock"/, 'a link in place of the lock file');
+is(slurp_file("$foreign/letter.txt"), 'dear', 'a link in place of the lock file: nothing is written through it');
+unlink("$open/lock");
+chmod(0777, $open);
+$node->restart;
+repaired('open to all, empty');
+is((stat($open))[2] & 0777, 0700, 'open to all, empty: closed');
+# as Kubernetes does it
+# trust: open-to-others
+$node->stop;
+chmod(02770, $open, grep { -d $_ } glob("$open/*"));
+chmod(0660, grep { -f $_ } glob("$open/*"), glob("$open/*/*"));
+my $log_of_open = -s $node->logfile;
+$node->start;
+repaired('open to a group');
+like(slurp_file($node->logfile, $log_of_open), qr/not trusted/, 'open to a group: rebuilt');
+is((stat($open))[2] & 0777, 0700, 'open to a group: closed');
+$node->stop;
+chmod(0770, $open);
+my ($some_file) = glob("$open/*/*");
+link($some_file, "$open.link") or die $!;
+$node->start;
+disabled(qr/other users could write in directory "\Q$open\E", and "\Q$some_file\E" is a link/, 'open to a group, with a second name elsewhere');
+unlink("$open.link");
+$node->restart;
+
 # the pool of another cluster: while that one runs, and when it does not
 my $neighbour = new_server('neighbour');
 $neighbour->start;

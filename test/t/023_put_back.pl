@@ -218,6 +218,7 @@ $neighbour->stop;
 $node->stop;
 rename($pool, $save) if rmtree($save);
 copy_tree(pool($neighbour), $pool);
+$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
 $node->start;
 like(index_state($node, 't_k'), qr/^disabled: directory "\S+" belongs to another cluster/, 'pool of another cluster');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
@@ -227,6 +228,7 @@ fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k".*disabled/s, 'pool of 
 $node->stop;
 rmtree($pool);
 rename($save, $pool) or die;
+$node->append_conf('postgresql.conf', "pmhash.directory = ''");
 $node->start;
 all_come_back($node, 'the own pool is back');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1 AND v = -100'),

@@ -98,6 +98,15 @@ ok(upgrade($copy), 'pg_upgrade by copying');
 upgraded($copy, 'upgraded by copying', pool($copy));
 is(join(' ', index_files(pool($old))), $old_files, 'the old pool has been left alone');
 
+# No worker of ours runs in a server of pg_upgrade; the first user of an index does what
+# the launcher does at a start.
+$copy->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
+system_or_bail('pg_ctl', '-D', $copy->data_dir, '-w', '-l', $copy->logfile, '-o', '-b', 'start');
+is($copy->safe_psql('postgres', "SELECT pg_sleep(1), count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pmhash%'"), '|0',
+	'a server of pg_upgrade: no worker');
+same_answers($copy, 't', 'k', 't_k', 'a server of pg_upgrade');
+system_or_bail('pg_ctl', '-D', $copy->data_dir, '-w', 'stop');
+
 # the old cluster is started again
 rebuild_off($old);
 $old->start;

@@ -98,7 +98,7 @@ chomp $wanted;
 is($node->safe_psql('postgres', $states), $wanted, 'what has happened is seen');
 is($planner->query_safe($states), $wanted, 'by a session that knows the indexes from planning, too');
 is($user->query_safe($states), $wanted, 'and by one that has used one of them');
-is($node->safe_psql('postgres', "SELECT count(durability) FROM pmhash_indexes"), 2, 'durability is told of valid ones');
+is($node->safe_psql('postgres', "SELECT count(durability) FROM pmhash_indexes"), 2, 'durability is shown of valid ones');
 
 # Put back, they are what they were.
 $locker->query_safe('ROLLBACK');

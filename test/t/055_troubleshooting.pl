@@ -65,6 +65,76 @@ says($node, 'CREATE TABLE j (j json); CREATE INDEX ON j USING pmhash (j)',
 	'`data type ... has no default operator class for access method "pmhash"`');
 $node->safe_psql('postgres', 'CREATE INDEX ON j USING pmhash ((j::text))');
 
+# ---- types and equalities of keys ----
+$node->safe_psql('postgres', q{
+	CREATE TYPE pair AS (a int, b int);
+	CREATE TABLE pairs (p pair);
+	CREATE INDEX pairs_p ON pairs USING pmhash (p);
+});
+# event: `ALTER TYPE ... ADD` or `DROP ATTRIBUTE`, or columns of a table whose rows are keys
+# trouble: `cannot alter attributes of ... because pmhash index ... has it in its keys`
+says($node, 'ALTER TYPE pair ADD ATTRIBUTE c int',
+	'`cannot alter attributes of ... because pmhash index ... has it in its keys`');
+$node->safe_psql('postgres', q{
+	DROP INDEX pairs_p;
+	ALTER TYPE pair ADD ATTRIBUTE c int;
+	CREATE INDEX pairs_p ON pairs USING pmhash (p);
+	DROP TABLE pairs;
+});
+$node->safe_psql('postgres', q{
+	CREATE OPERATOR CLASS no_equality FOR TYPE int USING pmhash
+		AS FUNCTION 1 hashint4extended(int, bigint);
+});
+# trouble: `operator class of column ... of index "..." has no equality operator`
+says($node, 'CREATE INDEX ON t USING pmhash (k no_equality)',
+	'`operator class of column ... of index "..." has no equality operator`');
+{
+	my $row = 'WARNING: `column ... of pmhash index "..." is not indexed by the equality of its type ...`';
+	my ($status, undef, $stderr) = $node->psql('postgres', q{
+		CREATE TYPE folded;
+		CREATE FUNCTION folded_in(cstring) RETURNS folded AS 'textin'
+			LANGUAGE internal IMMUTABLE STRICT;
+		CREATE FUNCTION folded_out(folded) RETURNS cstring AS 'textout'
+			LANGUAGE internal IMMUTABLE STRICT;
+		CREATE TYPE folded (input = folded_in, output = folded_out, like = text);
+		CREATE CAST (folded AS text) WITHOUT FUNCTION AS IMPLICIT;
+		CREATE FUNCTION folded_cmp(folded, folded) RETURNS int LANGUAGE sql IMMUTABLE
+			AS 'SELECT bttextcmp(lower($1::text), lower($2::text))';
+		CREATE FUNCTION folded_eq(folded, folded) RETURNS bool LANGUAGE sql IMMUTABLE
+			AS 'SELECT folded_cmp($1, $2) = 0';
+		CREATE OPERATOR = (leftarg = folded, rightarg = folded, function = folded_eq);
+		CREATE OPERATOR CLASS folded_ops DEFAULT FOR TYPE folded USING btree
+			AS OPERATOR 3 =, FUNCTION 1 folded_cmp(folded, folded);
+		CREATE TABLE folds (f folded);
+		CREATE INDEX ON folds USING pmhash (f);
+	});
+
+	is($status, 0, 'the index is made all the same');
+	# trouble: WARNING: `column ... of pmhash index "..." is not indexed by the equality of its type ...`
+	like($stderr, message($row), "warned: $row");
+	$node->safe_psql('postgres', 'DROP TABLE folds');
+}
+SKIP:
+{
+	skip 'needs ICU', 3
+	  if $node->safe_psql('postgres',
+		q{SELECT count(*) FROM pg_collation WHERE collprovider = 'i'}) == 0;
+	$node->safe_psql('postgres', q{
+		CREATE DATABASE utf8 TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C';
+	});
+	$node->safe_psql('utf8', q{
+		CREATE EXTENSION pmhash;
+		CREATE COLLATION nocase
+			(provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		CREATE TABLE names (n name[] COLLATE nocase);
+	});
+	# trouble: `column ... of index "..." contains strings that cannot be hashed under a nondeterministic collation`
+	fails_like($node, 'CREATE INDEX ON names USING pmhash (n)',
+		message('`column ... of index "..." contains strings that cannot be hashed under a nondeterministic collation`'),
+		'strings that cannot be hashed', 'utf8');
+	$node->safe_psql('postgres', 'DROP DATABASE utf8');
+}
+
 # ---- a library that the system does not have ----
 {
 	my $library = $node->config_data('--pkglibdir') . '/pmhash.so';
@@ -203,6 +273,7 @@ $node->restart;
 # ---- a standby ----
 $node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
 $node->restart;
+all_come_back($node, 'the library is back');
 $node->backup('for_standby');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'for_standby', has_streaming => 1);

@@ -42,31 +42,8 @@ sub faults
 {
 	my ($calls, $n, $for, $error) = @_;
 
-	$node->append_conf('postgresql.conf', <<CONF);
-pmhash_faults.calls = '$calls'
-pmhash_faults.at_restart = on
-pmhash_faults.fail_for = $for
-pmhash_faults.error = $error
-pmhash_faults.fail_at = $n
-CONF
-	$node->reload;
-	return;
-}
-
-sub no_faults
-{
-	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
-}
-
-# The postmaster learns of a new setting when it likes; sessions begun after that
-# have it from there.
-sub wait_for_setting
-{
-	my ($n) = @_;
-
-	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$n'")
-	  or die 'no reload';
-	return;
+	return set_faults($node, calls => $calls, at_restart => 'on', fail_for => $for,
+		error => $error, fail_at => $n);
 }
 
 # Lose 21 rows that are in the index, by the crash of a backend.
@@ -79,7 +56,6 @@ sub lose_rows
 	if (@faults)
 	{
 		faults(@faults);
-		wait_for_setting($faults[1]);
 	}
 	else
 	{
@@ -125,9 +101,7 @@ sub round_of
 	my ($name, @faults) = @_;
 	my $log = lose_rows($name, @faults);
 
-	no_faults();
-	$node->reload;
-	wait_for_setting(0);
+	set_faults($node, fail_at => 0);
 	# a row that is left out of an index would have its file thrown away
 	$node->safe_psql('postgres', 'INSERT INTO elsewhere SELECT generate_series(1, 100)');
 	compare("$name, in that run");

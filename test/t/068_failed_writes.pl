@@ -25,14 +25,7 @@ sub faults
 
 	$for //= 1;
 	$error //= 5;
-	$node->append_conf('postgresql.conf', <<CONF);
-pmhash_faults.calls = '$calls'
-pmhash_faults.error = $error
-pmhash_faults.fail_for = $for
-pmhash_faults.fail_at = $n
-CONF
-	$node->reload if $node->{_pid};
-	return;
+	return set_faults($node, calls => $calls, error => $error, fail_for => $for, fail_at => $n);
 }
 
 # event: the kernel fails to write back pages of the pool's file system, while the server runs
@@ -147,7 +140,7 @@ sub fails_at_shutdown
 	$node->safe_psql('postgres', 'SELECT 1');
 	$node->stop;
 	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
-	faults_off();
+	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 	$node->start;
 	stays_invalid($node, $apart, $name);
 	rebuild_on($node);
@@ -170,8 +163,3 @@ fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel', 5);
 fails_at_shutdown('uname fsync', 3, 2, 'shutdown, old kernel, ETIMEDOUT', 110);
 $node->stop;
 done_testing();
-
-sub faults_off
-{
-	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
-}

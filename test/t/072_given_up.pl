@@ -31,43 +31,11 @@ sub faults
 	my ($calls, $n, $for, $error, $restart, $process) = @_;
 
 	$process //= 'pmhash launcher';
-	$node->append_conf('postgresql.conf', <<CONF);
-pmhash_faults.calls = '$calls'
-pmhash_faults.process = '$process'
-pmhash_faults.at_restart = $restart
-pmhash_faults.error = $error
-pmhash_faults.fail_for = $for
-pmhash_faults.fail_at = $n
-CONF
-	reload($n);
-	return;
+	return set_faults($node, calls => $calls, process => $process, at_restart => $restart,
+		error => $error, fail_for => $for, fail_at => $n);
 }
 
-# The same in a launcher that is to be started.
-sub faults_while_down
-{
-	my ($calls, $n, $for) = @_;
-
-	return $node->append_conf('postgresql.conf', <<CONF);
-pmhash_faults.calls = '$calls'
-pmhash_faults.process = 'pmhash launcher'
-pmhash_faults.at_restart = off
-pmhash_faults.error = 5
-pmhash_faults.fail_for = $for
-pmhash_faults.fail_at = $n
-CONF
-}
-
-sub reload
-{
-	my ($n) = @_;
-
-	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$n'")
-	  or die 'no reload';
-	return;
-}
-
+# None from the next start on.
 sub no_faults
 {
 	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
@@ -82,8 +50,7 @@ sub give_pool_up
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
 	usleep(300_000);
-	no_faults();
-	reload(0);
+	set_faults($node, fail_at => 0);
 	return;
 }
 
@@ -112,9 +79,8 @@ foreach my $way ([ 'control file', 'syncfs pwrite', 0 ],
 		usleep(300_000);    # what comes after that message
 		is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
 		unlike(slurp_file($node->logfile, $from), qr/PANIC|can neither/, "$name, $end: log");
-		no_faults();
-		reload(0);
-		# The pool can be written again, and nobody does.
+		set_faults($node, fail_at => 0);
+		# The pool can be written again, and no process does.
 		$node->safe_psql('postgres', 'INSERT INTO o VALUES (9000); DELETE FROM o WHERE k = 9000');
 		sleep(3);    # naptimes
 		is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
@@ -235,13 +201,12 @@ foreach my $case ('directory', 'stat')
 	}
 	else
 	{
-		faults_while_down('stat', 1, 3);
+		faults('stat', 1, 3, 5, 'off');
 		$node->start;
 	}
 	$node->wait_for_log(qr/undo journal: .* entries taken out/, $from);
 	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, "unreachable $case: taken out");
-	no_faults();
-	reload(0);
+	set_faults($node, fail_at => 0);
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "unreachable $case: all valid");
 	all_checked($node, "unreachable $case");
 	$node->restart;    # the launcher may not have learned the age of postmaster.opts
@@ -273,8 +238,7 @@ foreach my $case ([ 'journal', 1, 24 ], [ 'file', 2, 24 ], [ 'file', 2, 12 ], [ 
 	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, "$name: taken out in the end");
 	unlike(slurp_file($node->logfile, $from), qr/removed index file|not trusted/, "$name: no file is given up");
 	is($node->safe_psql('postgres', $files), $before, "$name: nothing is rebuilt");
-	no_faults();
-	reload(0);
+	set_faults($node, fail_at => 0);
 	$node->restart;    # at_restart counts from there
 }
 all_checked($node, 'in the end');

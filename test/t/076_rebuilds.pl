@@ -11,7 +11,8 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $failing = 300;       # there are places for 256
+my $failing = 500;       # there are places for 256
+my $plain = 30;          # so that it is certain enough that some share a bit with one of those
 
 my $node = new_server('rebuilds', "max_locks_per_transaction = 256\n");
 $node->start;
@@ -63,6 +64,21 @@ CREATE OR REPLACE FUNCTION app.number_of(text) RETURNS int IMMUTABLE LANGUAGE pl
 CREATE TABLE app.z_last (k int, CONSTRAINT z_last_k EXCLUDE USING pmhash (k WITH =));
 INSERT INTO app.z_last SELECT generate_series(1, 100);
 ALTER TABLE app.secret OWNER TO owner;
+-- what the owner of a database can do: workers are not to have that path
+CREATE SCHEMA m;
+GRANT USAGE ON SCHEMA m TO PUBLIC;
+CREATE FUNCTION m.helper(k int) RETURNS int LANGUAGE plpgsql AS
+	'BEGIN RAISE LOG ''in the rights of %'', current_user; RETURN k; END';
+ALTER DATABASE postgres SET search_path = m, app, public;
+SQL
+$node->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
+install_extension($node, 'wide');
+$node->safe_psql('wide', <<SQL);
+CREATE FUNCTION number_of(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN length(\$1); END';
+CREATE TABLE w AS SELECT 'word'::text AS s;
+CREATE INDEX w_s ON w USING pmhash (number_of(s));
+CREATE OR REPLACE FUNCTION number_of(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN RAISE EXCEPTION \$\$%\$\$, repeat(chr(228), 200); END';
 SQL
 lose_files();
 my $offset = -s $node->logfile;
@@ -74,6 +90,8 @@ is("@order", 'z_last_k a_first_k', 'the index of a constraint comes first');
 # after three tries it is not "try again" any more
 ok($node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: function helper%' FROM pmhash_indexes WHERE index = 'secret_k'"),
 	'the rebuild without search_path fails');
+unlike(log_since($offset), qr/in the rights of/, 'and calls no function of the path of the database');
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path');
 my $wait = "SET search_path = app; SET pmhash.group_insert = on; INSERT INTO app.secret VALUES ('1', 99)";
 my ($stderr, $deadline) = ('', time + 60);
 do
@@ -93,6 +111,13 @@ like($node->safe_psql('postgres', "GRANT pg_monitor TO stranger; SET ROLE strang
 	'so does pg_monitor');
 like($node->safe_psql('postgres', "REVOKE pg_monitor FROM stranger; SET ROLE stranger; $state"),
 	qr/^rebuild failed: SQLSTATE 22P02; next try at [^"]*\|t$/, 'others see neither rows nor paths');
+
+# a long message is cut after a whole character
+$state = "SELECT state FROM pmhash_indexes WHERE index = 'w_s'";
+ok($node->poll_query_until('wide', "SELECT state LIKE 'rebuild failed: ' || chr(228) || '%' FROM pmhash_indexes WHERE index = 'w_s'"),
+	'a long message');
+is($node->safe_psql('wide', "SET client_encoding = latin1; $state") =~ /^rebuild failed: \xe4{79};/ ? 'whole' : 'cut', 'whole',
+	'a long message is cut after a whole character');
 
 # a superuser's statement that runs a function of another's index does not tell that one
 $node->safe_psql('postgres', <<SQL);
@@ -134,6 +159,8 @@ DO \$\$ BEGIN
 END \$\$;
 CREATE OR REPLACE FUNCTION fails(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
 SQL
+$node->safe_psql('postgres',
+	join('', map { "CREATE TABLE p$_ AS SELECT 1 AS k; CREATE INDEX p${_}_k ON p$_ USING pmhash (k);" } 1 .. $plain));
 lose_files();
 $offset = -s $node->logfile;
 $node->start;
@@ -146,6 +173,26 @@ is(scalar(keys %tries), $failing, 'each is tried');
 my ($most) = sort { $b <=> $a } values %tries;
 cmp_ok($most, '>=', 2, 'tried again');
 cmp_ok($most, '<=', 6, 'but after 1, 2, 4, 8 seconds');
+
+# plain indexes that are lost then do not wait for those with expressions
+{
+	my @plain = map { "p${_}_k" } 1 .. $plain;
+	my @files = split(/\n/, $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index::text ~ '^p\\d+_k\$'"));
+	my %rebuilt;
+
+	is(unlink(@files), $plain, 'plain indexes are lost');
+	$offset = -s $node->logfile;
+	$deadline = time + 30;
+	do
+	{
+		$node->safe_psql('postgres', join('', 'SET enable_seqscan = off;', map { "SELECT count(*) FROM p$_ WHERE k = 1;" } 1 .. $plain));
+		sleep(1);
+		%rebuilt = map { $_ => 1 } log_since($offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
+	} while (keys %rebuilt < $plain && time < $deadline);
+	is(join(' ', grep { !$rebuilt{$_} } @plain), '', 'plain indexes are rebuilt');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_indexes WHERE state ~ 'failed'"), $failing, 'while the others go on failing');
+	$node->safe_psql('postgres', join('', map { "DROP TABLE p$_;" } 1 .. $plain));
+}
 $node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION fails(int) RETURNS int IMMUTABLE LANGUAGE sql AS $$SELECT $1$$');
 ok($node->poll_query_until('postgres', "SELECT count(*) = $failing FROM pmhash_indexes WHERE state = 'valid'"),
 	'all come back when the cause has gone');

@@ -90,5 +90,28 @@ SQL
 		came_back($name);
 	}
 }
+
+# ---- the launcher has seen that a database is gone; then there is another one with its OID ----
+
+my $oid = 20001;
+$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
+install_extension($node, 'other');
+$node->safe_psql('other', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+$node->safe_psql('postgres', 'CALL cleaners_come_by()');
+hold('launcher_before_dropped');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+is_held('launcher_before_dropped', 'a database is dropped');
+$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
+is(scalar(index_files(pool($node) . "/$oid")), 0, 'another one with its OID: nothing is left of the first');
+install_extension($node, 'other');
+$node->safe_psql('other', 'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 100); CREATE INDEX t_k ON t USING pmhash (k)');
+my $file = index_file($node, 't_k', 'other');
+release('launcher_before_dropped');
+$node->safe_psql('postgres', 'CALL cleaners_come_by()');
+ok(-e $file, 'another one with its OID: its file is there');
+is(index_state($node, 't_k', 'other'), 'valid', 'another one with its OID: valid');
+wait_for_files(pool($node) . "/$oid", 1, 'another one with its OID: one file');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+wait_for_files(pool($node) . "/$oid", 0, 'dropped again: none');
 $node->stop;
 done_testing();

@@ -1,5 +1,5 @@
 # A build that is due is found, whatever ends the builder that was to find it, and though
-# WAL says nothing of it: a builder that is terminated while it waits for a lock; a file
+# WAL says nothing of it: builders that are terminated while they wait; a file
 # that goes by WAL, with a transaction that fails then; an expression that fails with what
 # a conflict has; a database that takes no connections.
 
@@ -16,22 +16,22 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 my $primary = new_primary('primary');
-my $builder = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND wait_event_type = 'Lock');
+my $builder = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%');
 
-# ---- the builder is terminated before it knows what is to be built ----
+# ---- builders are terminated while they wait ----
 
 # (no regular look comes meanwhile)
 my $holder = $primary->background_psql('postgres');
-$holder->query_safe('BEGIN; LOCK TABLE t');
+$holder->query_safe('BEGIN; CREATE TABLE holds_builds (k int)');
 my $standby = new_standby($primary, 'standby', "pmhash.cleaner_naptime = 100000\n");
 foreach my $how ('pg_terminate_backend', 'pg_cancel_backend')
 {
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 $builder"), "$how: a builder waits for a lock");
-	my $pid = $standby->safe_psql('postgres', "SELECT pid $builder");
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = 2 $builder"), "$how: two builders wait for a transaction");
+	my $pid = $standby->safe_psql('postgres', "SELECT min(pid) $builder");
 	$standby->safe_psql('postgres', "SELECT $how($pid)");
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 $builder AND pid <> $pid"), "$how: another one comes");
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = 2 $builder AND pid <> $pid"), "$how: another one comes");
 }
-$holder->query_safe('COMMIT');
+$holder->query_safe('ROLLBACK');
 $holder->quit;
 wait_for_state($standby, $_, qr/^valid$/, "terminated: $_ is built") foreach qw(t_k t_s);
 $standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");

@@ -250,6 +250,31 @@ $subscriber->safe_psql('postgres', "DELETE FROM same WHERE id LIKE 'another %'")
 $publisher->safe_psql('postgres', "DELETE FROM same WHERE id = 'held'");
 same_rows('a row that has gone');
 
+# ---- a row that is met dies before its key is read, and its rows in TOAST with it ----
+$_->safe_psql('postgres', 'ALTER TABLE same ALTER id SET STORAGE EXTERNAL') foreach ($publisher, $subscriber);
+sub row_dies
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($change, $expected, $name) = @_;
+
+	$subscriber->safe_psql('postgres', "BEGIN; INSERT INTO same VALUES (repeat('local', 1000), 0); PREPARE TRANSACTION 'open'");
+	hold('row_key_in_progress');
+	$publisher->safe_psql('postgres', $change);
+	is_held('row_key_in_progress', $name);
+	$subscriber->safe_psql('postgres', "ROLLBACK PREPARED 'open'");
+	$subscriber->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP on, TRUNCATE off) same');
+	release('row_key_in_progress');
+	soon("SELECT v FROM same WHERE id = repeat('other', 1000)", $expected, "$name: there is no error");
+	same_rows($name);
+	return;
+}
+# (its place comes before that of the other row)
+$subscriber->safe_psql('postgres', "INSERT INTO same VALUES (repeat('local', 1000), 0); DELETE FROM same WHERE length(id) = 5000");
+row_dies("INSERT INTO same VALUES (repeat('other', 1000), 1)", '1', 'a new row');
+beside_open("INSERT INTO same VALUES (repeat('local', 1000), 0)", "UPDATE same SET v = 2 WHERE length(id) = 5000",
+	'SELECT v FROM same WHERE length(id) = 5000', '2', 'replica identity: another key of the hash, in TOAST');
+row_dies("UPDATE same SET v = 3 WHERE length(id) = 5000", '3', 'a row to be changed');
+
 # ---- an index that is being built ----
 $subscriber->safe_psql('postgres', "DROP INDEX bare_k; BEGIN; LOCK TABLE bare IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'open'");
 my $build = start_session('CREATE INDEX CONCURRENTLY bare_k ON bare USING pmhash (k)');

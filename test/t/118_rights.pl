@@ -74,4 +74,25 @@ my $lsn = sprintf('%X/%X', hex(substr($from, 8, 8)), hex(substr($from, 16, 8)) *
 (undef, undef, $stderr) = $node->psql('postgres', "SELECT count(*) FROM hers.pmhash_wal_records('$lsn', pg_current_wal_lsn())");
 like($stderr, qr/could not find a valid record in WAL after \Q$lsn\E/, 'WAL that cannot be read is an error');
 
+# ---- DROP DATABASE ... WITH (FORCE) by a plain owner, while a worker is there ----
+
+$node->safe_psql('postgres', 'DROP TABLE t');
+$node->safe_psql('postgres', 'CREATE DATABASE hers OWNER mallory');
+$node->safe_psql('hers', 'CREATE EXTENSION pmhash; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+unlink($node->safe_psql('hers', q(SELECT file FROM pmhash_stats('t_k')))) or die;
+hold('rebuild_before_build');
+$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+$node->reload;
+$node->safe_psql('hers', 'INSERT INTO t VALUES (1)');
+is_held('rebuild_before_build', 'a rebuilder is there');
+my $drop = "SET ROLE mallory;\nDROP DATABASE hers WITH (FORCE)";
+(undef, undef, $stderr) = $node->psql('postgres', $drop);
+like($stderr, qr/permission denied to terminate process|must be a member of the role whose process is being terminated/,
+	'FORCE of a plain owner fails at once');
+release('rebuild_before_build');
+$node->safe_psql('postgres', 'GRANT pg_signal_backend TO mallory');
+$node->safe_psql('postgres', $drop);
+is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_database WHERE datname = 'hers')), '0',
+	'FORCE of an owner that may signal processes');
+
 done_testing();

@@ -23,6 +23,7 @@ my $primary = new_primary('primary', <<CONF, @library);
 pmhash.cleaner_naptime = 1000
 pmhash.rebuild = off
 pmhash.wal = on
+allow_in_place_tablespaces = on
 wal_writer_delay = 10s
 wal_writer_flush_after = 100MB
 CONF
@@ -121,6 +122,34 @@ foreach my $point (qw(stub_before_mark stub_marked))
 	$primary->start;
 	rows_are_found($name, $count);
 	is_rebuilt($name);
+}
+
+# ---- and while it says that the stub is what it was ----
+
+# The file of a table that was moved is not to be used before the transaction has
+# committed; the server dies when it has, or has not quite.
+$primary->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE moved LOCATION ''));
+foreach my $case ([ 'moved_before_hold', 0 ], [ 'moved_held', 0 ], [ 'moved_committed', 1 ])
+{
+	my ($point, $rows) = @$case;
+	my $name = "killed at $point";
+	my $move = 'BEGIN; ALTER TABLE m SET TABLESPACE moved; INSERT INTO m VALUES (777); COMMIT';
+	my $check = "$by_index SELECT (SELECT count(*) FROM m WHERE k = 777), (SELECT count(*) FROM m WHERE k = 888)";
+	my $writer;
+
+	$primary->safe_psql('postgres',
+		'CREATE TABLE m (k integer); INSERT INTO m SELECT generate_series(1, 100); CREATE INDEX m_k ON m USING pmhash (k)');
+	$writer = start_and_hold($point, $move, $name);
+	$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
+	crash($primary);
+	finish($writer);
+	release($point);
+	$primary->start;
+	$primary->safe_psql('postgres', 'INSERT INTO m SELECT 888');
+	is($primary->safe_psql('postgres', $check), "$rows|1", "$name: rows");
+	$primary->safe_psql('postgres', 'REINDEX INDEX m_k');
+	is($primary->safe_psql('postgres', "$check; SELECT pmhash_check('m_k')"), "$rows|1\n", "$name: rows after REINDEX");
+	$primary->safe_psql('postgres', 'DROP TABLE m');
 }
 
 # ---- a standby that has replayed just so far ----

@@ -19,7 +19,7 @@ my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
 my $node = new_faulty_server('asked');
 my $lock = pool($node) . '/lock';
 
-use constant { ASKING => 4, WITNESS => 5, GET_HINT => 1035, SET_HINT => 1036 };
+use constant { ASKING => 4, WITNESS => 5 };
 
 $node->safe_psql('postgres', invalid_fixture());
 
@@ -27,60 +27,15 @@ sub faults
 {
 	my ($calls, $action, $process, $restart, $at) = @_;
 
-	$node->append_conf('postgresql.conf', <<CONF);
-pmhash_faults.calls = '$calls'
-pmhash_faults.process = '$process'
-pmhash_faults.at_restart = $restart
-pmhash_faults.action = '$action'
-pmhash_faults.error = 5
-pmhash_faults.fail_for = 1
-pmhash_faults.fail_at = $at
-CONF
-	return if !$node->{_pid};
-	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$at'")
-	  or die 'no reload';
-	return;
-}
-
-sub hint
-{
-	my $hint = pack('Q', 0);
-
-	open(my $file, '<', $lock) or die "$lock: $!";
-	fcntl($file, GET_HINT, $hint) or die "F_GET_RW_HINT: $!";
-	close($file);
-	return unpack('Q', $hint);
-}
-
-sub set_hint
-{
-	my $hint = pack('Q', $_[0]);
-
-	open(my $file, '+<', $lock) or die "$lock: $!";
-	fcntl($file, SET_HINT, $hint) or die "F_SET_RW_HINT: $!";
-	close($file);
-	return;
-}
-
-# A child is killed, the postmaster restarts the others in place.
-sub restart_in_place
-{
-	my $from = -s $node->logfile;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-
-	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
-	eval { $session->quit };
-	$node->wait_for_log(qr/database system is ready/, $from);
-	$node->poll_query_until('postgres', 'SELECT true');
-	return slurp_file($node->logfile, $from);
+	return set_faults($node, calls => $calls, action => $action, process => $process,
+		at_restart => $restart, error => 5, fail_for => 1, fail_at => $at);
 }
 
 # ---- without faults the witness comes back, and a crash costs nothing ----
 my $before = $node->safe_psql('postgres', $files);
 $node->safe_psql('postgres', 'CHECKPOINT');
 sleep(1);
-is(hint(), WITNESS, 'asked: the witness is back');
+is(witness($node), WITNESS, 'asked: the witness is back');
 $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'asked, crash');
@@ -94,7 +49,7 @@ faults('syncfs', 'kill', 'pmhash launcher', 'off', 1);
 my $from = -s $node->logfile;
 $node->psql('postgres', 'CHECKPOINT');
 $node->wait_for_log(qr/database system is shut down/, $from);
-is(hint(), ASKING, 'killed while it asks: the witness is away');
+is(witness($node), ASKING, 'killed while it asks: the witness is away');
 $node->{_pid} = undef;
 faults('syncfs', 'fail', '', 'off', 0);
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
@@ -114,7 +69,7 @@ faults('sync_file_range', 'kill', 'pmhash launcher', 'off', 1);
 $from = -s $node->logfile;
 $node->psql('postgres', 'CHECKPOINT');
 $node->wait_for_log(qr/database system is shut down/, $from);
-is(hint(), WITNESS, 'killed while all is written: the witness is there');
+is(witness($node), WITNESS, 'killed while all is written: the witness is there');
 $node->{_pid} = undef;
 faults('syncfs', 'fail', '', 'off', 0);
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
@@ -124,15 +79,15 @@ is($node->safe_psql('postgres', $files), $before, 'killed while all is written: 
 
 # the same as above, and the postmaster is still there: it asks once more
 $before = $node->safe_psql('postgres', $files);
-set_hint(ASKING);
-restart_in_place();
+set_witness($node, ASKING);
+restart_in_place($node);
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'killed while it asks, in place, nothing has failed');
 is($node->safe_psql('postgres', $files), $before, 'killed while it asks, in place: nothing is rebuilt');
-is(hint(), WITNESS, 'killed while it asks, in place: the witness is back');
+is(witness($node), WITNESS, 'killed while it asks, in place: the witness is back');
 rebuild_off($node);
 faults('syncfs', 'fail', '', 'on', 1);
-set_hint(ASKING);
-like(restart_in_place(), qr/not trusted: the file system has failed to write something back/,
+set_witness($node, ASKING);
+like(restart_in_place($node), qr/not trusted: the file system has failed to write something back/,
 	'killed while it asks, in place: log');
 faults('syncfs', 'fail', '', 'off', 0);
 # trust: asked-again
@@ -140,14 +95,14 @@ stays_invalid($node, $apart, 'killed while it asks, in place');
 rebuild_on($node);
 all_come_back($node, 'killed while it asks, in place');
 
-# ---- a start whose own syncfs is told of a failed write, and that dies before it asks ----
+# ---- a start whose own syncfs reports a failed write, and that dies before it asks ----
 $node->append_conf('postgresql.conf', "fsync = on\nrecovery_init_sync_method = syncfs");
 $before = $node->safe_psql('postgres', $files);
 crash($node);
 $node->start;
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'syncfs at start, nothing has failed');
 is($node->safe_psql('postgres', $files), $before, 'syncfs at start, nothing has failed: nothing is rebuilt');
-is(hint(), WITNESS, 'syncfs at start: the witness is back');
+is(witness($node), WITNESS, 'syncfs at start: the witness is back');
 rebuild_off($node);
 crash($node);
 faults('syncfs', 'fail', '', 'off', 1);
@@ -163,7 +118,7 @@ crash($node);
 faults('syncfs', 'kill', '', 'off', 1);
 ok(!$node->start(fail_ok => 1), 'syncfs at start, killed in it');
 unlink($node->data_dir . '/postmaster.pid');
-is(hint(), ASKING, 'syncfs at start, killed in it: the witness is away');
+is(witness($node), ASKING, 'syncfs at start, killed in it: the witness is away');
 faults('syncfs', 'fail', '', 'off', 0);
 rebuild_off($node);
 $node->start;
@@ -178,11 +133,11 @@ $node->reload;
 	my $from = -s $node->logfile;
 
 	rebuild_off($node);
-	set_hint(ASKING);
+	set_witness($node, ASKING);
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	ok($node->wait_for_log(qr/not trusted: a process failed while it asked for failed writes/, $from), 'failed while it asked: log');
 	stays_invalid($node, $apart, 'failed while it asked');
-	is(hint(), WITNESS, 'failed while it asked: the witness is back');
+	is(witness($node), WITNESS, 'failed while it asked: the witness is back');
 	rebuild_on($node);
 	all_come_back($node, 'failed while it asked');
 }
@@ -191,7 +146,7 @@ $node->reload;
 rebuild_off($node);
 faults('syncfs', 'kill', '', 'off', 1);
 $node->stop('fast', fail_ok => 1);
-is(hint(), ASKING, 'killed at its end: the witness is away');
+is(witness($node), ASKING, 'killed at its end: the witness is away');
 unlink($node->data_dir . '/postmaster.pid');
 $node->{_pid} = undef;
 faults('syncfs', 'fail', '', 'off', 0);
@@ -217,7 +172,7 @@ chmod(0700, pool($node));
 ok($node->wait_for_log(qr/pmhash is no longer disabled/, $from), 'tried again');
 all_come_back($node, 'tried again');
 $before = $node->safe_psql('postgres', $files);
-restart_in_place();
+restart_in_place($node);
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'entered late, restart in place');
 is($node->safe_psql('postgres', $files), $before, 'entered late, restart in place: nothing is rebuilt');
 $node->stop;

@@ -29,19 +29,6 @@ pmhash_faults.error = 5
 pmhash_faults.fail_for = 1
 CONF
 
-# The launcher's n-th question, from its start on if the server is down, fails; 0: none.
-sub fails_at
-{
-	my ($n) = @_;
-
-	$standby->append_conf('postgresql.conf', "pmhash_faults.fail_at = $n\n");
-	return if !$standby->{_pid};
-	$standby->reload;
-	$standby->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$n'")
-	  or die 'no reload';
-	return;
-}
-
 sub restartpoint
 {
 	$primary->safe_psql('postgres', 'CHECKPOINT');
@@ -93,7 +80,7 @@ all_valid('begin');
 
 	$session->query_safe('SET enable_seqscan = off; SELECT * FROM t WHERE k = 17');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
-	fails_at(1);
+	set_faults($standby, fail_at => 1);
 	$primary->safe_psql('postgres', "INSERT INTO t VALUES (40000, 'x', 1)");
 	restartpoint();
 	is_noticed('restartpoint', $position);
@@ -104,7 +91,7 @@ all_valid('begin');
 	is($session->query_safe('SELECT count(*) FROM t WHERE k = 40000'), '1', 'restartpoint: and its answer');
 	$session->quit;
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-	fails_at(0);
+	set_faults($standby, fail_at => 0);
 	is_built_again('restartpoint', $position);
 }
 
@@ -125,7 +112,7 @@ all_valid('begin');
 	my $position = log_position($standby);
 
 	crash($standby);
-	fails_at(1);
+	set_faults($standby, fail_at => 1);
 	$standby->start;
 	is_noticed('start', $position);
 	is_built_again('start', $position);
@@ -135,10 +122,10 @@ all_valid('begin');
 {
 	my $position = log_position($standby);
 
-	fails_at(0);
+	set_faults($standby, fail_at => 0);
 	use_stop_points($standby);
 	hold('asked_for_failed_writes');
-	fails_at(1);
+	set_faults($standby, fail_at => 1);
 	restartpoint();
 	is_held('asked_for_failed_writes', 'promoted');
 	$standby->promote;

@@ -34,6 +34,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "fmgr.h"
@@ -87,6 +88,7 @@ static int	fail_at;			/* number of the call that fails; 0: none */
 static int	fail_for;			/* how many calls fail from there on */
 static int	error_number;		/* errno of failing calls; 0: as it suits */
 static int	action;
+static int	file_system;		/* f_type of what statfs finds; 0: as it is */
 
 static shmem_startup_hook_type previous_shmem_startup_hook;
 
@@ -295,6 +297,7 @@ errno_or(int usual)
 HOOKS(DEFINE_HOOK)
 
 /* mremap has a variable list of arguments, posix_fallocate returns its errno. */
+static int	(*real_fstatfs) (int fd, struct statfs *fs);
 static void *(*real_mremap) (void *a, size_t n, size_t m, int f, void *to);
 static int	(*real_posix_fallocate) (int fd, off_t from, off_t n);
 #if PG_VERSION_NUM >= 180000
@@ -311,6 +314,19 @@ static MemoryContext (*real_AllocSetContextCreateInternal) (MemoryContext parent
 															const char *name,
 															Size min, Size init,
 															Size max);
+
+static int
+hook_fstatfs(int fd, struct statfs *fs)
+{
+	if (FAULT("fstatfs", "fstatfs") || real_fstatfs(fd, fs) != 0)
+	{
+		errno = errno_or(EIO);
+		return -1;
+	}
+	if (file_system != 0)
+		fs->f_type = file_system;
+	return 0;
+}
 
 static void *
 hook_mremap(void *a, size_t n, size_t m, int f, void *to)
@@ -381,6 +397,7 @@ typedef struct Hook
 
 static Hook hooks[] = {
 	HOOKS(HOOK_ENTRY)
+	{"fstatfs", (void *) hook_fstatfs, (void **) &real_fstatfs, false},
 	{"mremap", (void *) hook_mremap, (void **) &real_mremap, false},
 	{"posix_fallocate", (void *) hook_posix_fallocate, (void **) &real_posix_fallocate, false},
 	{"vacuum_delay_point", (void *) hook_vacuum_delay_point, (void **) &real_vacuum_delay_point, false},
@@ -618,6 +635,10 @@ define_variables(void)
 	DefineCustomIntVariable("pmhash_faults.error",
 							"errno of calls that fail; 0: as it suits.",
 							NULL, &error_number, 0, 0, 1000, PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash_faults.file_system",
+							"The pool is on a file system of this type (statfs); 0: on what it is.",
+							NULL, &file_system, 0, 0, INT_MAX, PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("pmhash_faults.action",
 							 "What happens instead of the call.",

@@ -14,6 +14,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_faulty_server
+  set_faults
   faults_function
   fail_each
   fault_sites
@@ -57,6 +58,21 @@ sub new_faulty_server
 	install_extension($node);
 	$node->safe_psql('postgres', soak_checks() . faults_function($library));
 	return $node;
+}
+
+# Settings of the library, "fail_at" among them, from now on: a server that runs has them
+# on return, one that does not has them from its start on.
+sub set_faults
+{
+	my ($node, %settings) = @_;
+
+	$node->append_conf('postgresql.conf',
+		join('', map { "pmhash_faults.$_ = '$settings{$_}'\n" } sort keys %settings));
+	return if !$node->{_pid};
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'")
+	  or die 'no reload';
+	return;
 }
 
 # SQL that makes the function that tells what has failed, and more that the

@@ -28,6 +28,9 @@ our @EXPORT = qw(
   no_wal_flushes
   hold_wal_writer
   release_wal_writer
+  witness
+  set_witness
+  restart_in_place
   crash
   die_in_start
   start_pgbench
@@ -256,17 +259,53 @@ sub release_wal_writer
 	return kill('CONT', wal_flushers($node));
 }
 
+# The hint in the inode of the pool's lock file (trust.c): 5 is the witness, 4 stands
+# there while the kernel is asked for failed writes.
+sub witness
+{
+	my ($node) = @_;
+	my $path = pool($node) . '/lock';
+	my $hint = pack('Q', 0);
+
+	open(my $lock, '<', $path) or die "$path: $!";
+	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
+	close($lock);
+	return unpack('Q', $hint);
+}
+
+sub set_witness
+{
+	my ($node, $value) = @_;
+	my $path = pool($node) . '/lock';
+	my $hint = pack('Q', $value);
+
+	open(my $lock, '+<', $path) or die "$path: $!";
+	fcntl($lock, 1036, $hint) or die "F_SET_RW_HINT: $!";
+	close($lock);
+	return;
+}
+
+# A child is killed, the postmaster restarts the others in place.  Returns what it says.
+sub restart_in_place
+{
+	my ($node) = @_;
+	my $from = -s $node->logfile;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
+	eval { $session->quit };
+	$node->wait_for_log(qr/database system is ready/, $from);
+	$node->poll_query_until('postgres', 'SELECT true');
+	return slurp_file($node->logfile, $from);
+}
+
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is 130_asked_and_killed.pl's matter alone.
+# which is the matter of 130_asked_and_killed.pl and 134_each_file_asked.pl alone.
 sub is_asking
 {
 	my ($node) = @_;
-	my $hint = pack('Q', 0);
 
-	open(my $lock, '<', pool($node) . '/lock') or return 0;
-	my $asking = fcntl($lock, 1035, $hint) && unpack('Q', $hint) == 4;
-	close($lock);
-	return $asking;
+	return (eval { witness($node) } // 0) == 4;
 }
 
 # Stop processes, but not in the middle of that.

@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_types.c
+ *	  Row types that keys are made of stay as they are.
+ *
+ * record_eq and hash_record_extended go by the row type as it is when they are called
+ * (rowtypes.c).  To add an attribute changes the hash of every row, though a row that is
+ * stored without it is equal to one that has a NULL there; to drop one makes equal what
+ * was not.  The server lets both be done while columns have that type, and neither
+ * rewrites nor locks their tables (tablecmds.c, ATRewriteTables).  An index with the old
+ * hashes would miss rows, and its constraint let duplicates in.  So this is refused, as
+ * the server refuses to change the type of an attribute where a column uses the row type
+ * (find_composite_type_dependencies).  Not all versions do for expressions of indexes, so
+ * that is refused here, too.
+ *
+ * The object access hook notes the relations whose columns change, and they are looked
+ * for in the keys of all indexes when the statement is over: DROP ... CASCADE may drop
+ * an attribute before the index.  An index that another transaction is making
+ * cannot be seen, but its build locks the types that it uses (key_types.c).  It is seen
+ * by the transaction that has waited for that lock, since catalogs are read with a
+ * snapshot taken after the lock.
+ *
+ * Without the library nothing is refused; but then the files of the indexes are not
+ * trusted any more (trust.c), and made anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "am/key_types.h"
+#include "am/row_types.h"
+#include "cluster/levels.h"
+#include "cluster/orphans.h"
+
+/* A relation whose columns have changed; lives in TopTransactionContext. */
+typedef struct Altered
+{
+	int			level;			/* nesting level of the transaction (levels.h) */
+	Oid			relid;
+	AttrNumber	attno;			/* 0: a column has come or gone; else this one was
+								 * altered, and had this type */
+	Oid			type;
+	Oid			collation;
+} Altered;
+
+static List *altered = NIL;		/* Altered: not looked for yet */
+static object_access_hook_type previous_access_hook = NULL;
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+/* The type and collation that a column has in the catalogs; false if it is not there. */
+static bool
+read_column(Altered *one)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(one->relid),
+										Int16GetDatum(one->attno));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	one->type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+	one->collation = ((Form_pg_attribute) GETSTRUCT(tuple))->attcollation;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+static bool
+is_noted(Oid relid, AttrNumber attno)
+{
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+
+		if (one->relid == relid && one->attno == attno)
+			return true;
+	}
+	return false;
+}
+
+static void
+note(Oid relid, AttrNumber attno)
+{
+	MemoryContext old;
+	Altered    *one;
+
+	if (is_noted(relid, attno))
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	one = palloc0(sizeof(Altered));
+	one->level = GetCurrentTransactionNestLevel();
+	one->relid = relid;
+	one->attno = attno;
+	if (attno == 0 || read_column(one))
+		altered = lappend(altered, one);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * A column is altered in many ways.  The hook is called before the change can be seen
+ * (tablecmds.c, ATExecAlterColumnType), so we note what it was.
+ */
+static void
+access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	if (previous_access_hook)
+		previous_access_hook(access, classId, objectId, subId, arg);
+	if (classId != RelationRelationId || subId <= 0)
+		return;
+	if (access == OAT_POST_CREATE || access == OAT_DROP)
+		note(objectId, 0);
+	else if (access == OAT_POST_ALTER)
+		note(objectId, (AttrNumber) subId);
+}
+
+/* ---- looking for them ---- */
+
+/* Keep of the list what changes hashes. */
+static void
+forget_harmless(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+		Altered		now = *one;
+
+		if (one->attno != 0 &&
+			(!read_column(&now) ||
+			 (now.type == one->type && now.collation == one->collation)))
+			altered = foreach_delete_current(altered, lc);
+	}
+}
+
+/* By this statement or one within it: outer ones look for theirs when they are over. */
+static bool
+is_altered(Oid relid)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+
+		if (one->relid == relid && one->level >= level)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Those have been looked for.  What an outer level has noted stays: what let it pass
+ * here, an index that has been dropped, may come back with a rollback to that level.
+ */
+static void
+forget_looked_for(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		if (((const Altered *) lfirst(lc))->level >= level)
+			altered = foreach_delete_current(altered, lc);
+	}
+}
+
+/* A visitor of types: is it the row type of an altered relation?  *arg: that relation. */
+static bool
+is_altered_type(Oid type, Oid collation, void *arg)
+{
+	Oid			relid = get_typ_typrelid(type);
+
+	if (!OidIsValid(relid) || !is_altered(relid))
+		return false;
+	*(Oid *) arg = relid;
+	return true;
+}
+
+/*
+ * The altered relation whose row type is in the keys of an index, or InvalidOid.  The
+ * index is not locked: it may be gone.
+ */
+static Oid
+altered_in_keys(Oid index)
+{
+	Oid			relid = InvalidOid;
+
+	for (int attno = 1; !OidIsValid(relid); attno++)
+	{
+		HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(index),
+											Int16GetDatum(attno));
+		Oid			type;
+
+		if (!HeapTupleIsValid(tuple))
+			break;
+		type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+		ReleaseSysCache(tuple);
+		(void) pmhash_visit_types(type, InvalidOid, is_altered_type, &relid);
+	}
+	return relid;
+}
+
+/* The name of a relation with its schema, for messages. */
+static char *
+shown_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	char	   *schema = get_namespace_name_or_temp(get_rel_namespace(relid));
+
+	if (name == NULL || schema == NULL)
+		return psprintf("%u", relid);
+	return quote_qualified_identifier(schema, name);
+}
+
+/* ERROR if one of the altered relations is the row type of a key. */
+static void
+check_altered(void)
+{
+	List	   *indexes;
+	ListCell   *lc;
+
+	forget_harmless();
+	if (altered == NIL)
+		return;
+	indexes = pmhash_list_indexes(true);
+	foreach(lc, indexes)
+	{
+		Oid			relid = altered_in_keys(lfirst_oid(lc));
+
+		if (OidIsValid(relid))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot alter attributes of %s because pmhash index %s has it in its keys",
+							shown_name(relid), shown_name(lfirst_oid(lc))),
+					 errdetail("The hash of a key is made of all its attributes."),
+					 errhint("Drop the index, and create it again when the type has been altered.")));
+	}
+	list_free(indexes);
+	forget_looked_for();
+}
+
+static void
+utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (previous_utility_hook)
+		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
+							  queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+	if (altered != NIL)
+		check_altered();
+}
+
+/* ---- transactions ---- */
+
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			/* what was altered by no statement, but by a function in C */
+			if (altered != NIL)
+				check_altered();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			break;
+		default:
+			altered = NIL;
+			break;
+	}
+}
+
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
+						SubTransactionId parentSubid, void *arg)
+{
+	altered = pmhash_level_ends(altered, event);
+}
+
+/* Install the hooks.  Called once, while the library is preloaded. */
+void
+pmhash_row_types_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
+	previous_access_hook = object_access_hook;
+	object_access_hook = access_hook;
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}

@@ -1,0 +1,13 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_types.h
+ *	  Row types that keys are made of stay as they are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_ROW_TYPES_H
+#define PMHASH_ROW_TYPES_H
+
+extern void pmhash_row_types_init(void);
+
+#endif							/* PMHASH_ROW_TYPES_H */

@@ -1,0 +1,374 @@
+/*-------------------------------------------------------------------------
+ *
+ * pages_lengths.c
+ *	  Where pages have 64 KiB: a file ends at the end of a page, and a hole in it
+ *	  begins at the beginning of one, whatever has been done to the file.
+ *
+ * The engine is compiled with PMH_PAGE_SIZE here: it takes 64 KiB for the size of a
+ * page on any machine.  posix_fallocate is wrapped when this program is linked (see the
+ * Makefile).  Of a block (16 KiB) there are four to a page, so most of the lengths that
+ * the header of a file tells are within one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "handle.h"
+#include "layout.h"
+#include "map.h"
+#include "table_alone.h"
+
+#define PAGE			((uint64_t) PMH_PAGE_SIZE)
+#define FILE_BLOCK		((off_t) 4096)	/* of the file system */
+
+static unsigned within;			/* how often the header's length was within a page */
+static unsigned holes;			/* how often there was a hole */
+static bool knows_extents;
+
+/* ---- a disk that becomes full ---- */
+
+static off_t disk;				/* files end here at the most; 0: wherever they like */
+
+extern int	__real_posix_fallocate(int fd, off_t from, off_t len);
+extern int	__wrap_posix_fallocate(int fd, off_t from, off_t len);
+
+/* As ext4 does, it takes what there is, and then says that there is no more. */
+int
+__wrap_posix_fallocate(int fd, off_t from, off_t len)
+{
+	int			err;
+
+	if (disk == 0 || from + len <= disk)
+		return __real_posix_fallocate(fd, from, len);
+	err = disk > from ? __real_posix_fallocate(fd, from, disk - from) : 0;
+	return err != 0 ? err : ENOSPC;
+}
+
+/* ---- what is to hold ---- */
+
+static uint64_t
+told_length(PmhTable *t)
+{
+	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+}
+
+/* The first extent of the file at fd that ends past 'at'; false if there is none. */
+static bool
+extent_past(int fd, uint64_t at, struct fiemap_extent *extent)
+{
+	struct
+	{
+		struct fiemap head;
+		struct fiemap_extent extent[1];
+	}			map = {.head = {.fm_start = at, .fm_length = FIEMAP_MAX_OFFSET - at,
+						.fm_extent_count = 1}};
+
+	REQUIRE(ioctl(fd, FS_IOC_FIEMAP, &map) == 0);
+	*extent = map.extent[0];
+	return map.head.fm_mapped_extents == 1;
+}
+
+/*
+ * Where the first hole of a file of 'length' bytes begins; if there is none, its end.
+ * (Not by SEEK_HOLE: for that, what has been allocated and not written yet is a hole.)
+ */
+static uint64_t
+first_hole(uint64_t length)
+{
+	int			fd = open(path, O_RDONLY);
+	uint64_t	end = 0;
+	struct fiemap_extent extent;
+
+	REQUIRE(fd >= 0);
+	if (!knows_extents)
+		end = length;
+	while (end < length && extent_past(fd, end, &extent) && extent.fe_logical <= end)
+		end = extent.fe_logical + extent.fe_length;
+	close(fd);
+	return end < length ? end : length;
+}
+
+/* Does the file system tell which parts of a file have space?  (tmpfs does not.) */
+static void
+find_out(void)
+{
+	struct fiemap none = {.fm_length = FIEMAP_MAX_OFFSET};
+	int			fd = open(path, O_RDWR | O_CREAT, 0600);
+
+	REQUIRE(fd >= 0);
+	knows_extents = ioctl(fd, FS_IOC_FIEMAP, &none) == 0;
+	close(fd);
+	if (!knows_extents)
+		printf("# holes are not looked for: this file system does not tell\n");
+}
+
+/*
+ * The file, and what is below its first hole, are whole pages, and all that is in use
+ * is in these; figures and mappings go by the header.
+ */
+static void
+check_lengths(PmhTable *t)
+{
+	uint64_t	length = fixture_file_size(path);
+	uint64_t	hole = first_hole(length);
+	uint64_t	told = told_length(t);
+	uint64_t	entries;
+	uint64_t	bytes;
+
+	CHECK(length % PAGE == 0);
+	CHECK(hole % PAGE == 0);
+	CHECK(pmh_whole_pages(told) <= hole);
+	CHECK(file_bytes(t) == told);
+	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK && bytes == told);
+	within += told % PAGE != 0;
+	holes += hole < length;
+}
+
+/* The same after it has been closed and recovered, which cuts it. */
+static PmhTable *
+check_recovered(PmhTable *t)
+{
+	t = reopen(t);
+	check_lengths(t);
+	CHECK(fixture_file_size(path) == pmh_whole_pages(told_length(t)));
+	CHECK(t->file.mapped == told_length(t));
+	check(t);
+	return t;
+}
+
+/* What can be said of a file without mapping it is as long. */
+static void
+check_from_outside(PmhTable *t)
+{
+	char		identity[PMH_IDENTITY_SIZE];
+	uint64_t	run;
+	PmhInode	inode;
+	PmhError	error;
+
+	CHECK(pmh_examine(path, identity, &run, &inode, &error) == PMH_OK);
+	CHECK(run == t->instance && inode.size == fixture_file_size(path));
+	CHECK(inode.allocated >= pmh_whole_pages(told_length(t)));
+}
+
+/* ---- a file's life ---- */
+
+static PmhTable *
+load(uint64_t keys)
+{
+	PmhTable   *t = create();
+	PmhEntry   *entries = malloc(keys * sizeof(PmhEntry));
+	PmhBulk    *bulk;
+	uint32_t	depth;
+
+	REQUIRE(entries != NULL);
+	for (uint64_t key = 0; key < keys; key++)
+		entries[key] = (PmhEntry) {key_hash(key), key};
+	REQUIRE(pmh_bulk_begin(t, keys, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, keys) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	free(entries);
+	return t;
+}
+
+/* Files of many sizes, each cut where its load ends. */
+static void
+test_load(void)
+{
+	within = 0;
+	for (uint64_t keys = 1000; keys < 40000; keys += 3000)
+	{
+		PmhTable   *t = load(keys);
+
+		check_lengths(t);
+		check_from_outside(t);
+		t = check_recovered(t);
+		check_unique(t, keys, 1);
+		pmh_close(t);
+	}
+	CHECK(within > 0);
+}
+
+/* Insert keys from *key on until the file has grown, or cannot. */
+static PmhResult
+grow_once(PmhTable *t, uint64_t *key)
+{
+	uint64_t	told = told_length(t);
+	PmhResult	result = PMH_OK;
+
+	while (result == PMH_OK && told_length(t) == told)
+	{
+		result = pmh_insert(t, key_hash(*key), *key, false);
+		*key += result == PMH_OK;
+	}
+	check_lengths(t);
+	return result;
+}
+
+/* One process extends the file, another maps what it has added. */
+static void
+test_growth(void)
+{
+	PmhTable   *t = load(5000);
+	PmhTable   *other = fixture_open(path, instance);
+	uint64_t	key = 5000;
+
+	for (int i = 0; i < 20; i++)
+	{
+		REQUIRE(grow_once(t, &key) == PMH_OK);
+		check(other);
+	}
+	insert_unique(t, key, UNIQUE_KEYS);
+	check_lengths(t);
+	check_unique(other, UNIQUE_KEYS, 1);
+	pmh_close(other);
+	pmh_close(check_recovered(t));
+}
+
+/* Space ends at any block of the file system: growth fails, and goes on when there is some. */
+static void
+test_full_disk(void)
+{
+	PmhTable   *t = load(5000);
+	uint64_t	key = 5000;
+	unsigned	refused = 0;
+
+	within = 0;
+	for (disk = (off_t) fixture_file_size(path); refused < 100; disk += 7 * FILE_BLOCK)
+	{
+		PmhResult	result;
+
+		while ((result = grow_once(t, &key)) == PMH_OK)
+			continue;
+		REQUIRE(result == PMH_ERR_NO_SPACE);
+		CHECK(fixture_file_size(path) <= (uint64_t) disk);
+		refused++;
+		if (refused % 20 == 0)
+			t = check_recovered(t);
+	}
+	disk = 0;
+	insert_unique(t, key, key + 5000);
+	check_lengths(t);
+	check(t);
+	check_unique(t, key + 5000, 1);
+	pmh_close(t);
+	CHECK(within > 0);
+}
+
+/* What a shrink gives back begins with a page; the file grows into it again. */
+static void
+test_shrink(void)
+{
+	PmhTable   *t = load(UNIQUE_KEYS);
+	PmhTable   *other = fixture_open(path, instance);
+	unsigned	shrunk = 0;
+
+	within = holes = 0;
+	check_unique(other, UNIQUE_KEYS, 1);
+	for (uint64_t keep = 2; keep <= 64; keep *= 2)
+	{
+		sweep_out(t, keep);
+		shrunk += shrink_all(t, PMH_DEFAULT_FILL);
+		check_lengths(t);
+		check_from_outside(t);
+		check_unique(other, UNIQUE_KEYS, keep);
+	}
+	CHECK(shrunk > 2 && within > 0);
+	CHECK(holes > 0 || !knows_extents);
+	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
+	{
+		if (key % 64 != 0)
+			REQUIRE(pmh_insert(other, key_hash(key), key, false) == PMH_OK);
+	}
+	check_lengths(other);
+	check(t);
+	check_unique(t, UNIQUE_KEYS, 1);
+	pmh_close(other);
+	sweep_out(t, 64);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	t = check_recovered(t);
+	check_unique(t, UNIQUE_KEYS, 64);
+	pmh_close(t);
+}
+
+/*
+ * A file that was used with smaller pages: it ends within a page, or has a hole that
+ * begins there.  Its recovery sees to that before it stores anything.
+ */
+static void
+test_other_pages(bool hole)
+{
+	within = 0;
+	for (uint64_t keys = 1000; keys < 20000; keys += 3000)
+	{
+		PmhTable   *t = load(keys);
+		uint64_t	told = told_length(t);
+		int			fd = open(path, O_RDWR);
+
+		REQUIRE(fd >= 0);
+		within += told % PAGE != 0;
+		if (!hole)
+			REQUIRE(ftruncate(fd, (off_t) told) == 0);
+		else
+			REQUIRE(ftruncate(fd, (off_t) told) == 0 &&
+					ftruncate(fd, (off_t) (told + 2 * PAGE)) == 0);
+		CHECK(!knows_extents || !hole || first_hole(told + 1) == told);
+		close(fd);
+		t = check_recovered(t);
+		check_unique(t, keys, 1);
+		insert_unique(t, keys, keys + 5000);
+		check_lengths(t);
+		pmh_close(t);
+	}
+	CHECK(within > 0);
+}
+
+/* Where there is no space for that, the file cannot be opened yet; it is as it was. */
+static void
+test_other_pages_full(void)
+{
+	PmhTable   *t;
+	PmhEnv		env;
+	PmhError	error;
+	uint64_t	keys = 1000;
+	uint64_t	told;
+
+	while ((told = told_length(t = load(keys))) % PAGE == 0)
+	{
+		pmh_close(t);
+		keys += 1000;
+	}
+	pmh_close(t);
+	REQUIRE(truncate(path, (off_t) told) == 0);
+	env = fixture_env(++instance);
+	disk = (off_t) told + FILE_BLOCK;
+	CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_NO_SPACE);
+	CHECK(fixture_no_lock_held());
+	disk = 0;
+	t = check_recovered(fixture_open(path, instance));
+	check_unique(t, keys, 1);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("pages_lengths");
+	find_out();
+	TEST(test_load());
+	TEST(test_growth());
+	TEST(test_full_disk());
+	TEST(test_shrink());
+	TEST(test_other_pages(false));
+	TEST(test_other_pages(true));
+	TEST(test_other_pages_full());
+	unlink(path);
+	return unit_done("pages_lengths");
+}
