@@ -20,7 +20,7 @@ my $found = fuzz_transactions($node, $seed, $seconds);
 
 # event: an error in the middle of a transaction is caught by a savepoint or an `EXCEPTION` block
 is($found, '', "PMHASH_SQL_FUZZ_SEED=$seed");
-# (Of the server: the program of a COPY is interrupted with its statement.)
+# (Of the server itself: a child that something else kills is not one.)
 unlike(slurp_file($node->logfile), qr/PANIC:|\(PID \d+\) was terminated by|TRAP/, 'the server has stayed up');
 like(fuzz_figures(), qr{ [1-9][0-9]* overflows}, 'some keys have overflowed');
 note(fuzz_figures());
