@@ -46,7 +46,8 @@ need_numbers rows probes rounds
 [ "$probes" -ge 100 ] || die "--probes must be 100 at least"
 
 # Index the tables by a method, and have them cached.  Not the ten values by hash: its
-# chains of pages take a time in proportion to the square of the rows.
+# chains of pages take a time in proportion to the square of the rows.  (And a hash index
+# has no = ANY of its own.)
 index_by()					# method
 {
 	sql <<-SQL
@@ -100,7 +101,7 @@ take_figures()
 	[ -z "$wrong" ] || die "answers differ: $wrong"
 
 	echo
-	echo "Joins with $rows rows, $probes keys (a tenth for IN and for 10 rows a key), nanoseconds per key"
+	echo "Joins with $rows rows, $probes keys (a tenth for IN, = ANY and 10 rows a key), nanoseconds per key"
 	echo "(LIMIT 1: of the statement; all rows of a value: per row), medians of $rounds rounds; $(nproc) cores, shared_buffers $(sql -c 'SHOW shared_buffers')."
 	echo
 	table "SELECT * FROM joins.report"
