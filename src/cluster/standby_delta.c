@@ -63,6 +63,22 @@ prepare_files(const PmhashStandbyBuild *build, char *reason)
 		make_empty(build->delta_path, reason);
 }
 
+/*
+ * The timeline of the primary whose records a build that begins now will have.  In the
+ * first record of a new one that is not what replay has come to (xlogrecovery.c,
+ * ApplyWalRecord): builds of the old one have just been lost (standby_redo.c,
+ * note_timeline), and one that begins after that would count as of the old one, and be
+ * thrown away by the first VACUUM.  Under the lock.
+ */
+static TimeLineID
+primary_of_build(void)
+{
+	TimeLineID	replayed;
+
+	(void) GetXLogReplayRecPtr(&replayed);
+	return Max(replayed, pmhash_shared->standby->replay_timeline);
+}
+
 /* Under the lock, exclusively. */
 static bool
 begin_locked(PmhashStandbyBuild *build, char *reason)
@@ -97,7 +113,7 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 		return false;
 	}
 	row->heap = build->of.heap;
-	(void) GetXLogReplayRecPtr(&row->timeline);
+	row->timeline = primary_of_build();
 	pg_atomic_write_u64(&row->delta_ops, 0);
 	row->delta_horizon = InvalidTransactionId;
 	row->phase = PMHASH_PHASE_WAITING;

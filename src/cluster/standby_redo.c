@@ -627,6 +627,7 @@ note_timeline(void)
 		forget_touched();
 	}
 	LWLockRelease(pmhash_standby_lock);
+	PMH_STOP_POINT("redo_new_timeline");
 }
 
 /* Before the first record past all that was LIVE: that is reached now. */
