@@ -54,6 +54,17 @@ is($node->safe_psql('postgres', 'GRANT pg_monitor TO other; SET ROLE other; SELE
 is($node->safe_psql('postgres', "CREATE TEMP TABLE x (k int4); CREATE INDEX x_k ON x USING pmhash (k); SELECT state FROM pmhash_indexes WHERE index = 'x_k'"),
 	'valid', 'a temporary index of our own');
 
+# The cleaner's first round is over when a file that no index has is gone.  It is there
+# before the server starts: afterwards the round might be over already.
+$node->safe_psql('postgres', 'CREATE TABLE o (k int4); CREATE INDEX o_k ON o USING pmhash (k)');
+my $orphan = index_file($node, 'o_k');
+copy($orphan, "$orphan.copy") or die;
+$node->safe_psql('postgres', 'DROP TABLE o');
+$node->stop;
+rename("$orphan.copy", $orphan) or die;
+$node->start;
+$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
+
 # A session that has planned with an index, and one that has used it.
 my $planner = $node->background_psql('postgres');
 $planner->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
@@ -61,14 +72,6 @@ like($planner->query_safe("EXPLAIN (COSTS OFF) SELECT v FROM $_ WHERE k = 5"), q
 	foreach qw(gone plain);
 my $user = $node->background_psql('postgres');
 is($user->query_safe('SET enable_seqscan = off; SELECT v FROM plain WHERE k = 5'), 5, 'a session uses an index');
-
-# The cleaner's first round is over when a file that no index has is gone.
-$node->safe_psql('postgres', 'CREATE TABLE o (k int4); CREATE INDEX o_k ON o USING pmhash (k)');
-my $orphan = index_file($node, 'o_k');
-copy($orphan, "$orphan.copy") or die;
-$node->safe_psql('postgres', 'DROP TABLE o');
-rename("$orphan.copy", $orphan) or die;
-$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
 
 # What happens to files; none of this is looked for by others (no cleaner comes).
 unlink($file{gone_k}) or die;
