@@ -19,8 +19,10 @@
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero
  * under the exclusive one.  That there is no room for a row is seen under the shared
- * one: with more indexes than rows it is so at the end of each transaction.  As the counters of PostgreSQL they survive a restart in
- * order and no crash (counters_file.c).
+ * one: with more indexes than rows it is so at the end of each transaction.
+ *
+ * As the counters of PostgreSQL they survive a restart in order and no crash
+ * (counters_file.c).
  *
  *-------------------------------------------------------------------------
  */
