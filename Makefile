@@ -115,6 +115,7 @@ CLUSTER_OBJS = \
 	src/cluster/life_cycle.o \
 	src/cluster/logged.o \
 	src/cluster/logged_entries.o \
+	src/cluster/mappings.o \
 	src/cluster/moved.o \
 	src/cluster/new_database.o \
 	src/cluster/orphans.o \
@@ -134,6 +135,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_handles.o \
 	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_sweep.o \
@@ -386,6 +388,7 @@ CLUSTER_HEADERS = \
 	src/cluster/levels.h \
 	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
+	src/cluster/mappings.h \
 	src/cluster/moved.h \
 	src/cluster/new_database.h \
 	src/cluster/orphans.h \
@@ -401,6 +404,7 @@ CLUSTER_HEADERS = \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
 	src/cluster/standby_build.h \
+	src/cluster/standby_handles.h \
 	src/cluster/standby_state.h \
 	src/cluster/standby_view.h \
 	src/cluster/startup.h \
