@@ -380,6 +380,7 @@ CLUSTER_HEADERS = \
 	src/cluster/format.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
+	src/cluster/heap_table.h \
 	src/cluster/held.h \
 	src/cluster/identity.h \
 	src/cluster/invalid.h \

@@ -245,20 +245,25 @@ take_file(PmhashEntry *entry)
 	return file;
 }
 
+/* The entry that a mapping is part of. */
+static PmhashEntry *
+entry_of(const PmhashMapping *mapping)
+{
+	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
+}
+
 /* Has this transaction not used the file of an entry? */
 static bool
 is_idle(const PmhashMapping *mapping)
 {
-	return ((const PmhashEntry *)
-			((const char *) mapping - offsetof(PmhashEntry, mapping)))->used < transaction;
+	return entry_of(mapping)->used < transaction;
 }
 
 /* Unmap the file of an entry that is idle. */
 static void
 unmap(PmhashMapping *mapping)
 {
-	PmhashEntry *entry = (PmhashEntry *)
-		((char *) mapping - offsetof(PmhashEntry, mapping));
+	PmhashEntry *entry = entry_of(mapping);
 
 	close_file(take_file(entry));
 	if (!entry->valid)
