@@ -107,6 +107,7 @@ CLUSTER_OBJS = \
 	src/cluster/gucs.o \
 	src/cluster/held.o \
 	src/cluster/identity.o \
+	src/cluster/idle_sessions.o \
 	src/cluster/init.o \
 	src/cluster/invalid.o \
 	src/cluster/launch_cleaners.o \
@@ -383,6 +384,7 @@ CLUSTER_HEADERS = \
 	src/cluster/heap_table.h \
 	src/cluster/held.h \
 	src/cluster/identity.h \
+	src/cluster/idle_sessions.h \
 	src/cluster/invalid.h \
 	src/cluster/key_lock.h \
 	src/cluster/launcher.h \

@@ -29,7 +29,8 @@
  * removed a file: the file of an index that has handed it on goes without an
  * invalidation of that index, and the cleaner removes files at any time.  If they have
  * not been used since, half a minute later they are unmapped in any case, which costs
- * the next user a mapping.
+ * the next user a mapping.  An idle session is woken up for that (idle_sessions.c); in
+ * such a round each session looks at all.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,6 +48,7 @@
 #include "cluster/dead_entries.h"
 #include "cluster/file_cache.h"
 #include "cluster/identity.h"
+#include "cluster/idle_sessions.h"
 #include "cluster/logged.h"
 #include "cluster/mappings.h"
 #include "cluster/shared.h"
@@ -538,12 +540,12 @@ is_gone(const PmhashFile *file)
  * at longest ago.
  */
 static void
-look_after_suspects(void)
+look_after_suspects(int most)
 {
 	int64		now = pmhash_clock_coarse();
 	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
 
-	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
+	for (int i = 0; i < most && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
 		bool		first = entry->next_look == 0;
@@ -589,6 +591,8 @@ flush_counters(void)
 void
 pmhash_entries_at_end_of_transaction(void)
 {
+	static uint64 last_round = 0;
+	uint64		round = pmhash_look_round();
 	ListCell   *lc;
 
 	flush_counters();
@@ -600,5 +604,7 @@ pmhash_entries_at_end_of_transaction(void)
 	transaction += 2;
 	pmhash_mappings_trim(&mappings);
 	if (!dlist_is_empty(&suspects))
-		look_after_suspects();
+		look_after_suspects(round == last_round ? LOOKS_PER_TRANSACTION : INT_MAX);
+	last_round = round;
+	pmhash_looked_in_round(round, mappings.n_awake + mappings.n_resting > 0);
 }
