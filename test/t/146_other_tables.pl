@@ -86,6 +86,7 @@ is(sql(q(SELECT pmhash_check('o_k', false))), '', 'other: the file is sound');
 is(sql('SELECT value_bytes > 0 FROM pmhash_stats($$o_k$$)'), 't', 'other: with lists');
 
 # ---- TIDs that do not fit ----
+# trouble: `row identifier (...) does not fit into index "..."`
 my $refused = qr/ERROR:  row identifier \(0,32768\) does not fit into index "x_k"\nDETAIL:  Access method pmhash holds offsets from 1 to 32767\./;
 my $most = "LOAD '$library'; SET other_am.shift = 32760;";
 sql("$most CREATE TABLE x (k int) USING other; CREATE INDEX x_k ON x USING pmhash (k)");
