@@ -107,6 +107,7 @@ CLUSTER_OBJS = \
 	src/cluster/gucs.o \
 	src/cluster/held.o \
 	src/cluster/identity.o \
+	src/cluster/idle_sessions.o \
 	src/cluster/init.o \
 	src/cluster/invalid.o \
 	src/cluster/launch_cleaners.o \
@@ -115,6 +116,7 @@ CLUSTER_OBJS = \
 	src/cluster/life_cycle.o \
 	src/cluster/logged.o \
 	src/cluster/logged_entries.o \
+	src/cluster/mappings.o \
 	src/cluster/moved.o \
 	src/cluster/new_database.o \
 	src/cluster/orphans.o \
@@ -134,6 +136,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_handles.o \
 	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_sweep.o \
@@ -378,14 +381,17 @@ CLUSTER_HEADERS = \
 	src/cluster/format.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
+	src/cluster/heap_table.h \
 	src/cluster/held.h \
 	src/cluster/identity.h \
+	src/cluster/idle_sessions.h \
 	src/cluster/invalid.h \
 	src/cluster/key_lock.h \
 	src/cluster/launcher.h \
 	src/cluster/levels.h \
 	src/cluster/life_cycle.h \
 	src/cluster/logged.h \
+	src/cluster/mappings.h \
 	src/cluster/moved.h \
 	src/cluster/new_database.h \
 	src/cluster/orphans.h \
@@ -401,6 +407,7 @@ CLUSTER_HEADERS = \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
 	src/cluster/standby_build.h \
+	src/cluster/standby_handles.h \
 	src/cluster/standby_state.h \
 	src/cluster/standby_view.h \
 	src/cluster/startup.h \

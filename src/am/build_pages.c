@@ -28,7 +28,6 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "catalog/pg_am.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -36,6 +35,8 @@
 #include "storage/bufmgr.h"
 #include "utils/backend_progress.h"
 #include "utils/rel.h"
+
+#include "cluster/heap_table.h"
 
 #include "build_scan.h"
 
@@ -77,7 +78,7 @@ typedef struct QuietPage
 bool
 pmhash_can_scan_pages(Relation heap, IndexInfo *indexInfo)
 {
-	return heap->rd_rel->relam == HEAP_TABLE_AM_OID &&
+	return pmhash_is_heap_table(heap) &&
 		!indexInfo->ii_Concurrent &&
 		indexInfo->ii_Expressions == NIL &&
 		indexInfo->ii_Predicate == NIL;

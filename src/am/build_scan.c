@@ -110,7 +110,7 @@ pmhash_spool_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		pmhash_give_way();
 	if (!pmhash_keys_hash(scan->keys, values, isnull, &hash))
 		return;
-	pmhash_spool_add(scan->spool, hash, pmhash_tid_to_value(tid));
+	pmhash_spool_add(scan->spool, hash, pmhash_entry_value(index, tid));
 	addHyperLogLog(&scan->distinct, (uint32) hash);
 	scan->entries++;
 }

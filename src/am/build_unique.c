@@ -279,17 +279,25 @@ pmhash_build_unique_remember(PmhashBuildUnique *unique, const PmhEntry *entries,
 static void
 check_hash(PmhashBuildUnique *unique, PmhashFile *file, uint64 hash)
 {
-	static PmhValues found;		/* used again for ever */
+	PmhValues	found = {0};
 	PmhResult	result = pmh_lookup(file->table, hash, &found);
 	size_t		n = found.n;
-	uint64	   *value;
+	uint64	   *value = NULL;
 
+	if (result == PMH_OK && n >= 2)
+		value = MemoryContextAllocExtended(unique->context, n * sizeof(uint64),
+										   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (value != NULL)
+		memcpy(value, found.value, n * sizeof(uint64));
+	pmh_values_free(&found);
 	if (result != PMH_OK)
 		pmhash_engine_error(unique->index, file, result);
 	if (n < 2)
 		return;
-	value = MemoryContextAllocHuge(unique->context, n * sizeof(uint64));
-	memcpy(value, found.value, n * sizeof(uint64));
+	if (value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
 	check_rows(unique, value, n);
 	pfree(value);
 }

@@ -30,12 +30,13 @@
 #include "access/tidstore.h"
 #endif
 #include "catalog/index.h"
-#include "catalog/pg_am.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
+
+#include "cluster/heap_table.h"
 
 #include "am.h"
 #include "dead_tids.h"
@@ -71,7 +72,7 @@ heap_blocks(Relation index)
 									 NoLock);
 	BlockNumber nblocks = InvalidBlockNumber;
 
-	if (heap->rd_rel->relam == HEAP_TABLE_AM_OID)
+	if (pmhash_is_heap_table(heap))
 		nblocks = RelationGetNumberOfBlocks(heap);
 	relation_close(heap, NoLock);
 	return nblocks;

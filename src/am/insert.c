@@ -190,7 +190,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		return true;
 
 	entry.hash = hash;
-	entry.value = pmhash_tid_to_value(tid);
+	entry.value = pmhash_entry_value(index, tid);
 	if (checkUnique != UNIQUE_CHECK_NO && !has_null(state->keys, isnull))
 	{
 		bool		unique = pmhash_insert_unique(heap, index, state->file, state->keys,

@@ -45,6 +45,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "cluster/heap_table.h"
+
 #include "insert_queue.h"
 #include "statements.h"
 
@@ -91,7 +93,7 @@ pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo)
 {
 	const PmhashStatement *statement;
 
-	if (heap->rd_tableam != GetHeapamTableAmRoutine())
+	if (!pmhash_is_heap_table(heap))
 		return false;
 	statement = pmhash_statement_in(indexInfo->ii_Context);
 	return statement != NULL && statement->inserts &&

@@ -532,3 +532,18 @@ pmhash_predicate_block(const PmhashFile *file, uint64 hash)
 
 	return 1 + (BlockNumber) ((veil >> 32) % 0x7fffffff);
 }
+
+/* ---- TIDs ---- */
+
+void
+pmhash_tid_error(Relation index, ItemPointer tid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("row identifier (%u,%u) does not fit into index \"%s\"",
+					ItemPointerGetBlockNumberNoCheck(tid),
+					ItemPointerGetOffsetNumberNoCheck(tid),
+					RelationGetRelationName(index)),
+			 errdetail("Access method pmhash holds offsets from 1 to %d. The table has another access method than heap.",
+					   (1 << PMHASH_OFFSET_BITS) - 1)));
+}

@@ -81,6 +81,21 @@ extern uint64 pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words);
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 
 /*
+ * ---- TIDs (keys.c) ----
+ *
+ * The value of an entry for the row at tid; ERROR if that is none that a value can hold.
+ */
+extern void pmhash_tid_error(Relation index, ItemPointer tid) pg_attribute_noreturn();
+
+static inline uint64
+pmhash_entry_value(Relation index, ItemPointer tid)
+{
+	if (unlikely(!pmhash_tid_fits(tid)))
+		pmhash_tid_error(index, tid);
+	return pmhash_tid_to_value(tid);
+}
+
+/*
  * ---- predicate locks (keys.c): a pseudo-page per key hash, never block 0 ----
  *
  * 31 bits, since pg_locks shows page numbers as signed integers.  Since it shows

@@ -22,6 +22,8 @@
 #include "access/heapam.h"
 #include "utils/rel.h"
 
+#include "cluster/heap_table.h"
+
 #include "scan.h"
 
 /*
@@ -36,7 +38,7 @@ static bool
 is_plain_heap(IndexScanDesc scan)
 {
 	return scan->xs_heapfetch != NULL &&
-		scan->heapRelation->rd_tableam == GetHeapamTableAmRoutine() &&
+		pmhash_is_heap_table(scan->heapRelation) &&
 		!RelationUsesLocalBuffers(scan->heapRelation);
 }
 

@@ -45,7 +45,6 @@
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/index.h"
-#include "catalog/pg_am.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -57,6 +56,7 @@
 #include "am/standby_scan.h"
 #include "cluster/clock.h"
 #include "cluster/give_way.h"
+#include "cluster/heap_table.h"
 
 /* ms, for which locks are held at a time: so long does replay of DDL wait for us. */
 #define SLICE			200
@@ -373,7 +373,7 @@ scan_as_owner(PmhashStandbyScan *scan, Relation heap, Relation index)
 bool
 pmhash_standby_scan_slice(PmhashStandbyScan *scan, Relation heap, Relation index)
 {
-	if (heap->rd_rel->relam != HEAP_TABLE_AM_OID)
+	if (!pmhash_is_heap_table(heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));

@@ -43,13 +43,14 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/table.h"
-#include "catalog/pg_am.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+
+#include "cluster/heap_table.h"
 
 #include "scan.h"
 
@@ -72,7 +73,7 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
 {
 	return !scan->xs_want_itup &&
 		RelationGetIndexPredicate(scan->indexRelation) == NIL &&
-		walk->heap->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		pmhash_is_heap_table(walk->heap) &&
 		(is_taken_as_is ||
 		 (IsMVCCSnapshot(scan->xs_snapshot) && walk->pages <= MAX_PAGES));
 }
@@ -102,7 +103,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 	}
 	if (invalid && !can_walk(scan, walk, is_taken_as_is))
 		pmhash_invalid_error(scan->indexRelation);
-	if (!invalid && walk->heap->rd_rel->relam != HEAP_TABLE_AM_OID)
+	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" has not all rows of its table, which is no heap",

@@ -50,6 +50,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/heap_table.h"
 #include "cluster/key_lock.h"
 #include "cluster/logged.h"
 
@@ -85,8 +86,11 @@ typedef struct UniqueInsert
 	uint32		token;			/* if not 0, for its speculative insertion */
 } UniqueInsert;
 
-/* What is there, while a key's lock is held.  Used again for ever. */
+/* What is there, while a key's lock is held.  Used again, as long as it is not large. */
 static PmhValues present;
+
+/* Values that memory is kept for. */
+#define PRESENT_KEPT	4096
 
 /* ---- insert ---- */
 
@@ -136,6 +140,14 @@ keep_present(UniqueInsert *insert, uint64 epoch)
 	return found;
 }
 
+/* What is there has been dealt with. */
+static void
+forget_present(void)
+{
+	if (present.capacity > PRESENT_KEPT)
+		pmh_values_free(&present);
+}
+
 /* Into the table, and into WAL if the file is logged; the journal has its note. */
 static PmhResult
 put_in(UniqueInsert *insert, bool log)
@@ -182,6 +194,7 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 		pmhash_count(file, PMHASH_INSERTS, 1);
 	else
 		(void) keep_present(insert, epoch);
+	forget_present();
 	return inserted;
 }
 
@@ -191,10 +204,13 @@ find_existing(UniqueInsert *insert)
 {
 	uint64		epoch = pmhash_removal_epoch(insert->file);
 	PmhResult	result = pmh_lookup(insert->file->table, insert->entry.hash, &present);
+	bool		found;
 
 	if (result != PMH_OK)
 		pmhash_engine_error(insert->index, insert->file, result);
-	if (!keep_present(insert, epoch))
+	found = keep_present(insert, epoch);
+	forget_present();
+	if (!found)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("failed to re-find tuple within index \"%s\"",
@@ -375,7 +391,7 @@ conflict_kills_row(const UniqueInsert *insert)
 	bool		speculative;
 
 	if (!insert->index->rd_index->indimmediate ||
-		insert->heap->rd_tableam != GetHeapamTableAmRoutine() ||
+		!pmhash_is_heap_table(insert->heap) ||
 		!heap_fetch(insert->heap, SnapshotAny, &tuple, &buffer, false))
 		return false;
 	speculative = HeapTupleHeaderIsSpeculative(tuple.t_data);

@@ -14,6 +14,8 @@
  * When all is done, the removal epoch advances: from then on VACUUM may give the
  * TIDs to other rows.
  *
+ * A VACUUM without a bulk delete sweeps once after a restart, to find what is free.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -279,6 +281,30 @@ shrink_file(Relation index, PmhashFile *file)
 		 RelationGetRelationName(index), shrink.bytes_before, shrink.bytes_after);
 }
 
+/* A step of a sweep that removes nothing. */
+static void
+pass_step(VacuumState *state, PmhSweep *sweep)
+{
+	charge_step(sweep, false);
+}
+
+/*
+ * Find out what is free among the value buffers, if that is not known: a restart has
+ * it forgotten (src/README, "Space"), and a table whose rows are never updated or
+ * deleted has no bulk delete, whose sweep finds it.
+ */
+static void
+find_free_space(Relation index, PmhashFile *file)
+{
+	VacuumState state = {.index = index,.file = file};
+
+	if (pmh_value_space_is_known(file->table))
+		return;
+	elog(DEBUG1, "looking for free space in index \"%s\"",
+		 RelationGetRelationName(index));
+	sweep_table(&state, pass_step);
+}
+
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */
 static BlockNumber
 size_in_pages(Relation index)
@@ -333,9 +359,10 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: shrink the file if that is wanted and pays.  If there was no
- * bulk delete, return the number of entries as the engine estimates it; NULL
- * for an invalid index.
+ * amvacuumcleanup: shrink the file if that is wanted and pays, and know what is free
+ * in it (a shrink finds that out as well).  If there was no bulk delete, return the
+ * number of entries as the engine estimates it; NULL for an invalid index.  Nothing is
+ * done for ANALYZE.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
@@ -352,6 +379,7 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 		return stats;
 	if (pmhash_vacuum_shrink)
 		shrink_file(info->index, file);
+	find_free_space(info->index, file);
 	if (stats == NULL)
 	{
 		result = pmh_estimate(file->table, &entries, &bytes);

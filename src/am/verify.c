@@ -62,7 +62,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/pg_am.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -73,6 +72,7 @@
 
 #include "am.h"
 #include "cluster/engine_hooks.h"
+#include "cluster/heap_table.h"
 #include "insert_queue.h"
 #include "keys.h"
 #include "verify.h"
@@ -647,7 +647,7 @@ require_checkable(Relation index)
 static void
 require_heap(Relation table)
 {
-	if (table->rd_rel->relam != HEAP_TABLE_AM_OID)
+	if (!pmhash_is_heap_table(table))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot compare an index with table \"%s\"",

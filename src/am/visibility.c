@@ -25,6 +25,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/heap_table.h"
+
 #include "scan.h"
 
 /* ---- heap pages ---- */
@@ -34,7 +36,7 @@ Buffer
 pmhash_visited_heap_page(IndexScanDesc scan)
 {
 	if (scan->xs_heapfetch == NULL ||
-		scan->heapRelation->rd_tableam != GetHeapamTableAmRoutine())
+		!pmhash_is_heap_table(scan->heapRelation))
 		return InvalidBuffer;
 	return ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
 }

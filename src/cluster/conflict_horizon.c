@@ -22,6 +22,7 @@
 #include "storage/bufpage.h"
 
 #include "cluster/cluster.h"
+#include "cluster/heap_table.h"
 #include "cluster/logged.h"
 #include "cluster/tid_value.h"
 
@@ -104,7 +105,7 @@ pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
 	BlockNumber nblocks;
 	int			next;
 
-	if (heap->rd_tableam != GetHeapamTableAmRoutine())
+	if (!pmhash_is_heap_table(heap))
 		return false;
 	*horizon = InvalidTransactionId;
 	sorted = palloc(n * sizeof(PmhEntry));

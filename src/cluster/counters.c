@@ -18,8 +18,11 @@
  * shown, as the view is about indexes that exist.
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero
- * under the exclusive one.  As the counters of PostgreSQL they survive a restart in
- * order and no crash (counters_file.c).
+ * under the exclusive one.  That there is no room for a row is seen under the shared
+ * one: with more indexes than rows it is so at the end of each transaction.
+ *
+ * As the counters of PostgreSQL they survive a restart in order and no crash
+ * (counters_file.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +42,7 @@
 #include "cluster/cluster.h"
 #include "cluster/counters.h"
 #include "cluster/shared.h"
+#include "engine/stop_point.h"
 
 StaticAssertDecl(PMHASH_NCOUNTERS <= 32, "PmhashFile.counted has a bit for each");
 
@@ -109,7 +113,14 @@ find_row(Oid database, Oid index)
 	return rows == NULL ? NULL : hash_search(rows, &key, HASH_FIND, NULL);
 }
 
-/* The same; it is made if there is room for it.  Under the exclusive lock. */
+/* Is there no room for one more?  Under the lock. */
+static bool
+rows_are_full(void)
+{
+	return hash_get_num_entries(rows) >= pmhash_tracked_indexes;
+}
+
+/* The row; it is made if there is room for it.  Under the exclusive lock. */
 static Row *
 make_row(Oid database, Oid index)
 {
@@ -117,8 +128,7 @@ make_row(Oid database, Oid index)
 	bool		found;
 	Row		   *row = find_row(database, index);
 
-	if (row != NULL || rows == NULL ||
-		hash_get_num_entries(rows) >= pmhash_tracked_indexes)
+	if (row != NULL || rows == NULL || rows_are_full())
 		return row;
 	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
 	if (row == NULL)
@@ -143,16 +153,15 @@ add_to(pg_atomic_uint64 *n, const PmhashCounts *counts, uint32 bits)
 	}
 }
 
-/* Add to the sums and to the row of an index of this database.  Raises no error. */
+/* Add to the row of an index of this database.  There are rows.  Raises no error. */
 static void
-add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
+add_to_row(Oid index, const PmhashCounts *counts, uint32 bits)
 {
 	Row		   *row;
 
-	add_to(sums->n, counts, bits);
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
 	row = find_row(MyDatabaseId, index);
-	if (unlikely(row == NULL))
+	if (unlikely(row == NULL) && !rows_are_full())
 	{
 		LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 		LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
@@ -163,6 +172,17 @@ add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
 	else
 		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/* Add to the sums, and to the row of the index.  Raises no error. */
+static void
+add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
+{
+	add_to(sums->n, counts, bits);
+	if (rows != NULL)
+		add_to_row(index, counts, bits);
+	else
+		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
 }
 
 /*
@@ -255,6 +275,7 @@ pmhash_counters_server(PmhashServerCounters *server)
 	if (sums == NULL)
 		return;
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	PMH_STOP_POINT("counters_read");
 	server->since = sums->since;
 	read_counts(sums->n, &server->counts);
 	server->lock_waits = pg_atomic_read_u64(&sums->lock_waits);

@@ -14,17 +14,10 @@
  *	- no stub has been changed in place since (stub_generation, invalid.c).
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
- * Mappings are bounded.  A process has vm.max_map_count areas (65,530 by default)
- * for all its purposes, of which a mapping takes two, and some memory: 3 KB, and
- * the pages that have been touched, which are the file's, but count as the process'
- * in what ps shows.  A mapping that has been handed out stays until the end of the
- * transaction, since users of it do not say when they have finished.  Of those that
- * were handed out in earlier transactions only, longest ago first,
- *	- all but the last RESIDENT_FILES rest: they give up their pages, and the next use
- *	  costs some page faults;
- *	- all but the last pmhash.mapped_files are unmapped, and so are those past a
- *	  quarter of vm.max_map_count.  The entry stays and the next use maps the file
- *	  again, which takes many times as long.
+ * Mappings are bounded (mappings.c).  A mapping that has been handed out stays until the
+ * end of the transaction, since users of it do not say when they have finished; of those
+ * that were handed out in earlier transactions only, what was used longest ago rests or
+ * is unmapped.  The entry stays.
  *
  * A mapping keeps the space of a file that has been removed, and one of an index
  * that has handed its main fork to another (tablecmds.c, TryReuseIndex) will never
@@ -36,19 +29,16 @@
  * removed a file: the file of an index that has handed it on goes without an
  * invalidation of that index, and the cleaner removes files at any time.  If they have
  * not been used since, half a minute later they are unmapped in any case, which costs
- * the next user a mapping.
+ * the next user a mapping.  An idle session is woken up for that (idle_sessions.c); in
+ * such a round each session looks at all.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access/xact.h"
-#include "storage/fd.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -58,16 +48,12 @@
 #include "cluster/dead_entries.h"
 #include "cluster/file_cache.h"
 #include "cluster/identity.h"
+#include "cluster/idle_sessions.h"
 #include "cluster/logged.h"
+#include "cluster/mappings.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
-
-/* Files whose pages a backend keeps from one transaction to the next. */
-#define RESIDENT_FILES		1000
-
-/* What vm.max_map_count is taken for where it can't be read: Linux' default. */
-#define DEFAULT_MAP_COUNT	65530
 
 /* Stat calls that the end of a transaction may cost. */
 #define LOOKS_PER_TRANSACTION	16
@@ -76,10 +62,16 @@
 #define LOOK_PAUSE			INT64CONST(30000)
 
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
-static dlist_head mapped = DLIST_STATIC_INIT(mapped);	/* last used first, ... */
-static dlist_head resting = DLIST_STATIC_INIT(resting); /* ... and then these */
-static int	n_mapped = 0;
-static int	n_resting = 0;
+
+static bool is_idle(const PmhashMapping *mapping);
+static void unmap(PmhashMapping *mapping);
+
+static PmhashMappings mappings = {
+	.awake = DLIST_STATIC_INIT(mappings.awake),
+	.resting = DLIST_STATIC_INIT(mappings.resting),
+	.is_idle = is_idle,
+	.unmap = unmap
+};
 
 /* Entries with a mapping that are suspect; those to look for soon first. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);
@@ -250,116 +242,34 @@ take_file(PmhashEntry *entry)
 	PmhashFile *file = entry->file;
 
 	clear_suspect(entry);
-	dlist_delete(&entry->lru);
-	if (entry->resting)
-		n_resting--;
-	else
-		n_mapped--;
-	entry->resting = false;
+	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
 	return file;
 }
 
-/* Unmap the file of an entry that is not used in this transaction. */
-static void
-unmap(PmhashEntry *entry)
+/* The entry that a mapping is part of. */
+static PmhashEntry *
+entry_of(const PmhashMapping *mapping)
 {
+	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
+}
+
+/* Has this transaction not used the file of an entry? */
+static bool
+is_idle(const PmhashMapping *mapping)
+{
+	return entry_of(mapping)->used < transaction;
+}
+
+/* Unmap the file of an entry that is idle. */
+static void
+unmap(PmhashMapping *mapping)
+{
+	PmhashEntry *entry = entry_of(mapping);
+
 	close_file(take_file(entry));
 	if (!entry->valid)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-}
-
-/* vm.max_map_count.  Raises no error. */
-static int
-map_count(void)
-{
-	char		text[32] = "";
-	int			count = 0;
-	int			fd;
-
-	ReserveExternalFD();
-	fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-	{
-		if (read(fd, text, sizeof(text) - 1) > 0)
-			count = atoi(text);
-		close(fd);
-	}
-	ReleaseExternalFD();
-	return count > 0 ? count : DEFAULT_MAP_COUNT;
-}
-
-/* Mappings that this process may keep. */
-static int
-most_mapped(void)
-{
-	static int	allowed = 0;
-
-	if (allowed == 0)
-		allowed = Max(map_count() / 4, 1);	/* half of them, two each */
-	return Min(pmhash_mapped_files, allowed);
-}
-
-/* The entry in a list that was used longest ago, unless this transaction uses it. */
-static PmhashEntry *
-least_used(dlist_head *list)
-{
-	PmhashEntry *last;
-
-	if (dlist_is_empty(list))
-		return NULL;
-	last = dlist_tail_element(PmhashEntry, lru, list);
-	return last->used < transaction ? last : NULL;
-}
-
-/* A mapping is not used for now: give up its pages. */
-static void
-put_to_rest(PmhashEntry *entry)
-{
-	pmh_rest(entry->file->table);
-	entry->resting = true;
-	dlist_delete(&entry->lru);
-	dlist_push_head(&resting, &entry->lru);
-	n_mapped--;
-	n_resting++;
-}
-
-/* It is used again: it goes to the head of the list. */
-static void
-wake(PmhashEntry *entry)
-{
-	if (entry->resting)
-	{
-		n_resting--;
-		n_mapped++;
-	}
-	entry->resting = false;
-	dlist_delete(&entry->lru);
-	dlist_push_head(&mapped, &entry->lru);
-}
-
-/*
- * As long as there are more than 'resident' with pages, or 'most' in all: let what
- * this transaction does not use rest, and unmap it.
- */
-static void
-trim(int resident, int most)
-{
-	PmhashEntry *entry;
-
-	while (n_mapped > resident && (entry = least_used(&mapped)) != NULL)
-		put_to_rest(entry);
-	while (n_mapped + n_resting > most &&
-		   ((entry = least_used(&resting)) != NULL ||
-			(entry = least_used(&mapped)) != NULL))
-		unmap(entry);
-}
-
-static void
-trim_to_limits(void)
-{
-	if (unlikely(n_mapped + n_resting > Min(RESIDENT_FILES, pmhash_mapped_files)))
-		trim(RESIDENT_FILES, most_mapped());
 }
 
 /*
@@ -369,10 +279,7 @@ trim_to_limits(void)
 bool
 pmhash_entries_make_room(void)
 {
-	int			before = n_mapped + n_resting;
-
-	trim(INT_MAX, 0);
-	return n_mapped + n_resting < before;
+	return pmhash_mappings_make_room(&mappings);
 }
 
 /* The mapped file of an entry: it stays until the end of the transaction. */
@@ -383,7 +290,7 @@ pmhash_entry_use(PmhashEntry *entry)
 	if (unlikely(entry->used != transaction))
 	{
 		entry->used = transaction;
-		wake(entry);
+		pmhash_mapping_use(&mappings, &entry->mapping);
 	}
 	return entry->file;
 }
@@ -413,9 +320,8 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 		return;
 	pmhash_counters_flush(entry->file);
 	entry->used = 0;
-	dlist_delete(&entry->lru);
-	dlist_push_tail(&mapped, &entry->lru);
-	trim_to_limits();
+	pmhash_mapping_used_up(&mappings, &entry->mapping);
+	pmhash_mappings_trim(&mappings);
 }
 
 /* A handle. */
@@ -546,11 +452,10 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	trim_to_limits();
+	pmhash_mappings_trim(&mappings);
 	entry->file = file;
 	entry->used = 0;
-	dlist_push_tail(&mapped, &entry->lru);
-	n_mapped++;
+	pmhash_mapping_add(&mappings, &entry->mapping, table);
 	return entry;
 }
 
@@ -599,7 +504,7 @@ suspect_file(dlist_head *list, uint64 file_id)
 
 	dlist_foreach_modify(iter, list)
 	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, lru, iter.cur);
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
 
 		if (entry->file_id == file_id)
 			set_suspect(entry);
@@ -615,8 +520,8 @@ pmhash_entries_file_removed(uint64 file_id)
 {
 	if (pmhash_shared != NULL)
 		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
-	suspect_file(&mapped, file_id);
-	suspect_file(&resting, file_id);
+	suspect_file(&mappings.awake, file_id);
+	suspect_file(&mappings.resting, file_id);
 }
 
 /* ---- end of transactions ---- */
@@ -635,12 +540,12 @@ is_gone(const PmhashFile *file)
  * at longest ago.
  */
 static void
-look_after_suspects(void)
+look_after_suspects(int most)
 {
 	int64		now = pmhash_clock_coarse();
 	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
 
-	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
+	for (int i = 0; i < most && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
 		bool		first = entry->next_look == 0;
@@ -649,7 +554,7 @@ look_after_suspects(void)
 			return;
 		if ((!first && entry->next_look <= now) || is_gone(entry->file))
 		{
-			unmap(entry);
+			unmap(&entry->mapping);
 			continue;
 		}
 		if (first)
@@ -669,9 +574,9 @@ flush_counters(void)
 {
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &mapped)
+	dlist_foreach(iter, &mappings.awake)
 	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, lru, iter.cur);
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
 
 		if (entry->used < transaction)
 			return;
@@ -686,6 +591,8 @@ flush_counters(void)
 void
 pmhash_entries_at_end_of_transaction(void)
 {
+	static uint64 last_round = 0;
+	uint64		round = pmhash_look_round();
 	ListCell   *lc;
 
 	flush_counters();
@@ -695,7 +602,9 @@ pmhash_entries_at_end_of_transaction(void)
 	replaced = NIL;
 
 	transaction += 2;
-	trim_to_limits();
+	pmhash_mappings_trim(&mappings);
 	if (!dlist_is_empty(&suspects))
-		look_after_suspects();
+		look_after_suspects(round == last_round ? LOOKS_PER_TRANSACTION : INT_MAX);
+	last_round = round;
+	pmhash_looked_in_round(round, mappings.n_awake + mappings.n_resting > 0);
 }

@@ -10,6 +10,7 @@
 
 #include "lib/ilist.h"
 
+#include "cluster/mappings.h"
 #include "cluster/stub.h"
 
 /* A main fork: number and, for temporary relations, backend. */
@@ -34,8 +35,7 @@ typedef struct PmhashEntry
 	uint64		used;			/* the last transaction it was handed out in */
 	int64		next_look;		/* pmhash_clock_ms; 0: at once */
 	uint64		looked;			/* files_removed before the last look */
-	bool		resting;		/* mapped, but without pages */
-	dlist_node	lru;			/* if mapped: in 'mapped' or in 'resting' */
+	PmhashMapping mapping;		/* if mapped */
 	dlist_node	look;			/* if suspect */
 } PmhashEntry;
 

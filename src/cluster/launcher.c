@@ -34,6 +34,7 @@
 #include "cluster/dead_entries.h"
 #include "cluster/durable.h"
 #include "cluster/failed_writes.h"
+#include "cluster/idle_sessions.h"
 #include "cluster/launcher.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
@@ -341,6 +342,7 @@ pmhash_launcher_main(Datum arg)
 		pmhash_clean_if_due(settled, &last_full);
 		timeout = Min(note_flushed(), note_checkpoint());
 		renew_nonce_now_and_then();
+		pmhash_wake_idle_sessions();
 		pmhash_notice_failed_writes(go_on_writing);
 		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
 		looked = settled;

@@ -29,7 +29,6 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -39,16 +38,15 @@
 #include "access/xlogutils.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/standby.h"
 #include "utils/memutils.h"
 
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
-#include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
+#include "cluster/standby_handles.h"
 #include "cluster/standby_state.h"
 #include "cluster/tid_value.h"
 #include "cluster/wal_record.h"
@@ -56,24 +54,10 @@
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */
 #define DELTA_LOOK	65536
 
-/* Files that the startup process has mapped, at the most. */
-#define MAX_OPEN	1000
-
 /* What is remembered of where a file's row is. */
 #define REMEMBERED	1024
 
 static void (*core_redo) (XLogReaderState *record) = NULL;
-
-/* Our handle on the file in a row, as long as that has the same life. */
-typedef struct Handle
-{
-	uint64		life;			/* 0: none */
-	PmhTable   *table;
-	int			delta;			/* descriptor of <id>.delta, or -1 */
-} Handle;
-
-static Handle *handles = NULL;	/* one for each row */
-static int	n_open = 0;
 
 /* A record on its way, with its entries as the engine and the delta want them. */
 typedef struct Work
@@ -87,162 +71,6 @@ typedef struct Work
 } Work;
 
 static Work work;
-
-/* ---- handles ---- */
-
-static void
-drop_handle(Handle *handle)
-{
-	if (handle->table != NULL)
-	{
-		pmh_close(handle->table);
-		n_open--;
-	}
-	if (handle->delta >= 0)
-	{
-		close(handle->delta);
-		ReleaseExternalFD();
-	}
-	handle->life = 0;
-	handle->table = NULL;
-	handle->delta = -1;
-}
-
-static void
-drop_all_handles(void)
-{
-	for (int i = 0; handles != NULL && i < PMHASH_STANDBY_FILES; i++)
-		drop_handle(&handles[i]);
-}
-
-/*
- * Close what is of an earlier life of its row.  A file that has been removed takes
- * its space for as long as it is mapped or open, and the one that is built in its
- * row may need that.  Cheap if no status has changed.
- */
-static void
-drop_ended_handles(void)
-{
-	static uint64 seen = 0;
-	PmhashStandby *standby = pmhash_shared->standby;
-	uint64		changes = pg_atomic_read_u64(&standby->changes);
-
-	if (handles == NULL || changes == seen)
-		return;
-	seen = changes;
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (handles[i].life != 0 && handles[i].life != standby->row[i].life)
-			drop_handle(&handles[i]);
-	}
-	LWLockRelease(pmhash_standby_lock);
-}
-
-/* Our handle for a row; what it was for an earlier life of it is closed. */
-static Handle *
-handle_of(const PmhashStandbyRow *row)
-{
-	Handle	   *handle;
-
-	if (handles == NULL)
-	{
-		handles = malloc(PMHASH_STANDBY_FILES * sizeof(Handle));
-		if (handles == NULL)
-			return NULL;
-		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-			handles[i] = (Handle) {0, NULL, -1};
-	}
-	handle = &handles[row - pmhash_shared->standby->row];
-	if (handle->life != row->life)
-	{
-		drop_handle(handle);
-		handle->life = row->life;
-	}
-	return handle;
-}
-
-/* Is this the file of that row, and one to be believed?  NULL, or why not. */
-static const char *
-doubt_about(const PmhTable *table, const PmhashStandbyRow *row)
-{
-	PmhashIdentity id;
-	PmhashReason reason;
-
-	memcpy(&id, pmh_identity(table), sizeof(id));
-	reason = pmhash_identity_doubt(&id, pmh_is_pmem(table));
-	if (reason == PMHASH_REASON_NONE &&
-		(id.file_id != row->file_id || id.database != row->database))
-		reason = PMHASH_REASON_OTHER_INDEX;
-	return reason == PMHASH_REASON_NONE ? NULL : pmhash_reason_text(reason);
-}
-
-/* Map the file of a LIVE row, if it is not.  NULL with a reason. */
-static PmhTable *
-open_table(const PmhashStandbyRow *row, char *reason)
-{
-	Handle	   *handle = handle_of(row);
-	PmhEnv		env = pmhash_engine_env();
-	char		path[MAXPGPATH];
-	PmhError	error;
-	const char *doubt;
-
-	if (handle == NULL)
-	{
-		pmhash_fail(reason, "out of memory");
-		return NULL;
-	}
-	if (likely(handle->table != NULL))
-		return handle->table;
-	if (n_open >= MAX_OPEN)
-	{
-		drop_all_handles();
-		handle = handle_of(row);
-	}
-	pmhash_file_path(path, row->database, row->file_id);
-	if (pmh_open(path, &env, &handle->table, NULL, &error) != PMH_OK)
-	{
-		handle->table = NULL;
-		pmhash_fail(reason, "could not open file \"%s\": %s", path,
-					error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail);
-		return NULL;
-	}
-	n_open++;
-	doubt = doubt_about(handle->table, row);
-	if (doubt == NULL)
-		return handle->table;
-	drop_handle(handle);
-	pmhash_fail(reason, "file \"%s\" can't be used: %s", path, doubt);
-	return NULL;
-}
-
-/* The delta of a row, open for writing; -1 with a reason. */
-static int
-open_delta(const PmhashStandbyRow *row, char *reason)
-{
-	Handle	   *handle = handle_of(row);
-	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
-
-	if (handle == NULL)
-	{
-		pmhash_fail(reason, "out of memory");
-		return -1;
-	}
-	if (handle->delta >= 0)
-		return handle->delta;
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	ReserveExternalFD();
-	handle->delta = open(delta_path, O_WRONLY | O_CLOEXEC);
-	if (handle->delta < 0)
-	{
-		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path,
-					strerror(errno));
-		ReleaseExternalFD();
-	}
-	return handle->delta;
-}
 
 /* The row of a file, remembered from the last time.  Under the lock, shared. */
 static PmhashStandbyRow *
@@ -293,7 +121,7 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		length = pg_atomic_read_u64(&row->delta_ops);
 	size_t		size = work.n * sizeof(PmhashDeltaOp);
-	int			fd = open_delta(row, reason);
+	int			fd = pmhash_standby_open_delta(row, reason);
 
 	if (fd < 0)
 		return false;
@@ -344,7 +172,7 @@ drop_present(PmhTable *table)
 static bool
 apply_live(const PmhashStandbyRow *row, char *reason)
 {
-	PmhTable   *table = open_table(row, reason);
+	PmhTable   *table = pmhash_standby_open_table(row, reason);
 	bool		look = row->restored &&
 		pg_atomic_read_u32(&pmhash_shared->standby->resumed) == 0;
 	PmhResult	result = PMH_OK;
@@ -714,7 +542,7 @@ deal_with(XLogReaderState *record)
 			break;
 	}
 	note_applied();
-	drop_ended_handles();
+	pmhash_standby_handles_at_end_of_record();
 }
 
 /*

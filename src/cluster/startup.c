@@ -41,6 +41,7 @@
 #include "cluster/durable.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
+#include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
@@ -101,6 +102,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_counters_size());
+	RequestAddinShmemSpace(pmhash_idle_sessions_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
@@ -157,6 +159,7 @@ init_shared_memory(void)
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
 	pmhash_counters_init();
+	pmhash_idle_sessions_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);

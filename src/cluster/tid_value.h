@@ -22,6 +22,18 @@ StaticAssertDecl(MaxOffsetNumber < 1 << PMHASH_OFFSET_BITS,
 StaticAssertDecl(32 + PMHASH_OFFSET_BITS <= PMH_VALUE_BITS,
 				 "a TID fits in a value");
 
+/*
+ * Can this TID be stored?  Those of heap can.  Other table access methods may use all 16
+ * bits of an offset.
+ */
+static inline bool
+pmhash_tid_fits(ItemPointer tid)
+{
+	return (uint16) (ItemPointerGetOffsetNumberNoCheck(tid) - 1) <
+		(1 << PMHASH_OFFSET_BITS) - 1;
+}
+
+/* The caller knows that it fits. */
 static inline uint64
 pmhash_tid_to_value(ItemPointer tid)
 {

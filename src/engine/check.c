@@ -608,6 +608,7 @@ begin(PmhCheck *c)
 {
 	PmhTable   *t = c->t;
 	PmhResult	result;
+	bool		no_memory;
 
 	result = pmh_map_all(t);
 	if (result != PMH_OK)
@@ -616,9 +617,15 @@ begin(PmhCheck *c)
 	c->blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	c->copy = malloc(pmh_max_segment_size(t));
 	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
-	c->units = calloc(c->blocks, 1);
-	c->grains = calloc(c->blocks, pmh_block_size(t) / PMH_GRAIN / 8);
-	if (c->copy == NULL || c->keys == NULL || c->units == NULL || c->grains == NULL)
+	no_memory = c->copy == NULL || c->keys == NULL;
+	if (c->exclusive)
+	{
+		/* With writers about, nothing is claimed: it may come to another use. */
+		c->units = calloc(c->blocks, 1);
+		c->grains = calloc(c->blocks, pmh_block_size(t) / PMH_GRAIN / 8);
+		no_memory |= c->units == NULL || c->grains == NULL;
+	}
+	if (no_memory)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0, "There is no memory for the check.");
 	return PMH_OK;
 }

@@ -28,8 +28,8 @@ typedef struct PmhCheck
 	void	   *arg;
 	uint64_t	findings;
 	uint64_t	blocks;			/* live.blocks when we began */
-	uint8_t    *units;			/* per block: units something claims */
-	uint64_t   *grains;			/* bit per grain: claimed by a value buffer */
+	uint8_t    *units;			/* per block: units something claims; if exclusive */
+	uint64_t   *grains;			/* bit per grain: claimed by a value buffer; likewise */
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* hashes of pointer slots of a segment */
 	size_t		nkeys;

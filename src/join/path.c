@@ -43,6 +43,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/heap_table.h"
 #include "join/join.h"
 #include "join/pages.h"
 #include "join/path.h"
@@ -105,7 +106,7 @@ pmhash_is_heap(Oid relid)
 
 	if (!RelationIsValid(rel))
 		return false;
-	heap = rel->rd_tableam == GetHeapamTableAmRoutine();
+	heap = pmhash_is_heap_table(rel);
 	RelationClose(rel);
 	return heap;
 }

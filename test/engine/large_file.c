@@ -45,6 +45,19 @@ __wrap_posix_fallocate(int fd, off_t offset, off_t len)
 	return 0;
 }
 
+static size_t largest;			/* bytes that were allocated at once, and cleared */
+
+void	   *__wrap_calloc(size_t n, size_t size);
+void	   *__real_calloc(size_t n, size_t size);
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	if (n * size > largest)
+		largest = n * size;
+	return __real_calloc(n, size);
+}
+
 static PmhTable *
 make_table(void)
 {
@@ -135,6 +148,23 @@ test_sweep(void)
 	unlink(path);
 }
 
+/*
+ * The check beside writers: its memory does not grow with the file.  (To know what every
+ * block is used for would take 1 GB here.)
+ */
+static void
+test_check(void)
+{
+	PmhTable   *t = make_table();
+
+	REQUIRE(fill(t, LONG_RUN, GIB(129)) == PMH_OK);
+	largest = 0;
+	CHECK(fixture_check(t) == PMH_OK);
+	CHECK(largest < 1 << 20);
+	pmh_close(t);
+	unlink(path);
+}
+
 /* Until nothing is left: then what is there can be read, and taken out. */
 static void
 test_end(void)
@@ -177,6 +207,7 @@ main(void)
 		(void) setenv("TMPDIR", "/dev/shm", 1);
 	path = fixture_path("large_file");
 	TEST(test_sweep());
+	TEST(test_check());
 	TEST(test_end());
 	pmh_values_free(&values);
 	return unit_done("large_file");
