@@ -101,6 +101,7 @@ CLUSTER_OBJS = \
 	src/cluster/file_cache.o \
 	src/cluster/file_create.o \
 	src/cluster/file_error.o \
+	src/cluster/file_levels.o \
 	src/cluster/file_open.o \
 	src/cluster/files_view.o \
 	src/cluster/give_way.o \
