@@ -104,6 +104,7 @@ CLUSTER_OBJS = \
 	src/cluster/file_levels.o \
 	src/cluster/file_open.o \
 	src/cluster/files_view.o \
+	src/cluster/function_worker.o \
 	src/cluster/give_way.o \
 	src/cluster/gucs.o \
 	src/cluster/held.o \
@@ -375,8 +376,10 @@ CLUSTER_HEADERS = \
 	src/cluster/file_cache.h \
 	src/cluster/file_create.h \
 	src/cluster/file_error.h \
+	src/cluster/file_levels.h \
 	src/cluster/file_open.h \
 	src/cluster/format.h \
+	src/cluster/function_worker.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
 	src/cluster/held.h \
