@@ -199,6 +199,14 @@ file_before(Relation index, char *path)
 	return true;
 }
 
+bool
+pmhash_file_replaces(Relation index)
+{
+	char		path[MAXPGPATH];
+
+	return file_before(index, path);
+}
+
 /*
  * ambuild is called for an index that may have a file already.
  *
