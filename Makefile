@@ -125,6 +125,7 @@ CLUSTER_OBJS = \
 	src/cluster/pool_files.o \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
+	src/cluster/put_off.o \
 	src/cluster/queue_count.o \
 	src/cluster/rebuild.o \
 	src/cluster/rebuild_table.o \
@@ -398,6 +399,7 @@ CLUSTER_HEADERS = \
 	src/cluster/pool_files.h \
 	src/cluster/pool_lock.h \
 	src/cluster/pool_names.h \
+	src/cluster/put_off.h \
 	src/cluster/rebuild.h \
 	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \

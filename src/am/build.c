@@ -580,9 +580,9 @@ refuse_nulls_not_distinct(const IndexInfo *indexInfo)
 }
 
 /*
- * Is this CREATE INDEX, not REINDEX, nor a table that is being emptied, by TRUNCATE or ON
- * COMMIT DELETE ROWS?  CONCURRENTLY builds in another transaction than that which has made
- * the index; REINDEX CONCURRENTLY, too.
+ * Is this CREATE INDEX, not REINDEX, nor a table that is being emptied, by TRUNCATE or
+ * ON COMMIT DELETE ROWS?  CONCURRENTLY builds in another transaction than that which has
+ * made the index; REINDEX CONCURRENTLY, too.
  */
 static bool
 is_first_build(Relation index, const IndexInfo *indexInfo)
