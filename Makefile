@@ -101,8 +101,10 @@ CLUSTER_OBJS = \
 	src/cluster/file_cache.o \
 	src/cluster/file_create.o \
 	src/cluster/file_error.o \
+	src/cluster/file_levels.o \
 	src/cluster/file_open.o \
 	src/cluster/files_view.o \
+	src/cluster/function_worker.o \
 	src/cluster/give_way.o \
 	src/cluster/gucs.o \
 	src/cluster/held.o \
@@ -125,6 +127,7 @@ CLUSTER_OBJS = \
 	src/cluster/pool_files.o \
 	src/cluster/pool_lock.o \
 	src/cluster/pool_names.o \
+	src/cluster/put_off.o \
 	src/cluster/queue_count.o \
 	src/cluster/rebuild.o \
 	src/cluster/rebuild_table.o \
@@ -377,8 +380,10 @@ CLUSTER_HEADERS = \
 	src/cluster/file_cache.h \
 	src/cluster/file_create.h \
 	src/cluster/file_error.h \
+	src/cluster/file_levels.h \
 	src/cluster/file_open.h \
 	src/cluster/format.h \
+	src/cluster/function_worker.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
 	src/cluster/heap_table.h \
@@ -400,6 +405,7 @@ CLUSTER_HEADERS = \
 	src/cluster/pool_files.h \
 	src/cluster/pool_lock.h \
 	src/cluster/pool_names.h \
+	src/cluster/put_off.h \
 	src/cluster/rebuild.h \
 	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \

@@ -247,11 +247,18 @@ CREATE INDEX folds_k ON folds USING pmhash (d, k);
 CREATE INDEX ON folds USING pmhash ((k::caseless_domain));
 CREATE INDEX CONCURRENTLY ON folds USING pmhash (k);
 REINDEX INDEX folds_k;
+-- once: not where a table is emptied, at COMMIT or within the transaction that has made it
 CREATE TEMP TABLE folds_emptied (k caseless) ON COMMIT DELETE ROWS;
-SET client_min_messages = error;
 CREATE INDEX ON folds_emptied USING pmhash (k);
-RESET client_min_messages;
 INSERT INTO folds_emptied VALUES ('a');
+BEGIN;
+CREATE TABLE folds_new (k caseless);
+CREATE INDEX ON folds_new USING pmhash (k);
+INSERT INTO folds_new VALUES ('a');
+TRUNCATE folds_new;
+REINDEX TABLE folds_new;
+COMMIT;
+DROP TABLE folds_new;
 SELECT plan('SELECT * FROM folds WHERE d = ''x'' AND k = ''x''');
 -- another equality that was chosen, and the type's own
 CREATE INDEX ON folds USING pmhash (d text_pattern_ops);

@@ -188,3 +188,22 @@ ALTER TABLE wholes SET SCHEMA kept;
 ALTER TABLE rows_of SET SCHEMA kept;
 DROP SCHEMA kept CASCADE;
 DROP FUNCTION key_of, refused;
+-- a table whose row type is in no key: pg_class, which may be long, is not read from end to end
+CREATE TABLE alone (a int4);
+CREATE INDEX alone_a ON alone USING pmhash (a);
+BEGIN;
+SELECT pg_stat_get_xact_numscans('pg_class'::regclass) AS before \gset
+ALTER TABLE alone ADD COLUMN b int4;
+ALTER TABLE alone DROP COLUMN b;
+SELECT pg_stat_get_xact_numscans('pg_class'::regclass) - :before AS scans;
+COMMIT;
+DROP TABLE alone;
+-- an operator class of its own
+CREATE TYPE own AS (a int4, b int4);
+CREATE TABLE owned (o own);
+CREATE OPERATOR CLASS own_ops DEFAULT FOR TYPE own USING pmhash
+	AS OPERATOR 1 = (record, record), FUNCTION 1 hash_record_extended(record, int8);
+CREATE INDEX owned_o ON owned USING pmhash (o);
+ALTER TYPE own ADD ATTRIBUTE c int4;
+DROP TABLE owned;
+DROP TYPE own CASCADE;

@@ -580,15 +580,17 @@ refuse_nulls_not_distinct(const IndexInfo *indexInfo)
 }
 
 /*
- * Is this CREATE INDEX, not REINDEX or ON COMMIT DELETE ROWS?  CONCURRENTLY builds in
- * another transaction than that which has made the index; REINDEX CONCURRENTLY, too.
+ * Is this CREATE INDEX, not REINDEX, nor a table that is being emptied, by TRUNCATE or
+ * ON COMMIT DELETE ROWS?  CONCURRENTLY builds in another transaction than that which has
+ * made the index; REINDEX CONCURRENTLY, too.
  */
 static bool
 is_first_build(Relation index, const IndexInfo *indexInfo)
 {
 	return indexInfo->ii_Concurrent ||
 		(index->rd_createSubid != InvalidSubTransactionId &&
-		 !ReindexIsProcessingIndex(RelationGetRelid(index)));
+		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
+		 !pmhash_file_replaces(index));
 }
 
 /*

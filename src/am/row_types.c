@@ -14,11 +14,11 @@
  * that is refused here, too.
  *
  * The object access hook notes the relations whose columns change, and they are looked
- * for in the keys of all indexes when the statement is over: DROP ... CASCADE may drop
- * an attribute before the index.  An index that another transaction is making
- * cannot be seen, but its build locks the types that it uses (key_types.c).  It is seen
- * by the transaction that has waited for that lock, since catalogs are read with a
- * snapshot taken after the lock.
+ * for in the keys of all indexes with an operator class for such types when the
+ * statement is over: DROP ... CASCADE may drop an attribute before the index.  An index
+ * that another transaction is making cannot be seen, but its build locks the types that
+ * it uses (key_types.c).  It is seen by the transaction that has waited for that lock,
+ * since catalogs are read with a snapshot taken after the lock.
  *
  * Without the library nothing is refused; but then the files of the indexes are not
  * trusted any more (trust.c), and made anew.
@@ -27,13 +27,20 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_opclass.h"
+#include "catalog/pg_type.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -225,6 +232,92 @@ shown_name(Oid relid)
 	return quote_qualified_identifier(schema, name);
 }
 
+/* ---- indexes whose keys may have such types ---- */
+
+/*
+ * May there be a composite type in the keys of this operator class?  Of a base type that
+ * is no array, or of an enum, there is none.
+ */
+static bool
+may_have_rows(Oid type)
+{
+	char		kind = get_typtype(type);
+
+	return kind != TYPTYPE_ENUM &&
+		(kind != TYPTYPE_BASE || OidIsValid(get_element_type(type)));
+}
+
+/* The operator classes of an access method of which that is true, added to a list. */
+static List *
+add_classes(List *classes, Oid method)
+{
+	Relation	pg_opclass = table_open(OperatorClassRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_opclass_opcmethod, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(method));
+	scan = systable_beginscan(pg_opclass, OpclassAmNameNspIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_opclass form = (Form_pg_opclass) GETSTRUCT(tuple);
+
+		if (may_have_rows(form->opcintype))
+			classes = lappend_oid(classes, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_opclass, AccessShareLock);
+	return classes;
+}
+
+/* The indexes that an operator class is used in (index.c, index_create), likewise. */
+static List *
+add_indexes(List *indexes, Oid opclass)
+{
+	Relation	pg_depend = table_open(DependRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key[2];
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(OperatorClassRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(opclass));
+	scan = systable_beginscan(pg_depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == RelationRelationId &&
+			get_rel_relkind(form->objid) == RELKIND_INDEX)	/* not a partitioned one */
+			indexes = lappend_oid(indexes, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(pg_depend, AccessShareLock);
+	return indexes;
+}
+
+/*
+ * Our indexes that may have a composite type in their keys, some of them several times.
+ * By indexes of catalogs: each ALTER TABLE that adds or drops a column looks for them,
+ * and pg_class may be long.
+ */
+static List *
+list_candidates(void)
+{
+	List	   *classes = NIL;
+	List	   *indexes = NIL;
+	ListCell   *lc;
+
+	foreach(lc, pmhash_access_methods())
+		classes = add_classes(classes, lfirst_oid(lc));
+	foreach(lc, classes)
+		indexes = add_indexes(indexes, lfirst_oid(lc));
+	list_free(classes);
+	return indexes;
+}
+
 /* ERROR if one of the altered relations is the row type of a key. */
 static void
 check_altered(void)
@@ -235,7 +328,7 @@ check_altered(void)
 	forget_harmless();
 	if (altered == NIL)
 		return;
-	indexes = pmhash_list_indexes(true);
+	indexes = list_candidates();
 	foreach(lc, indexes)
 	{
 		Oid			relid = altered_in_keys(lfirst_oid(lc));

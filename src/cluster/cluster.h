@@ -184,6 +184,12 @@ extern int64 pmhash_file_size(Relation index);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
+/*
+ * Is the file that ambuild is about to make for this index in the place of one that its
+ * present main fork has had before?  If so, the table is being emptied in place.
+ */
+extern bool pmhash_file_replaces(Relation index);
+
 /* Write the stub of an unlogged index's init fork: "make a new file". */
 extern void pmhash_file_create_init(Relation index);
 

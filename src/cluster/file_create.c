@@ -21,6 +21,7 @@
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
 #include "cluster/file_error.h"
+#include "cluster/file_levels.h"
 #include "cluster/held.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
@@ -198,6 +199,14 @@ file_before(Relation index, char *path)
 	return true;
 }
 
+bool
+pmhash_file_replaces(Relation index)
+{
+	char		path[MAXPGPATH];
+
+	return file_before(index, path);
+}
+
 /*
  * ambuild is called for an index that may have a file already.
  *
@@ -248,6 +257,7 @@ pmhash_file_create(Relation index)
 	bool		fills = comes_back && !temporary;
 
 	pmhash_require_service(index);
+	pmhash_note_level_of(index->rd_index->indrelid);
 	part_with_file_before(index);
 	new_stub(&stub);
 	stub.flags = fills ? flags_of_filling(index) : pmhash_new_wal_flags(index);

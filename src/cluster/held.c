@@ -45,6 +45,7 @@
 #include "utils/syscache.h"
 
 #include "cluster/am_callbacks.h"
+#include "cluster/file_levels.h"
 #include "cluster/held.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
@@ -58,19 +59,6 @@
 #define PINNED_PART		8
 
 /* ---- before entries are made ---- */
-
-/*
- * The level whose abort takes away the files that a table has now, which it has not
- * had before this transaction.  If the server has forgotten it (rel.h,
- * rd_newRelfilelocatorSubid) the present one, which is not further out.
- */
-static SubTransactionId
-level_of_files(Relation heap)
-{
-	SubTransactionId subid = pmhash_fork_subid(heap);
-
-	return subid != InvalidSubTransactionId ? subid : GetCurrentSubTransactionId();
-}
 
 static PmhashMoved *
 note(Relation index, uint64 file_id, SubTransactionId subid)
@@ -116,7 +104,7 @@ pmhash_table_moved(Relation heap, Relation index, const PmhashFile *file)
 
 	if (pmhash_node_subid(heap) == InvalidSubTransactionId)
 		return;
-	subid = level_of_files(heap);
+	subid = pmhash_level_of_files(heap);
 	if (pmhash_pending_subid(file->path) >= subid ||
 		pmhash_moved_find(file->file_id, subid, temporary) != NULL)
 		return;
@@ -160,7 +148,7 @@ pmhash_held_from_birth(Relation index, uint64 file_id)
 {
 	Relation	heap = relation_open(index->rd_index->indrelid, NoLock);
 
-	(void) note(index, file_id, level_of_files(heap));
+	(void) note(index, file_id, pmhash_level_of_files(heap));
 	relation_close(heap, NoLock);
 }
 

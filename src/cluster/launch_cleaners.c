@@ -15,6 +15,7 @@
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
+#include "cluster/put_off.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
@@ -67,25 +68,19 @@ remember_databases(List *databases)
 
 /*
  * Databases whose cleaning has to be done again, at first after
- * PMHASH_WORKER_PAUSE and then less and less often.  Lives in TopMemoryContext.
+ * PMHASH_WORKER_PAUSE and then less and less often.
  */
 static List *cleanings_put_off = NIL;
-static int64 put_off_until;		/* pmhash_clock_ms */
-static int	put_off_in_a_row = 0;
 
+/* A cleaning has been tried. */
 static void
-put_off(Oid database)
+note_cleaning(Oid database, bool done)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	int64		pause = (int64) PMHASH_WORKER_PAUSE << put_off_in_a_row;
-
-	if (cleanings_put_off == NIL)
-	{
-		put_off_until = pmhash_clock_ms() + pause;
-		put_off_in_a_row = Min(put_off_in_a_row + 1, PMHASH_MAX_DOUBLINGS);
-	}
-	cleanings_put_off = list_append_unique_oid(cleanings_put_off, database);
-	MemoryContextSwitchTo(old);
+	if (done)
+		pmhash_put_off_over(&cleanings_put_off, database);
+	else
+		pmhash_put_off(&cleanings_put_off, database, PMHASH_WORKER_PAUSE,
+					   PMHASH_MAX_DOUBLINGS);
 }
 
 /*
@@ -101,25 +96,11 @@ static int64 requests_dealt_with = 0;	/* pmhash_clock_ms */
 int64
 pmhash_next_cleaning(void)
 {
-	int64		next = cleanings_put_off != NIL ? put_off_until : PG_INT64_MAX;
+	int64		next = pmhash_put_off_next(cleanings_put_off);
 
 	if (pmhash_has_requests(&pmhash_shared->clean))
 		next = Min(next, requests_dealt_with + REQUESTS_APART);
 	return next;
-}
-
-/* Those of them that are to be tried again by now. */
-static List *
-take_put_off(void)
-{
-	List	   *databases;
-
-	if (cleanings_put_off == NIL || pmhash_clock_ms() < put_off_until)
-		return NIL;
-	databases = list_copy(cleanings_put_off);
-	list_free(cleanings_put_off);
-	cleanings_put_off = NIL;
-	return databases;
 }
 
 /*
@@ -147,16 +128,17 @@ do_round(bool everything, List *wanted)
 		pmhash_launcher_interrupts();
 		if (!list_member_oid(existing, database))
 		{
+			bool		done;
+
 			PMH_STOP_POINT("launcher_before_dropped");
-			if (pmhash_if_database_is_dropped(database, pmhash_remove_dropped))
+			done = pmhash_if_database_is_dropped(database, pmhash_remove_dropped);
+			if (done)
 				known_databases = foreach_delete_current(known_databases, lc);
-			else
-				put_off(database);
+			note_cleaning(database, done);
 		}
 		else if (list_member_oid(connectable, database) &&
-				 (everything || list_member_oid(wanted, database)) &&
-				 !clean_database(database))
-			put_off(database);
+				 (everything || list_member_oid(wanted, database)))
+			note_cleaning(database, clean_database(database));
 	}
 }
 
@@ -177,7 +159,7 @@ pmhash_clean_if_due(bool settled, int64 *last_full)
 		wanted = pmhash_take_requests(&pmhash_shared->clean, &everything);
 		requested = everything || wanted != NIL;
 	}
-	wanted = list_concat_unique_oid(wanted, take_put_off());
+	wanted = list_concat_unique_oid(wanted, pmhash_put_off_due(cleanings_put_off));
 	if (settled &&
 		(*last_full == 0 ||
 		 now - *last_full >= pmhash_cleaner_naptime * INT64CONST(1000)))
@@ -187,8 +169,7 @@ pmhash_clean_if_due(bool settled, int64 *last_full)
 	if (everything)
 		*last_full = now;
 	do_round(everything, wanted);
-	if (cleanings_put_off == NIL)
-		put_off_in_a_row = 0;
+	pmhash_put_off_tried(&cleanings_put_off);
 	if (requested)
 		requests_dealt_with = pmhash_clock_ms();
 }

@@ -18,6 +18,7 @@
 #include "cluster/cluster.h"
 #include "cluster/database_probe.h"
 #include "cluster/launcher.h"
+#include "cluster/put_off.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
@@ -49,8 +50,8 @@ static Rebuilder rebuilders[PMHASH_BUILD_KINDS] = {
 };
 
 static List *pauses = NIL;		/* of Pause, in TopMemoryContext */
-static List *locked = NIL;		/* databases nothing can connect to; to be looked at */
-static int64 locked_until = 0;	/* when they are tried again, pmhash_clock_ms */
+static List *locked = NIL;		/* databases nothing can connect to; to be looked at:
+								 * put_off.c */
 static int64 no_start_before = 0;	/* the same: there was no slot */
 
 /* Those that are locked have their time. */
@@ -63,40 +64,22 @@ look_at(PmhashBuildKind kind, List *databases)
 
 	foreach(lc, databases)
 	{
-		if (!list_member_oid(locked, lfirst_oid(lc)))
+		if (!pmhash_is_put_off(locked, lfirst_oid(lc)))
 			*list = list_append_unique_oid(*list, lfirst_oid(lc));
 	}
 	MemoryContextSwitchTo(old);
 }
 
-/* Nothing can connect to a database now: a worker would wait, and others for it. */
-static void
-note_locked(Oid database)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (locked == NIL)
-		locked_until = pmhash_clock_ms() + LOCKED_PAUSE;
-	locked = list_append_unique_oid(locked, database);
-	MemoryContextSwitchTo(old);
-}
-
-/* Those that were locked, if they are to be tried again; else *next is made earlier. */
+/* Those that were locked, if they are to be tried again; *next: when the others are. */
 static void
 look_at_locked(int64 *next)
 {
-	List	   *databases = locked;
+	List	   *databases = pmhash_put_off_due(locked);
 
-	if (databases == NIL)
-		return;
-	if (pmhash_clock_ms() < locked_until)
-	{
-		*next = Min(*next, locked_until);
-		return;
-	}
-	locked = NIL;
+	pmhash_put_off_tried(&locked);
 	look_at(PMHASH_BUILD_PLAIN, databases);
 	list_free(databases);
+	*next = Min(*next, pmhash_put_off_next(locked));
 }
 
 /*
@@ -272,14 +255,21 @@ start_rebuilder(PmhashBuildKind kind)
 			continue;
 		if (!exists)
 			pmhash_rebuild_forget(database);
-		else if (!pmhash_database_is_free(database))
-			note_locked(database);
+		else if (!pmhash_database_is_free(database))	/* a worker would wait */
+			pmhash_put_off(&locked, database, LOCKED_PAUSE, 0);
 		else if (!start_rebuilder_in(kind, database))
 			return;
 		rebuilder->to_look_at = foreach_delete_current(rebuilder->to_look_at, lc);
 		if (rebuilder->handle != NULL)
 			return;
 	}
+}
+
+/* ms until 'next' (pmhash_clock_ms), 1 at least and timeout at most. */
+static long
+until_next(long timeout, int64 next)
+{
+	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));
 }
 
 /*
@@ -294,19 +284,16 @@ pmhash_see_to_rebuilds(bool everything)
 
 	collect_databases(everything, &next);
 	if (!pmhash_rebuild)
-		return pmhash_next_cleaning() != PG_INT64_MAX ?
-			Min(timeout, PMHASH_WORKER_PAUSE) : timeout;
+		return until_next(timeout, pmhash_next_cleaning());
 	for (int kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
 	{
 		if (is_at_work(kind) || rebuilders[kind].to_look_at == NIL)
 			continue;
 		if (pmhash_clock_ms() >= no_start_before)
 			start_rebuilder(kind);
-		if (locked != NIL)
-			next = Min(next, locked_until);
+		next = Min(next, pmhash_put_off_next(locked));
 		if (rebuilders[kind].handle == NULL && rebuilders[kind].to_look_at != NIL)
 			timeout = Min(timeout, START_PAUSE);
 	}
-	next = Min(next, pmhash_next_cleaning());
-	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));
+	return until_next(timeout, Min(next, pmhash_next_cleaning()));
 }

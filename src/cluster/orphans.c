@@ -224,8 +224,8 @@ is_our_handler(Oid function)
 }
 
 /* OIDs of the access methods that are ours, whatever their names. */
-static List *
-our_access_methods(void)
+List *
+pmhash_access_methods(void)
 {
 	Relation	pg_am = table_open(AccessMethodRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(pg_am, InvalidOid, false, NULL, 0, NULL);
@@ -251,7 +251,7 @@ our_access_methods(void)
 List *
 pmhash_list_indexes(bool temporary)
 {
-	List	   *methods = our_access_methods();
+	List	   *methods = pmhash_access_methods();
 	Relation	pg_class;
 	SysScanDesc scan;
 	HeapTuple	tuple;

@@ -5,7 +5,8 @@
  *
  * An index file exists only where it was written: a server in recovery (a
  * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
- * plan an invalid index, or one of a pool that is not ours, or any index of ours
+ * plan an invalid index, one in a worker that others do not wait for
+ * (function_worker.c), or one of a pool that is not ours, or any index of ours
  * if the library is not preloaded.  A high cost would not do: since PostgreSQL
  * 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
@@ -29,6 +30,7 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/file_open.h"
+#include "cluster/function_worker.h"
 #include "cluster/life_cycle.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
@@ -76,7 +78,8 @@ is_hidden(IndexOptInfo *info)
 
 	if (!RelationIsValid(index))
 		return false;
-	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
+	hidden = pmhash_is_index(index) &&
+		(pmhash_in_function_worker() || !pmhash_index_plannable(index));
 	if (!hidden && pmhash_is_index(index))
 		show_boolean_columns(info);
 	RelationClose(index);

@@ -200,8 +200,8 @@ list_in_order(PmhashBuildKind kind, MemoryContext context, List **rest)
 
 /*
  * Some of these, which a rebuilder of the other kind sees to, may be to be rebuilt.  Not
- * before the plain ones of the database have been: its snapshot, of functions that take
- * long, would hold up the end of their rebuilds (refill.c, step 4).
+ * before the plain ones of the database have been: functions that take long hold up those
+ * of the same table.
  */
 static void
 request_other_kind(const List *indexes)

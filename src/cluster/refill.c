@@ -26,7 +26,8 @@
  *			work after 2, hence has begun to insert after 1: its entry is in the
  *			file, or will be.  The stub says "filled".
  *	4 wait	for transactions with a snapshot older than S.  They may see rows that
- *			were deleted when S was taken, which have no entry.  No lock is held:
+ *			were deleted when S was taken, which have no entry.  (Not for the worker
+ *			that runs users' functions: function_worker.c.)  No lock is held:
  *			VACUUM removes from the file what it removes.
  *	5		The stub says that the file is valid.
  *
@@ -78,6 +79,7 @@
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"
 #include "cluster/file_open.h"
+#include "cluster/function_worker.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
 #include "cluster/pool.h"
@@ -434,8 +436,9 @@ fill_file(void)
 }
 
 /*
- * Step 4, as WaitForOlderSnapshots (indexcmds.c), which is not exported.  VACUUM
- * and concurrent builds of other indexes do not read this one.
+ * Step 4, as WaitForOlderSnapshots (indexcmds.c), which is not exported.  VACUUM,
+ * concurrent builds of other indexes and the worker that runs users' functions do not
+ * read this one.
  */
 static void
 wait_for_snapshots(void)
@@ -451,7 +454,8 @@ wait_for_snapshots(void)
 	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
 	for (int i = 0; i < n; i++)
 	{
-		(void) VirtualXactLock(older[i], true);
+		if (!pmhash_is_function_worker(older[i]))
+			(void) VirtualXactLock(older[i], true);
 		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
 	}
 	PMH_STOP_POINT("rebuild_before_valid");

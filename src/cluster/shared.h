@@ -118,6 +118,7 @@ typedef struct PmhashShared
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 rebuilder_finished[PMHASH_BUILD_KINDS];	/* the last one did not
 																 * fail */
+	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
 	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
 									 * PMHASH_FILES_NOT_JUDGED */
 	pg_atomic_uint32 no_worker;	/* no slot is free for a worker of ours */

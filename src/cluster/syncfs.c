@@ -117,14 +117,15 @@ cannot_be_asked_again(int fd, const char *path)
 /*
  * Has anything failed at all since the pool was locked, whether a process of this
  * server knows of it or not?  For the postmaster, if a process has died that may have
- * known.  False if so, or if that can't be found out.
+ * known.  False if so (*failed), or if that can't be found out: where syncfs is not
+ * believed, or for a file that it does not speak for.
  */
 bool
-pmhash_pool_never_failed(void)
+pmhash_pool_never_failed(bool *failed)
 {
 	uint64		device = pmhash_device_of_syncfs();
 
-	return device != 0 &&
-		pmhash_pool_ask_files(device, cannot_be_asked_again, NULL) &&
-		syncfs(pmhash_pool_lock_fd()) == 0;
+	*failed = device != 0 && syncfs(pmhash_pool_lock_fd()) != 0;
+	return device != 0 && !*failed &&
+		pmhash_pool_ask_files(device, cannot_be_asked_again, NULL);
 }

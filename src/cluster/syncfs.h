@@ -11,6 +11,6 @@
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_written_back(char *reason);
 extern bool pmhash_pool_sync(void);
-extern bool pmhash_pool_never_failed(void);
+extern bool pmhash_pool_never_failed(bool *failed);
 
 #endif							/* PMHASH_SYNCFS_H */

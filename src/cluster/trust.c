@@ -70,6 +70,8 @@
  */
 #define ASKING			((uint64_t) RWH_WRITE_LIFE_LONG)
 
+#define WRITE_FAILED	"the file system has failed to write something back"
+
 /* What pg_control said when this postmaster was refused the pool; or 0. */
 static XLogRecPtr refused_at = InvalidXLogRecPtr;
 
@@ -543,6 +545,24 @@ page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 }
 
 /*
+ * The postmaster is still there, and asks once more.  Why that is no answer, or NULL: all
+ * has been written back.
+ */
+static const char *
+doubt_asked_again(const PmhashEntryState *entry)
+{
+	bool		failed;
+
+	if (pmhash_pool_never_failed(&failed))
+		return NULL;
+	if (failed)
+		return WRITE_FAILED;
+	return has_hint(entry->lock_fd, ASKING) ?
+		"a process died while it asked whether all had been written back" :
+		"it is not known whether all has been written back";
+}
+
+/*
  * May a process of the last server life have learned that something was not written
  * back, and have been killed with that?  Only if it has taken the witness away before.
  * This postmaster can ask once more where syncfs is believed.  Or it has asked already
@@ -552,15 +572,11 @@ static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 {
 	if (entry->write_failed)
-		return "the file system has failed to write something back";
+		return WRITE_FAILED;
 	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
 		return NULL;
-	if (entry->lock_kept && pmhash_pool_never_failed())
-		return NULL;
 	if (entry->lock_kept)
-		return pmhash_device_of_syncfs() != 0 ?
-			"the file system has failed to write something back" :
-			"a process died while it asked whether all had been written back";
+		return doubt_asked_again(entry);
 	return has_hint(entry->lock_fd, ASKING) ?
 		"the server went down while it asked whether all had been written back" : NULL;
 }

@@ -40,6 +40,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/function_worker.h"
 #include "cluster/give_way.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -252,6 +253,7 @@ pmhash_rebuilder_main(Datum arg)
 void
 pmhash_expression_rebuilder_main(Datum arg)
 {
+	pmhash_function_worker_begins();
 	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_EXPRESSIONS);
 }
 

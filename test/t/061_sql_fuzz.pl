@@ -23,6 +23,7 @@ is($found, '', "PMHASH_SQL_FUZZ_SEED=$seed");
 # (Of the server itself: a child that something else kills is not one.)
 unlike(slurp_file($node->logfile), qr/PANIC:|\(PID \d+\) was terminated by|TRAP/, 'the server has stayed up');
 like(fuzz_figures(), qr{ [1-9][0-9]* overflows}, 'some keys have overflowed');
+like(fuzz_figures(), qr{ [1-9][0-9]* moves}, 'the table was moved');
 note(fuzz_figures());
 diag(fuzz_figures()) if $seconds > 60;
 $node->stop;

@@ -143,6 +143,32 @@ stays_invalid($node, $apart, 'killed while it asks, in place');
 rebuild_on($node);
 all_come_back($node, 'killed while it asks, in place');
 
+# syncfs is believed, but does not speak for a file on another device: nothing is known to
+# have failed.
+SKIP:
+{
+	my $elsewhere = "/dev/shm/pmhash_134.$$";
+	my $link = pool($node) . '/elsewhere';
+	my $said;
+
+	skip('no other file system', 2)
+	  if !eval { append_to_file($elsewhere, 'x'); 1 } || (stat $elsewhere)[0] == (stat pool($node))[0];
+	rebuild_off($node);
+	no_faults(EXT4);
+	symlink($elsewhere, $link) or die $!;
+	set_witness($node, ASKING);
+	$said = restart_in_place($node);
+	like($said, qr/not trusted: a process died while it asked whether all had been written back/, 'another device: log');
+	# the witness is away, and nobody is known to have asked
+	set_witness($node, 0);
+	$said = restart_in_place($node);
+	like($said, qr/not trusted: it is not known whether all has been written back/, 'another device, no witness: log');
+	unlink($link, $elsewhere);
+	no_faults(OVERLAY);
+	rebuild_on($node);
+	all_come_back($node, 'another device');
+}
+
 # ---- between two files the launcher takes part in what all processes must ----
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $before = $node->safe_psql('postgres', $files);

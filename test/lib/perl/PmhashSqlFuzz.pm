@@ -7,7 +7,7 @@
 # them is held in the middle of an INSERT ... ON CONFLICT):
 #	writer	a random transaction
 #	other	statements of its own in between, VACUUM, what takes TIDs over
-#	judge	looks at everything when the transaction is over
+#	judge	looks at everything when the transaction is over; what was given up is made anew
 # Some keys have hashes that were made for the file that fz_k has: they overflow.
 # Everything follows from the seed, but for when a statement_timeout strikes, and
 # which keys those are.
@@ -43,7 +43,7 @@ my $numbers;           # a file of so many rows to be copied
 # cancel), what the transactions do to each other, and what comes after an error.
 my $expected = qr/^(53100|53200|57014|40001|40P01|55P03|23505|25P02|3B001|34000|24000|P0001|25001|42704|55006)$/;
 
-my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0);
+my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0, moves => 0, anew => 0);
 
 # ---- the server ----
 
@@ -60,17 +60,21 @@ BEGIN
 	END IF;
 	RETURN v;
 END $$;
-CREATE TABLE fz (id int8 DEFAULT nextval('ids'), k int8, t varchar(30) DEFAULT 't0', v int4 DEFAULT 0);
+CREATE TYPE pair AS (k int8, v int4);
+CREATE TABLE fz (id int8 DEFAULT nextval('ids'), k int8, t varchar(30) DEFAULT 't0', v int4 DEFAULT 0,
+	p pair GENERATED ALWAYS AS (ROW(k, v)::pair) STORED);
 CREATE INDEX fz_held ON fz (held(v));
 CREATE UNIQUE INDEX fz_id ON fz (id);
 CREATE INDEX fz_k ON fz USING pmhash (k);
 CREATE INDEX fz_t ON fz USING pmhash (t);
 CREATE INDEX fz_kv ON fz USING pmhash (k, v);
+CREATE INDEX fz_p ON fz USING pmhash (p);
 CREATE TABLE fp (k int8, v int4) PARTITION BY LIST (v);
 CREATE TABLE crowd (i int4 PRIMARY KEY, k int8);
 SELECT format('CREATE TABLE fp%s PARTITION OF fp FOR VALUES IN (%s)', i, i) FROM generate_series(0, 3) i \gexec
 CREATE INDEX ON fp USING pmhash (k);
-INSERT INTO soak_indexes VALUES ('fz', '{k}', 'fz_k', true), ('fz', '{t}', 'fz_t', false), ('fz', '{k,v}', 'fz_kv', false);
+INSERT INTO soak_indexes VALUES ('fz', '{k}', 'fz_k', true), ('fz', '{t}', 'fz_t', false), ('fz', '{k,v}', 'fz_kv', false),
+	('fz', '{p}', 'fz_p', false);
 INSERT INTO soak_indexes SELECT format('fp%s', i), '{k}', format('fp%s_k_idx', i), true FROM generate_series(0, 3) i;
 
 -- Does a condition give the same rows by index and by sequential scan?
@@ -106,8 +110,9 @@ SQL
 
 sub new_fuzz_server
 {
-	my $node = new_faulty_server('sql_fuzz', "max_prepared_transactions = 5\n");
+	my $node = new_faulty_server('sql_fuzz', "max_prepared_transactions = 5\nallow_in_place_tablespaces = on\n");
 
+	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION ''") foreach qw(place_a place_b);
 	$node->safe_psql('postgres', schema());
 	# (A program would do, but a cancel kills it too: which error is first is chance.)
 	$numbers = $node->basedir . '/numbers';
@@ -125,7 +130,7 @@ sub new_session
 	$session->{timer} = IPC::Run::timeout($patience);
 	$session->{psql} = IPC::Run::start(
 		[ $node->installed_command('psql'), '-XAtq', '-v', 'VERBOSITY=sqlstate', $node->connstr('postgres') ],
-		'<', \$session->{in}, '>', \$session->{out}, '2>', \$session->{out}, $session->{timer});
+		'<', \$session->{in}, '>', \$session->{out}, '2>&1', $session->{timer});	# in one pipe: errors come before =DONE
 	run_sql($session, 'SET client_min_messages = error; SET lock_timeout = 300;');
 	return $session;
 }
@@ -180,6 +185,7 @@ sub after
 		next unless $line =~ /ERROR:  (\w+)/;
 		$state = $1;
 		$figures{errors}++;
+		next if $session->{refused} && $state eq '0A000';
 		$session->{finding} .= "unexpected error: $line\n" if $state !~ $expected;
 	}
 	return $state;
@@ -261,9 +267,29 @@ sub block
 	return "$first BEGIN $inner $bad EXCEPTION WHEN OTHERS THEN NULL; END;";
 }
 
+# Its rows get files that know nothing of what was there before, should it be taken back.
+sub move
+{
+	return pick(('ALTER TABLE fz SET TABLESPACE ' . pick(qw(place_a place_b pg_default))) x 3,
+		'ALTER INDEX ' . pick(qw(fz_k fz_kv fz_p)) . ' SET TABLESPACE ' . pick(qw(place_a place_b pg_default))) . ';';
+}
+
+# A type that keys are made of is to be changed: that is refused, if nothing else is.
+sub alter_type
+{
+	my ($session) = @_;
+	my $state;
+
+	$session->{refused} = 1;
+	$state = run_sql($session, pick('ALTER TYPE pair ADD ATTRIBUTE w int4;', 'ALTER TYPE pair DROP ATTRIBUTE v CASCADE;'));
+	$session->{refused} = 0;
+	$session->{finding} .= "a type in keys was altered\n" if $state eq '';
+	return $state;
+}
+
 sub structure
 {
-	return pick('REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
+	return pick(move(), 'REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
 		'TRUNCATE fz;', 'DROP INDEX fz_kv; CREATE INDEX fz_kv ON fz USING pmhash (k, v);');
 }
 
@@ -356,6 +382,12 @@ sub next_statement
 	return other_session($s) if $r < .66;
 	return held_conflict($s) if $r < .68;
 	return run_sql($w, structure()) if $r < .70;
+	if ($r < .73)
+	{
+		$figures{moves}++;
+		return run_sql($w, move());
+	}
+	return alter_type($w) if $r < .74;
 	if ($r < .80)
 	{
 		push @$points, 's' . @$points;
@@ -421,6 +453,35 @@ sub make_crowd
 	return;
 }
 
+# Indexes that were given up are made anew.
+sub make_anew
+{
+	my ($s) = @_;
+
+	for (1 .. 50)
+	{
+		begin_sql($s->{judge}, 'SELECT count(*) FROM pmhash_indexes WHERE state NOT IN (\'valid\', \'empty\');');
+		return if answer_of($s->{judge}) =~ /^0$/m;
+		$figures{anew}++;
+		run_sql($s->{other}, 'SELECT \'REINDEX INDEX \' || index FROM pmhash_indexes WHERE state NOT IN (\'valid\', \'empty\') \gexec');
+	}
+	return;
+}
+
+# Of a table that was moved, and that was taken back, indexes may be given up.
+sub judge
+{
+	my ($s) = @_;
+
+	if ($s->{writer}{log} =~ /SET TABLESPACE/)
+	{
+		run_sql($s->{judge}, "SELECT differ('fz', $_);") foreach "'k = ANY (ARRAY(SELECT generate_series(0, 999)))'", "'t = ANY (ARRAY(SELECT ''t'' || generate_series(0, 199)))'";
+		make_anew($s);
+	}
+	run_sql($s->{judge}, 'SELECT judge(' . between(0, 7) . ');');
+	return;
+}
+
 # One transaction and the judgement; returns what was found, or ''.
 sub one_transaction
 {
@@ -436,7 +497,7 @@ sub one_transaction
 		last if $state ne '' && !recover($s, \@points);
 	}
 	end_transaction($s);
-	run_sql($s->{judge}, 'SELECT judge(' . between(0, 6) . ');');
+	judge($s);
 	$figures{transactions}++;
 	$figures{judged}++;
 	run_sql($s->{other}, sprintf('SELECT %s FROM fz HAVING count(*) > %d \gexec',
@@ -471,7 +532,7 @@ sub fuzz_transactions
 
 sub fuzz_figures
 {
-	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows));
+	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows moves anew));
 }
 
 1;
