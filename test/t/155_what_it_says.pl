@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IPC::Run;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
@@ -31,7 +32,26 @@ $node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid 
 is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a good file');
 is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
 	'the counters say so, too');
+# trouble: `cannot check index "..."`
+fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
 $node->safe_psql('postgres', 'DROP INDEX o_f');
+
+# ---- a transaction whose key locks guard nothing any more ----
+{
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	rebuild_off($node);
+	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET pmhash.enable_join = off;
+		BEGIN ISOLATION LEVEL SERIALIZABLE; DECLARE c CURSOR FOR SELECT t.v FROM generate_series(1, 9) g JOIN t ON t.k = g; FETCH 1 FROM c');
+	unlink(index_file($node, 't_k')) or die;
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -5)');
+	$session->query('FETCH ALL FROM c');
+	# trouble: `could not serialize access because index "..." has become invalid`
+	like($session->{stderr}, qr/ERROR:  could not serialize access because index "t_k" has become invalid/, 'serializable');
+	$session->quit;
+	rebuild_on($node);
+	comes_back($node, 'serializable');
+}
 
 # ---- a pool directory that cannot be made ----
 # (for the mount point of a disk that is not mounted, which is root's, stands a directory
@@ -40,10 +60,16 @@ my $mount_point = "$PostgreSQL::Test::Utils::tmp_check/mount_point";
 mkdir($mount_point) or die;
 chmod(0555, $mount_point) or die;
 $node->append_conf('postgresql.conf', "pmhash.directory = '$mount_point/pmhash'");
+my $from = -s $node->logfile;
 $node->restart;
+# trouble: LOG: `pmhash is disabled: ...`
+like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
 # event: not mounted when the server starts, and nothing can be made in the mount point
 fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
 	'a mount point without its disk');
+fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
+  foreach ('TRUNCATE ex', 'VACUUM FULL ex', 'REINDEX TABLE ex', 'ALTER TABLE ex ALTER k TYPE int8');
+is($node->safe_psql('postgres', 'BEGIN; DROP INDEX o_k; TRUNCATE o; ROLLBACK; SELECT count(*) FROM o'), '4999', 'disabled: without the index it works');
 chmod(0755, $mount_point) or die;
 $node->restart;
 all_come_back($node, 'mounted, restarted');
@@ -54,7 +80,7 @@ chmod(0700, $mount_point);
 # ---- another version of pmhash ----
 # trust: other-version
 patch_control($pool, 8, pack('V', 99));
-my $from = -s $node->logfile;
+$from = -s $node->logfile;
 $node->start;
 # event: another version of pmhash has used the pool directory
 like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
@@ -80,6 +106,33 @@ sub system_identifier
 
 	return ($stdout =~ /^Database system identifier: +(\d+)/m)[0];
 }
+
+# ---- no library ----
+# (as other tests use it just now, it is the handler that has it by another name)
+sub library_is
+{
+	my ($name) = @_;
+
+	return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE proname = 'pmhash_handler'");
+}
+library_is('no_pmhash');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+# event: the library is not installed, or cannot be loaded
+# trouble: `could not access file "..."`
+fails_like($node, $_, qr/ERROR:  could not access file "\$libdir\/no_pmhash"/, "no library: $_")
+  foreach ('SELECT count(*) FROM t', 'INSERT INTO t VALUES (1, 1)', 'DROP TABLE t', 'DROP INDEX t_k');
+my ($dumped, $why) = ('', '');
+IPC::Run::run([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ], '>', \$dumped, '2>', \$why);
+like($why, qr/could not access file/, 'no library: pg_dump');
+is($node->safe_psql('postgres', 'CREATE TABLE other (k int4); SELECT count(*) FROM other'), '0', 'no library: other tables');
+library_is('pmhash');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
+$node->stop;
+ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
+$node->start;
+all_come_back($node, 'the library is back');
 
 # ---- a standby ----
 my $standby = new_standby($node, 'says_standby');
