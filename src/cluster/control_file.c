@@ -73,6 +73,10 @@ pmhash_pool_write_control(PmhashControl *control, char *reason)
 								  control, sizeof(*control), reason);
 }
 
+/*
+ * Read the control file of the pool.  If another version of pmhash has written it, all
+ * that is known is whose it was.  REFUSED, with a reason, if it can't be read.
+ */
 PmhashControlRead
 pmhash_control_read(PmhashControl *control, char *reason)
 {
@@ -88,14 +92,10 @@ pmhash_control_read(PmhashControl *control, char *reason)
 		pmhash_fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
 		return PMHASH_CONTROL_REFUSED;
 	}
-	if (n >= (ssize_t) offsetof(PmhashControl, crc) &&
+	if (n >= (ssize_t) offsetof(PmhashControl, start_counter) &&
 		control->magic == PMHASH_CONTROL_MAGIC &&
 		control->version != PMHASH_POOL_VERSION)
-	{
-		pmhash_fail(reason, "file \"%s\" has format version %u, but this pmhash supports only version %u",
-			 path, control->version, PMHASH_POOL_VERSION);
-		return PMHASH_CONTROL_REFUSED;
-	}
+		return PMHASH_CONTROL_OTHER_VERSION;
 	if (n != sizeof(*control) || control->magic != PMHASH_CONTROL_MAGIC ||
 		control->crc != control_crc(control))
 		return PMHASH_CONTROL_DAMAGED;

@@ -98,7 +98,10 @@ typedef struct PmhashControl
 	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
 } PmhashControl;
 
-/* Guards: another layout is another PMHASH_POOL_VERSION. */
+/*
+ * Guards: another layout is another PMHASH_POOL_VERSION.  What comes before start_counter
+ * stays where it is in all versions: by it each knows whose pool another one has left.
+ */
 PMHASH_AT(PmhashControl, magic, 0);
 PMHASH_AT(PmhashControl, version, 8);
 PMHASH_AT(PmhashControl, crc, 12);
@@ -142,6 +145,7 @@ typedef enum PmhashControlRead
 	PMHASH_CONTROL_VALID,
 	PMHASH_CONTROL_ABSENT,
 	PMHASH_CONTROL_DAMAGED,
+	PMHASH_CONTROL_OTHER_VERSION,	/* of pmhash: nothing but system_identifier is set */
 	PMHASH_CONTROL_REFUSED		/* the reason is set */
 } PmhashControlRead;
 

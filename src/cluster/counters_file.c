@@ -127,7 +127,7 @@ pmhash_counters_save(int code, Datum arg)
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", temporary)));
+				 errmsg("pmhash: could not write file \"%s\": %m", temporary)));
 		(void) unlink(temporary);
 		return;
 	}
@@ -202,7 +202,7 @@ pmhash_counters_load(void)
 		if (errno != ENOENT)
 			ereport(LOG,
 					(errcode_for_file_access(),
-					 errmsg("could not read file \"%s\": %m", COUNTERS_FILE)));
+					 errmsg("pmhash: could not read file \"%s\": %m", COUNTERS_FILE)));
 		return;
 	}
 	if (ended_in_order() && !read_all(file))

@@ -119,9 +119,9 @@ describe_pool(Datum *value, bool *isnull)
 		return;
 	value[0] = CStringGetTextDatum(path);
 	isnull[0] = false;
-	if (!pmhash_shared->usable)
+	if (!pmhash_service_available())
 	{
-		value[2] = CStringGetTextDatum(pmhash_shared->reason);
+		value[2] = CStringGetTextDatum(pmhash_why_unavailable());
 		isnull[2] = false;
 	}
 	if (statvfs(path, &fs) != 0)

@@ -225,6 +225,15 @@ pmhash_remove_token(char *reason)
 	return pmhash_remove_durably(DataDir, TOKEN_FILE, sizeof(PmhashToken), reason);
 }
 
+/* Is a standby being started?  For the postmaster. */
+bool
+pmhash_starts_standby(void)
+{
+	bool		unknown = false;
+
+	return exists_in_data_directory("standby.signal", &unknown);
+}
+
 bool
 pmhash_read_server_state(PmhashServerState *server, char *reason)
 {

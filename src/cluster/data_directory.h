@@ -59,6 +59,7 @@ extern int64 pmhash_pg_control_mtime(void);
 extern bool pmhash_timeline_forked_at(TimeLineID timeline, TimeLineID parent,
 									  XLogRecPtr at);
 extern bool pmhash_start_calls_syncfs(void);
+extern bool pmhash_starts_standby(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
 extern bool pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason);
 extern bool pmhash_store_token(PmhashToken *token, char *reason);

@@ -20,6 +20,13 @@ pmhash_disabled_detail(bool retried)
 		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
 }
 
+/* The same of a standby.  Its launcher of rebuilds, which tries again, starts later. */
+const char *
+pmhash_standby_disabled_detail(void)
+{
+	return "This standby does without index files until the server is restarted.";
+}
+
 /*
  * Do without pmhash for the rest of this server life.  Index files are left
  * alone; indexes that miss rows because of it are marked and rebuilt in the

@@ -17,6 +17,7 @@
 #include "cluster/file_error.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
+#include "cluster/worker.h"
 
 static int
 sqlstate_of(const PmhError *error)
@@ -34,6 +35,7 @@ sqlstate_of(const PmhError *error)
 		case PMH_ERR_FORMAT:
 		case PMH_ERR_CORRUPT:
 			return ERRCODE_INDEX_CORRUPTED;
+		case PMH_ERR_VERSION:
 		case PMH_ERR_NO_FILE:
 			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 		case PMH_CANCELLED:
@@ -50,21 +52,30 @@ sqlstate_of(const PmhError *error)
 	return ERRCODE_IO_ERROR;
 }
 
-/* Is an invalid index rebuilt in the background? */
-bool
-pmhash_rebuilds_itself(Relation index)
+/* Is an invalid index to be rebuilt in the background? */
+static bool
+is_to_rebuild_itself(Relation index)
 {
 	return pmhash_rebuild && pmhash_shared->usable &&
 		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+}
+
+/* Is it, and can it be: is there a worker for that, or may there be one soon? */
+bool
+pmhash_rebuilds_itself(Relation index)
+{
+	return is_to_rebuild_itself(index) && pmhash_workers_can_be_had();
 }
 
 /* What to do about an invalid index. */
 const char *
 pmhash_rebuild_hint(Relation index)
 {
-	return pmhash_rebuilds_itself(index) ?
+	if (!is_to_rebuild_itself(index))
+		return "REINDEX INDEX makes a new file.";
+	return pmhash_workers_can_be_had() ?
 		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
-		"REINDEX INDEX makes a new file.";
+		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }
 
 static const char *
@@ -73,6 +84,7 @@ hint_for(Relation index, const PmhError *error)
 	switch (error->code)
 	{
 		case PMH_ERR_FORMAT:
+		case PMH_ERR_VERSION:
 		case PMH_ERR_CORRUPT:
 		case PMH_ERR_NO_FILE:
 		case PMH_ERR_LOST:

@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -67,7 +68,7 @@ why_not_rebuilt(Relation index)
 	SpinLockRelease(&pmhash_shared->mutex);
 	if (!launcher)
 		return "; no pmhash launcher is running to rebuild it (see max_worker_processes)";
-	if (pg_atomic_read_u32(&pmhash_shared->no_worker) != 0)
+	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
 		return "; no slot is free for a worker to rebuild it (see max_worker_processes)";
 	return "";
 }
@@ -107,9 +108,7 @@ disabled_state(bool details)
 {
 	if (pmhash_shared == NULL)
 		return "disabled: pmhash is not preloaded";
-	if (!pmhash_shared->usable)
-		return details ? psprintf("disabled: %s", pmhash_shared->reason) : "disabled";
-	return "disabled: the server is in recovery";
+	return details ? psprintf("disabled: %s", pmhash_why_unavailable()) : "disabled";
 }
 
 /*
@@ -256,6 +255,25 @@ describe_from_outside(Oid relid, Datum *values, bool *nulls)
 	return true;
 }
 
+/*
+ * The server itself does without an index until what makes it is complete, however good
+ * its file is.  Says so in place of "valid".
+ */
+static void
+mind_incomplete(Oid relid, Datum *values)
+{
+	HeapTuple	tuple;
+
+	if (strcmp(TextDatumGetCString(values[4]), "valid") != 0)
+		return;
+	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	if (!((Form_pg_index) GETSTRUCT(tuple))->indisvalid)
+		values[4] = CStringGetTextDatum("not valid: its CREATE INDEX or REINDEX has not been completed");
+	ReleaseSysCache(tuple);
+}
+
 /* One row.  False if the index has gone meanwhile. */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
@@ -275,6 +293,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	}
 	if (describe_from_outside(relid, values, nulls))
 	{
+		mind_incomplete(relid, values);
 		UnlockRelationOid(relid, AccessShareLock);
 		return true;
 	}
@@ -290,7 +309,10 @@ file_row(Oid relid, Datum *values, bool *nulls)
 		nulls[4] = false;
 	}
 	else
+	{
 		describe_safely(index, values, nulls);
+		mind_incomplete(relid, values);
+	}
 	relation_close(index, AccessShareLock);
 	return true;
 }
@@ -298,7 +320,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 /*
  * pmhash_files(out index regclass, out file text, out durability text, out
  * bytes bigint, out state text): the pmhash indexes of this database.  state
- * is "valid", or why the index can't be used.  file is for the index's owner and
+ * is "valid", or why queries do without the index.  file is for the index's owner and
  * pg_monitor, and of the error of a failed rebuild others see the SQLSTATE.
  */
 Datum

@@ -185,6 +185,8 @@ pmhash_reason_of(const PmhError *error)
 		case PMH_ERR_FORMAT:
 		case PMH_ERR_CORRUPT:
 			return PMHASH_REASON_DAMAGED;
+		case PMH_ERR_VERSION:
+			return PMHASH_REASON_VERSION;
 		case PMH_ERR_NO_DESCRIPTOR:
 		case PMH_ERR_NO_MEMORY:
 			break;
@@ -299,6 +301,8 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 	}
 	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
+	else if (result == PMH_ERR_VERSION)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_VERSION);
 	else if (result == PMH_ERR_LOST)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
 	else if (result == PMH_ERR_NO_FILE && pmhash_pool_is_present())

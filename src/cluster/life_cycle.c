@@ -137,7 +137,7 @@ pmhash_unlink(const char *path)
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", path)));
+				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
 	forget_temp_file(path);
 	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
 	{

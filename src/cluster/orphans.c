@@ -169,7 +169,8 @@ maker_is_alive(const char *path)
 	PmhError	error;
 	PmhResult	result = pmh_read_identity(path, &id, &error);
 
-	if (result == PMH_ERR_FORMAT || result == PMH_ERR_CORRUPT)
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
+		result == PMH_ERR_CORRUPT)
 		return false;
 	if (result != PMH_OK)
 		return true;
@@ -454,6 +455,7 @@ may_be_owned(const Owners *owners, const char *path)
 		case PMH_OK:
 			return !has_id(&owners->known, id.index_oid);
 		case PMH_ERR_FORMAT:
+		case PMH_ERR_VERSION:
 		case PMH_ERR_CORRUPT:
 			return false;
 		case PMH_NOT_FOUND:
@@ -587,5 +589,5 @@ pmhash_remove_dropped(Oid database)
 	if (rmdir(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not remove directory \"%s\": %m", path)));
+				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
 }

@@ -263,7 +263,7 @@ remove_old_journals(uint64 keep)
 		if (strcmp(path, kept) != 0 && unlink(path) != 0)
 			ereport(LOG,
 					(errcode_for_file_access(),
-					 errmsg("could not remove file \"%s\": %m", path)));
+					 errmsg("pmhash: could not remove file \"%s\": %m", path)));
 	}
 	closedir(dir);
 }
@@ -294,6 +294,8 @@ take_lock(char *reason)
  *	  begun anew: *found becomes ABSENT.  A cluster that was moved away, and left it,
  *	  makes another one in its new place;
  *	- else refused: the setting that names it may be wrong.
+ *
+ * One that another version of pmhash has left is this server's by its identifier alone.
  */
 static bool
 is_ours(const PmhashControl *control, PmhashControlRead *found,
@@ -301,9 +303,9 @@ is_ours(const PmhashControl *control, PmhashControlRead *found,
 {
 	if (*found == PMHASH_CONTROL_REFUSED)
 		return false;
-	if (*found != PMHASH_CONTROL_VALID ||
+	if ((*found != PMHASH_CONTROL_VALID && *found != PMHASH_CONTROL_OTHER_VERSION) ||
 		control->system_identifier == server->control.system_identifier ||
-		pmhash_token_matches(control, server))
+		(*found == PMHASH_CONTROL_VALID && pmhash_token_matches(control, server)))
 		return true;
 	if (!pmhash_pool_is_default())
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
@@ -369,6 +371,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
+	entry.is_other_version = found == PMHASH_CONTROL_OTHER_VERSION;
 	entry.write_failed = entry.has_control && !late &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
@@ -376,10 +379,14 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	pmhash_standby_clear_work();
+	reason[0] = '\0';
 	if (control->role == PMHASH_ROLE_STANDBY &&
 		!pmhash_standby_load(start, server, why))
+	{
 		ereport(LOG,
 				(errmsg("pmhash: this standby does without index files: %s", why)));
+		strlcpy(reason, why, PMHASH_REASON_SIZE);
+	}
 	pmhash_set_witness(pmhash_pool_lock_fd());
 	lock_served = true;
 	remove_old_journals(control->journal_instance);
@@ -425,7 +432,7 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
  * it, read the control file, decide what may be trusted, mark it as in use.
  * Called by the postmaster at start and after a crash of its children, when no
  * other process of the server is there.  False with a reason if the pool can't
- * be used.
+ * be used; true with one if a standby has to do without index files all the same.
  */
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)

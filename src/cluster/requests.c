@@ -70,7 +70,7 @@ pmhash_cleaners_run(void)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	launcher = pmhash_shared->launcher != NULL;
 	SpinLockRelease(&pmhash_shared->mutex);
-	return launcher && pg_atomic_read_u32(&pmhash_shared->no_worker) == 0;
+	return launcher && pg_atomic_read_u64(&pmhash_shared->no_worker) == 0;
 }
 
 /*

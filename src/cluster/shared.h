@@ -121,7 +121,8 @@ typedef struct PmhashShared
 	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
 	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
 									 * PMHASH_FILES_NOT_JUDGED */
-	pg_atomic_uint32 no_worker;	/* no slot is free for a worker of ours */
+	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
+								 * worker of ours, or 0 */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */

@@ -89,7 +89,7 @@ begin_locked(PmhashStandbyBuild *build, char *reason)
 	if (!RecoveryInProgress() || !standby->active)
 		return pmhash_fail(reason, "the server is not in recovery");
 	if (standby->newer)
-		return pmhash_fail(reason, "the primary has a newer version of pmhash");
+		return pmhash_fail(reason, "the primary has another version of pmhash");
 
 	/*
 	 * Not before: what is published is said to have all records up to applied,

@@ -504,11 +504,11 @@ notice_newer(void)
 	ereport(LOG,
 			(errmsg("pmhash: WAL has a record that this version does not know, at %X/%X",
 					LSN_FORMAT_ARGS(work.end)),
-			 errdetail("Until the server is restarted with the version that the primary has, it goes without pmhash indexes.")));
+			 errdetail("Until the server is restarted with the version of pmhash that the primary has, it does without pmhash indexes.")));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	standby->newer = true;
 	pmhash_standby_lose_all(false, ERRCODE_FEATURE_NOT_SUPPORTED,
-							"the primary has a newer version of pmhash");
+							"the primary has another version of pmhash");
 	LWLockRelease(pmhash_standby_lock);
 }
 

@@ -20,6 +20,7 @@
 #include "cluster/clock.h"
 #include "cluster/standby_state.h"
 #include "cluster/standby_view.h"
+#include "cluster/worker.h"
 
 #define STANDBY_COLUMNS 8
 
@@ -50,6 +51,17 @@ building(const PmhashStandbyState *state)
 	return psprintf("building (%d %%)", percent);
 }
 
+/* Which worker there is not, so that nothing can be built; or nothing to say. */
+static const char *
+what_builds_lack(void)
+{
+	if (!pmhash_has_standby_launcher())
+		return "; no pmhash standby launcher is running (see max_worker_processes)";
+	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
+		return "; no slot is free for a worker to build it (see max_worker_processes)";
+	return "";
+}
+
 /*
  * The state of an index whose stub is this one (NULL: none, as of unlogged ones), if
  * its file can't be used here; details: may the user see why a build has failed?
@@ -76,7 +88,7 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
-		return "to be built";
+		return psprintf("to be built%s", what_builds_lack());
 	return psprintf("build failed: %s; it is tried again",
 					details ? state.message :
 					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)));

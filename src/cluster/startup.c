@@ -13,7 +13,8 @@
  *
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why.
- * If the pool is ours and only could not be written, the launcher goes on trying.
+ * If the pool is ours and only could not be written, the launcher goes on trying; not
+ * that of a standby, which can't begin in the middle of replay.
  *
  *-------------------------------------------------------------------------
  */
@@ -139,7 +140,7 @@ init_shared_memory(void)
 		pg_atomic_init_u32(&pmhash_shared->rebuilder_finished[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
-	pg_atomic_init_u32(&pmhash_shared->no_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
@@ -189,7 +190,8 @@ start_pool(void)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", pmhash_disabled_detail(pmhash_shared->retried))));
+			 errdetail("%s", pmhash_starts_standby() ? pmhash_standby_disabled_detail() :
+					   pmhash_disabled_detail(pmhash_shared->retried))));
 	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }
 
@@ -683,7 +685,7 @@ pmhash_require_service(Relation index)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
 				 detail_of_disabled(pmhash_may_see_details(index)),
-				 pmhash_shared->retried ?
+				 pmhash_shared->retried && !RecoveryInProgress() ?
 				 errhint("Repair this; it is tried again every few seconds.") :
 				 errhint("Repair this and restart the server.")));
 	if (unlikely(RecoveryInProgress()))
@@ -703,6 +705,14 @@ pmhash_service_available(void)
 {
 	return pmhash_shared != NULL && pmhash_shared->usable &&
 		(!RecoveryInProgress() || pmhash_standby_is_active());
+}
+
+/* Why it is not, though the library is preloaded.  Can name paths. */
+const char *
+pmhash_why_unavailable(void)
+{
+	return pmhash_shared->reason[0] != '\0' ? pmhash_shared->reason :
+		"the server is in recovery";
 }
 
 /* ---- set-up ---- */

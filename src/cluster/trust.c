@@ -669,6 +669,8 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	pmhash_renew_eras(control, PMHASH_ALL_FILES);
 	if (entry->is_damaged)
 		return "its control file is damaged";
+	if (entry->is_other_version)
+		return "another version of pmhash has used them";
 	return server->has_token ? "the data directory was used with another pool" : NULL;
 }
 

@@ -19,6 +19,7 @@ typedef struct PmhashEntryState
 	bool		late;			/* the server has been running without the pool */
 	bool		has_control;	/* the control file is there and sound */
 	bool		is_damaged;		/* it is there */
+	bool		is_other_version;	/* it is there, and another version's */
 	bool		write_failed;	/* the kernel has failed to write something back */
 } PmhashEntryState;
 

@@ -75,6 +75,7 @@ is_passing(const PmhError *error)
 		case PMH_ERR_EXISTS:
 		case PMH_ERR_NO_FILE:
 		case PMH_ERR_FORMAT:
+		case PMH_ERR_VERSION:
 		case PMH_ERR_CORRUPT:
 		case PMH_ERR_TOO_LARGE:
 		case PMH_ERR_LOST:

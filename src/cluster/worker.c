@@ -40,8 +40,10 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/clock.h"
 #include "cluster/function_worker.h"
 #include "cluster/give_way.h"
+#include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
@@ -52,12 +54,16 @@
 /* ms that a worker waits for a lock while it connects, if no longer later */
 #define CONNECT_TIMEOUT		"5000"
 
+/* ms without a free slot after which none is to be waited for: three tries */
+#define NO_SLOT_FOR_LONG	(3 * PMHASH_WORKER_PAUSE)
+
 PGDLLEXPORT void pmhash_cleaner_main(Datum arg);
 PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
 PGDLLEXPORT void pmhash_expression_rebuilder_main(Datum arg);
 PGDLLEXPORT void pmhash_standby_cleaner_main(Datum arg);
 
 static bool launcher_registered = false;	/* processes have it from the postmaster */
+static bool standby_launcher_registered = false;
 
 /* ---- where there is work ---- */
 
@@ -124,14 +130,18 @@ pmhash_databases_in_catalog(List **all)
 static void
 note_worker_slot(bool free)
 {
-	bool		known = pg_atomic_exchange_u32(&pmhash_shared->no_worker, !free) != 0;
+	uint64		known = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
-	if (!free && !known)
+	if (free)
+		pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
+	else if (known == 0)
+		pg_atomic_write_u64(&pmhash_shared->no_worker, (uint64) pmhash_clock_ms());
+	if (!free && known == 0)
 		ereport(LOG,
 				(errmsg("pmhash: no slot is free for a background worker"),
 				 errdetail("Until there is one, invalid indexes are not rebuilt and files that no index owns are not removed."),
 				 errhint("You might need to increase max_worker_processes.")));
-	else if (free && known)
+	else if (free && known != 0)
 		ereport(LOG,
 				(errmsg("pmhash: a slot for a background worker is free again")));
 }
@@ -334,6 +344,29 @@ pmhash_has_launcher(void)
 	return launcher_registered;
 }
 
+/* The same of the launcher of a standby, while it is one. */
+bool
+pmhash_has_standby_launcher(void)
+{
+	return standby_launcher_registered;
+}
+
+/*
+ * pmhash_workers_can_be_had
+ *		Is what a worker of ours is to do done some time soon?
+ *
+ * A launcher that is just being started counts, and so does a lack of slots that may be
+ * that of a moment: parallel queries take them, too.
+ */
+bool
+pmhash_workers_can_be_had(void)
+{
+	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
+
+	return pmhash_has_launcher() &&
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
+}
+
 /*
  * Register the workers that start by themselves.  What a standby has left of its time
  * as a primary is removed at once.
@@ -359,4 +392,5 @@ pmhash_worker_init(void)
 						   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
 						   BGW_NEVER_RESTART);
 	pmhash_standby_worker_init();
+	standby_launcher_registered = is_registered("pmhash_standby_launcher_main");
 }

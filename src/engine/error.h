@@ -23,7 +23,8 @@ typedef enum PmhResult
 	PMH_ERR_NO_MEMORY,			/* malloc failed, or there are no addresses or no
 								 * mappings left (vm.max_map_count); see
 								 * sys_errno.  Says nothing about the file */
-	PMH_ERR_FORMAT,				/* not a pmhash file, or of another version */
+	PMH_ERR_FORMAT,				/* not a pmhash file */
+	PMH_ERR_VERSION,			/* a file of another format version */
 	PMH_ERR_CORRUPT,			/* a checksum or an invariant does not hold */
 	PMH_ERR_TOO_LARGE,			/* a limit of the format has been reached */
 	PMH_ERR_LOST,				/* part of the file can't be read or written:

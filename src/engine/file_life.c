@@ -120,7 +120,7 @@ check_format(const PmhFormat *format, PmhError *error)
 		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 							  "The file does not begin with the magic number of pmhash.");
 	if (format->version != PMH_FORMAT_VERSION)
-		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
+		return pmh_fill_error(error, PMH_ERR_VERSION, 0, 0,
 							  "The file has format version %u, this is version %u.",
 							  format->version, PMH_FORMAT_VERSION);
 	if (format->crc != format_crc(format))

@@ -116,7 +116,8 @@ test_header(void)
 
 	make_file(10);
 	patch(offsetof(PmhFormat, version), &version, sizeof(version));
-	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
+	CHECK(try_open(1, &error) == PMH_ERR_VERSION);
+	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_VERSION);
 
 	make_file(10);
 	patch(offsetof(PmhFormat, identity), "x", 1);

@@ -150,8 +150,8 @@ open_file(const Case *c, uint64_t instance, PmhTable **t, Seen *seen)
 	if (result != PMH_OK)
 	{
 		seen->errors++;
-		seen->strange += result != PMH_ERR_FORMAT && result != PMH_ERR_CORRUPT &&
-			result != PMH_ERR_LOST;
+		seen->strange += result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
+			result != PMH_ERR_CORRUPT && result != PMH_ERR_LOST;
 		seen_note(seen, "open: result %d: %s", (int) result, error.detail);
 	}
 	return result;

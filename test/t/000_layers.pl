@@ -171,6 +171,22 @@ is(join(' ', grep { @{ $lines{$_} } > 800 } sort keys %lines), '', 'no file has 
 is(join(' ', map { @{ $files_named{$_} } > 1 ? @{ $files_named{$_} } : () } sort keys %files_named),
 	'', 'no two files have one name');
 
+# ---- messages for the log ----
+
+# A DBA finds them all by one word (docs/monitoring.md).
+my (@unfound, $messages);
+foreach my $path (sort keys %code)
+{
+	while ($code{$path} =~ /\bereport\((?:LOG|WARNING),(.*?)\berrmsg\w*\("((?:[^"\\]|\\.)*)"/gs)
+	{
+		$messages++;
+		push @unfound, "$path: $2" if $2 !~ /pmhash/;
+	}
+	push @unfound, "$path: elog" if $code{$path} =~ /\belog\((?:LOG|WARNING)/;
+}
+cmp_ok($messages, '>', 40, 'there are messages for the log');
+is(join("\n", @unfound), '', 'each of them says "pmhash"');
+
 # ---- the map of files ----
 
 my $readme = slurp_file("$top/src/README");

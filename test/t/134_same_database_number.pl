@@ -128,6 +128,7 @@ make_and_change();
 $node->safe_psql('postgres', 'DROP DATABASE app');
 chmod(0500, pool($node) . "/$oid") or die $!;
 my $create = "CREATE DATABASE app TEMPLATE gold OID = $oid";
+# trouble: `could not remove index files of a dropped database with OID ...`
 fails_like($node, $create, qr/could not remove index files of a dropped database with OID $oid/, 'it cannot be removed');
 chmod(0700, pool($node) . "/$oid") or die $!;
 rename(pool($node), pool($node) . '.away') or die $!;

@@ -93,7 +93,7 @@ sub file_damage
 	return (
 		[ 'damaged header', $damaged, sub { patch_file($_[0], 16, "\xff" x 16) } ],
 		[ 'no magic number', $damaged, sub { patch_file($_[0], 0, "\0" x 8) } ],
-		[ 'unknown format version', $damaged, sub { patch_file($_[0], 8, "\x63") } ],
+		[ 'unknown format version', 'it was made by another version of pmhash', sub { patch_file($_[0], 8, "\x63") } ],
 		[ 'damaged identity', $damaged, sub { patch_file($_[0], 100, "\x63") } ],
 		[ 'damaged live words', $damaged, sub { patch_file($_[0], 512, "\xff" x 8) } ],
 		[ 'truncated file', $damaged, sub { truncate($_[0], 20000) } ],

@@ -1,0 +1,160 @@
+# What a DBA is told when something needs one: the states that the views show, and the
+# hints, where a wrong word costs the most.  And a pool of another version of pmhash.
+
+use strict;
+use warnings;
+
+use FindBin;
+use IPC::Run;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_primary('says');
+my $pool = pool($node);
+$node->safe_psql('postgres', 'DROP TABLE t');
+$node->safe_psql('postgres', invalid_fixture());
+
+# ---- an index that the server itself does without ----
+$node->safe_psql('postgres', <<SQL);
+CREATE FUNCTION fails_at(int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF \$1 = 5000 THEN RAISE EXCEPTION ''no''; END IF; RETURN \$1; END';
+SQL
+fails_like($node, 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (fails_at(k))', qr/ERROR:  no/, 'CREATE INDEX CONCURRENTLY fails');
+$node->safe_psql('postgres', 'DELETE FROM o WHERE k = 5000; VACUUM o');
+# event: `CREATE INDEX CONCURRENTLY` or `REINDEX CONCURRENTLY` fails
+is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'and what it leaves is not valid');
+$node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'o_f'::regclass");
+is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a whole file');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
+	'the counters say so, too');
+# trouble: `cannot check index "..."`
+fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
+$node->safe_psql('postgres', 'DROP INDEX o_f');
+
+# ---- a transaction whose key locks guard nothing any more ----
+{
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	rebuild_off($node);
+	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET pmhash.enable_join = off;
+		BEGIN ISOLATION LEVEL SERIALIZABLE; DECLARE c CURSOR FOR SELECT t.v FROM generate_series(1, 9) g JOIN t ON t.k = g; FETCH 1 FROM c');
+	unlink(index_file($node, 't_k')) or die;
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -5)');
+	$session->query('FETCH ALL FROM c');
+	# trouble: `could not serialize access because index "..." has become invalid`
+	like($session->{stderr}, qr/ERROR:  could not serialize access because index "t_k" has become invalid/, 'serializable');
+	$session->quit;
+	rebuild_on($node);
+	comes_back($node, 'serializable');
+}
+
+# ---- a pool directory that cannot be made ----
+# (for the mount point of a disk that is not mounted, which is root's, stands a directory
+# in which nothing may be made)
+my $mount_point = "$PostgreSQL::Test::Utils::tmp_check/mount_point";
+mkdir($mount_point) or die;
+chmod(0555, $mount_point) or die;
+$node->append_conf('postgresql.conf', "pmhash.directory = '$mount_point/pmhash'");
+my $from = -s $node->logfile;
+$node->restart;
+# trouble: LOG: `pmhash is disabled: ...`
+like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
+# event: not mounted when the server starts, and nothing can be made in the mount point
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
+	'a mount point without its disk');
+fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
+  foreach ('TRUNCATE ex', 'VACUUM FULL ex', 'REINDEX TABLE ex', 'ALTER TABLE ex ALTER k TYPE int8');
+is($node->safe_psql('postgres', 'BEGIN; DROP INDEX o_k; TRUNCATE o; ROLLBACK; SELECT count(*) FROM o'), '4999', 'disabled: without the index it works');
+chmod(0755, $mount_point) or die;
+$node->restart;
+all_come_back($node, 'mounted, restarted');
+$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+$node->stop;
+chmod(0700, $mount_point);
+
+# ---- another version of pmhash ----
+# trust: other-version
+patch_control($pool, 8, pack('V', 99));
+$from = -s $node->logfile;
+$node->start;
+# event: another version of pmhash has used the pool directory
+like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
+	'a pool of another version: log');
+all_come_back($node, 'a pool of another version');
+$node->stop;
+patch_control($pool, 8, pack('V', 1));
+patch_control($pool, 16, 'another!');
+$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
+my $control = slurp_file("$pool/control");
+$node->start;
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/belongs to another cluster/, 'one of another cluster, that a setting names');
+$node->stop;
+is(slurp_file("$pool/control"), $control, 'one of another cluster: left as it is');
+patch_control($pool, 16, pack('Q<', system_identifier()));
+$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+$node->start;
+all_come_back($node, 'its own again');
+
+sub system_identifier
+{
+	my ($stdout) = run_command([ 'pg_controldata', $node->data_dir ]);
+
+	return ($stdout =~ /^Database system identifier: +(\d+)/m)[0];
+}
+
+# ---- no library ----
+# (as other tests use it just now, it is the handler that has it by another name)
+sub library_is
+{
+	my ($name) = @_;
+
+	return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE proname = 'pmhash_handler'");
+}
+library_is('no_pmhash');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+# event: the library is not installed, or cannot be loaded
+# trouble: `could not access file "..."`
+fails_like($node, $_, qr/ERROR:  could not access file "\$libdir\/no_pmhash"/, "no library: $_")
+  foreach ('SELECT count(*) FROM t', 'INSERT INTO t VALUES (1, 1)', 'DROP TABLE t', 'DROP INDEX t_k');
+my ($dumped, $why) = ('', '');
+IPC::Run::run([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ], '>', \$dumped, '2>', \$why);
+like($why, qr/could not access file/, 'no library: pg_dump');
+is($node->safe_psql('postgres', 'CREATE TABLE other (k int4); SELECT count(*) FROM other'), '0', 'no library: other tables');
+library_is('pmhash');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
+$node->stop;
+ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
+$node->start;
+all_come_back($node, 'the library is back');
+
+# ---- a standby ----
+my $standby = new_standby($node, 'says_standby');
+my $standbys = pool($standby);
+wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
+$standby->stop;
+chmod(0500, $standbys);
+$from = -s $standby->logfile;
+$standby->start;
+# event: read-only or not writable when a standby starts
+like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  This standby does without index files until the server is restarted/,
+	'a standby whose pool cannot be written: log');
+fails_like($standby, "SELECT pmhash_stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
+	'a standby whose pool cannot be written: nothing tries again');
+$standby->stop;
+chmod(0700, $standbys);
+unlink("$standbys/standby");
+mkdir("$standbys/standby") or die;
+append_to_file("$standbys/standby/x", 'x');
+$standby->start;
+like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|.*\Q$standbys\E/,
+	'a standby that cannot note what it has: why it is disabled');
+like(standby_state($standby, 'ex_k'), qr/^disabled: .*\Q$standbys\E/, 'and so say its indexes');
+$standby->stop;
+$node->stop;
+done_testing();
