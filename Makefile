@@ -78,6 +78,7 @@ ENGINE_OBJS = \
 	src/engine/space.o \
 	src/engine/sweep.o \
 	src/engine/value_array.o \
+	src/engine/value_set.o \
 	src/engine/value_space.o
 
 CLUSTER_OBJS = \
