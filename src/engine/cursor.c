@@ -22,11 +22,12 @@
  * many callers want, is remembered when the next one is wanted.
  *
  * When there is no room to remember more (cursor->memory), the rest is given in ranges
- * of values, in ascending order, each in two walks through the key.  The first one
+ * of values, the highest first, each in two walks through the key.  The first one
  * collects what the range has that has not been given before; if that becomes too much
- * the range is cut to half of it.  The second one gives what has been collected, as it
- * meets it, and takes it off the collection.  Nothing is given that was read in an
- * earlier call, since callers take it for as old as the call (the removal epoch).
+ * the range is cut to its upper half.  (Most lists have the highest values in front, so
+ * that little is collected in vain.)  The second one gives what has been collected, as
+ * it meets it, and takes it off the collection.  So nothing is given that was read in an
+ * earlier call: callers take it to be as young as the call (the removal epoch).
  *
  *-------------------------------------------------------------------------
  */
@@ -86,26 +87,32 @@ walk_again(PmhCursor *cursor)
 	cursor->side_hash = cursor->hash;
 }
 
-/* All in front of 'low' has been given: collect what there is from there on. */
+/* All from 'high' on has been given: collect what there is in front of it. */
 static void
-begin_range(PmhCursor *cursor, uint64_t low)
+begin_range(PmhCursor *cursor, uint64_t high)
 {
 	cursor->stage = CURSOR_COLLECTING;
-	cursor->low = low;
-	cursor->high = UINT64_MAX;
+	cursor->low = 0;
+	cursor->high = high;
 	cursor->nowed = 0;
 	pmh_set_empty(&cursor->owed);
 	walk_again(cursor);
 }
 
-/* Half of what has been collected is enough for a range. */
+/* The upper half of what has been collected is enough for a range. */
 static void
 cut_range(PmhCursor *cursor)
 {
 	uint64_t	middle = pmh_set_middle(&cursor->owed);
 
 	cursor->nowed -= pmh_set_cut(&cursor->owed, middle);
-	cursor->high = middle << PMH_GROUP_BITS;
+	cursor->low = middle << PMH_GROUP_BITS;
+}
+
+static inline bool
+in_range(const PmhCursor *cursor, uint64_t value)
+{
+	return value - cursor->low < cursor->high - cursor->low;
 }
 
 /* A walk for a range is over. */
@@ -117,8 +124,8 @@ end_walk(PmhCursor *cursor)
 		cursor->stage = CURSOR_GIVING;
 		walk_again(cursor);
 	}
-	else if (cursor->high != UINT64_MAX)
-		begin_range(cursor, cursor->high);
+	else if (cursor->low > 0)
+		begin_range(cursor, cursor->low);
 	else
 		cursor->state = CURSOR_AT_END;
 }
@@ -160,7 +167,7 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t 
 			return result;
 		if (entry == NULL)
 		{
-			begin_range(cursor, 0);
+			begin_range(cursor, UINT64_MAX);
 			return PMH_OK;
 		}
 		if (fresh)
@@ -182,8 +189,7 @@ collect(PmhTable *t, PmhCursor *cursor, size_t from)
 		uint64_t	value = batch->value[i];
 		bool		fresh = false;
 
-		while (value >= cursor->low && value < cursor->high &&
-			   !pmh_set_has(&cursor->seen, value))
+		while (in_range(cursor, value) && !pmh_set_has(&cursor->seen, value))
 		{
 			PmhResult	result = pmh_set_add(t, &cursor->owed, most, value, &entry,
 											 &fresh);
@@ -212,8 +218,7 @@ keep_owed(PmhCursor *cursor, size_t from, uint16_t *cell)
 	{
 		uint64_t	value = batch->value[i];
 
-		if (value >= cursor->low && value < cursor->high &&
-			pmh_set_take(&cursor->owed, value))
+		if (in_range(cursor, value) && pmh_set_take(&cursor->owed, value))
 		{
 			cursor->nowed--;
 			keep(cursor, i, cell);
@@ -398,8 +403,8 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 	PmhResult	result;
 
 	*payload = 0;
-	if (cursor->stage == CURSOR_COLLECTING)
-		want = PMH_STEP_MAX;
+	if (cursor->stage != CURSOR_REMEMBERING)
+		want = PMH_STEP_MAX;	/* there may be little in it that is to be given */
 	if (cursor->state == CURSOR_FRESH)
 	{
 		result = read_plain(t, cursor);

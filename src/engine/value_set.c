@@ -134,7 +134,7 @@ pmh_set_cut(PmhValueSet *set, uint64_t group)
 		if (taken[0] == 0)
 			continue;
 		memset(entry, 0, PMH_GROUP_SIZE);
-		if (taken[0] > group)
+		if (taken[0] <= group)
 		{
 			values += (size_t) __builtin_popcountll(taken[1]);
 			set->n--;

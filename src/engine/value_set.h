@@ -130,10 +130,10 @@ pmh_set_add(PmhTable *t, PmhValueSet *set, size_t most, uint64_t value,
 	return PMH_OK;
 }
 
-/* A group about in the middle of a set that has two or more; not the first one. */
+/* A group about in the middle of a set that has two or more; not the lowest one. */
 extern uint64_t pmh_set_middle(const PmhValueSet *set);
 
-/* Take out all groups from this one on.  Returns how many values these had. */
+/* Take out all groups in front of this one.  Returns how many values these had. */
 extern size_t pmh_set_cut(PmhValueSet *set, uint64_t group);
 
 /*
