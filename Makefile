@@ -357,6 +357,7 @@ ENGINE_HEADERS = \
 	src/engine/stop_point.h \
 	src/engine/table.h \
 	src/engine/value_array.h \
+	src/engine/value_set.h \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/am_callbacks.h \

@@ -29,6 +29,8 @@
  * it meets it, and takes it off the collection.  So nothing is given that was read in an
  * earlier call: callers take it to be as young as the call (the removal epoch).
  *
+ * Callers that do not mind what comes twice have nothing remembered (cursor->repeats).
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -379,7 +381,7 @@ take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 {
 	PmhResult	result = PMH_OK;
 
-	if (cursor->first_batch)
+	if (cursor->first_batch || cursor->repeats)
 		return PMH_OK;
 	if (cursor->stage == CURSOR_REMEMBERING)
 		return keep_unseen(t, cursor, from, cell, most_groups(cursor));
@@ -554,6 +556,7 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	cursor->leave_out = NULL;
 	cursor->start = 0;
 	cursor->memory = 0;
+	cursor->repeats = false;
 	cursor->batch.n = 0;
 	cursor->state = CURSOR_FRESH;
 	cursor->stage = CURSOR_REMEMBERING;
@@ -586,7 +589,7 @@ go_on(PmhTable *t, PmhCursor *cursor, size_t want)
 	PmhResult	result = PMH_OK;
 
 	/* (There has to be room for what the caller has had already.) */
-	if (cursor->first_batch)
+	if (cursor->first_batch && !cursor->repeats)
 		result = keep_unseen(t, cursor, 0, NULL, SIZE_MAX);
 	if (result != PMH_OK)
 		return result;

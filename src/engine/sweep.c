@@ -322,6 +322,7 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 
 	pmh_cursor_open_in(t, &p->cursor, p->side, hash);
 	p->cursor.memory = sweep->memory;
+	p->cursor.repeats = sweep->repeats;
 	memset(&p->at, 0, sizeof(p->at));
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{

@@ -379,6 +379,10 @@ extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
  * tell what has been handed out (0: PMH_CURSOR_MEMORY; while a table grows there may be
  * half as much again).  A batch is not counted.  What a list has beyond that is handed
  * out in ranges of values, for each of which the list is read twice.
+ *
+ * repeats, which may be set after each pmh_cursor_open: the caller does not mind if
+ * values are handed out again, as they are if the list has to be read anew.  So none
+ * need be remembered.
  */
 #define PMH_CURSOR_MEMORY	((size_t) 4 << 20)
 
@@ -389,6 +393,7 @@ typedef struct PmhCursor
 	const void *leave_out_argument;
 	uint32_t	start;
 	size_t		memory;
+	bool		repeats;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave: to be read only */
 	/* private to cursor.c */
 	PmhValueSet seen;			/* what was handed out, if streaming: see cursor.c */
@@ -429,7 +434,8 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 /*
  * Walk the whole table, a segment a step, in hash order (but what is in the
  * overflow table comes after, in an order of its own).  Every entry present
- * throughout is seen exactly once, whatever splits meanwhile.
+ * throughout is seen exactly once, whatever splits meanwhile; those of long lists at
+ * least once if sweep->repeats has been set after the begin.
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
  * lists hanging on it) into sweep->entries[0 .. sweep->n); no lock is held
@@ -454,7 +460,8 @@ typedef struct PmhSweep
 	size_t		n;
 	uint64_t	segments_done;
 	uint64_t	segments_total; /* an estimate: splits go on */
-	size_t		memory;			/* for a key with a long list: see PmhCursor */
+	size_t		memory;			/* for a key with a long list, ... */
+	bool		repeats;		/* ... which may be given twice: see PmhCursor */
 	struct PmhSweepPrivate *priv;
 } PmhSweep;
 
