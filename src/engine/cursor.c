@@ -178,7 +178,7 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t 
 	return PMH_OK;
 }
 
-/* Collect what is to be given of batch[from ..] in this range; the batch has none of it. */
+/* Collect what is to be given of batch[from ..] in this range, and take it all away. */
 static PmhResult
 collect(PmhTable *t, PmhCursor *cursor, size_t from)
 {
@@ -530,8 +530,8 @@ stream(PmhTable *t, PmhCursor *cursor, size_t want)
 	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
-		   cursor->batch.n < want && (fruitless < PMH_FRUITLESS_STEPS || want == SIZE_MAX))
+	while (result == PMH_OK && cursor->state != CURSOR_AT_END && cursor->batch.n < want &&
+		   (fruitless < PMH_FRUITLESS_STEPS || want == SIZE_MAX))
 	{
 		size_t		before = cursor->batch.n;
 		uint64_t	payload;
