@@ -23,7 +23,7 @@
 #define VALUES		FIXTURE_SCALE(UINT64_C(1000000))
 #define CHANGED		FIXTURE_SCALE(UINT64_C(200000))	/* of the list that changes */
 #define MEMORY		((size_t) 1 << 18)
-#define BATCH		1000
+#define BATCH		FIXTURE_SCALE(1000)
 #define MOST_REWRITES	30
 
 /* Half as much again while a table grows, and what is there with any list. */
