@@ -78,6 +78,7 @@ ENGINE_OBJS = \
 	src/engine/space.o \
 	src/engine/sweep.o \
 	src/engine/value_array.o \
+	src/engine/value_set.o \
 	src/engine/value_space.o
 
 CLUSTER_OBJS = \
@@ -362,6 +363,7 @@ ENGINE_HEADERS = \
 	src/engine/stop_point.h \
 	src/engine/table.h \
 	src/engine/value_array.h \
+	src/engine/value_set.h \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/am_callbacks.h \

@@ -408,6 +408,7 @@ spool_present(BuildState *build)
 
 	if (result != PMH_OK)
 		load_failed(build, result);
+	sweep.repeats = true;		/* they are looked for, not counted */
 	PG_TRY();
 	{
 		spool_file(build, &sweep, present);

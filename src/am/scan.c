@@ -18,8 +18,8 @@
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
  * batch, in heap order, and gettuple and getbitmap hand them out.  No value
- * comes twice: a cursor and a sweep promise it, and one TID is under one hash
- * only.
+ * comes twice, but for getbitmap: a cursor and a sweep promise it, and one TID is under
+ * one hash only.  What they remember for that takes as much as a hash table may.
  *
  * Everything is allocated in a context of the scan's own and used again by
  * rescans; a probe of a nested loop allocates nothing.
@@ -149,6 +149,8 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 		so->start = pmhash_scan_start(scan, so->file);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
+	so->cursor.memory = get_hash_memory_limit();
+	so->cursor.repeats = so->repeats;
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
@@ -164,6 +166,8 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
+	so->sweep.memory = get_hash_memory_limit();
+	so->sweep.repeats = so->repeats;
 	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;
 	so->recheck = true;
@@ -531,7 +535,10 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 	return false;
 }
 
-/* amgetbitmap: add all TIDs to tbm; returns how many. */
+/*
+ * amgetbitmap: add all TIDs to tbm; returns how many.  To the bitmap a TID that comes
+ * twice is one.
+ */
 int64
 pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 {
@@ -540,6 +547,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	int64		total = 0;
 
 	so->array.no_hurry = true;
+	so->repeats = true;
 	while (fill_batch(scan, so))
 	{
 		while (so->batch_next < so->batch_n)

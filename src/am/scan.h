@@ -145,6 +145,7 @@ typedef struct PmhashScan
 	PmhCursor	cursor;
 	size_t		want;
 	bool		streaming;
+	bool		repeats;		/* values that come twice are all right */
 	bool		start_chosen;	/* SCAN_ONE: kept by rescans, so that a cursor that is */
 	uint32		start;			/* rewound has its rows in the same order */
 

@@ -207,6 +207,8 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 		{
 			pmh_cursor_open(so->file->table, &so->cursor,
 							array->group_hashes[array->big[array->next_big++]]);
+			so->cursor.memory = get_hash_memory_limit();
+			so->cursor.repeats = so->repeats;
 			so->streaming = true;
 		}
 		collect_from_cursor(scan, so);

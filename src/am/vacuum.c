@@ -200,6 +200,9 @@ sweep_table(VacuumState *state, StepAction action)
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 
+	/* What comes twice is judged twice; validate_index sorts, and passes over it. */
+	sweep.repeats = true;
+
 	PG_TRY();
 	{
 		sweep_steps(state, &sweep, action);

@@ -490,6 +490,7 @@ check_all_entries(CheckState *state)
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;
+	state->sweep.memory = (size_t) maintenance_work_mem * 1024;
 
 	state->heap_check = pmhash_heap_check_begin(state->heap, state->index,
 												state->keys, state->snapshot);

@@ -16,10 +16,20 @@
  * table is read there as well, after all that the primary table has.
  *
  * What a long list has given is remembered, so that nothing is given twice: a
- * value may have been removed and added again, and a copy of the segment may
- * have moved a plain entry into the list.  What is in one batch twice drops out when
- * that is sorted.  So the first batch, which is all that many callers want, is
- * remembered when the next one is wanted.
+ * value may have been removed and added again, a copy of the segment may have moved a
+ * plain entry into the list, and the list may have to be read anew.  What is in one
+ * batch twice drops out when that is sorted.  So the first batch, which is all that
+ * many callers want, is remembered when the next one is wanted.
+ *
+ * When there is no room to remember more (cursor->memory), the rest is given in ranges
+ * of values, the highest first, each in two walks through the key.  The first one
+ * collects what the range has that has not been given before; if that becomes too much
+ * the range is cut to its upper half.  (Most lists have the highest values in front, so
+ * that little is collected in vain.)  The second one gives what has been collected, as
+ * it meets it, and takes it off the collection.  So nothing is given that was read in an
+ * earlier call: callers take it to be as young as the call (the removal epoch).
+ *
+ * Callers that do not mind what comes twice have nothing remembered (cursor->repeats).
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +50,7 @@
 #include "overflow.h"
 #include "table.h"
 #include "value_array.h"
+#include "value_set.h"
 
 enum
 {
@@ -48,155 +59,101 @@ enum
 	CURSOR_AT_END
 };
 
-/* ---- the values seen ---- */
-
-/*
- * Values are remembered as bits of groups of 64 neighbours: the values of one key
- * often are neighbours (rows of one page), and come one after the other.  Groups
- * are kept by open addressing, two words each: number + 1 (0 is free), and the
- * bits; those of four neighbours in one cache line.  seen->n counts groups,
- * seen->capacity entries for them.
- */
-#define SEEN_GROUP_BITS		6
-#define SEEN_LINE			4
-#define SEEN_MIN_CAPACITY	64
-#define SEEN_AHEAD			32	/* values that a line is prefetched ahead */
-#define SEEN_SPARSE			16	/* fewer than one entry in so many was used */
-
-/*
- * Buffers that add nothing to a batch, and positions lost, until the caller has a
- * word.
- */
-#define FRUITLESS_STEPS		32
-
-/* The entry where a group is, if no other one is there. */
-static inline size_t
-seen_home(const PmhValues *seen, uint64_t group)
+/* What a walk through the key does with a value. */
+enum
 {
-	uint64_t	line = group / SEEN_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+	CURSOR_REMEMBERING = 0,		/* give it, and remember it */
+	CURSOR_COLLECTING,			/* it is owed, if in the range and not given before */
+	CURSOR_GIVING				/* give it if it is owed */
+};
 
-	return (size_t) (line * SEEN_LINE + group % SEEN_LINE) & (seen->capacity - 1);
+#define AHEAD			32		/* values that a line is prefetched ahead */
+
+/* ---- the values given ---- */
+
+/* Entries that a set may have. */
+static size_t
+most_groups(const PmhCursor *cursor)
+{
+	return pmh_set_most((cursor->memory != 0 ? cursor->memory : PMH_CURSOR_MEMORY) / 2);
 }
 
-static uint64_t *
-seen_group(const PmhValues *seen, uint64_t group)
-{
-	size_t		mask = seen->capacity - 1;
-	size_t		i = seen_home(seen, group);
-
-	while (seen->value[2 * i] != 0 && seen->value[2 * i] != group + 1)
-		i = (i + 1) & mask;
-	return &seen->value[2 * i];
-}
-
-static PmhResult
-seen_grow(PmhTable *t, PmhValues *seen)
-{
-	PmhValues	larger = {NULL, seen->n,
-		seen->capacity ? 4 * seen->capacity : SEEN_MIN_CAPACITY};
-
-	larger.value = calloc(2 * larger.capacity, sizeof(uint64_t));
-	if (larger.value == NULL)
-		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory to remember the values of one key in %zu "
-						"groups.",
-						seen->n);
-	for (size_t i = 0; i < 2 * seen->capacity; i += 2)
-	{
-		if (seen->value[i] != 0)
-		{
-			uint64_t   *to = seen_group(&larger, seen->value[i] - 1);
-
-			to[0] = seen->value[i];
-			to[1] = seen->value[i + 1];
-		}
-	}
-	free(seen->value);
-	*seen = larger;
-	return PMH_OK;
-}
-
-/* The group of a value, new if it was not there yet. */
-static PmhResult
-provide_group(PmhTable *t, PmhValues *seen, uint64_t value, uint64_t **group)
-{
-	uint64_t	number = (value >> SEEN_GROUP_BITS) + 1;
-
-	if (seen->n * 2 >= seen->capacity)
-	{
-		PmhResult	result = seen_grow(t, seen);
-
-		if (result != PMH_OK)
-			return result;
-	}
-	*group = seen_group(seen, number - 1);
-	if ((*group)[0] == 0)
-	{
-		(*group)[0] = number;
-		seen->n++;
-	}
-	return PMH_OK;
-}
-
-/*
- * Remember a value; *fresh: it was not there yet.  *group is where the one before is
- * remembered, or NULL: neighbours need not be looked for.
- */
-static PmhResult
-remember(PmhTable *t, PmhValues *seen, uint64_t value, uint64_t **group, bool *fresh)
-{
-	uint64_t	bit = UINT64_C(1) << (value & ((1 << SEEN_GROUP_BITS) - 1));
-
-	if (*group == NULL || (*group)[0] != (value >> SEEN_GROUP_BITS) + 1)
-	{
-		PmhResult	result = provide_group(t, seen, value, group);
-
-		if (result != PMH_OK)
-			return result;
-	}
-	*fresh = ((*group)[1] & bit) == 0;
-	(*group)[1] |= bit;
-	return PMH_OK;
-}
-
-/*
- * Begin with an empty memory, at a cost that the key before accounts for: a table
- * that has grown for a much heavier one is given back.
- */
+/* Read the key from its start. */
 static void
-forget_seen(PmhValues *seen)
+walk_again(PmhCursor *cursor)
 {
-	if (seen->capacity > SEEN_MIN_CAPACITY && seen->n * SEEN_SPARSE < seen->capacity)
-	{
-		pmh_values_free(seen);
+	cursor->state = CURSOR_FRESH;
+	if (cursor->one_side)
 		return;
-	}
-	memset(seen->value, 0, 2 * seen->capacity * sizeof(uint64_t));
-	seen->n = 0;
+	cursor->in_overflow = cursor->overflowed = false;
+	cursor->side_hash = cursor->hash;
 }
 
-/* The line where a value is going to be remembered, unless it was the last one. */
-static inline void
-prefetch_seen(const PmhValues *seen, uint64_t value, uint64_t *last)
+/* All from 'high' on has been given: collect what there is in front of it. */
+static void
+begin_range(PmhCursor *cursor, uint64_t high)
 {
-	uint64_t	group = value >> SEEN_GROUP_BITS;
+	cursor->stage = CURSOR_COLLECTING;
+	cursor->low = 0;
+	cursor->high = high;
+	cursor->nowed = 0;
+	pmh_set_empty(&cursor->owed);
+	walk_again(cursor);
+}
 
-	if (group / SEEN_LINE == *last)
-		return;
-	*last = group / SEEN_LINE;
-	__builtin_prefetch(&seen->value[2 * seen_home(seen, group)], 1);
+/* The upper half of what has been collected is enough for a range. */
+static void
+cut_range(PmhCursor *cursor)
+{
+	uint64_t	middle = pmh_set_middle(&cursor->owed);
+
+	cursor->nowed -= pmh_set_cut(&cursor->owed, middle);
+	cursor->low = middle << PMH_GROUP_BITS;
+}
+
+static inline bool
+in_range(const PmhCursor *cursor, uint64_t value)
+{
+	return value - cursor->low < cursor->high - cursor->low;
+}
+
+/* A walk for a range is over. */
+static void
+end_walk(PmhCursor *cursor)
+{
+	if (cursor->stage == CURSOR_COLLECTING && cursor->nowed > 0)
+	{
+		cursor->stage = CURSOR_GIVING;
+		walk_again(cursor);
+	}
+	else if (cursor->low > 0)
+		begin_range(cursor, cursor->low);
+	else
+		cursor->state = CURSOR_AT_END;
+}
+
+static inline void
+keep(PmhCursor *cursor, size_t i, uint16_t *cell)
+{
+	PmhValues  *batch = &cursor->batch;
+
+	batch->value[batch->n] = batch->value[i];
+	if (cell != NULL)
+		cell[batch->n] = cell[i];
+	batch->n++;
 }
 
 /*
- * Of batch[from ..] (and of cell[], if not NULL) keep what has not been seen
- * yet, and remember it.
+ * Of batch[from ..] (and of cell[], if not NULL) keep what has not been seen yet, and
+ * remember it, in a set of so many entries; what it has no room for is left out, and
+ * comes in the ranges.
  */
 static PmhResult
-keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
+keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t most)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
-	uint64_t   *group = NULL;
+	uint64_t   *entry = NULL;
 	uint64_t	ahead = UINT64_MAX;	/* the line prefetched last, in groups */
 
 	batch->n = from;
@@ -205,19 +162,70 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 		bool		fresh;
 		PmhResult	result;
 
-		if (i + SEEN_AHEAD < end && cursor->seen.capacity > 0)
-			prefetch_seen(&cursor->seen, batch->value[i + SEEN_AHEAD], &ahead);
-		result = remember(t, &cursor->seen, batch->value[i], &group, &fresh);
+		if (i + AHEAD < end && cursor->seen.capacity > 0)
+			pmh_set_prefetch(&cursor->seen, batch->value[i + AHEAD], &ahead);
+		result = pmh_set_add(t, &cursor->seen, most, batch->value[i], &entry, &fresh);
 		if (result != PMH_OK)
 			return result;
-		if (!fresh)
-			continue;
-		batch->value[batch->n] = batch->value[i];
-		if (cell != NULL)
-			cell[batch->n] = cell[i];
-		batch->n++;
+		if (entry == NULL)
+		{
+			begin_range(cursor, UINT64_MAX);
+			return PMH_OK;
+		}
+		if (fresh)
+			keep(cursor, i, cell);
 	}
 	return PMH_OK;
+}
+
+/* Collect what is to be given of batch[from ..] in this range, and take it all away. */
+static PmhResult
+collect(PmhTable *t, PmhCursor *cursor, size_t from)
+{
+	PmhValues  *batch = &cursor->batch;
+	size_t		most = most_groups(cursor);
+	uint64_t   *entry = NULL;
+
+	for (size_t i = from; i < batch->n; i++)
+	{
+		uint64_t	value = batch->value[i];
+		bool		fresh = false;
+
+		while (in_range(cursor, value) && !pmh_set_has(&cursor->seen, value))
+		{
+			PmhResult	result = pmh_set_add(t, &cursor->owed, most, value, &entry,
+											 &fresh);
+
+			if (result != PMH_OK)
+				return result;
+			if (entry != NULL)
+				break;
+			cut_range(cursor);
+		}
+		cursor->nowed += fresh;
+	}
+	batch->n = from;
+	return PMH_OK;
+}
+
+/* Of batch[from ..] (and of cell[], if not NULL) keep what is still to be given. */
+static void
+keep_owed(PmhCursor *cursor, size_t from, uint16_t *cell)
+{
+	PmhValues  *batch = &cursor->batch;
+	size_t		end = batch->n;
+
+	batch->n = from;
+	for (size_t i = from; i < end; i++)
+	{
+		uint64_t	value = batch->value[i];
+
+		if (in_range(cursor, value) && pmh_set_take(&cursor->owed, value))
+		{
+			cursor->nowed--;
+			keep(cursor, i, cell);
+		}
+	}
 }
 
 /*
@@ -367,6 +375,27 @@ find_back(PmhTable *t, PmhCursor *cursor)
 	return result == PMH_NOT_FOUND || result == PMH_RETRY ? PMH_OK : result;
 }
 
+/* What has been read is in batch[from ..]: keep of it what is to be given. */
+static PmhResult
+take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
+{
+	PmhResult	result = PMH_OK;
+
+	if (cursor->first_batch || cursor->repeats)
+		return PMH_OK;
+	if (cursor->stage == CURSOR_REMEMBERING)
+		return keep_unseen(t, cursor, from, cell, most_groups(cursor));
+	if (cursor->stage == CURSOR_COLLECTING)
+		result = collect(t, cursor, from);
+	else
+		keep_owed(cursor, from, cell);
+	if (result == PMH_OK &&
+		(cursor->state == CURSOR_AT_END ||
+		 (cursor->stage == CURSOR_GIVING && cursor->nowed == 0)))
+		end_walk(cursor);
+	return result;
+}
+
 PmhResult
 pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 				uint64_t *payload)
@@ -376,6 +405,8 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 	PmhResult	result;
 
 	*payload = 0;
+	if (cursor->stage != CURSOR_REMEMBERING)
+		want = PMH_STEP_MAX;	/* there may be little in it that is to be given */
 	if (cursor->state == CURSOR_FRESH)
 	{
 		result = read_plain(t, cursor);
@@ -393,7 +424,7 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 		return result;
 	if (cell == NULL)
 		leave_out(cursor, from);
-	return cursor->first_batch ? PMH_OK : keep_unseen(t, cursor, from, cell);
+	return take_values(t, cursor, from, cell);
 }
 
 bool
@@ -414,10 +445,10 @@ pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side, uint64_t side_h
 PmhResult
 pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
-	uint64_t   *group = NULL;
+	uint64_t   *entry = NULL;
 	bool		fresh;
 
-	return remember(t, &cursor->seen, value, &group, &fresh);
+	return pmh_set_add(t, &cursor->seen, SIZE_MAX, value, &entry, &fresh);
 }
 
 /*
@@ -499,8 +530,8 @@ stream(PmhTable *t, PmhCursor *cursor, size_t want)
 	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && cursor->state != CURSOR_AT_END &&
-		   cursor->batch.n < want && (fruitless < FRUITLESS_STEPS || want == SIZE_MAX))
+	while (result == PMH_OK && cursor->state != CURSOR_AT_END && cursor->batch.n < want &&
+		   (fruitless < PMH_FRUITLESS_STEPS || want == SIZE_MAX))
 	{
 		size_t		before = cursor->batch.n;
 		uint64_t	payload;
@@ -524,10 +555,14 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	cursor->begun = cursor->first_batch = false;
 	cursor->leave_out = NULL;
 	cursor->start = 0;
+	cursor->memory = 0;
+	cursor->repeats = false;
 	cursor->batch.n = 0;
 	cursor->state = CURSOR_FRESH;
-	if (cursor->seen.n > 0)
-		forget_seen(&cursor->seen);
+	cursor->stage = CURSOR_REMEMBERING;
+	pmh_set_empty(&cursor->seen);
+	if (cursor->owed.capacity > 0)
+		pmh_set_free(&cursor->owed);
 }
 
 /* The first batch: as much as is wanted, unless the list changes all the while. */
@@ -553,8 +588,9 @@ go_on(PmhTable *t, PmhCursor *cursor, size_t want)
 {
 	PmhResult	result = PMH_OK;
 
-	if (cursor->first_batch)
-		result = keep_unseen(t, cursor, 0, NULL);
+	/* (There has to be room for what the caller has had already.) */
+	if (cursor->first_batch && !cursor->repeats)
+		result = keep_unseen(t, cursor, 0, NULL, SIZE_MAX);
 	if (result != PMH_OK)
 		return result;
 	cursor->first_batch = false;
@@ -588,6 +624,7 @@ void
 pmh_cursor_free(PmhCursor *cursor)
 {
 	pmh_values_free(&cursor->batch);
-	pmh_values_free(&cursor->seen);
+	pmh_set_free(&cursor->seen);
+	pmh_set_free(&cursor->owed);
 	memset(cursor, 0, sizeof(*cursor));
 }

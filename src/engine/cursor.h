@@ -35,6 +35,13 @@ extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
 	(PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE + PMH_PROBE_MAX)
 extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
 								 uint16_t *cell, uint64_t *payload);
+
+/*
+ * Buffers that add nothing to a batch, and positions lost, until the caller has a
+ * word.
+ */
+#define PMH_FRUITLESS_STEPS		32
+
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
 #endif							/* PMH_CURSOR_H */

@@ -314,12 +314,15 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 
 /* Begin with the next list of the queue. */
 static PmhResult
-open_list(PmhTable *t, struct PmhSweepPrivate *p)
+open_list(PmhTable *t, const PmhSweep *sweep)
 {
+	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
 	pmh_cursor_open_in(t, &p->cursor, p->side, hash);
+	p->cursor.memory = sweep->memory;
+	p->cursor.repeats = sweep->repeats;
 	memset(&p->at, 0, sizeof(p->at));
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
@@ -405,20 +408,25 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 	return result;
 }
 
-/* Steps until one has entries, or the sweep is complete: PMH_DONE. */
+/*
+ * Steps until one has entries, or the caller is to have a word in a long list, or the
+ * sweep is complete: PMH_DONE.
+ */
 static PmhResult
 next_entries(PmhTable *table, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
+	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
 	sweep->n = 0;
-	while (result == PMH_OK && sweep->n == 0)
+	while (result == PMH_OK && sweep->n == 0 && fruitless < PMH_FRUITLESS_STEPS)
 	{
+		fruitless += p->cursor_busy;
 		if (p->cursor_busy)
 			result = step_list(table, sweep);
 		else if (p->queue_next < p->queued_lists)
-			result = open_list(table, p);
+			result = open_list(table, sweep);
 		else if (p->segment.through)
 		{
 			result = pmh_reclaim_finish(table, &p->reclaim);

@@ -324,6 +324,14 @@ typedef struct PmhValues
 
 extern void pmh_values_free(PmhValues *values);
 
+/* A set of values, for the engine itself (value_set.h). */
+typedef struct PmhValueSet
+{
+	uint64_t   *word;
+	size_t		n;
+	size_t		capacity;
+} PmhValueSet;
+
 /*
  * All values of hash.  For the few that most keys have this is the quick way;
  * keys with very many values are better read with a cursor.  Never waits for
@@ -366,16 +374,34 @@ extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
  * start, which may be set before the first batch, tells where in each buffer of a long
  * list to begin, as a part of 2^32 of it: what is before that comes last.  So processes
  * that each look for any one value of a key do not all meet the same ones.
+ *
+ * memory, which may be set after each pmh_cursor_open, is how many bytes it may take to
+ * tell what has been handed out (0: PMH_CURSOR_MEMORY; while a table grows there may be
+ * half as much again).  A batch is not counted.  What a list has beyond that is handed
+ * out in ranges of values, for each of which the list is read twice.
+ *
+ * repeats, which may be set after each pmh_cursor_open: the caller does not mind if
+ * values are handed out again, as they are if the list has to be read anew.  So none
+ * need be remembered.
  */
+#define PMH_CURSOR_MEMORY	((size_t) 4 << 20)
+
 typedef struct PmhCursor
 {
 	uint64_t	hash;
 	size_t		(*leave_out) (const void *argument, uint64_t *value, size_t n);
 	const void *leave_out_argument;
 	uint32_t	start;
+	size_t		memory;
+	bool		repeats;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave: to be read only */
 	/* private to cursor.c */
-	PmhValues	seen;			/* what was handed out, if streaming: see cursor.c */
+	PmhValueSet seen;			/* what was handed out, if streaming: see cursor.c */
+	PmhValueSet owed;			/* of low .. high - 1, what is still to be ... */
+	size_t		nowed;			/* ... handed out, and how many values that is */
+	uint64_t	low;
+	uint64_t	high;
+	int			stage;
 	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
 	uint64_t	chunk_version;	/* its version when we left it */
 	uint64_t	chunk_birth;	/* tells it from a later one at its offset */
@@ -408,11 +434,13 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 /*
  * Walk the whole table, a segment a step, in hash order (but what is in the
  * overflow table comes after, in an order of its own).  Every entry present
- * throughout is seen exactly once, whatever splits meanwhile.
+ * throughout is seen exactly once, whatever splits meanwhile; those of long lists at
+ * least once if sweep->repeats has been set after the begin.
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
  * lists hanging on it) into sweep->entries[0 .. sweep->n); no lock is held
- * when it returns.  Long lists come in several steps.  PMH_DONE at the end.
+ * when it returns.  Long lists come in several steps, some of which may have no
+ * entries: the caller sees whether to go on.  PMH_DONE at the end.
  * The caller decides, then takes the dead ones out with pmh_sweep_remove,
  * which knows where they stand: one commit store per bucket that loses some.
  * dead[i] != 0 means entries[i] is to go.
@@ -432,6 +460,8 @@ typedef struct PmhSweep
 	size_t		n;
 	uint64_t	segments_done;
 	uint64_t	segments_total; /* an estimate: splits go on */
+	size_t		memory;			/* for a key with a long list, ... */
+	bool		repeats;		/* ... which may be given twice: see PmhCursor */
 	struct PmhSweepPrivate *priv;
 } PmhSweep;
 

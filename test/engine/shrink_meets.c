@@ -22,6 +22,7 @@
 #include "segment_resize.h"
 #include "table.h"
 #include "table_alone.h"
+#include "rewritten.h"
 #include "unit.h"
 
 /* A sweep goes on after segments have been merged past and before it. */
@@ -66,32 +67,6 @@ test_sweep_and_merge(void)
 	free(seen);
 	free(dead);
 	pmh_close(t);
-}
-
-/* Rewrite one buffer of a list; returns where its values are now. */
-static uint64_t
-rewrite_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
-{
-	PmhListStretch stretch = {.first = payload, .values = pmh_buffer_count(t, payload),
-		.bytes = pmh_class_bytes(pmh_pointer_class(payload)),
-	.after = pmh_buffer_next(t, payload)};
-	PmhListSlot at;
-	PmhPlace	place;
-	uint64_t	made = 0;
-	PmhResult	result;
-
-	do
-	{
-		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
-		REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
-		stretch.before = 0;
-		for (uint64_t p = at.payload; p != payload; p = pmh_buffer_next(t, p))
-			stretch.before = p;
-		result = pmh_list_rewrite(t, &place, &at, hash, &stretch, &made);
-		pmh_segment_unlock(&place);
-	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
-	REQUIRE(result == PMH_OK);
-	return made;
 }
 
 /*

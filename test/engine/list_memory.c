@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_memory.c
+ *	  A key with a very long list takes no more memory than it may, of a cursor and of
+ *	  a sweep: each value comes once all the same, also if the list changes all the
+ *	  while, loses the buffer where the cursor stands, and is rewritten.
+ *
+ * Memory is counted as malloc hands it out (nothing is counted with a sanitizer,
+ * which has a malloc of its own).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <malloc.h>
+
+#include "buffer.h"
+#include "cursor.h"
+#include "fixture.h"
+#include "list_read.h"
+#include "rewritten.h"
+#include "table.h"
+#include "unit.h"
+
+#define VALUES		FIXTURE_SCALE(UINT64_C(1000000))
+#define CHANGED		FIXTURE_SCALE(UINT64_C(200000))	/* of the list that changes */
+#define MEMORY		((size_t) 1 << 18)
+#define BATCH		FIXTURE_SCALE(1000)
+#define MOST_REWRITES	30
+
+/* Half as much again while a table grows, and what is there with any list. */
+#define MOST_BYTES	(MEMORY / 2 * 3 + 4 * PMH_STEP_MAX * 40)
+
+/* Values are as far apart as rows of wide tables: one or two to a page. */
+#define VALUE(i)	((i) / 2 << 15 | (1 + (i) % 2))
+#define INDEX(v)	(((v) >> 15) * 2 + ((v) & 1 ? 0 : 1))
+
+static const char *path;
+static uint64_t hash;
+static uint8_t *times;			/* that each value came */
+
+static size_t
+bytes_taken(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+static PmhTable *
+make_list(uint64_t n)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry   *entry = malloc(n * sizeof(PmhEntry));
+	size_t		done;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < n; i++)
+		entry[i] = (PmhEntry) {hash, VALUE(i)};
+	REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK && done == n);
+	free(entry);
+	times = calloc(2 * n, 1);
+	REQUIRE(times != NULL);
+	return t;
+}
+
+static void
+end(PmhTable *t)
+{
+	free(times);
+	pmh_close(t);
+	(void) unlink(path);
+}
+
+static void
+note(const uint64_t *value, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		times[INDEX(value[i])]++;
+}
+
+/* How many of the values [from .. to) did not come so often. */
+static uint64_t
+not_so_often(uint64_t from, uint64_t to, unsigned often)
+{
+	uint64_t	n = 0;
+
+	for (uint64_t i = from; i < to; i++)
+		n += times[i] != often;
+	return n;
+}
+
+/* ---- nothing changes ---- */
+
+static void
+test_cursor(bool repeats)
+{
+	PmhTable   *t = make_list(VALUES);
+	PmhCursor	cursor = {0};
+	size_t		before = bytes_taken();
+	size_t		most = 0;
+	PmhResult	result;
+
+	pmh_cursor_open(t, &cursor, hash);
+	cursor.memory = MEMORY;
+	cursor.repeats = repeats;
+	while ((result = pmh_cursor_next(t, &cursor, BATCH)) == PMH_OK)
+	{
+		size_t		taken = bytes_taken() - before;
+
+		note(cursor.batch.value, cursor.batch.n);
+		if (taken > most && taken < SIZE_MAX / 2)
+			most = taken;
+	}
+	CHECK(result == PMH_DONE && not_so_often(0, VALUES, 1) == 0);
+	if (!CHECK(most <= (repeats ? MOST_BYTES - MEMORY / 2 * 3 : MOST_BYTES)))
+		fprintf(stderr, "  %zu bytes for %zu values\n", most, (size_t) VALUES);
+	pmh_cursor_free(&cursor);
+	end(t);
+}
+
+/* A sweep that takes out every third value, also from buffers that it comes by again. */
+static void
+test_sweep(bool repeats)
+{
+	PmhTable   *t = make_list(VALUES);
+	uint8_t    *dead = malloc(8 * PMH_STEP_MAX);
+	size_t		before = bytes_taken();
+	size_t		most = 0;
+	size_t		sum = 0;
+	PmhStats	stats;
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	REQUIRE(dead != NULL && pmh_sweep_begin(t, &sweep) == PMH_OK);
+	sweep.memory = MEMORY;
+	sweep.repeats = repeats;
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		size_t		taken = bytes_taken() - before;
+		size_t		removed;
+
+		REQUIRE(sweep.n <= 8 * PMH_STEP_MAX);
+		for (size_t i = 0; i < sweep.n; i++)
+		{
+			note(&sweep.entries[i].value, 1);
+			dead[i] = INDEX(sweep.entries[i].value) % 3 == 0;
+		}
+		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		sum += removed;
+		if (taken > most && taken < SIZE_MAX / 2)
+			most = taken;
+	}
+	pmh_sweep_end(t, &sweep);
+	CHECK(result == PMH_DONE && not_so_often(0, VALUES, 1) == 0);
+	CHECK(sum == (VALUES + 2) / 3);
+	CHECK(pmh_stats(t, &stats) == PMH_OK && stats.entries == VALUES - sum);
+	if (!CHECK(most <= (repeats ? MOST_BYTES - MEMORY / 2 * 3 : MOST_BYTES) + (1 << 20)))
+		fprintf(stderr, "  %zu bytes for %zu values\n", most, (size_t) VALUES);
+	CHECK(pmh_check(t, true, NULL, NULL) == PMH_OK);
+	free(dead);
+	end(t);
+}
+
+/* ---- the list changes between batches ---- */
+
+/* Values [0 .. CHANGED) with i % 4 == 0 stay; those with 1 go for good, 2 go and come. */
+static bool
+stays(uint64_t i)
+{
+	return i % 4 == 0 || i % 4 == 3;
+}
+
+/* All that need not stay in the buffer where the cursor stands goes, for good or not. */
+static void
+change_buffer(PmhTable *t, const PmhCursor *cursor)
+{
+	static uint64_t value[PMH_STEP_MAX];
+	static PmhEntry entry[PMH_STEP_MAX];
+	PmhListPosition pos = pmh_list_at(t, cursor->chunk, cursor->chunk_version);
+	uint32_t	n;
+	size_t		m = 0;
+	size_t		back = 0;
+	size_t		done;
+
+	if (cursor->chunk == 0 ||
+		pmh_list_step(t, hash, &pos, PMH_STEP_MAX, value, NULL, &n) != PMH_OK)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (!stays(INDEX(value[i])))
+			entry[m++] = (PmhEntry) {hash, value[i]};
+	}
+	REQUIRE(pmh_delete_group(t, entry, m, &done) == PMH_OK && done == m);
+	for (size_t i = 0; i < m; i++)
+	{
+		if (INDEX(entry[i].value) % 4 == 2)
+			entry[back++] = entry[i];
+	}
+	REQUIRE(pmh_insert_group(t, entry, back, false, &done) == PMH_OK && done == back);
+}
+
+static bool
+is_in_list(PmhTable *t, uint64_t payload)
+{
+	PmhListSlot at;
+	PmhPlace	place;
+	uint64_t	p;
+
+	REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
+	for (p = at.payload; p != 0 && p != payload;)
+		p = pmh_buffer_next(t, p);
+	pmh_segment_unlock(&place);
+	return p != 0;
+}
+
+/*
+ * Every few batches the buffer where the cursor stands loses half of its values and
+ * the head gets some of these back, and new ones; now and then it is rewritten, so that
+ * the cursor loses its place.
+ */
+static void
+test_changes(size_t memory)
+{
+	PmhTable   *t = make_list(CHANGED);
+	PmhCursor	cursor = {0};
+	uint64_t	fresh = CHANGED;
+	uint64_t	twice = 0;
+	uint64_t	missed = 0;
+	unsigned	rewrites = 0;
+	PmhResult	result;
+
+	pmh_cursor_open(t, &cursor, hash);
+	cursor.memory = memory;
+	for (unsigned i = 0; (result = pmh_cursor_next(t, &cursor, BATCH)) == PMH_OK; i++)
+	{
+		note(cursor.batch.value, cursor.batch.n);
+		if (i % 3 == 0)
+			change_buffer(t, &cursor);
+		for (unsigned k = 0; i % 3 == 0 && k < 50 && fresh < 2 * CHANGED; k++, fresh++)
+			REQUIRE(pmh_insert(t, hash, VALUE(fresh), false) == PMH_OK);
+		if (i % 10 == 9 && rewrites < MOST_REWRITES && is_in_list(t, cursor.chunk))
+		{
+			(void) rewrite_buffer(t, hash, cursor.chunk);
+			rewrites++;
+		}
+	}
+	CHECK(result == PMH_DONE && rewrites > 3 && fresh > CHANGED);
+	for (uint64_t i = 0; i < 2 * CHANGED; i++)
+	{
+		twice += times[i] > 1;
+		missed += i < CHANGED && stays(i) && times[i] == 0;
+	}
+	CHECK(twice == 0);
+	CHECK(missed == 0);
+	CHECK(pmh_check(t, true, NULL, NULL) == PMH_OK);
+	pmh_cursor_free(&cursor);
+	end(t);
+}
+
+/* Does a cursor that has little memory read many ranges?  Then it reads the next key. */
+static void
+test_ranges(void)
+{
+	PmhTable   *t = make_list(CHANGED);
+	PmhCursor	cursor = {0};
+	uint64_t	high = 0;
+	unsigned	ranges = 0;
+
+	pmh_cursor_open(t, &cursor, hash);
+	cursor.memory = MEMORY / 16;
+	while (pmh_cursor_next(t, &cursor, BATCH) == PMH_OK)
+	{
+		note(cursor.batch.value, cursor.batch.n);
+		ranges += cursor.high != high;
+		high = cursor.high;
+	}
+	CHECK(ranges > 10 && not_so_often(0, CHANGED, 1) == 0);
+
+	/* The next key begins with nothing of that. */
+	memset(times, 0, CHANGED);
+	pmh_cursor_open(t, &cursor, hash);
+	while (pmh_cursor_next(t, &cursor, BATCH) == PMH_OK)
+		note(cursor.batch.value, cursor.batch.n);
+	CHECK(not_so_often(0, CHANGED, 1) == 0);
+	pmh_cursor_free(&cursor);
+	end(t);
+}
+
+int
+main(void)
+{
+	path = fixture_path("list_memory");
+	hash = fixture_hash(7);
+	TEST(test_cursor(false));
+	TEST(test_cursor(true));
+	TEST(test_sweep(false));
+	TEST(test_sweep(true));
+	TEST(test_ranges());
+	TEST(test_changes(MEMORY));
+	TEST(test_changes(MEMORY / 32));
+	TEST(test_changes(0));
+	return unit_done("list_memory");
+}
