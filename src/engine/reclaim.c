@@ -10,7 +10,8 @@
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
  * list; or, where the process that frees it has not mapped the map, nowhere, until
- * this walk or the next one finds it.  What is not marked in the end is not in use by
+ * this walk or the next one finds it.  Once nobody is left that has taken a buffer off
+ * its list and not freed it yet (await_owners), what is not marked is not in use by
  * anything: a region without a mark goes back to the space map, other gaps to the free
  * lists.
  *
@@ -450,6 +451,33 @@ pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload)
 /* ---- the end ---- */
 
 /*
+ * Wait for all that have taken a buffer off its list and not freed it yet: the walk
+ * has not met it, and they would free it once more after us.  They hold the stripe of
+ * its segment meanwhile; so once each stripe that segments of this file have has been
+ * ours, it is freed, and marked for that.  What is taken off after that was in its
+ * list when the walk came by.  (The locks are taken, not looked at: a holder that
+ * comes after us sees that we have been there, and no store of it was seen by the
+ * walk.)  PMH_OK or PMH_CANCELLED.
+ */
+static PmhResult
+await_owners(PmhTable *t)
+{
+	uint64_t	block = 0;
+
+	/* A segment that moves to a block past those looked at has not been there before. */
+	while (block < t->locks->nstripes &&
+		   block < pm_load_acquire(&pmh_live(t)->blocks))
+	{
+		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, block++);
+
+		if (!pmh_lock_or_cancel(&stripe->lock))
+			return pmh_fail_cancelled(t);
+		pmh_unlock(&stripe->lock);
+	}
+	return PMH_OK;
+}
+
+/*
  * Close our map: no process marks any more, and none takes over.  True if it is
  * still ours.
  */
@@ -561,10 +589,13 @@ pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 {
 	uint64_t	left = pm_load(&pmh_live(t)->blocks);
 	bool		ours;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 
 	if (r->mark == 0)
 		return PMH_OK;
+	result = await_owners(t);
+	if (result != PMH_OK)
+		return result;
 	ours = close_map(t, r);
 	if (ours)
 		result = pmh_map_all(t);
