@@ -43,6 +43,9 @@
  */
 #define STEP_ENTRIES	8192
 
+/* Steps that have no entries, until the caller has a word. */
+#define EMPTY_STEPS		32
+
 /* So often the buffer of a step is looked for when it has changed. */
 #define MOST_LOSSES		8
 
@@ -405,7 +408,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 	return result;
 }
 
-/* Steps until one has entries, or the sweep is complete: PMH_DONE. */
+/* Steps until one has entries, some have had none, or the sweep is complete: PMH_DONE. */
 static PmhResult
 next_entries(PmhTable *table, PmhSweep *sweep)
 {
@@ -413,7 +416,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 	PmhResult	result = PMH_OK;
 
 	sweep->n = 0;
-	while (result == PMH_OK && sweep->n == 0)
+	for (unsigned i = 0; i < EMPTY_STEPS && result == PMH_OK && sweep->n == 0; i++)
 	{
 		if (p->cursor_busy)
 			result = step_list(table, sweep);
