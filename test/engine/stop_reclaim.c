@@ -3,7 +3,8 @@
  * stop_reclaim.c
  *	  A walk finds out which value buffers are in use beside processes that are
  *	  stopped between taking a buffer off its list and freeing it, or that free
- *	  lists as it begins.  Each buffer has one owner in the end.
+ *	  lists as it begins.  Each buffer has one owner in the end; so have the maps of
+ *	  walks.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  Walk and writer are processes of
  * their own, which stop at a named point, and a walk then where it begins to wait for a lock.
@@ -15,11 +16,13 @@
 #include <sys/wait.h>
 
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"
@@ -320,6 +323,64 @@ list_goes_beside_shrink(void)
 	close_sound();
 }
 
+/* ---- a walk that takes over from one that was never ended ---- */
+
+#define FREED_BLOCKS	16
+#define KEYS			UINT64_C(40000)
+
+/* Blocks in the part of the file that another process maps; the file grows after it. */
+static uint64_t
+take_blocks(void)
+{
+	uint64_t	offset;
+	PmhResult	result;
+
+	while ((result = pmh_space_alloc_extent(others, FREED_BLOCKS, &offset)) == PMH_NEED)
+		REQUIRE(pmh_provide(others) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+	return offset;
+}
+
+/*
+ * It finds space for its own map, but cannot map the other one: the file has no name
+ * just then.  The other one's space is not lost by that.
+ */
+static void
+old_map_out_of_reach(void)
+{
+	char		away[4200];
+	uint64_t	offset;
+	PmhTable   *t;
+	PmhSweep	old;
+	PmhSweep	sweep;
+
+	snprintf(away, sizeof(away), "%s.away", path);
+	others = fixture_create(path);
+	insert_values(FIRST_HASH, FULL_VALUES);
+	offset = take_blocks();
+	t = fixture_open(path, 1);
+	for (uint64_t i = 0; i < KEYS; i++)
+		REQUIRE(pmh_insert(others, fixture_hash(i + 100), i, false) == PMH_OK);
+	pm_store64(&pmh_run(others)->value_space_known, 0);
+	REQUIRE(pmh_sweep_begin(others, &old) == PMH_OK);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	pmh_space_free_extent(others, offset, FREED_BLOCKS);
+
+	REQUIRE(rename(path, away) == 0);
+	CHECK(pmh_sweep_begin(t, &sweep) == PMH_ERR_NO_FILE);
+	REQUIRE(rename(away, path) == 0);
+	pmh_sweep_end(others, &old);
+	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+
+	/* And now it can. */
+	REQUIRE(pmh_sweep_begin(others, &old) == PMH_OK);
+	CHECK(sweep_that_reclaims(t) == PMH_OK);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	pmh_sweep_end(others, &old);
+	pmh_close(t);
+	close_sound();
+}
+
 int
 main(void)
 {
@@ -332,6 +393,7 @@ main(void)
 	TEST(list_goes_beside_sweep(true));
 	TEST(list_goes_beside_shrink());
 	TEST(wait_is_given_up());
+	TEST(old_map_out_of_reach());
 	unlink(path);
 	return unit_done("stop_reclaim");
 }
