@@ -5,9 +5,9 @@
  *
  * stop_between lets others act between two steps of an operation, from beginning to
  * end.  Here one writer, with a stack of its own, is stopped at any of its stop points,
- * each name of them as likely, with what it has locked, and taken out of it; the operation
- * goes on as far as it can.  Where it has to wait for a lock the writer goes on, else at
- * some stop point of the operation, or past its end.  Then each key has the values that it should have, and
+ * each name of them as likely, with what it has locked.  The operation goes on as far as
+ * it can; where it has to wait for a lock the writer goes on, else at some stop point of
+ * the operation, or past its end.  Then each key has the values that it should have, and
  * the check finds each buffer in one place.
  *
  * All of it is decided by random numbers from a seed:

@@ -7,7 +7,8 @@
  *	  walks.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  Walk and writer are processes of
- * their own, which stop at a named point, and a walk then where it begins to wait for a lock.
+ * their own, which stop at a named point; a walk stops then where it begins to wait for
+ * a lock as well.
  *
  *-------------------------------------------------------------------------
  */
