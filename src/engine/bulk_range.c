@@ -69,7 +69,8 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		return pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
 		bulk->values[i] = entry[i].value;
-	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0, &made)) == PMH_NEED)
+	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0,
+								   &made)) == PMH_NEED)
 	{
 		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
 		if (result != PMH_OK)

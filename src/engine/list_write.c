@@ -186,8 +186,8 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size
 		if (k > left)
 			k = left;
 		made->bytes += pmh_class_bytes(class);
-		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, made->head, made->bytes,
-						 values + made->values, k);
+		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, made->head,
+						 made->bytes, values + made->values, k);
 		made->head = pmh_make_pointer(offset, class);
 		made->values += k;
 	}
