@@ -780,7 +780,7 @@ sweep_table(const char *name, uint64_t remove)
 		seen += sweep.n;
 		if (remove == 0)
 			continue;
-		dead = realloc(dead, sweep.n);
+		dead = realloc(dead, sweep.n + 1);
 		if (dead == NULL)
 		{
 			fprintf(stderr, "pmh_bench: out of memory\n");

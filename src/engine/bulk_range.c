@@ -14,6 +14,7 @@
 #include "fail.h"
 #include "file_size.h"
 #include "list_write.h"
+#include "lock.h"
 #include "segment.h"
 #include "table.h"
 
@@ -52,10 +53,15 @@ has_duplicates(PmhBulk *bulk, const PmhBulkRange *range)
 	return false;
 }
 
-/* Make a list of the values of n entries of one hash. */
+/*
+ * Make a list of the values of n entries of one hash.  It may take many value regions:
+ * what is made of it stays, and at each one it is asked whether to go on.
+ */
 static PmhResult
 make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 {
+	PmhTable   *t = bulk->table;
+	PmhListMade made = {0};
 	PmhResult	result;
 
 	if (!pmh_bulk_reserve((void **) &bulk->values, 0, n, &bulk->values_room,
@@ -63,13 +69,16 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		return pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
 		bulk->values[i] = entry[i].value;
-	while ((result = pmh_list_create(bulk->table, entry->hash, bulk->values, n, 0,
-									 payload)) == PMH_NEED)
+	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0,
+								   &made)) == PMH_NEED)
 	{
-		result = pmh_provide(bulk->table);
+		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
 		if (result != PMH_OK)
 			break;
 	}
+	if (result != PMH_OK)
+		pmh_list_unmake(t, &made);
+	*payload = made.head;
 	return result;
 }
 
@@ -88,7 +97,7 @@ make_lists(PmhBulk *bulk, PmhBulkRange *range)
 			;
 		if (n >= LIST_MIN)
 		{
-			uint64_t	payload;
+			uint64_t	payload = 0;
 			PmhResult	result = make_list(bulk, &entry[i], n, &payload);
 
 			if (result != PMH_OK)
@@ -224,6 +233,8 @@ pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
 	uint32_t	bits;
 	PmhResult	result;
 
+	if (pmh_wait_cancelled())
+		return pmh_fail_cancelled(bulk->table);
 	if (!range->listed &&
 		(range->n <= bulk->most ? has_duplicates(bulk, range) :
 		 range->depth >= bulk->depth))

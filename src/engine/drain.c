@@ -182,14 +182,6 @@ drain_buckets(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 	}
 }
 
-/* d->at is a buffer of the locked list, or its end. */
-static void
-stand_at(const PmhTable *t, PmhDrain *d, uint64_t payload)
-{
-	d->at = pmh_list_at(t, payload, payload == 0 ? 0 :
-						pmh_buffer_version(t, pmh_pointer_offset(payload)));
-}
-
 /*
  * See to the first buffers of the locked list, from d->at on, which is where it
  * goes on after them then.  As pmh_list_take_out.
@@ -222,7 +214,7 @@ drain_first(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 			return result;
 		if (d->at.payload != 0)
 			d->before = d->at;
-		stand_at(t, d, next);
+		d->at = pmh_list_at_locked(t, next);
 	}
 	return PMH_OK;
 }
@@ -248,7 +240,7 @@ start(PmhTable *t, PmhDrain *d)
 		result = pmh_buffer_check(t, d->hash, slot.payload);
 	if (result == PMH_OK)
 	{
-		stand_at(t, d, slot.payload);
+		d->at = pmh_list_at_locked(t, slot.payload);
 		result = drain_first(t, &place, d);
 	}
 	pm_fence(&t->file);

@@ -123,9 +123,24 @@ pmh_list_at(const PmhTable *t, uint64_t payload, uint64_t version)
 	{
 		uint64_t	birth = pm_load(&pmh_buffer_header(t, payload)->birth);
 
+		PMH_STOP_POINT("list_after_birth");
 		if (pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
 			pos.birth = birth;
 	}
+	return pos;
+}
+
+PmhListPosition
+pmh_list_at_locked(const PmhTable *t, uint64_t payload)
+{
+	PmhListPosition pos = {payload, 0, 0, 0, 0};
+
+	if (payload == 0)
+		return pos;
+	pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+	if (pmh_class_has_header(pmh_pointer_class(payload)))
+		pos.birth = pm_load(&pmh_buffer_header(t, payload)->birth);
+	PMH_STOP_POINT("list_after_birth");
 	return pos;
 }
 

@@ -61,6 +61,12 @@ extern PmhListPosition pmh_list_at(const PmhTable *t, uint64_t payload,
 								   uint64_t version);
 
 /*
+ * The same for a buffer of a locked list, which cannot change: its birth is known,
+ * also if another file counts its version up meanwhile.
+ */
+extern PmhListPosition pmh_list_at_locked(const PmhTable *t, uint64_t payload);
+
+/*
  * What a walk without a lock remembers to notice a circle: a buffer that it has
  * come by.  Zero-initialise when a walk begins at the head of a list.
  */

@@ -156,8 +156,7 @@ pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 
 	if (walk->before == 0)
 		return;
-	at = pmh_list_at(t, walk->before,
-					 pmh_buffer_version(t, pmh_pointer_offset(walk->before)));
+	at = pmh_list_at_locked(t, walk->before);
 	walk->version = at.version;
 	walk->birth = at.birth;
 }

@@ -170,37 +170,50 @@ pmh_list_bytes_from(const PmhTable *t, uint64_t payload)
 }
 
 PmhResult
-pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
-				size_t room, uint64_t *payload)
+pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size_t room,
+			  PmhListMade *made)
 {
-	uint64_t	head = 0;
-	uint64_t	list_bytes = 0;
-
-	while (n > 0)
+	while (made->values < n)
 	{
-		uint32_t	class = choose_class(n + room, head != 0);
+		size_t		left = n - made->values;
+		uint32_t	class = choose_class(left + room, made->head != 0);
 		size_t		k = pmh_class_capacity(class);
 		uint64_t	offset;
 		PmhResult	result = pmh_value_alloc(t, class, &offset);
 
 		if (result != PMH_OK)
-		{
-			pm_fence(&t->file);
-			pmh_list_retire(t, head, 0);
 			return result;
-		}
-		if (k > n)
-			k = n;
-		list_bytes += pmh_class_bytes(class);
-		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, head, list_bytes,
-					 values, k);
-		head = pmh_make_pointer(offset, class);
-		values += k;
-		n -= k;
+		if (k > left)
+			k = left;
+		made->bytes += pmh_class_bytes(class);
+		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, made->head,
+						 made->bytes, values + made->values, k);
+		made->head = pmh_make_pointer(offset, class);
+		made->values += k;
 	}
 	pm_fence(&t->file);
-	*payload = head;
 	return PMH_OK;
+}
+
+void
+pmh_list_unmake(PmhTable *t, const PmhListMade *made)
+{
+	pm_fence(&t->file);
+	pmh_list_retire(t, made->head, 0);
+}
+
+PmhResult
+pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
+				size_t room, uint64_t *payload)
+{
+	PmhListMade made = {0};
+	PmhResult	result = pmh_list_make(t, hash, values, n, room, &made);
+
+	if (result != PMH_OK)
+		pmh_list_unmake(t, &made);
+	else
+		*payload = made.head;
+	return result;
 }
 
 /* ---- adding a value ---- */

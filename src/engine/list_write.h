@@ -20,6 +20,23 @@ extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 								 const uint64_t *values, size_t n,
 								 size_t room, uint64_t *payload);
 
+/* A list that nothing points to yet, as far as it is made.  Zero-initialise. */
+typedef struct PmhListMade
+{
+	uint64_t	head;			/* its newest buffer, or 0 */
+	uint64_t	bytes;			/* of all */
+	size_t		values;			/* in them, the first ones */
+} PmhListMade;
+
+/*
+ * The same for a caller that holds no lock, however many values there are: what was made
+ * before PMH_NEED is kept, and the next call, with the same arguments, goes on with it.
+ * pmh_list_unmake frees it instead.
+ */
+extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
+							   size_t n, size_t room, PmhListMade *made);
+extern void pmh_list_unmake(PmhTable *t, const PmhListMade *made);
+
 /* Fences of pmh_list_append: none, or any of these. */
 typedef enum PmhAppendFlags
 {

@@ -10,7 +10,8 @@
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
  * list; or, where the process that frees it has not mapped the map, nowhere, until
- * this walk or the next one finds it.  What is not marked in the end is not in use by
+ * this walk or the next one finds it.  Once nobody is left that has taken a buffer off
+ * its list and not freed it yet (await_owners), what is not marked is not in use by
  * anything: a region without a mark goes back to the space map, other gaps to the free
  * lists.
  *
@@ -312,18 +313,17 @@ free_mark_map(PmhTable *t, const PmhReclaim *r)
 							  mark_extent_blocks(t, r->covered, extent));
 }
 
-/* Return the map of a walk that was never ended. */
+/*
+ * Return the map of a walk that was never ended.  All that the file had when ours was
+ * recorded is mapped, so that nothing but damage keeps us from it.
+ */
 static PmhResult
 free_old_map(PmhTable *t, uint64_t mark)
 {
 	PmhReclaim	old;
-	PmhResult	result;
 
 	if (mark == 0)
 		return PMH_OK;
-	result = pmh_map_all(t);
-	if (result != PMH_OK)
-		return result;
 	if (!find_mark_map(t, mark, &old))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
 						"The mark map of a sweep is in an impossible place.");
@@ -356,40 +356,52 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 	return PMH_OK;
 }
 
+/* Record the map of r.  Grow lock and space lock are held. */
+static void
+record_mark_map(PmhTable *t, PmhReclaim *r)
+{
+	PmhRun	   *run = pmh_run(t);
+
+	r->mark = r->extent[0];
+	r->serial = pm_load(&run->mark_serial) + 1;
+	pm_store64(&run->mark_serial, r->serial);
+	r->first_region = pm_load(&pmh_live(t)->value_region);
+	pm_store64(&run->reclaim_mark, r->mark);
+	pm_store64(&run->mark_shrinks, r->shrinks);
+	pm_store64(&run->value_space_known, 0);
+	pm_store64(&run->values_lost, 0);
+	pm_store64(&run->shrink_limit, r->limit);
+	pm_store64(&run->region_blocks, r->region_blocks);
+	PMH_STOP_POINT("mark_map_before_forget");
+	pmh_value_forget_free(t);
+}
+
 /*
  * Let the map of r be the one.  PMH_OK; PMH_RETRY if the length of the
- * file has changed meanwhile; PMH_DONE if another process is about to free what
- * it has found.  The grow lock keeps new value regions away: of those that
- * exist now, all that is in no list of buffers is forgotten here, and found
- * again.
+ * file has changed meanwhile; PMH_NEED if there is another map, and not all of the file
+ * is mapped: once it is not recorded any more nothing may keep us from freeing it;
+ * PMH_DONE if another process is about to free what it has found.  The grow lock keeps
+ * new value regions away: of those that exist now, all that is in no list of buffers is
+ * forgotten here, and found again.
  */
 static PmhResult
 install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 {
-	PmhRun	   *run = pmh_run(t);
 	PmhResult	result = PMH_RETRY;
 
 	pmh_lock(&t->file_lock->grow);
 	if (pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);
-		*old_mark = pm_load(&run->reclaim_mark);
+		*old_mark = pm_load(&pmh_run(t)->reclaim_mark);
 		result = (*old_mark & MARK_CLOSED) != 0 ? PMH_DONE : PMH_OK;
-		if (result == PMH_OK)
+		if (result == PMH_OK && *old_mark != 0 && t->file.mapped < r->covered)
 		{
-			r->mark = r->extent[0];
-			r->serial = pm_load(&run->mark_serial) + 1;
-			pm_store64(&run->mark_serial, r->serial);
-			r->first_region = pm_load(&pmh_live(t)->value_region);
-			pm_store64(&run->reclaim_mark, r->mark);
-			pm_store64(&run->mark_shrinks, r->shrinks);
-			pm_store64(&run->value_space_known, 0);
-			pm_store64(&run->values_lost, 0);
-			pm_store64(&run->shrink_limit, r->limit);
-			pm_store64(&run->region_blocks, r->region_blocks);
-			PMH_STOP_POINT("mark_map_before_forget");
-			pmh_value_forget_free(t);
+			t->need.map = true;
+			result = PMH_NEED;
 		}
+		if (result == PMH_OK)
+			record_mark_map(t, r);
 		pmh_unlock(&t->file_lock->space);
 	}
 	pmh_unlock(&t->file_lock->grow);
@@ -417,6 +429,10 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 		free_mark_map(t, r);
 		if (result == PMH_DONE)
 			return PMH_OK;
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		if (result != PMH_OK && result != PMH_RETRY)
+			return result;
 	}
 }
 
@@ -448,6 +464,33 @@ pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload)
 }
 
 /* ---- the end ---- */
+
+/*
+ * Wait for all that have taken a buffer off its list and not freed it yet: the walk
+ * has not met it, and they would free it once more after us.  They hold the stripe of
+ * its segment meanwhile; so once each stripe that segments of this file have has been
+ * ours, it is freed, and marked for that.  What is taken off after that was in its
+ * list when the walk came by.  (The locks are taken, not looked at: a holder that
+ * comes after us sees that we have been there, and no store of it was seen by the
+ * walk.)  PMH_OK or PMH_CANCELLED.
+ */
+static PmhResult
+await_owners(PmhTable *t)
+{
+	uint64_t	block = 0;
+
+	/* A segment that moves to a block past those looked at has not been there before. */
+	while (block < t->locks->nstripes &&
+		   block < pm_load_acquire(&pmh_live(t)->blocks))
+	{
+		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, block++);
+
+		if (!pmh_lock_or_cancel(&stripe->lock))
+			return pmh_fail_cancelled(t);
+		pmh_unlock(&stripe->lock);
+	}
+	return PMH_OK;
+}
 
 /*
  * Close our map: no process marks any more, and none takes over.  True if it is
@@ -561,10 +604,13 @@ pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 {
 	uint64_t	left = pm_load(&pmh_live(t)->blocks);
 	bool		ours;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 
 	if (r->mark == 0)
 		return PMH_OK;
+	result = await_owners(t);
+	if (result != PMH_OK)
+		return result;
 	ours = close_map(t, r);
 	if (ours)
 		result = pmh_map_all(t);

@@ -57,8 +57,8 @@ typedef struct PmhReclaim
  * Begin, if the free map of the value space is unknown or for a shrink, and
  * no process is just freeing what it has found; r->mark tells.  No lock may be held.
  * A walk then holds the stripe of each segment for a moment before it reads its
- * pointers: buffers from before the map are
- * published by then.
+ * pointers: buffers from before the map are published by then.  (And pmh_reclaim_finish
+ * holds each one once more: what was off its list by then is freed.)
  */
 extern PmhResult pmh_reclaim_begin(PmhTable *t, PmhReclaim *r);
 
@@ -68,8 +68,14 @@ extern bool pmh_reclaim_is_ours(const PmhTable *t, const PmhReclaim *r);
 /* This buffer is in use.  May be called under a stripe. */
 extern void pmh_reclaim_mark(PmhTable *t, const PmhReclaim *r, uint64_t payload);
 
-/* The walk is complete: free what it has not found.  Or forget about it. */
+/*
+ * The walk is complete: free what it has not found.  No lock may be held; waits for the
+ * holder of each stripe of the file.  PMH_OK; PMH_CANCELLED: the wait was given up, and
+ * nothing is freed (finish once more, or abandon); or a real error.
+ */
 extern PmhResult pmh_reclaim_finish(PmhTable *t, PmhReclaim *r);
+
+/* Forget about it. */
 extern void pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r);
 
 /*

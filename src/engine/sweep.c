@@ -43,6 +43,9 @@
  */
 #define STEP_ENTRIES	8192
 
+/* Steps that have no entries, until the caller has a word. */
+#define EMPTY_STEPS		32
+
 /* So often the buffer of a step is looked for when it has changed. */
 #define MOST_LOSSES		8
 
@@ -408,21 +411,16 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 	return result;
 }
 
-/*
- * Steps until one has entries, or the caller is to have a word in a long list, or the
- * sweep is complete: PMH_DONE.
- */
+/* Steps until one has entries, some have had none, or the sweep is complete: PMH_DONE. */
 static PmhResult
 next_entries(PmhTable *table, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
 	sweep->n = 0;
-	while (result == PMH_OK && sweep->n == 0 && fruitless < PMH_FRUITLESS_STEPS)
+	for (unsigned i = 0; i < EMPTY_STEPS && result == PMH_OK && sweep->n == 0; i++)
 	{
-		fruitless += p->cursor_busy;
 		if (p->cursor_busy)
 			result = step_list(table, sweep);
 		else if (p->queue_next < p->queued_lists)

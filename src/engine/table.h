@@ -439,8 +439,9 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
  * lists hanging on it) into sweep->entries[0 .. sweep->n); no lock is held
- * when it returns.  Long lists come in several steps, some of which may have no
- * entries: the caller sees whether to go on.  PMH_DONE at the end.
+ * when it returns.  Long lists come in several steps.  There may be none, if what it
+ * comes by is empty, or has been given before: so the caller sees whether the sweep is
+ * still wanted.  PMH_DONE at the end.
  * The caller decides, then takes the dead ones out with pmh_sweep_remove,
  * which knows where they stand: one commit store per bucket that loses some.
  * dead[i] != 0 means entries[i] is to go.

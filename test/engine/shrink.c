@@ -280,7 +280,7 @@ test_regions(void)
 		REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 		while (pmh_sweep_next(t, &sweep) == PMH_OK)
 		{
-			dead = realloc(dead, sweep.n);
+			dead = realloc(dead, sweep.n + 1);
 			REQUIRE(dead != NULL);
 			for (size_t i = 0; i < sweep.n; i++)
 				dead[i] = sweep.entries[i].value == (gone + 1) % 4;

@@ -47,7 +47,7 @@ test_sweep_and_merge(void)
 		/* In the middle of a step, where left buddies have been seen. */
 		if (++steps == 7)
 			CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-		dead = realloc(dead, sweep.n);
+		dead = realloc(dead, sweep.n + 1);
 		REQUIRE(dead != NULL);
 		for (size_t i = 0; i < sweep.n; i++)
 		{

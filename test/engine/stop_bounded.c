@@ -37,12 +37,26 @@
 static const char *path;
 static uint64_t readings;		/* of a buffer, or a part of one */
 static uint64_t points_read;	/* three to each line */
+static bool noisy;				/* other files change as a buffer is looked at under a lock */
+
+/* The version words of value buffers, which other files share, are counted up. */
+static void
+other_files_change(void)
+{
+	PmhLocks   *locks = fixture_locks();
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+}
 
 void
 pmh_stop_point(const char *name)
 {
 	readings += strcmp(name, "list_before_reading") == 0;
 	points_read += strcmp(name, "value_between_halves") == 0;
+	if (noisy && strcmp(name, "list_after_birth") == 0 && !fixture_no_lock_held())
+		other_files_change();
 }
 
 /* One key with a long list. */
@@ -175,6 +189,154 @@ most_is_left_out(void)
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && n == 1 && most <= MOST_READ);
 	pmh_cursor_free(&cursor);
+	pmh_close(t);
+}
+
+/* ---- sweeps ---- */
+
+#define EMPTY_SEGMENTS	200		/* at least */
+#define MOST_STEPS		32		/* of a call that give nothing */
+
+/* A call comes by some segments that have nothing, not by all of them. */
+static void
+segments_are_empty(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhSweep	sweep;
+	PmhStats	stats;
+	uint64_t	before = 0;
+	uint64_t	most = 0;
+	PmhResult	result;
+
+	for (uint64_t i = 0; i < EMPTY_SEGMENTS * 2048; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	for (uint64_t i = 0; i < EMPTY_SEGMENTS * 2048; i++)
+		REQUIRE(pmh_delete(t, fixture_hash(i), i) == PMH_OK);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK && stats.segments >= EMPTY_SEGMENTS);
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	{
+		CHECK(sweep.n == 0);
+		if (sweep.segments_done - before > most)
+			most = sweep.segments_done - before;
+		before = sweep.segments_done;
+	}
+	CHECK(result == PMH_DONE && sweep.segments_done == stats.segments);
+	if (sweep.segments_done - before > most)
+		most = sweep.segments_done - before;
+	CHECK(most <= MOST_STEPS);
+	pmh_sweep_end(t, &sweep);
+	pmh_close(t);
+}
+
+/* All that is in the buffer before the one a sweep has just given goes: its next one. */
+static void
+empty_next_buffer(PmhTable *t, const PmhSweep *sweep)
+{
+	static PmhEntry entry[PMH_STEP_MAX];
+	uint64_t	end = UINT64_MAX;
+	size_t		n = 0;
+	size_t		removed;
+
+	for (size_t i = 0; i < sweep->n; i++)
+	{
+		if (sweep->entries[i].value < end)
+			end = sweep->entries[i].value;
+	}
+	for (uint64_t v = end - 3000; v < end; v++)
+	{
+		given[v] = 1;
+		entry[n++] = (PmhEntry) {fixture_hash(0), v};
+	}
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
+}
+
+/* As place_is_lost. */
+static void
+sweep_loses_place(void)
+{
+	PmhTable   *t = make_list();
+	PmhSweep	sweep;
+	size_t		n = 0;
+	uint64_t	most = 0;
+	uint64_t	wrong = 0;
+	PmhResult	result;
+
+	memset(given, 0, sizeof(given));
+	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
+	do
+	{
+		bool		lose = n < GIVEN;
+
+		readings = 0;
+		result = pmh_sweep_next(t, &sweep);
+		if (readings > most)
+			most = readings;
+		for (size_t i = 0; result == PMH_OK && i < sweep.n; i++)
+			given[sweep.entries[i].value]++;
+		n += result == PMH_OK ? sweep.n : 0;
+		if (lose && n >= GIVEN)
+			empty_next_buffer(t, &sweep);
+	} while (result == PMH_OK);
+	CHECK(result == PMH_DONE && n >= GIVEN && most <= MOST_STEPS);
+	for (uint64_t v = 0; v < LIST_VALUES; v++)
+		wrong += given[v] != 1;
+	CHECK(wrong == 0);
+	pmh_sweep_end(t, &sweep);
+	pmh_close(t);
+}
+
+/* ---- other files that change while a buffer is looked at under its lock ---- */
+
+#define REWRITTEN		3		/* one value in so many stays */
+
+/* A removal goes on from where it was. */
+static void
+removal_beside_others(void)
+{
+	PmhTable   *t = make_list();
+	PmhEntry	entry[2] = {{fixture_hash(0), 0}, {fixture_hash(0), LIST_VALUES / 2}};
+	unsigned	steps = 0;
+	PmhRemoval	removal;
+	PmhResult	result;
+
+	noisy = true;
+	REQUIRE(pmh_removal_begin(t, entry, 2, true, &removal) == PMH_OK);
+	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK && ++steps < 4 * BUFFERS)
+		;
+	CHECK(result == PMH_DONE && removal.removed == 2);
+	pmh_removal_end(&removal);
+	noisy = false;
+	pmh_close(t);
+}
+
+/* So does a shrink. */
+static void
+shrink_beside_others(void)
+{
+	PmhTable   *t = make_list();
+	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
+	size_t		n = 0;
+	size_t		removed;
+	PmhShrink	shrink;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t v = 0; v < LIST_VALUES; v++)
+	{
+		if (v % REWRITTEN != 0)
+			entry[n++] = (PmhEntry) {fixture_hash(0), v};
+	}
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
+	free(entry);
+	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+	noisy = true;
+	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK && shrink.steps < 4 * BUFFERS)
+		;
+	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before * 3 / 4);
+	noisy = false;
+	pmh_shrink_end(t, &shrink);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -327,6 +489,69 @@ rest_is_given_up(unsigned at)
 	pmh_close(t);
 }
 
+/* ---- the load of a key with very many values ---- */
+
+#define LOADED			UINT64_C(400000)
+
+static PmhResult
+load_one_key(PmhTable *t)
+{
+	PmhEntry   *entry = malloc(LOADED * sizeof(*entry));
+	uint32_t	depth;
+	PmhBulk    *bulk;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < LOADED; i++)
+		entry[i] = (PmhEntry) {fixture_hash(0), i};
+	REQUIRE(pmh_bulk_begin(t, LOADED, 90, &depth, &bulk) == PMH_OK);
+	result = pmh_bulk_partition(bulk, 0, 0, entry, LOADED);
+	free(entry);
+	if (result != PMH_OK)
+	{
+		pmh_bulk_abandon(bulk);
+		return result;
+	}
+	return pmh_bulk_finish(bulk);
+}
+
+/* Each buffer of the list is written once, whatever regions it takes. */
+static void
+list_is_loaded_once(void)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	births = pm_load(&pmh_run(t)->births);
+	uint64_t	n;
+
+	readings = 0;
+	REQUIRE(load_one_key(t) == PMH_OK);
+	births = pm_load(&pmh_run(t)->births) - births;
+	CHECK(fixture_count_by_cursor(t, fixture_hash(0), 0, &n) == PMH_OK && n == LOADED);
+	CHECK(readings >= BUFFERS && births == readings);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+/* What it has made of the list is free then. */
+static void
+load_is_given_up(unsigned at)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhSweep	sweep;
+
+	be_asked(at);
+	CHECK(load_one_key(t) == PMH_CANCELLED && pmh_error(t)->code == PMH_CANCELLED);
+	CHECK(asked == at);
+	be_left_alone();
+	CHECK(fixture_no_lock_held());
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	CHECK(pmh_sweep_next(t, &sweep) == PMH_DONE && sweep.n == 0);
+	pmh_sweep_end(t, &sweep);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pm_load(&pmh_live(t)->value_region) == 0);
+	pmh_close(t);
+}
+
 /* ---- a sample ---- */
 
 #define DEPTH			7		/* more than the sample has points for */
@@ -376,11 +601,18 @@ main(void)
 	path = fixture_path("stop_bounded");
 	TEST(place_is_lost());
 	TEST(most_is_left_out());
+	TEST(segments_are_empty());
+	TEST(sweep_loses_place());
+	TEST(removal_beside_others());
+	TEST(shrink_beside_others());
 	TEST(long_list_is_given_up());
 	TEST(many_segments_are_given_up());
 	TEST(rest_is_given_up(0));
 	TEST(rest_is_given_up(1));
 	TEST(rest_is_given_up(3));
+	TEST(list_is_loaded_once());
+	TEST(load_is_given_up(1));
+	TEST(load_is_given_up(4));
 	TEST(sampled_once());
 	unlink(path);
 	return unit_done("stop_bounded");

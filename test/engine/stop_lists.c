@@ -11,9 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "buffer.h"
 #include "directory.h"
@@ -36,8 +34,6 @@
 #define CHAIN_VALUES	UINT64_C(200000)
 #define KEYS			UINT64_C(60000)
 #define STAYING			50		/* one key in so many stays */
-#define LOST_LISTS		50
-#define LOST_VALUES		30
 
 static const char *path;
 static PmhTable *others;
@@ -51,10 +47,7 @@ pmh_stop_point(const char *name)
 	if (act_at == NULL || strcmp(act_at, name) != 0)
 		return;
 	act_at = NULL;
-	if (act == NULL)
-		raise(SIGSTOP);
-	else
-		act();
+	act();
 	acted++;
 }
 
@@ -495,81 +488,6 @@ cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
 	close_sound();
 }
 
-/* ---- what is freed when a sweep begins to find out what is free ---- */
-
-static pid_t
-start(Operation operation, const char *point)
-{
-	pid_t		pid = fork();
-
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		(void) alarm(60);
-		act = NULL;
-		act_at = point;
-		_exit(operation(fixture_open(path, 1)) == PMH_OK ? 0 : 1);
-	}
-	return pid;
-}
-
-static void
-await(pid_t pid)
-{
-	int			status;
-
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-static PmhResult
-sweep_that_reclaims(PmhTable *t)
-{
-	PmhSweep	sweep;
-	PmhResult	result = pmh_sweep_begin(t, &sweep);
-
-	while (result == PMH_OK)
-		result = pmh_sweep_next(t, &sweep);
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-static PmhResult
-delete_lists(PmhTable *t)
-{
-	PmhResult	result = PMH_OK;
-
-	for (uint64_t i = 0; i < LOST_LISTS * LOST_VALUES && result == PMH_OK; i++)
-		result = pmh_delete(t, fixture_hash(i / LOST_VALUES), i);
-	return result;
-}
-
-/*
- * The others may do what they can as long as the sweep stands still; what they
- * cannot they do when it goes on.  Nothing is lost in either case.
- */
-static void
-lists_freed_as_sweep_begins(void)
-{
-	pid_t		sweeper;
-	pid_t		deleter;
-	int			status;
-
-	make_table();
-	for (uint64_t i = 0; i < 4 * LOST_LISTS * LOST_VALUES; i++)
-		REQUIRE(pmh_insert(others, fixture_hash(i / LOST_VALUES), i, false) == PMH_OK);
-	pm_store64(&pmh_run(others)->value_space_known, 0);
-	sweeper = start(sweep_that_reclaims, "mark_map_before_forget");
-	REQUIRE(waitpid(sweeper, &status, WUNTRACED) == sweeper && WIFSTOPPED(status));
-	deleter = start(delete_lists, NULL);
-	usleep(300000);
-	REQUIRE(kill(sweeper, SIGCONT) == 0);
-	await(sweeper);
-	await(deleter);
-	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
-	close_sound();
-}
-
 int
 main(void)
 {
@@ -589,7 +507,6 @@ main(void)
 	TEST(operation_and_cut(fixture_check, "check_before_elements", false));
 	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
 	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
-	TEST(lists_freed_as_sweep_begins());
 	unlink(path);
 	return unit_done("stop_lists");
 }

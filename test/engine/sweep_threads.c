@@ -241,7 +241,7 @@ sweep_once(PmhTable *t, uint8_t *seen, uint64_t ids, bool remove)
 	{
 		size_t		removed;
 
-		dead = realloc(dead, sweep.n);
+		dead = realloc(dead, sweep.n + 1);
 		REQUIRE(dead != NULL);
 		for (size_t i = 0; i < sweep.n; i++)
 		{

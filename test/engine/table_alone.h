@@ -107,7 +107,7 @@ sweep_out(PmhTable *t, uint64_t keep)
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
 	{
-		dead = realloc(dead, sweep.n);
+		dead = realloc(dead, sweep.n + 1);
 		REQUIRE(dead != NULL);
 		for (size_t i = 0; i < sweep.n; i++)
 			dead[i] = keep == 0 || sweep.entries[i].value % keep != 0;

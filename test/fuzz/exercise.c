@@ -285,7 +285,7 @@ sweep_all(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 		return;
 	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
 	{
-		given = realloc(given, (ngiven + sweep.n) * sizeof(PmhEntry));
+		given = realloc(given, (ngiven + sweep.n + 1) * sizeof(PmhEntry));
 		if (given == NULL)
 			abort();
 		for (size_t i = 0; i < sweep.n; i++)
