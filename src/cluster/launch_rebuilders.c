@@ -291,6 +291,7 @@ pmhash_see_to_rebuilds(bool everything)
 {
 	long		timeout = pmhash_cleaner_naptime * 1000L;
 	int64		next = PG_INT64_MAX;
+	int64		next_cleaning;
 
 	collect_databases(everything, &next);
 	if (!pmhash_rebuild)
@@ -307,6 +308,7 @@ pmhash_see_to_rebuilds(bool everything)
 		if (rebuilders[kind].handle == NULL && rebuilders[kind].to_look_at != NIL)
 			timeout = Min(timeout, START_PAUSE);
 	}
-	next = Min(next, pmhash_next_cleaning());
-	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));
+	next_cleaning = pmhash_next_cleaning();
+	next = Min(next, next_cleaning);
+	return pmhash_clock_until(next, timeout);
 }
