@@ -45,8 +45,9 @@ PG_FUNCTION_INFO_V1(pmhash_wal_records);
 static XLogRecPtr
 end_of_readable_wal(void)
 {
-	XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+	XLogRecPtr	end;
 
+	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
 	PMH_STOP_POINT("readable_wal");
 	return end;
 }

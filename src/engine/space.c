@@ -197,6 +197,15 @@ pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 	return block != 0;
 }
 
+void
+pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units)
+{
+	pmh_space_lock(t);
+	*blocks = pm_load(&pmh_live(t)->blocks);
+	*free_units = pm_load(&pmh_run(t)->free_units);
+	pmh_space_unlock(t);
+}
+
 PmhResult
 pmh_space_alloc_block(PmhTable *t, uint64_t *offset)
 {
