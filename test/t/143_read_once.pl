@@ -111,6 +111,9 @@ $locker->quit;
 
 # ---- the end of readable WAL moves past the end that was asked for ----
 
+$from = end_of_wal();
+sql('INSERT INTO ring VALUES (99, 99)');
+flush_wal();
 my $end = end_of_wal();
 my $past = "SELECT count(*) FILTER (WHERE record_end <= '$end') > 0, count(*) FILTER (WHERE record_end > '$end') FROM pmhash_wal_records('$from', '$end')";
 sql('INSERT INTO ring VALUES (100, 100)');
