@@ -435,18 +435,16 @@ pmh_directory_blocks(const PmhTable *t, uint32_t depth)
 }
 
 bool
-pmh_directory_warranted(PmhTable *t, uint32_t depth)
+pmh_directory_warranted(const PmhTable *t, uint32_t depth)
 {
-	uint64_t	blocks;
-	uint64_t	free_units;
-	uint64_t	used;
+	uint64_t	blocks = pm_load(&pmh_live(t)->blocks);
+	uint64_t	free_blocks = pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
 
 	if (depth <= PMH_SMALL_DIR_DEPTH)
 		return true;
-	pmh_space_figures(t, &blocks, &free_units);
-	used = blocks - free_units / PMH_UNITS_PER_BLOCK;
-	return depth <= PMH_MAX_DEPTH &&
-		pmh_directory_size(depth) <= (used << t->block_shift) / DIRECTORY_PART;
+	return depth <= PMH_MAX_DEPTH && free_blocks < blocks &&
+		pmh_directory_size(depth) <=
+		((blocks - free_blocks) << t->block_shift) / DIRECTORY_PART;
 }
 
 /* Write every element of the directory at 'from' twice to 'to'. */

@@ -110,9 +110,9 @@ extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
 /*
  * Is what is in the file enough to warrant a directory of this depth?  No more
  * than a small share of the file is to be directory, or hashes that agree in
- * their first bits would make it anything.  Takes the space lock.
+ * their first bits would make it anything.
  */
-extern bool pmh_directory_warranted(PmhTable *t, uint32_t depth);
+extern bool pmh_directory_warranted(const PmhTable *t, uint32_t depth);
 
 /*
  * Let the segment 'elem' (of depth 0) be the overflow table.  PMH_OK; PMH_RETRY

@@ -365,7 +365,7 @@ is_full(const PmhTable *t, const PmhPlace *place)
 }
 
 static bool
-split_helps(PmhTable *t, const PmhPlace *place)
+split_helps(const PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	depth = pmh_elem_depth(place->elem);
 
