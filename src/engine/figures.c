@@ -3,8 +3,7 @@
  * figures.c
  *	  Statistics: exact by walking everything, and estimates from a sample.
  *
- * Both read as any reader does and hold no process up, but for two loads under the
- * space lock.
+ * Both read as any reader does and hold no process up.
  *
  *-------------------------------------------------------------------------
  */
