@@ -459,9 +459,11 @@ static void
 insert_partition(BuildState *build, PmhashSpool *spool, int i,
 				 const Present *present)
 {
+	uint64		limit = load_limit(build);
+
 	while (spool->partition_n[i] > 0)
 	{
-		uint64		n = Min(spool->partition_n[i], load_limit(build));
+		uint64		n = Min(spool->partition_n[i], limit);
 
 		reserve_load(build, n);
 		pmhash_spool_take(spool, i, build->load, n);

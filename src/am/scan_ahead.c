@@ -64,7 +64,8 @@ set_pipe(PmhashScan *so)
 	if (pipe->value == NULL)
 		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
 	pipe->next = so->batch_next - 1;
-	pipe->distance = Min(so->rows_ahead++, PMHASH_FETCH_DISTANCE);
+	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
+	so->rows_ahead++;
 }
 
 /*

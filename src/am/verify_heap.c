@@ -72,8 +72,9 @@ struct PmhashHeapCheck
 static OffsetNumber
 max_offset(PmhashHeapCheck *check)
 {
-	return Min(PageGetMaxOffsetNumber((Page) check->page.data),
-			   MaxHeapTuplesPerPage);
+	OffsetNumber most = PageGetMaxOffsetNumber((Page) check->page.data);
+
+	return Min(most, MaxHeapTuplesPerPage);
 }
 
 /* The tuple at a line pointer, in any copy of the page. */

@@ -45,7 +45,11 @@ PG_FUNCTION_INFO_V1(pmhash_wal_records);
 static XLogRecPtr
 end_of_readable_wal(void)
 {
-	return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+	XLogRecPtr	end;
+
+	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+	PMH_STOP_POINT("readable_wal");
+	return end;
 }
 
 /*
@@ -215,11 +219,13 @@ Datum
 pmhash_wal_records(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	XLogRecPtr	end = Min(PG_GETARG_LSN(1), end_of_readable_wal());
+	XLogRecPtr	readable = end_of_readable_wal();
+	XLogRecPtr	end = PG_GETARG_LSN(1);
 	XLogReaderState *reader;
 	MemoryContext context;
 	MemoryContext old;
 
+	end = Min(end, readable);
 	InitMaterializedSRF(fcinfo, 0);
 	if (result->setDesc->natts != WAL_RECORDS_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_wal_records");

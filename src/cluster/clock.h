@@ -44,4 +44,16 @@ pmhash_clock_past(int64 then, int64 interval)
 	return then == 0 || pmhash_clock_ms() - then >= interval;
 }
 
+/*
+ * Milliseconds from now to the reading 'then', for a latch: 1 at least, as less than 0
+ * would be a wait without an end, and 'most' at most.
+ */
+static inline long
+pmhash_clock_until(int64 then, long most)
+{
+	int64		left = then - pmhash_clock_ms();	/* read once */
+
+	return left < 1 ? 1 : (long) Min(left, most);
+}
+
 #endif							/* PMHASH_CLUSTER_CLOCK_H */

@@ -400,9 +400,11 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 {
 	PmhEntry   *fresh = palloc(n * sizeof(PmhEntry));
 	XLogRecPtr	end;
+	int			room;
 
 	n = not_known_yet(file, entries, n, fresh);
-	n = Min(n, pmhash_dead_list_room(file, epoch, true));
+	room = pmhash_dead_list_room(file, epoch, true);	/* once: it changes */
+	n = Min(n, room);
 	if (n > 0)
 	{
 		end = log_removal(index, file, epoch, fresh, n);

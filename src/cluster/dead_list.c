@@ -282,15 +282,17 @@ int
 pmhash_dead_list_room(const PmhashFile *file, uint64 epoch, bool logged)
 {
 	PmhashDeadList *list;
-	int			room;
+	int			room = 0;
 
 	if (pmhash_removal_epoch(file) != epoch)
 		return 0;
 	list = lock_list(file, epoch, logged);
-	if (list == NULL)
-		return 0;
-	room = PMHASH_DEAD_MAX - pg_atomic_read_u32(&list->n);
-	SpinLockRelease(&list->mutex);
+	if (list != NULL)
+	{
+		room = PMHASH_DEAD_MAX - pg_atomic_read_u32(&list->n);
+		SpinLockRelease(&list->mutex);
+	}
+	PMH_STOP_POINT("dead_room");
 	return room;
 }
 

@@ -42,8 +42,8 @@ PG_FUNCTION_INFO_V1(pmhash_files);
 static const char *
 failed_state(const PmhashRebuild *rebuild, bool details)
 {
-	int64		wait = Max(0, rebuild->next_try - pmhash_clock_ms());
-	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), wait);
+	int64		wait = rebuild->next_try - pmhash_clock_ms();
+	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
 	const char *what = rebuild->failure;
 
 	if (!OidIsValid(rebuild->index))

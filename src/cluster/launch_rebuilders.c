@@ -75,11 +75,13 @@ static void
 look_at_locked(int64 *next)
 {
 	List	   *databases = pmhash_put_off_due(locked);
+	int64		until;
 
 	pmhash_put_off_tried(&locked);
 	look_at(PMHASH_BUILD_PLAIN, databases);
 	list_free(databases);
-	*next = Min(*next, pmhash_put_off_next(locked));
+	until = pmhash_put_off_next(locked);
+	*next = Min(*next, until);
 }
 
 /*
@@ -265,13 +267,6 @@ start_rebuilder(PmhashBuildKind kind)
 	}
 }
 
-/* ms until 'next' (pmhash_clock_ms), 1 at least and timeout at most. */
-static long
-until_next(long timeout, int64 next)
-{
-	return Min(timeout, Max(1, (long) Min(next - pmhash_clock_ms(), LONG_MAX)));
-}
-
 /*
  * See to invalid indexes: one rebuilder of each kind at a time, which the launcher does
  * not wait for.  Returns milliseconds until there may be something to do again.
@@ -281,19 +276,24 @@ pmhash_see_to_rebuilds(bool everything)
 {
 	long		timeout = pmhash_cleaner_naptime * 1000L;
 	int64		next = PG_INT64_MAX;
+	int64		next_cleaning;
+	int64		until;
 
 	collect_databases(everything, &next);
 	if (!pmhash_rebuild)
-		return until_next(timeout, pmhash_next_cleaning());
+		return pmhash_clock_until(pmhash_next_cleaning(), timeout);
 	for (int kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
 	{
 		if (is_at_work(kind) || rebuilders[kind].to_look_at == NIL)
 			continue;
 		if (pmhash_clock_ms() >= no_start_before)
 			start_rebuilder(kind);
-		next = Min(next, pmhash_put_off_next(locked));
+		until = pmhash_put_off_next(locked);
+		next = Min(next, until);
 		if (rebuilders[kind].handle == NULL && rebuilders[kind].to_look_at != NIL)
 			timeout = Min(timeout, START_PAUSE);
 	}
-	return until_next(timeout, Min(next, pmhash_next_cleaning()));
+	next_cleaning = pmhash_next_cleaning();
+	next = Min(next, next_cleaning);
+	return pmhash_clock_until(next, timeout);
 }

@@ -332,6 +332,7 @@ pmhash_launcher_main(Datum arg)
 	{
 		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
+		long		other;
 
 		if (!pmhash_shared->usable)
 			wait_for_another_life();	/* given up */
@@ -340,11 +341,14 @@ pmhash_launcher_main(Datum arg)
 
 		/* Waiting for a cleaner resets the latch; pmhash_next_cleaning sees to that. */
 		pmhash_clean_if_due(settled, &last_full);
-		timeout = Min(note_flushed(), note_checkpoint());
+		timeout = note_flushed();
+		other = note_checkpoint();
+		timeout = Min(timeout, other);
 		renew_nonce_now_and_then();
 		pmhash_wake_idle_sessions();
 		pmhash_notice_failed_writes(go_on_writing);
-		timeout = Min(pmhash_see_to_rebuilds(settled && !looked), timeout);
+		other = pmhash_see_to_rebuilds(settled && !looked);
+		timeout = Min(timeout, other);
 		looked = settled;
 		if (!settled)
 			timeout = Min(timeout, SETTLE_TIME / 4);

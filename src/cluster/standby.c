@@ -653,6 +653,7 @@ bool
 pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 {
 	PmhashStandbyRow *row;
+	int64		soon;
 	bool		adopted;
 	bool		wants;
 
@@ -660,7 +661,8 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 		return false;
 	if (!pmhash_standby_reached())
 	{
-		*next = Min(*next, pmhash_clock_ms() + FIRST_PAUSE);
+		soon = pmhash_clock_ms() + FIRST_PAUSE;
+		*next = Min(*next, soon);
 		return false;
 	}
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);

@@ -172,6 +172,7 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 					   const char *message)
 {
 	PmhashStandbyRow *row;
+	int64		pause_ends;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of(build);
@@ -180,8 +181,8 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 		pmhash_standby_lose(row, true, sqlstate, message);
 
 		/* What is no fault may come again and again: others have their turn. */
-		row->next_try = Max(row->next_try,
-							pmhash_clock_ms() + pmhash_standby_pause(1));
+		pause_ends = pmhash_clock_ms() + pmhash_standby_pause(1);
+		row->next_try = Max(row->next_try, pause_ends);
 	}
 
 	/* Unless another build of the same file has begun. */

@@ -132,7 +132,8 @@ pmhash_standby(PG_FUNCTION_ARGS)
 		elog(ERROR, "unexpected result type of pmhash_standby");
 	applied = pmhash_standby_applied(&timeline);
 	replayed = GetXLogReplayRecPtr(NULL);
-	received = Max(GetWalRcvFlushRecPtr(NULL, NULL), replayed);
+	received = GetWalRcvFlushRecPtr(NULL, NULL);
+	received = Max(received, replayed);
 	count_files(n);
 	value[0] = LSNGetDatum(applied);
 	value[1] = Int32GetDatum((int32) timeline);

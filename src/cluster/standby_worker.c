@@ -411,8 +411,8 @@ collect_databases(int64 *next)
 	try_again(next);
 }
 
-/* See to what is to be built.  Returns milliseconds until there may be more. */
-static long
+/* See to what is to be built.  Returns when there may be more. */
+static int64
 see_to_builds(void)
 {
 	int64		next = see_to_dropped();
@@ -420,7 +420,7 @@ see_to_builds(void)
 
 	collect_databases(&next);
 	if (!pmhash_rebuild)
-		return (long) Max(1, Min(next - now, LONGEST_SLEEP));
+		return next;
 	(void) find_unused();
 	if (builders_wait() && now >= no_start_before)
 		start_all_builders();
@@ -431,7 +431,7 @@ see_to_builds(void)
 	}
 	else if (find_unused() != NULL)
 		next = Min(next, no_start_before);
-	return (long) Max(1, Min(next - pmhash_clock_ms(), LONGEST_SLEEP));
+	return next;
 }
 
 /*
@@ -489,12 +489,15 @@ pmhash_standby_launcher_main(Datum arg)
 								  ALLOCSET_DEFAULT_SIZES);
 	while (RecoveryInProgress())
 	{
+		int64		next;
+
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 		if (pmhash_standby_is_active())
 			pmhash_notice_failed_writes(goes_on);
+		next = see_to_builds();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(see_to_builds(), LOOK_FOR_RESTARTPOINT),
+						 pmhash_clock_until(next, LOOK_FOR_RESTARTPOINT),
 						 pmhash_wait_event(PMHASH_WAIT_STANDBY));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();

@@ -29,6 +29,7 @@
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
+#include "space.h"
 #include "table.h"
 
 /* Segments the estimate looks at. */
@@ -295,6 +296,8 @@ PmhResult
 pmh_stats(PmhTable *table, PmhStats *stats)
 {
 	const PmhRun *run;
+	uint64_t	blocks;
+	uint64_t	free_units;
 	PmhResult	result;
 
 	memset(stats, 0, sizeof(*stats));
@@ -302,10 +305,10 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	if (result != PMH_OK)
 		return result;
 	run = pmh_run(table);
+	pmh_space_figures(table, &blocks, &free_units);
 	stats->value_bytes = pm_load(&run->value_blocks) << table->block_shift;
-	stats->file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
-	stats->used_bytes =
-		stats->file_bytes - pm_load(&run->free_units) * pmh_unit_size(table);
+	stats->file_bytes = blocks << table->block_shift;
+	stats->used_bytes = stats->file_bytes - free_units * pmh_unit_size(table);
 	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
 	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
 	stats->splits = pm_load(&run->splits);

@@ -39,6 +39,7 @@
 #include "region.h"
 #include "segment_resize.h"
 #include "shrink.h"
+#include "space.h"
 #include "table.h"
 
 #define MERGED_PERCENT		70
@@ -187,10 +188,13 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 /* ---- what is to be done ---- */
 
 static uint64_t
-blocks_in_use(const PmhTable *t)
+blocks_in_use(PmhTable *t)
 {
-	return pm_load(&pmh_live(t)->blocks) -
-		pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
+	uint64_t	blocks;
+	uint64_t	free_units;
+
+	pmh_space_figures(t, &blocks, &free_units);
+	return blocks - free_units / PMH_UNITS_PER_BLOCK;
 }
 
 /* Begin a walk along the lists. */
@@ -444,18 +448,21 @@ region_bytes(PmhTable *t, double *bytes)
 static PmhResult
 look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 {
-	double		blocks = (double) pm_load(&pmh_live(t)->blocks);
+	uint64_t	blocks;
+	uint64_t	free_units;
 	double		lists;
 	double		regions;
-	double		free_bytes =
-		(blocks - (double) blocks_in_use(t)) * (double) pmh_block_size(t);
-	double		much = blocks * (double) pmh_block_size(t) * MUCH_FREE;
+	double		free_bytes;
+	double		much;
 	PmhFill		fill;
 	PmhResult	result;
 
 	*pays = false;
+	pmh_space_figures(t, &blocks, &free_units);
 	if (blocks <= SMALL_FILE_BLOCKS)
 		return PMH_OK;
+	free_bytes = (double) free_units * (double) pmh_unit_size(t);
+	much = (double) (blocks << t->block_shift) * MUCH_FREE;
 	result = pmh_estimate_fill(t, &fill);
 	if (result == PMH_OK)
 		result = region_bytes(t, &regions);

@@ -197,6 +197,18 @@ pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 	return block != 0;
 }
 
+void
+pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units)
+{
+	do
+	{
+		*blocks = pm_load_acquire(&pmh_live(t)->blocks);
+		*free_units = pm_load_acquire(&pmh_run(t)->free_units);
+	} while (pm_load_acquire(&pmh_live(t)->blocks) != *blocks);
+	if (*free_units > *blocks * PMH_UNITS_PER_BLOCK)
+		*free_units = *blocks * PMH_UNITS_PER_BLOCK;
+}
+
 PmhResult
 pmh_space_alloc_block(PmhTable *t, uint64_t *offset)
 {

@@ -47,6 +47,13 @@ extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks
  */
 extern bool pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
 
+/*
+ * How many blocks the file has, and how many units of them are free.  Waits for no
+ * process: while one is between the two stores by which the file grows or is cut, the
+ * units are no more than the blocks have, and else of the same moment.
+ */
+extern void pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units);
+
 /* The map byte of a block that is in use as a whole. */
 #define PMH_BLOCK_USED	0xff
 

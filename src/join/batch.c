@@ -147,6 +147,8 @@ pmhash_join_reset_batch(PmhashJoinState *js)
 bool
 pmhash_join_fill(PmhashJoinState *js)
 {
+	size_t		memory;
+
 	pmhash_join_reset_batch(js);
 	/* the outer plan may take its time */
 	ExecClearTuple(js->inner_slot);
@@ -165,6 +167,7 @@ pmhash_join_fill(PmhashJoinState *js)
 		return false;
 	js->want = Min(js->want * 2, PMHASH_JOIN_MAX_ROWS);
 	js->nbatches++;
-	js->most_memory = Max(js->most_memory, memory_of_batch(js, js->capacity));
+	memory = memory_of_batch(js, js->capacity);
+	js->most_memory = Max(js->most_memory, memory);
 	return true;
 }

@@ -99,6 +99,40 @@ is(join(' ', grep { $_ =~ /\.h$/ && $code{$_} =~ /"(?:postgres|c)\.h"/ } sort ke
 is(join(' ', grep { $_ =~ m{^(?:am|cluster|join)/.*\.c$} && $_ ne 'am/keyhash.c' && $code{$_} !~ /^\s*(?:#(?:ifndef|define) _GNU_SOURCE\s+)*(?:#endif\s+)?#include "postgres.h"/ } sort keys %code),
 	'', 'the others include postgres.h first (keyhash.c needs no server)');
 
+# ---- macros that evaluate an argument twice ----
+
+# Min(n, room()) is "n < room() ? n : room()": what the second call returns may be more
+# than n.  Of c.h, and of our own.
+my $twice = qr/\b(?:Min|Max|Abs|TYPEALIGN\w*|MemSet\w*|MAXALIGN64|FLOAT[48]_FITS_IN_INT\w+|BoolIsValid|INVERT_COMPARE_RESULT|ST_COMPARE|pmh_hash_prefix|pm_raise64)\b/;
+
+# What looks like a call in there and is none: operators, constants, and these macros
+# themselves.
+my $harmless = qr/\b(?:sizeof|offsetof|lengthof|U?INT64CONST|U?INT(?:64|32)_C|$twice)$/;
+my $parenthesis = qr/(\((?:[^()]++|(?-1))*+\))/;
+
+# What must not be in the arguments of such a macro.
+sub evaluated_twice
+{
+	my ($code) = @_;
+	my @found;
+
+	$code =~ s/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/0/g;
+	$code =~ s/^\s*#\s*define\s+$twice(?:.*\\\n)*.*$//mg;
+	while ($code =~ /$twice\s*(?=$parenthesis)/g)
+	{
+		my ($call, $arguments) = ($&, $1);
+
+		push @found, "$call$arguments"
+		  if $arguments =~ /\+\+|--|[^=!<>]=[^=]/
+		  || grep { !/$harmless/ } $arguments =~ /(\w+)\s*(?=\()/g;
+	}
+	return @found;
+}
+is(join('|', evaluated_twice('a = Min(n, room(x)); b = Max(i++, 2); c = Min(Max(n, 1), (int) sizeof(x)); d = Abs(-x); e = f(Min(a, b)); g = Max(1, Min(next - now(), 5)); h = Min(a == b, c)')),
+	'Min(n, room(x))|Max(i++, 2)|Max(1, Min(next - now(), 5))|Min(next - now(), 5)', 'what is looked for is found');
+is(join("\n", map { my $path = $_; map { "$path: $_" } evaluated_twice($code{$path}) } sort keys %code),
+	'', 'no macro evaluates a call or an assignment twice');
+
 # ---- circles ----
 
 # Headers: is there a way from a header back to itself?

@@ -6,6 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid ();
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -136,6 +137,31 @@ is(scalar(index_files($pool)), 1, 'file of a temporary index');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
 wait_for_files($pool, 0, 'file of a temporary index after pg_terminate_backend');
 eval { $temp->quit };
+
+# The number of its process is another session's by now: a copy says so, whose maker began
+# at another time.  A copy that says the same is taken for what that session has made.
+$temp = $node->background_psql('postgres');
+$temp->query_safe('CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+my ($own) = index_files($pool);
+my ($same, $reused) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
+foreach my $copy ($same, $reused)
+{
+	system_or_bail('cp', '--sparse=always', $own, "$copy.new");
+	if ($copy eq $reused)
+	{
+		my $format = substr(slurp_file("$copy.new"), 0, 192);
+
+		substr($format, 168, 8) = pack('Q<', 1);
+		substr($format, 28, 4) = pack('V', 0);
+		substr($format, 28, 4) = pack('V', PmhashInvalid::crc32c($format));
+		PmhashInvalid::patch_file("$copy.new", 0, $format);
+	}
+	rename("$copy.new", $copy) or die "$copy: $!";
+}
+wait_for_files($pool, 2, 'the file of a session that had the number of another before');
+is(join(' ', index_files($pool)), join(' ', sort $own, $same), 'and no other');
+$temp->quit;
+wait_for_files($pool, 0, 'all of them when the session has ended');
 
 # ---- crashes ----
 # event: crash during `CREATE INDEX`, or a session with temporary indexes is killed
