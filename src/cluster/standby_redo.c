@@ -458,7 +458,9 @@ change_entries(void)
 		resolve_conflicts();
 		row = find(work.record.file_id);
 	}
-	if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
+	if (pmhash_standby_is_other(row, work.record.database))
+		done = pmhash_fail(reason, "a file of another database has the same id");
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		take_entries();

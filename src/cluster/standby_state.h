@@ -98,6 +98,13 @@ typedef struct PmhashStandby
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
+/* Is a record that says so, or InvalidOid, of another database than this file? */
+static inline bool
+pmhash_standby_is_other(const PmhashStandbyRow *row, Oid database)
+{
+	return row != NULL && OidIsValid(database) && row->database != database;
+}
+
 /* How replay has ended: the last record of a standby, before its promotion. */
 typedef struct PmhashStandbyEnd
 {
@@ -127,7 +134,7 @@ extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
-extern bool pmhash_standby_owns(uint64 file_id);
+extern bool pmhash_standby_owns(Oid database, uint64 file_id);
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */

@@ -450,8 +450,9 @@ pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 
 /*
  * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
- * invalid; false, and nothing done, if it is not such a one.  With none of them standbys
- * give their files up, if they were to have some, at the same point of WAL.
+ * invalid; false, and nothing done, if it is not such a one, or a copy of another
+ * database's.  With none of them standbys give their files up, if they were to have
+ * some, at the same point of WAL.
  */
 bool
 pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
@@ -464,12 +465,11 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
 	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		(stub.flags & PMHASH_STUB_INVALID) == 0;
+		stub.database == MyDatabaseId && (stub.flags & PMHASH_STUB_INVALID) == 0;
 	if (found)
 	{
 		ends = wal == 0 && pmhash_flags_logged(stub.flags);
 		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
-		stub.database = MyDatabaseId;
 		if (ends)
 			log_page_and_end(buffer, &stub);
 		else
