@@ -134,6 +134,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_gone.o \
 	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_sweep.o \

@@ -602,13 +602,21 @@ pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags, bool permanent)
 	return stub.flags;
 }
 
+/* An index whose page does not tell: may standbys have a file of it? */
+static bool
+may_be_logged(Relation index)
+{
+	return RelationIsPermanent(index) && XLogIsNeeded();
+}
+
 /*
  * Mark a stub: its file is never to be used again.  With file_id only if it
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
  * stands in WAL before any that this transaction writes from now on; if the file was
- * logged it is the one for standbys, too (P6).  Main forks that an abort may bring back
- * are marked first, if they name file_id.  Tells whether the stub was not marked before.
+ * logged, or may have been, it is the one for standbys, too (P6).  Main forks that an
+ * abort may bring back are marked first, if they name file_id.  Tells whether the stub
+ * was not marked before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -646,7 +654,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : 0, reason);
 		PMH_STOP_POINT("stub_before_mark");
-		if (ours && pmhash_flags_logged(stub.flags))
+		if (ours ? pmhash_flags_logged(stub.flags) : may_be_logged(index))
 			log_page_and_end(buffer, &marked);
 		else
 			log_page(index, buffer, &marked);
