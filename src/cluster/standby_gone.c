@@ -22,21 +22,20 @@ static uint64 named = 0;
 
 /*
  * Before the page of a record is restored: note which file it names, if the record does
- * not say.  ERROR if it can't be read.
+ * not say.  Raises no error.
  */
 void
 pmhash_standby_note_named(XLogReaderState *record)
 {
 	PmhashWalRecord gone;
 	PmhashNode	node;
-	uint16		flags;
 
 	named = 0;
 	if (pmhash_wal_decode(record, &gone) != PMHASH_WAL_OURS ||
 		gone.type != PMHASH_WAL_FILE_GONE || gone.file_id != 0)
 		return;
 	XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
-	named = pmhash_stub_of_fork(node, &flags);
+	named = pmhash_stub_in_recovery(node);
 }
 
 /* Is this a file of the record's database that has not had the record (S2)? */

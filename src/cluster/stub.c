@@ -24,10 +24,12 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "storage/checksum.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
+#include "cluster/durable.h"
 #include "cluster/moved.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
@@ -120,22 +122,29 @@ has_main_fork(Relation index)
 	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
 }
 
+/* The path of a main fork, MAXPGPATH bytes. */
+static void
+fork_path(PmhashNode node, char *path)
+{
+#if PG_VERSION_NUM >= 180000
+	strlcpy(path, relpathperm(node, MAIN_FORKNUM).str, MAXPGPATH);
+#else
+	char	   *made = relpathperm(node, MAIN_FORKNUM);
+
+	strlcpy(path, made, MAXPGPATH);
+	pfree(made);
+#endif
+}
+
 /* Is there a main fork, with its block, where it should be? */
 static bool
 fork_is_there(PmhashNode node)
 {
 	struct stat st;
-#if PG_VERSION_NUM >= 180000
-	RelPathStr	path = relpathperm(node, MAIN_FORKNUM);
+	char		path[MAXPGPATH];
 
-	return stat(path.str, &st) == 0 && st.st_size >= BLCKSZ;
-#else
-	char	   *path = relpathperm(node, MAIN_FORKNUM);
-	bool		there = stat(path, &st) == 0 && st.st_size >= BLCKSZ;
-
-	pfree(path);
-	return there;
-#endif
+	fork_path(node, path);
+	return stat(path, &st) == 0 && st.st_size >= BLCKSZ;
 }
 
 /*
@@ -222,6 +231,40 @@ pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
 	found = take_stub(buffer, stub);
 	pmhash_buffer_leave(buffer);
 	return found && is_known_version(stub);
+}
+
+/* The same of a page that is in no shared buffer, by its file. */
+static bool
+look_at_file(PmhashNode node, PmhashStub *stub)
+{
+	char		path[MAXPGPATH];
+	PGAlignedBlock block;
+	Page		page = (Page) block.data;
+
+	fork_path(node, path);
+	if (pmhash_read_small(path, block.data, BLCKSZ) != BLCKSZ || PageIsNew(page) ||
+		(DataChecksumsEnabled() &&
+		 pg_checksum_page(block.data, 0) != ((PageHeader) page)->pd_checksum))
+		return false;
+	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	return is_known_version(stub);
+}
+
+/*
+ * pmhash_stub_in_recovery
+ *		The file id that the stub in a permanent main fork names; 0: none, or not known.
+ *
+ * For the startup process, to which no ERROR must come out of a read of a buffer: none
+ * would end what the buffer is marked with (bufmgr.c, AbortBufferIO), and it waits for
+ * itself when it restores the page.  Raises none.
+ */
+uint64
+pmhash_stub_in_recovery(PmhashNode node)
+{
+	PmhashStub	stub;
+
+	return pmhash_stub_peek(node, &stub) || look_at_file(node, &stub) ?
+		stub.file_id : 0;
 }
 
 /*
