@@ -140,6 +140,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_gone.o \
 	src/cluster/standby_handles.o \
 	src/cluster/standby_promote.o \
 	src/cluster/standby_redo.o \

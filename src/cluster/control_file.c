@@ -133,7 +133,10 @@ new_nonce(PmhashControl *control)
 /*
  * Renew the nonce in pool and data directory, at start.  While it is pending
  * the old one counts as well, so that a crash between the two writes is no time
- * travel.
+ * travel.  It is so until the first use; on a standby, to the end of its life.  There a
+ * data directory put back from the life before is no harm: what its files have is
+ * compared with where replay begins (trust.c, standby_doubt), they are not used before
+ * that has come as far, and it was not promoted (promotion_doubt).
  */
 bool
 pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *server,

@@ -174,6 +174,17 @@ end_logging(Relation index, const PmhashStub *stub)
 }
 
 /*
+ * May flags be given to a stub?  A copy that CREATE DATABASE has made names a file of
+ * the original: said to be logged, it would have standbys take that for its own.
+ */
+static bool
+has_own_file(const PmhashStub *stub)
+{
+	return stub->file_id != 0 && stub->database == MyDatabaseId &&
+		(stub->flags & PMHASH_STUB_INVALID) == 0;
+}
+
+/*
  * Let the stub say what is wanted.  The caller holds ShareUpdateExclusiveLock on
  * the index, so no other process does the same, and its parameters do not change.
  */
@@ -184,7 +195,7 @@ settle(Relation index)
 	uint16		flags;
 
 	if (!RelationIsPermanent(index) || !pmhash_stub_read(index, true, &stub) ||
-		stub.file_id == 0 || (stub.flags & PMHASH_STUB_INVALID) != 0)
+		!has_own_file(&stub))
 		return;
 	flags = stub.flags & PMHASH_STUB_WAL;
 	if (!pmhash_wants_wal(index) && flags != 0)
@@ -202,8 +213,7 @@ pmhash_wal_examine(Relation index, const PmhashStub *stub)
 {
 	uint16		wanted = pmhash_wants_wal(index) ? PMHASH_STUB_WAL : 0;
 
-	if (!RelationIsPermanent(index) || stub->file_id == 0 ||
-		(stub->flags & PMHASH_STUB_INVALID) != 0 ||
+	if (!RelationIsPermanent(index) || !has_own_file(stub) ||
 		(stub->flags & PMHASH_STUB_WAL) == wanted)
 		return;
 	if (!ConditionalLockRelation(index, ShareUpdateExclusiveLock))

@@ -59,7 +59,10 @@ most_mapped(void)
 	static int	allowed = 0;
 
 	if (allowed == 0)
-		allowed = Max(map_count() / 4, 1);	/* half of them, two each */
+	{
+		allowed = map_count() / 4;	/* half of them, two each */
+		allowed = Max(allowed, 1);
+	}
 	return Min(pmhash_mapped_files, allowed);
 }
 

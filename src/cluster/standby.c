@@ -22,6 +22,7 @@
 
 #include "access/xlogrecovery.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
 #include "utils/snapmgr.h"
@@ -108,6 +109,18 @@ pmhash_standby_find(uint64 file_id)
 			return file_id != 0 ? &standby->row[i] : NULL;
 	}
 	return NULL;
+}
+
+/*
+ * The row of a file of our database, or NULL.  A copied stub names one of another
+ * database; so do those that ALTER INDEX has made of copies, in WAL of earlier versions.
+ */
+static PmhashStandbyRow *
+find_own(uint64 file_id)
+{
+	PmhashStandbyRow *row = pmhash_standby_find(file_id);
+
+	return row != NULL && row->database == MyDatabaseId ? row : NULL;
 }
 
 /* The number of a free row, or PMHASH_STANDBY_FILES.  Under the lock. */
@@ -393,7 +406,7 @@ pmhash_standby_lost(uint64 file_id, const char *why)
 	if (!pmhash_standby_is_active())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(file_id);
+	row = find_own(file_id);
 	if (pmhash_shared->standby->active && row != NULL &&
 		row->status == PMHASH_STANDBY_LIVE)
 		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
@@ -481,7 +494,7 @@ pmhash_standby_life(uint64 file_id)
 	uint64		life = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = find_own(file_id);
 	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
 		life = row->life;
 	LWLockRelease(pmhash_standby_lock);
@@ -503,13 +516,14 @@ pmhash_standby_still_live(PmhashFile *file)
 	return true;
 }
 
-/* Is there a LIVE file of this id?  Alone, or under the lock. */
+/* Is there a LIVE file of this id, of that database?  Alone, or under the lock. */
 bool
-pmhash_standby_owns(uint64 file_id)
+pmhash_standby_owns(Oid database, uint64 file_id)
 {
 	PmhashStandbyRow *row = pmhash_standby_find(file_id);
 
-	return row != NULL && row->status == PMHASH_STANDBY_LIVE;
+	return row != NULL && row->database == database &&
+		row->status == PMHASH_STANDBY_LIVE;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -546,7 +560,7 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	if (!pmhash_standby_is_active())
 		return false;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = find_own(file_id);
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
 		(life == 0 || row->life == life) &&
 		(!row->restored || pmhash_standby_reached()) &&
@@ -566,7 +580,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	bool		fits;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = find_own(file_id);
 	fits = row == NULL || snapshot_fits(row->usable_xmin, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return fits;
@@ -583,7 +597,7 @@ pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 	if (!pmhash_standby_is_active())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = find_own(file_id);
 	state->no_place = row == NULL && free_row() == PMHASH_STANDBY_FILES;
 	if (row != NULL)
 	{
@@ -668,7 +682,8 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(of->file_id);
 	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
-	wants = row != NULL ? row->status == PMHASH_STANDBY_NONE :
+	wants = row != NULL ?
+		row->status == PMHASH_STANDBY_NONE && row->database == of->database :
 		free_row() < PMHASH_STANDBY_FILES;
 	if (row == NULL && !wants)
 		note_full();

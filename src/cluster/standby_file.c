@@ -446,6 +446,7 @@ adopt(Oid database, uint64 file_id, int *next)
 		return;
 	pmhash_file_path(path, database, file_id);
 	if (pmh_read_identity(path, &id, &error) != PMH_OK || id.file_id != file_id ||
+		id.database != database ||
 		(id.flags & (PMHASH_IDENTITY_TEMP | PMHASH_IDENTITY_UNLOGGED)) != 0)
 		return;
 	row->file_id = standby->id[*next] = file_id;
@@ -549,7 +550,7 @@ clear_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *
 {
 	const bool *all = arg;
 
-	if (all == NULL && kind == INDEX_FILE && pmhash_standby_owns(file_id))
+	if (all == NULL && kind == INDEX_FILE && pmhash_standby_owns(database, file_id))
 		return true;
 	return unlink(path) == 0 || errno == ENOENT;
 }

@@ -199,7 +199,7 @@ apply_live(const PmhashStandbyRow *row, char *reason)
 static bool
 is_past(const PmhashStandbyRow *row)
 {
-	return row->restored && work.end <= pmhash_shared->standby->skip_to;
+	return pmhash_standby_is_past(row, work.end);
 }
 
 /* Take the entries out of the record. */
@@ -286,7 +286,9 @@ change_entries(void)
 		resolve_conflicts();
 		row = find(work.record.file_id);
 	}
-	if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
+	if (pmhash_standby_is_other(row, work.record.database))
+		done = pmhash_fail(reason, "a file of another database has the same id");
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		take_entries();
@@ -322,23 +324,6 @@ announce_file(void)
 	}
 	LWLockRelease(pmhash_standby_lock);
 	pmhash_standby_nudge(work.record.database);
-}
-
-/* FILE_GONE. */
-static void
-forget_file(void)
-{
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(work.record.file_id);
-	if (row != NULL && row->database == work.record.database && !is_past(row))
-	{
-		if (row->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(row, false, 0, NULL);
-		pmhash_standby_forget(row);
-	}
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /*
@@ -378,7 +363,7 @@ apply(void)
 			announce_file();
 			break;
 		case PMHASH_WAL_FILE_GONE:
-			forget_file();
+			pmhash_standby_file_gone(&work.record, work.end);
 			break;
 		case PMHASH_WAL_SWEPT:
 			end_inherited();
@@ -609,6 +594,7 @@ redo(XLogReaderState *record)
 
 	if (page_first)
 	{
+		pmhash_standby_deal_safely(pmhash_standby_note_named, record);
 		core_redo(record);
 		PMH_STOP_POINT("redo_page_restored");
 	}

@@ -14,9 +14,10 @@
 #include "access/xlogreader.h"
 
 #include "cluster/cluster.h"
+#include "cluster/control_file.h"
 #include "cluster/shared.h"
 #include "cluster/standby.h"
-#include "cluster/control_file.h"
+#include "cluster/wal_record.h"
 
 /* Files that a standby knows of.  Those that find no row are NONE. */
 #define PMHASH_STANDBY_FILES	4096
@@ -98,6 +99,20 @@ typedef struct PmhashStandby
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
+/* Is a record that says so, or InvalidOid, of another database than this file? */
+static inline bool
+pmhash_standby_is_other(const PmhashStandbyRow *row, Oid database)
+{
+	return row != NULL && OidIsValid(database) && row->database != database;
+}
+
+/* Has a file what records up to 'end' say, from the server life before (S2)? */
+static inline bool
+pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
+{
+	return row->restored && end <= pmhash_shared->standby->skip_to;
+}
+
 /* How replay has ended: the last record of a standby, before its promotion. */
 typedef struct PmhashStandbyEnd
 {
@@ -127,7 +142,7 @@ extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
-extern bool pmhash_standby_owns(uint64 file_id);
+extern bool pmhash_standby_owns(Oid database, uint64 file_id);
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
@@ -155,6 +170,10 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 extern void pmhash_standby_redo_init(void);
 extern void pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
 									   XLogReaderState *record);
+
+/* ---- standby_gone.c ---- */
+extern void pmhash_standby_note_named(XLogReaderState *record);
+extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end);
 
 /* ---- standby_database.c ---- */
 extern void pmhash_standby_database_init(void);

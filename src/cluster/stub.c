@@ -24,10 +24,12 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "storage/checksum.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
+#include "cluster/durable.h"
 #include "cluster/moved.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
@@ -120,22 +122,29 @@ has_main_fork(Relation index)
 	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
 }
 
+/* The path of a main fork, MAXPGPATH bytes. */
+static void
+fork_path(PmhashNode node, char *path)
+{
+#if PG_VERSION_NUM >= 180000
+	strlcpy(path, relpathperm(node, MAIN_FORKNUM).str, MAXPGPATH);
+#else
+	char	   *made = relpathperm(node, MAIN_FORKNUM);
+
+	strlcpy(path, made, MAXPGPATH);
+	pfree(made);
+#endif
+}
+
 /* Is there a main fork, with its block, where it should be? */
 static bool
 fork_is_there(PmhashNode node)
 {
 	struct stat st;
-#if PG_VERSION_NUM >= 180000
-	RelPathStr	path = relpathperm(node, MAIN_FORKNUM);
+	char		path[MAXPGPATH];
 
-	return stat(path.str, &st) == 0 && st.st_size >= BLCKSZ;
-#else
-	char	   *path = relpathperm(node, MAIN_FORKNUM);
-	bool		there = stat(path, &st) == 0 && st.st_size >= BLCKSZ;
-
-	pfree(path);
-	return there;
-#endif
+	fork_path(node, path);
+	return stat(path, &st) == 0 && st.st_size >= BLCKSZ;
 }
 
 /*
@@ -222,6 +231,40 @@ pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
 	found = take_stub(buffer, stub);
 	pmhash_buffer_leave(buffer);
 	return found && is_known_version(stub);
+}
+
+/* The same of a page that is in no shared buffer, by its file. */
+static bool
+look_at_file(PmhashNode node, PmhashStub *stub)
+{
+	char		path[MAXPGPATH];
+	PGAlignedBlock block;
+	Page		page = (Page) block.data;
+
+	fork_path(node, path);
+	if (pmhash_read_small(path, block.data, BLCKSZ) != BLCKSZ || PageIsNew(page) ||
+		(DataChecksumsEnabled() &&
+		 pg_checksum_page(block.data, 0) != ((PageHeader) page)->pd_checksum))
+		return false;
+	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	return is_known_version(stub);
+}
+
+/*
+ * pmhash_stub_in_recovery
+ *		The file id that the stub in a permanent main fork names; 0: none, or not known.
+ *
+ * For the startup process, to which no ERROR must come out of a read of a buffer: none
+ * would end what the buffer is marked with (bufmgr.c, AbortBufferIO), and it waits for
+ * itself when it restores the page.  Raises none.
+ */
+uint64
+pmhash_stub_in_recovery(PmhashNode node)
+{
+	PmhashStub	stub;
+
+	return pmhash_stub_peek(node, &stub) || look_at_file(node, &stub) ?
+		stub.file_id : 0;
 }
 
 /*
@@ -450,8 +493,9 @@ pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 
 /*
  * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
- * invalid; false, and nothing done, if it is not such a one.  With none of them standbys
- * give their files up, if they were to have some, at the same point of WAL.
+ * invalid; false, and nothing done, if it is not such a one, or a copy of another
+ * database's.  With none of them standbys give their files up, if they were to have
+ * some, at the same point of WAL.
  */
 bool
 pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
@@ -464,12 +508,11 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
 	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		(stub.flags & PMHASH_STUB_INVALID) == 0;
+		stub.database == MyDatabaseId && (stub.flags & PMHASH_STUB_INVALID) == 0;
 	if (found)
 	{
 		ends = wal == 0 && pmhash_flags_logged(stub.flags);
 		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
-		stub.database = MyDatabaseId;
 		if (ends)
 			log_page_and_end(buffer, &stub);
 		else
@@ -602,13 +645,21 @@ pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags, bool permanent)
 	return stub.flags;
 }
 
+/* An index whose page does not tell: may standbys have a file of it? */
+static bool
+may_be_logged(Relation index)
+{
+	return RelationIsPermanent(index) && XLogIsNeeded();
+}
+
 /*
  * Mark a stub: its file is never to be used again.  With file_id only if it
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
  * stands in WAL before any that this transaction writes from now on; if the file was
- * logged it is the one for standbys, too (P6).  Main forks that an abort may bring back
- * are marked first, if they name file_id.  Tells whether the stub was not marked before.
+ * logged, or may have been, it is the one for standbys, too (P6).  Main forks that an
+ * abort may bring back are marked first, if they name file_id.  Tells whether the stub
+ * was not marked before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -646,7 +697,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : 0, reason);
 		PMH_STOP_POINT("stub_before_mark");
-		if (ours && pmhash_flags_logged(stub.flags))
+		if (ours ? pmhash_flags_logged(stub.flags) : may_be_logged(index))
 			log_page_and_end(buffer, &marked);
 		else
 			log_page(index, buffer, &marked);

@@ -75,6 +75,7 @@ typedef void (*PmhashStubReader) (void *arg);
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
+extern uint64 pmhash_stub_in_recovery(PmhashNode node);
 extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
 extern bool pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags);
 extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,

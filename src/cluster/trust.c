@@ -585,22 +585,24 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
  * The last server life did not end cleanly, and its page cache may be gone.  If
  * its journal was there no file is any good, not even those that turn out to be
  * on persistent memory now: the file system may have been mounted without dax
- * then.
+ * then.  Nor if it was a standby's, which has no journal: what pmem says is of a life
+ * before that, and which files were up to date was in the page cache (standby_file.c).
  */
 static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 {
 	const char *doubt = page_cache_doubt(control, entry);
+	bool		pmem = control->pmem && control->role != PMHASH_ROLE_STANDBY;
 
 	if (doubt == NULL)
 		return true;
-	if (!control->pmem)
+	if (!pmem)
 	{
 		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
 	}
 	pmhash_renew_eras(control,
-					  control->pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
+					  pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",

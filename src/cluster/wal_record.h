@@ -54,7 +54,8 @@ typedef enum PmhashWalType
 	PMHASH_WAL_DELETE,			/* entries are about to be removed from it */
 	PMHASH_WAL_FILE_NEW,		/* an index has this file now: build one like it */
 	PMHASH_WAL_FILE_GONE,		/* dropped, replaced, invalid, or not logged
-								 * any more */
+								 * any more; id 0, with a page: the one that
+								 * this named before, which is not known */
 	PMHASH_WAL_SWEPT			/* a bulk delete is over */
 } PmhashWalType;
 
