@@ -79,7 +79,11 @@ pmhash_put_off_next(const List *list)
 	ListCell   *lc;
 
 	foreach(lc, list)
-		next = Min(next, ((const PutOff *) lfirst(lc))->until);
+	{
+		const PutOff *one = lfirst(lc);
+
+		next = Min(next, one->until);
+	}
 	return next;
 }
 
