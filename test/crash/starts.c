@@ -61,6 +61,7 @@
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
 #include "cluster/identity.h"
+#include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/pool_files.h"
@@ -519,7 +520,7 @@ ExceptionalCondition(const char *condition, const char *type, const char *file, 
 
 /* ---- the rest of the cluster layer ---- */
 
-/* ---- counters, entries known to be dead, names: no start is decided by them ---- */
+/* ---- counters, entries known to be dead, idle sessions, names: no start is decided by them ---- */
 
 Size
 pmhash_dead_lists_size(void)
@@ -529,6 +530,17 @@ pmhash_dead_lists_size(void)
 
 void
 pmhash_dead_lists_init(void)
+{
+}
+
+Size
+pmhash_idle_sessions_size(void)
+{
+	return 0;
+}
+
+void
+pmhash_idle_sessions_init(void)
 {
 }
 
