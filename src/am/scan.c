@@ -53,6 +53,7 @@
  * Values wanted of a cursor at first, and in a queue, where a scan meets few rows that
  * others have; PMHASH_CURSOR_VALUES after doubling.
  */
+#define MOST_CURSOR_MEMORY	((size_t) 256 << 20)
 #define FIRST_WANT		32
 #define FIRST_OF_QUEUE	16
 
@@ -137,6 +138,19 @@ pmhash_scan_check_locks(Relation index, Snapshot snapshot, const PmhashFile *fil
 			 errhint("The transaction might succeed if retried.")));
 }
 
+/*
+ * Bytes that a cursor may take to remember what it has handed out.  Less than the
+ * engine's own bound makes long keys very slow (each range of values is read twice);
+ * a set of more would take too long to grow, without a look at interrupts.
+ */
+size_t
+pmhash_cursor_memory(void)
+{
+	size_t		memory = get_hash_memory_limit();
+
+	return Min(Max(memory, PMH_CURSOR_MEMORY), MOST_CURSOR_MEMORY);
+}
+
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
@@ -149,7 +163,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 		so->start = pmhash_scan_start(scan, so->file);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
-	so->cursor.memory = get_hash_memory_limit();
+	so->cursor.memory = pmhash_cursor_memory();
 	so->cursor.repeats = so->repeats;
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
@@ -166,7 +180,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
-	so->sweep.memory = get_hash_memory_limit();
+	so->sweep.memory = pmhash_cursor_memory();
 	so->sweep.repeats = so->repeats;
 	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;

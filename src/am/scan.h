@@ -30,6 +30,10 @@
 #include "am/fetch.h"
 #include "am/keys.h"
 
+/* ---- scan.c ---- */
+
+extern size_t pmhash_cursor_memory(void);
+
 /* ---- scan_history.c ---- */
 
 typedef struct PmhashScanHistory PmhashScanHistory;

@@ -207,7 +207,7 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 		{
 			pmh_cursor_open(so->file->table, &so->cursor,
 							array->group_hashes[array->big[array->next_big++]]);
-			so->cursor.memory = get_hash_memory_limit();
+			so->cursor.memory = pmhash_cursor_memory();
 			so->cursor.repeats = so->repeats;
 			so->streaming = true;
 		}

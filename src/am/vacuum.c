@@ -43,6 +43,7 @@ typedef struct VacuumState
 	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
 	double		seen;
+	bool		repeated;		/* some of them perhaps twice */
 	double		removed;
 } VacuumState;
 
@@ -172,6 +173,13 @@ count_and_remove_step(VacuumState *state, PmhSweep *sweep)
 	remove_step(state, sweep);
 }
 
+/* A step of a sweep that only finds out what is free. */
+static void
+pass_step(VacuumState *state, PmhSweep *sweep)
+{
+	charge_step(sweep, false);
+}
+
 /* Sweep the whole table.  No engine lock is held whenever we come back here. */
 static void
 sweep_steps(VacuumState *state, PmhSweep *sweep, StepAction action)
@@ -199,6 +207,11 @@ sweep_table(VacuumState *state, StepAction action)
 	result = pmh_sweep_begin(state->file->table, &sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
+	if (action == pass_step && !pmh_sweep_reclaims(&sweep))
+	{
+		pmh_sweep_end(state->file->table, &sweep);
+		return;
+	}
 
 	/* What comes twice is judged twice; validate_index sorts, and passes over it. */
 	sweep.repeats = true;
@@ -206,6 +219,7 @@ sweep_table(VacuumState *state, StepAction action)
 	PG_TRY();
 	{
 		sweep_steps(state, &sweep, action);
+		state->repeated |= sweep.repeated;
 	}
 	PG_FINALLY();
 	{
@@ -284,13 +298,6 @@ shrink_file(Relation index, PmhashFile *file)
 		 RelationGetRelationName(index), shrink.bytes_before, shrink.bytes_after);
 }
 
-/* A step of a sweep that removes nothing. */
-static void
-pass_step(VacuumState *state, PmhSweep *sweep)
-{
-	charge_step(sweep, false);
-}
-
 /*
  * Find out what is free among the value buffers, if that is not known: a restart has
  * it forgotten (src/README, "Space"), and a table whose rows are never updated or
@@ -355,7 +362,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->num_pages = size_in_pages(info->index);
-	stats->estimated_count = false;
+	stats->estimated_count = state.repeated;
 	stats->num_index_tuples = state.seen - state.removed;
 	stats->tuples_removed += state.removed;
 	return stats;

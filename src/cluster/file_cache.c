@@ -512,13 +512,13 @@ suspect_file(dlist_head *list, uint64 file_id)
 }
 
 /*
- * This process has removed a file: let its mappings go soon, and have the others look
- * after those that they suspect.  Raises no error.
+ * This process has removed a file: let its mappings go soon, and, if others may have
+ * some of it, too, have them look after those that they suspect.  Raises no error.
  */
 void
-pmhash_entries_file_removed(uint64 file_id)
+pmhash_entries_file_removed(uint64 file_id, bool others_map_it)
 {
-	if (pmhash_shared != NULL)
+	if (pmhash_shared != NULL && others_map_it)
 		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 	suspect_file(&mappings.awake, file_id);
 	suspect_file(&mappings.resting, file_id);

@@ -174,15 +174,16 @@ note_alter(Oid relid)
 {
 	Relation	heap;
 
-	if (!CheckRelationOidLockedByMe(relid, AccessExclusiveLock, true) ||
-		last_alter(relid) == GetCurrentSubTransactionId())
+	if (last_alter(relid) == GetCurrentSubTransactionId())
 		return;
-	heap = try_relation_open(relid, NoLock);
+	/* (CheckRelationOidLockedByMe is not in all minor versions of 15 and 16.) */
+	heap = RelationIdGetRelation(relid);
 	if (heap == NULL)
 		return;
-	if (may_have_index_of_ours(heap))
+	if (CheckRelationLockedByMe(heap, AccessExclusiveLock, true) &&
+		may_have_index_of_ours(heap))
 		add(relid, GetCurrentSubTransactionId())->altered = true;
-	relation_close(heap, NoLock);
+	RelationClose(heap);
 }
 
 static void

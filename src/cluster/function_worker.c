@@ -9,7 +9,8 @@
  * one: plans of what its functions query have no index of ours.  The same of its parallel
  * workers, which are in its lock group.
  *
- * There is one at a time.  Its process id stands in shared memory from before its first
+ * There is one at a time, also if the launcher that started it has ended and another one
+ * starts the next.  Its process id stands in shared memory from before its first
  * snapshot until it is about to end.
  *
  *-------------------------------------------------------------------------
@@ -30,12 +31,20 @@ function_worker_exit(int code, Datum arg)
 	pg_atomic_write_u32(&pmhash_shared->function_worker, 0);
 }
 
-/* This process is it.  To be called before it has a snapshot. */
-void
+/*
+ * This process is to be it.  To be called before it has a snapshot.  False: another one
+ * is, and would not be any more, with a snapshot that plain rebuilds have not waited for.
+ */
+bool
 pmhash_function_worker_begins(void)
 {
+	uint32		none = 0;
+
+	if (!pg_atomic_compare_exchange_u32(&pmhash_shared->function_worker, &none,
+										(uint32) MyProcPid))
+		return false;
 	before_shmem_exit(function_worker_exit, (Datum) 0);
-	pg_atomic_write_u32(&pmhash_shared->function_worker, (uint32) MyProcPid);
+	return true;
 }
 
 /* Is it the worker, or in its lock group? */

@@ -10,7 +10,7 @@
 
 #include "storage/lock.h"
 
-extern void pmhash_function_worker_begins(void);
+extern bool pmhash_function_worker_begins(void);
 extern bool pmhash_in_function_worker(void);
 extern bool pmhash_is_function_worker(VirtualTransactionId transaction);
 

@@ -280,6 +280,7 @@ pmhash_launcher_wait_for(BackgroundWorkerHandle *worker)
 		(void) go_on_writing();
 		renew_nonce_now_and_then();
 		pmhash_notice_failed_writes(go_on_writing);
+		pmhash_wake_idle_sessions();
 		(void) pmhash_see_to_rebuilds(false);
 		MemoryContextReset(context);
 		last = pmhash_clock_ms();

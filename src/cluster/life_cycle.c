@@ -104,7 +104,8 @@ static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* ---- removal ---- */
 
-static void
+/* True if it was one. */
+static bool
 forget_temp_file(const char *path)
 {
 	ListCell   *lc;
@@ -118,9 +119,10 @@ forget_temp_file(const char *path)
 			pfree(temp->path);
 			pfree(temp);
 			temp_files = foreach_delete_current(temp_files, lc);
-			return;
+			return true;
 		}
 	}
+	return false;
 }
 
 /*
@@ -132,16 +134,17 @@ void
 pmhash_unlink(const char *path)
 {
 	const char *name = last_dir_separator(path);
+	bool		temporary;
 	uint64		file_id;
 
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	forget_temp_file(path);
+	temporary = forget_temp_file(path);
 	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
 	{
-		pmhash_entries_file_removed(file_id);
+		pmhash_entries_file_removed(file_id, !temporary);
 		pmhash_file_is_not_new(file_id);
 	}
 }

@@ -121,6 +121,7 @@ typedef struct PmhashShared
 	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
 	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
 									 * PMHASH_FILES_NOT_JUDGED */
+	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
 

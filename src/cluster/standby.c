@@ -313,10 +313,11 @@ give_pool_up(const char *path)
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 		standby->row[i].status = PMHASH_STANDBY_NONE;
-	standby->active = false;
+	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	snprintf(pmhash_shared->reason, PMHASH_REASON_SIZE,
 			 "file \"%s\" can neither be used nor removed", path);
 	pg_write_barrier();
+	standby->active = false;
 	pmhash_shared->usable = false;
 	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
 }

@@ -62,18 +62,24 @@ static void
 lose_database(const PmhashWalRecord *gone, XLogRecPtr end)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	int			n = 0;
 
-	ereport(LOG,
-			(errmsg("pmhash: all index files of database %u are given up on this server",
-					gone->database),
-			 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 
 		if (is_meant(row, gone, end) && row->status != PMHASH_STANDBY_NONE)
+		{
 			pmhash_standby_lose(row, true, 0, NULL);
+			n++;
+		}
 	}
+	if (n == 0)
+		return;					/* as when the record is replayed again */
+	ereport(LOG,
+			(errmsg("pmhash: all index files of database %u are given up on this server",
+					gone->database),
+			 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
 }
 
 /* FILE_GONE, of a record that ends there.  Takes the lock. */
@@ -89,5 +95,6 @@ pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end)
 		forget(row);
 	else if (file_id == 0)
 		lose_database(gone, end);
+	named = 0;
 	LWLockRelease(pmhash_standby_lock);
 }

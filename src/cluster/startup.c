@@ -141,6 +141,7 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
 	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);

@@ -605,7 +605,10 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 					  pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
+			 pmem ?
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
+					   pmhash_pool_path()) :
+			 errdetail("Index files in \"%s\" are not trusted any more.",
 					   pmhash_pool_path())));
 	return false;
 }

@@ -132,6 +132,8 @@ note_worker_slot(bool free)
 {
 	uint64		known = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
+	if (!free)
+		pg_atomic_write_u64(&pmhash_shared->no_worker_last, (uint64) pmhash_clock_ms());
 	if (free)
 		pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 	else if (known == 0)
@@ -260,10 +262,12 @@ pmhash_rebuilder_main(Datum arg)
 	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_PLAIN);
 }
 
+/* If there is one already: the launcher takes it as not finished, and tries again. */
 void
 pmhash_expression_rebuilder_main(Datum arg)
 {
-	pmhash_function_worker_begins();
+	if (!pmhash_function_worker_begins())
+		return;
 	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_EXPRESSIONS);
 }
 
@@ -356,15 +360,20 @@ pmhash_has_standby_launcher(void)
  *		Is what a worker of ours is to do done some time soon?
  *
  * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.
+ * that of a moment: parallel queries take them, too.  What has been tried last some time
+ * ago says nothing: there may be slots by now, and a rebuild that is wanted is tried
+ * at once.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
+	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
+
 	return pmhash_has_launcher() &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG) ||
+		 pmhash_clock_past((int64) last, NO_SLOT_FOR_LONG));
 }
 
 /*

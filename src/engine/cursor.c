@@ -178,6 +178,22 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t 
 	return PMH_OK;
 }
 
+/* Of batch[from ..] (and of cell[], if not NULL) drop what has been seen. */
+static void
+drop_seen(PmhCursor *cursor, size_t from, uint16_t *cell)
+{
+	size_t		end = cursor->batch.n;
+
+	if (cursor->seen.n == 0)
+		return;
+	cursor->batch.n = from;
+	for (size_t i = from; i < end; i++)
+	{
+		if (!pmh_set_has(&cursor->seen, cursor->batch.value[i]))
+			keep(cursor, i, cell);
+	}
+}
+
 /* Collect what is to be given of batch[from ..] in this range, and take it all away. */
 static PmhResult
 collect(PmhTable *t, PmhCursor *cursor, size_t from)
@@ -368,6 +384,7 @@ find_back(PmhTable *t, PmhCursor *cursor)
 	PmhResult	result = pmh_list_find_again(t, side_of(cursor), cursor->side_hash,
 												 &pos, &before);
 
+	cursor->lost = true;
 	if (result == PMH_OK)
 		cursor->chunk_version = pos.version;
 	else if (result == PMH_NOT_FOUND)
@@ -381,8 +398,13 @@ take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 {
 	PmhResult	result = PMH_OK;
 
-	if (cursor->first_batch || cursor->repeats)
+	if (cursor->first_batch)
 		return PMH_OK;
+	if (cursor->repeats)
+	{
+		drop_seen(cursor, from, cell);
+		return PMH_OK;
+	}
 	if (cursor->stage == CURSOR_REMEMBERING)
 		return keep_unseen(t, cursor, from, cell, most_groups(cursor));
 	if (cursor->stage == CURSOR_COLLECTING)
@@ -552,7 +574,7 @@ pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 	(void) table;
 	cursor->hash = cursor->side_hash = hash;
 	cursor->overflowed = cursor->in_overflow = cursor->one_side = false;
-	cursor->begun = cursor->first_batch = false;
+	cursor->begun = cursor->first_batch = cursor->lost = false;
 	cursor->leave_out = NULL;
 	cursor->start = 0;
 	cursor->memory = 0;

@@ -356,6 +356,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 		return result;
 	if (payload != 0)
 		pmh_reclaim_mark(t, &p->reclaim, payload);
+	sweep->repeated |= sweep->repeats && p->cursor.lost;
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
@@ -409,6 +410,12 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;
+}
+
+bool
+pmh_sweep_reclaims(const PmhSweep *sweep)
+{
+	return sweep->priv->reclaim.mark != 0;
 }
 
 /* Steps until one has entries, some have had none, or the sweep is complete: PMH_DONE. */

@@ -412,6 +412,7 @@ typedef struct PmhCursor
 	bool		one_side;		/* it is the only one to be read */
 	bool		begun;			/* a batch has been read ... */
 	bool		first_batch;	/* ... the first, which is not in 'seen' yet */
+	bool		lost;			/* something may have been read again */
 	uint32_t	line;			/* next line in it */
 	int			state;
 } PmhCursor;
@@ -462,11 +463,15 @@ typedef struct PmhSweep
 	uint64_t	segments_done;
 	uint64_t	segments_total; /* an estimate: splits go on */
 	size_t		memory;			/* for a key with a long list, ... */
-	bool		repeats;		/* ... which may be given twice: see PmhCursor */
+	bool		repeats;		/* ... which may be given twice: see PmhCursor; ... */
+	bool		repeated;		/* ... and perhaps has been */
 	struct PmhSweepPrivate *priv;
 } PmhSweep;
 
 extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
+
+/* After that: will it find out what is free?  Not without space to note that. */
+extern bool pmh_sweep_reclaims(const PmhSweep *sweep);
 extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_remove(PmhTable *table, PmhSweep *sweep,

@@ -80,7 +80,10 @@ pmh_set_provide(PmhTable *t, PmhValueSet *set, size_t most, uint64_t value,
 	{
 		PmhResult	result = grow(t, set, capacity);
 
-		if (result != PMH_OK)
+		/* A set that is full will do, for those that may meet one. */
+		if (result == PMH_ERR_NO_MEMORY && set->capacity > 0 && most != SIZE_MAX)
+			most = set->capacity;
+		else if (result != PMH_OK)
 			return result;
 	}
 	*entry = pmh_set_entry(set, group);

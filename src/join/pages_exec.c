@@ -185,7 +185,7 @@ look_up(PmhashPagesState *ps)
 					  ps->fetch.snapshot);
 	pmhash_scan_check_locks(ps->index, ps->fetch.snapshot, ps->file);
 	pmh_cursor_open(ps->file->table, &ps->cursor, ps->entry.hash);
-	ps->cursor.memory = get_hash_memory_limit();
+	ps->cursor.memory = pmhash_cursor_memory();
 	pgstat_count_index_scan(ps->index);
 	pmhash_count(ps->file, PMHASH_LOOKUPS, 1);
 	ps->want = FIRST_WANT;

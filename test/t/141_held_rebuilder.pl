@@ -106,6 +106,14 @@ sleep 7;
 like(state_of('b_k', $database), qr/^invalid/, 'of its own table: not yet');
 is(scalar(() = substr(slurp_file($node->logfile), $offset) =~ /could not rebuild/g), 0, 'of its own table: no failure');
 
+# Another launcher knows nothing of the rebuilder: the next one for expressions leaves.
+$node->safe_psql('postgres', q(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'));
+ok($node->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash launcher')),
+	'another launcher has come');
+$node->safe_psql($_, "SET enable_seqscan = off; SELECT count(*) FROM p WHERE k > 10 AND k = 20") foreach ($other, $database);
+sleep 3;
+is($node->safe_psql('postgres', "SELECT count(*) $rebuilders AND query ~ 'gate'"), '1', 'still one that runs functions');
+
 $gate->query_safe('SELECT pg_advisory_unlock(7)');
 $gate->quit;
 foreach my $database (qw(postgres db1))

@@ -32,7 +32,7 @@ hold('redo_new_timeline');
 $old->start;
 is_held('redo_new_timeline', 'the first record of the new primary');
 
-# event: a standby begins a build between the end of one primary's records and the first of another's
+# A build begins between the end of one primary's records and the first of the other's.
 wait_for_state($old, $_, qr/^(building|valid)/, "in that record: $_") foreach qw(t_k t_s);
 release('redo_new_timeline');
 wait_for_state($old, $_, qr/^valid$/, "after it: $_") foreach qw(t_k t_s);
