@@ -526,9 +526,9 @@ pmhash_entries_file_removed(uint64 file_id, bool others_map_it)
 
 /* ---- end of transactions ---- */
 
-/* Has this file been removed? */
-static bool
-is_gone(const PmhashFile *file)
+/* Has a file that is mapped been removed? */
+bool
+pmhash_file_is_gone(const PmhashFile *file)
 {
 	struct stat st;
 
@@ -552,7 +552,7 @@ look_after_suspects(int most)
 
 		if (!first && entry->looked == removed && entry->next_look > now)
 			return;
-		if ((!first && entry->next_look <= now) || is_gone(entry->file))
+		if ((!first && entry->next_look <= now) || pmhash_file_is_gone(entry->file))
 		{
 			unmap(&entry->mapping);
 			continue;

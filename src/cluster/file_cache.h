@@ -60,6 +60,7 @@ extern bool pmhash_entries_make_room(void);
 extern void pmhash_entry_doubt(Oid relid);
 extern uint64 pmhash_entry_in_fork(Relation index);
 extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);
+extern bool pmhash_file_is_gone(const PmhashFile *file);
 extern void pmhash_entries_file_removed(uint64 file_id, bool others_map_it);
 extern void pmhash_entries_at_end_of_transaction(void);
 

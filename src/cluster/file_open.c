@@ -355,9 +355,7 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 static bool
 mapped_is_there(PmhashFile *file, PmhashTrouble *trouble)
 {
-	PmhInode	inode;
-
-	if (pmh_look(file->path, &inode) || errno != ENOENT || !pmhash_pool_is_present())
+	if (!pmhash_file_is_gone(file) || !pmhash_pool_is_present())
 		return true;
 	memset(trouble, 0, sizeof(*trouble));
 	strlcpy(trouble->path, file->path, sizeof(trouble->path));
