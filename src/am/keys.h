@@ -85,7 +85,7 @@ extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
  *
  * The value of an entry for the row at tid; ERROR if that is none that a value can hold.
  */
-extern void pmhash_tid_error(Relation index, ItemPointer tid) pg_attribute_noreturn();
+pg_noreturn extern void pmhash_tid_error(Relation index, ItemPointer tid);
 
 static inline uint64
 pmhash_entry_value(Relation index, ItemPointer tid)
