@@ -210,7 +210,7 @@ drop_protected(Oid database, IdList *files)
 	char		path[MAXPGPATH];
 	int			kept = 0;
 
-	/* Who made a file that is listed says by now of itself when it began. */
+	/* The process that made a listed file tells by now when it began. */
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 0; i < files->n; i++)
 	{

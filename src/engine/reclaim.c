@@ -10,8 +10,8 @@
  * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
  * be published where the walk has been already, and a freed one is in a free
  * list; or, where the process that frees it has not mapped the map, nowhere, until
- * this walk or the next one finds it.  Once nobody is left that has taken a buffer off
- * its list and not freed it yet (await_owners), what is not marked is not in use by
+ * this walk or the next one finds it.  Once each process that had taken a buffer off
+ * its list has freed it (await_owners), what is not marked is not in use by
  * anything: a region without a mark goes back to the space map, other gaps to the free
  * lists.
  *
