@@ -39,9 +39,12 @@
 #include "catalog/pg_proc.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/procarray.h"
+#include "utils/pgstat_internal.h"
 #include "utils/relmapper.h"
 #include "utils/snapmgr.h"
 
@@ -241,6 +244,28 @@ database_tablespace(Oid database)
 	return tablespace;
 }
 
+static bool
+has_statistics(Oid database)
+{
+	return pgstat_have_entry(PGSTAT_KIND_DATABASE, database, 0);
+}
+
+/*
+ * From PostgreSQL 18 on reading a block makes an entry for its database in the
+ * statistics (bufmgr.c, AsyncReadBuffers).  Take it back, unless a session may have
+ * counted something there meanwhile: the lock keeps others from connecting until the
+ * transaction ends (postinit.c, InitPostgres).
+ */
+static void
+take_statistics_back(Oid database)
+{
+	if (!has_statistics(database) || !lock_database(database, ShareLock) ||
+		CountDBConnections(database) > 0)
+		return;
+	if (!pgstat_drop_entry(PGSTAT_KIND_DATABASE, database, 0))
+		pgstat_request_entry_refs_gc();
+}
+
 /*
  * In a transaction.  The lock keeps the database from being dropped or moved to
  * another tablespace.
@@ -249,10 +274,12 @@ static bool
 probe_database(Oid database)
 {
 	Probe		probe = {.database = database};
+	bool		had_statistics;
 	bool		result;
 
 	if (!lock_database(database, AccessShareLock))
 		return true;
+	had_statistics = has_statistics(database);
 	probe.tablespace = database_tablespace(database);
 	if (!OidIsValid(probe.tablespace))
 		return false;
@@ -260,6 +287,8 @@ probe_database(Oid database)
 	probe.snapshot = RegisterSnapshot(GetLatestSnapshot());
 	result = has_our_method(&probe);
 	UnregisterSnapshot(probe.snapshot);
+	if (!had_statistics && !result)
+		take_statistics_back(database);
 	return result;
 }
 

@@ -77,9 +77,9 @@ show_tap_failures()
 	local log
 
 	for log in "$1"/regress_log_*; do
-		if [ -f "$log" ] && grep -q '^not ok\|#   Failed\|died at\|^Bail' "$log"; then
+		if [ -f "$log" ] && grep -q '^not ok\|#   Failed\|died at\|^error running\|^Bail' "$log"; then
 			echo "--- ${log##*/}"
-			grep -A 12 '^not ok\|#   Failed\|died at\|^Bail' "$log" | head -n 80
+			grep -A 12 '^not ok\|#   Failed\|died at\|^error running\|^Bail' "$log" | head -n 80
 		fi
 	done
 }

@@ -35,7 +35,7 @@ $primary->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION slow_key(t text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('test.slow', true) = 'on' THEN
-		PERFORM pg_sleep(0.004);
+		PERFORM pg_sleep(0.01);
 	END IF;
 	RETURN substr(t, 1, 40);
 END $$;

@@ -441,8 +441,9 @@ sub fuzz_joins
 	my ($node, $seed, $seconds) = @_;
 	my $end = time() + $seconds;
 
+	# and on a slow machine until there are enough lists to say something of them
 	srand($seed);
-	while (time() < $end)
+	while (time() < $end || $lists < 150)
 	{
 		my ($out, $err);
 		my $script = script(40);
