@@ -147,6 +147,7 @@ foreach my $scan (grep { $_->[3] =~ /_visibility$/ } @scans)
 
 # ---- dead entries: found by a scan, whose TIDs then become other rows' ----
 
+my $numbers = start_numbers();
 make_table();
 $node->safe_psql('postgres', 'DELETE FROM t WHERE k = 2 AND v % 2 = 0');
 my $scan_dead = "$by_index; SELECT sum(v) FROM t WHERE k = 2";
@@ -192,6 +193,7 @@ foreach my $disturbed (0, 1)
 	}
 	all_is_well($name);
 }
+stop_numbers($numbers);
 
 # ---- VACUUM held between judging and removing, and before it is through ----
 

@@ -59,7 +59,8 @@ sub lose_in_d
 	return;
 }
 
-# Stop a cleaner while it waits for a lock in d: its process id.
+# Stop a cleaner while it waits for a lock in d: its process id.  Not before it waits, as
+# it may then hold locks of the server's that all processes need.
 sub held_cleaner
 {
 	my $deadline = time + $patience;
@@ -70,6 +71,7 @@ sub held_cleaner
 		{
 			open(my $file, '<', "/proc/$pid/cmdline") or next;    # gone meanwhile
 			next if <$file> !~ /pmhash cleaner for database $oid/;
+			next if $node->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE pid = $pid AND NOT granted") eq '0';
 			return $pid if kill('STOP', $pid);
 		}
 		usleep(5_000);

@@ -21,6 +21,8 @@ our @EXPORT = qw(
   start_session
   finish
   start_and_hold
+  start_numbers
+  stop_numbers
   at_once
 );
 
@@ -113,6 +115,29 @@ sub start_and_hold
 	my $session = start_session($sql);
 	is_held($point, $name);
 	return $session;
+}
+
+# Transactions that get a number, ten a second, in the background.  A process finds out
+# anew what is dead to all others only when numbers have gone on (procarray.c,
+# GlobalVisTestShouldUpdate), and one of its looks may meet some process's old snapshot.
+sub start_numbers
+{
+	my $statement = "SELECT pg_current_xact_id() \\watch 0.1\n";
+
+	return IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port,
+			'-d', 'postgres'
+		],
+		'<', \$statement, '>', '/dev/null', '2>&1');
+}
+
+sub stop_numbers
+{
+	my ($run) = @_;
+
+	$run->kill_kill;
+	return;
 }
 
 # A statement that must not wait for what we hold.
