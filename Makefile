@@ -197,6 +197,7 @@ AM_OBJS = \
 	src/am/statements.o \
 	src/am/table_walk.o \
 	src/am/unique.o \
+	src/am/utility_hook.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
 	src/am/verify.o \
@@ -452,6 +453,7 @@ AM_HEADERS = \
 	src/am/statements.h \
 	src/am/temp_file.h \
 	src/am/unique.h \
+	src/am/utility_hook.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
 JOIN_HEADERS = \
