@@ -63,7 +63,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
@@ -86,6 +85,7 @@
 #include "cluster/refill.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
+#include "cluster/wait_events.h"
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 
 /* What is known of a rebuild from step to step, each a transaction. */
@@ -335,9 +335,7 @@ wait_for_writer(VirtualTransactionId writer)
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
 							get_rel_name(refill.heap))));
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
-		ResetLatch(MyLatch);
+		pmhash_sleep(WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
