@@ -83,7 +83,6 @@ ENGINE_OBJS = \
 
 CLUSTER_OBJS = \
 	src/cluster/am_callbacks.o \
-	src/cluster/ask_files.o \
 	src/cluster/buffer_lookup.o \
 	src/cluster/build_kind.o \
 	src/cluster/conflict_horizon.o \
@@ -154,7 +153,6 @@ CLUSTER_OBJS = \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_look.o \
-	src/cluster/write_back.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
 	src/cluster/worker.o
