@@ -155,6 +155,7 @@ CLUSTER_OBJS = \
 	src/cluster/wal_look.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
+	src/cluster/witness.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -429,6 +430,7 @@ CLUSTER_HEADERS = \
 	src/cluster/wait_events.h \
 	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
+	src/cluster/witness.h \
 	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
