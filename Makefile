@@ -145,6 +145,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_sweep.o \
 	src/cluster/standby_view.o \
+	src/cluster/standby_wanted.o \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \

@@ -160,9 +160,9 @@ pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
 /* ---- asking ---- */
 
 /*
- * One that cannot be opened is left out.  A process that opens it to use it meets the same,
- * and what the kernel has not said of it, it says when it can be opened again.  Where
- * that will be soon, this is tried again.
+ * One that cannot be opened is left out.  A process that opens it to use it meets the
+ * same, and what the kernel has not said of it, it says when it can be opened again.
+ * Where that will be soon, this is tried again.
  */
 static bool
 ask_file(const char *path, bool index_file, Walk *walk)
