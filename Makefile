@@ -369,6 +369,7 @@ ENGINE_HEADERS = \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/am_callbacks.h \
+	src/cluster/as_owner.h \
 	src/cluster/build_kind.h src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \

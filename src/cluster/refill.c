@@ -74,6 +74,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/am_callbacks.h"
+#include "cluster/as_owner.h"
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"
@@ -373,17 +374,9 @@ fill(Relation heap, Relation index)
 {
 	PmhashFile *file = pmhash_file_open_filling(index, refill.file_id);
 	IndexInfo  *info;
-	Oid			user;
-	int			context;
-	int			nest_level;
+	PmhashCaller caller;
 
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner,
-						   context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-#if PG_VERSION_NUM >= 170000
-	RestrictSearchPath();
-#endif
+	pmhash_be_owner(heap, &caller);
 	info = BuildIndexInfo(index);
 	info->ii_Unique = false;
 	info->ii_ExclusionOps = NULL;
@@ -392,8 +385,7 @@ fill(Relation heap, Relation index)
 	PMH_STOP_POINT("rebuild_before_build");
 	pmhash_am_fill(heap, index, info, file);
 	PMH_STOP_POINT("rebuild_before_stub");
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(user, context);
+	pmhash_be_caller(&caller);
 }
 
 /* The stub was marked meanwhile: its file lacks something. */
