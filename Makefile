@@ -83,7 +83,6 @@ ENGINE_OBJS = \
 
 CLUSTER_OBJS = \
 	src/cluster/am_callbacks.o \
-	src/cluster/ask_files.o \
 	src/cluster/buffer_lookup.o \
 	src/cluster/build_kind.o \
 	src/cluster/conflict_horizon.o \
@@ -146,6 +145,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_redo.o \
 	src/cluster/standby_sweep.o \
 	src/cluster/standby_view.o \
+	src/cluster/standby_wanted.o \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
@@ -154,9 +154,9 @@ CLUSTER_OBJS = \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_look.o \
-	src/cluster/write_back.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
+	src/cluster/witness.o \
 	src/cluster/worker.o
 
 AM_OBJS = \
@@ -197,6 +197,7 @@ AM_OBJS = \
 	src/am/statements.o \
 	src/am/table_walk.o \
 	src/am/unique.o \
+	src/am/utility_hook.o \
 	src/am/vacuum.o \
 	src/am/validate.o \
 	src/am/verify.o \
@@ -368,6 +369,7 @@ ENGINE_HEADERS = \
 	src/engine/value_space.h
 CLUSTER_HEADERS = \
 	src/cluster/am_callbacks.h \
+	src/cluster/as_owner.h \
 	src/cluster/build_kind.h src/cluster/clock.h \
 	src/cluster/cluster.h \
 	src/cluster/control_file.h \
@@ -430,6 +432,7 @@ CLUSTER_HEADERS = \
 	src/cluster/wait_events.h \
 	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
+	src/cluster/witness.h \
 	src/cluster/worker.h \
 	$(ENGINE_HEADERS)
 AM_HEADERS = \
@@ -452,6 +455,7 @@ AM_HEADERS = \
 	src/am/statements.h \
 	src/am/temp_file.h \
 	src/am/unique.h \
+	src/am/utility_hook.h \
 	src/am/verify.h \
 	$(CLUSTER_HEADERS)
 JOIN_HEADERS = \

@@ -14,6 +14,7 @@
 #include "am/insert_queue.h"
 #include "am/row_types.h"
 #include "am/standby_fill.h"
+#include "am/utility_hook.h"
 #include "cluster/cluster.h"
 #include "join/join.h"
 
@@ -30,6 +31,7 @@ _PG_init(void)
 	{
 		pmhash_insert_queue_init();
 		pmhash_row_types_init();
+		pmhash_utility_hook_init();
 		pmhash_join_init();
 	}
 }

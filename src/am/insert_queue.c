@@ -669,12 +669,6 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	pmhash_statement_started(queryDesc);
 }
 
-static void
-before_builds(void)
-{
-	pmhash_apply_inserts(NULL);
-}
-
 /* Install the callbacks.  Called once, while the library is preloaded. */
 void
 pmhash_insert_queue_init(void)
@@ -683,5 +677,4 @@ pmhash_insert_queue_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
-	pmhash_statements_init(before_builds);
 }

@@ -15,10 +15,10 @@
  *
  * The object access hook notes the relations whose columns change, and they are looked
  * for in the keys of all indexes with an operator class for such types when the
- * statement is over: DROP ... CASCADE may drop an attribute before the index.  An index
- * that another transaction is making cannot be seen, but its build locks the types that
- * it uses (key_types.c).  It is seen by the transaction that has waited for that lock,
- * since catalogs are read with a snapshot taken after the lock.
+ * statement is over (utility_hook.c): DROP ... CASCADE may drop an attribute before the
+ * index.  An index that another transaction is making cannot be seen, but its build locks
+ * the types that it uses (key_types.c).  It is seen by the transaction that has waited
+ * for that lock, since catalogs are read with a snapshot taken after the lock.
  *
  * Without the library nothing is refused; but then the files of the indexes are not
  * trusted any more (trust.c), and made anew.
@@ -38,7 +38,6 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_type.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -63,7 +62,6 @@ typedef struct Altered
 
 static List *altered = NIL;		/* Altered: not looked for yet */
 static object_access_hook_type previous_access_hook = NULL;
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* The type and collation that a column has in the catalogs; false if it is not there. */
 static bool
@@ -345,17 +343,14 @@ check_altered(void)
 	forget_looked_for();
 }
 
-static void
-utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+/*
+ * pmhash_row_types_check
+ *		A statement is over: ERROR if a composite type that is in the keys of an index has
+ *		been altered by it.
+ */
+void
+pmhash_row_types_check(void)
 {
-	if (previous_utility_hook)
-		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
-							  queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-								params, queryEnv, dest, qc);
 	if (altered != NIL)
 		check_altered();
 }
@@ -370,8 +365,7 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			/* what was altered by no statement, but by a function in C */
-			if (altered != NIL)
-				check_altered();
+			pmhash_row_types_check();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			break;
@@ -388,7 +382,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	altered = pmhash_level_ends(altered, event);
 }
 
-/* Install the hooks.  Called once, while the library is preloaded. */
+/* Install the hook and the callbacks.  Called once, while the library is preloaded. */
 void
 pmhash_row_types_init(void)
 {
@@ -396,6 +390,4 @@ pmhash_row_types_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_access_hook = object_access_hook;
 	object_access_hook = access_hook;
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
 }

@@ -9,5 +9,6 @@
 #define PMHASH_ROW_TYPES_H
 
 extern void pmhash_row_types_init(void);
+extern void pmhash_row_types_check(void);
 
 #endif							/* PMHASH_ROW_TYPES_H */

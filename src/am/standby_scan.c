@@ -54,6 +54,7 @@
 #include "utils/snapmgr.h"
 
 #include "am/standby_scan.h"
+#include "cluster/as_owner.h"
 #include "cluster/clock.h"
 #include "cluster/give_way.h"
 #include "cluster/heap_table.h"
@@ -342,23 +343,14 @@ static bool
 scan_as_owner(PmhashStandbyScan *scan, Relation heap, Relation index)
 {
 	Slice	   *slice = palloc0(sizeof(Slice));
-	Oid			user;
-	int			context;
-	int			nest_level;
+	PmhashCaller caller;
 	bool		going_on;
 
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner,
-						   context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-#if PG_VERSION_NUM >= 170000
-	RestrictSearchPath();
-#endif
+	pmhash_be_owner(heap, &caller);
 	begin_with_snapshot(slice, scan, heap, index);
 	going_on = scan_pages(slice);
 	end_slice(slice);
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(user, context);
+	pmhash_be_caller(&caller);
 	pfree(slice);
 	return going_on;
 }

@@ -11,7 +11,7 @@
  * locked ones (scan_queue.c), as long as their context is there.
  *
  * And utility statements that may build indexes, in parallel: no plan says so, as it does
- * of queries (insert_queue.c, executor_start).
+ * of queries (insert_queue.c, executor_start).  utility_hook.c calls us for these.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,13 +20,10 @@
 #include "executor/execdesc.h"
 #include "nodes/execnodes.h"
 #include "nodes/plannodes.h"
-#include "tcop/utility.h"
 
 #include "statements.h"
 
 static PmhashStatement *statements = NULL;	/* the last one first */
-static void (*before_builds) (void) = NULL;
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 static void
 forget(void *arg)
@@ -114,28 +111,18 @@ pmhash_statement_in(MemoryContext context)
 	return statement;
 }
 
-static void
-call_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	if (previous_utility_hook)
-		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
-							  queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-								params, queryEnv, dest, qc);
-}
-
 /*
- * May a utility statement build indexes, with workers that compute expressions and
- * predicates?  A function in them that reads a table is to find what this
- * transaction has inserted, and workers have not the leader's queues.  (ALTER TYPE and
- * ATTACH PARTITION are ALTER TABLE here; so is ALTER INDEX, which builds none.  TRUNCATE
- * and CREATE TABLE have no rows to compute anything for.)
+ * pmhash_may_build_indexes
+ *		May a utility statement build indexes, with workers that compute expressions and
+ *		predicates?
+ *
+ * A function in them that reads a table is to find what this transaction has inserted,
+ * and workers have not the leader's queues.  (ALTER TYPE and ATTACH PARTITION are ALTER
+ * TABLE here; so is ALTER INDEX, which builds none.  TRUNCATE and CREATE TABLE have no
+ * rows to compute anything for.)
  */
-static bool
-may_build_indexes(const Node *utility)
+bool
+pmhash_may_build_indexes(const Node *utility)
 {
 	switch (nodeTag(utility))
 	{
@@ -168,55 +155,32 @@ pmhash_index_builder_runs(void)
 }
 
 /*
+ * pmhash_utility_begins
+ *		A utility statement is about to be executed.  *statement stays with the caller,
+ *		which calls pmhash_utility_ends in whatever way it is over.
+ *
  * COPY FROM inserts rows for as long as it runs.  Builders find all that has been
  * inserted before them, and what they insert themselves does not wait: volatile
  * defaults of new columns and event triggers may insert rows in their middle.
  */
-static void
-utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+void
+pmhash_utility_begins(const Node *utility, PmhashStatement *statement)
 {
-	Node	   *utility = pstmt->utilityStmt;
-	PmhashStatement statement = {.builds = may_build_indexes(utility)};
-
-	if (IsA(utility, CopyStmt) && ((CopyStmt *) utility)->is_from)
+	memset(statement, 0, sizeof(*statement));
+	statement->builds = pmhash_may_build_indexes(utility);
+	if (IsA(utility, CopyStmt) && ((const CopyStmt *) utility)->is_from)
 	{
-		statement.inserts = true;
-		statement.context = CurrentMemoryContext;
+		statement->inserts = true;
+		statement->context = CurrentMemoryContext;
 	}
-	if (!statement.inserts && !statement.builds)
-	{
-		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
-					 dest, qc);
+	if (!statement->inserts && !statement->builds)
 		return;
-	}
-	if (statement.builds)
-		before_builds();
-	statement.next = statements;
-	statements = &statement;
-	PG_TRY();
-	{
-		call_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv,
-					 dest, qc);
-	}
-	PG_FINALLY();
-	{
-		forget(&statement);
-	}
-	PG_END_TRY();
+	statement->next = statements;
+	statements = statement;
 }
 
-/*
- * pmhash_statements_init
- *		Install the hook.  Called once, while the library is preloaded.
- *
- * before: to be called in front of each statement that may build indexes.
- */
 void
-pmhash_statements_init(void (*before) (void))
+pmhash_utility_ends(PmhashStatement *statement)
 {
-	before_builds = before;
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
+	forget(statement);
 }

@@ -12,6 +12,7 @@
 
 #include "utils/palloc.h"
 
+struct Node;
 struct PlannedStmt;
 struct PlanState;
 struct QueryDesc;
@@ -29,8 +30,10 @@ typedef struct PmhashStatement
 	MemoryContextCallback callback;
 } PmhashStatement;
 
-extern void pmhash_statements_init(void (*before) (void));
 extern void pmhash_statement_started(struct QueryDesc *queryDesc);
+extern bool pmhash_may_build_indexes(const struct Node *utility);
+extern void pmhash_utility_begins(const struct Node *utility, PmhashStatement *statement);
+extern void pmhash_utility_ends(PmhashStatement *statement);
 extern bool pmhash_index_builder_runs(void);
 extern const PmhashStatement *pmhash_statement_in(MemoryContext context);
 extern bool pmhash_skips_locked(const struct PlannedStmt *planned, Index rti);

@@ -71,6 +71,7 @@
 #include "utils/snapmgr.h"
 
 #include "am.h"
+#include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/heap_table.h"
 #include "insert_queue.h"
@@ -677,19 +678,12 @@ pmhash_check(PG_FUNCTION_ARGS)
 	Oid			heapOid = IndexGetRelation(indexOid, true);
 	Relation	heap = NULL;
 	Relation	index;
-	Oid			user;
-	int			security;
-	int			nesting = NewGUCNestLevel();
+	PmhashCaller caller;
 
-	GetUserIdAndSecContext(&user, &security);
 	if (OidIsValid(heapOid))
 	{
 		heap = table_open(heapOid, AccessShareLock);
-		SetUserIdAndSecContext(heap->rd_rel->relowner,
-							   security | SECURITY_RESTRICTED_OPERATION);
-#if PG_VERSION_NUM >= 170000
-		RestrictSearchPath();
-#endif
+		pmhash_be_owner(heap, &caller);
 	}
 	index = index_open(indexOid, AccessShareLock);
 
@@ -705,8 +699,7 @@ pmhash_check(PG_FUNCTION_ARGS)
 		require_heap(heap);
 	check_index(heap, index, heapallindexed);
 
-	AtEOXact_GUC(false, nesting);
-	SetUserIdAndSecContext(user, security);
+	pmhash_be_caller(&caller);
 	index_close(index, AccessShareLock);
 	table_close(heap, AccessShareLock);
 	PG_RETURN_VOID();

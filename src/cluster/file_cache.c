@@ -66,12 +66,7 @@ static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
 static bool is_idle(const PmhashMapping *mapping);
 static void unmap(PmhashMapping *mapping);
 
-static PmhashMappings mappings = {
-	.awake = DLIST_STATIC_INIT(mappings.awake),
-	.resting = DLIST_STATIC_INIT(mappings.resting),
-	.is_idle = is_idle,
-	.unmap = unmap
-};
+static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
 /* Entries with a mapping that are suspect; those to look for soon first. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);

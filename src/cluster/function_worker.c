@@ -4,10 +4,10 @@
  *	  The worker that runs users' functions, and reads no index of ours.
  *
  * It rebuilds indexes with expressions (PMHASH_BUILD_EXPRESSIONS), which may take for
- * ever, with a snapshot.  Rebuilds of others, which have to wait until nobody reads their
- * index by a snapshot that is too old for it (refill.c, step 4), need not wait for this
- * one: plans of what its functions query have no index of ours.  The same of its parallel
- * workers, which are in its lock group.
+ * ever, with a snapshot.  Rebuilds of others, which have to wait until no session reads
+ * their index by a snapshot that is too old for it (refill.c, step 4), need not wait for
+ * this one: plans of what its functions query have no index of ours.  The same of its
+ * parallel workers, which are in its lock group.
  *
  * There is one at a time, also if the launcher that started it has ended and another one
  * starts the next.  Its process id stands in shared memory from before its first

@@ -222,10 +222,8 @@ rest(long timeout)
 	do
 	{
 		flush_in = pmhash_flush_for_scans();
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 flush_in < 0 ? timeout : Min(timeout, flush_in),
-						 pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
-		ResetLatch(MyLatch);
+		pmhash_sleep(flush_in < 0 ? timeout : Min(timeout, flush_in),
+					 pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
 		pmhash_launcher_interrupts();
 	} while ((flush_in >= 0 ||
 			  pg_atomic_read_u64(&pmhash_shared->flush_wanted) != InvalidXLogRecPtr) &&
@@ -244,9 +242,7 @@ wait_for_another_life(void)
 	pmhash_set_launcher(NULL);
 	for (;;)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
-						 pmhash_wait_event(PMHASH_WAIT_POOL));
-		ResetLatch(MyLatch);
+		pmhash_sleep(-1, pmhash_wait_event(PMHASH_WAIT_POOL));
 		pmhash_launcher_interrupts();
 	}
 }
@@ -271,9 +267,7 @@ pmhash_launcher_wait_for(BackgroundWorkerHandle *worker)
 
 	while (GetBackgroundWorkerPid(worker, &pid) != BGWH_STOPPED)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 LOOK_AROUND, pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
-		ResetLatch(MyLatch);
+		pmhash_sleep(LOOK_AROUND, pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
 		pmhash_launcher_interrupts();
 		if (!pmhash_clock_past(last, LOOK_AROUND) || !pmhash_shared->usable)
 			continue;			/* or the pool has been given up */
@@ -297,9 +291,7 @@ wait_for_pool(void)
 		wait_for_another_life();
 	while (!pmhash_shared->usable && !pmhash_try_again())
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 RETRY_AFTER, pmhash_wait_event(PMHASH_WAIT_POOL));
-		ResetLatch(MyLatch);
+		pmhash_sleep(RETRY_AFTER, pmhash_wait_event(PMHASH_WAIT_POOL));
 		pmhash_launcher_interrupts();
 	}
 }

@@ -44,7 +44,6 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -100,7 +99,6 @@ static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
 static object_access_hook_type previous_access_hook = NULL;
-static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* ---- removal ---- */
 
@@ -303,33 +301,6 @@ access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 		pmhash_database_is_new(objectId);
 		look_wanted = objectId;
 	}
-}
-
-/*
- * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
- * no callback is called (twophase.c, FinishPreparedTransaction).
- */
-static void
-utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-			 ProcessUtilityContext context, ParamListInfo params,
-			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	Node	   *statement = pstmt->utilityStmt;
-	bool		finishes = IsA(statement, TransactionStmt) &&
-		(((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED ||
-		 ((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK_PREPARED);
-
-	pmhash_note_statement(statement);
-	if (previous_utility_hook)
-		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params,
-							  queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-								params, queryEnv, dest, qc);
-	if (finishes)
-		pmhash_request_cleaning(MyDatabaseId);
-	if (IsA(statement, CheckPointStmt) && pmhash_shared != NULL)
-		pmhash_wake_launcher();
 }
 
 /* ---- before commit: which index has a file now? ---- */
@@ -759,6 +730,4 @@ pmhash_life_cycle_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_access_hook = object_access_hook;
 	object_access_hook = access_hook;
-	previous_utility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = utility_hook;
 }

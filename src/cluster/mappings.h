@@ -33,6 +33,14 @@ typedef struct PmhashMappings
 	void		(*unmap) (PmhashMapping *mapping);
 } PmhashMappings;
 
+/* The initialiser of one that is a static variable. */
+#define PMHASH_MAPPINGS_INIT(all, may_be_idle, unmap_one) { \
+	.awake = DLIST_STATIC_INIT((all).awake), \
+	.resting = DLIST_STATIC_INIT((all).resting), \
+	.is_idle = (may_be_idle), \
+	.unmap = (unmap_one) \
+}
+
 extern void pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping,
 							   PmhTable *table);
 extern void pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping);

@@ -47,6 +47,7 @@
 #include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
+#include "cluster/witness.h"
 
 static bool lock_served = false;	/* a run of this postmaster has used the pool
 									 * under this lock */

@@ -63,7 +63,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
@@ -75,6 +74,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/am_callbacks.h"
+#include "cluster/as_owner.h"
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"
@@ -86,6 +86,7 @@
 #include "cluster/refill.h"
 #include "cluster/startup.h"
 #include "cluster/stub.h"
+#include "cluster/wait_events.h"
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 
 /* What is known of a rebuild from step to step, each a transaction. */
@@ -335,9 +336,7 @@ wait_for_writer(VirtualTransactionId writer)
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
 							get_rel_name(refill.heap))));
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
-		ResetLatch(MyLatch);
+		pmhash_sleep(WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -375,17 +374,9 @@ fill(Relation heap, Relation index)
 {
 	PmhashFile *file = pmhash_file_open_filling(index, refill.file_id);
 	IndexInfo  *info;
-	Oid			user;
-	int			context;
-	int			nest_level;
+	PmhashCaller caller;
 
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner,
-						   context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-#if PG_VERSION_NUM >= 170000
-	RestrictSearchPath();
-#endif
+	pmhash_be_owner(heap, &caller);
 	info = BuildIndexInfo(index);
 	info->ii_Unique = false;
 	info->ii_ExclusionOps = NULL;
@@ -394,8 +385,7 @@ fill(Relation heap, Relation index)
 	PMH_STOP_POINT("rebuild_before_build");
 	pmhash_am_fill(heap, index, info, file);
 	PMH_STOP_POINT("rebuild_before_stub");
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(user, context);
+	pmhash_be_caller(&caller);
 }
 
 /* The stub was marked meanwhile: its file lacks something. */

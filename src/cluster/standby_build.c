@@ -38,7 +38,6 @@
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -264,9 +263,7 @@ wait_for_transactions(void)
 	while (TransactionIdPrecedes(xmin = oldest_running(), n0))
 	{
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
-		ResetLatch(MyLatch);
+		pmhash_sleep(pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
 		require_building();
 		pause = Min(2 * pause, LONGEST_LOOK);
 	}

@@ -38,12 +38,7 @@ static Handle *handles = NULL;	/* one for each row */
 static bool is_idle(const PmhashMapping *mapping);
 static void unmap(PmhashMapping *mapping);
 
-static PmhashMappings mappings = {
-	.awake = DLIST_STATIC_INIT(mappings.awake),
-	.resting = DLIST_STATIC_INIT(mappings.resting),
-	.is_idle = is_idle,
-	.unmap = unmap
-};
+static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
 /* They are trimmed when none is in use: between records, or before one is mapped. */
 static bool

@@ -143,6 +143,9 @@ extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern void pmhash_standby_lost(uint64 file_id, const char *why);
 extern bool pmhash_standby_owns(Oid database, uint64 file_id);
+extern bool pmhash_standby_has_room(void);
+
+/* ---- standby_wanted.c ---- */
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */

@@ -21,7 +21,6 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -439,13 +438,11 @@ see_to_builds(void)
  * there in the next one, which the crash of a backend begins (launcher.c).
  */
 pg_noreturn static void
-wait_for_another_life(void)
+wait_for_end_of_recovery(void)
 {
 	while (RecoveryInProgress())
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 LONGEST_SLEEP, pmhash_wait_event(PMHASH_WAIT_POOL));
-		ResetLatch(MyLatch);
+		pmhash_sleep(LONGEST_SLEEP, pmhash_wait_event(PMHASH_WAIT_POOL));
 		CHECK_FOR_INTERRUPTS();
 	}
 	proc_exit(0);
@@ -478,7 +475,7 @@ pmhash_standby_launcher_main(Datum arg)
 	if (pmhash_shared == NULL || !RecoveryInProgress())
 		proc_exit(0);
 	if (!pmhash_shared->usable)
-		wait_for_another_life();
+		wait_for_end_of_recovery();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
@@ -496,10 +493,8 @@ pmhash_standby_launcher_main(Datum arg)
 		if (pmhash_standby_is_active())
 			pmhash_notice_failed_writes(goes_on);
 		next = see_to_builds();
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 pmhash_clock_until(next, LOOK_FOR_RESTARTPOINT),
-						 pmhash_wait_event(PMHASH_WAIT_STANDBY));
-		ResetLatch(MyLatch);
+		pmhash_sleep(pmhash_clock_until(next, LOOK_FOR_RESTARTPOINT),
+					 pmhash_wait_event(PMHASH_WAIT_STANDBY));
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{

@@ -53,6 +53,7 @@
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
 #include "cluster/wait_events.h"
+#include "cluster/witness.h"
 #define TRANCHE_NAME	"pmhash"
 #define KEY_TRANCHE_NAME "pmhash_keys"
 

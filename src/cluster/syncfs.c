@@ -10,7 +10,7 @@
  * file asked by belongs to.  On overlayfs, where the root file system of a container
  * lies, failures are noted in that of the upper layer, and syncfs() on the overlay looks
  * into its own (as of Linux 6.18).  Whatever is not known to report them is asked file by
- * file (ask_files.c), as PostgreSQL does: fsync() is handed on to where the file lies.
+ * file (pool_files.c), as PostgreSQL does: fsync() is handed on to where the file lies.
  *
  *-------------------------------------------------------------------------
  */

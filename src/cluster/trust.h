@@ -30,13 +30,6 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										uint64 instance);
 extern bool pmhash_token_matches(const PmhashControl *control,
 								 const PmhashServerState *server);
-extern void pmhash_set_witness(int lock_fd);
-extern bool pmhash_has_witness(int lock_fd);
-extern bool pmhash_revoke_trust(int lock_fd);
-extern bool pmhash_withdraw_witness(int lock_fd);
-extern bool pmhash_witness_is_withdrawn(int lock_fd);
-extern void pmhash_restore_witness(int lock_fd);
-extern bool pmhash_trust_is_revoked(int lock_fd);
 extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
 extern void pmhash_refuse_trust(uint64 journal_instance);
 extern void pmhash_continue_without_pool(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wait_events.c
- *	  What processes of pmhash wait for, as pg_stat_activity shows it.
+ *	  What processes of pmhash wait for, as pg_stat_activity shows it; sleeping.
  *
  * From PostgreSQL 17 on extensions have wait events with names of their own; before,
  * all are "Extension".
@@ -10,7 +10,9 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/latch.h"
 
 #if PG_VERSION_NUM >= 170000
 #include "utils/wait_event.h"
@@ -47,4 +49,20 @@ uint32
 pmhash_wait_event(PmhashWait wait)
 {
 	return events[wait] != 0 ? events[wait] : PG_WAIT_EXTENSION;
+}
+
+/*
+ * pmhash_sleep
+ *		Wait until this process's latch is set, for milliseconds at the most (-1: without
+ *		an end), and reset it.  event is what pg_stat_activity shows.
+ *
+ * Ends the process when the postmaster has died.  Interrupts are left to the caller.
+ */
+void
+pmhash_sleep(long timeout, uint32 event)
+{
+	int			timed = timeout >= 0 ? WL_TIMEOUT : 0;
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | timed | WL_EXIT_ON_PM_DEATH, timeout, event);
+	ResetLatch(MyLatch);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wait_events.h
- *	  What processes of pmhash wait for, as pg_stat_activity shows it.
+ *	  What processes of pmhash wait for, as pg_stat_activity shows it; sleeping.
  *
  * Include postgres.h first.
  *
@@ -23,5 +23,6 @@ typedef enum PmhashWait
 
 extern void pmhash_wait_events_name(void);
 extern uint32 pmhash_wait_event(PmhashWait wait);
+extern void pmhash_sleep(long timeout, uint32 event);
 
 #endif							/* PMHASH_WAIT_EVENTS_H */

@@ -34,26 +34,30 @@ typedef struct PmhBucket
  * Byte offsets of the parts of a slot inside its bucket.  Known to the compiler
  * everywhere, so that unrolled loops have them as constants.
  */
-static const uint8_t pmh_slot_top[PMH_SLOTS] = {
+static const uint8_t pmh_slot_top[] = {
 	22, 23, 24,
 	64, 65, 66, 67, 25,
 	128, 129, 130, 131, 26,
 	192, 193, 194, 195, 27
 };
 
-static const uint8_t pmh_slot_mid[PMH_SLOTS] = {
+static const uint8_t pmh_slot_mid[] = {
 	28, 32, 36,
 	68, 72, 76, 80, 84,
 	132, 136, 140, 144, 148,
 	196, 200, 204, 208, 212
 };
 
-static const uint8_t pmh_slot_word[PMH_SLOTS] = {
+static const uint8_t pmh_slot_word[] = {
 	40, 48, 56,
 	88, 96, 104, 112, 120,
 	152, 160, 168, 176, 184,
 	216, 224, 232, 240, 248
 };
+
+_Static_assert(sizeof(pmh_slot_top) == PMH_SLOTS && sizeof(pmh_slot_mid) == PMH_SLOTS &&
+			   sizeof(pmh_slot_word) == PMH_SLOTS,
+			   "not every slot has a place in the bucket for each of its parts");
 
 #define PMH_LINE0_SLOTS		3	/* slots 0..2 stand in line 0 */
 #define PMH_LINE_SLOTS		5	/* the others: five to a line */

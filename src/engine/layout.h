@@ -544,6 +544,9 @@ _Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
  */
 _Static_assert(PMH_SLOTS == 18 && PMH_BUCKET_SIZE == 256 && PMH_LINE == 64,
 			   "the slots of a bucket are laid out by hand, here and in bucket.h");
+_Static_assert(((PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE) &
+				(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE - 1)) == 0,
+			   "a block is not a power of two");
 _Static_assert(PMH_STATE_OCCUPIED == (UINT32_C(1) << PMH_SLOTS) - 1,
 			   "the state has not one bit for each slot");
 _Static_assert((PMH_STATE_OCCUPIED & PMH_STATE_POINTERS) == 0 &&

@@ -386,7 +386,7 @@ delete_damaged(PmhTable *t)
 
 /* Blocks that the header tells of and the file has not got are not mapped. */
 static void
-read_behind_end(PmhTable *t)
+read_past_end(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
@@ -445,7 +445,7 @@ main(void)
 	check_sound(t);
 	TEST(delete_damaged(t));
 	check_sound(t);
-	TEST(read_behind_end(t));
+	TEST(read_past_end(t));
 	check_sound(t);
 	pmh_close(t);
 	unlink(path);

@@ -16,18 +16,6 @@
 #include "table.h"
 #include "unit.h"
 
-static PmhTable *
-create_table(const char *path)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
-
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
-}
-
 /* The estimate may be off by so many percent. */
 static void
 check_estimate(PmhTable *t, uint64_t entries, uint64_t percent)
@@ -70,7 +58,7 @@ check_stats(PmhTable *t, uint64_t entries)
 static void
 unique_keys(const char *path)
 {
-	PmhTable   *t = create_table(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	n = 0;
 
 	check_estimate(t, 0, 0);
@@ -93,7 +81,7 @@ unique_keys(const char *path)
 static void
 duplicates(const char *path)
 {
-	PmhTable   *t = create_table(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	keys = FIXTURE_SCALE(20000);
 	uint64_t	n = 0;
 	uint64_t	long_keys = 0;
@@ -120,7 +108,7 @@ duplicates(const char *path)
 static void
 impossible_strategy(const char *path)
 {
-	PmhTable   *t = create_table(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t   *elem = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
 	PmhStats	s;
 

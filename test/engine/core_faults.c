@@ -126,10 +126,8 @@ static void
 make_table(void)
 {
 	PmhEnv		env = fixture_env(++instance);
-	PmhError	error;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &table, &error) == PMH_OK);
+	table = fixture_create_in(path, &env);
 	memset(present, 0, sizeof(present));
 	hot = 0;
 	for (uint64_t k = 0; k < KEYS; k++)

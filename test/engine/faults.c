@@ -53,12 +53,8 @@ size_of(const char *name)
 static PmhTable *
 make_table(const char *name)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create(name);
 
-	unlink(name);
-	REQUIRE(pmh_create(name, NULL, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t k = 0; k < KEYS; k++)
 	{
 		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);

@@ -107,21 +107,29 @@ fixture_open(const char *path, uint64_t instance)
 	return fixture_open_in(path, &env);
 }
 
-/* Make an empty table in the first run, in place of what is there; ends the program. */
+/* Make an empty table, in place of what is there; ends the program if that cannot be. */
 static inline PmhTable *
-fixture_create(const char *path)
+fixture_create_in(const char *path, const PmhEnv *env)
 {
-	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
 	PmhError	error;
 
 	unlink(path);
-	if (pmh_create(path, NULL, NULL, &env, &t, &error) != PMH_OK)
+	if (pmh_create(path, NULL, NULL, env, &t, &error) != PMH_OK)
 	{
 		fprintf(stderr, "cannot create %s: %s\n", path, error.detail);
 		exit(1);
 	}
 	return t;
+}
+
+/* The same, in the first run. */
+static inline PmhTable *
+fixture_create(const char *path)
+{
+	PmhEnv		env = fixture_env(1);
+
+	return fixture_create_in(path, &env);
 }
 
 /* Bytes of a file; ends the program if it cannot be looked at. */

@@ -150,18 +150,6 @@ now(void)
 }
 
 static PmhTable *
-create(const char *path)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	(void) unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
-}
-
-static PmhTable *
 recover(const char *path, PmhTable *t)
 {
 	static uint64_t instance = 1;
@@ -189,7 +177,7 @@ file_bytes(PmhTable *t)
 static uint64_t
 innocent_bytes(const char *path, uint64_t n)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	bytes;
 
 	for (uint64_t i = 0; i < n; i++)
@@ -436,7 +424,7 @@ static void
 live(const Pattern *p, const char *path)
 {
 	uint64_t	n = count_of(p);
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 
 	insert_all(t, p);
 	is_no_giant(t, p);
@@ -470,7 +458,7 @@ live(const Pattern *p, const char *path)
 static void
 load(const Pattern *p, const char *path, uint32_t bits)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	PmhEntry   *entries = malloc(count_of(p) * sizeof(PmhEntry));
 	PmhBulk    *bulk;
 	uint32_t	depth;

@@ -49,17 +49,14 @@ processor_us(void)
 static PmhTable *
 make_list(uint64_t n)
 {
-	PmhEnv		env = fixture_env(1);
 	PmhEntry   *entry = malloc(n * sizeof(PmhEntry));
 	PmhTable   *t;
-	PmhError	error;
 	size_t		done;
 
 	REQUIRE(entry != NULL);
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = (PmhEntry) {hash, i};
-	(void) unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	t = fixture_create(path);
 	REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK && done == n);
 	free(entry);
 	return t;

@@ -106,18 +106,6 @@ allow(int resource, bool more)
 
 /* ---- a table ---- */
 
-static PmhTable *
-create(const char *name)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-
-	unlink(name);
-	REQUIRE(pmh_create(name, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
-}
-
 /* From 'key' on until there are n, or one fails; *key is that one. */
 static PmhResult
 insert(PmhTable *t, uint64_t *key, uint64_t n)
@@ -146,7 +134,7 @@ test_no_descriptor(void)
 {
 	PmhEnv		env = fixture_env(1);
 	unsigned	before = open_descriptors();
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	PmhTable   *other = fixture_open(path, 1);
 	PmhTable   *third;
 	PmhError	error;
@@ -189,7 +177,7 @@ static void
 test_no_memory(void)
 {
 #ifndef __SANITIZE_ADDRESS__
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	key = 0;
 
 	allow(RLIMIT_AS, false);
@@ -217,7 +205,7 @@ test_areas(void)
 		uint64_t	key = 0;
 
 		snprintf(name[i], sizeof(name[i]), "%.80s.%d", path, i);
-		table[i] = create(name[i]);
+		table[i] = fixture_create(name[i]);
 		CHECK(table[i]->file.reserved <= 256 * 1024);
 		REQUIRE(insert(table[i], &key, KEYS * 2) == PMH_OK);
 		CHECK(table[i]->file.nold == 0);
@@ -239,7 +227,7 @@ test_areas(void)
 static void
 test_old_pointers(void)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	char	   *pointer[8];
 	uint64_t	place[8];
 	size_t		size = t->file.mapped;
@@ -276,7 +264,7 @@ test_old_pointers(void)
 static void
 test_name_is_gone(bool replaced)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	PmhTable   *another = NULL;
 	uint64_t	key = 0;
 	struct stat st;
@@ -285,7 +273,7 @@ test_name_is_gone(bool replaced)
 	unlink(path);
 	if (replaced)
 	{
-		another = create(path);
+		another = fixture_create(path);
 		CHECK(stat(path, &st) == 0);
 	}
 	CHECK(insert(t, &key, 10 * KEYS) == PMH_ERR_NO_FILE);
@@ -331,7 +319,7 @@ reuse_directory(PmhTable *t, uint64_t dirword)
 static void
 test_cut_when_opened(bool group_insert)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	PmhTable   *other;
 	PmhEntry	entry[PMH_GROUP_MAX];
 	uint64_t	key = 0;
@@ -392,7 +380,7 @@ is_foreign(const char *memory)
 static void
 test_reservation_is_lost(void)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	key = 0;
 	char	   *memory;
 
@@ -420,7 +408,7 @@ test_reservation_is_lost(void)
 static void
 test_zeroes_are_short(void)
 {
-	PmhTable   *t = create(path);
+	PmhTable   *t = fixture_create(path);
 	uint64_t	key = 0;
 	size_t		size;
 	unsigned char core;

@@ -421,14 +421,10 @@ static const Operation operation[] = {
 static void
 begin_file(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-
-	unlink(path);
 	memset(present, 0, sizeof(present));
 	next_key = 0;
 	instance = 1;
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &handle[0], &error) == PMH_OK);
+	handle[0] = fixture_create(path);
 	for (unsigned i = 1; i < HANDLES; i++)
 		handle[i] = open_handle(instance);
 	add_keys(handle[0], LASTING);

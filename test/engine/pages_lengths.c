@@ -55,7 +55,7 @@ __wrap_posix_fallocate(int fd, off_t from, off_t len)
 /* ---- what is to hold ---- */
 
 static uint64_t
-told_length(PmhTable *t)
+recorded_length(PmhTable *t)
 {
 	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
 }
@@ -119,16 +119,16 @@ check_lengths(PmhTable *t)
 {
 	uint64_t	length = fixture_file_size(path);
 	uint64_t	hole = first_hole(length);
-	uint64_t	told = told_length(t);
+	uint64_t	recorded = recorded_length(t);
 	uint64_t	entries;
 	uint64_t	bytes;
 
 	CHECK(length % PAGE == 0);
 	CHECK(hole % PAGE == 0);
-	CHECK(pmh_whole_pages(told) <= hole);
-	CHECK(file_bytes(t) == told);
-	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK && bytes == told);
-	within += told % PAGE != 0;
+	CHECK(pmh_whole_pages(recorded) <= hole);
+	CHECK(file_bytes(t) == recorded);
+	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK && bytes == recorded);
+	within += recorded % PAGE != 0;
 	holes += hole < length;
 }
 
@@ -138,8 +138,8 @@ check_recovered(PmhTable *t)
 {
 	t = reopen(t);
 	check_lengths(t);
-	CHECK(fixture_file_size(path) == pmh_whole_pages(told_length(t)));
-	CHECK(t->file.mapped == told_length(t));
+	CHECK(fixture_file_size(path) == pmh_whole_pages(recorded_length(t)));
+	CHECK(t->file.mapped == recorded_length(t));
 	check(t);
 	return t;
 }
@@ -155,7 +155,7 @@ check_from_outside(PmhTable *t)
 
 	CHECK(pmh_examine(path, identity, &run, &inode, &error) == PMH_OK);
 	CHECK(run == t->instance && inode.size == fixture_file_size(path));
-	CHECK(inode.allocated >= pmh_whole_pages(told_length(t)));
+	CHECK(inode.allocated >= pmh_whole_pages(recorded_length(t)));
 }
 
 /* ---- a file's life ---- */
@@ -200,10 +200,10 @@ test_load(void)
 static PmhResult
 grow_once(PmhTable *t, uint64_t *key)
 {
-	uint64_t	told = told_length(t);
+	uint64_t	recorded = recorded_length(t);
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && told_length(t) == told)
+	while (result == PMH_OK && recorded_length(t) == recorded)
 	{
 		result = pmh_insert(t, key_hash(*key), *key, false);
 		*key += result == PMH_OK;
@@ -309,17 +309,17 @@ test_other_pages(bool hole)
 	for (uint64_t keys = 1000; keys < 20000; keys += 3000)
 	{
 		PmhTable   *t = load(keys);
-		uint64_t	told = told_length(t);
+		uint64_t	recorded = recorded_length(t);
 		int			fd = open(path, O_RDWR);
 
 		REQUIRE(fd >= 0);
-		within += told % PAGE != 0;
+		within += recorded % PAGE != 0;
 		if (!hole)
-			REQUIRE(ftruncate(fd, (off_t) told) == 0);
+			REQUIRE(ftruncate(fd, (off_t) recorded) == 0);
 		else
-			REQUIRE(ftruncate(fd, (off_t) told) == 0 &&
-					ftruncate(fd, (off_t) (told + 2 * PAGE)) == 0);
-		CHECK(!knows_extents || !hole || first_hole(told + 1) == told);
+			REQUIRE(ftruncate(fd, (off_t) recorded) == 0 &&
+					ftruncate(fd, (off_t) (recorded + 2 * PAGE)) == 0);
+		CHECK(!knows_extents || !hole || first_hole(recorded + 1) == recorded);
 		close(fd);
 		t = check_recovered(t);
 		check_unique(t, keys, 1);
@@ -338,17 +338,17 @@ test_other_pages_full(void)
 	PmhEnv		env;
 	PmhError	error;
 	uint64_t	keys = 1000;
-	uint64_t	told;
+	uint64_t	recorded;
 
-	while ((told = told_length(t = load(keys))) % PAGE == 0)
+	while ((recorded = recorded_length(t = load(keys))) % PAGE == 0)
 	{
 		pmh_close(t);
 		keys += 1000;
 	}
 	pmh_close(t);
-	REQUIRE(truncate(path, (off_t) told) == 0);
+	REQUIRE(truncate(path, (off_t) recorded) == 0);
 	env = fixture_env(++instance);
-	disk = (off_t) told + FILE_BLOCK;
+	disk = (off_t) recorded + FILE_BLOCK;
 	CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_NO_SPACE);
 	CHECK(fixture_no_lock_held());
 	disk = 0;

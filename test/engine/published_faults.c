@@ -31,12 +31,8 @@ static PmhTable *
 make_table(void)
 {
 	PmhEnv		env = fixture_env(instance);
-	PmhError	error;
-	PmhTable   *t;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
+	return fixture_create_in(path, &env);
 }
 
 /* As after a crash of the system: under a new instance. */

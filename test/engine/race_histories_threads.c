@@ -991,11 +991,8 @@ static void
 make_table(void)
 {
 	PmhEnv		env = round_env();
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create_in(path, &env);
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	load_breathing_keys(t);
 	memset(shared->n, 0, sizeof(shared->n));
 	for (unsigned key = 0; key < HOT_KEYS; key++)

@@ -63,11 +63,8 @@ load_lists(PmhTable *t)
 static void
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
 	load_lists(t);
 	for (uint64_t i = 0; i < GONE_KEYS * VALUES; i++)
 		REQUIRE(pmh_delete(t, list_hash(i / VALUES), i % VALUES) == PMH_OK);

@@ -58,7 +58,7 @@ static const char *names[MOST_NAMES];	/* of stop points that it has come by */
 static unsigned nnames;
 static const char *stop_at;		/* one of these ... */
 static uint64_t writer_countdown;	/* ... after so many times */
-static bool sleeps_on;			/* as long as nobody waits for it */
+static bool sleeps_on;			/* as long as no other waits for it */
 static uint64_t locks_asleep;	/* that it holds */
 
 /* The operation. */
@@ -209,7 +209,7 @@ pmh_stop_point(const char *name)
 		writer_runs(true);
 }
 
-/* Whoever waits for a lock lets the other one go on until that is free. */
+/* A process that waits for a lock lets the other one go on until that is free. */
 static void
 wait_begins(void)
 {

@@ -667,16 +667,13 @@ add_torn_keys(void)
 static void
 make_table(void)
 {
-	PmhEnv		env = fixture_env(1);
 	PmhEntry   *entry = malloc((KEYS * MOST_STANDING + LONG_VALUES) * sizeof(*entry));
 	size_t		n = 0;
 	uint32_t	depth;
 	PmhBulk    *bulk;
-	PmhError	error;
 
-	unlink(path);
 	REQUIRE(entry != NULL);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &others, &error) == PMH_OK);
+	others = fixture_create(path);
 	for (uint64_t key = 0; key < KEYS; key++)
 	{
 		standing[key] = key >= LIST_KEYS ? 1 + key % 3 :

@@ -84,15 +84,13 @@ bounded(const char *what, uint64_t most)
 static PmhTable *
 make_table(const char *path, uint64_t hash, uint64_t n)
 {
-	PmhEnv		env = fixture_env(1);
 	PmhEntry   *entry = malloc(n * sizeof(*entry));
 	uint32_t	depth;
 	PmhBulk    *bulk;
 	PmhTable   *t;
-	PmhError	error;
 
-	unlink(path);
-	REQUIRE(entry != NULL && pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(entry != NULL);
+	t = fixture_create(path);
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = (PmhEntry) {hash, i};
 	REQUIRE(pmh_bulk_begin(t, n, 90, &depth, &bulk) == PMH_OK);

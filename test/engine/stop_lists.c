@@ -52,16 +52,6 @@ pmh_stop_point(const char *name)
 }
 
 static void
-make_table(void)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &others, &error) == PMH_OK);
-}
-
-static void
 close_sound(void)
 {
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
@@ -135,7 +125,7 @@ cursor_and_growth(void)
 	PmhResult	result;
 
 	REQUIRE(count != NULL);
-	make_table();
+	others = fixture_create(path);
 	load_list(hash, TAIL_VALUES + HEAD_VALUES);
 	for (uint64_t i = 0; i < LATER_VALUES; i++)
 		REQUIRE(pmh_insert(others, hash, 100000 + i, false) == PMH_OK);
@@ -206,7 +196,7 @@ cursor_and_no_circle(void)
 	PmhCursor	cursor = {0};
 	PmhResult	result;
 
-	make_table();
+	others = fixture_create(path);
 	load_list(hash, CHAIN_VALUES);
 	pmh_cursor_open(others, &cursor, hash);
 	while ((result = pmh_cursor_next(others, &cursor, 1000)) == PMH_OK)
@@ -232,7 +222,7 @@ cursor_of_light_keys(void)
 	size_t		capacity;
 	PmhCursor	cursor = {0};
 
-	make_table();
+	others = fixture_create(path);
 	load_list(heavy, CHAIN_VALUES);
 	for (uint64_t i = 0; i < 2000; i++)
 		REQUIRE(pmh_insert(others, light, i, false) == PMH_OK);
@@ -268,7 +258,7 @@ circle_is_found(void)
 	uint64_t	last;
 	PmhResult	result;
 
-	make_table();
+	others = fixture_create(path);
 	load_list(hash, CHAIN_VALUES);
 	for (last = head_of(hash); pmh_buffer_next(others, last) != 0;)
 		last = pmh_buffer_next(others, last);
@@ -352,7 +342,7 @@ make_long_file(bool deep_directory)
 {
 	PmhTable   *short_one;
 
-	make_table();
+	others = fixture_create(path);
 	for (uint64_t key = 0; key < KEYS / 10; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
 	short_one = fixture_open(path, 1);
@@ -463,7 +453,7 @@ cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
 	PmhCursor	cursor = {0};
 	PmhResult	result;
 
-	make_table();
+	others = fixture_create(path);
 	for (uint64_t key = 0; key < keys; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
 	t = fixture_open(path, 1);

@@ -464,13 +464,11 @@ make_table(bool recovered)
 {
 	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
-	PmhError	error;
 
-	unlink(path);
 	memset(taken_out, 0, npairs);
 	instance = 1;
 	pmh_locks_init(env.locks, FIXTURE_STRIPES);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	t = fixture_create_in(path, &env);
 	for (uint32_t pair = 0; pair < first_pair[FIRST_NEW]; pair++)
 		REQUIRE(pmh_insert(t, hash_of(key_of[pair]), pair, false) == PMH_OK);
 	if (recovered)

@@ -57,14 +57,9 @@ pmh_stop_point(const char *name)
 static PmhTable *
 make_table(bool force_pmem)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhEnv		env = fixture_env_on(force_pmem, 1);
 
-	unlink(path);
-	env.force_pmem = force_pmem;
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	return t;
+	return fixture_create_in(path, &env);
 }
 
 static void

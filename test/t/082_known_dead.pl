@@ -50,7 +50,7 @@ SQL
 is(entries(), 4000, 'still nothing is removed');
 flush_wal();
 is(reads('SELECT count(v) FROM d WHERE k = 7'), "0\n0", 'after a flush');
-is(entries(), 3000, 'the next scan removes them, whoever found them and whatever it looks for');
+is(entries(), 3000, 'the next scan removes them, whichever scan found them and whatever it looks for');
 
 # ---- a queue: scans begin in different places, and have all rows ----
 

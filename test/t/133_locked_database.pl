@@ -121,7 +121,7 @@ $there->quit;
 all_come_back($node, 'all is over', 'd');
 all_come_back($node, 'all is over, another database');
 
-# The launcher ends when it is told to, also while a worker waits for a lock.
+# The launcher ends when it is terminated, also while a worker waits for a lock.
 $session->query_safe('BEGIN; ALTER DATABASE d RENAME TO e');
 my $pid = $node->safe_psql('postgres', "SELECT pid $launcher");
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");

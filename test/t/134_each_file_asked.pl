@@ -159,7 +159,7 @@ SKIP:
 	set_witness($node, ASKING);
 	$said = restart_in_place($node);
 	like($said, qr/not trusted: a process died while it asked whether all had been written back/, 'another device: log');
-	# the witness is away, and nobody is known to have asked
+	# the witness is away, and no process is known to have asked
 	set_witness($node, 0);
 	$said = restart_in_place($node);
 	like($said, qr/not trusted: it is not known whether all has been written back/, 'another device, no witness: log');

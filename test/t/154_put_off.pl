@@ -25,7 +25,7 @@ foreach my $database (qw(long short))
 }
 sleep(3);         # the first look of a new server is over
 
-# Have a file that nobody owns while an index is locked; wait until that was looked at.
+# Have a file that no index owns while an index is locked; wait until that was looked at.
 sub put_off
 {
 	my ($database) = @_;

@@ -1,4 +1,4 @@
-# What a DBA is told when something needs one: the states that the views show, and the
+# What a DBA reads when something needs one: the states that the views show, and the
 # hints, where a wrong word costs the most.  And a pool of another version of pmhash.
 
 use strict;

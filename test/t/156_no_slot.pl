@@ -1,4 +1,4 @@
-# No slot is free for the workers that rebuild and build indexes: applications are told to
+# No slot is free for the workers that rebuild and build indexes: the error is one to
 # try again (40001) only as long as that will help, and the views say what is missing.
 
 use strict;
@@ -27,7 +27,7 @@ sub sqlstate_of
 	return $stderr =~ /ERROR:  (\w{5}): / ? $1 : "none: $stderr";
 }
 
-# ---- "try again" only if there is somebody to rebuild it ----
+# ---- "try again" only if there is a worker to rebuild it ----
 # (the server's own logical replication launcher takes one, ours the other one)
 my $by_hand = qr/HINT:  No background worker of pmhash can run to rebuild it \(see max_worker_processes\); REINDEX INDEX/;
 foreach my $slots (1, 2)

@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * utility_hook.c
+ *	  What pmhash does before and after utility statements.
+ *
+ * Statements may nest: this is called again within one that is being executed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+
+#include "am/insert_queue.h"
+#include "am/row_types.h"
+#include "am/statements.h"
+#include "am/utility_hook.h"
+#include "cluster/new_database.h"
+#include "cluster/requests.h"
+#include "cluster/shared.h"
+
+static ProcessUtility_hook_type previous_hook = NULL;
+
+/*
+ * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
+ * no callback is called (twophase.c, FinishPreparedTransaction).
+ */
+static bool
+finishes_prepared(const Node *utility)
+{
+	TransactionStmtKind kind;
+
+	if (!IsA(utility, TransactionStmt))
+		return false;
+	kind = ((const TransactionStmt *) utility)->kind;
+	return kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+}
+
+/* Execute the statement; while it lasts it is remembered (statements.c). */
+static void
+execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+		ProcessUtilityContext context, ParamListInfo params,
+		QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	PmhashStatement statement;
+
+	pmhash_utility_begins(pstmt->utilityStmt, &statement);
+	PG_TRY();
+	{
+		if (previous_hook)
+			previous_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+						  dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+									queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		pmhash_utility_ends(&statement);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * What has to be known of the statement is found out before it is executed: that of a
+ * procedure which ends transactions may be freed (pg_stat_statements.c,
+ * pgss_ProcessUtility).
+ */
+static void
+utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	const Node *utility = pstmt->utilityStmt;
+	bool		finishes = finishes_prepared(utility);
+	bool		checkpoint = IsA(utility, CheckPointStmt);
+
+	if (pmhash_may_build_indexes(utility))
+		pmhash_apply_inserts(NULL);
+	pmhash_note_statement(utility);
+	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	if (finishes)
+		pmhash_request_cleaning(MyDatabaseId);
+	if (checkpoint && pmhash_shared != NULL)
+		pmhash_wake_launcher();
+	pmhash_row_types_check();
+}
+
+/* Install the hook.  Called once, while the library is preloaded. */
+void
+pmhash_utility_hook_init(void)
+{
+	previous_hook = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+}
