@@ -191,6 +191,7 @@ AM_OBJS = \
 	src/am/scan_keys.o \
 	src/am/scan_queue.o \
 	src/am/scan_replica.o \
+	src/am/sort_entries.o \
 	src/am/spool.o \
 	src/am/standby_fill.o \
 	src/am/standby_scan.o \
@@ -449,6 +450,7 @@ AM_HEADERS = \
 	src/am/row_key.h \
 	src/am/row_types.h \
 	src/am/scan.h \
+	src/am/sort_entries.h \
 	src/am/spool.h \
 	src/am/standby_fill.h \
 	src/am/standby_scan.h \

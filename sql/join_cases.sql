@@ -81,6 +81,14 @@ BEGIN
 		WHEN (j ->> 'Memory Usage')::int < kb / 4 THEN 'hardly used: ' || (j ->> 'Memory Usage') || ' kB' ELSE 'kept' END;
 END $$;
 SELECT kb, memory(kb) FROM unnest(ARRAY[64, 100, 256, 1000, 4096]) kb;
+-- a key with very many rows: what its cursor remembers is counted
+CREATE TABLE heavy (k int4);
+INSERT INTO heavy SELECT CASE WHEN i <= 60000 THEN 1 ELSE i END FROM generate_series(1, 61000) i;
+CREATE INDEX heavy_k ON heavy USING pmhash (k);
+VACUUM ANALYZE heavy;
+SELECT m[1] BETWEEN 1 AND 50 AS without, m[2] - m[1] BETWEEN 50 AND 500 AS more
+FROM (SELECT array_agg((j ->> 'Memory Usage')::int ORDER BY n) FROM unnest('{60001,1}'::int[]) WITH ORDINALITY k (k, n),
+	join_node(format('SELECT h.ctid FROM (SELECT g AS k FROM generate_series(%s, %s + 9) g OFFSET 0) x JOIN heavy h ON h.k = x.k', k, k)) j) a (m);
 
 -- ---- the table ----
 

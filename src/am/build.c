@@ -29,8 +29,10 @@
 
 #include "build_scan.h"
 #include "key_types.h"
+#include "sort_entries.h"
 #include "temp_file.h"
 #include "unique.h"
+#include "cluster/counters.h"
 #include "cluster/give_way.h"
 #include "cluster/refill.h"
 
@@ -364,19 +366,6 @@ typedef struct Present
 	size_t		n;
 } Present;
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	const PmhEntry *ea = a;
-	const PmhEntry *eb = b;
-
-	if (ea->hash != eb->hash)
-		return ea->hash < eb->hash ? -1 : 1;
-	if (ea->value != eb->value)
-		return ea->value < eb->value ? -1 : 1;
-	return 0;
-}
-
 /* Spool all that is in the file; ERROR if it can't be read. */
 static void
 spool_file(BuildState *build, PmhSweep *sweep, PmhashSpool *spool)
@@ -431,7 +420,7 @@ take_present(BuildState *build, PmhashSpool *spool, int i, Present *present)
 	present->entry = MemoryContextAllocHuge(build->context,
 											present->n * sizeof(PmhEntry));
 	pmhash_spool_take(spool, i, present->entry, present->n);
-	qsort(present->entry, present->n, sizeof(PmhEntry), compare_entries);
+	pmhash_sort_entries(present->entry, present->n);
 }
 
 /* Drop from load[0 .. n) what is present; returns how many are left. */
@@ -445,7 +434,7 @@ drop_present(BuildState *build, const Present *present, size_t n)
 	for (size_t i = 0; i < n; i++)
 	{
 		if (bsearch(&build->load[i], present->entry, present->n,
-					sizeof(PmhEntry), compare_entries) == NULL)
+					sizeof(PmhEntry), pmhash_compare_entries) == NULL)
 			build->load[left++] = build->load[i];
 	}
 	return left;
@@ -631,7 +620,10 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	refuse_nulls_not_distinct(indexInfo);
 	keep_row_types(index);
 	if (is_first_build(index, indexInfo))
+	{
+		pmhash_counters_forget_index(RelationGetRelid(index));
 		pmhash_warn_of_equality(index);
+	}
 	init_build(&build, index, NULL);
 	if (indexInfo->ii_Unique)
 	{

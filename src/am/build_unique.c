@@ -25,9 +25,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "engine/sort.h"
-
 #include "row_key.h"
+#include "sort_entries.h"
 #include "unique.h"
 
 struct PmhashBuildUnique
@@ -146,7 +145,7 @@ leave_repeated(uint64 *number, size_t n)
 {
 	size_t		left = 0;
 
-	pmh_sort_numbers(number, n);
+	pmhash_sort_numbers(number, n);
 	for (size_t i = 1; i < n; i++)
 	{
 		if (number[i] == number[i - 1] &&
@@ -163,13 +162,6 @@ compare_numbers(const void *a, const void *b)
 	uint64		y = *(const uint64 *) b;
 
 	return (x > y) - (x < y);
-}
-
-static int
-compare_hashes(const void *a, const void *b)
-{
-	return compare_numbers(&((const PmhEntry *) a)->hash,
-						   &((const PmhEntry *) b)->hash);
 }
 
 /* The entries whose hash is one of hash[0 .. nrepeated), in its order. */
@@ -193,7 +185,7 @@ entries_of_hashes(const uint64 *hash, size_t nrepeated, const PmhEntry *entries,
 		}
 		found[(*nfound)++] = entries[i];
 	}
-	qsort(found, *nfound, sizeof(PmhEntry), compare_hashes);
+	pmhash_sort_entries(found, *nfound);
 	return found;
 }
 

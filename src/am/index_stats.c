@@ -157,43 +157,49 @@ pmhash_stats(PG_FUNCTION_ARGS)
  * pmhash_size(regclass) returns bigint
  *
  * Bytes that the index takes: its file and the stub in its main fork.  NULL
- * if the index has been dropped.
+ * if the index has been dropped, or nothing is known of its file.
  */
 Datum
 pmhash_size(PG_FUNCTION_ARGS)
 {
 	Relation	index = open_index(PG_GETARG_OID(0));
 	int64		bytes;
+	bool		known;
 
 	if (index == NULL)
 		PG_RETURN_NULL();
-	bytes = pmhash_file_size(index) +
-		(int64) RelationGetNumberOfBlocks(index) * BLCKSZ;
+	known = pmhash_file_size(index, &bytes);
+	bytes += (int64) RelationGetNumberOfBlocks(index) * BLCKSZ;
 	relation_close(index, AccessShareLock);
+	if (!known)
+		PG_RETURN_NULL();
 	PG_RETURN_INT64(bytes);
 }
 
-/* Bytes of the file of an index, if it is ours and can be looked at. */
-static int64
-file_bytes_of(Oid relid)
+/* Add the bytes of the file of an index, if it is ours.  False: they are not known. */
+static bool
+add_file_bytes(Oid relid, int64 *sum)
 {
 	Relation	index = try_relation_open(relid, AccessShareLock);
 	int64		bytes = 0;
+	bool		known = true;
 
 	if (index == NULL)
-		return 0;
+		return true;
 	if (index->rd_rel->relkind == RELKIND_INDEX &&
 		index->rd_indam->ambuild == pmhash_build && !RELATION_IS_OTHER_TEMP(index))
-		bytes = pmhash_file_size(index);
+		known = pmhash_file_size(index, &bytes);
 	relation_close(index, AccessShareLock);
-	return bytes;
+	*sum += bytes;
+	return known;
 }
 
 /*
  * pmhash_total_relation_size(regclass) returns bigint
  *
  * What pg_total_relation_size says, and the files of the relation's pmhash indexes,
- * or its own if it is one.  NULL if it has been dropped.
+ * or its own if it is one.  NULL if it has been dropped, or nothing is known of one of
+ * these files.
  */
 Datum
 pmhash_total_relation_size(PG_FUNCTION_ARGS)
@@ -201,6 +207,7 @@ pmhash_total_relation_size(PG_FUNCTION_ARGS)
 	Oid			relid = PG_GETARG_OID(0);
 	Relation	rel = try_relation_open(relid, AccessShareLock);
 	int64		bytes;
+	bool		known = true;
 	ListCell   *lc;
 
 	if (rel == NULL)
@@ -208,12 +215,14 @@ pmhash_total_relation_size(PG_FUNCTION_ARGS)
 	bytes = DatumGetInt64(DirectFunctionCall1(pg_total_relation_size,
 											  ObjectIdGetDatum(relid)));
 	if (rel->rd_rel->relkind == RELKIND_INDEX)
-		bytes += file_bytes_of(relid);
+		known = add_file_bytes(relid, &bytes);
 	else
 	{
 		foreach(lc, RelationGetIndexList(rel))
-			bytes += file_bytes_of(lfirst_oid(lc));
+			known &= add_file_bytes(lfirst_oid(lc), &bytes);
 	}
 	relation_close(rel, AccessShareLock);
+	if (!known)
+		PG_RETURN_NULL();
 	PG_RETURN_INT64(bytes);
 }

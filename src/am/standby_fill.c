@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 
 #include "am/am.h"
+#include "am/sort_entries.h"
 #include "am/standby_fill.h"
 #include "am/standby_scan.h"
 #include "cluster/durable.h"
@@ -128,33 +129,29 @@ typedef struct Last
 	bool		inserted;
 } Last;
 
-static int
-compare_pairs(const PmhEntry *a, const PmhEntry *b)
-{
-	if (a->hash != b->hash)
-		return a->hash < b->hash ? -1 : 1;
-	if (a->value != b->value)
-		return a->value < b->value ? -1 : 1;
-	return 0;
-}
-
 /* By entry, and the newest first. */
 static int
-compare_operations(const void *a, const void *b)
+compare_operations(const Last *a, const Last *b)
 {
-	const Last *la = a;
-	const Last *lb = b;
-	int			order = compare_pairs(&la->entry, &lb->entry);
+	int			order = pmhash_compare_entries(&a->entry, &b->entry);
 
 	if (order != 0)
 		return order;
-	return la->number > lb->number ? -1 : 1;
+	return a->number > b->number ? -1 : 1;
 }
+
+#define ST_SORT sort_operations
+#define ST_ELEMENT_TYPE Last
+#define ST_COMPARE(a, b) compare_operations(a, b)
+#define ST_SCOPE static
+#define ST_CHECK_FOR_INTERRUPTS
+#define ST_DEFINE
+#include "lib/sort_template.h"
 
 static int
 compare_to_entry(const void *key, const void *element)
 {
-	return compare_pairs(key, &((const Last *) element)->entry);
+	return pmhash_compare_entries(key, &((const Last *) element)->entry);
 }
 
 /* Read the delta, as long as it is now. */
@@ -188,10 +185,11 @@ keep_last(Last *last, size_t n)
 {
 	size_t		kept = 0;
 
-	qsort(last, n, sizeof(Last), compare_operations);
+	sort_operations(last, n);
 	for (size_t i = 0; i < n; i++)
 	{
-		if (kept == 0 || compare_pairs(&last[kept - 1].entry, &last[i].entry) != 0)
+		if (kept == 0 ||
+			pmhash_compare_entries(&last[kept - 1].entry, &last[i].entry) != 0)
 			last[kept++] = last[i];
 	}
 	return kept;

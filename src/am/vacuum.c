@@ -319,9 +319,10 @@ find_free_space(Relation index, PmhashFile *file)
 static BlockNumber
 size_in_pages(Relation index)
 {
-	int64		pages = (pmhash_file_size(index) + BLCKSZ - 1) / BLCKSZ;
+	int64		bytes;
 
-	return (BlockNumber) Min(pages, MaxBlockNumber);
+	(void) pmhash_file_size(index, &bytes);
+	return (BlockNumber) Min((bytes + BLCKSZ - 1) / BLCKSZ, MaxBlockNumber);
 }
 
 /*

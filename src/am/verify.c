@@ -22,7 +22,9 @@
  * 2 and 3 work in batches of maintenance_work_mem.  Rows are sorted by hash
  * and looked up, each key once a batch; entries are sorted by TID, so that the
  * table is read in order once a batch.  Nothing is estimated or sampled.
- * Memory beyond the batch: the values of one key, and what a sweep needs.
+ * The entries of a key, of which there may be any number, are read piece by piece, and
+ * each piece is compared with the rows of the batch: memory beyond that is what a sweep
+ * needs, once more maintenance_work_mem at the most.
  *
  * Why nothing is reported on a live server that is not wrong
  *
@@ -76,6 +78,7 @@
 #include "cluster/heap_table.h"
 #include "insert_queue.h"
 #include "keys.h"
+#include "sort_entries.h"
 #include "verify.h"
 
 PG_FUNCTION_INFO_V1(pmhash_check);
@@ -108,7 +111,6 @@ typedef struct CheckState
 	size_t		limit;
 
 	/* of the engine, not in the context */
-	PmhValues	values;			/* of the key looked up last */
 	PmhSweep	sweep;
 	bool		sweeping;
 
@@ -117,16 +119,6 @@ typedef struct CheckState
 	uint64		findings;
 	char		finding[MAX_FINDINGS][FINDING_SIZE];
 } CheckState;
-
-#define ST_SORT sort_by_hash
-#define ST_ELEMENT_TYPE PmhEntry
-#define ST_COMPARE(a, b) \
-	((a)->hash != (b)->hash ? ((a)->hash < (b)->hash ? -1 : 1) : \
-	 (a)->value < (b)->value ? -1 : (a)->value > (b)->value)
-#define ST_SCOPE static
-#define ST_CHECK_FOR_INTERRUPTS
-#define ST_DEFINE
-#include "lib/sort_template.h"
 
 #define ST_SORT sort_by_value
 #define ST_ELEMENT_TYPE PmhEntry
@@ -232,35 +224,69 @@ batch_is_full(const CheckState *state)
 
 /* ---- looking up ---- */
 
-/* All entries of a key into state->values, repeats and all. */
+/*
+ * Read all entries of a key, repeats and all, piece by piece.  ERROR at a cancel, also in
+ * the middle of a key with very many of them.
+ */
 static void
-look_up(CheckState *state, uint64 hash)
+look_up(CheckState *state, uint64 hash, const PmhPieces *pieces)
 {
 	PmhResult	result;
 
-	result = pmh_lookup_repeats(state->file->table, hash, &state->values);
+	result = pmh_lookup_repeats(state->file->table, hash, pieces);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
-/* How often (hash, value) is in the table. */
-static int
-count_entry(CheckState *state, uint64 hash, uint64 value)
+/* How often a value has been met. */
+typedef struct ValueCount
 {
-	int			count = 0;
+	uint64		value;
+	uint64		n;
+} ValueCount;
 
-	look_up(state, hash);
-	for (size_t i = 0; i < state->values.n; i++)
-		count += (state->values.value[i] == value);
-	return count;
+static void
+begin_to_count(void *arg)
+{
+	((ValueCount *) arg)->n = 0;
 }
 
-/* Mark value among n pairs of one key, ascending by value, if it is there. */
 static void
-mark_value(PmhEntry *pair, size_t n, uint64 value)
+count_values(void *arg, const uint64_t *value, size_t n)
 {
+	ValueCount *count = arg;
+
+	for (size_t i = 0; i < n; i++)
+		count->n += (value[i] == count->value);
+}
+
+/* How often (hash, value) is in the table. */
+static uint64
+count_entry(CheckState *state, uint64 hash, uint64 value)
+{
+	ValueCount	count = {.value = value};
+	PmhPieces	pieces = {begin_to_count, count_values, &count};
+
+	look_up(state, hash, &pieces);
+	return count.n;
+}
+
+/* The pairs of one key in the batch, ascending by value. */
+typedef struct KeyPairs
+{
+	PmhEntry   *pair;
+	size_t		n;
+	uint64		least;			/* value; most of those met are no row of this batch */
+	uint64		greatest;
+} KeyPairs;
+
+/* Mark a value if it is there. */
+static void
+mark_value(const KeyPairs *key, uint64 value)
+{
+	PmhEntry   *pair = key->pair;
 	size_t		low = 0;
-	size_t		high = n;
+	size_t		high = key->n;
 
 	while (low < high)
 	{
@@ -271,9 +297,30 @@ mark_value(PmhEntry *pair, size_t n, uint64 value)
 		else
 			high = middle;
 	}
-	if (low < n && (pair[low].value & PMH_VALUE_MAX) == value)
+	if (low < key->n && (pair[low].value & PMH_VALUE_MAX) == value)
 		pair[low].value |= (pair[low].value & MARK_FOUND) ?
 			MARK_REPEATED : MARK_FOUND;
+}
+
+static void
+take_marks_off(void *arg)
+{
+	KeyPairs   *key = arg;
+
+	for (size_t i = 0; i < key->n; i++)
+		key->pair[i].value &= PMH_VALUE_MAX;
+}
+
+static void
+mark_values(void *arg, const uint64_t *value, size_t n)
+{
+	const KeyPairs *key = arg;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		if (value[i] >= key->least && value[i] <= key->greatest)
+			mark_value(key, value[i]);
+	}
 }
 
 /* Sort the pairs of the batch by hash, and mark those that are in the table. */
@@ -282,19 +329,22 @@ mark_batch(CheckState *state)
 {
 	size_t		next;
 
-	sort_by_hash(state->batch, state->n);
+	pmhash_sort_entries(state->batch, state->n);
 	for (size_t first = 0; first < state->n; first = next)
 	{
+		KeyPairs	key = {.pair = state->batch + first};
+		PmhPieces	pieces = {take_marks_off, mark_values, &key};
+
 		CHECK_FOR_INTERRUPTS();
 		for (next = first + 1; next < state->n; next++)
 		{
 			if (state->batch[next].hash != state->batch[first].hash)
 				break;
 		}
-		look_up(state, state->batch[first].hash);
-		for (size_t i = 0; i < state->values.n; i++)
-			mark_value(state->batch + first, next - first,
-					   state->values.value[i]);
+		key.n = next - first;
+		key.least = state->batch[first].value;
+		key.greatest = state->batch[next - 1].value;
+		look_up(state, state->batch[first].hash, &pieces);
 	}
 }
 
@@ -370,7 +420,7 @@ static PmhashEntryCheck
 judge_finally(CheckState *state, const PmhEntry *entry)
 {
 	Buffer		buffer;
-	int			count;
+	uint64		count;
 
 	if (pmhash_value_to_block(entry->value) >= RelationGetNumberOfBlocks(state->heap))
 		return ENTRY_BEYOND_END;
@@ -513,12 +563,11 @@ check_all_entries(CheckState *state)
 
 /* Free what the engine has allocated for us. */
 static void
-free_engine_memory(CheckState *state)
+end_sweep(CheckState *state)
 {
 	if (state->sweeping)
 		pmh_sweep_end(state->file->table, &state->sweep);
 	state->sweeping = false;
-	pmh_values_free(&state->values);
 }
 
 /* PmhStop: will CHECK_FOR_INTERRUPTS raise something? */
@@ -601,7 +650,7 @@ check_against_table(CheckState *state)
 	}
 	PG_FINALLY();
 	{
-		free_engine_memory(state);
+		end_sweep(state);
 	}
 	PG_END_TRY();
 

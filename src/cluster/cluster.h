@@ -173,8 +173,12 @@ pg_noreturn extern void pmhash_invalid_error(Relation index);
  */
 extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
-/* Bytes of the index file, without opening it in the engine; 0 if none. */
-extern int64 pmhash_file_size(Relation index);
+/*
+ * Bytes of the index file, without opening it in the engine; 0 if there is none.  False,
+ * and 0, if that cannot be known: pmhash is disabled, or the file cannot be looked at.
+ * ERROR if the stub cannot be read.
+ */
+extern bool pmhash_file_size(Relation index, int64 *bytes);
 
 /* ---- file_create.c ---- */
 

@@ -15,7 +15,8 @@
  *
  * Rows of indexes that have gone are removed by the cleaner of their database, by
  * a look at the counters there, and with the database.  Until then they are not
- * shown, as the view is about indexes that exist.
+ * shown, as the view is about indexes that exist; nor does another index take them over
+ * that is made with such an OID, nor another database (new_database.c).
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero
  * under the exclusive one.  That there is no room for a row is seen under the shared
@@ -335,6 +336,28 @@ pmhash_counters_reset_server(void)
 		pg_atomic_write_u64(&sums->n[i], 0);
 	pg_atomic_write_u64(&sums->lock_waits, 0);
 	pg_atomic_write_u64(&sums->not_tracked, 0);
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/*
+ * An index of this database is being made: what one had that had its OID before, and
+ * which no cleaner has come by since, is not its own.  Raises no error.
+ */
+void
+pmhash_counters_forget_index(Oid index)
+{
+	RowKey		key = {MyDatabaseId, index};
+	bool		found;
+
+	if (rows == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	found = find_row(MyDatabaseId, index) != NULL;
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+	if (!found)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+	(void) hash_search(rows, &key, HASH_REMOVE, NULL);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 }
 

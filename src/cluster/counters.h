@@ -73,6 +73,7 @@ extern PmhashCountersRow *pmhash_counters_rows(Oid database, int *n);
 extern void pmhash_counters_server(PmhashServerCounters *server);
 extern void pmhash_counters_reset(Oid database, Oid index);
 extern void pmhash_counters_reset_server(void);
+extern void pmhash_counters_forget_index(Oid index);
 extern void pmhash_counters_forget_database(Oid database);
 extern void pmhash_counters_forget_dropped(void);
 

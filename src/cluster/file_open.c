@@ -669,13 +669,19 @@ pmhash_inode_bytes(const PmhInode *inode)
 	return (int64) Min(inode->size, inode->allocated);
 }
 
-int64
-pmhash_file_size(Relation index)
+bool
+pmhash_file_size(Relation index, int64 *bytes)
 {
 	char		path[MAXPGPATH];
 	PmhInode	inode;
 
-	if (!pmhash_index_path(index, false, NULL, path) || !pmh_look(path, &inode))
-		return 0;
-	return pmhash_inode_bytes(&inode);
+	*bytes = 0;
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return false;
+	if (!pmhash_index_path(index, false, NULL, path))
+		return true;
+	if (!pmh_look(path, &inode))
+		return errno == ENOENT;
+	*bytes = pmhash_inode_bytes(&inode);
+	return true;
 }

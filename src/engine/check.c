@@ -35,7 +35,6 @@
 #include "segment.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_array.h"
 
 /* Elements of the directory looked at under its lock at a time. */
 #define DIRECTORY_PIECE		4096
@@ -679,32 +678,52 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 	return PMH_OK;
 }
 
+/* Give a list, a buffer at a time.  PMH_RETRY: a buffer has left it. */
+static PmhResult
+give_list(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
+		  const PmhPieces *pieces)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition pos = pmh_list_at(t, probe->list, probe->list_version);
+	PmhListCircle circle = {0};
+
+	while (pos.payload != 0)
+	{
+		uint32_t	n = 0;
+		PmhResult	result;
+
+		if (pmh_list_is_circle(t, &circle, &pos))
+			return pmh_list_circle(t, probe->list);
+		result = pmh_list_whole(t, side, hash, &pos, value, &n);
+		if (result != PMH_OK)
+			return result;
+		pieces->give(pieces->arg, value, n);
+	}
+	return PMH_OK;
+}
+
 /*
- * Add the plain entries that a table has, then the list; PMH_RETRY if it has
+ * Give the plain entries that a table has, then the list; PMH_RETRY if it has
  * changed meanwhile.  *overflowed: there may be more in the other one.
  */
 static PmhResult
-read_repeats(PmhTable *t, PmhSide side, uint64_t hash, PmhValues *values,
+give_repeats(PmhTable *t, PmhSide side, uint64_t hash, const PmhPieces *pieces,
 			 bool *overflowed)
 {
-	uint64_t	other = pmh_side_hash(t, side, hash);
+	uint64_t	side_hash = pmh_side_hash(t, side, hash);
 	PmhProbe	probe;
-	PmhResult	result = pmh_probe_in(t, side, other, &probe);
+	PmhResult	result = pmh_probe_in(t, side, side_hash, &probe);
 
-	if (result == PMH_OK)
-		result = pmh_values_reserve(t, values, probe.n);
 	if (result != PMH_OK)
 		return result;
-	for (uint32_t i = 0; i < probe.n; i++)
-		values->value[values->n++] = probe.value[i];
 	*overflowed = probe.overflowed;
-	if (probe.list == 0)
-		return PMH_OK;
-	return pmh_list_read(t, side, other, probe.list, probe.list_version, values);
+	if (probe.n > 0)
+		pieces->give(pieces->arg, probe.value, probe.n);
+	return give_list(t, side, side_hash, &probe, pieces);
 }
 
 PmhResult
-pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhValues *values)
+pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
 {
 	bool		overflowed;
 	bool		more;
@@ -712,10 +731,10 @@ pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhValues *values)
 
 	do
 	{
-		values->n = 0;
-		result = read_repeats(table, PMH_PRIMARY, hash, values, &overflowed);
+		pieces->begin(pieces->arg);
+		result = give_repeats(table, PMH_PRIMARY, hash, pieces, &overflowed);
 		if (result == PMH_OK && overflowed)
-			result = read_repeats(table, PMH_OVERFLOW, hash, values, &more);
+			result = give_repeats(table, PMH_OVERFLOW, hash, pieces, &more);
 	} while (result == PMH_RETRY);
 	return pmh_conclude(table, result);
 }

@@ -642,6 +642,13 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	return PMH_OK;
 }
 
+size_t
+pmh_cursor_bytes(const PmhCursor *cursor)
+{
+	return cursor->batch.capacity * sizeof(uint64_t) +
+		(cursor->seen.capacity + cursor->owed.capacity) * PMH_GROUP_SIZE;
+}
+
 void
 pmh_cursor_free(PmhCursor *cursor)
 {

@@ -16,6 +16,9 @@
 /* So many and fewer are sorted by insertion. */
 #define FEW			24
 
+/* Numbers that are looked at, or moved, until it is asked whether to go on. */
+#define AT_ONCE		32768
+
 #define DIGIT_BITS	8
 #define DIGITS		(1 << DIGIT_BITS)
 
@@ -92,12 +95,19 @@ pmh_sort_backward_pieces(uint64_t *number, size_t n)
 	return true;
 }
 
+/* Has so much been done that it is to be asked, and does stop() say so then? */
+static inline bool __attribute__((always_inline))
+is_stopped(bool (*stop) (void), size_t done)
+{
+	return stop != NULL && done % AT_ONCE == 0 && stop();
+}
+
 /*
- * Where does the highest digit in which the numbers differ begin?  -1 if they
- * are in order already.
+ * Where does the highest digit in which the numbers differ begin?  *shift is -1 if they
+ * are in order already.  False: stopped.
  */
-static int
-digit_shift(const uint64_t *number, size_t n)
+static inline bool __attribute__((always_inline))
+find_digit(const uint64_t *number, size_t n, bool (*stop) (void), int *shift)
 {
 	uint64_t	differing = 0;
 	bool		in_order = true;
@@ -105,24 +115,36 @@ digit_shift(const uint64_t *number, size_t n)
 
 	for (size_t i = 1; i < n; i++)
 	{
+		if (is_stopped(stop, i))
+			return false;
 		differing |= number[i] ^ number[0];
 		in_order &= number[i - 1] <= number[i];
 	}
+	*shift = -1;
 	if (in_order)
-		return -1;
+		return true;
 	top = 64 - __builtin_clzll(differing);
-	return top > DIGIT_BITS ? top - DIGIT_BITS : 0;
+	*shift = top > DIGIT_BITS ? top - DIGIT_BITS : 0;
+	return true;
 }
 
-/* Bring the numbers into the order of a digit; those of d end at end[d]. */
-static void
-permute(uint64_t *number, size_t n, int shift, size_t *end)
+/*
+ * Bring the numbers into the order of a digit; those of d end at end[d].  False: stopped,
+ * with all of them there.
+ */
+static inline bool __attribute__((always_inline))
+permute(uint64_t *number, size_t n, int shift, bool (*stop) (void), size_t *end)
 {
 	size_t		next[DIGITS] = {0};
 	size_t		at = 0;
+	size_t		moved = 0;
 
 	for (size_t i = 0; i < n; i++)
+	{
+		if (is_stopped(stop, i))
+			return false;
 		next[number[i] >> shift & (DIGITS - 1)]++;
+	}
 	for (unsigned d = 0; d < DIGITS; d++)
 	{
 		size_t		count = next[d];
@@ -145,10 +167,18 @@ permute(uint64_t *number, size_t n, int shift, size_t *end)
 				number[next[to]++] = v;
 				v = other;
 				to = v >> shift & (DIGITS - 1);
+				if (is_stopped(stop, ++moved))
+				{
+					number[next[d]] = v;
+					return false;
+				}
 			}
 			number[next[d]++] = v;
+			if (is_stopped(stop, ++moved))
+				return false;
 		}
 	}
+	return true;
 }
 
 void
@@ -163,10 +193,10 @@ pmh_sort_numbers(uint64_t *number, size_t n)
 		(void) pmh_sort_by_insertion(number, n, SIZE_MAX);
 		return;
 	}
-	shift = digit_shift(number, n);
+	(void) find_digit(number, n, NULL, &shift);
 	if (shift < 0)
 		return;
-	permute(number, n, shift, end);
+	(void) permute(number, n, shift, NULL, end);
 	if (shift == 0)
 		return;
 	for (unsigned d = 0; d < DIGITS; start = end[d++])
@@ -174,4 +204,33 @@ pmh_sort_numbers(uint64_t *number, size_t n)
 		if (end[d] - start > 1)
 			pmh_sort_numbers(number + start, end[d] - start);
 	}
+}
+
+bool
+pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void))
+{
+	size_t		end[DIGITS];
+	size_t		start = 0;
+	int			shift;
+
+	if (stop())
+		return false;
+	if (n <= AT_ONCE)
+	{
+		pmh_sort_numbers(number, n);
+		return true;
+	}
+	if (!find_digit(number, n, stop, &shift))
+		return false;
+	if (shift < 0)
+		return true;
+	if (!permute(number, n, shift, stop, end))
+		return false;
+	for (unsigned d = 0; d < DIGITS && shift > 0; start = end[d++])
+	{
+		if (end[d] - start > 1 &&
+			!pmh_sort_numbers_until(number + start, end[d] - start, stop))
+			return false;
+	}
+	return true;
 }

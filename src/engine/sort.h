@@ -19,6 +19,13 @@
 extern void pmh_sort_numbers(uint64_t *number, size_t n);
 
 /*
+ * The same for many of them: stop() is asked after each 32,768 that were looked at or
+ * moved, and if it says so the result is false, and they are in another order, all of
+ * them.  It must not longjmp.
+ */
+extern bool pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void));
+
+/*
  * Sort n numbers by insertion, as long as that takes no more than so many moves
  * of one number by one position; false: it would, and they are not sorted.
  */

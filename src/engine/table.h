@@ -428,6 +428,9 @@ extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
  */
 extern PmhResult pmh_cursor_next(PmhTable *table, PmhCursor *cursor,
 								 size_t want);
+
+/* Memory that a cursor has now: its batch and what it remembers. */
+extern size_t pmh_cursor_bytes(const PmhCursor *cursor);
 extern void pmh_cursor_free(PmhCursor *cursor);
 
 /* ---- sweep ---- */
@@ -602,12 +605,24 @@ extern PmhResult pmh_check_until(PmhTable *table, bool exclusive,
 								 PmhReport report, PmhStop stop, void *arg);
 
 /*
- * All values of hash as pmh_lookup gives them, but in no order, and a value
- * that stands in the table several times is given as often.  One may also
- * come twice because it has been taken out and put in again, or has been
- * moved into a value list, while we read: then it does not when read again.
+ * All values of hash as pmh_lookup gives them, but in no order, piece by piece, with no
+ * memory that grows with them; and a value that stands in the table several times is
+ * given as often.  One may also come twice because it has been taken out and put in
+ * again, or has been moved into a value list, while we read: then it does not when read
+ * again.
+ *
+ * begin() is called first, and again whenever the reading has to begin anew: what has
+ * been given until then does not count.  give() gets each piece.  Both are called with no
+ * lock held, and must not longjmp and not call the engine.
  */
+typedef struct PmhPieces
+{
+	void		(*begin) (void *arg);
+	void		(*give) (void *arg, const uint64_t *value, size_t n);
+	void	   *arg;
+} PmhPieces;
+
 extern PmhResult pmh_lookup_repeats(PmhTable *table, uint64_t hash,
-									PmhValues *values);
+									const PmhPieces *pieces);
 
 #endif							/* PMH_TABLE_H */

@@ -141,14 +141,25 @@ pmhash_join_reset_batch(PmhashJoinState *js)
 }
 
 /*
+ * pmhash_join_note_memory
+ *		For EXPLAIN: what is taken now, a cursor on a key with very many rows included.
+ */
+void
+pmhash_join_note_memory(PmhashJoinState *js)
+{
+	size_t		memory = memory_of_batch(js, js->capacity) +
+		pmh_cursor_bytes(&js->cursor);
+
+	js->most_memory = Max(js->most_memory, memory);
+}
+
+/*
  * pmhash_join_fill
  *		Read the next batch of outer rows.  False if there are none left.
  */
 bool
 pmhash_join_fill(PmhashJoinState *js)
 {
-	size_t		memory;
-
 	pmhash_join_reset_batch(js);
 	/* the outer plan may take its time */
 	ExecClearTuple(js->inner_slot);
@@ -167,7 +178,6 @@ pmhash_join_fill(PmhashJoinState *js)
 		return false;
 	js->want = Min(js->want * 2, PMHASH_JOIN_MAX_ROWS);
 	js->nbatches++;
-	memory = memory_of_batch(js, js->capacity);
-	js->most_memory = Max(js->most_memory, memory);
+	pmhash_join_note_memory(js);
 	return true;
 }

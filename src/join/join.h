@@ -170,6 +170,7 @@ typedef struct PmhashJoinState
 
 /* ---- batch.c ---- */
 extern void pmhash_join_make_batch(PmhashJoinState *js);
+extern void pmhash_join_note_memory(PmhashJoinState *js);
 extern bool pmhash_join_fill(PmhashJoinState *js);
 extern void pmhash_join_reset_batch(PmhashJoinState *js);
 

@@ -201,6 +201,7 @@ pmhash_join_next_values(PmhashJoinState *js)
 	if (result != PMH_OK && result != PMH_DONE)
 		pmhash_engine_error(js->index, js->file, result);
 	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
+	pmhash_join_note_memory(js);
 	if (result == PMH_DONE)
 		return false;
 	js->want_values = Min(js->want_values * 2, PMHASH_CURSOR_VALUES);

@@ -115,7 +115,7 @@ do_lookup_group(PmhTable *t, uint64_t *seed)
 static PmhResult
 do_repeats(PmhTable *t, uint64_t *seed)
 {
-	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(some_key(seed)), &values);
+	PmhResult	result = fixture_lookup_repeats(t, fixture_hash(some_key(seed)), &values);
 
 	CHECK(result != PMH_OK || values.n == 1);
 	return result;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -144,6 +145,37 @@ fixture_file_size(const char *path)
 		exit(1);
 	}
 	return (uint64_t) st.st_size;
+}
+
+static inline void
+fixture_no_pieces(void *arg)
+{
+	((PmhValues *) arg)->n = 0;
+}
+
+static inline void
+fixture_add_piece(void *arg, const uint64_t *value, size_t n)
+{
+	PmhValues  *values = arg;
+
+	if (values->n + n > values->capacity)
+	{
+		values->capacity = 2 * (values->n + n);
+		values->value = realloc(values->value, values->capacity * sizeof(uint64_t));
+		if (values->value == NULL)
+			abort();
+	}
+	memcpy(values->value + values->n, value, n * sizeof(uint64_t));
+	values->n += n;
+}
+
+/* All that pmh_lookup_repeats gives; *values is as pmh_lookup wants it. */
+static inline PmhResult
+fixture_lookup_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
+{
+	PmhPieces	pieces = {fixture_no_pieces, fixture_add_piece, values};
+
+	return pmh_lookup_repeats(t, hash, &pieces);
 }
 
 static inline void

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * list_memory.c
- *	  A key with a very long list takes no more memory than it may, of a cursor and of
- *	  a sweep: each value comes once all the same, also if the list changes all the
- *	  while, loses the buffer where the cursor stands, and is rewritten.
+ *	  A key with a very long list takes no more memory than it may, of a cursor, of a
+ *	  check and of a sweep: each value comes once all the same, also if the list changes
+ *	  all the while, loses the buffer where the cursor stands, and is rewritten.
  *
  * Memory is counted as malloc hands it out (nothing is counted with a sanitizer,
  * which has a malloc of its own).
@@ -114,6 +114,48 @@ test_cursor(bool repeats)
 	if (!CHECK(most <= (repeats ? MOST_BYTES - MEMORY / 2 * 3 : MOST_BYTES)))
 		fprintf(stderr, "  %zu bytes for %zu values\n", most, (size_t) VALUES);
 	pmh_cursor_free(&cursor);
+	end(t);
+}
+
+/* Memory and values while all of a key is read at once, by a check. */
+typedef struct Reading
+{
+	size_t		before;
+	size_t		most;
+	unsigned	pieces;
+} Reading;
+
+static void
+begin_reading(void *arg)
+{
+	((Reading *) arg)->pieces = 0;
+	memset(times, 0, VALUES);
+}
+
+static void
+note_piece(void *arg, const uint64_t *value, size_t n)
+{
+	Reading    *reading = arg;
+	size_t		taken = bytes_taken() - reading->before;
+
+	note(value, n);
+	reading->pieces++;
+	if (taken > reading->most && taken < SIZE_MAX / 2)
+		reading->most = taken;
+}
+
+static void
+test_repeats(void)
+{
+	PmhTable   *t = make_list(VALUES);
+	Reading		reading = {.before = bytes_taken()};
+	PmhPieces	pieces = {begin_reading, note_piece, &reading};
+
+	CHECK(pmh_lookup_repeats(t, hash, &pieces) == PMH_OK);
+	CHECK(not_so_often(0, VALUES, 1) == 0);
+	CHECK(reading.pieces > VALUES / PMH_STEP_MAX);
+	if (!CHECK(reading.most <= MOST_BYTES - MEMORY / 2 * 3))
+		fprintf(stderr, "  %zu bytes for %zu values\n", reading.most, (size_t) VALUES);
 	end(t);
 }
 
@@ -293,6 +335,7 @@ main(void)
 	hash = fixture_hash(7);
 	TEST(test_cursor(false));
 	TEST(test_cursor(true));
+	TEST(test_repeats());
 	TEST(test_sweep(false));
 	TEST(test_sweep(true));
 	TEST(test_ranges());

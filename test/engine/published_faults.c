@@ -55,7 +55,7 @@ static bool
 has_values(PmhTable *t, uint64_t key, uint64_t first, size_t n)
 {
 	PmhValues	values = {0};
-	bool		same = pmh_lookup_repeats(t, fixture_hash(key), &values) == PMH_OK &&
+	bool		same = fixture_lookup_repeats(t, fixture_hash(key), &values) == PMH_OK &&
 		values.n == n;
 
 	if (same)

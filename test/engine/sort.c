@@ -16,6 +16,7 @@
 
 static uint64_t number[MOST];
 static uint64_t wanted[MOST];
+static uint64_t made[MOST];
 static uint64_t state = 88172645463325252u;
 
 static uint64_t
@@ -136,6 +137,41 @@ test_sort(Maker make, size_t n)
 		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
 }
 
+static unsigned asked;
+static unsigned stop_at;		/* 0: never */
+
+static bool
+stop(void)
+{
+	return ++asked == stop_at;
+}
+
+/*
+ * Stopped at any moment, all numbers are still there; it is asked in each look at them.
+ */
+static void
+test_until(Maker make, size_t n)
+{
+	unsigned	asks;
+
+	for (size_t i = 0; i < n; i++)
+		made[i] = wanted[i] = number[i] = make(i);
+	qsort(wanted, n, sizeof(uint64_t), compare);
+	asked = stop_at = 0;
+	CHECK(pmh_sort_numbers_until(number, n, stop));
+	asks = asked;
+	CHECK(asks > n / 32768 && memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
+	for (unsigned at = 1; at <= asks; at += 1 + asks / 7)
+	{
+		memcpy(number, made, n * sizeof(uint64_t));
+		asked = 0;
+		stop_at = at;
+		CHECK(!pmh_sort_numbers_until(number, n, stop) && asked == at);
+		qsort(number, n, sizeof(uint64_t), compare);
+		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
+	}
+}
+
 /* Is what consists of such pieces sorted, and all else left as it is? */
 static void
 test_pieces(Maker make, size_t n, bool is_sorted_so)
@@ -159,6 +195,8 @@ main(void)
 		for (size_t n = 300; n <= MOST; n = n * 3 + 1)
 			test_sort(maker[m], n);
 		test_sort(maker[m], MOST);
+		test_until(maker[m], 1000);
+		test_until(maker[m], MOST);
 	}
 	for (size_t n = 0; n < 300; n++)
 	{

@@ -489,7 +489,7 @@ look_up_long(Found *found)
 
 	(void) found;
 	if (!ok(self, choose(2) == 0 ? pmh_lookup(self, hash, &values) :
-			pmh_lookup_repeats(self, hash, &values), PMH_OK))
+			fixture_lookup_repeats(self, hash, &values), PMH_OK))
 		return;
 	if (!CHECK(values.n == LONG_VALUES))
 		fprintf(stderr, "  seed %llu: %s: %zu values\n", (unsigned long long) episode_seed,

@@ -286,6 +286,69 @@ sweep_loses_place(void)
 	pmh_close(t);
 }
 
+/* ---- a look-up that gives piece by piece, whose next buffer goes ---- */
+
+#define GONE	3000			/* values, more than a buffer holds */
+
+typedef struct Reading
+{
+	PmhTable   *other;			/* handle, by which they go */
+	unsigned	begun;
+	unsigned	pieces;
+} Reading;
+
+static void
+begin_reading(void *arg)
+{
+	Reading    *reading = arg;
+
+	reading->begun++;
+	reading->pieces = 0;
+	memset(given, 0, sizeof(given));
+}
+
+static void
+give_piece(void *arg, const uint64_t *value, size_t n)
+{
+	static PmhEntry entry[GONE];
+	Reading    *reading = arg;
+	uint64_t	end = UINT64_MAX;
+	size_t		removed;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		given[value[i]]++;
+		end = value[i] < end ? value[i] : end;
+	}
+	if (++reading->pieces != BUFFERS / 2 || reading->begun > 1)
+		return;
+	for (uint64_t i = 0; i < GONE; i++)
+		entry[i] = (PmhEntry) {fixture_hash(0), end - GONE + i};
+	REQUIRE(pmh_delete_group(reading->other, entry, GONE, &removed) == PMH_OK &&
+			removed == GONE);
+}
+
+/* It begins anew, and says so. */
+static void
+pieces_begin_anew(void)
+{
+	PmhTable   *t = make_list();
+	Reading		reading = {.other = fixture_open(path, 1)};
+	PmhPieces	pieces = {begin_reading, give_piece, &reading};
+	uint64_t	once = 0;
+	uint64_t	more = 0;
+
+	CHECK(pmh_lookup_repeats(t, fixture_hash(0), &pieces) == PMH_OK);
+	for (uint64_t v = 0; v < LIST_VALUES; v++)
+	{
+		once += given[v] == 1;
+		more += given[v] > 1;
+	}
+	CHECK(reading.begun == 2 && once == LIST_VALUES - GONE && more == 0);
+	pmh_close(reading.other);
+	pmh_close(t);
+}
+
 /* ---- other files that change while a buffer is looked at under its lock ---- */
 
 #define REWRITTEN		3		/* one value in so many stays */
@@ -389,7 +452,7 @@ static PmhResult
 look_up_repeats(PmhTable *t)
 {
 	PmhValues	values = {0};
-	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(0), &values);
+	PmhResult	result = fixture_lookup_repeats(t, fixture_hash(0), &values);
 
 	pmh_values_free(&values);
 	return result;
@@ -492,21 +555,37 @@ rest_is_given_up(unsigned at)
 /* ---- the load of a key with very many values ---- */
 
 #define LOADED			UINT64_C(400000)
+#define ENTRIES_AT_ONCE	32768	/* bulk_range.c, sort.c */
+
+static uint64_t loaded_keys = 1;
+static bool shuffled;
+static uint64_t born;			/* buffers, until the load was given up */
 
 static PmhResult
-load_one_key(PmhTable *t)
+load_keys(PmhTable *t)
 {
 	PmhEntry   *entry = malloc(LOADED * sizeof(*entry));
+	uint64_t	seed = 1;
 	uint32_t	depth;
 	PmhBulk    *bulk;
+	uint64_t	births = pm_load(&pmh_run(t)->births);
 	PmhResult	result;
 
 	REQUIRE(entry != NULL);
 	for (uint64_t i = 0; i < LOADED; i++)
-		entry[i] = (PmhEntry) {fixture_hash(0), i};
-	REQUIRE(pmh_bulk_begin(t, LOADED, 90, &depth, &bulk) == PMH_OK);
+		entry[i] = (PmhEntry) {fixture_hash(i % loaded_keys), i};
+	for (uint64_t i = LOADED - 1; shuffled && i > 0; i--)
+	{
+		uint64_t	other = fixture_random(&seed) % (i + 1);
+		PmhEntry	e = entry[i];
+
+		entry[i] = entry[other];
+		entry[other] = e;
+	}
+	REQUIRE(pmh_bulk_begin(t, loaded_keys, 90, &depth, &bulk) == PMH_OK);
 	result = pmh_bulk_partition(bulk, 0, 0, entry, LOADED);
 	free(entry);
+	born = pm_load(&pmh_run(t)->births) - births;
 	if (result != PMH_OK)
 	{
 		pmh_bulk_abandon(bulk);
@@ -524,7 +603,7 @@ list_is_loaded_once(void)
 	uint64_t	n;
 
 	readings = 0;
-	REQUIRE(load_one_key(t) == PMH_OK);
+	REQUIRE(load_keys(t) == PMH_OK);
 	births = pm_load(&pmh_run(t)->births) - births;
 	CHECK(fixture_count_by_cursor(t, fixture_hash(0), 0, &n) == PMH_OK && n == LOADED);
 	CHECK(readings >= BUFFERS && births == readings);
@@ -540,7 +619,7 @@ load_is_given_up(unsigned at)
 	PmhSweep	sweep;
 
 	be_asked(at);
-	CHECK(load_one_key(t) == PMH_CANCELLED && pmh_error(t)->code == PMH_CANCELLED);
+	CHECK(load_keys(t) == PMH_CANCELLED && pmh_error(t)->code == PMH_CANCELLED);
 	CHECK(asked == at);
 	be_left_alone();
 	CHECK(fixture_no_lock_held());
@@ -550,6 +629,56 @@ load_is_given_up(unsigned at)
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	CHECK(pm_load(&pmh_live(t)->value_region) == 0);
 	pmh_close(t);
+}
+
+/* Has each key what has been loaded? */
+static void
+has_been_loaded(PmhTable *t)
+{
+	PmhCursor	cursor = {0};
+	uint64_t	wrong = 0;
+
+	for (uint64_t key = 0; key < loaded_keys; key++)
+	{
+		uint64_t	found = 0;
+
+		pmh_cursor_open(t, &cursor, fixture_hash(key));
+		while (pmh_cursor_next(t, &cursor, 0) == PMH_OK)
+		{
+			for (size_t i = 0; i < cursor.batch.n; i++)
+				wrong += cursor.batch.value[i] % loaded_keys != key;
+			found += cursor.batch.n;
+		}
+		wrong += found != (LOADED - key + loaded_keys - 1) / loaded_keys;
+	}
+	CHECK(wrong == 0);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_cursor_free(&cursor);
+}
+
+/*
+ * To sort so many entries takes several looks at each, before anything is written; in
+ * each of these it is asked whether to go on.
+ */
+static void
+sorting_is_given_up(uint64_t keys, bool mixed, unsigned looks)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	most = 0;
+
+	loaded_keys = keys;
+	shuffled = mixed;
+	REQUIRE(load_keys(t) == PMH_OK);
+	has_been_loaded(t);
+	pmh_close(t);
+	for (unsigned at = 1; at <= looks * (LOADED / ENTRIES_AT_ONCE); at++)
+	{
+		load_is_given_up(at);
+		most = born > most ? born : most;
+	}
+	CHECK(most == 0);
+	loaded_keys = 1;
+	shuffled = false;
 }
 
 /* ---- a sample ---- */
@@ -603,6 +732,7 @@ main(void)
 	TEST(most_is_left_out());
 	TEST(segments_are_empty());
 	TEST(sweep_loses_place());
+	TEST(pieces_begin_anew());
 	TEST(removal_beside_others());
 	TEST(shrink_beside_others());
 	TEST(long_list_is_given_up());
@@ -613,6 +743,9 @@ main(void)
 	TEST(list_is_loaded_once());
 	TEST(load_is_given_up(1));
 	TEST(load_is_given_up(4));
+	TEST(sorting_is_given_up(1, false, 3));
+	TEST(sorting_is_given_up(1, true, 5));
+	TEST(sorting_is_given_up(20, true, 3));
 	TEST(sampled_once());
 	unlink(path);
 	return unit_done("stop_bounded");

@@ -340,7 +340,7 @@ look_up(PmhTable *t)
 static PmhResult
 look_up_repeats(PmhTable *t)
 {
-	PmhResult	result = pmh_lookup_repeats(t, fixture_hash(0), &values);
+	PmhResult	result = fixture_lookup_repeats(t, fixture_hash(0), &values);
 
 	CHECK(values.n == LIST_VALUES);
 	return result;
@@ -450,7 +450,7 @@ look_up_any(PmhTable *t)
 static PmhResult
 look_up_repeats_any(PmhTable *t)
 {
-	return pmh_lookup_repeats(t, fixture_hash(0), &values);
+	return fixture_lookup_repeats(t, fixture_hash(0), &values);
 }
 
 static PmhResult

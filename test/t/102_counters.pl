@@ -162,6 +162,27 @@ sql('DROP DATABASE other');
 ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash_stat"), 'a dropped database is forgotten')
   or diag(sql('SELECT tracked_indexes FROM pmhash_stat') . " of $tracked");
 
+# ---- the OID of an index that has been dropped comes back ----
+sql('CREATE TABLE d (k int4); CREATE INDEX d_k ON d USING pmhash (k); INSERT INTO d VALUES (7)');
+is(counted('d_k', 'inserts'), '1', 'an index, to be dropped');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 0');    # no cleaner
+$node->restart;
+my $oid = sql(q(SELECT 'd_k'::regclass::oid));
+sql('DROP INDEX d_k');
+sql('VACUUM pg_class');    # an OID is not drawn as long as a dead row has it
+$node->stop;
+command_ok([ 'pg_resetwal', '-o', $oid - 3, '-D', $node->data_dir ], 'its OID will be drawn again');
+$node->start;
+sql(join(';', map { "CREATE INDEX d_again_$_ ON d USING pmhash (k)" } 1 .. 6));
+my $again = sql("SELECT relname FROM pg_class WHERE oid = $oid");
+like($again, qr/^d_again_/, 'another index has it');
+is(counted($again, 'inserts'), '0', 'which counts from zero');
+sql("REINDEX INDEX $again; INSERT INTO d VALUES (8); REINDEX INDEX $again; TRUNCATE d");
+is(counted($again, 'inserts'), '1', 'and goes on after REINDEX and TRUNCATE');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+sql('DROP TABLE d');
+
 # ---- more indexes than rows ----
 $node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 3');
 $node->restart;
@@ -183,11 +204,18 @@ cmp_ok(sql('SELECT lookups FROM pmhash_stat'), '>=', 3, 'but in the sums');
 sql('SELECT pmhash_stat_reset(), pmhash_stat_reset($$a_k$$), pmhash_stat_reset_shared()');
 
 # ---- what it says if pmhash cannot be used ----
+my $sizes = q(SELECT pmhash_size('a_k') IS NULL, pmhash_total_relation_size('a') IS NULL, pmhash_total_relation_size('pg_class') > 0);
+my $database = pool($node) . '/' . sql('SELECT oid FROM pg_database WHERE datname = current_database()');
+chmod(0, $database) or die $!;
+is(sql($sizes), 't|t|t', 'a file that cannot be looked at: its size is not known');
+chmod(0700, $database) or die $!;
+is(sql($sizes), 'f|f|t', 'a file that can be');
 $node->stop;
 rename(pool($node), pool($node) . '.away') or die $!;
 append_to_file(pool($node), 'in the way');
 $node->start;
 like(sql('SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|./, 'disabled');
+is(sql($sizes), 't|t|t', 'disabled: sizes are not known');
 $node->stop;
 unlink(pool($node));
 rename(pool($node) . '.away', pool($node)) or die $!;
@@ -195,6 +223,7 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->start;
 is(sql('SELECT state, directory, launcher, lookups FROM pmhash_stat'), 'not preloaded|||', 'not preloaded');
 is(counted('a_k', 'lookups'), '0', 'not preloaded: no counters');
+is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
 sql('SELECT pmhash_stat_reset(), pmhash_stat_reset_shared()');
 $node->stop;
 

@@ -128,6 +128,7 @@ taken_back('ROLLBACK TO', "BEGIN; SAVEPOINT s; $move; $row; ROLLBACK TO s; INSER
 taken_back('many rows', "BEGIN; $move; INSERT INTO m SELECT 777, '777' FROM generate_series(1, 40); ROLLBACK;", 0);
 taken_back('prepared', "BEGIN; $move; $row; PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p';", 0);
 killed('killed', "BEGIN; $move; $row;");
+killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;");
 
 taken_back('prepared and committed', "BEGIN; $move; $row; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p';", 1);
 
