@@ -352,6 +352,10 @@ typedef struct Reading
 	uint16		flags;			/* ... and the flags with it */
 } Reading;
 
+/*
+ * For commands that do away with the page.  Not if its file may not be opened: the server
+ * would come to that after the commit, and PANIC (smgrDoPendingDeletes, smgrexists).
+ */
 static bool
 succeeds(PmhashStubReader read, Reading *reading)
 {
@@ -359,6 +363,8 @@ succeeds(PmhashStubReader read, Reading *reading)
 
 	if (error == NULL)
 		return true;
+	if (error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		ReThrowError(error);
 	FreeErrorData(error);
 	return false;
 }
