@@ -1,7 +1,7 @@
 # One index that a standby's builder cannot look at, or cannot begin with, keeps no other
 # one of its database from being built: its main fork cannot be read, said once; an error
 # before the build has begun.  It is built when that is over.  Nor does an error in the last
-# step of a build leave a lock held.  A rebuilder names an index that has no name.
+# step of a build leave a lock held.
 #
 # The library is built with its stop points for this, as in 012_stop_points.pl.
 
@@ -86,13 +86,5 @@ ok($standby->wait_for_log(qr/could not build index "\w+" on this standby: error 
 	'an error in the last step: the build is given up');
 all_valid('and is tried again', qw(t_k t_s), @others);
 compare_in_snapshot($standby, 'answers after that');
-
-# ---- an index that cannot even be opened: it has no name ----
-
-$primary->safe_psql('postgres', q(DELETE FROM pg_index WHERE indexrelid = 't_k'::regclass));
-$position = log_position($primary);
-$primary->restart;
-ok($primary->wait_for_log(qr/could not rebuild index with OID \d+: cache lookup failed for index \d+/, $position),
-	'an index that the catalogs have lost, on the primary');
 $_->stop foreach $standby, $primary;
 done_testing();
