@@ -25,6 +25,19 @@ pmhash_build_kind(HeapTuple index)
 		PMHASH_BUILD_PLAIN : PMHASH_BUILD_EXPRESSIONS;
 }
 
+/*
+ * pmhash_index_label
+ *		What messages call an index, whose name may be "": not known.
+ *
+ * Allocated in the current memory context.
+ */
+const char *
+pmhash_index_label(Oid index, const char *name)
+{
+	return name[0] != '\0' ? psprintf("index \"%s\"", name) :
+		psprintf("index with OID %u", index);
+}
+
 /* pg_stat_activity is to say which index a worker is at: that may take long. */
 void
 pmhash_report_index(const char *doing, Relation index)

@@ -14,6 +14,7 @@
 #include "cluster/shared.h"
 
 extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
+extern const char *pmhash_index_label(Oid index, const char *name);
 extern void pmhash_report_index(const char *doing, Relation index);
 
 #endif							/* PMHASH_BUILD_KIND_H */

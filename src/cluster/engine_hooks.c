@@ -21,6 +21,7 @@
 #include "pgstat.h"
 #include "storage/fd.h"
 #include "storage/proc.h"
+#include "storage/procsignal.h"
 
 #include "cluster/counters.h"
 #include "cluster/engine_hooks.h"
@@ -41,16 +42,29 @@ wait_end(void)
 }
 
 /*
- * Would CHECK_FOR_INTERRUPTS raise something?  The conditions are those of
- * ProcessInterrupts (postgres.c), as far as other files know of them.  Statement and lock
- * timeouts set QueryCancelPending too.  From 17 on a recovery conflict is known to
- * postgres.c alone (RecoveryConflictPending): it waits until the operation is over.
+ * pmhash_is_interrupted
+ *		Would CHECK_FOR_INTERRUPTS raise something?
+ *
+ * For what may take long, where that must not raise it itself.  The conditions are
+ * those of ProcessInterrupts (postgres.c), as far as other files know of them.
+ * Statement and lock timeouts set QueryCancelPending too.  From 17 on a recovery
+ * conflict is known to postgres.c alone (RecoveryConflictPending): it waits until the
+ * operation is over.
+ *
+ * By the way this process does what all have to before DROP DATABASE, DROP TABLESPACE
+ * and the like of any database go on (ProcSignalBarrier), as CHECK_FOR_INTERRUPTS does.
+ * On 15 to 18 that closes the descriptors that md.c has of relations (smgrreleaseall),
+ * which it opens again when it needs them: nothing that a caller has open, pinned or
+ * mapped goes, no lock is taken, and no ERROR is raised.  No LWLock is held here, which
+ * would hold interrupts off, and the closing waits for no lock of the engine.
  */
 bool
 pmhash_is_interrupted(void)
 {
 	if (InterruptHoldoffCount != 0 || CritSectionCount != 0)
 		return false;
+	if (ProcSignalBarrierPending)
+		ProcessProcSignalBarrier();
 #if PG_VERSION_NUM >= 170000
 	if (TransactionTimeoutPending && TransactionTimeout > 0)
 		return true;

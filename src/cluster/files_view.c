@@ -189,7 +189,8 @@ describe_safely(Relation index, Datum *values, bool *nulls)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode == ERRCODE_IO_ERROR)
+		if (error->sqlerrcode == ERRCODE_IO_ERROR ||
+			error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)	/* EACCES */
 			values[4] = CStringGetTextDatum("unreadable");
 		else if (error->sqlerrcode == ERRCODE_DATA_CORRUPTED ||
 				 error->sqlerrcode == ERRCODE_INDEX_CORRUPTED)

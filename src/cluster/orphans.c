@@ -52,6 +52,7 @@
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
+#include "storage/spin.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -336,25 +337,40 @@ typedef enum StubState
 } StubState;
 
 /*
- * Say that a stub can't be read, once in a server life.  There is one cleaner
- * at a time, and only it touches the notes.
+ * pmhash_first_complaint
+ *		Is a message about an index of this database the first one in this server life?
+ *
+ * It counts as given from now on.  False as well if there are too many to be noted.  The
+ * cleaner's, of which there is one at a time, and those of builders on a standby.
  */
+bool
+pmhash_first_complaint(Oid index)
+{
+	PmhashComplaint *complaint = pmhash_shared->complaint;
+	bool		first = false;
+	int			i;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
+	{
+		if (complaint[i].database == MyDatabaseId && complaint[i].index == index)
+			break;
+	}
+	if (i < PMHASH_MAX_COMPLAINTS && !OidIsValid(complaint[i].index))
+	{
+		complaint[i] = (PmhashComplaint) {MyDatabaseId, index};
+		first = true;
+	}
+	SpinLockRelease(&pmhash_shared->mutex);
+	return first;
+}
+
+/* Say that a stub can't be read, once. */
 static void
 complain_once(Relation index, const char *why)
 {
-	PmhashComplaint *complaint = pmhash_shared->complaint;
-	Oid			relid = RelationGetRelid(index);
-	int			i;
-
-	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
-	{
-		if (complaint[i].database == MyDatabaseId && complaint[i].index == relid)
-			return;
-	}
-	if (i == PMHASH_MAX_COMPLAINTS)
+	if (!pmhash_first_complaint(RelationGetRelid(index)))
 		return;
-	complaint[i].database = MyDatabaseId;
-	complaint[i].index = relid;
 	ereport(LOG,
 			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
 					RelationGetRelationName(index), why),

@@ -14,6 +14,7 @@ extern void pmhash_remove_orphans(void);
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_remove_distrusted(Oid database);
 extern bool pmhash_database_has_files(Oid database);
+extern bool pmhash_first_complaint(Oid index);
 extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
 

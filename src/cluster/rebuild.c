@@ -99,8 +99,8 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
-			(errmsg("pmhash: could not rebuild index \"%s\": %s",
-					name, error->message),
+			(errmsg("pmhash: could not rebuild %s: %s",
+					pmhash_index_label(relid, name), error->message),
 			 errdetail("The next try is in %d seconds.", pause),
 			 hint ? errhint("%s", hint) : 0));
 	FreeErrorData(error);

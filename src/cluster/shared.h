@@ -74,7 +74,7 @@ typedef struct PmhashRebuild
 	char		failure[PMHASH_FAILURE_SIZE];
 } PmhashRebuild;
 
-/* An index that the cleaner has complained about in this server life. */
+/* An index that a worker has complained about in this server life. */
 typedef struct PmhashComplaint
 {
 	Oid			database;
@@ -129,7 +129,7 @@ typedef struct PmhashShared
 									 * failed writes, or 0 */
 	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
-	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* the cleaner's */
+	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
 
 	struct PmhashStandby *standby;	/* files of a server in recovery */
 

@@ -21,7 +21,8 @@
  *	publish	with the rest: replay waits for that.
  *
  * A failure is noted for pmhash_indexes and the next try (pmhash_standby_give_up).
- * A conflict with replay is none, and the build is tried again soon.
+ * A conflict with replay is none, and the build is tried again soon.  An index that can't
+ * even be looked at is left out, until the next visit: the others are built all the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +40,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -76,9 +78,12 @@ typedef struct Builder
 
 static Builder builder;
 
-/* Has this worker been through the indexes of its database?  Were some of them locked? */
+/*
+ * Has this worker been through the indexes of its database?  Are some of them to be
+ * looked at again soon: they were locked, or it could not begin with them?
+ */
 static bool complete = false;
-static bool some_locked = false;
+static bool some_left = false;
 
 /* The indexes that this worker builds; others are for a worker of the other kind. */
 static PmhashBuildKind own_kind;
@@ -125,7 +130,7 @@ lock_if_free(Oid relid)
 {
 	if (ConditionalLockRelationOid(relid, AccessShareLock))
 		return true;
-	some_locked = true;
+	some_left = true;
 	return false;
 }
 
@@ -166,7 +171,8 @@ close_both(Relation heap, Relation index)
 /*
  * Should this index have a build now?  *next: when to ask again, if not; *kind: by a
  * worker of which kind.  Locked ones are not waited for: replay holds the locks of
- * a transaction on the primary for as long as that likes, and there are others.
+ * a transaction on the primary for as long as that likes, and there are others.  ERROR
+ * if its stub can't be read, or the catalogs don't hold together.
  */
 static bool
 wants_build(Oid relid, PmhashBuildKind *kind, int64 *next)
@@ -180,6 +186,7 @@ wants_build(Oid relid, PmhashBuildKind *kind, int64 *next)
 	wanted = open_both(relid, false, &heap, &index);
 	if (wanted)
 	{
+		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
 		wanted = is_wanted(index, RelationGetRelid(heap), &of) &&
 			pmhash_standby_wants(&of, next);
 		*kind = pmhash_build_kind(index->rd_indextuple);
@@ -227,6 +234,7 @@ begin(Oid relid)
 			pmhash_standby_wants(&of, &next))
 		{
 			strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
+			PMH_STOP_POINT("standby_begins");
 			pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
 			builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
 			if (builder.begun)
@@ -446,14 +454,27 @@ build_index(Oid relid)
  * need for longer than others are to wait; or the build is not wanted any more.
  */
 static bool
-is_failure(int sqlstate)
+is_fault(int sqlstate)
 {
 	return sqlstate != ERRCODE_T_R_SERIALIZATION_FAILURE &&
 		sqlstate != ERRCODE_T_R_DEADLOCK_DETECTED &&
 		sqlstate != ERRCODE_LOCK_NOT_AVAILABLE &&
 		sqlstate != ERRCODE_QUERY_CANCELED &&
-		sqlstate != ERRCODE_ADMIN_SHUTDOWN &&
-		pmhash_standby_building(&builder.build);
+		sqlstate != ERRCODE_ADMIN_SHUTDOWN;
+}
+
+/*
+ * A publication holds the lock that replay needs outside of transactions, whose abort
+ * would release it.  Nothing raises an ERROR there; if something did, give_up would wait
+ * for this process, and replay for ever.
+ */
+static void
+release_lock_of_publication(void)
+{
+	if (!LWLockHeldByMe(pmhash_standby_lock))
+		return;
+	HOLD_INTERRUPTS();			/* errfinish has taken back what the lock holds */
+	LWLockRelease(pmhash_standby_lock);
 }
 
 /* A build is over before its end: note it and go on with the next index. */
@@ -468,7 +489,9 @@ give_up(MemoryContext context)
 	error = CopyErrorData();
 	AbortOutOfAnyTransaction();
 	FlushErrorState();
-	failed = builder.begun && is_failure(error->sqlerrcode);
+	release_lock_of_publication();
+	failed = builder.begun && is_fault(error->sqlerrcode) &&
+		pmhash_standby_building(&builder.build);
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
 							   error->message);
@@ -482,6 +505,32 @@ give_up(MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
+/*
+ * An ERROR before a build has begun: say so, once, and go on with the next index.  No row
+ * tells of it, and nothing is to be cleared but the transaction.
+ */
+static void
+leave_out(Oid relid, MemoryContext context)
+{
+	ErrorData  *error;
+
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	AbortOutOfAnyTransaction();
+	FlushErrorState();
+	if (!is_fault(error->sqlerrcode))
+		some_left = true;
+	else if (pmhash_first_complaint(relid))
+		ereport(LOG,
+				(errmsg("pmhash: could not look at %s on this standby: %s",
+						pmhash_index_label(relid, builder.name), error->message),
+				 errdetail("Its file is not built as long as that is so.")));
+	FreeErrorData(error);
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
 /* At exit in the middle of a build, or before it is known what is to be built. */
 static void
 builder_exit(int code, Datum arg)
@@ -489,17 +538,18 @@ builder_exit(int code, Datum arg)
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
 	builder.begun = false;
-	if (some_locked || !complete)
+	if (some_left || !complete)
 		pmhash_standby_nudge_for(PMHASH_NUDGE_LATER, MyDatabaseId);
 }
 
-/* False if that has failed. */
+/* False if a build has failed that had begun. */
 static bool
 try_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool done = false;
 
+	builder.name[0] = '\0';
 	PG_TRY();
 	{
 		build_index(relid);
@@ -507,11 +557,38 @@ try_index(Oid relid)
 	}
 	PG_CATCH();
 	{
-		give_up(context);
+		if (builder.begun || builder.fill != NULL)
+			give_up(context);
+		else
+		{
+			leave_out(relid, context);
+			done = some_left = true;
+		}
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	return done;
+}
+
+/* The same as wants_build; false if that has failed. */
+static bool
+turns_out_wanted(Oid relid, PmhashBuildKind *kind, int64 *next)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool wanted = false;
+
+	builder.name[0] = '\0';
+	PG_TRY();
+	{
+		wanted = wants_build(relid, kind, next);
+	}
+	PG_CATCH();
+	{
+		leave_out(relid, context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return wanted;
 }
 
 /* The pmhash indexes of this database, listed in 'context'. */
@@ -547,7 +624,7 @@ list_wanted(MemoryContext context, int64 *next, bool *others)
 		MemoryContext old;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!wants_build(lfirst_oid(lc), &kind, next))
+		if (!turns_out_wanted(lfirst_oid(lc), &kind, next))
 			continue;
 		*others |= kind != own_kind;
 		if (kind != own_kind)
@@ -572,9 +649,9 @@ ask_for_help(int of_our_kind, bool others)
 /*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes of this kind.  Not in a transaction.  If there are several plain ones,
- * another worker may help: each takes those that no other one is at.  After a failure
- * another worker goes on: temporary files that outlive transactions may be left, and
- * go with this one.
+ * another worker may help: each takes those that no other one is at.  After a failed
+ * build another worker goes on: temporary files that outlive transactions may be left,
+ * and go with this one.
  */
 void
 pmhash_standby_build_database(PmhashBuildKind kind)

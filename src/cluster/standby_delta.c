@@ -26,6 +26,7 @@
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/wal_record.h"
+#include "engine/stop_point.h"
 
 /* ---- begin and end ---- */
 
@@ -339,6 +340,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	result = apply_rest(build, row, from, table, reason);
 	if (result != PMHASH_PUBLISH_DONE)
 		return result;
+	PMH_STOP_POINT("standby_publishing");
 	lsn = GetXLogReplayRecPtr(&timeline);
 	touched = GetCurrentReplayRecPtr(NULL);
 	row->usable_xmin = usable_from(row, usable_xmin);

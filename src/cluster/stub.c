@@ -304,8 +304,9 @@ pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
  * For what must not fail because a stub can't be read: above all the commands that do
  * away with it.  Runs in a subtransaction, which gives back what an error leaves of
  * the reading.  Returns NULL if all went well; the error (in the current memory
- * context) if the page is at fault: a bad checksum, an error of the disk, no main fork;
- * any other is raised again.  Not to be called in a parallel operation.
+ * context) if the page is at fault: a bad checksum, an error of the disk, a main fork
+ * that is not there or may not be opened; any other is raised again.  Not to be called
+ * in a parallel operation.
  */
 ErrorData *
 pmhash_stub_try(PmhashStubReader read, void *arg)
@@ -330,6 +331,7 @@ pmhash_stub_try(PmhashStubReader read, void *arg)
 		MemoryContextSwitchTo(context);
 		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
 			error->sqlerrcode != ERRCODE_UNDEFINED_FILE &&
+			error->sqlerrcode != ERRCODE_INSUFFICIENT_PRIVILEGE &&
 			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
 			error->sqlerrcode != ERRCODE_IO_ERROR)
 			ReThrowError(error);
@@ -350,6 +352,10 @@ typedef struct Reading
 	uint16		flags;			/* ... and the flags with it */
 } Reading;
 
+/*
+ * For commands that do away with the page.  Not if its file may not be opened: the server
+ * would come to that after the commit, and PANIC (smgrDoPendingDeletes, smgrexists).
+ */
 static bool
 succeeds(PmhashStubReader read, Reading *reading)
 {
@@ -357,6 +363,8 @@ succeeds(PmhashStubReader read, Reading *reading)
 
 	if (error == NULL)
 		return true;
+	if (error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		ReThrowError(error);
 	FreeErrorData(error);
 	return false;
 }

@@ -139,8 +139,9 @@ extern PmhLocks *pmh_locks_init(void *memory, uint32_t nstripes);
  *				the end of a bulk load; true gives the wait up, and the operation
  *				returns PMH_CANCELLED
  *
- * Each may be NULL.  They are called with locks held, begin and end also in a
- * signal handler: they must not allocate, lock, or report anything.
+ * Each may be NULL.  begin and end are called with locks held, also in a signal
+ * handler: they must not allocate, lock, or report anything.  cancelled must come back
+ * to its caller, and not call the engine.
  */
 typedef struct PmhWaitHooks
 {

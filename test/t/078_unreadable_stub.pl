@@ -5,8 +5,10 @@
 use strict;
 use warnings;
 
+use File::Copy qw(copy);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid qw(index_file);
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -101,6 +103,29 @@ unlike(slurp_file($node->logfile, $from), qr/ERROR/, 'and does not fail of it');
 works('DROP INDEX c_k', 'DROP INDEX without a main fork');
 $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_ls_dir('$pool/' || (SELECT oid FROM pg_database WHERE datname = 'postgres'))")
   or fail('its file is removed');
+
+# A main fork that may not be opened: it is shown, the cleaner goes on with what belongs to
+# others, and what would do away with it is refused.
+$node->safe_psql('postgres', 'CREATE INDEX a_v ON a USING pmhash (v)');
+my $old = index_file($node, 'a_v');
+copy($old, "$old.copy") or die "$old: $!";
+$node->safe_psql('postgres', 'REINDEX INDEX a_v');
+$fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('a_k')");
+$node->stop;
+rename("$old.copy", $old) or die "$old: $!";
+chmod(0, $fork) or die "$fork: $!";
+$from = -s $node->logfile;
+$node->start;
+is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash_indexes"), 'a_k unreadable, a_v valid',
+	'a fork that may not be opened is shown');
+$node->poll_query_until('postgres', "SELECT pg_stat_file('$old', true) IS NULL")
+  or fail('a file that belongs to another index is removed');
+like(slurp_file($node->logfile, $from), qr/LOG: .*"a_k" has: could not open file .*: Permission denied/, 'the cleaner says so');
+unlike(slurp_file($node->logfile, $from), qr/ERROR/, 'and does not fail of it');
+($status, $stdout, $stderr) = $node->psql('postgres', 'DROP INDEX a_k');
+like($stderr, qr/^\S+ ERROR: .*could not open file .*: Permission denied/, 'DROP INDEX is refused: after its commit the server would PANIC');
+chmod(0600, $fork) or die "$fork: $!";
+works('DROP INDEX a_k', 'DROP INDEX when it may be opened again');
 
 # What is replaced by a transaction need not be an index: no page is taken for empty
 # because it can't be read, in case the commit fails.
