@@ -19,6 +19,7 @@
 
 #include "executor/execdesc.h"
 #include "nodes/execnodes.h"
+#include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 
 #include "statements.h"
