@@ -525,11 +525,21 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
 	return ok;
 }
 
+/* What a standby says it has applied: no file is up to date if that is not durable. */
+static bool
+sync_standby(const PmhashControl *control, Shutting *shutting)
+{
+	return control->role != PMHASH_ROLE_STANDBY || pmhash_standby_sync() ||
+		may_be_lost(shutting);
+}
+
 /*
  * Stamp all files and write them back: those that syncfs speaks for all at
  * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
- * witness is away meanwhile, as in pmhash_ask_for_failed_writes, and stays away then.
+ * of what may be thousands.  A standby's notes before them.  False with errno, and
+ * *lost if pages may be gone.  The witness is away meanwhile, as in
+ * pmhash_ask_for_failed_writes, and stays away then.  That alone makes a standby begin
+ * anew: with the eras renewed only it would go on with notes of files that are no good.
  */
 static bool
 shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
@@ -548,6 +558,7 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	/* as long as the witness is there */
 	(void) pmhash_pool_write_back(shutting.synced, NULL);
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
+		sync_standby(control, &shutting) &&
 		shut_directory_tree(pmhash_pool_path(), true, &shutting);
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
 		ok = may_be_lost(&shutting);
@@ -603,11 +614,10 @@ note_orderly_end(PmhashControl *control, const ControlFileData *server,
 static bool
 mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
 {
-	bool		lost = true;	/* what a standby has applied */
+	bool		lost;
 
 	errno = 0;
-	if ((control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_sync()) ||
-		!shut_all_files(control, instance, &lost))
+	if (!shut_all_files(control, instance, &lost))
 	{
 		give_up_files(control, lost, errno);
 		reason[0] = '\0';

@@ -124,6 +124,7 @@ typedef struct World
 	uint64		file_errors_seen;	/* the same, by the index file: by its inode's note */
 	uint64		errors_of[MAX_DESCRIPTORS]; /* the same, of an open lock or index file */
 	bool		overlay;		/* syncfs says nothing there */
+	bool		no_hints;		/* the kernel knows no hints: there is never a witness */
 	uint64		trusted;		/* figures */
 	uint64		distrusted;
 	uint64		failed_calls;
@@ -294,6 +295,21 @@ __wrap_fstatfs(int fd, struct statfs *fs)
 	return fails(CALL_fstatfs) ? -1 : 0;
 }
 
+extern int	__real_fcntl(int fd, int command, void *p);
+extern int	__wrap_fcntl(int fd, int command, void *p);
+int
+__wrap_fcntl(int fd, int command, void *p)
+{
+	if (fails(CALL_fcntl))
+		return -1;
+	if (world->no_hints && (command == F_GET_RW_HINT || command == F_SET_RW_HINT))
+	{
+		errno = EINVAL;
+		return -1;
+	}
+	return __real_fcntl(fd, command, p);
+}
+
 WRAP(int, uname, -1, (struct utsname *u), (u))
 WRAP(ssize_t, read, -1, (int fd, void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pread, -1, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
@@ -303,7 +319,6 @@ WRAP(int, rename, -1, (const char *a, const char *b), (a, b))
 WRAP(int, renameat2, -1, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
 WRAP(int, unlink, -1, (const char *p), (p))
 WRAP(int, posix_fallocate, fail_errno, (int fd, off_t o, off_t n), (fd, o, n))
-WRAP(int, fcntl, -1, (int fd, int command, void *p), (fd, command, p))
 WRAP(int, lstat, -1, (const char *p, struct stat *st), (p, st))
 WRAP(int, fstat, -1, (int fd, struct stat *st), (fd, st))
 WRAP(int, statx, -1, (int d, const char *p, int f, unsigned m, struct statx *st), (d, p, f, m, st))
@@ -1464,6 +1479,7 @@ new_world(uint64 seed)
 	world->not_started = figures.not_started;
 	world->rng = seed * UINT64CONST(0x9e3779b97f4a7c15);
 	world->overlay = chance(2) == 0;
+	world->no_hints = seed % 4 == 0;
 	if (mkdir(scratch, 0700) != 0)
 		abort();
 	server_path(path, "");

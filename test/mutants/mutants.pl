@@ -428,7 +428,8 @@ sub stage_commands
 	if (needs_server($stage))
 	{
 		my ($pg_config) = glob "$tree->{dir}/lib/postgresql/*/bin/pg_config";
-		my @pgxs = (@make, "PG_CONFIG=$pg_config", 'with_llvm=no');
+		# a mutant that calls what is not declared would fail for that, some of the time
+		my @pgxs = (@make, "PG_CONFIG=$pg_config", 'with_llvm=no', 'COPT=-Werror=implicit-function-declaration');
 		my @check = (@pgxs, 'installcheck');
 		my $regress = "--temp-instance=$tree->{dir}/instance --temp-config=test/regress.conf";
 

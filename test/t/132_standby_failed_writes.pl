@@ -1,5 +1,5 @@
 # A standby asks the kernel, too, whether it has written back what it should: after each
-# restartpoint and at its start; and what it learns counts if it is promoted meanwhile.
+# restartpoint, at its start and at its end; and what it learns counts if it is promoted meanwhile.
 #
 # The library is built with its stop points for this, as in 012_stop_points.pl.
 
@@ -116,6 +116,21 @@ all_valid('begin');
 	$standby->start;
 	is_noticed('start', $position);
 	is_built_again('start', $position);
+}
+
+# ---- at its end: what it says it has applied is not written back, whatever the errno ----
+# Two calls for the control file come before.
+{
+	my $position = log_position($standby);
+
+	caught_up($primary, $standby);
+	set_faults($standby, calls => 'fsync', process => '', error => 110, fail_at => 3);
+	$standby->stop;
+	like(logged_since($standby, $position), qr/could not write the files in .* back: Connection timed out/, 'end: log');
+	set_faults($standby, calls => 'syncfs', process => 'pmhash standby launcher', error => 5, fail_at => 0);
+	$standby->start;
+	# trust: standby-notes
+	is_built_again('end', $position);
 }
 
 # ---- it is promoted while it is asked ----
