@@ -3,6 +3,7 @@
 #
 # PMHASH_SQL_FUZZ_SECONDS says how long (20), PMHASH_SQL_FUZZ_SEED with which
 # seed; without it the seed is another one each time, and is printed.
+# PMHASH_SQL_FUZZ_DEATH_EACH: transactions from one death of the server to the next (12).
 
 use strict;
 use warnings;
@@ -24,6 +25,7 @@ is($found, '', "PMHASH_SQL_FUZZ_SEED=$seed");
 unlike(slurp_file($node->logfile), qr/PANIC:|\(PID \d+\) was terminated by|TRAP/, 'the server has stayed up');
 like(fuzz_figures(), qr{ [1-9][0-9]* overflows}, 'some keys have overflowed');
 like(fuzz_figures(), qr{ [1-9][0-9]* moves}, 'the table was moved');
+like(fuzz_figures(), qr{ [1-9][0-9]* crashes}, 'the server has died with a table moved');
 note(fuzz_figures());
 diag(fuzz_figures()) if $seconds > 60;
 $node->stop;

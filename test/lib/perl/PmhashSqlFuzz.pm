@@ -1,7 +1,9 @@
 # Differential fuzzing in SQL: random transactions while calls of pmhash fail, the
 # file system is full or the statement is cancelled, and errors are caught by
 # savepoints and EXCEPTION blocks.  The judge is the sequential scan in the same
-# snapshot, and pmhash_check.
+# snapshot, and pmhash_check.  Now and then the server dies in a transaction, or just
+# after it: mostly one that has moved the table and its indexes, so that the crash is what
+# takes the moves back.  The database is moved, too.
 #
 # Three sessions, driven one statement at a time (but for the moment when one of
 # them is held in the middle of an INSERT ... ON CONFLICT):
@@ -37,13 +39,14 @@ my $most_rows = 5000;
 my $patience = 120;    # seconds for a statement
 my $crowd = 3000;      # keys that overflow
 my $most_copied = 3000;
+my $death_each = $ENV{PMHASH_SQL_FUZZ_DEATH_EACH} || 12;    # transactions
 my $numbers;           # a file of so many rows to be copied
 
 # SQLSTATEs of errors that are right: what is injected (disk full, no memory,
 # cancel), what the transactions do to each other, and what comes after an error.
 my $expected = qr/^(53100|53200|57014|40001|40P01|55P03|23505|25P02|3B001|34000|24000|P0001|25001|42704|55006)$/;
 
-my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0, moves => 0, anew => 0);
+my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0, moves => 0, anew => 0, crashes => 0, databases_moved => 0);
 
 # ---- the server ----
 
@@ -67,7 +70,7 @@ CREATE INDEX fz_held ON fz (held(v));
 CREATE UNIQUE INDEX fz_id ON fz (id);
 CREATE INDEX fz_k ON fz USING pmhash (k);
 CREATE INDEX fz_t ON fz USING pmhash (t);
-CREATE INDEX fz_kv ON fz USING pmhash (k, v);
+CREATE INDEX fz_kv ON fz USING pmhash (k, v) WITH (wal = off);
 CREATE INDEX fz_p ON fz USING pmhash (p);
 CREATE TABLE fp (k int8, v int4) PARTITION BY LIST (v);
 CREATE TABLE crowd (i int4 PRIMARY KEY, k int8);
@@ -112,7 +115,7 @@ sub new_fuzz_server
 {
 	my $node = new_faulty_server('sql_fuzz', "max_prepared_transactions = 5\nallow_in_place_tablespaces = on\n");
 
-	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION ''") foreach qw(place_a place_b);
+	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION ''") foreach qw(place_a place_b place_c place_d);
 	$node->safe_psql('postgres', schema());
 	# (A program would do, but a cancel kills it too: which error is first is chance.)
 	$numbers = $node->basedir . '/numbers';
@@ -144,6 +147,34 @@ sub begin_sql
 	$session->{log} .= "$sql\n";
 	$session->{in} .= "$sql\n\\echo =DONE $session->{n}=\n";
 	$session->{psql}->pump_nb;
+	return;
+}
+
+# Those of a server that has died, or whose database is moved, are made anew.
+sub end_sessions
+{
+	my ($s) = @_;
+
+	foreach my $session (values %$s)
+	{
+		$session->{in} .= "\\q\n";
+		eval { $session->{psql}->finish };
+	}
+	return;
+}
+
+sub begin_sessions
+{
+	my ($node, $s) = @_;
+
+	foreach my $name (keys %$s)
+	{
+		my $log = $s->{$name}{log};
+
+		$s->{$name} = new_session($node);
+		$s->{$name}{log} = $log;
+		$s->{$name}{finding} = '';
+	}
 	return;
 }
 
@@ -268,10 +299,21 @@ sub block
 }
 
 # Its rows get files that know nothing of what was there before, should it be taken back.
+sub move_table
+{
+	$figures{moves}++;
+	return 'ALTER TABLE fz SET TABLESPACE ' . pick(qw(place_a place_b pg_default)) . ';';
+}
+
+sub move_index
+{
+	$figures{moves}++;
+	return 'ALTER INDEX ' . pick(qw(fz_k fz_kv fz_p)) . ' SET TABLESPACE ' . pick(qw(place_a place_b pg_default)) . ';';
+}
+
 sub move
 {
-	return pick(('ALTER TABLE fz SET TABLESPACE ' . pick(qw(place_a place_b pg_default))) x 3,
-		'ALTER INDEX ' . pick(qw(fz_k fz_kv fz_p)) . ' SET TABLESPACE ' . pick(qw(place_a place_b pg_default))) . ';';
+	return rand() < .75 ? move_table() : move_index();
 }
 
 # A type that keys are made of is to be changed: that is refused, if nothing else is.
@@ -289,8 +331,9 @@ sub alter_type
 
 sub structure
 {
-	return pick(move(), 'REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
-		'TRUNCATE fz;', 'DROP INDEX fz_kv; CREATE INDEX fz_kv ON fz USING pmhash (k, v);');
+	return move() if rand() < .14;
+	return pick('REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
+		'TRUNCATE fz;', 'DROP INDEX fz_kv; CREATE INDEX fz_kv ON fz USING pmhash (k, v) WITH (wal = off);');
 }
 
 # Calls that fail from now on: the first of the engine's and so on, or any.
@@ -383,11 +426,7 @@ sub next_statement
 	return other_session($s) if $r < .66;
 	return held_conflict($s) if $r < .68;
 	return run_sql($w, structure()) if $r < .70;
-	if ($r < .73)
-	{
-		$figures{moves}++;
-		return run_sql($w, move());
-	}
+	return run_sql($w, move()) if $r < .73;
 	return alter_type($w) if $r < .74;
 	if ($r < .80)
 	{
@@ -412,6 +451,74 @@ sub recover
 	return 0 if run_sql($s->{writer}, "ROLLBACK TO $points->[-1]; " . (rand() < .5 ? $faults_off : '')) ne '';
 	mend_btrees($s, $s->{writer});
 	return 1;
+}
+
+# The server dies with the transaction open, prepared, or just committed.  Its WAL may be
+# on disk by then, and its pages.
+sub die_and_start
+{
+	my ($node, $s) = @_;
+	my $w = $s->{writer};
+	my $r = rand();
+	my %found;
+
+	run_sql($w, $faults_off);
+	if ($r < .25) { run_sql($w, 'PREPARE TRANSACTION \'fz\';') }
+	elsif ($r < .35) { run_sql($w, 'SET synchronous_commit = off; COMMIT;') }
+	elsif ($r < .45) { run_sql($w, 'COMMIT;') }
+	run_sql($s->{other}, "INSERT INTO fp VALUES (-1, 1);") if rand() < .7;
+	run_sql($s->{other}, 'CHECKPOINT;') if rand() < .2;
+	$figures{crashes}++;
+	$found{$_} = $s->{$_}{finding} foreach keys %$s;
+	rand() < .5 ? crash($node) : $node->stop('immediate');
+	end_sessions($s);
+	$node->start;
+	begin_sessions($node, $s);
+	$s->{$_}{finding} = $found{$_} foreach keys %$s;
+	run_sql($s->{writer}, 'SELECT \'' . pick('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
+	return;
+}
+
+# A transaction that moves the table and some indexes, gets rows, and so on, with levels
+# that are taken back; and the death of the server.
+sub move_and_die
+{
+	my ($node, $s) = @_;
+	my $w = $s->{writer};
+	my $depth = 0;
+	my @steps = (move_table(), map { move_index() } 1 .. between(0, 3));
+
+	run_sql($w, insert()) if rand() < .3;
+	run_sql($w, 'BEGIN;');
+	@steps = reverse(@steps) if rand() < .5;
+	push @steps, 'INSERT INTO fz ' . rows($fresh) . ';';
+	push @steps, pick(move(), insert(), structure()) for 1 .. between(0, 3);
+	while (@steps)
+	{
+		my $r = rand();
+		my $sql = $r < .15 ? 'SAVEPOINT d' . ++$depth . ';'
+		  : $r < .25 && $depth > 0 ? pick('ROLLBACK TO', 'RELEASE') . ' d' . $depth-- . ';' : shift(@steps);
+		my $state = run_sql($w, $sql);
+
+		last if $state ne '' && ($depth == 0 || run_sql($w, 'ROLLBACK TO d' . $depth-- . ';') ne '');
+		mend_btrees($s, $w) if $sql =~ /^ROLLBACK TO/ || $state ne '';
+	}
+	die_and_start($node, $s);
+	return;
+}
+
+# The database gets other files; those of its indexes are elsewhere, and stay.
+sub move_database
+{
+	my ($node, $s) = @_;
+	my $from = $node->safe_psql('postgres', q(SELECT spcname FROM pg_database d JOIN pg_tablespace t ON t.oid = dattablespace WHERE datname = 'postgres'));
+
+	end_sessions($s);
+	# (Not while a worker of pmhash is connected to it.)
+	$figures{databases_moved}++
+	  if $node->psql('template1', 'ALTER DATABASE postgres SET TABLESPACE ' . ($from eq 'place_c' ? 'place_d' : 'place_c')) == 0;
+	begin_sessions($node, $s);
+	return;
 }
 
 sub end_transaction
@@ -501,10 +608,26 @@ sub judge
 # One transaction and the judgement; returns what was found, or ''.
 sub one_transaction
 {
-	my ($s) = @_;
-	my @points;
+	my ($node, $s) = @_;
+	my $n = $figures{transactions};
 
 	$_->{log} = $_->{finding} = '' foreach values %$s;
+	if ($n % $death_each == 1 % $death_each) { move_and_die($node, $s) }
+	else { random_transaction($node, $s, $n % (2 * $death_each) == $death_each) }
+	move_database($node, $s) if $n % (3 * $death_each) == 2 * $death_each;
+	judge($s);
+	$figures{transactions}++;
+	$figures{judged}++;
+	run_sql($s->{other}, sprintf('SELECT %s FROM fz HAVING count(*) > %d \gexec',
+			pick("'TRUNCATE fz, fp'", "unnest('{DELETE FROM fz,DELETE FROM fp,VACUUM (INDEX_CLEANUP ON) fz}'::text[])"), $most_rows));
+	return join('', map { $s->{$_}{finding} ne '' ? "$_: $s->{$_}{finding}" : '' } sort keys %$s);
+}
+
+sub random_transaction
+{
+	my ($node, $s, $dies) = @_;
+	my @points;
+
 	run_sql($s->{writer}, 'BEGIN ISOLATION LEVEL ' . pick(('READ COMMITTED') x 4, 'REPEATABLE READ', 'SERIALIZABLE') . ';');
 	for (my $n = between(1, 14); $n > 0; $n--)
 	{
@@ -512,13 +635,8 @@ sub one_transaction
 
 		last if $state ne '' && !recover($s, \@points);
 	}
-	end_transaction($s);
-	judge($s);
-	$figures{transactions}++;
-	$figures{judged}++;
-	run_sql($s->{other}, sprintf('SELECT %s FROM fz HAVING count(*) > %d \gexec',
-			pick("'TRUNCATE fz, fp'", "unnest('{DELETE FROM fz,DELETE FROM fp,VACUUM (INDEX_CLEANUP ON) fz}'::text[])"), $most_rows));
-	return join('', map { $s->{$_}{finding} ne '' ? "$_: $s->{$_}{finding}" : '' } sort keys %$s);
+	$dies ? die_and_start($node, $s) : end_transaction($s);
+	return;
 }
 
 # Random transactions for so many seconds; returns what the first that went wrong
@@ -534,21 +652,17 @@ sub fuzz_transactions
 	while ($found eq '' && time < $end)
 	{
 		make_crowd($node);
-		$found = one_transaction(\%s);
+		$found = one_transaction($node, \%s);
 	}
 	make_crowd($node);
 	$found .= join('', map { "---- $_\n$s{$_}{log}" } qw(writer other judge)) if $found ne '';
-	foreach my $session (values %s)
-	{
-		$session->{in} .= "\\q\n";
-		$session->{psql}->finish;
-	}
+	end_sessions(\%s);
 	return $found;
 }
 
 sub fuzz_figures
 {
-	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows moves anew));
+	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows moves anew crashes databases_moved));
 }
 
 1;
