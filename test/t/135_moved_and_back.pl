@@ -107,10 +107,10 @@ sub taken_back
 sub killed
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $sql) = @_;
+	my ($name, $sql, $with) = @_;
 	my $session;
 
-	$node->safe_psql('postgres', table(''));
+	$node->safe_psql('postgres', table('', $with));
 	$session = $node->background_psql('postgres', on_error_stop => 1);
 	$session->query_safe($sql);
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
@@ -347,6 +347,9 @@ foreach my $end ('ROLLBACK', 'COMMIT')
 	undef $standby;
 	$node->safe_psql('postgres', 'DROP TABLE m');
 }
+
+# ---- indexes that are not logged ----
+killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;", 'WITH (wal = off)');
 
 # ---- the rows themselves are not in WAL ----
 $node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\n");
