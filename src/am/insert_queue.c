@@ -12,8 +12,10 @@
  *	  - scans of this backend: they apply the queues of their file when they
  *		begin to read, as everything else does that reads the table;
  *	  - parallel workers of this backend: applied when a plan that uses some is
- *		started.  Rows inserted after that are invisible to its snapshot, and
- *		in parallel mode none are.  Builds of indexes start workers as well: applied
+ *		run, and in parallel mode no rows are inserted.  (Not when it is started: a
+ *		portal of the extended protocol is started by Bind and run by Execute.  Rows
+ *		inserted in between are invisible to its snapshot, but not to those that its
+ *		functions take.)  Builds of indexes start workers as well: applied
  *		when a utility statement begins that may come to one, and until it is over
  *		nothing is queued (statements.c);
  *	  - other backends' MVCC snapshots, when we have committed: applied before
@@ -118,6 +120,7 @@ static uint32 nqueues = 0;
 static Size queued_bytes = 0;	/* of all entry arrays */
 static bool committing = false; /* our pre-commit callback has been called */
 static ExecutorStart_hook_type previous_executor_start = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
 
 /* ---- memory ---- */
 
@@ -653,15 +656,46 @@ run_alone(QueryDesc *queryDesc)
 	queryDesc->plannedstmt = alone;
 }
 
+/*
+ * What a plan's workers must find in tables, and what they must not read, is settled
+ * right before they are started: they are by the plan's first run only, and nowhere
+ * else (execMain.c, ExecutePlan: es_use_parallel_mode).
+ */
+static void
+before_run(QueryDesc *queryDesc)
+{
+	if (likely(!queryDesc->plannedstmt->parallelModeNeeded))
+		return;
+	pmhash_apply_inserts(NULL);
+	if (unlikely(pmhash_stubs_are_held()))
+		run_alone(queryDesc);
+}
+
+#if PG_VERSION_NUM >= 180000
+static void
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count)
+{
+	before_run(queryDesc);
+	if (previous_executor_run)
+		previous_executor_run(queryDesc, direction, count);
+	else
+		standard_ExecutorRun(queryDesc, direction, count);
+}
+#else
+static void
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+{
+	before_run(queryDesc);
+	if (previous_executor_run)
+		previous_executor_run(queryDesc, direction, count, once);
+	else
+		standard_ExecutorRun(queryDesc, direction, count, once);
+}
+#endif
+
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
-	if (queryDesc->plannedstmt->parallelModeNeeded)
-	{
-		pmhash_apply_inserts(NULL);
-		if (unlikely(pmhash_stubs_are_held()))
-			run_alone(queryDesc);
-	}
 	if (previous_executor_start)
 		previous_executor_start(queryDesc, eflags);
 	else
@@ -677,4 +711,6 @@ pmhash_insert_queue_init(void)
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
 }

@@ -11,7 +11,7 @@
  * locked ones (scan_queue.c), as long as their context is there.
  *
  * And utility statements that may build indexes, in parallel: no plan says so, as it does
- * of queries (insert_queue.c, executor_start).  utility_hook.c calls us for these.
+ * of queries (insert_queue.c, before_run).  utility_hook.c calls us for these.
  *
  *-------------------------------------------------------------------------
  */
