@@ -38,6 +38,12 @@
 # do not need it and are there before any package is.
 top := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 
+# A build outside of the sources (make -f).  PGXS sets VPATH by itself only where the
+# server was built outside of its own: configure leaves those lines out otherwise.
+ifneq ($(abspath $(top)),$(CURDIR))
+VPATH ?= $(top)
+endif
+
 MODULE_big = pmhash
 PGFILEDESC = "pmhash - equality index on persistent memory"
 
@@ -77,6 +83,7 @@ ENGINE_OBJS = \
 	src/engine/sort.o \
 	src/engine/space.o \
 	src/engine/sweep.o \
+	src/engine/sweep_remove.o \
 	src/engine/value_array.o \
 	src/engine/value_set.o \
 	src/engine/value_space.o
@@ -95,6 +102,7 @@ CLUSTER_OBJS = \
 	src/cluster/dead_entries.o \
 	src/cluster/dead_list.o \
 	src/cluster/disabled.o \
+	src/cluster/distrust.o \
 	src/cluster/durable.o \
 	src/cluster/engine_hooks.o \
 	src/cluster/failed_writes.o \
@@ -104,6 +112,7 @@ CLUSTER_OBJS = \
 	src/cluster/file_levels.o \
 	src/cluster/file_open.o \
 	src/cluster/files_view.o \
+	src/cluster/first_use.o \
 	src/cluster/function_worker.o \
 	src/cluster/give_way.o \
 	src/cluster/gucs.o \
@@ -133,12 +142,15 @@ CLUSTER_OBJS = \
 	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
+	src/cluster/replay.o \
 	src/cluster/requests.o \
+	src/cluster/service.o \
 	src/cluster/standby.o \
 	src/cluster/standby_build.o \
 	src/cluster/standby_database.o \
 	src/cluster/standby_delta.o \
 	src/cluster/standby_file.o \
+	src/cluster/standby_files.o \
 	src/cluster/standby_gone.o \
 	src/cluster/standby_handles.o \
 	src/cluster/standby_promote.o \
@@ -149,6 +161,7 @@ CLUSTER_OBJS = \
 	src/cluster/standby_worker.o \
 	src/cluster/startup.o \
 	src/cluster/stub.o \
+	src/cluster/stub_read.o \
 	src/cluster/syncfs.o \
 	src/cluster/trust.o \
 	src/cluster/undo.o \
@@ -167,6 +180,7 @@ AM_OBJS = \
 	src/am/cost.o \
 	src/am/dead_tids.o \
 	src/am/fetch.o \
+	src/am/foreign_equality.o \
 	src/am/handler.o \
 	src/am/index_stats.o \
 	src/am/insert.o \
@@ -177,6 +191,7 @@ AM_OBJS = \
 	src/am/keyhash.o \
 	src/am/keys.o \
 	src/am/logged_removal.o \
+	src/am/object_hook.o \
 	src/am/options.o \
 	src/am/wal_records.o \
 	src/am/prewarm.o \
@@ -348,6 +363,7 @@ ENGINE_HEADERS = \
 	src/engine/list_read.h \
 	src/engine/list_rewrite.h \
 	src/engine/list_write.h \
+	src/engine/live.h \
 	src/engine/lock.h \
 	src/engine/lookup.h \
 	src/engine/map.h \
@@ -364,6 +380,7 @@ ENGINE_HEADERS = \
 	src/engine/sort.h \
 	src/engine/space.h \
 	src/engine/stop_point.h \
+	src/engine/sweep.h \
 	src/engine/table.h \
 	src/engine/value_array.h \
 	src/engine/value_set.h \
@@ -380,6 +397,7 @@ CLUSTER_HEADERS = \
 	src/cluster/dead_entries.h \
 	src/cluster/dead_list.h \
 	src/cluster/disabled.h \
+	src/cluster/distrust.h \
 	src/cluster/durable.h \
 	src/cluster/engine_hooks.h \
 	src/cluster/failed_writes.h \
@@ -389,6 +407,7 @@ CLUSTER_HEADERS = \
 	src/cluster/file_levels.h \
 	src/cluster/file_open.h \
 	src/cluster/format.h \
+	src/cluster/first_use.h \
 	src/cluster/function_worker.h \
 	src/cluster/give_way.h \
 	src/cluster/gucs.h \
@@ -415,7 +434,9 @@ CLUSTER_HEADERS = \
 	src/cluster/rebuild.h \
 	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \
+	src/cluster/replay.h \
 	src/cluster/requests.h \
+	src/cluster/service.h \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
 	src/cluster/standby_build.h \
@@ -447,6 +468,7 @@ AM_HEADERS = \
 	src/am/keyhash.h \
 	src/am/keys.h \
 	src/am/logged_removal.h \
+	src/am/object_hook.h \
 	src/am/row_key.h \
 	src/am/row_types.h \
 	src/am/scan.h \

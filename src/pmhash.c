@@ -12,6 +12,7 @@
 
 #include "am/am.h"
 #include "am/insert_queue.h"
+#include "am/object_hook.h"
 #include "am/row_types.h"
 #include "am/standby_fill.h"
 #include "am/utility_hook.h"
@@ -32,6 +33,7 @@ _PG_init(void)
 		pmhash_insert_queue_init();
 		pmhash_row_types_init();
 		pmhash_utility_hook_init();
+		pmhash_object_hook_init();
 		pmhash_join_init();
 	}
 }

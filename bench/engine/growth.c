@@ -16,6 +16,7 @@
 #include "element.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "table.h"
 
@@ -65,7 +66,7 @@ segments_by_strategy(PmhTable *t, uint64_t segments[3])
 static uint64_t
 used_bytes(PmhTable *t)
 {
-	return (pm_load(&pmh_live(t)->blocks) << t->block_shift) -
+	return (pmh_blocks(t) << t->block_shift) -
 		pm_load(&pmh_run(t)->free_units) * pmh_unit_size(t);
 }
 
@@ -95,7 +96,7 @@ sample_growth(Growth *g, PmhTable *t, uint64_t n, uint64_t step, FILE *csv)
 
 	if (csv != NULL)
 		fprintf(csv, "%llu,%.0f,%llu,%.3f,%.4f,%.4f,%.4f,%.4f\n", (unsigned long long) n, used,
-				(unsigned long long) (pm_load(&pmh_live(t)->blocks) << t->block_shift),
+				(unsigned long long) (pmh_blocks(t) << t->block_shift),
 				each, load, (double) segments[PMH_SINGLE] / (double) all,
 				(double) segments[PMH_TWO_CHOICE] / (double) all,
 				(double) segments[PMH_STASH] / (double) all);

@@ -53,11 +53,13 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
-/* ---- validate.c ---- */
+/* ---- foreign_equality.c ---- */
 extern void pmhash_warn_of_equality(Relation index);
+
+/* ---- validate.c ---- */
 extern char *pmhash_opfamily_name(Oid family);
 
-/* ---- stats.c ---- */
+/* ---- index_stats.c ---- */
 extern void pmhash_require_index(Relation index);
 
 /* ---- vacuum.c ---- */

@@ -35,6 +35,7 @@
 #include "cluster/counters.h"
 #include "cluster/give_way.h"
 #include "cluster/refill.h"
+#include "engine/stop_point.h"
 
 #define REST_ENTRIES	4096	/* read back at a time */
 #define INSERT_GROUP	1024	/* inserted at a time: some 100 us */
@@ -359,7 +360,10 @@ pmhash_buildphasename(int64 phase)
 
 /* ---- loading beside writers ---- */
 
-/* What others have put into one partition before it is loaded, sorted. */
+/*
+ * What others have put into one partition before it is loaded, sorted: a piece of it, if
+ * that is more than fits in memory.
+ */
 typedef struct Present
 {
 	PmhEntry   *entry;
@@ -410,15 +414,21 @@ spool_present(BuildState *build)
 	return present;
 }
 
-/* Take a partition of what is present, all of it. */
+/*
+ * Take a piece of a partition of what is present.  The first one is the largest, and
+ * later ones take its place.
+ */
 static void
 take_present(BuildState *build, PmhashSpool *spool, int i, Present *present)
 {
-	present->n = spool->partition_n[i];
+	uint64		limit = load_limit(build);
+
+	present->n = Min(spool->partition_n[i], limit);
 	if (present->n == 0)
 		return;
-	present->entry = MemoryContextAllocHuge(build->context,
-											present->n * sizeof(PmhEntry));
+	if (present->entry == NULL)
+		present->entry = MemoryContextAllocHuge(build->context,
+												present->n * sizeof(PmhEntry));
 	pmhash_spool_take(spool, i, present->entry, present->n);
 	pmhash_sort_entries(present->entry, present->n);
 }
@@ -438,6 +448,30 @@ drop_present(BuildState *build, const Present *present, size_t n)
 			build->load[left++] = build->load[i];
 	}
 	return left;
+}
+
+/* Take a partition out of the spool; what is not present goes to another one. */
+static PmhashSpool *
+spool_absent(BuildState *build, PmhashSpool *spool, int i, const Present *present)
+{
+	PmhashSpool *absent = pmhash_spool_make(build->context, build->memory, 0,
+											PMHASH_SPOOL_BITS, NULL, NULL);
+	uint64		limit = load_limit(build);
+
+	while (spool->partition_n[i] > 0)
+	{
+		uint64		n = Min(spool->partition_n[i], limit);
+		uint64		left;
+
+		pmhash_give_way();
+		reserve_load(build, n);
+		pmhash_spool_take(spool, i, build->load, n);
+		left = drop_present(build, present, n);
+		for (uint64 j = 0; j < left; j++)
+			pmhash_spool_add(absent, build->load[j].hash, build->load[j].value);
+		count_loaded(build, n - left);
+	}
+	return absent;
 }
 
 /*
@@ -461,6 +495,35 @@ insert_partition(BuildState *build, PmhashSpool *spool, int i,
 	}
 }
 
+/*
+ * Insert a partition but for what is present.  Writers may have inserted any number of
+ * rows, and all of one key: what is present goes by in pieces that fit in memory, and the
+ * partition is gone through once for each.
+ */
+static void
+insert_absent(BuildState *build, PmhashSpool *present, int i)
+{
+	PmhashSpool *spool = build->scan.spool;
+	Present		here = {NULL, 0};
+
+	take_present(build, present, i, &here);
+	while (present->partition_n[i] > 0)
+	{
+		PmhashSpool *absent = spool_absent(build, spool, i, &here);
+
+		PMH_STOP_POINT("build_present_piece");
+		if (spool != build->scan.spool)
+			pmhash_spool_free(spool);
+		spool = absent;
+		take_present(build, present, i, &here);
+	}
+	insert_partition(build, spool, i, &here);
+	if (spool != build->scan.spool)
+		pmhash_spool_free(spool);
+	if (here.entry != NULL)
+		pfree(here.entry);
+}
+
 /* Insert the spool but for what writers have inserted themselves. */
 static void
 insert_spool(BuildState *build)
@@ -468,14 +531,7 @@ insert_spool(BuildState *build)
 	PmhashSpool *present = spool_present(build);
 
 	for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
-	{
-		Present		here = {NULL, 0};
-
-		take_present(build, present, i, &here);
-		insert_partition(build, build->scan.spool, i, &here);
-		if (here.entry != NULL)
-			pfree(here.entry);
-	}
+		insert_absent(build, present, i);
 	pmhash_spool_free(present);
 }
 

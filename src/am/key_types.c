@@ -31,20 +31,20 @@ typedef struct Visited
 	Oid			collation;
 } Visited;
 
-typedef struct Walk
+typedef struct TypeWalk
 {
 	PmhashTypeVisitor visit;
 	void	   *arg;
 	List	   *visited;		/* Visited: nested types may come many times over */
 	bool		in_row;			/* what is visited now is part of a composite type */
 	bool		temporary;		/* such a part is in a temporary schema */
-} Walk;
+} TypeWalk;
 
-static bool visit_type(Walk *walk, Oid type, Oid collation);
+static bool visit_type(TypeWalk *walk, Oid type, Oid collation);
 
 /* Note that a type is visited; false if it was before. */
 static bool
-is_new(Walk *walk, Oid type, Oid collation)
+is_new(TypeWalk *walk, Oid type, Oid collation)
 {
 	Visited    *added;
 	ListCell   *lc;
@@ -65,7 +65,7 @@ is_new(Walk *walk, Oid type, Oid collation)
 
 /* record_eq compares attributes under their own collations. */
 static bool
-visit_attributes(Walk *walk, Oid type)
+visit_attributes(TypeWalk *walk, Oid type)
 {
 	Oid			relid = get_typ_typrelid(type);
 	bool		enough = false;
@@ -89,14 +89,14 @@ visit_attributes(Walk *walk, Oid type)
 
 /* range_eq compares bounds under the collation of the range type. */
 static bool
-visit_bounds(Walk *walk, Oid range)
+visit_bounds(TypeWalk *walk, Oid range)
 {
 	return visit_type(walk, get_range_subtype(range), get_range_collation(range));
 }
 
 /* array_eq compares elements under the collation that it is called with. */
 static bool
-visit_element(Walk *walk, Oid type, Oid collation)
+visit_element(TypeWalk *walk, Oid type, Oid collation)
 {
 	Oid			element = get_element_type(type);
 
@@ -108,7 +108,7 @@ visit_element(Walk *walk, Oid type, Oid collation)
  * schema within a row.
  */
 static Oid
-base_type(Walk *walk, Oid type)
+base_type(TypeWalk *walk, Oid type)
 {
 	for (;;)
 	{
@@ -127,7 +127,7 @@ base_type(Walk *walk, Oid type)
 }
 
 static bool
-visit_type(Walk *walk, Oid type, Oid collation)
+visit_type(TypeWalk *walk, Oid type, Oid collation)
 {
 	check_stack_depth();
 	type = base_type(walk, type);
@@ -159,7 +159,7 @@ visit_type(Walk *walk, Oid type, Oid collation)
 bool
 pmhash_visit_types(Oid type, Oid collation, PmhashTypeVisitor visit, void *arg)
 {
-	Walk		walk = {.visit = visit, .arg = arg};
+	TypeWalk	walk = {.visit = visit, .arg = arg};
 	bool		enough = visit_type(&walk, type, collation);
 
 	list_free_deep(walk.visited);
@@ -196,7 +196,7 @@ pmhash_lock_row_types(Relation index)
 
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
-		Walk		walk = {.visit = lock_row_type};
+		TypeWalk	walk = {.visit = lock_row_type};
 
 		(void) visit_type(&walk, TupleDescAttr(RelationGetDescr(index), i)->atttypid,
 						  index->rd_indcollation[i]);

@@ -32,7 +32,6 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
@@ -61,7 +60,6 @@ typedef struct Altered
 } Altered;
 
 static List *altered = NIL;		/* Altered: not looked for yet */
-static object_access_hook_type previous_access_hook = NULL;
 
 /* The type and collation that a column has in the catalogs; false if it is not there. */
 static bool
@@ -93,8 +91,15 @@ is_noted(Oid relid, AttrNumber attno)
 	return false;
 }
 
-static void
-note(Oid relid, AttrNumber attno)
+/*
+ * pmhash_row_types_note
+ *		A column of this relation is about to be altered; 0: one is added or dropped.
+ *
+ * A column is altered in many ways.  This is called before the change can be seen
+ * (tablecmds.c, ATExecAlterColumnType), so we note what it was.
+ */
+void
+pmhash_row_types_note(Oid relid, AttrNumber attno)
 {
 	MemoryContext old;
 	Altered    *one;
@@ -109,23 +114,6 @@ note(Oid relid, AttrNumber attno)
 	if (attno == 0 || read_column(one))
 		altered = lappend(altered, one);
 	MemoryContextSwitchTo(old);
-}
-
-/*
- * A column is altered in many ways.  The hook is called before the change can be seen
- * (tablecmds.c, ATExecAlterColumnType), so we note what it was.
- */
-static void
-access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
-{
-	if (previous_access_hook)
-		previous_access_hook(access, classId, objectId, subId, arg);
-	if (classId != RelationRelationId || subId <= 0)
-		return;
-	if (access == OAT_POST_CREATE || access == OAT_DROP)
-		note(objectId, 0);
-	else if (access == OAT_POST_ALTER)
-		note(objectId, (AttrNumber) subId);
 }
 
 /* ---- looking for them ---- */
@@ -369,7 +357,11 @@ transaction_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			break;
-		default:
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
 			altered = NIL;
 			break;
 	}
@@ -382,12 +374,10 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	altered = pmhash_level_ends(altered, event);
 }
 
-/* Install the hook and the callbacks.  Called once, while the library is preloaded. */
+/* Install the callbacks.  Called once, while the library is preloaded. */
 void
 pmhash_row_types_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
-	previous_access_hook = object_access_hook;
-	object_access_hook = access_hook;
 }

@@ -43,11 +43,11 @@ struct PmhashScanHistory
 /* ---- which scans may turn back ---- */
 
 /* A scan that is looked for. */
-typedef struct Search
+typedef struct ScrollSearch
 {
 	IndexScanDesc scan;
 	bool		below_custom;	/* it has been found below a CustomScan */
-} Search;
+} ScrollSearch;
 
 /*
  * Is the scan in the part of a plan that runs backward when the whole of it does?
@@ -58,7 +58,7 @@ typedef struct Search
 static bool
 runs_backward(PlanState *node, void *context)
 {
-	Search	   *search = context;
+	ScrollSearch *search = context;
 
 	if (node == NULL)
 		return false;
@@ -107,7 +107,7 @@ PmhashTurns
 pmhash_scan_turns(IndexScanDesc scan)
 {
 	Portal		portal = ActivePortal;
-	Search		search = {scan, false};
+	ScrollSearch search = {scan, false};
 
 	if (portal == NULL || (portal->cursorOptions & CURSOR_OPT_SCROLL) == 0 ||
 		portal->holdStore != NULL || portal->queryDesc == NULL ||

@@ -32,17 +32,17 @@
 #include "statements.h"
 
 /* A scan that is looked for, and its entry in the range table. */
-typedef struct Search
+typedef struct LockSearch
 {
 	IndexScanDesc scan;
 	Index		rti;
-} Search;
+} LockSearch;
 
 /* Rows that are locked have their TIDs from an index scan, not from an index-only one. */
 static bool
 find_scan(PlanState *node, void *context)
 {
-	Search	   *search = context;
+	LockSearch *search = context;
 
 	if (node == NULL)
 		return false;
@@ -62,7 +62,7 @@ reads_queue(IndexScanDesc scan)
 	PmhashScan *so = scan->opaque;
 	const PmhashStatement *statement =
 		pmhash_statement_in(MemoryContextGetParent(so->context));
-	Search		search = {scan, 0};
+	LockSearch	search = {scan, 0};
 
 	return statement != NULL && statement->skips_locked &&
 		find_scan(statement->plan, &search) &&

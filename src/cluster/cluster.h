@@ -90,7 +90,7 @@ typedef enum PmhashReason
 	PMHASH_REASON_NOT_BUILT = 16
 } PmhashReason;
 
-/* ---- startup.c ---- */
+/* ---- init.c ---- */
 
 /* Fills the file of an index while others insert into it; see refill.c. */
 typedef void (*PmhashFillFunction) (Relation heap, Relation index,
@@ -119,7 +119,7 @@ extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 extern int	pmhash_tracked_indexes; /* that have counters of their own */
 
-/* ---- startup.c ---- */
+/* ---- service.c ---- */
 
 /*
  * ERROR with the hint unless the library was preloaded, the pool is usable

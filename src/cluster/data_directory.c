@@ -132,7 +132,7 @@ pmhash_pg_control_mtime(void)
 }
 
 /*
- * Does the history of a timeline say that it has forked off this parent at this place?
+ * Does the history of a timeline say that it has forked off this parent at this point?
  * Its last line has both (timeline.c, writeTimeLineHistory).  What can't be read says
  * nothing: false.
  */

@@ -26,10 +26,10 @@
 
 #include "cluster/clock.h"
 #include "cluster/data_directory.h"
+#include "cluster/distrust.h"
 #include "cluster/failed_writes.h"
 #include "cluster/pool_files.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/syncfs.h"
 #include "cluster/worker.h"
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */

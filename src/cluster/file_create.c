@@ -28,8 +28,8 @@
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/pool.h"
+#include "cluster/service.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
 

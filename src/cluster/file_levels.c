@@ -18,10 +18,8 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -39,7 +37,6 @@ typedef struct FileLevel
 } FileLevel;
 
 static List *notes = NIL;		/* FileLevel; of this transaction, in its context */
-static object_access_hook_type previous_access_hook = NULL;
 
 /* ---- notes ---- */
 
@@ -169,8 +166,8 @@ may_have_index_of_ours(Relation heap)
  * A table is being altered.  One that this level has altered already needs no other note.
  * (One that is not locked is not moved.)
  */
-static void
-note_alter(Oid relid)
+void
+pmhash_note_table_alter(Oid relid)
 {
 	Relation	heap;
 
@@ -184,20 +181,6 @@ note_alter(Oid relid)
 		may_have_index_of_ours(heap))
 		add(relid, GetCurrentSubTransactionId())->altered = true;
 	RelationClose(heap);
-}
-
-static void
-access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
-{
-	char		kind;
-
-	if (previous_access_hook)
-		previous_access_hook(access, classId, objectId, subId, arg);
-	if (access != OAT_POST_ALTER || classId != RelationRelationId || subId != 0)
-		return;
-	kind = get_rel_relkind(objectId);
-	if (kind == RELKIND_RELATION || kind == RELKIND_MATVIEW)
-		note_alter(objectId);
 }
 
 /* ---- ends of transactions ---- */
@@ -231,12 +214,10 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
-/* Install the hook and the callbacks; children of the postmaster inherit them. */
+/* Install the callbacks; children of the postmaster inherit them. */
 void
 pmhash_file_levels_init(void)
 {
-	previous_access_hook = object_access_hook;
-	object_access_hook = access_hook;
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

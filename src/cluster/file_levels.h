@@ -13,5 +13,6 @@
 extern void pmhash_file_levels_init(void);
 extern SubTransactionId pmhash_level_of_files(Relation heap);
 extern void pmhash_note_level_of(Oid heap);
+extern void pmhash_note_table_alter(Oid relid);
 
 #endif							/* PMHASH_FILE_LEVELS_H */

@@ -26,13 +26,13 @@
 #include "cluster/cluster.h"
 #include "cluster/failed_writes.h"
 #include "cluster/file_open.h"
+#include "cluster/first_use.h"
 #include "cluster/invalid.h"
 #include "cluster/orphans.h"
 #include "cluster/pool_names.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"
-#include "cluster/startup.h"
 #include "cluster/stub.h"
 #define FILES_COLUMNS	5
 
@@ -101,7 +101,7 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 
 /*
  * "disabled", and why, for those that may know: it can name paths.  The reason is
- * the one that errors give (startup.c).
+ * the one that errors give (service.c).
  */
 static const char *
 disabled_state(bool details)
@@ -275,11 +275,15 @@ mind_incomplete(Oid relid, Datum *values)
 	ReleaseSysCache(tuple);
 }
 
-/* One row.  False if the index has gone meanwhile. */
+/*
+ * One row.  False if the index has gone meanwhile, or its catalog rows are damaged: the
+ * cleaner speaks of those, and pmhash_indexes, a join of catalogs, would not show it.
+ */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
 {
 	Relation	index;
+	ErrorData  *error;
 
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
@@ -298,7 +302,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 		UnlockRelationOid(relid, AccessShareLock);
 		return true;
 	}
-	index = try_relation_open(relid, NoLock);
+	index = pmhash_open_listed(relid, &error);
 	if (index == NULL)
 	{
 		UnlockRelationOid(relid, AccessShareLock);

@@ -315,7 +315,6 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 void
 pmhash_held_init(void)
 {
-	pmhash_moved_hook_init();
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

@@ -5,8 +5,8 @@
  *
  * Made		on a list with the nesting level of its (sub)transaction; an abort
  *			of that level removes the file.  COMMIT and PREPARE keep it.
- * Dropped	the object access hook notes the file of every pmhash index that
- *			is deleted; it is removed after the commit record.  That is
+ * Dropped	the file of every pmhash index that is deleted is noted
+ *			(object_hook.c); it is removed after the commit record.  That is
  *			flushed by then: a transaction that drops relation files never
  *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
  *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED
@@ -37,14 +37,10 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -97,8 +93,6 @@ static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool temp_forks_replaced = false;	/* of temporary indexes */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
-
-static object_access_hook_type previous_access_hook = NULL;
 
 /* ---- removal ---- */
 
@@ -258,8 +252,8 @@ pmhash_request_cleaning_at_commit(void)
  * (AcquireDeletionLock).  The stub of another session's temporary index is in
  * that session's memory; its file goes with that backend.
  */
-static void
-note_drop(Oid relid)
+void
+pmhash_note_drop(Oid relid)
 {
 	Relation	index = relation_open(relid, NoLock);
 	char		path[MAXPGPATH];
@@ -285,22 +279,19 @@ note_drop(Oid relid)
 	relation_close(index, NoLock);
 }
 
-static void
-access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
-			void *arg)
+/* A database is being dropped. */
+void
+pmhash_note_database_drop(Oid database)
 {
-	if (previous_access_hook)
-		previous_access_hook(access, classId, objectId, subId, arg);
-	if (access == OAT_DROP && classId == RelationRelationId && subId == 0 &&
-		get_rel_relkind(objectId) == RELKIND_INDEX)
-		note_drop(objectId);
-	if (access == OAT_DROP && classId == DatabaseRelationId)
-		cleaning_wanted = objectId;
-	if (access == OAT_POST_CREATE && classId == DatabaseRelationId)
-	{
-		pmhash_database_is_new(objectId);
-		look_wanted = objectId;
-	}
+	cleaning_wanted = database;
+}
+
+/* A database has been made by this transaction. */
+void
+pmhash_note_database(Oid database)
+{
+	pmhash_database_is_new(database);
+	look_wanted = database;
 }
 
 /* ---- before commit: which index has a file now? ---- */
@@ -728,6 +719,4 @@ pmhash_life_cycle_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
-	previous_access_hook = object_access_hook;
-	object_access_hook = access_hook;
 }

@@ -11,6 +11,9 @@
 #include "cluster/cluster.h"
 
 extern void pmhash_life_cycle_init(void);
+extern void pmhash_note_drop(Oid relid);
+extern void pmhash_note_database_drop(Oid database);
+extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(const char *path, Relation index);
 extern bool pmhash_pending_created(Relation index, char *path);
 extern void pmhash_pending_keep(const char *path);

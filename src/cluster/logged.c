@@ -46,11 +46,8 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "cluster/am_callbacks.h"
@@ -74,7 +71,6 @@ typedef struct NewFile
 
 static List *new_files = NIL;	/* NewFile */
 static List *altered = NIL;		/* Oid of indexes that ALTER has been at */
-static object_access_hook_type previous_access_hook = NULL;
 
 /* ---- what is wanted ---- */
 
@@ -252,19 +248,13 @@ pmhash_file_is_not_new(uint64 file_id)
 	}
 }
 
-static void
-access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId,
-			void *arg)
+/* An index of any kind is being altered: what it is then is looked at before commit. */
+void
+pmhash_logged_note_alter(Oid index)
 {
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 
-	if (previous_access_hook)
-		previous_access_hook(access, classId, objectId, subId, arg);
-	if (access != OAT_POST_ALTER || classId != RelationRelationId || subId != 0 ||
-		get_rel_relkind(objectId) != RELKIND_INDEX)
-		return;
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	altered = list_append_unique_oid(altered, objectId);
+	altered = list_append_unique_oid(altered, index);
 	MemoryContextSwitchTo(old);
 }
 
@@ -351,7 +341,10 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			log_new_files();
 			/* FALLTHROUGH */
-		default:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
 			new_files = NIL;	/* the memory goes with TopTransactionContext */
 			altered = NIL;
 			break;
@@ -371,6 +364,4 @@ pmhash_logged_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
-	previous_access_hook = object_access_hook;
-	object_access_hook = access_hook;
 }

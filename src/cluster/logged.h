@@ -55,6 +55,7 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 struct PmhashStub;
 
 extern void pmhash_logged_init(void);
+extern void pmhash_logged_note_alter(Oid index);
 extern bool pmhash_wants_wal(Relation index);
 extern uint16 pmhash_new_wal_flags(Relation index);
 extern void pmhash_file_announce(Relation index, uint64 file_id);

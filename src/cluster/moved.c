@@ -26,10 +26,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "cluster/am_callbacks.h"
@@ -44,8 +41,6 @@ static List *files = NIL;		/* PmhashMoved */
  * stays as long as the session, whose file must not be read any more.
  */
 static List *temporary_files = NIL;
-
-static object_access_hook_type previous_access_hook = NULL;
 
 /* ---- main forks ---- */
 
@@ -68,8 +63,8 @@ is_noted(PmhashNode node)
  * (all versions call the hook after SetRelationTableSpace and before they count the
  * command).
  */
-static void
-note_fork(Oid relid)
+void
+pmhash_moved_note_fork(Oid relid)
 {
 	Relation	index;
 	PmhashLeftFork *left;
@@ -94,16 +89,6 @@ note_fork(Oid relid)
 		MemoryContextSwitchTo(old);
 	}
 	relation_close(index, NoLock);
-}
-
-static void
-access_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
-{
-	if (previous_access_hook)
-		previous_access_hook(access, classId, objectId, subId, arg);
-	if (access == OAT_POST_ALTER && classId == RelationRelationId && subId == 0 &&
-		get_rel_relkind(objectId) == RELKIND_INDEX)
-		note_fork(objectId);
 }
 
 /*
@@ -320,11 +305,4 @@ pmhash_moved_over(bool committed)
 	}
 	files = left_forks = NIL;	/* the memory goes with TopTransactionContext */
 	return found;
-}
-
-void
-pmhash_moved_hook_init(void)
-{
-	previous_access_hook = object_access_hook;
-	object_access_hook = access_hook;
 }

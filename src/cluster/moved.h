@@ -37,7 +37,7 @@ typedef struct PmhashMoved
 	Buffer		stub;			/* from pre-commit on: pinned, or InvalidBuffer */
 } PmhashMoved;
 
-extern void pmhash_moved_hook_init(void);
+extern void pmhash_moved_note_fork(Oid relid);
 extern List *pmhash_left_forks(void);
 extern List *pmhash_moved_files(void);
 extern PmhashMoved *pmhash_moved_add(uint64 file_id, SubTransactionId subid,

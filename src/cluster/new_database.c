@@ -27,8 +27,8 @@
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
+#include "cluster/service.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 
 static bool oid_is_given = false;	/* by the statement at work */
 

@@ -55,12 +55,14 @@
 #include "storage/spin.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "cluster/am_callbacks.h"
+#include "cluster/build_kind.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/identity.h"
@@ -69,7 +71,6 @@
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/versions.h"
 
@@ -303,6 +304,50 @@ pmhash_list_indexes(bool temporary)
 	return indexes;
 }
 
+typedef struct Opening
+{
+	Oid			relid;
+	bool		there;
+} Opening;
+
+static void
+open_and_close(void *arg)
+{
+	Opening    *opening = arg;
+	Relation	index = try_relation_open(opening->relid, NoLock);
+
+	opening->there = index != NULL;
+	if (index != NULL)
+		relation_close(index, NoLock);
+}
+
+/* A row that is missing is an internal error of the server's (relcache.c, syscache.c). */
+static bool
+catalogs_are_at_fault(int sqlstate)
+{
+	return sqlstate == ERRCODE_INTERNAL_ERROR ||
+		sqlstate == ERRCODE_DATA_CORRUPTED ||
+		sqlstate == ERRCODE_INDEX_CORRUPTED;
+}
+
+/*
+ * pmhash_open_listed
+ *		Open an index that pmhash_list_indexes has listed.
+ *
+ * For what goes through all of them, and must not end at one.  The caller holds a lock
+ * on it, and closes it with NoLock.  NULL, and *error is NULL: it is gone.  NULL, and
+ * *error is set (in the current memory context): what the catalogs say of it is
+ * damaged, so that nothing can use it.  Not to be called in a parallel operation.
+ */
+Relation
+pmhash_open_listed(Oid relid, ErrorData **error)
+{
+	Opening		opening = {relid, false};
+
+	*error = pmhash_try(open_and_close, &opening, catalogs_are_at_fault);
+	return *error == NULL && opening.there ? try_relation_open(relid, NoLock) : NULL;
+}
+
 /*
  * Lock an index, but don't stand in a queue for it.  *tries: how often we may wait
  * for it and for all further ones.
@@ -378,6 +423,20 @@ complain_once(Relation index, const char *why)
 			 errhint("REINDEX INDEX makes a new stub page.")));
 }
 
+/* Say that an index can't be opened, once. */
+static void
+complain_of_catalogs(Oid relid, const char *why)
+{
+	const char *name = get_rel_name(relid);
+
+	if (!pmhash_first_complaint(relid))
+		return;
+	ereport(LOG,
+			(errmsg("pmhash could not determine which file %s has: %s",
+					pmhash_index_label(relid, name ? name : ""), why),
+			 errdetail("The system catalogs are damaged. Files that may belong to it are kept.")));
+}
+
 typedef struct StubReading
 {
 	Relation	index;
@@ -441,6 +500,26 @@ note_owner(Relation index, Owners *owners)
 	add_id(&owners->known, RelationGetRelid(index));
 }
 
+/* The same for an index that is locked.  False if it can't be opened. */
+static bool
+note_owner_of(Oid relid, Owners *owners)
+{
+	ErrorData  *error;
+	Relation	index = pmhash_open_listed(relid, &error);
+
+	if (index != NULL)
+	{
+		note_owner(index, owners);
+		relation_close(index, NoLock);
+	}
+	if (error != NULL)
+	{
+		complain_of_catalogs(relid, error->message);
+		FreeErrorData(error);
+	}
+	return index != NULL;
+}
+
 /* Look at all stubs. */
 static void
 list_owned(Owners *owners)
@@ -452,7 +531,6 @@ list_owned(Owners *owners)
 	foreach(lc, pmhash_list_indexes(false))
 	{
 		Oid			relid = lfirst_oid(lc);
-		Relation	index;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!lock_index(relid, &tries))
@@ -460,15 +538,9 @@ list_owned(Owners *owners)
 			owners->unknown++;
 			continue;
 		}
-		index = try_relation_open(relid, NoLock);
-		if (index == NULL)
-		{
-			UnlockRelationOid(relid, AccessShareLock);
+		if (!note_owner_of(relid, owners))
 			owners->unknown++;
-			continue;
-		}
-		note_owner(index, owners);
-		relation_close(index, AccessShareLock);
+		UnlockRelationOid(relid, AccessShareLock);
 	}
 	if (owners->owned.n > 0)
 		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);

@@ -39,18 +39,18 @@
 #define PIECE			((off_t) 64 * 1024 * 1024)
 
 /* What is done with each file. */
-typedef struct Walk
+typedef struct FileWalk
 {
 	uint64		device;			/* that syncfs() on the pool speaks for */
 	PmhashAskFile ask;
 	PmhashGoOn	go_on;			/* or NULL */
 	bool		going;			/* of writing back: go_on has not said no */
-} Walk;
+} FileWalk;
 
-typedef bool (*Visit) (const char *path, bool index_file, Walk *walk);
+typedef bool (*Visit) (const char *path, bool index_file, FileWalk *walk);
 
 static bool
-goes_on(const Walk *walk)
+goes_on(const FileWalk *walk)
 {
 	return walk->go_on == NULL || walk->go_on();
 }
@@ -68,7 +68,7 @@ is_passing(int error)
 }
 
 static bool
-visit_directory(const char *path, bool top, Visit visit, Walk *walk)
+visit_directory(const char *path, bool top, Visit visit, FileWalk *walk)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
@@ -103,7 +103,7 @@ visit_directory(const char *path, bool top, Visit visit, Walk *walk)
  * holds up to two descriptors.
  */
 static bool
-each_file(Visit visit, Walk *walk)
+each_file(Visit visit, FileWalk *walk)
 {
 	return visit_directory(pmhash_pool_path(), true, visit, walk);
 }
@@ -115,7 +115,7 @@ each_file(Visit visit, Walk *walk)
  * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
  */
 static bool
-write_back_file(const char *path, bool index_file, Walk *walk)
+write_back_file(const char *path, bool index_file, FileWalk *walk)
 {
 	struct stat st;
 	int			fd;
@@ -150,7 +150,7 @@ write_back_file(const char *path, bool index_file, Walk *walk)
 bool
 pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
 {
-	Walk		walk = {.device = device, .go_on = go_on, .going = true};
+	FileWalk	walk = {.device = device, .go_on = go_on, .going = true};
 
 	if (device != 0)
 		(void) each_file(write_back_file, &walk);
@@ -165,7 +165,7 @@ pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
  * Where that will be soon, this is tried again.
  */
 static bool
-ask_file(const char *path, bool index_file, Walk *walk)
+ask_file(const char *path, bool index_file, FileWalk *walk)
 {
 	struct stat st;
 	bool		going;
@@ -192,7 +192,7 @@ ask_file(const char *path, bool index_file, Walk *walk)
 bool
 pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
-	Walk		walk = {.device = device, .ask = ask, .go_on = go_on};
+	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on};
 
 	/* What stands there instead is not ours to ask: its owner would ask in vain. */
 	if (!pmhash_pool_is_present())

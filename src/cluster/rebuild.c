@@ -41,7 +41,7 @@
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
 #include "cluster/requests.h"
-#include "cluster/startup.h"
+#include "cluster/service.h"
 
 /* ---- one index ---- */
 
@@ -50,19 +50,21 @@
  * is locked is not looked at: another session drops or rebuilds it.  So is one whose
  * table is locked: that may have been moved by a transaction that is open, and what then
  * looks like a rebuild that was broken off is an index that holds after its commit
- * (held.c).  ERROR if it can't be rebuilt as long as the pool is not present: if that
- * comes back, so may the index.
+ * (held.c).  One whose catalog rows are damaged can't be rebuilt: the cleaner says so.
+ * ERROR if it can't be rebuilt as long as the pool is not present: if that comes back,
+ * so may the index.
  */
 static bool
 needs_rebuild(Oid relid, char *name, Oid *heap)
 {
 	Relation	index;
+	ErrorData  *error;
 	PmhashReason reason;
 	bool		needed;
 
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return false;
-	index = try_relation_open(relid, NoLock);
+	index = pmhash_open_listed(relid, &error);
 	if (index == NULL)
 		return false;
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);

@@ -402,18 +402,24 @@ holds_request_back(Oid index, int64 now)
 
 /*
  * A backend has met an invalid index of this database.  Unless that is known,
- * or it has said so of this one within the last second, the launcher is woken.
+ * or it has said so of this one within the last second, the launcher is woken.  If a stub
+ * has changed meanwhile that may have been another time that it was invalid: it has been
+ * rebuilt since, and of this time nobody else may ever say so.
  */
 void
 pmhash_rebuild_wanted(Oid index)
 {
 	static Oid	last_index = InvalidOid;
 	static int64 last = 0;
+	static uint64 last_generation = 0;
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 	int64		now = pmhash_clock_ms();
 
-	if ((index == last_index && now - last < 1000) || holds_request_back(index, now))
+	if ((index == last_index && generation == last_generation && now - last < 1000) ||
+		holds_request_back(index, now))
 		return;
 	last_index = index;
+	last_generation = generation;
 	last = now;
 	pmhash_request_look(MyDatabaseId);
 }

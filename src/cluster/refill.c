@@ -84,7 +84,6 @@
 #include "cluster/life_cycle.h"
 #include "cluster/pool.h"
 #include "cluster/refill.h"
-#include "cluster/startup.h"
 #include "cluster/stub.h"
 #include "cluster/wait_events.h"
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */

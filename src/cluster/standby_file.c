@@ -14,9 +14,16 @@
  * `touched`, if it is past that, is the end of a record of which LIVE files may have
  * something, all or a part: the server was killed in it.  It is stored before they have.
  *
+ * The head stands twice, in two sectors, each with a checksum.  Whoever changes it stores
+ * first the one, then the other, from what is in shared memory (never from what is in the
+ * file, which may be damaged).  One that is wrong does not count: either it was being
+ * stored when the process was killed, or a bit of it has been flipped, and in both cases
+ * the other one is true.  The first, if it is right, is the newer.  If both are wrong
+ * nothing is known, and all files are built anew.
+ *
  * After it there is a row for each in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
- * the directory.
+ * the directory.  Nor is one whose row has a wrong checksum.
  *
  * The part that runs in the postmaster, or under the lock, raises no ERROR.
  *
@@ -24,9 +31,7 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "port/pg_crc32c.h"
@@ -36,7 +41,6 @@
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/format.h"
-#include "cluster/identity.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
@@ -44,8 +48,10 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 3
+#define STANDBY_VERSION 4
 #define HEADER_SIZE		4096	/* the rows begin there */
+#define HEADER_COPIES	2
+#define HEADER_STRIDE	2048	/* from one copy to the other */
 
 typedef struct Header
 {
@@ -58,7 +64,8 @@ typedef struct Header
 								 * on that timeline; or 0 */
 	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
 	uint64		touched;		/* XLogRecPtr, on the same timeline */
-	uint64		reserved;
+	uint32		crc;			/* CRC-32C of all before it */
+	uint32		reserved;		/* 0 */
 } Header;
 
 typedef struct KeptRow
@@ -83,7 +90,8 @@ PMHASH_AT(Header, timeline, 24);
 PMHASH_AT(Header, ended, 32);
 PMHASH_AT(Header, ended_opts, 40);
 PMHASH_AT(Header, touched, 48);
-PMHASH_AT(Header, reserved, 56);
+PMHASH_AT(Header, crc, 56);
+PMHASH_AT(Header, reserved, 60);
 PMHASH_SIZE(Header, 64);
 
 PMHASH_AT(KeptRow, file_id, 0);
@@ -94,6 +102,9 @@ PMHASH_AT(KeptRow, heap, 24);
 PMHASH_AT(KeptRow, timeline, 28);
 PMHASH_SIZE(KeptRow, 32);
 
+StaticAssertDecl(HEADER_COPIES * HEADER_STRIDE <= HEADER_SIZE,
+				 "the rows would begin in a copy of the head");
+
 /* The mapping of the startup process. */
 static PmFile mapping;			/* base NULL: not mapped */
 
@@ -101,20 +112,6 @@ static void
 standby_path(char *path)
 {
 	snprintf(path, MAXPGPATH, "%s/" STANDBY_FILE, pmhash_pool_path());
-}
-
-/* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
-void
-pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
-					 char *delta_path)
-{
-	char		directory[MAXPGPATH];
-
-	pmhash_database_path(directory, database);
-	pmhash_file_path(path, database, file_id);
-	snprintf(new_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".new", directory, file_id);
-	snprintf(delta_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory,
-			 file_id);
 }
 
 /* ---- writing ---- */
@@ -132,9 +129,39 @@ row_crc(const KeptRow *kept)
 	return crc;
 }
 
-/* Write a piece of the file durably.  False with a reason. */
+static uint32
+header_crc(const Header *header)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, header, offsetof(Header, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* The head that says this. */
+static void
+fill_header(Header *header, const PmhashStandbyHead *head)
+{
+	memset(header, 0, sizeof(*header));
+	header->magic = STANDBY_MAGIC;
+	header->version = STANDBY_VERSION;
+	header->rows = PMHASH_STANDBY_FILES;
+	header->applied = head->applied;
+	header->timeline = head->timeline;
+	header->ended = head->ended;
+	header->ended_opts = head->ended_opts;
+	header->touched = head->touched;
+	header->crc = header_crc(header);
+}
+
+/*
+ * Write a piece of the file durably, 'copies' times, HEADER_STRIDE apart, the first one
+ * first.  False with a reason.
+ */
 static bool
-write_at(const void *data, size_t size, off_t offset, char *reason)
+write_at(const void *data, size_t size, off_t offset, int copies, char *reason)
 {
 	char		path[MAXPGPATH];
 	int			fd;
@@ -144,15 +171,38 @@ write_at(const void *data, size_t size, off_t offset, char *reason)
 	standby_path(path);
 	ReserveExternalFD();
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	errno = fd < 0 ? errno : ENOSPC;	/* what a short write means */
-	ok = fd >= 0 && pwrite(fd, data, size, offset) == (ssize_t) size &&
-		fdatasync(fd) == 0;
+	ok = fd >= 0;
+	for (int i = 0; ok && i < copies; i++)
+	{
+		errno = ENOSPC;			/* what a short write means */
+		ok = pwrite(fd, data, size, offset + i * HEADER_STRIDE) == (ssize_t) size;
+	}
+	ok = ok && fdatasync(fd) == 0;
 	save_errno = errno;
 	if (fd >= 0)
 		close(fd);
 	ReleaseExternalFD();
 	return ok || pmhash_fail(reason, "could not write file \"%s\": %s", path,
 							 strerror(save_errno));
+}
+
+/*
+ * Write a head durably; then it is what shared memory has.  Under the lock, exclusively,
+ * or by the postmaster, alone.  False with a reason.
+ */
+static bool
+write_head(const PmhashStandbyHead *head, char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Header		header;
+
+	fill_header(&header, head);
+	if (!write_at(&header, sizeof(header), 0, HEADER_COPIES, reason))
+		return false;
+	standby->head = *head;
+	standby->applied_timeline = head->timeline;
+	pg_atomic_write_u64(&standby->applied, head->applied);
+	return true;
 }
 
 static off_t
@@ -181,7 +231,7 @@ pmhash_standby_keep(const PmhashStandbyRow *row, char *reason)
 	KeptRow		kept;
 
 	fill_kept(&kept, row);
-	return write_at(&kept, sizeof(kept), row_offset(row), reason);
+	return write_at(&kept, sizeof(kept), row_offset(row), 1, reason);
 }
 
 /* It is not any more.  False if that can't be said. */
@@ -192,7 +242,7 @@ pmhash_standby_unkeep(const PmhashStandbyRow *row)
 	char		reason[PMHASH_REASON_SIZE];
 
 	memset(&kept, 0, sizeof(kept));
-	return write_at(&kept, sizeof(kept), row_offset(row), reason);
+	return write_at(&kept, sizeof(kept), row_offset(row), 1, reason);
 }
 
 /*
@@ -206,20 +256,18 @@ bool
 pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, XLogRecPtr touched,
 							 char *reason)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
-	uint64		pair[2] = {lsn, timeline};
+	PmhashStandbyHead head = pmhash_shared->standby->head;
 
-	if (touched > Max(lsn, applied) &&
-		!write_at(&touched, sizeof(touched), offsetof(Header, touched), reason))
-		return false;
-	if (lsn <= applied)
+	if (touched <= Max(lsn, head.applied) && lsn <= head.applied)
 		return true;
-	if (!write_at(pair, sizeof(pair), offsetof(Header, applied), reason))
-		return false;
-	standby->applied_timeline = timeline;
-	pg_atomic_write_u64(&standby->applied, lsn);
-	return true;
+	if (touched > Max(lsn, head.applied))
+		head.touched = touched;
+	if (lsn > head.applied)
+	{
+		head.applied = lsn;
+		head.timeline = timeline;
+	}
+	return write_head(&head, reason);
 }
 
 /*
@@ -229,42 +277,29 @@ pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline, XLogRecPtr tou
 bool
 pmhash_standby_restate_applied(char *reason)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-	uint64		pair[2] = {pg_atomic_read_u64(&standby->applied),
-	standby->applied_timeline};
+	PmhashStandbyHead head = pmhash_shared->standby->head;
 
-	return write_at(pair, sizeof(pair), offsetof(Header, applied), reason);
+	return write_head(&head, reason);
 }
 
 /*
  * Replay is over, and what comes next is a promotion: say durably that the LIVE
  * files have all of it (trust.c, promotion_doubt).  By the startup process, after the
- * last record.  False with a reason.
+ * last record, under the lock, exclusively.  False with a reason.
  */
 bool
 pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-	uint64		mark[4] = {end->lsn, end->timeline, end->lsn, end->opts_mtime};
+	PmhashStandbyHead head = pmhash_shared->standby->head;
 
-	if (!write_at(mark, sizeof(mark), offsetof(Header, applied), reason))
-		return false;
-	standby->applied_timeline = end->timeline;
-	pg_atomic_write_u64(&standby->applied, end->lsn);
-	return true;
-}
-
-/* Replay goes on, or is to: there is no such end any more. */
-static bool
-clear_end(char *reason)
-{
-	uint64		none[2] = {0, 0};
-
-	return write_at(none, sizeof(none), offsetof(Header, ended), reason);
+	head.applied = head.ended = end->lsn;
+	head.timeline = end->timeline;
+	head.ended_opts = end->opts_mtime;
+	return write_head(&head, reason);
 }
 
 /* The head of the file, mapped by the startup process.  NULL if it can't be. */
-static Header *
+static char *
 map_header(void)
 {
 	PmhError	error;
@@ -281,7 +316,38 @@ map_header(void)
 			return NULL;
 		}
 	}
-	return (Header *) mapping.base;
+	return mapping.base;
+}
+
+/*
+ * Store a head through the mapping, one copy after the other; then it is what shared
+ * memory has.  Nothing is flushed.  Under the lock, by the startup process.  False if the
+ * file can't be written.
+ */
+static bool
+store_head(const PmhashStandbyHead *head)
+{
+	union
+	{
+		Header		header;
+		uint64		word[sizeof(Header) / sizeof(uint64)];
+	}			u;
+	char	   *base = map_header();
+
+	if (base == NULL)
+		return false;
+	fill_header(&u.header, head);
+	for (int i = 0; i < HEADER_COPIES; i++)
+	{
+		uint64	   *copy = (uint64 *) (base + i * HEADER_STRIDE);
+
+		for (size_t k = 0; k < lengthof(u.word); k++)
+			pm_store64(&copy[k], u.word[k]);
+	}
+	if (pm_is_lost(&mapping))
+		return false;
+	pmhash_shared->standby->head = *head;
+	return true;
 }
 
 /*
@@ -292,94 +358,111 @@ map_header(void)
 bool
 pmhash_standby_store_touched(XLogRecPtr lsn)
 {
-	Header	   *header = map_header();
+	PmhashStandbyHead head = pmhash_shared->standby->head;
 
-	if (header == NULL)
-		return false;
-	pm_store64(&header->touched, lsn);
-	return !pm_is_lost(&mapping);
+	head.touched = lsn;
+	return store_head(&head);
 }
 
 /*
- * The startup process has applied a record that ends at lsn.  A crash between the two
- * stores leaves the old LSN with the new timeline.  That does no harm: what was to be
- * given up for the new one is given up, durably, before the first of them (note_timeline,
- * standby_redo.c), and the record comes again.  Nothing is flushed: after a loss of
- * power a standby begins afresh, and a clean shutdown syncs (trust.c).  False if the file
- * can't be written.
+ * The startup process has applied a record that ends at lsn.  Under a new timeline, what
+ * was to be given up for that is given up, durably, before (note_timeline,
+ * standby_redo.c); if the process is killed before this, the record comes again.
+ * Nothing is flushed: after a loss of power a standby begins afresh, and a clean shutdown
+ * syncs (trust.c).  False if the file can't be written.
  */
 bool
 pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	Header	   *header = map_header();
+	PmhashStandbyHead head = standby->head;
 
-	if (header == NULL)
+	head.applied = lsn;
+	head.timeline = timeline;
+	if (!store_head(&head))
 		return false;
-	if (standby->applied_timeline != timeline)
-	{
-		pm_store64(&header->timeline, timeline);
-		standby->applied_timeline = timeline;
-	}
-	pm_store64(&header->applied, lsn);
+	standby->applied_timeline = timeline;
 	pg_atomic_write_u64(&standby->applied, lsn);
-	return !pm_is_lost(&mapping);
+	return true;
 }
 
 /* ---- reading, in the postmaster ---- */
 
-/* Read the file's head; false if there is none that can be believed. */
+/* Is this a head that can be believed? */
 static bool
-read_header(Header *header)
+is_sound(const Header *header)
+{
+	return header->magic == STANDBY_MAGIC && header->version == STANDBY_VERSION &&
+		header->rows == PMHASH_STANDBY_FILES && header->crc == header_crc(header);
+}
+
+/* Read what the file's head says; false if there is none that can be believed. */
+static bool
+read_head(PmhashStandbyHead *head)
 {
 	char		path[MAXPGPATH];
+	Header		header = {0};
+	int			fd;
+	bool		ok = false;
 
 	standby_path(path);
-	return pmhash_read_small(path, header, sizeof(*header)) == sizeof(*header) &&
-		header->magic == STANDBY_MAGIC && header->version == STANDBY_VERSION &&
-		header->rows == PMHASH_STANDBY_FILES;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	for (int i = 0; i < HEADER_COPIES && !ok; i++)
+		ok = pread(fd, &header, sizeof(header), i * HEADER_STRIDE) == sizeof(header) &&
+			is_sound(&header);
+	close(fd);
+	head->applied = header.applied;
+	head->timeline = header.timeline;
+	head->ended = header.ended;
+	head->ended_opts = header.ended_opts;
+	head->touched = header.touched;
+	return ok;
+}
+
+/* The end of replay that a head tells of; false: of none. */
+static bool
+end_of(const PmhashStandbyHead *head, PmhashStandbyEnd *end)
+{
+	if (head->ended == InvalidXLogRecPtr || head->ended != head->applied)
+		return false;
+	end->lsn = head->ended;
+	end->timeline = head->timeline;
+	end->opts_mtime = head->ended_opts;
+	return true;
 }
 
 /* How far the last run has applied records, or 0: not known. */
 XLogRecPtr
 pmhash_standby_read_applied(void)
 {
-	Header		header;
+	PmhashStandbyHead head;
 
-	return read_header(&header) ? header.applied : InvalidXLogRecPtr;
+	return read_head(&head) ? head.applied : InvalidXLogRecPtr;
 }
 
 /* Where the last run's replay ended, if it did; false: not, or not known. */
 bool
 pmhash_standby_read_end(PmhashStandbyEnd *end)
 {
-	Header		header;
+	PmhashStandbyHead head;
 
-	if (!read_header(&header) || header.ended == InvalidXLogRecPtr ||
-		header.ended != header.applied)
-		return false;
-	end->lsn = header.ended;
-	end->timeline = header.timeline;
-	end->opts_mtime = header.ended_opts;
-	return true;
+	return read_head(&head) && end_of(&head, end);
 }
 
 /* Make the file anew, with the LIVE rows of the table.  False with a reason. */
 static bool
-write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
+write_file(const PmhashStandbyHead *head, char *reason)
 {
 	size_t		size = HEADER_SIZE + PMHASH_STANDBY_FILES * sizeof(KeptRow);
 	char	   *bytes = calloc(1, size);
-	Header	   *header = (Header *) bytes;
 	bool		ok;
 
 	if (bytes == NULL)
 		return pmhash_fail(reason, "out of memory");
-	header->magic = STANDBY_MAGIC;
-	header->version = STANDBY_VERSION;
-	header->rows = PMHASH_STANDBY_FILES;
-	header->applied = applied;
-	header->timeline = timeline;
+	for (int i = 0; i < HEADER_COPIES; i++)
+		fill_header((Header *) (bytes + i * HEADER_STRIDE), head);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		const PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
@@ -392,6 +475,15 @@ write_file(XLogRecPtr applied, TimeLineID timeline, char *reason)
 	return ok;
 }
 
+/* Is this the row of no file? */
+static bool
+is_empty(const KeptRow *kept)
+{
+	static const KeptRow empty = {0};
+
+	return memcmp(kept, &empty, sizeof(empty)) == 0;
+}
+
 /* The LIVE files of the last run.  A row that is damaged has none. */
 static bool
 read_rows(char *reason)
@@ -402,6 +494,7 @@ read_rows(char *reason)
 	char		path[MAXPGPATH];
 	int			fd;
 	bool		ok;
+	int			damaged = 0;
 
 	standby_path(path);
 	fd = rows != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -412,8 +505,13 @@ read_rows(char *reason)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 
-		if (rows[i].file_id == 0 || rows[i].crc != row_crc(&rows[i]))
+		if (is_empty(&rows[i]))
 			continue;
+		if (rows[i].file_id == 0 || rows[i].crc != row_crc(&rows[i]))
+		{
+			damaged++;
+			continue;
+		}
 		row->file_id = standby->id[i] = rows[i].file_id;
 		row->database = rows[i].database;
 		row->heap = rows[i].heap;
@@ -424,181 +522,11 @@ read_rows(char *reason)
 		row->life = ++standby->lives;
 	}
 	free(rows);
-	return ok || pmhash_fail(reason, "could not read file \"%s\"", path);
-}
-
-/*
- * A file that was this server's own when it was the primary.  Whether its index is
- * logged is not known here: the stub says so to each process that would use it.  Hence
- * its timeline is 0: under another primary it cannot be kept (S4).  And the table is not
- * known, until a builder has seen that the index is logged (pmhash_standby_wants).
- */
-static void
-adopt(Oid database, uint64 file_id, int *next)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashStandbyRow *row = &standby->row[*next];
-	char		path[MAXPGPATH];
-	PmhashIdentity id;
-	PmhError	error;
-
-	if (*next == PMHASH_STANDBY_FILES)
-		return;
-	pmhash_file_path(path, database, file_id);
-	if (pmh_read_identity(path, &id, &error) != PMH_OK || id.file_id != file_id ||
-		id.database != database ||
-		(id.flags & (PMHASH_IDENTITY_TEMP | PMHASH_IDENTITY_UNLOGGED)) != 0)
-		return;
-	row->file_id = standby->id[*next] = file_id;
-	row->database = database;
-	row->timeline = 0;
-	row->heap = InvalidOid;
-	row->usable_xmin = InvalidFullTransactionId;
-	row->status = PMHASH_STANDBY_LIVE;
-	row->restored = true;
-	row->life = ++standby->lives;
-	(*next)++;
-}
-
-/* ---- the pool's files ---- */
-
-/* What a file in a database's directory is, by its name. */
-typedef enum FileKind
-{
-	FOREIGN_FILE,
-	INDEX_FILE,					/* <id>.pmh */
-	WORK_FILE					/* <id>.new, <id>.delta */
-} FileKind;
-
-static FileKind
-kind_of(const char *name, uint64 *file_id)
-{
-	if (pmhash_parse_file_name(name, file_id))
-		return INDEX_FILE;
-	if (strspn(name, "0123456789abcdef") != 16 ||
-		(strcmp(name + 16, ".new") != 0 && strcmp(name + 16, ".delta") != 0))
-		return FOREIGN_FILE;
-	*file_id = strtoull(name, NULL, 16);
-	return WORK_FILE;
-}
-
-/* Called for each file; false ends the walk, and makes it false. */
-typedef bool (*FileAction) (Oid database, const char *path, FileKind kind,
-							uint64 file_id, void *arg);
-
-static bool
-for_each_in_database(Oid database, FileAction action, void *arg)
-{
-	char		directory[MAXPGPATH];
-	char		path[MAXPGPATH + NAMEDATALEN];
-	DIR		   *dir;
-	struct dirent *de;
-	FileKind	kind;
-	uint64		file_id;
-	bool		ok = true;
-	int			save_errno;
-
-	pmhash_database_path(directory, database);
-	dir = opendir(directory);
-	if (dir == NULL)
-		return errno == ENOENT;
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
-	{
-		kind = kind_of(de->d_name, &file_id);
-		snprintf(path, sizeof(path), "%s/%.64s", directory, de->d_name);
-		if (kind != FOREIGN_FILE)
-			ok = action(database, path, kind, file_id, arg);
-	}
-	save_errno = errno;
-	closedir(dir);
-	errno = save_errno;
-	return ok;
-}
-
-/* Everything in the pool that belongs to an index.  One descriptor at a time. */
-static bool
-for_each_file(FileAction action, void *arg)
-{
-	DIR		   *dir = opendir(pmhash_pool_path());
-	struct dirent *de;
-	Oid			database;
-	bool		ok = dir != NULL;
-	int			save_errno;
-
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
-	{
-		if (pmhash_parse_database_name(de->d_name, &database))
-			ok = for_each_in_database(database, action, arg);
-	}
-	save_errno = errno;
-	if (dir != NULL)
-		closedir(dir);
-	errno = save_errno;
-	return ok;
-}
-
-static bool
-adopt_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
-{
-	if (kind == INDEX_FILE)
-		adopt(database, file_id, arg);
-	return true;
-}
-
-static bool
-clear_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
-{
-	const bool *all = arg;
-
-	if (all == NULL && kind == INDEX_FILE && pmhash_standby_owns(database, file_id))
-		return true;
-	return unlink(path) == 0 || errno == ENOENT;
-}
-
-static bool
-clear_work_file(Oid database, const char *path, FileKind kind, uint64 file_id, void *arg)
-{
-	if (kind == WORK_FILE && unlink(path) != 0 && errno != ENOENT)
+	if (damaged > 0)
 		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	return true;
-}
-
-/*
- * Remove what builds of an earlier life have left, whatever this server is now: no
- * process knows it.  For the postmaster, or when there is no builder.
- */
-void
-pmhash_standby_clear_work(void)
-{
-	(void) for_each_file(clear_work_file, NULL);
-}
-
-/*
- * Remove what is not LIVE: files that have missed records must not be there when the
- * server is promoted.  Under the lock.  False with errno if one can't be removed.
- */
-bool
-pmhash_standby_clear_files(void)
-{
-	return for_each_file(clear_file, NULL);
-}
-
-/*
- * Remove the directory of a database, with all that is in it.  False with errno.  Under
- * the lock.
- */
-bool
-pmhash_standby_clear_database(Oid database)
-{
-	bool		all = true;
-	char		path[MAXPGPATH];
-
-	if (!for_each_in_database(database, clear_file, &all))
-		return false;
-	pmhash_database_path(path, database);
-	return rmdir(path) == 0 || errno == ENOENT;
+				(errmsg("pmhash: %d entries of file \"%s\" are damaged", damaged, path),
+				 errdetail("The index files that they named are not used, but built again in the background.")));
+	return ok || pmhash_fail(reason, "could not read file \"%s\"", path);
 }
 
 /* ---- start and end ---- */
@@ -612,17 +540,33 @@ static bool
 load_promoted(char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashStandbyHead head;
 	PmhashStandbyEnd end;
 
-	if (!pmhash_standby_read_end(&end) || !read_rows(reason))
+	if (!read_head(&head) || !end_of(&head, &end) || !read_rows(reason))
 	{
 		pmhash_standby_reset();
 		return true;
 	}
+	standby->head = head;
 	standby->others_wrote = true;
 	standby->promoted_end = end.lsn;
 	standby->promoted_timeline = end.timeline;
 	return true;
+}
+
+/*
+ * Go on with what the file says: the LIVE files, and *head, which says of no end any
+ * more, in the file as well.  False if it can't be believed, read, or written.
+ */
+static bool
+resume(PmhashStandbyHead *head, char *reason)
+{
+	if (!read_head(head))
+		return false;
+	head->ended = InvalidXLogRecPtr;
+	head->ended_opts = 0;
+	return write_head(head, reason) && read_rows(reason);
 }
 
 /*
@@ -634,41 +578,36 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 					char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	Header		header;
-	XLogRecPtr	applied = server->control.checkPoint;	/* if DEMOTED */
-	XLogRecPtr	touched = InvalidXLogRecPtr;
-	TimeLineID	timeline = server->control.checkPointCopy.ThisTimeLineID;
-	int			n = 0;
+	PmhashStandbyHead head = {0};
+	PmhashStandbyHead kept;
 
+	head.applied = server->control.checkPoint;	/* if DEMOTED */
+	head.timeline = server->control.checkPointCopy.ThisTimeLineID;
 	if (how == PMHASH_STANDBY_PROMOTED)
 		return load_promoted(reason);
-	if (how == PMHASH_STANDBY_DEMOTED && !for_each_file(adopt_file, &n))
+	if (how == PMHASH_STANDBY_DEMOTED && !pmhash_standby_adopt_files())
 		how = PMHASH_STANDBY_FRESH;
-	if (how == PMHASH_STANDBY_RESUME &&
-		!(read_header(&header) && clear_end(reason) && read_rows(reason)))
+	if (how == PMHASH_STANDBY_RESUME && !resume(&kept, reason))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_FRESH)
 	{
 		pmhash_standby_reset();
-		applied = server->control.checkPointCopy.redo;
+		head.applied = server->control.checkPointCopy.redo;
 	}
 	if (how == PMHASH_STANDBY_RESUME)
-	{
-		applied = header.applied;
-		touched = header.touched;
-		timeline = header.timeline;
-	}
-	else if (!write_file(applied, timeline, reason))
+		head = kept;
+	else if (!write_file(&head, reason))
 	{
 		pmhash_standby_reset();
 		return false;
 	}
-	standby->applied_timeline = timeline;
+	standby->head = head;
+	standby->applied_timeline = head.timeline;
 	standby->replay_timeline = server->control.checkPointCopy.ThisTimeLineID;
-	pg_atomic_write_u64(&standby->applied, applied);
-	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : applied;
-	standby->touched = Max(standby->skip_to, touched);
-	standby->skip_timeline = timeline;
+	pg_atomic_write_u64(&standby->applied, head.applied);
+	standby->skip_to = how == PMHASH_STANDBY_FRESH ? InvalidXLogRecPtr : head.applied;
+	standby->touched = Max(standby->skip_to, head.touched);
+	standby->skip_timeline = head.timeline;
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
 	standby->others_wrote = how != PMHASH_STANDBY_DEMOTED;

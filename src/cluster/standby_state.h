@@ -61,6 +61,18 @@ typedef struct PmhashStandbyRow
 	char		message[PMHASH_STANDBY_MESSAGE];
 } PmhashStandbyRow;
 
+/* What the head of the pool's file says (standby_file.c). */
+typedef struct PmhashStandbyHead
+{
+	XLogRecPtr	applied;		/* S2 */
+	TimeLineID	timeline;		/* of it */
+	XLogRecPtr	ended;			/* where replay ended, if a promotion has followed, on
+								 * that timeline; or 0 */
+	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
+	XLogRecPtr	touched;		/* LIVE files may have something of the record that ends
+								 * here, or 0 */
+} PmhashStandbyHead;
+
 typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
@@ -69,6 +81,8 @@ typedef struct PmhashStandby
 								 * or a row gets another file */
 	pg_atomic_uint64 applied;	/* S2, as in the pool */
 	uint32		applied_timeline;
+	PmhashStandbyHead head;		/* under the lock: exclusively, or the startup process
+								 * shared */
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
 	/* What the files that are 'restored' have: not used before it is reached. */
@@ -161,13 +175,16 @@ extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(void);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
 extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
+extern void pmhash_standby_remove_file(void);
+extern bool pmhash_standby_sync(void);
+
+/* ---- standby_files.c ---- */
+extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
+								 char *new_path, char *delta_path);
+extern bool pmhash_standby_adopt_files(void);
 extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
-extern void pmhash_standby_remove_file(void);
-extern bool pmhash_standby_sync(void);
-extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
-								 char *new_path, char *delta_path);
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
@@ -181,7 +198,7 @@ extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end
 /* ---- standby_database.c ---- */
 extern void pmhash_standby_database_init(void);
 
-/* ---- standby_promote.c, called by startup.c ---- */
+/* ---- standby_promote.c, called by replay.c and first_use.c ---- */
 extern void pmhash_standby_begin_of_replay(void);
 extern void pmhash_standby_end_of_replay(void);
 extern void pmhash_standby_promote(PmhashControl *control);

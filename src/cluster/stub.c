@@ -8,28 +8,22 @@
  * stub, and with it ownership of the file, follows the index through abort,
  * DROP, backup, SET TABLESPACE and crash recovery.  It carries the file's
  * random id and the seed of its key hash; whatever else identifies the file
- * is in the file's header.
+ * is in the file's header.  Here it is made and changed; stub_read.c reads it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/generic_xlog.h"
 #include "access/transam.h"
-#include "access/xact.h"
 #include "access/xloginsert.h"
-#include "common/relpath.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
-#include "storage/checksum.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
-#include "cluster/durable.h"
 #include "cluster/moved.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
@@ -108,307 +102,6 @@ log_page_always(Buffer buffer, const PmhashStub *stub, bool permanent)
 	if (permanent)
 		(void) log_newpage_buffer(buffer, true);
 	END_CRIT_SECTION();
-}
-
-/*
- * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
- * (smgrexists would close and open it; the planner has just taken its length.)
- */
-static bool
-has_main_fork(Relation index)
-{
-	SMgrRelation smgr = RelationGetSmgr(index);
-
-	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
-}
-
-/* The path of a main fork, MAXPGPATH bytes. */
-static void
-fork_path(PmhashNode node, char *path)
-{
-#if PG_VERSION_NUM >= 180000
-	strlcpy(path, relpathperm(node, MAIN_FORKNUM).str, MAXPGPATH);
-#else
-	char	   *made = relpathperm(node, MAIN_FORKNUM);
-
-	strlcpy(path, made, MAXPGPATH);
-	pfree(made);
-#endif
-}
-
-/* Is there a main fork, with its block, where it should be? */
-static bool
-fork_is_there(PmhashNode node)
-{
-	struct stat st;
-	char		path[MAXPGPATH];
-
-	fork_path(node, path);
-	return stat(path, &st) == 0 && st.st_size >= BLCKSZ;
-}
-
-/*
- * Copy the stub out of a pinned buffer, and unpin that.  False: the page was never
- * filled.
- */
-static bool
-take_stub(Buffer buffer, PmhashStub *stub)
-{
-	Page		page = BufferGetPage(buffer);
-	bool		found;
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	found = !PageIsNew(page);
-	if (found)
-		memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
-	UnlockReleaseBuffer(buffer);
-	if (found && stub->database != MyDatabaseId)
-		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
-	return found;
-}
-
-static bool
-is_known_version(const PmhashStub *stub)
-{
-	return stub->magic == PMHASH_STUB_MAGIC && stub->version == PMHASH_STUB_VERSION;
-}
-
-/*
- * Read the stub of an index.  False if there is none: no fork, no block, or a
- * page that was never filled.  With zero_on_error a damaged page counts as
- * none (for DROP, which must not fail for that).  ERROR if the page is
- * something else, or of a version this code does not know.  The caller holds
- * a lock on the index.  What the transaction itself may do with a file whose stub it
- * holds (pmhash_stub_hold), and no other can, it finds in the flags.
- */
-bool
-pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
-{
-	Buffer		buffer;
-
-	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
-		return false;
-
-	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
-								zero_on_error ? RBM_ZERO_ON_ERROR : RBM_NORMAL,
-								NULL);
-	if (!take_stub(buffer, stub))
-		return false;
-	if (!is_known_version(stub))
-	{
-		if (zero_on_error)
-			return false;
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has an invalid stub page",
-						RelationGetRelationName(index)),
-				 errdetail("Block 0 has magic number %X, version %u; %X, version %u was expected.",
-						   stub->magic, stub->version,
-						   PMHASH_STUB_MAGIC, PMHASH_STUB_VERSION),
-				 errhint("REINDEX INDEX makes a new one.")));
-	}
-	pmhash_moved_stub(index, stub);
-	return true;
-}
-
-/*
- * pmhash_stub_peek
- *		The stub of an index that is not temporary, if its page is in shared buffers.
- *
- * For those that look at thousands: opens neither the index, whose main fork 'node'
- * is, nor the fork, of which it only asks whether it is there; nor do the pages stay
- * mapped.  False: only pmhash_stub_read tells.  The caller holds a lock on the index.
- */
-bool
-pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
-{
-	Buffer		buffer = pmhash_buffer_of(node, 0);
-	bool		found;
-
-	if (buffer == InvalidBuffer || !fork_is_there(node) ||
-		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
-		return false;
-	found = take_stub(buffer, stub);
-	pmhash_buffer_leave(buffer);
-	return found && is_known_version(stub);
-}
-
-/* The same of a page that is in no shared buffer, by its file. */
-static bool
-look_at_file(PmhashNode node, PmhashStub *stub)
-{
-	char		path[MAXPGPATH];
-	PGAlignedBlock block;
-	Page		page = (Page) block.data;
-
-	fork_path(node, path);
-	if (pmhash_read_small(path, block.data, BLCKSZ) != BLCKSZ || PageIsNew(page) ||
-		(DataChecksumsEnabled() &&
-		 pg_checksum_page(block.data, 0) != ((PageHeader) page)->pd_checksum))
-		return false;
-	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
-	return is_known_version(stub);
-}
-
-/*
- * pmhash_stub_in_recovery
- *		The file id that the stub in a permanent main fork names; 0: none, or not known.
- *
- * For the startup process, to which no ERROR must come out of a read of a buffer: none
- * would end what the buffer is marked with (bufmgr.c, AbortBufferIO), and it waits for
- * itself when it restores the page.  Raises none.
- */
-uint64
-pmhash_stub_in_recovery(PmhashNode node)
-{
-	PmhashStub	stub;
-
-	return pmhash_stub_peek(node, &stub) || look_at_file(node, &stub) ?
-		stub.file_id : 0;
-}
-
-/*
- * The file id that the stub in a permanent or unlogged main fork names, by the
- * fork's number alone: for one that this transaction is about to delete.  0 if it
- * is not one of ours, or names none.  *flags are the stub's.  ERROR if the page can't
- * be read: it may be a table's, which comes back if the commit fails, so it must not
- * be taken for an empty one here (RBM_ZERO_ON_ERROR would make it one in shared
- * buffers, whatever zero_damaged_pages says).
- */
-uint64
-pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
-{
-	SMgrRelation smgr = pmhash_open_fork(node);
-	Buffer		buffer;
-	Page		page;
-	PmhashStub	stub;
-
-	*flags = 0;
-	memset(&stub, 0, sizeof(stub));
-	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) != 1)
-		return 0;
-	buffer = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, 0, RBM_NORMAL, NULL, true);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (!PageIsNew(page))
-		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
-	UnlockReleaseBuffer(buffer);
-	*flags = stub.flags;
-	return is_known_version(&stub) ? stub.file_id : 0;
-}
-
-/*
- * pmhash_stub_try
- *		Have a page read, and go on if it can't be.
- *
- * For what must not fail because a stub can't be read: above all the commands that do
- * away with it.  Runs in a subtransaction, which gives back what an error leaves of
- * the reading.  Returns NULL if all went well; the error (in the current memory
- * context) if the page is at fault: a bad checksum, an error of the disk, a main fork
- * that is not there or may not be opened; any other is raised again.  Not to be called
- * in a parallel operation.
- */
-ErrorData *
-pmhash_stub_try(PmhashStubReader read, void *arg)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		read(arg);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED &&
-			error->sqlerrcode != ERRCODE_UNDEFINED_FILE &&
-			error->sqlerrcode != ERRCODE_INSUFFICIENT_PRIVILEGE &&
-			error->sqlerrcode != ERRCODE_INDEX_CORRUPTED &&
-			error->sqlerrcode != ERRCODE_IO_ERROR)
-			ReThrowError(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return error;
-}
-
-typedef struct Reading
-{
-	Relation	index;
-	PmhashNode	node;
-	PmhashStub *stub;
-	bool		found;
-	uint64		file_id;
-	uint16		flags;			/* ... and the flags with it */
-} Reading;
-
-/*
- * For commands that do away with the page.  Not if its file may not be opened: the server
- * would come to that after the commit, and PANIC (smgrDoPendingDeletes, smgrexists).
- */
-static bool
-succeeds(PmhashStubReader read, Reading *reading)
-{
-	ErrorData  *error = pmhash_stub_try(read, reading);
-
-	if (error == NULL)
-		return true;
-	if (error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
-		ReThrowError(error);
-	FreeErrorData(error);
-	return false;
-}
-
-static void
-read_of_index(void *arg)
-{
-	Reading    *reading = arg;
-
-	reading->found = pmhash_stub_read(reading->index, true, reading->stub);
-}
-
-static void
-read_of_fork(void *arg)
-{
-	Reading    *reading = arg;
-
-	reading->file_id = pmhash_stub_of_fork(reading->node, &reading->flags);
-}
-
-/*
- * pmhash_stub_read with zero_on_error, its result in *found; false if the page can't
- * be read at all.  Not to be called in a parallel operation.
- */
-bool
-pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
-{
-	Reading		reading = {.index = index, .stub = stub};
-	bool		done = succeeds(read_of_index, &reading);
-
-	*found = done && reading.found;
-	return done;
-}
-
-/* The same of pmhash_stub_of_fork. */
-bool
-pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
-{
-	Reading		reading = {.node = node};
-	bool		done = succeeds(read_of_fork, &reading);
-
-	*file_id = done ? reading.file_id : 0;
-	*flags = done ? reading.flags : 0;
-	return done;
 }
 
 /*
@@ -555,7 +248,7 @@ restrict_use(Buffer buffer, uint64 file_id, uint16 flag, PmhashReason reason,
 	if (PageIsNew(BufferGetPage(buffer)))
 		return false;
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
-	if (!is_known_version(&stub) || stub.file_id != file_id ||
+	if (!pmhash_stub_is_known(&stub) || stub.file_id != file_id ||
 		(stub.flags & (PMHASH_STUB_INVALID | flag)) != 0)
 		return false;
 	ends = pmhash_flags_logged(stub.flags);
@@ -697,7 +390,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	memset(&stub, 0, sizeof(stub));
 	if (!PageIsNew(page))
 		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
-	ours = is_known_version(&stub);
+	ours = pmhash_stub_is_known(&stub);
 	mark = (!ours || (stub.flags & PMHASH_STUB_INVALID) == 0) &&
 		(file_id == 0 || (ours && stub.file_id == file_id));
 	if (mark)

@@ -67,25 +67,19 @@ pmhash_stub_for_standby(const PmhashStub *stub)
 		(stub->flags & (PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
 }
 
+/* Is it a stub, of the version that this code knows? */
+static inline bool
+pmhash_stub_is_known(const PmhashStub *stub)
+{
+	return stub->magic == PMHASH_STUB_MAGIC && stub->version == PMHASH_STUB_VERSION;
+}
+
+/* ---- stub.c ---- */
+
 extern bool pmhash_flags_logged(uint16 flags);
-
-/* Something that reads a stub page, and may fail. */
-typedef void (*PmhashStubReader) (void *arg);
-
-extern bool pmhash_stub_read(Relation index, bool zero_on_error,
-							 PmhashStub *stub);
-extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
-extern uint64 pmhash_stub_in_recovery(PmhashNode node);
-extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
-extern bool pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags);
-extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
-								 bool permanent);
-extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
-extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
-extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
-											uint16 *flags);
 extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
 							   uint64 seed);
+extern void pmhash_stub_create_init(Relation index);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 uint64 seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
@@ -94,6 +88,25 @@ extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
-extern void pmhash_stub_create_init(Relation index);
+extern bool pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags);
+extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
+								 bool permanent);
+
+/* ---- stub_read.c ---- */
+
+/* Something that reads a stub page, or what catalogs say, and may fail. */
+typedef void (*PmhashStubReader) (void *arg);
+
+extern bool pmhash_stub_read(Relation index, bool zero_on_error,
+							 PmhashStub *stub);
+extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
+extern uint64 pmhash_stub_in_recovery(PmhashNode node);
+extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
+extern ErrorData *pmhash_try(PmhashStubReader read, void *arg,
+							 bool (*at_fault) (int sqlstate));
+extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
+extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
+extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
+											uint16 *flags);
 
 #endif							/* PMHASH_STUB_H */

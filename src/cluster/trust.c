@@ -214,7 +214,7 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
  * replay would take for that of the crashed life.
  *
  * One that was killed after it had changed pg_control, and before it could note that
- * (startup.c, note_begin_of_replay), looks like another.  So WAL itself is looked at.
+ * (replay.c, note_begin_of_replay), looks like another.  So WAL itself is looked at.
  */
 static bool
 is_last_to_recover(const PmhashControl *control, const PmhashServerState *server)
@@ -587,8 +587,9 @@ inherit_undo(PmhashControl *control, const PmhashServerState *server)
 	control->undo_inherited = 1;
 }
 
-static void
-forget_undo(PmhashControl *control)
+/* There is nothing to undo in this control file.  In memory only. */
+void
+pmhash_forget_undo(PmhashControl *control)
 {
 	control->journal_instance = 0;
 	control->undo_end = 0;
@@ -667,7 +668,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	if (control->journal_instance != 0)
 		inherit_undo(control, server);
 	else
-		forget_undo(control);
+		pmhash_forget_undo(control);
 	begin_life(control, entry, server, start, instance);
 	return start;
 }

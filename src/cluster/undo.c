@@ -102,10 +102,33 @@ try_again_if_passing(const char *path, const PmhError *error)
 }
 
 /*
- * Read the valid records of a journal into undo->records.  A record that a
- * crash has torn is none: its entry was not made yet.  False if the file is
- * not there, cannot be read, or is not a journal of that server life.  ERROR if
- * it can't be read just now.
+ * Take the records of a server life out of the ring, into undo->records.  One that a
+ * crash has torn has no checksum, and is none: its entry was not made yet.  False if
+ * one has a wrong checksum: it may be one of that life, damaged.
+ */
+static bool
+take_records(const PmhashJournalRecord *record, uint64 nrecords, uint64 instance,
+			 Undo *undo)
+{
+	bool		sound = true;
+
+	for (uint64 i = 0; i < nrecords; i++, record++)
+	{
+		if (record->crc != pmhash_journal_crc(record))
+			sound = sound && record->crc == 0;
+		else if (record->instance == instance)
+		{
+			undo->records[undo->n++] = *record;
+			undo->flushed = Max(undo->flushed, record->flushed);
+		}
+	}
+	return sound;
+}
+
+/*
+ * Read the valid records of a journal into undo->records.  False if the file is
+ * not there, cannot be read, is not a journal of that server life, or has a damaged
+ * record.  ERROR if it can't be read just now.
  */
 static bool
 read_journal(const char *path, uint64 instance, Undo *undo)
@@ -144,15 +167,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 				 errmsg("out of memory"),
 				 errdetail("There is no room for the records of file \"%s\".", path)));
 	}
-	for (uint64 i = 0; i < nrecords; i++, record++)
-	{
-		if (record->instance != instance ||
-			record->crc != pmhash_journal_crc(record))
-			continue;
-		undo->records[undo->n++] = *record;
-		undo->flushed = Max(undo->flushed, record->flushed);
-	}
-	complete = !pm_is_lost(&file);
+	complete = take_records(record, nrecords, instance, undo) && !pm_is_lost(&file);
 	pm_close(&file);
 	qsort(undo->records, undo->n, sizeof(*undo->records), compare_records);
 	return complete;

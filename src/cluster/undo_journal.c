@@ -386,13 +386,18 @@ hasten_flush(uint64 position, int n, XLogRecPtr lsn)
 		XLogSetAsyncXactLSN(lsn);
 }
 
-/* Store a record, the checksum last, and start writing the line back. */
+/*
+ * Store a record, the checksum last, and start writing the line back.  The old checksum
+ * goes first: a record that a crash has torn has none, and one that is wrong is damage
+ * (undo.c).
+ */
 static void
 write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 {
 	const uint64 *source = (const uint64 *) from;
 	uint64	   *target = (uint64 *) to;
 
+	pm_store32(&to->crc, 0);
 	for (size_t i = 0; i < sizeof(*from) / sizeof(uint64); i++)
 		pm_store64(&target[i], source[i]);
 	pm_flush(&journal, to, sizeof(*to));

@@ -37,7 +37,7 @@ typedef struct PmhashJournalRecord
 	uint64		instance;
 	Oid			database;
 	uint32		reserved[2];
-	uint32		crc;			/* CRC-32C of all before */
+	uint32		crc;			/* CRC-32C of all before; 0 while it is written */
 } PmhashJournalRecord;
 
 /*

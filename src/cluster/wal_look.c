@@ -4,7 +4,7 @@
  *	  A look into WAL before the server replays it: is there anything to replay?
  *
  * If not, the server calls no resource manager, so the end of replay could not be
- * saved by one (startup.c, save_end_of_replay); but it can be known beforehand.
+ * saved by one (replay.c, save_end_of_replay); but it can be known beforehand.
  *
  * And whose checkpoint is it that pg_control has after a promotion?  Has a server that
  * has recovered written to WAL since?

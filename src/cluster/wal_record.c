@@ -221,7 +221,7 @@ length_of(uint8 type, uint16 count)
 	bool		has_entries = count >= 1 && count <= PMHASH_WAL_MAX_ENTRIES;
 	Size		entries = (Size) count * PMHASH_WAL_ENTRY_SIZE;
 
-	switch (type)
+	switch ((PmhashWalType) type)
 	{
 		case PMHASH_WAL_INSERT:
 			return has_entries ? PMHASH_WAL_HEAD_SIZE + entries : 0;
@@ -233,9 +233,8 @@ length_of(uint8 type, uint16 count)
 			return count == 0 ? PMHASH_WAL_HEAD_SIZE + FILE_GONE_SIZE : 0;
 		case PMHASH_WAL_SWEPT:
 			return count == 0 ? PMHASH_WAL_HEAD_SIZE : 0;
-		default:
-			return 0;
 	}
+	return 0;					/* of a later version */
 }
 
 /* What stands between the head and the entries. */

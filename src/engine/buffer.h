@@ -127,6 +127,35 @@ pmh_buffer_header(const PmhTable *t, uint64_t payload)
 	return (PmhBufferHeader *) pmh_at(t, pmh_pointer_offset(payload));
 }
 
+/* What a header says in fill_hint: the hint, and the class. */
+static inline uint32_t
+pmh_hint_line(uint32_t fill_hint)
+{
+	return fill_hint & ((UINT32_C(1) << PMH_HINT_CLASS_SHIFT) - 1);
+}
+
+static inline uint32_t
+pmh_hint_class(uint32_t fill_hint)
+{
+	return fill_hint >> PMH_HINT_CLASS_SHIFT;
+}
+
+static inline uint32_t
+pmh_make_hint(uint32_t line, uint32_t class)
+{
+	return line | class << PMH_HINT_CLASS_SHIFT;
+}
+
+/* Is this the header of a buffer of the pointer's class, in the list of this hash? */
+static inline bool
+pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
+{
+	const PmhBufferHeader *header = pmh_buffer_header(t, payload);
+
+	return pm_load(&header->hash) == hash &&
+		pmh_hint_class(pm_load(&header->fill_hint)) == pmh_pointer_class(payload);
+}
+
 /* Where a line of a buffer is: the second of an odd one may come first. */
 static inline uint64_t
 pmh_line_offset(uint64_t payload, uint32_t line)

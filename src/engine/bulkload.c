@@ -30,6 +30,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_write.h"
+#include "live.h"
 #include "lock.h"
 #include "overflow.h"
 #include "place.h"
@@ -662,7 +663,7 @@ pmh_bulk_abandon(PmhBulk *bulk)
 	for (size_t i = 0; i < bulk->nsegments; i++)
 		pmh_segment_free(t, bulk->segment[i].elem);
 	free_extension_rest(bulk);
-	if (pm_load(&pmh_live(t)->value_region) != 0)
+	if (pmh_newest_region(t) != 0)
 		pm_store64(&pmh_run(t)->value_space_known, 0);
 	free_bulk(bulk);
 }

@@ -27,6 +27,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "live.h"
 #include "lock.h"
 #include "lookup.h"
 #include "overflow.h"
@@ -99,6 +100,7 @@ static bool
 check_live(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
+	uint64_t	word;
 	uint64_t	blocks;
 	uint64_t	dirword;
 	uint32_t	depth;
@@ -110,8 +112,16 @@ check_live(PmhCheck *c)
 	{
 		dirword = pm_load_acquire(&live->dirword);
 		PMH_STOP_POINT("check_before_blocks");
-		blocks = pm_load_acquire(&live->blocks);
+		word = pm_load_acquire(&live->blocks);
+		blocks = pmh_live_number(word);
 	} while (pm_load_acquire(&live->dirword) != dirword);
+	if (!pmh_live_whole(word, offsetof(PmhLive, blocks)))
+		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
+				"The length of the file is damaged in its header.");
+	word = pm_load_acquire(&live->value_region);
+	if (!pmh_live_whole(word, offsetof(PmhLive, value_region)))
+		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, value_region),
+				"Where the newest value region begins is damaged in the header.");
 	depth = pmh_dirword_depth(dirword);
 	offset = pmh_dirword_offset(dirword);
 	size = pmh_directory_size(depth);
@@ -119,6 +129,9 @@ check_live(PmhCheck *c)
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
 		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
 				"The directory log is not empty.");
+	if (c->exclusive && pm_load(&live->region_unlink) != 0)
+		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink),
+				"The log of value regions is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + size > blocks << c->t->block_shift)
@@ -269,7 +282,7 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		piece->depth = pmh_dirword_depth(dirword);
 		piece->offset = pmh_dirword_offset(dirword);
-		piece->blocks = pm_load_acquire(&pmh_live(t)->blocks);
+		piece->blocks = pmh_blocks(t);
 		piece->n = 0;
 		result = pmh_check_span(t, piece->offset, pmh_directory_size(piece->depth));
 		if (result == PMH_OK)
@@ -613,7 +626,7 @@ begin(PmhCheck *c)
 	if (result != PMH_OK)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */
-	c->blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	c->blocks = pmh_blocks(t);
 	c->copy = malloc(pmh_max_segment_size(t));
 	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
 	no_memory = c->copy == NULL || c->keys == NULL;

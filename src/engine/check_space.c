@@ -13,6 +13,7 @@
 #include "fail.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "reclaim.h"
 #include "recover.h"
@@ -106,7 +107,7 @@ PmhResult
 pmh_check_regions(PmhCheck *c)
 {
 	PmhTable   *t = c->t;
-	uint64_t	block = pm_load_acquire(&pmh_live(t)->value_region);
+	uint64_t	block = pmh_newest_region(t);
 	size_t		capacity = 0;
 
 	for (; block != 0;)

@@ -21,6 +21,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "place.h"
 #include "pm.h"
@@ -139,7 +140,7 @@ pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 
 	if (local > depth || (index & ((UINT64_C(1) << (depth - local)) - 1)) != 0)
 		return false;
-	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || elem >> 62 != 0)
+	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || !pmh_elem_whole(elem))
 		return false;
 	if (main_block >= blocks || pmh_space_is_map_block(t, main_block))
 		return false;
@@ -205,6 +206,20 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 					   1);
 }
 
+/*
+ * The same for a writer, which holds the segment's lock: what a flipped bit has made of
+ * an element must not be written to, nor to its neighbours.
+ */
+static PmhResult
+check_whole(PmhTable *t, const PmhPlace *p)
+{
+	if (likely(pmh_elem_whole(p->elem)))
+		return check_depth(t, p);
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
+					"Directory element %llu is damaged.", (unsigned long long) p->index);
+}
+
 /* Lock the segment of hash, waiting for the lock or not. */
 static inline PmhResult
 lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wait)
@@ -230,7 +245,7 @@ lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wai
 			break;
 		pmh_unlock(&place->stripe->lock);
 	}
-	result = check_depth(t, place);
+	result = check_whole(t, place);
 	if (unlikely(result != PMH_OK))
 		pmh_unlock(&place->stripe->lock);
 	return result;
@@ -355,6 +370,7 @@ store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
 
 	PMH_STOP_POINT("publish_before_log_clear");
 	pm_store64(&log->count, 0);
+	pm_store64(&log->crc, 0);
 	pm_flush(&t->file, log, sizeof(*log));
 	pm_fence(&t->file);
 }
@@ -408,13 +424,12 @@ pmh_directory_enter_overflow(PmhTable *t, uint64_t elem)
 PmhResult
 pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 {
-	uint64_t	elem = place->elem & ~(UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT);
+	uint64_t	elem = pmh_elem_with_strategy(place->elem, strategy);
 	uint64_t	dirword;
 	uint64_t	count;
 	uint64_t	first;
 	PmhResult	result;
 
-	elem |= (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT;
 	result = directory_lock(t, place, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
@@ -437,7 +452,7 @@ pmh_directory_blocks(const PmhTable *t, uint32_t depth)
 bool
 pmh_directory_warranted(const PmhTable *t, uint32_t depth)
 {
-	uint64_t	blocks = pm_load(&pmh_live(t)->blocks);
+	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	free_blocks = pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
 
 	if (depth <= PMH_SMALL_DIR_DEPTH)

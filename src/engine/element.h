@@ -124,14 +124,50 @@ pmh_strategy_has_stash(PmhStrategy strategy)
 	return false;
 }
 
+/* An element with its parity right, whatever that was.  That of 0 is 0. */
+static inline uint64_t
+pmh_elem_seal(uint64_t elem)
+{
+	elem &= (UINT64_C(1) << PMH_ELEM_PARITY_SHIFT) - 1;
+	return elem |
+		(uint64_t) __builtin_parityll(elem & PMH_ELEM_EVEN) << PMH_ELEM_PARITY_SHIFT |
+		(uint64_t) __builtin_parityll(elem & PMH_ELEM_ODD) << (PMH_ELEM_PARITY_SHIFT + 1);
+}
+
+/* Is its parity right? */
+static inline bool
+pmh_elem_whole(uint64_t elem)
+{
+	return (__builtin_parityll(elem & PMH_ELEM_EVEN) |
+			__builtin_parityll(elem & PMH_ELEM_ODD)) == 0;
+}
+
 static inline uint64_t
 pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t units,
 			  uint32_t depth, PmhStrategy strategy)
 {
-	return main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
-		(uint64_t) units << PMH_ELEM_UNITS_SHIFT |
-		(uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
-		(uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT;
+	return pmh_elem_seal(main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
+						 (uint64_t) units << PMH_ELEM_UNITS_SHIFT |
+						 (uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
+						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
+}
+
+/* The same element with another strategy. */
+static inline uint64_t
+pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
+{
+	uint64_t	mask = ((UINT64_C(1) << PMH_ELEM_STRATEGY_BITS) - 1)
+		<< PMH_ELEM_STRATEGY_SHIFT;
+
+	return pmh_elem_seal((elem & ~mask) |
+						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
+}
+
+/* Do two elements say the same, but for the strategy (and the parity)? */
+static inline bool
+pmh_elem_same_segment(uint64_t a, uint64_t b)
+{
+	return ((a ^ b) & ((UINT64_C(1) << PMH_ELEM_STRATEGY_SHIFT) - 1)) == 0;
 }
 
 #endif							/* PMH_ELEMENT_H */

@@ -91,7 +91,7 @@ lock_spot(const PmhTable *t, uint64_t hash, Spot *spot)
 	prefetch_spot(spot);
 	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
 		return false;
-	if (likely(pmh_home_current(&h) &&
+	if (likely(pmh_home_current(&h) && pmh_elem_whole(h.elem) &&
 			   pmh_elem_depth(h.elem) <= pmh_dirword_depth(h.dirword)))
 		return true;
 	pmh_unlock(&spot->stripe->lock);

@@ -23,6 +23,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_write.h"
+#include "live.h"
 #include "lock.h"
 #include "lookup.h"
 #include "overflow.h"
@@ -432,7 +433,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 	PmhFill		fill;
 	PmhResult	result;
 
-	*file_bytes = pm_load(&pmh_live(table)->blocks) << table->block_shift;
+	*file_bytes = pmh_blocks(table) << table->block_shift;
 	result = estimate(table, guess_list, &fill);
 	*entries = (uint64_t) fill.entries;
 	return pmh_conclude(table, result);

@@ -24,6 +24,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "overflow.h"
 #include "pm.h"
@@ -204,10 +205,15 @@ static PmhResult
 check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 				 PmhError *error)
 {
-	uint64_t	blocks = live->blocks;
+	uint64_t	blocks = pmh_live_number(live->blocks);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t	offset = pmh_dirword_offset(live->dirword);
 
+	if (!pmh_live_whole(live->blocks, offsetof(PmhLive, blocks)) ||
+		!pmh_live_whole(live->value_region, offsetof(PmhLive, value_region)))
+		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0,
+							  PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
+							  "What the header says of blocks in use is damaged.");
 	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
 		size < blocks << block_shift)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
@@ -336,7 +342,7 @@ write_empty(PmhTable *t, const PmhFormat *format)
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
 	pm_store64(dir, pmh_make_elem(FIRST_SEGMENT_BLOCK, 0, 0, 0, PMH_SINGLE));
 	pm_store64(&live->dirword, PMH_SMALL_DIR_OFFSET(0) / 64);
-	pm_store64(&live->blocks, INITIAL_BLOCKS);
+	pm_store64(&live->blocks, pmh_seal_blocks(INITIAL_BLOCKS));
 	pm_flush(&t->file, dir, sizeof(uint64_t));
 	pm_flush(&t->file, live, sizeof(*live));
 	result = pmh_recover(t);	/* fences in any case */
@@ -405,6 +411,7 @@ check_live(PmhTable *t)
 	{
 		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
+		live.value_region = pm_load_acquire(&pmh_live(t)->value_region);
 	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
 	result = pm_size(&t->file, &size, &t->error);
 	if (result == PMH_OK)
@@ -459,7 +466,7 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 static void
 map_no_more(PmhTable *t)
 {
-	pm_trim(&t->file, pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift);
+	pm_trim(&t->file, pmh_blocks(t) << t->block_shift);
 }
 
 /* The file has a sound header: is the rest of it, and is it recovered? */

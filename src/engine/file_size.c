@@ -14,6 +14,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "pm.h"
 #include "space.h"
@@ -32,7 +33,7 @@ pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 
 	if (offset <= t->file.mapped && len <= t->file.mapped - offset)
 		return PMH_OK;
-	bytes = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+	bytes = pmh_blocks(t) << t->block_shift;
 	if (offset <= bytes && len <= bytes - offset)
 	{
 		t->need.map = true;
@@ -106,7 +107,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
-	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	blocks = pmh_blocks(t);
 	if (blocks > seen)
 	{
 		pmh_unlock(&t->file_lock->grow);
@@ -141,7 +142,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 		free_blocks = init_map(t, blocks, end);
 		pm_store64(&pmh_run(t)->free_units,
 				   pm_load(&pmh_run(t)->free_units) + free_blocks * PMH_UNITS_PER_BLOCK);
-		pm_store64(&pmh_live(t)->blocks, end);
+		pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(end));
 		pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
 		pm_fence(&t->file);
 		pmh_space_unlock(t);
@@ -211,7 +212,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	}
 	PMH_STOP_POINT("cut_before_lock");
 	pmh_lock(&t->file_lock->grow);
-	blocks = pm_load_acquire(&live->blocks);
+	blocks = pmh_blocks(t);
 	if (blocks << t->block_shift > t->file.mapped)
 	{
 		/* Another process needed more just now: so nothing is too much. */
@@ -226,7 +227,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	if (end < blocks)
 	{
 		forget_units(t, end, blocks);
-		pm_store64(&live->blocks, end);
+		pm_store64(&live->blocks, pmh_seal_blocks(end));
 		pm_flush(&t->file, &live->blocks, sizeof(uint64_t));
 		pm_fence(&t->file);
 	}
@@ -248,7 +249,7 @@ pmh_map_all(PmhTable *t)
 	uint64_t	blocks;
 
 	PMH_STOP_POINT("map_all_before_length");
-	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	blocks = pmh_blocks(t);
 	if (blocks > PMH_MAX_BLOCKS)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 						"The header says that the file has %llu blocks.",

@@ -47,7 +47,7 @@ typedef struct Group
 	PmhPlace	locked[PMH_GROUP_MAX];	/* their segments ... */
 	uint64_t	prefix[PMH_GROUP_MAX];	/* ... and the first of the hash bits ... */
 	uint64_t	mask[PMH_GROUP_MAX];	/* ... that tell their entries */
-	uint8_t		place[PMH_GROUP_MAX];	/* which of these an entry is in */
+	uint8_t		which[PMH_GROUP_MAX];	/* which of these an entry is in */
 } Group;
 
 /* ---- asking for cache lines ---- */
@@ -173,20 +173,20 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 	for (g->n = 0; g->n < n && g->n < PMH_GROUP_MAX; g->n++)
 	{
 		uint64_t	hash = entries[g->n].hash;
-		unsigned	place = find_locked(g, hash);
+		unsigned	which = find_locked(g, hash);
 
-		if (place == g->nlocked)
+		if (which == g->nlocked)
 		{
-			PmhResult	result = wait && place == 0 ?
-				pmh_segment_lock(t, hash, &g->locked[place]) :
-				pmh_segment_trylock(t, hash, &g->locked[place]);
+			PmhResult	result = wait && which == 0 ?
+				pmh_segment_lock(t, hash, &g->locked[which]) :
+				pmh_segment_trylock(t, hash, &g->locked[which]);
 
 			/* What keeps a later one away is seen to when it is the first. */
 			if (result != PMH_OK)
-				return place == 0 ? result : PMH_OK;
+				return which == 0 ? result : PMH_OK;
 			add_locked(g, hash);
 		}
-		g->place[g->n] = (uint8_t) place;
+		g->which[g->n] = (uint8_t) which;
 	}
 	return PMH_OK;
 }
@@ -229,7 +229,7 @@ insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *do
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		const PmhEntry *e = &entries[*done];
-		const PmhPlace *place = &g->locked[g->place[*done]];
+		const PmhPlace *place = &g->locked[g->which[*done]];
 
 		result = pmh_segment_prepare(t, place, e->hash, e->value, &pending);
 		if (result == PMH_RETRY)
@@ -356,7 +356,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 
 	for (*done = 0; *done < g->n; (*done)++)
 	{
-		result = pmh_segment_delete(t, &g->locked[g->place[*done]], entries[*done].hash,
+		result = pmh_segment_delete(t, &g->locked[g->which[*done]], entries[*done].hash,
 									entries[*done].value, wait ? PMH_DELETE_WAIT : 0);
 		if (!wait)
 			pmh_space_release(t);

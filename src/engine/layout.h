@@ -30,7 +30,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	3
+#define PMH_FORMAT_VERSION	4
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -189,13 +189,19 @@ typedef struct PmhBufferHeader
 	uint64_t	next;			/* next older buffer: a pointer word payload, or 0 */
 	uint64_t	birth;			/* volatile: from run.births, no two buffers of one
 								 * run have the same; 0: not known */
-	uint32_t	fill_hint;		/* volatile: first line that may have room */
+	uint32_t	fill_hint;		/* volatile: first line that may have room; from bit
+								 * PMH_HINT_CLASS_SHIFT on, not volatile: the class */
 	uint32_t	list_lines;		/* of this buffer and all older ones, as long as it
 								 * is the first, UINT32_MAX if they are more: tells
 								 * how large the next one should be */
 } PmhBufferHeader;
 
+#define PMH_HINT_CLASS_SHIFT	24
+
 _Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");
+_Static_assert(PMH_MAX_LINES < 1 << PMH_HINT_CLASS_SHIFT &&
+			   PMH_HINT_CLASS_SHIFT + PMH_POINTER_CLASS_BITS <= 32,
+			   "a fill hint would reach into the class");
 _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
 			   PMH_MAX_CLASS + 2,
 			   "there are other classes than there are sizes");
@@ -208,6 +214,10 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
  * bits 52-54	units of the extension, 0..7 (bucket count = M + units * M/8)
  * bits 55-59	local depth
  * bits 60-61	strategy
+ * bit 62		parity of the other even bits, bit 63 that of the other odd ones
+ *
+ * The parity tells of a flipped bit, before what it says is followed by recovery or by a
+ * writer; look-ups do not compute it.
  *
  * A block is M buckets (the main part of a segment; 16 KiB for M = 64).
  */
@@ -218,6 +228,9 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
 #define PMH_ELEM_DEPTH_SHIFT	55
 #define PMH_ELEM_STRATEGY_SHIFT	60
 #define PMH_ELEM_STRATEGY_BITS	2
+#define PMH_ELEM_EVEN			UINT64_C(0x5555555555555555)
+#define PMH_ELEM_ODD			(~PMH_ELEM_EVEN)
+#define PMH_ELEM_PARITY_SHIFT	62
 
 #define PMH_UNITS_PER_BLOCK		8
 
@@ -266,6 +279,9 @@ typedef enum PmhStrategy
 
 _Static_assert(PMH_STASH < 1 << PMH_ELEM_STRATEGY_BITS,
 			   "an element cannot tell every strategy");
+_Static_assert(PMH_ELEM_STRATEGY_SHIFT + PMH_ELEM_STRATEGY_BITS ==
+			   PMH_ELEM_PARITY_SHIFT && PMH_ELEM_PARITY_SHIFT % 2 == 0,
+			   "the parity is not the last two bits of an element");
 
 /*
  * ---- directory: two tables ----
@@ -298,6 +314,9 @@ _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_GEN_SHIFT - PMH_DIRWORD_DEPTH_S
  * A directory update touches several elements.  It is written here first and
  * made valid by storing 'count' last; recovery redoes it (idempotent).  That
  * way no process can act on an element that a crash would take back.
+ *
+ * After 'count' the checksum is made 0 as well: no flipped bit of a count that is 0
+ * makes a valid log of what was done long ago.
  */
 typedef struct PmhDirLog
 {
@@ -337,11 +356,14 @@ typedef struct PmhLive
 	uint64_t	dirword;		/* line of its own: every look-up reads it */
 	uint64_t	pad0[7];
 	PmhDirLog	dirlog;
-	uint64_t	blocks;			/* file length in blocks, all fallocated */
-	uint64_t	value_region;	/* newest value region (block number), or 0 */
+	uint64_t	blocks;			/* file length in blocks, all fallocated (live.h) */
+	uint64_t	value_region;	/* newest value region (block number), or 0 (live.h) */
 	uint64_t	region_unlink;	/* log: a region being taken off their list */
 	uint64_t	pad1[5];
 } PmhLive;						/* 192 bytes */
+
+/* blocks and value_region have a checksum in their upper halves. */
+#define PMH_LIVE_CRC_SHIFT	32
 
 #define PMH_CLASSES		(PMH_MAX_CLASS + 1)
 

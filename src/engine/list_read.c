@@ -60,7 +60,8 @@ PmhResult
 pmh_list_fail_foreign(PmhTable *t, uint64_t payload)
 {
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
-					"The value buffer at offset %llu belongs to another key.",
+					"The value buffer at offset %llu belongs to another key, or is of "
+					"another size.",
 					(unsigned long long) pmh_pointer_offset(payload));
 }
 
@@ -182,10 +183,8 @@ pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
 	PMH_STOP_POINT("list_before_validation");
 	if (pmh_class_has_header(pmh_pointer_class(payload)))
 	{
-		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
-
-		foreign = pm_load(&header->hash) != hash;
-		next_payload = pm_load(&header->next);
+		foreign = !pmh_header_fits(t, payload, hash);
+		next_payload = pm_load(&pmh_buffer_header(t, payload)->next);
 		if (next_payload != 0)
 			next_version = pmh_buffer_version(t, pmh_pointer_offset(next_payload));
 	}

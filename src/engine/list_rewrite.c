@@ -163,17 +163,14 @@ pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 
 PmhResult
 pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
-			  uint64_t before, uint64_t payload)
+			  uint64_t hash, uint64_t before, uint64_t payload)
 {
-	uint64_t	next = pmh_buffer_next(t, payload);
+	uint64_t	next;
 	PmhResult	result;
 
 	if (before != 0)
-	{
-		pmh_list_unlink(t, at->payload, before, payload);
-		return PMH_OK;
-	}
-	result = pmh_list_check_next(t, payload, next);
+		return pmh_list_unlink(t, hash, at->payload, before, payload);
+	result = pmh_buffer_follow(t, hash, payload, &next);
 	if (result != PMH_OK)
 		return result;
 	if (next == 0)
@@ -228,7 +225,7 @@ drop_walked(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 	}
 	if (!wait && !pmh_space_trylock(t))
 		return PMH_BUSY;
-	result = pmh_list_drop(t, place, &slot, from, at->payload);
+	result = pmh_list_drop(t, place, &slot, hash, from, at->payload);
 	if (!wait)
 		pmh_space_release(t);
 	if (result != PMH_OK)

@@ -56,8 +56,8 @@ extern PmhResult pmh_list_rewrite(PmhTable *t, const PmhPlace *place,
  * PMH_OK, or (nothing done) PMH_NEED or PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_drop(PmhTable *t, const PmhPlace *place,
-							   const PmhListSlot *at, uint64_t before,
-							   uint64_t payload);
+							   const PmhListSlot *at, uint64_t hash,
+							   uint64_t before, uint64_t payload);
 
 /*
  * Writer (segment locked): note in its first buffer how large a list is, which

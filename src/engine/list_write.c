@@ -68,12 +68,12 @@ pmh_list_lines(uint64_t list_bytes)
 }
 
 static void
-fill_header(PmhTable *t, PmhBufferHeader *header, uint64_t hash, uint64_t next,
-			uint64_t list_bytes, size_t n)
+fill_header(PmhTable *t, PmhBufferHeader *header, uint32_t class, uint64_t hash,
+			uint64_t next, uint64_t list_bytes, size_t n)
 {
 	header->hash = hash;
 	header->next = next;
-	header->fill_hint = (uint32_t) (1 + n / PMH_VALUES_PER_LINE);
+	header->fill_hint = pmh_make_hint((uint32_t) (1 + n / PMH_VALUES_PER_LINE), class);
 	header->list_lines = pmh_list_lines(list_bytes);
 	header->birth = __atomic_add_fetch(&pmh_run(t)->births, 1, __ATOMIC_RELAXED);
 }
@@ -117,7 +117,7 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 
 			if (line + i == 0 && pmh_class_has_header(class))
 			{
-				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], hash, next,
+				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], class, hash, next,
 							list_bytes, n);
 				continue;
 			}
@@ -239,7 +239,8 @@ find_room(const PmhTable *t, uint64_t payload)
 
 	if (pmh_class_has_header(class))
 	{
-		uint32_t	hint = pm_load(&pmh_buffer_header(t, payload)->fill_hint);
+		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
+		uint32_t	hint = pmh_hint_line(pm_load(&header->fill_hint));
 
 		if (hint > line && hint <= lines)
 			line = hint;
@@ -252,13 +253,15 @@ find_room(const PmhTable *t, uint64_t payload)
 static void
 set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
 {
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	hint = pmh_make_hint(line, class);
 	PmhBufferHeader *header;
 
-	if (!pmh_class_has_header(pmh_pointer_class(payload)))
+	if (!pmh_class_has_header(class))
 		return;
 	header = pmh_buffer_header(t, payload);
-	if (pm_load(&header->fill_hint) != line)
-		pm_store32(&header->fill_hint, line);
+	if (pm_load(&header->fill_hint) != hint)
+		pm_store32(&header->fill_hint, hint);
 }
 
 /* Value, then line state, all in one line. */
@@ -307,8 +310,10 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	uint64_t	list_bytes;
 	uint64_t	offset;
 	size_t		n = 0;
-	PmhResult	result = pmh_value_alloc(t, larger, &offset);
+	PmhResult	result = pmh_buffer_follow(t, hash, payload, &next);
 
+	if (result == PMH_OK)
+		result = pmh_value_alloc(t, larger, &offset);
 	if (result != PMH_OK)
 		return result;
 	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class);
@@ -320,8 +325,6 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 						   pmh_line_cells(payload, line), values + n, &mask);
 	}
 	values[n++] = value;
-	if (pmh_class_has_header(class))
-		next = pm_load(&pmh_buffer_header(t, payload)->next);
 	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(larger) -
 		pmh_class_bytes(class);
 	*new_payload = pmh_make_pointer(offset, larger);
@@ -361,7 +364,7 @@ pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
 	if (result != PMH_OK)
 		return result;
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		pm_load(&pmh_buffer_header(t, payload)->hash) != hash)
+		!pmh_header_fits(t, payload, hash))
 		return pmh_list_fail_foreign(t, payload);
 	return PMH_OK;
 }
@@ -400,7 +403,7 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
 	PMH_STOP_POINT("line_clear_after_state");
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		pm_load(&pmh_buffer_header(t, payload)->fill_hint) > line)
+		pmh_hint_line(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > line)
 		set_fill_hint(t, payload, line);
 }
 
@@ -431,12 +434,19 @@ pmh_list_note_rest(PmhTable *t, uint64_t noted, uint64_t gone, uint64_t head)
 	pm_flush(&t->file, header, sizeof(*header));
 }
 
-void
-pmh_list_unlink(PmhTable *t, uint64_t head, uint64_t before, uint64_t payload)
+PmhResult
+pmh_list_unlink(PmhTable *t, uint64_t hash, uint64_t head, uint64_t before,
+				uint64_t payload)
 {
+	uint64_t	next;
+	PmhResult	result = pmh_buffer_follow(t, hash, payload, &next);
+
+	if (result != PMH_OK)
+		return result;
 	pmh_list_note_rest(t, head, payload, head);
-	pmh_list_relink(t, before, pm_load(&pmh_buffer_header(t, payload)->next));
+	pmh_list_relink(t, before, next);
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
+	return PMH_OK;
 }
 
 /* Find a value in a buffer: its line and cell, or false. */
@@ -534,13 +544,10 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	else if (!wait && !pmh_space_trylock(t))
 		return PMH_BUSY;
 	else if (before != 0)
-		pmh_list_unlink(t, payload, before, p);
+		return pmh_list_unlink(t, hash, payload, before, p);
 	else
 	{
-		*new_payload = 0;
-		if (pmh_class_has_header(pmh_pointer_class(p)))
-			*new_payload = pm_load(&pmh_buffer_header(t, p)->next);
-		result = pmh_list_check_next(t, p, *new_payload);
+		result = pmh_buffer_follow(t, hash, p, new_payload);
 		if (result == PMH_OK && *new_payload != 0)
 		{
 			pmh_list_note_rest(t, p, p, *new_payload);
@@ -565,6 +572,10 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 		PMH_STOP_POINT("list_before_free");
 		if (pmh_class_has_header(pmh_pointer_class(old)))
 			next = pm_load(&pmh_buffer_header(t, old)->next);
+		/* What is damaged, or cannot be looked at here, is left to a reclaim. */
+		if (next != new_payload && next != new_next &&
+			pmh_list_check_next(t, old, next) != PMH_OK)
+			next = 0;
 		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
 		old = next;
 	}

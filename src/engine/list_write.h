@@ -91,9 +91,10 @@ extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
 /*
  * Writer (segment locked): take the buffer 'payload' out of the list that begins with
  * 'head' and whose buffer 'before' points to it, durably, and free it.
+ * PMH_OK, or (nothing done) PMH_NEED or PMH_ERR_CORRUPT: what comes after it cannot.
  */
-extern void pmh_list_unlink(PmhTable *t, uint64_t head, uint64_t before,
-							uint64_t payload);
+extern PmhResult pmh_list_unlink(PmhTable *t, uint64_t hash, uint64_t head,
+								 uint64_t before, uint64_t payload);
 
 /*
  * Writer (segment locked): note in the buffer 'head', the first one of a list after the

@@ -27,6 +27,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "pm.h"
 #include "reclaim.h"
@@ -365,7 +366,7 @@ record_mark_map(PmhTable *t, PmhReclaim *r)
 	r->mark = r->extent[0];
 	r->serial = pm_load(&run->mark_serial) + 1;
 	pm_store64(&run->mark_serial, r->serial);
-	r->first_region = pm_load(&pmh_live(t)->value_region);
+	r->first_region = pmh_newest_region(t);
 	pm_store64(&run->reclaim_mark, r->mark);
 	pm_store64(&run->mark_shrinks, r->shrinks);
 	pm_store64(&run->value_space_known, 0);
@@ -390,7 +391,7 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 	PmhResult	result = PMH_RETRY;
 
 	pmh_lock(&t->file_lock->grow);
-	if (pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift == r->covered)
+	if (pmh_blocks(t) << t->block_shift == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);
 		*old_mark = pm_load(&pmh_run(t)->reclaim_mark);
@@ -419,7 +420,7 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 	{
 		PmhResult	result;
 
-		r->covered = pm_load_acquire(&pmh_live(t)->blocks) << t->block_shift;
+		r->covered = pmh_blocks(t) << t->block_shift;
 		result = make_mark_map(t, r);
 		if (result != PMH_OK)
 			return result;
@@ -481,7 +482,7 @@ await_owners(PmhTable *t)
 
 	/* A segment that moves to a block past those looked at has not been there before. */
 	while (block < t->locks->nstripes &&
-		   block < pm_load_acquire(&pmh_live(t)->blocks))
+		   block < pmh_blocks(t))
 	{
 		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, block++);
 
@@ -602,7 +603,7 @@ pmh_reclaim_is_ours(const PmhTable *t, const PmhReclaim *r)
 PmhResult
 pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 {
-	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	uint64_t	left = pmh_blocks(t);
 	bool		ours;
 	PmhResult	result;
 

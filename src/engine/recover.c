@@ -18,34 +18,125 @@
 #include "fail.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "recover.h"
 #include "region.h"
 #include "space.h"
 #include "table.h"
 
+/* ---- the directory ---- */
+
+/* Is the directory log empty, or one that was written as a whole? */
+static PmhResult
+check_log(PmhTable *t)
+{
+	const PmhLive *live = pmh_live(t);
+	const PmhDirLog *log = &live->dirlog;
+	uint64_t	size = pmh_directory_elements(pmh_dirword_depth(live->dirword));
+
+	if (log->count != 0 &&
+		(log->crc != pmh_dirlog_crc(log, log->count) ||
+		 log->count > size || log->first > size - log->count))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+						PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
+						"The directory log is damaged.");
+	return PMH_OK;
+}
+
+/* A directory element as it will be when the log, which is a sound one, is redone. */
+static uint64_t
+element_to_be(const PmhLive *live, const uint64_t *dir, uint64_t i)
+{
+	const PmhDirLog *log = &live->dirlog;
+
+	if (i < log->first || i - log->first >= log->count)
+		return dir[i];
+	return i - log->first < log->count / 2 ? log->low : log->high;
+}
+
+/*
+ * How many elements there are to look at: where there is no overflow table, its half of
+ * the directory is all 0.
+ */
+static uint64_t
+elements_in_use(const PmhLive *live, const uint64_t *dir, uint32_t depth)
+{
+	uint64_t	half = UINT64_C(1) << depth;
+
+	for (uint64_t i = half; i < 2 * half; i++)
+	{
+		if (element_to_be(live, dir, i) != 0)
+			return 2 * half;
+	}
+	return half;
+}
+
+static PmhResult
+fail_element(PmhTable *t, uint64_t i)
+{
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+					pmh_dirword_offset(pmh_live(t)->dirword) + i * sizeof(uint64_t),
+					"Directory element %llu is damaged.", (unsigned long long) i);
+}
+
+/*
+ * Check the directory as it will be with the log redone, before anything is stored: what
+ * is stored then makes all elements of a segment say what the lowest of them says, and if
+ * that were damaged, so would be its neighbours.  A crash leaves elements of one segment
+ * that differ in their strategy, and in nothing else: what else changes goes through the
+ * log.
+ */
+static PmhResult
+check_directory(PmhTable *t)
+{
+	const PmhLive *live = pmh_live(t);
+	uint64_t	blocks = pmh_blocks(t);
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
+	uint64_t	size = elements_in_use(live, dir, depth);
+	uint64_t	count;
+
+	for (uint64_t i = 0; i < size; i += count)
+	{
+		uint64_t	elem = element_to_be(live, dir, i);
+
+		if (!pmh_elem_sane(t, elem, i, depth, blocks))
+			return fail_element(t, i);
+		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
+		for (uint64_t j = i + 1; j < i + count; j++)
+		{
+			uint64_t	other = element_to_be(live, dir, j);
+
+			if (other != elem &&
+				(!pmh_elem_same_segment(other, elem) || !pmh_elem_whole(other)))
+				return fail_element(t, j);
+		}
+	}
+	return PMH_OK;
+}
+
 /*
  * Redo the directory log: its elements may have been stored in part.  It is
  * empty durably after the next pm_fence; until then it would be redone again.
  */
-static PmhResult
+static void
 redo_log(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	PmhDirLog  *log = &live->dirlog;
-	uint64_t	size = pmh_directory_elements(pmh_dirword_depth(live->dirword));
 
-	if (log->count == 0)
-		return PMH_OK;
-	if (log->crc != pmh_dirlog_crc(log, log->count) ||
-		log->count > size || log->first > size - log->count)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-						PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
-						"The directory log is damaged.");
-	pmh_directory_store(t, live->dirword, log->first, log->count, log->low, log->high);
-	pm_store64(&log->count, 0);
-	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
-	return PMH_OK;
+	if (log->count != 0)
+	{
+		pmh_directory_store(t, live->dirword, log->first, log->count, log->low,
+							log->high);
+		pm_store64(&log->count, 0);
+	}
+	if (log->crc != 0)
+	{
+		pm_store64(&log->crc, 0);
+		pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
+	}
 }
 
 /*
@@ -55,7 +146,7 @@ redo_log(PmhTable *t)
 static PmhResult
 redo_region_unlink(PmhTable *t)
 {
-	uint64_t	blocks = pmh_live(t)->blocks;
+	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	word = pmh_live(t)->region_unlink;
 	uint64_t	block = word & PMH_UNLINK_REGION_MASK;
 	uint64_t	before = word >> PMH_UNLINK_BEFORE_SHIFT;
@@ -79,47 +170,24 @@ redo_region_unlink(PmhTable *t)
 					"The log of value regions is damaged.");
 }
 
-/* Is the second half of a directory all 0, i.e. is there no overflow table? */
-static bool
-no_overflow(const uint64_t *dir, uint32_t depth)
-{
-	uint64_t	half = UINT64_C(1) << depth;
-
-	for (uint64_t i = half; i < 2 * half; i++)
-	{
-		if (dir[i] != 0)
-			return false;
-	}
-	return true;
-}
-
 /*
- * Check the directory and let all elements of a segment say what the lowest
- * of them says (a change of strategy may have come only so far).  Where there is
- * no overflow table, its half of the directory is all 0.
+ * Let all elements of a segment say what the lowest of them says: a change of strategy
+ * may have come only so far.  The directory has been checked.
  */
-static PmhResult
+static void
 stride_directory(PmhTable *t)
 {
-	uint64_t	dirword = pmh_live(t)->dirword;
-	uint64_t	blocks = pmh_live(t)->blocks;
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	size = pmh_directory_elements(depth);
-	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	const PmhLive *live = pmh_live(t);
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
+	uint64_t	size = elements_in_use(live, dir, depth);
 	uint64_t	count;
 
-	if (no_overflow(dir, depth))
-		size /= 2;
 	for (uint64_t i = 0; i < size; i += count)
 	{
 		uint64_t	elem = dir[i];
 		bool		changed = false;
 
-		if (!pmh_elem_sane(t, elem, i, depth, blocks))
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-							pmh_dirword_offset(dirword) + i * sizeof(uint64_t),
-							"Directory element %llu is damaged.",
-							(unsigned long long) i);
 		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
 		for (uint64_t j = i + 1; j < i + count; j++)
 		{
@@ -133,8 +201,9 @@ stride_directory(PmhTable *t)
 			pm_flush(&t->file, &dir[i], count * sizeof(uint64_t));
 	}
 	pm_fence(&t->file);
-	return PMH_OK;
 }
+
+/* ---- the space map ---- */
 
 /* Mark units of a block as used; corrupt if one of them already is. */
 static PmhResult
@@ -169,7 +238,7 @@ mark_blocks(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
 	PmhResult	result = PMH_OK;
 
-	if (block >= pmh_live(t)->blocks || nblocks > pmh_live(t)->blocks - block)
+	if (block >= pmh_blocks(t) || nblocks > pmh_blocks(t) - block)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
 						"A structure reaches beyond the end of the file.");
 	for (uint64_t i = 0; i < nblocks && result == PMH_OK; i++)
@@ -201,7 +270,7 @@ clear_pages(uint64_t *at, size_t bytes)
 static void
 clear_map(PmhTable *t)
 {
-	uint64_t	blocks = pmh_live(t)->blocks;
+	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	zone = pmh_block_size(t);
 	uint64_t	free_blocks = 0;
 
@@ -221,14 +290,12 @@ clear_map(PmhTable *t)
 static PmhResult
 mark_segments(PmhTable *t)
 {
-	uint64_t	dirword = pmh_live(t)->dirword;
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	size = pmh_directory_elements(depth);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	const PmhLive *live = pmh_live(t);
+	uint32_t	depth = pmh_dirword_depth(live->dirword);
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
+	uint64_t	size = elements_in_use(live, dir, depth);
 	PmhResult	result = PMH_OK;
 
-	if (no_overflow(dir, depth))
-		size /= 2;
 	for (uint64_t i = 0; i < size && result == PMH_OK;
 		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
 	{
@@ -267,14 +334,14 @@ pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks)
 static PmhResult
 mark_regions(PmhTable *t)
 {
-	uint64_t	block = pmh_live(t)->value_region;
+	uint64_t	block = pmh_newest_region(t);
 	PmhResult	result = PMH_OK;
 
 	while (block != 0 && result == PMH_OK)
 	{
 		const PmhRegion *region;
 
-		result = pmh_region_check(t, block, pmh_live(t)->blocks);
+		result = pmh_region_check(t, block, pmh_blocks(t));
 		if (result != PMH_OK)
 			break;
 		region = pmh_at(t, block << t->block_shift);
@@ -306,25 +373,28 @@ rebuild_run(PmhTable *t)
 		result = mark_regions(t);
 
 	/* Without value regions there is nothing for a reclaim to find out. */
-	run->value_space_known = live->value_region == 0;
+	run->value_space_known = pmh_newest_region(t) == 0;
 	return result;
 }
 
 PmhResult
 pmh_recover(PmhTable *t)
 {
-	uint64_t	size = pmh_live(t)->blocks << t->block_shift;
+	uint64_t	size = pmh_blocks(t) << t->block_shift;
 	PmhResult	result = pm_complete(&t->file, size, &t->error);
 
 	/* (Nothing has been stored yet, in this run: see pm.c, "its length".) */
 	if (result != PMH_OK)
 		return result;
 	pm_store64(&pmh_run(t)->instance, 0);
-	result = redo_log(t);
+	result = check_log(t);
 	if (result == PMH_OK)
-		result = stride_directory(t);
-	if (result == PMH_OK)
-		result = redo_region_unlink(t);
+		result = check_directory(t);
+	if (result != PMH_OK)
+		return result;
+	redo_log(t);
+	stride_directory(t);
+	result = redo_region_unlink(t);
 	if (result == PMH_OK)
 		result = rebuild_run(t);
 	if (result == PMH_OK && t->file.mapped > size)

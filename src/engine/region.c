@@ -14,6 +14,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "pm.h"
 #include "recover.h"
@@ -29,10 +30,10 @@
 static PmhResult
 region_before(PmhTable *t, uint64_t block, uint64_t *before)
 {
-	uint64_t	left = pm_load(&pmh_live(t)->blocks);
+	uint64_t	left = pmh_blocks(t);
 	uint64_t	next;
 
-	for (*before = pm_load(&pmh_live(t)->value_region);; *before = next)
+	for (*before = pmh_newest_region(t);; *before = next)
 	{
 		PmhResult	result = pmh_check_span(t, *before << t->block_shift, PMH_LINE);
 
@@ -82,9 +83,9 @@ unlink_region(PmhTable *t, uint64_t block)
 	uint64_t	before;
 	PmhResult	result;
 
-	if (pm_load(&live->value_region) == block)
+	if (pmh_newest_region(t) == block)
 	{
-		pm_store64(&live->value_region, region->next);
+		pm_store64(&live->value_region, pmh_seal_region(region->next));
 		pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
 		pm_fence(&t->file);
 		return PMH_OK;
@@ -150,8 +151,8 @@ compare_spans(const void *a, const void *b)
 static PmhResult
 list_regions(PmhTable *t, uint64_t first, PmhRegionSpan *span, size_t room, size_t *n)
 {
-	uint64_t	left = pm_load(&pmh_live(t)->blocks);
-	uint64_t	block = pm_load(&pmh_live(t)->value_region);
+	uint64_t	left = pmh_blocks(t);
+	uint64_t	block = pmh_newest_region(t);
 	bool		newer = first != PMH_NEWEST_REGION;
 
 	for (*n = 0; block != 0;)
@@ -165,7 +166,7 @@ list_regions(PmhTable *t, uint64_t first, PmhRegionSpan *span, size_t room, size
 			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
 							"The list of value regions runs in a circle.");
 		region = pmh_at(t, block << t->block_shift);
-		result = pmh_region_check(t, block, pm_load(&pmh_live(t)->blocks));
+		result = pmh_region_check(t, block, pmh_blocks(t));
 		if (result != PMH_OK)
 			return result;
 		newer = newer && block != first;

@@ -31,6 +31,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_rewrite.h"
+#include "live.h"
 #include "lock.h"
 #include "overflow.h"
 #include "place.h"
@@ -120,7 +121,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 		(!same_stripe && !pmh_trylock(&right.stripe->lock)))
 		return PMH_NOT_FOUND;
 	result = PMH_NOT_FOUND;
-	if (pmh_place_current(t, &right))
+	if (pmh_place_current(t, &right) && pmh_elem_whole(right.elem))
 		result = pmh_segment_merge(t, left, &right, percent);
 	if (!same_stripe)
 		pmh_segment_unlock(&right);
@@ -372,7 +373,7 @@ next_round(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result != PMH_OK)
 		return result;
 	if (p->rounds < MAX_ROUNDS && !p->no_space &&
-		limit + limit / 32 + SPARE_BLOCKS < pm_load(&pmh_live(t)->blocks))
+		limit + limit / 32 + SPARE_BLOCKS < pmh_blocks(t))
 	{
 		p->limit = limit;
 		return begin_emptying(t, p);
@@ -483,7 +484,7 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 static uint64_t
 file_bytes(const PmhTable *t)
 {
-	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+	return pmh_blocks(t) << t->block_shift;
 }
 
 PmhResult

@@ -17,6 +17,7 @@
 #include "fail.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "pm.h"
 #include "space.h"
@@ -44,7 +45,7 @@ pmh_space_release(PmhTable *t)
 static uint64_t
 usable_blocks(const PmhTable *t)
 {
-	uint64_t	blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	mapped = t->file.mapped >> t->block_shift;
 
 	return blocks < mapped ? blocks : mapped;
@@ -89,7 +90,7 @@ pmh_space_map(const PmhTable *t, uint64_t block)
 static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
-	if (usable_blocks(t) < pm_load(&pmh_live(t)->blocks))
+	if (usable_blocks(t) < pmh_blocks(t))
 		t->need.map = true;
 	else
 		t->need.blocks = nblocks;
@@ -202,9 +203,9 @@ pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units)
 {
 	do
 	{
-		*blocks = pm_load_acquire(&pmh_live(t)->blocks);
+		*blocks = pmh_blocks(t);
 		*free_units = pm_load_acquire(&pmh_run(t)->free_units);
-	} while (pm_load_acquire(&pmh_live(t)->blocks) != *blocks);
+	} while (pmh_blocks(t) != *blocks);
 	if (*free_units > *blocks * PMH_UNITS_PER_BLOCK)
 		*free_units = *blocks * PMH_UNITS_PER_BLOCK;
 }

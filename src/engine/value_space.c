@@ -14,6 +14,7 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "pm.h"
 #include "reclaim.h"
@@ -268,7 +269,7 @@ next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
 	*nblocks = pm_load(&pmh_run(t)->region_blocks);
 	if (*nblocks == 0 && newest != 0 && pm_load(&pmh_run(t)->region_end) != 0)
 	{
-		result = pmh_region_check(t, newest, pm_load(&pmh_live(t)->blocks));
+		result = pmh_region_check(t, newest, pmh_blocks(t));
 		if (result != PMH_OK)
 			return result;
 		*nblocks = region->blocks + region->blocks / 2;
@@ -294,12 +295,12 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 
 	memset(&region, 0, sizeof(region));
 	region.magic = PMH_REGION_MAGIC;
-	region.next = pm_load(&live->value_region);
+	region.next = pmh_newest_region(t);
 	region.blocks = nblocks;
 	region.crc = pmh_crc32c(&region, sizeof(region));
 	pm_copy(&t->file, pmh_at(t, offset), &region, sizeof(region));
 	pm_fence(&t->file);
-	pm_store64(&live->value_region, offset >> t->block_shift);
+	pm_store64(&live->value_region, pmh_seal_region(offset >> t->block_shift));
 	pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
 	pm_fence(&t->file);
 
@@ -347,7 +348,7 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 	pmh_space_unlock(t);
 	if (full)
 	{
-		newest = pm_load(&pmh_live(t)->value_region);
+		newest = pmh_newest_region(t);
 		if (result == PMH_OK)
 			result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
 		if (result == PMH_OK)

@@ -18,6 +18,7 @@
 #include "element.h"
 #include "error.h"
 #include "layout.h"
+#include "live.h"
 #include "overflow.h"
 #include "place.h"
 #include "pm.h"
@@ -310,7 +311,7 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 	else if (addr == &live()->dirlog.count)
 		log_count(value, site);
 	else if (addr == &live()->value_region)
-		require(value * BLOCK_BYTES, PMH_LINE, "the header of a value region", site);
+		require(pmh_live_number(value) * BLOCK_BYTES, PMH_LINE, "the header of a value region", site);
 	else if (addr == start)
 		magic(site);
 	else if (strcmp(function, "pmh_directory_store") == 0)

@@ -24,6 +24,7 @@
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "table.h"
 
 /* All keys are looked up in one of so many images, one of them in each. */
@@ -107,7 +108,7 @@ scramble(unsigned level)
 {
 	char	   *to = memory_file(level, 0);
 	const char *from = memory_file(0, 0);
-	uint64_t	blocks = ((PmhLive *) (to + PMH_LIVE_OFFSET))->blocks;
+	uint64_t	blocks = pmh_live_number(((PmhLive *) (to + PMH_LIVE_OFFSET))->blocks);
 	size_t		map_bytes;
 	uint64_t	r = crash_random();
 

@@ -23,7 +23,6 @@
 #include "cluster/identity.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
-#include "cluster/startup.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
 #include "server_shim.h"

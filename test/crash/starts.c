@@ -4,11 +4,11 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, pool.c, trust.c, durable.c, undo.c and undo_journal.c are compiled
- * as they are and work on files in a scratch directory.  What stands in for
- * PostgreSQL is as little as it takes: pg_control as a file, WAL as two numbers,
- * rows with the LSN of their WAL.  A postmaster is a process, what it starts are
- * processes of its own, and a crash is an exit.
+ * startup.c, replay.c, first_use.c, distrust.c, service.c, pool.c, trust.c, durable.c,
+ * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
+ * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
+ * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
+ * what it starts are processes of its own, and a crash is an exit.
  *
  * A history is made of lives: starts with pmhash and without, by a postmaster
  * and in single-user mode, restarts in the same postmaster, crashes that lose
@@ -58,7 +58,9 @@
 #include "cluster/control_file.h"
 #include "cluster/counters.h"
 #include "cluster/dead_list.h"
+#include "cluster/distrust.h"
 #include "cluster/engine_hooks.h"
+#include "cluster/first_use.h"
 #include "cluster/gucs.h"
 #include "cluster/identity.h"
 #include "cluster/idle_sessions.h"

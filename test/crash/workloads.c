@@ -25,6 +25,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_rewrite.h"
+#include "live.h"
 #include "lookup.h"
 #include "place.h"
 #include "segment.h"
@@ -704,12 +705,12 @@ run_file_growth(void)
 	new_table();
 	arm(true);
 	pairs.n = 0;
-	blocks = pmh_live(crash.table)->blocks;
+	blocks = pmh_blocks(crash.table);
 	for (uint32_t i = 0; grown < 4; i++)
 	{
 		add(&pairs, nth_key(0, 1, i), false);
-		grown += pmh_live(crash.table)->blocks != blocks;
-		blocks = pmh_live(crash.table)->blocks;
+		grown += pmh_blocks(crash.table) != blocks;
+		blocks = pmh_blocks(crash.table);
 	}
 }
 
@@ -727,8 +728,8 @@ run_value_regions(void)
 
 		arm(run->region_end - run->region_next < 600 && i % 3 == 0);
 		op_insert(nth_key(0, 4, i / 900), new_value(), false);
-		changes += pmh_live(crash.table)->value_region != region;
-		region = pmh_live(crash.table)->value_region;
+		changes += pmh_newest_region(crash.table) != region;
+		region = pmh_newest_region(crash.table);
 		arm(false);
 	}
 }
@@ -756,12 +757,12 @@ run_region_return(void)
 		recorder_reset();
 		model_clear(&crash.model);
 		new_table();
-		while (first == 0 || pmh_live(crash.table)->value_region == first)
+		while (first == 0 || pmh_newest_region(crash.table) == first)
 		{
 			op_insert(nth_key(0, 4, (uint32_t) n / 900), n + 1, false);
 			n++;
 			if (first == 0)
-				first = pmh_live(crash.table)->value_region;
+				first = pmh_newest_region(crash.table);
 		}
 		/* What came last is in the newest region; or let only that be kept. */
 		last_kept = newest ? n - n % 900 - 900 : n;

@@ -18,6 +18,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
+#include "live.h"
 #include "place.h"
 #include "space.h"
 #include "table.h"
@@ -143,6 +144,13 @@ pointer_with_header(const Spot *s)
 }
 
 static bool
+pointer_with_small_header(const Spot *s)
+{
+	return pointer_with_header(s) &&
+		pmh_pointer_class(pmh_word_payload(s->word)) < PMH_CHAIN_CLASS;
+}
+
+static bool
 pointer_to_chain(const Spot *s)
 {
 	return pmh_word_is_pointer(s->word) && s->hash == fixture_hash(0);
@@ -174,6 +182,7 @@ damage_header(PmhTable *t)
 	DAMAGE(format->identity[3], (uint8_t) (format->identity[3] ^ 4), "checksum");
 	DAMAGE(format->stash_buckets, 3, "geometry");
 	DAMAGE(live->dirlog.count, 1, "directory log");
+	DAMAGE(live->region_unlink, 1, "log of value regions");
 	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
 		   "directory word");
 	if (pmh_dirword_depth(live->dirword) <= PMH_SMALL_DIR_DEPTH)
@@ -188,12 +197,16 @@ damage_directory(PmhTable *t)
 	uint64_t	dirword = pmh_live(t)->dirword;
 	uint32_t	depth = pmh_dirword_depth(dirword);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
+	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
 	uint64_t	i = 0;
 
 	DAMAGE(dir[0], dir[0] | UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT, "impossible depth");
-	DAMAGE(dir[0], dir[0] | UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT, "is impossible");
-	DAMAGE(dir[0], dir[0] | ((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1), "is impossible");
-	DAMAGE(dir[0], (dir[0] & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | 1, "is impossible");
+	DAMAGE(dir[0], pmh_elem_seal(dir[0] | UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT),
+		   "is impossible");
+	DAMAGE(dir[0], pmh_elem_seal(dir[0] | main_bits), "is impossible");
+	DAMAGE(dir[0], pmh_elem_seal((dir[0] & ~main_bits) | 1), "is impossible");
+	for (unsigned bit = 0; bit < PMH_ELEM_DEPTH_SHIFT; bit++)
+		DAMAGE(dir[0], dir[0] ^ UINT64_C(1) << bit, "is impossible");
 	DAMAGE(dir[0], dir[(1 << depth) - 1], "something else");
 	DAMAGE(dir[0], dir[(1 << depth) - 1], "of another segment");
 
@@ -202,7 +215,8 @@ damage_directory(PmhTable *t)
 		i++;
 	REQUIRE(i + 1 < UINT64_C(1) << depth);
 	DAMAGE(dir[i + 1], dir[i + 1] ^ UINT64_C(1) << PMH_ELEM_STRATEGY_SHIFT, "neighbour");
-	DAMAGE(dir[i], dir[i] + (UINT64_C(1) << PMH_ELEM_DEPTH_SHIFT), "does not begin");
+	DAMAGE(dir[i], pmh_elem_seal(dir[i] + (UINT64_C(1) << PMH_ELEM_DEPTH_SHIFT)),
+		   "does not begin");
 }
 
 static void
@@ -263,6 +277,15 @@ damage_lists(PmhTable *t)
 
 	REQUIRE(saved != NULL);
 	DAMAGE(header->hash, header->hash ^ 1, "another key");
+	for (unsigned bit = PMH_HINT_CLASS_SHIFT; bit < 32; bit++)
+		DAMAGE(header->fill_hint, header->fill_hint ^ UINT32_C(1) << bit, "another size");
+	for (unsigned bit = 0; bit < PMH_POINTER_CLASS_BITS; bit++)
+	{
+		uint64_t	class = pmh_pointer_class(payload ^ UINT64_C(1) << bit);
+
+		if (pmh_class_has_header((uint32_t) class) && class <= PMH_MAX_CLASS)
+			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "another size");
+	}
 	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), "outside of the file");
 	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, PMH_LEAST_CLASS), "cannot be chained");
 	DAMAGE(header->next, payload, "circle");
@@ -281,13 +304,13 @@ damage_space(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 	PmhLive    *live = pmh_live(t);
-	PmhRegion  *region = pmh_at(t, live->value_region << t->block_shift);
+	PmhRegion  *region = pmh_at(t, pmh_newest_region(t) << t->block_shift);
 	Spot		chain = find_spot(t, pointer_to_chain);
 	uint64_t	used = pmh_pointer_offset(pmh_word_payload(chain.word));
 	uint8_t    *used_map = pmh_space_map(t, chain.place.main >> t->block_shift);
 	uint8_t    *free_map = NULL;
 
-	for (uint64_t block = 0; block < live->blocks && free_map == NULL; block++)
+	for (uint64_t block = 0; block < pmh_blocks(t) && free_map == NULL; block++)
 	{
 		if (*pmh_space_map(t, block) == 0)
 			free_map = pmh_space_map(t, block);
@@ -304,7 +327,10 @@ damage_space(PmhTable *t)
 	DAMAGE(run->region_next, run->region_next - PMH_VALUE_LINE, "is in use");
 	DAMAGE(region->magic, 1, "value region is damaged");
 	DAMAGE(region->blocks, region->blocks + 1, "value region is damaged");
-	DAMAGE(live->value_region, chain.place.main >> t->block_shift, "value region is damaged");
+	DAMAGE(live->value_region, pmh_seal_region(chain.place.main >> t->block_shift),
+		   "value region is damaged");
+	DAMAGE(live->value_region, live->value_region ^ 1, "newest value region begins");
+	DAMAGE(live->blocks, live->blocks ^ UINT64_C(1) << 40, "length of the file is damaged");
 }
 
 /* Reads of a damaged list come to an end, with an error. */
@@ -384,21 +410,76 @@ delete_damaged(PmhTable *t)
 	free(value);
 }
 
+/*
+ * A full buffer that is no chain's is not copied with a damaged pointer in it: what
+ * it grows into would be the list.
+ */
+static void
+insert_damaged(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_with_small_header);
+	PmhBufferHeader *header = pmh_buffer_header(t, pmh_word_payload(s.word));
+	uint64_t	capacity = pmh_class_capacity(PMH_CHAIN_CLASS);
+	uint64_t	n = 0;
+	PmhResult	result;
+
+	REQUIRE(header->next == 0);
+	header->next = pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS);
+	do
+		result = pmh_insert(t, s.hash, PAIRS + n, false);
+	while (result == PMH_OK && n++ < capacity);
+	CHECK(result == PMH_ERR_CORRUPT);
+	CHECK(pmh_slot_load_word(s.b, s.slot) == s.word);
+	header->next = 0;
+	while (n > 0)
+		CHECK(pmh_delete(t, s.hash, PAIRS + --n) == PMH_OK);
+}
+
+/*
+ * A buffer within a chain whose pointer is damaged is not taken off it: that pointer
+ * would be stored to the buffer in front.
+ */
+static void
+unlink_damaged(PmhTable *t)
+{
+	Spot		s = find_spot(t, pointer_to_chain);
+	PmhBufferHeader *head = pmh_buffer_header(t, pmh_word_payload(s.word));
+	uint64_t	second = head->next;
+	PmhBufferHeader *header = pmh_buffer_header(t, second);
+	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(second));
+	PmhBufferHeader saved_head = *head;
+	char	   *saved = malloc(bytes);
+	uint64_t	value[PMH_VALUES_PER_LINE];
+	uint32_t	mask;
+
+	REQUIRE(saved != NULL && second != 0 && header->next != 0);
+	memcpy(saved, header, bytes);
+	for (uint32_t i = 1; i < pmh_class_lines(pmh_pointer_class(second)); i++)
+		pmh_buffer_line(t, second, i)->state = i == 1;
+	REQUIRE(pmh_line_read(pmh_buffer_line(t, second, 1), 1, value, &mask) == 1);
+	header->next = pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS);
+	CHECK(pmh_delete(t, s.hash, value[0]) == PMH_ERR_CORRUPT);
+	CHECK(head->next == saved_head.next && head->list_lines == saved_head.list_lines);
+	memcpy(header, saved, bytes);
+	*head = saved_head;
+	free(saved);
+}
+
 /* Blocks that the header tells of and the file has not got are not mapped. */
 static void
 read_past_end(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	blocks = live->blocks;
+	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	elem = dir[0];
 	PmhValues	values = {0};
 
-	live->blocks = 2 * blocks;
+	live->blocks = pmh_seal_blocks(2 * blocks);
 	dir[0] = (elem & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | (blocks + blocks / 2);
 	CHECK(pmh_lookup(t, 1, &values) == PMH_ERR_CORRUPT);
 	CHECK(strstr(pmh_error(t)->detail, "its header tells of") != NULL);
-	live->blocks = blocks;
+	live->blocks = pmh_seal_blocks(blocks);
 	dir[0] = elem;
 	CHECK(pmh_lookup(t, 1, &values) == PMH_OK);
 	pmh_values_free(&values);
@@ -444,6 +525,10 @@ main(void)
 	TEST(read_damaged(t));
 	check_sound(t);
 	TEST(delete_damaged(t));
+	check_sound(t);
+	TEST(insert_damaged(t));
+	check_sound(t);
+	TEST(unlink_damaged(t));
 	check_sound(t);
 	TEST(read_past_end(t));
 	check_sound(t);

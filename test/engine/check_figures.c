@@ -12,6 +12,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "segment.h"
 #include "table.h"
 #include "unit.h"
@@ -26,7 +27,7 @@ check_estimate(PmhTable *t, uint64_t entries, uint64_t percent)
 	REQUIRE(pmh_estimate(t, &guess, &bytes) == PMH_OK);
 	CHECK(guess >= entries - entries * percent / 100);
 	CHECK(guess <= entries + entries * percent / 100);
-	CHECK(bytes == pmh_live(t)->blocks << t->block_shift);
+	CHECK(bytes == pmh_blocks(t) << t->block_shift);
 }
 
 /* What must be true of the statistics of any table. */

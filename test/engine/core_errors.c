@@ -15,8 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "element.h"
 #include "fixture.h"
 #include "layout.h"
+#include "live.h"
 #include "unit.h"
 
 static const char *path;
@@ -157,7 +159,7 @@ test_live(void)
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 
 	make_file(20000);
-	bad = 2;
+	bad = pmh_seal_region(2);
 	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, value_region), &bad, 8);
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 
@@ -181,6 +183,7 @@ test_live(void)
 			bad |= (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
 		else if (kind == 2)
 			bad = (bad & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | 1;
+		bad = pmh_elem_seal(bad);
 		if (kind == 3)
 			dir += 4 * (UINT64_C(1) << (dirword >> PMH_DIRWORD_DEPTH_SHIFT & 31));
 		patch(dir, &bad, 8);

@@ -21,6 +21,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "unit.h"
 
@@ -87,7 +88,7 @@ make_files(void)
 
 	do
 	{
-		length = pm_load(&pmh_live(t)->blocks) << t->block_shift;
+		length = pmh_blocks(t) << t->block_shift;
 		memcpy(small, pmh_at(t, 0), sizeof(small));
 		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth++)) == PMH_OK);
 	} while (pmh_dirword_offset(pm_load(&pmh_live(t)->dirword)) < length);

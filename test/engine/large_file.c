@@ -19,6 +19,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "space.h"
 #include "table.h"
@@ -74,7 +75,7 @@ make_table(void)
 static uint64_t
 file_bytes(const PmhTable *t)
 {
-	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+	return pmh_blocks(t) << t->block_shift;
 }
 
 /*

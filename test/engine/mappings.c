@@ -19,7 +19,9 @@
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
+#include "home.h"
 #include "layout.h"
+#include "live.h"
 #include "map.h"
 #include "place.h"
 #include "pm.h"
@@ -304,7 +306,7 @@ static void
 reuse_directory(PmhTable *t, uint64_t dirword)
 {
 	uint64_t   *word = pmh_at(t, pmh_dirword_offset(dirword));
-	uint64_t	end = pm_load(&pmh_live(t)->blocks);
+	uint64_t	end = pmh_blocks(t);
 
 	REQUIRE(pmh_conclude(t, pmh_directory_double(t, pmh_dirword_depth(dirword))) == PMH_OK);
 	REQUIRE(pm_load(&pmh_live(t)->dirword) != dirword);
@@ -429,6 +431,61 @@ test_zeroes_are_short(void)
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
+/* ---- a bucket in the part that is not mapped ---- */
+
+/*
+ * Is the home bucket of this hash in the part of the file that a handle has mapped, and
+ * its alternative one, which ends at *end, not?
+ */
+static bool
+alternative_is_beyond(const PmhTable *t, uint64_t hash, uint64_t *end)
+{
+	PmhHome		home;
+	uint32_t	hashing;
+
+	if (!pmh_home_find(t, hash, &home) || !pmh_home_current(&home))
+		return false;
+	hashing = pmh_elem_hashing(t, home.elem);
+	*end = PMH_BUCKET_SIZE +
+		pmh_elem_bucket_offset(t, home.elem,
+							   pmh_alt_bucket(hash, hashing, pmh_home_bucket(hash, hashing)));
+	return *end > t->file.mapped;
+}
+
+/*
+ * Another handle has made the file longer: the short way to a bucket is not taken then
+ * (lock_spot in entry.c), and all of the segment is mapped before it is written to.
+ */
+static void
+test_alternative_is_beyond(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhTable   *other = fixture_open(path, 1);
+	uint64_t	key = 0;
+	uint64_t	mine = UINT64_C(1) << 40;
+	unsigned	met = 0;
+
+	for (unsigned round = 0; round < 100; round++)
+	{
+		uint64_t	end;
+
+		REQUIRE(insert(other, &key, key + 2000) == PMH_OK);
+		for (unsigned i = 0; i < 2000; i++, mine++)
+		{
+			if (!alternative_is_beyond(t, fixture_hash(mine), &end))
+				continue;
+			REQUIRE(pmh_insert(t, fixture_hash(mine), mine, false) == PMH_OK);
+			CHECK(t->file.mapped >= end);
+			met++;
+			break;
+		}
+		REQUIRE(pmh_lookup(t, fixture_hash(key - 1), &values) == PMH_OK);
+	}
+	CHECK(met >= 2);
+	pmh_close(other);
+	pmh_close(t);
+}
+
 int
 main(void)
 {
@@ -443,6 +500,7 @@ main(void)
 	TEST(test_cut_when_opened(true));
 	TEST(test_reservation_is_lost());
 	TEST(test_zeroes_are_short());
+	TEST(test_alternative_is_beyond());
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

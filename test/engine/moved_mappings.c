@@ -31,6 +31,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
@@ -116,12 +117,12 @@ add_keys(PmhTable *t, unsigned n)
 static void
 grow(PmhTable *t)
 {
-	uint64_t	before = pm_load(&pmh_live(t)->blocks);
+	uint64_t	before = pmh_blocks(t);
 	uint64_t	run[MAX_BLOCKS / RUN];
 	size_t		n = 0;
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && before < MAX_BLOCKS && pm_load(&pmh_live(t)->blocks) == before)
+	while (result == PMH_OK && before < MAX_BLOCKS && pmh_blocks(t) == before)
 	{
 		do
 			result = pmh_space_alloc_extent(t, RUN, &run[n]);
@@ -396,7 +397,7 @@ do_reopen(PmhTable *t)
 static void
 do_restart(PmhTable *t)
 {
-	uint64_t	end = pm_load(&pmh_live(t)->blocks) << t->block_shift;
+	uint64_t	end = pmh_blocks(t) << t->block_shift;
 
 	at_work = NULL;
 	for (unsigned i = 0; i < HANDLES; i++)
@@ -526,7 +527,7 @@ add_regions(const char *name)
 		return;
 	regions_added = true;
 	while (next_key < KEYS &&
-		   pm_load(&pmh_live(t)->value_region) << t->block_shift < handle[1]->file.mapped)
+		   pmh_newest_region(t) << t->block_shift < handle[1]->file.mapped)
 		add_keys(t, 1);
 	CHECK(next_key < KEYS);
 }

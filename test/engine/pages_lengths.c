@@ -23,6 +23,7 @@
 
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "map.h"
 #include "table_alone.h"
 
@@ -57,7 +58,7 @@ __wrap_posix_fallocate(int fd, off_t from, off_t len)
 static uint64_t
 recorded_length(PmhTable *t)
 {
-	return pm_load(&pmh_live(t)->blocks) << t->block_shift;
+	return pmh_blocks(t) << t->block_shift;
 }
 
 /* The first extent of the file at fd that ends past 'at'; false if there is none. */

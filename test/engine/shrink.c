@@ -12,6 +12,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "map.h"
 #include "table.h"
 #include "table_alone.h"
@@ -309,7 +310,7 @@ test_region_log(void)
 
 	insert_lists(t);
 	live = pmh_live(t);
-	before = pmh_at(t, live->value_region << t->block_shift);
+	before = pmh_at(t, pmh_newest_region(t) << t->block_shift);
 	block = before->next;
 	REQUIRE(block != 0);
 	region = pmh_at(t, block << t->block_shift);
@@ -317,11 +318,11 @@ test_region_log(void)
 
 	/* Nothing points to it any more but its neighbour, and the log. */
 	sweep_out(t, 0);
-	live->region_unlink = live->value_region << PMH_UNLINK_BEFORE_SHIFT | block;
+	live->region_unlink = pmh_newest_region(t) << PMH_UNLINK_BEFORE_SHIFT | block;
 	before->next = next;		/* and not its checksum */
 	t = reopen(t);
 	live = pmh_live(t);
-	before = pmh_at(t, live->value_region << t->block_shift);
+	before = pmh_at(t, pmh_newest_region(t) << t->block_shift);
 	CHECK(live->region_unlink == 0);
 	CHECK(before->next == next);
 	check(t);

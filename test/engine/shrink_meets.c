@@ -328,8 +328,8 @@ test_fold_under_writer(void)
 	REQUIRE(pmh_directory_fold(t, UINT64_MAX) == PMH_OK);
 	CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
 	CHECK(pmh_directory_strategy(t, &place, PMH_STASH) == PMH_OK);
-	deeper = (place.elem & ~(UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT)) |
-		(uint64_t) (depth + 1) << PMH_ELEM_DEPTH_SHIFT;
+	deeper = pmh_elem_seal((place.elem & ~(UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT)) |
+						   (uint64_t) (depth + 1) << PMH_ELEM_DEPTH_SHIFT);
 	CHECK(pmh_directory_publish(t, &place, deeper, deeper) == PMH_NEED);
 	CHECK(t->need.doubling && t->need.doubling_depth == depth);
 	REQUIRE(pmh_segment_move(t, &place) == PMH_OK);

@@ -21,6 +21,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "lock.h"
 #include "lookup.h"
 #include "pm.h"
@@ -135,7 +136,7 @@ static char away[4096];
 static void
 grow_past(const PmhTable *t)
 {
-	while (pm_load(&pmh_live(t)->blocks) << t->block_shift <= t->file.mapped)
+	while (pmh_blocks(t) << t->block_shift <= t->file.mapped)
 	{
 		others->need.blocks = 1;
 		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);

@@ -22,6 +22,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_rewrite.h"
+#include "live.h"
 #include "lookup.h"
 #include "pm.h"
 #include "stop_point.h"
@@ -299,7 +300,7 @@ circle_is_found(void)
 static uint64_t
 blocks(void)
 {
-	return pm_load(&pmh_live(others)->blocks);
+	return pmh_blocks(others);
 }
 
 static void

@@ -15,6 +15,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
@@ -56,7 +57,7 @@ static uint64_t
 region_bytes(PmhTable *t)
 {
 	uint64_t	bytes = 0;
-	uint64_t	block = pmh_live(t)->value_region;
+	uint64_t	block = pmh_newest_region(t);
 
 	while (block != 0)
 	{

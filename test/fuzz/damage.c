@@ -15,6 +15,7 @@
 #include "element.h"
 #include "fuzz.h"
 #include "layout.h"
+#include "live.h"
 
 typedef void (*Way) (Damage *d, uint64_t *seed);
 
@@ -315,9 +316,27 @@ live_word(Damage *d, uint64_t *seed)
 {
 	static const size_t words[] = {offsetof(PmhLive, dirword), offsetof(PmhLive, blocks),
 	offsetof(PmhLive, value_region)};
-	uint64_t	offset = PMH_LIVE_OFFSET + words[below(seed, 3)];
+	size_t		word = words[below(seed, 3)];
+	uint64_t	offset = PMH_LIVE_OFFSET + word;
 
 	make_interesting(d, seed, offset);
+	if (word != offsetof(PmhLive, dirword) && below(seed, 2) == 0)
+		set_word(d, offset, pmh_live_seal(pmh_live_number(word_at(d, offset)), word));
+}
+
+/* One bit of what checksum or parity covers, or of what must be 0. */
+static void
+flip_guarded_bit(Damage *d, uint64_t *seed)
+{
+	static const size_t words[] = {offsetof(PmhLive, dirword),
+		offsetof(PmhLive, dirlog.count), offsetof(PmhLive, dirlog.crc),
+		offsetof(PmhLive, blocks), offsetof(PmhLive, value_region),
+	offsetof(PmhLive, region_unlink)};
+	uint64_t	offset;
+
+	if (below(seed, 2) == 0 || !some_spot(d, seed, SPOT_ELEMENT, &offset))
+		offset = PMH_LIVE_OFFSET + words[below(seed, 6)];
+	set_word(d, offset, word_at(d, offset) ^ UINT64_C(1) << below(seed, 64));
 }
 
 /* One field of the directory word. */
@@ -401,7 +420,7 @@ directory_element(Damage *d, uint64_t *seed)
 		default:
 			elem = interesting(d, seed, elem);
 	}
-	set_word(d, offset, elem);
+	set_word(d, offset, below(seed, 2) == 0 ? elem : pmh_elem_seal(elem));
 }
 
 /* A pointer that looks right, goes in a circle, or is nonsense. */
@@ -572,6 +591,7 @@ static const struct
 	{random_header, 3, false},
 	{wrong_header, 5, false},
 	{live_word, 5, false},
+	{flip_guarded_bit, 8, false},
 	{directory_word, 4, false},
 	{directory_log, 6, false},
 	{directory_element, 12, false},

@@ -17,6 +17,7 @@
 #include "fuzz.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "place.h"
 #include "space.h"
 #include "table.h"
@@ -388,9 +389,9 @@ map_segments(PmhTable *t, Image *image)
 static void
 map_space(PmhTable *t, Image *image)
 {
-	uint64_t	blocks = pmh_live(t)->blocks;
+	uint64_t	blocks = pmh_blocks(t);
 
-	for (uint64_t block = pmh_live(t)->value_region; block != 0;)
+	for (uint64_t block = pmh_newest_region(t); block != 0;)
 	{
 		const PmhRegion *region = pmh_at(t, block << t->block_shift);
 
@@ -418,7 +419,7 @@ map_space(PmhTable *t, Image *image)
 static void
 keep_bytes(PmhTable *t, Image *image)
 {
-	image->size = pmh_live(t)->blocks << t->block_shift;
+	image->size = pmh_blocks(t) << t->block_shift;
 	image->bytes = malloc(image->size);
 	if (image->bytes == NULL || image->size > DAMAGE_ROOM / 4)
 		give_up("no memory for an image, or it is too large");
@@ -446,7 +447,7 @@ build_image(const char *path, const Kind *kind, Image *image)
 	kind->fill(t, image);
 	must(t, pmh_check(t, true, fixture_report, NULL));
 	image->block_size = (uint32_t) pmh_block_size(t);
-	image->use = calloc((pmh_live(t)->blocks << t->block_shift) / PMH_LINE, 1);
+	image->use = calloc((pmh_blocks(t) << t->block_shift) / PMH_LINE, 1);
 	if (image->use == NULL)
 		give_up("no memory");
 	if (kind->leave != NULL && !kind->needs_recovery)

@@ -22,6 +22,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import psycopg2
 
@@ -196,6 +198,17 @@ class Node:
             "(SELECT count(*) = %d FROM pmhash_indexes WHERE state = 'valid')"
             % (leader.port, len(INDEXES))) == [(True,)]
 
+    def is_synchronous(self):
+        """
+        Is it the synchronous standby by what etcd says?  That is written after the leader
+        waits for it, and without it none may follow the leader.
+        """
+        try:
+            with urllib.request.urlopen('http://127.0.0.1:%d/sync' % self.rest, timeout=2) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
     def new_lines(self):
         with open(self.log, errors='replace') as file:
             file.seek(self.seen)
@@ -298,6 +311,8 @@ class Cluster:
                          lambda node=node: node.is_standby_of(leader))
         wait_for('a synchronous standby', lambda: leader.try_query(
             "SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync'") == [(True,)])
+        wait_for('a synchronous standby in etcd',
+                 lambda: any(node.is_synchronous() for node in self.nodes))
 
     def keep_loading(self):
         while not self.stopped:

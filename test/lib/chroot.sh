@@ -108,7 +108,8 @@ put_tree()
 # put_server_16 DIRECTORY: PostgreSQL 16, which no release of Debian has, into
 # /opt/postgresql-16 of a chroot of bookworm, from a Python package that has a
 # whole server with headers; and what its programs need there.  It was configured without
-# TAP tests, which is undone; their modules are those of 15.
+# TAP tests, which is undone; their modules are those of 15, which want to know the
+# directory by another variable than 16 sets.
 put_server_16()
 {
 	local wheel=$1/opt/wheel
@@ -124,7 +125,8 @@ put_server_16()
 		install_packages libxml2 libxslt1.1 liblz4-1 libzstd1 libgssapi-krb5-2 libssl3 libreadline8 tzdata \
 			postgresql-common postgresql-server-dev-15 &&
 		cp -r /usr/lib/postgresql/15/lib/pgxs/src/test/perl /opt/postgresql-16/lib/pgxs/src/test/ &&
-		sed -i "s/^\(enable_tap_tests[[:space:]]*=\).*/\1 yes/; s/^PROVE = *$/PROVE = prove/" \
+		sed -i "s/^\(enable_tap_tests[[:space:]]*=\).*/\1 yes/; s/^PROVE = *$/PROVE = prove/;
+			s/^ *TESTDATADIR=/TESTDIR=\$(CURDIR) &/" \
 			/opt/postgresql-16/lib/pgxs/src/Makefile.global'
 }
 

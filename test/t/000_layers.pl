@@ -205,6 +205,17 @@ is(join(' ', grep { @{ $lines{$_} } > 800 } sort keys %lines), '', 'no file has 
 is(join(' ', map { @{ $files_named{$_} } > 1 ? @{ $files_named{$_} } : () } sort keys %files_named),
 	'', 'no two files have one name');
 
+# ... nor two structs, unions or enums
+my %types_named;
+foreach my $path (sort keys %code)
+{
+	push @{ $types_named{$1} }, "$path: $1" while $code{$path} =~ /^\}\s*(\w+);/mg;
+	push @{ $types_named{$2} }, "$path: $2" while $code{$path} =~ /^(struct|union|enum) (\w+)\n\{/mg;
+}
+cmp_ok(scalar(keys %types_named), '>', 150, 'there are types');
+is(join(' ', map { @{ $types_named{$_} } > 1 ? @{ $types_named{$_} } : () } sort keys %types_named),
+	'', 'no two types have one name');
+
 # ---- messages for the log ----
 
 # A DBA finds them all by one word (docs/monitoring.md).
@@ -238,4 +249,13 @@ foreach my $path (sort keys %code)
 is(join("\n", @unnamed), '', 'src/README has every file');
 is(join("\n", grep { /\.h$/ && $makefile !~ m{\bsrc/\Q$_\E\b} } sort keys %code), '',
 	'the Makefile has every header');
+
+# ---- how large it is ----
+
+# src/README says it, and why it is no smaller; a twentieth more or less is still true.
+my ($said) = $readme =~ /It was to be 25,000 lines, and is ([\d,]+):/;
+my $size = 0;
+$size += @{ $lines{$_} } foreach keys %lines;
+$said =~ tr/,//d;
+cmp_ok(abs($size - $said), '<', $size / 20, "src/README says how many lines there are ($said, $size)");
 done_testing();

@@ -128,6 +128,20 @@ foreach my $case (@readers)
 	everybody_lives($name);
 }
 
+# Once more within a second of the first error, and by a session that has asked for the
+# rebuild before: nobody else asks for the second one.
+rebuild_on($node);
+foreach my $time (1, 2)
+{
+	cut(16384);
+	loses('reader', 'EXECUTE one(7)', "again: $time");
+	ok( $node->poll_query_until(
+			'postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"),
+		"again: rebuilt for the time $time");
+}
+comes_back($node, 'again');
+rebuild_off($node);
+
 # parallel workers: one that opens the file only now sees that it is too short
 # and does without it; one that inherits nothing else may meet the fault
 cut(16384);

@@ -59,6 +59,21 @@ sub flip
 	return;
 }
 
+# A bit at this offset of each record of the journal that was ever written.
+sub flip_records
+{
+	my ($file, $offset) = @_;
+	my $bytes = slurp_file($file);
+
+	for (my $at = 64; $at < length($bytes); $at += 64)
+	{
+		substr($bytes, $at + $offset, 1) = chr(ord(substr($bytes, $at + $offset, 1)) ^ 4)
+		  if substr($bytes, $at + 60, 4) ne "\0\0\0\0";
+	}
+	patch_file($file, 0, $bytes);
+	return;
+}
+
 # File, what is done to it, how.
 
 my @damages = (
@@ -80,6 +95,8 @@ my @damages = (
 	[ 'journal', 'another instance', sub { patch_file($_[0], 8, random_bytes(8)) } ],
 	[ 'journal', 'no records', sub { patch_file($_[0], 16, "\0" x 8) } ],
 	[ 'journal', 'too many records', sub { patch_file($_[0], 16, "\xff" x 8) } ],
+	[ 'journal', 'bit flipped in a record\'s TID', sub { flip_records($_[0], 16) } ],
+	[ 'journal', 'bit flipped in a record\'s instance', sub { flip_records($_[0], 40) } ],
 	[ 'nonce', 'empty', sub { truncate($_[0], 0) } ],
 	[ 'nonce', 'random', sub { patch_file($_[0], 0, random_bytes(16)) } ],
 	[ 'stub', 'zeroes', sub { patch_file($_[0], 0, "\0" x 8192) } ],
@@ -129,6 +146,7 @@ SQL
 		rmdir("$pool/control") or die;
 		$node->start;
 	}
+	# trust: record
 	comes_back($node, $name);
 	same_answers($node, 't', 'v', 't_v', $name);
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k > 4999');

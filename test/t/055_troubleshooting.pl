@@ -118,7 +118,7 @@ SKIP:
 {
 	skip 'needs ICU', 3
 	  if $node->safe_psql('postgres',
-		q{SELECT count(*) FROM pg_collation WHERE collprovider = 'i'}) == 0;
+		q{SELECT count(*) FROM pg_collation WHERE collname LIKE '%-x-icu'}) == 0;
 	$node->safe_psql('postgres', q{
 		CREATE DATABASE utf8 TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C';
 	});

@@ -123,13 +123,16 @@ sub start_and_hold
 sub start_numbers
 {
 	my $statement = "SELECT pg_current_xact_id() \\watch 0.1\n";
-
-	return IPC::Run::start(
+	my $run = IPC::Run::start(
 		[
 			$node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port,
 			'-d', 'postgres'
 		],
 		'<', \$statement, '>', '/dev/null', '2>&1');
+
+	# it gets to read nothing before
+	$run->pump while $statement ne '';
+	return $run;
 }
 
 sub stop_numbers

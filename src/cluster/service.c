@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * service.c
+ *	  May pmhash be used now, and what is said if not?
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+
+#include "cluster/cluster.h"
+#include "cluster/first_use.h"
+#include "cluster/pool_lock.h"
+#include "cluster/pool_names.h"
+#include "cluster/service.h"
+#include "cluster/shared.h"
+#include "cluster/standby_state.h"
+
+/*
+ * ERROR unless the pool directory is the one that this server life has begun
+ * with.  For a process that is about to make a file in it.
+ */
+void
+pmhash_require_pool_present(void)
+{
+	if (!pmhash_pool_is_present())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 pmhash_may_see_details(NULL) ?
+				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
+						pmhash_pool_path()) :
+				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
+				 errdetail("It is not the directory that was there when the server was started."),
+				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
+}
+
+/*
+ * DETAIL for a pmhash that is disabled: the reason can name directories, so it is
+ * for those that may see these, and for the log.  Returns 0, for ereport.
+ */
+static int
+detail_of_disabled(bool details)
+{
+	if (details)
+		errdetail("The reason is: %s.", pmhash_shared->reason);
+	else
+		errdetail_log("The reason is: %s.", pmhash_shared->reason);
+	return 0;
+}
+
+/* "index "..."" or "pmhash", for messages. */
+static const char *
+subject(Relation index)
+{
+	return index == NULL ? "pmhash" :
+		psprintf("pmhash index \"%s\"", RelationGetRelationName(index));
+}
+
+void
+pmhash_require_service(Relation index)
+{
+	if (unlikely(pmhash_shared == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: the pmhash library is not preloaded",
+						subject(index)),
+				 errhint("Add pmhash to shared_preload_libraries and restart the server.")));
+	if (unlikely(!pmhash_shared->usable))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
+				 detail_of_disabled(pmhash_may_see_details(index)),
+				 pmhash_shared->retried && !RecoveryInProgress() ?
+				 errhint("Repair this; it is tried again every few seconds.") :
+				 errhint("Repair this and restart the server.")));
+	if (unlikely(RecoveryInProgress()))
+	{
+		if (!pmhash_standby_is_active())
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("%s cannot be used during recovery", subject(index)),
+					 errhint("pmhash indexes can be used on primary servers and on hot standbys.")));
+		return;
+	}
+	pmhash_pool_ready();
+}
+
+bool
+pmhash_service_available(void)
+{
+	return pmhash_shared != NULL && pmhash_shared->usable &&
+		(!RecoveryInProgress() || pmhash_standby_is_active());
+}
+
+/* Why it is not, though the library is preloaded.  Can name paths. */
+const char *
+pmhash_why_unavailable(void)
+{
+	return pmhash_shared->reason[0] != '\0' ? pmhash_shared->reason :
+		"the server is in recovery";
+}

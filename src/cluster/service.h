@@ -1,0 +1,13 @@
+/*-------------------------------------------------------------------------
+ *
+ * service.h
+ *	  What may be used now (the rest is in cluster.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_SERVICE_H
+#define PMHASH_SERVICE_H
+
+extern void pmhash_require_pool_present(void);
+
+#endif							/* PMHASH_SERVICE_H */

@@ -1,0 +1,283 @@
+/*-------------------------------------------------------------------------
+ *
+ * flipped_bits.c
+ *	  One flipped bit in what recovery begins with: it is noticed, and nothing is
+ *	  stored that spreads it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "element.h"
+#include "error.h"
+#include "fixture.h"
+#include "handle.h"
+#include "layout.h"
+#include "table.h"
+#include "unit.h"
+
+#define KEYS		((uint64_t) 12000)
+#define LIST_KEYS	((uint64_t) 40)
+#define LIST		((uint64_t) 200)	/* values of each of these */
+
+static const char *path;
+static char *bytes;				/* a sound file */
+static uint64_t size;
+
+static PmhLive *
+live(void)
+{
+	return (PmhLive *) (void *) (bytes + PMH_LIVE_OFFSET);
+}
+
+static uint64_t *
+directory(void)
+{
+	return (uint64_t *) (void *) (bytes + pmh_dirword_offset(live()->dirword));
+}
+
+/* Some segments of one element and some of several, and lists. */
+static void
+make_file(void)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	seed = 5;
+	int			fd;
+
+	for (uint64_t k = 0; k < KEYS; k++)
+		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
+	/* A deep corner, so that other segments have several elements. */
+	for (uint64_t k = 0; k < 3000; k++)
+		REQUIRE(pmh_insert(t, fixture_random(&seed) >> 4, k, false) == PMH_OK);
+	for (uint64_t k = 0; k < LIST_KEYS; k++)
+	{
+		for (uint64_t v = 1; v < LIST; v++)
+			REQUIRE(pmh_insert(t, fixture_hash(k), v << 32 | k, false) == PMH_OK);
+	}
+	pmh_close(t);
+	size = fixture_file_size(path);
+	bytes = malloc(size);
+	fd = open(path, O_RDONLY);
+	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, size, 0) == (ssize_t) size);
+	close(fd);
+}
+
+/* The sound file, with a word of it changed. */
+static void
+write_file(uint64_t offset, uint64_t word)
+{
+	int			fd = open(path, O_RDWR | O_TRUNC);
+
+	REQUIRE(fd >= 0 && pwrite(fd, bytes, size, 0) == (ssize_t) size);
+	REQUIRE(pwrite(fd, &word, sizeof(word), (off_t) offset) == sizeof(word));
+	close(fd);
+}
+
+/* Is all there, by look-ups? */
+static bool
+all_right(PmhTable *t)
+{
+	PmhValues	values = {0};
+	bool		ok = true;
+
+	for (uint64_t k = 0; k < KEYS && ok; k++)
+		ok = pmh_lookup(t, fixture_hash(k), &values) == PMH_OK &&
+			values.n == (k < LIST_KEYS ? LIST : 1);
+	pmh_values_free(&values);
+	return ok;
+}
+
+/* Live words, log and directory are what they were, but for the word at 'offset'. */
+static bool
+unspread(uint64_t offset)
+{
+	uint64_t	dir = pmh_dirword_offset(live()->dirword);
+	uint64_t	end = dir + pmh_directory_size(pmh_dirword_depth(live()->dirword));
+	char	   *now = malloc(size);
+	int			fd = open(path, O_RDONLY);
+	bool		same;
+
+	REQUIRE(now != NULL && fd >= 0 && pread(fd, now, size, 0) == (ssize_t) size);
+	close(fd);
+	memcpy(now + offset, bytes + offset, sizeof(uint64_t));
+	same = memcmp(now + PMH_LIVE_OFFSET, bytes + PMH_LIVE_OFFSET, sizeof(PmhLive)) == 0 &&
+		memcmp(now + dir, bytes + dir, end - dir) == 0;
+	free(now);
+	return same;
+}
+
+/* Is the file refused in this run? */
+static bool
+is_refused(uint64_t instance)
+{
+	PmhEnv		env = fixture_env(instance);
+	PmhTable   *t = NULL;
+	PmhError	error;
+
+	(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
+	if (pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT)
+		return true;
+	if (t != NULL)
+	{
+		fprintf(stderr, "opened, answers %s\n", all_right(t) ? "right" : "wrong");
+		pmh_close(t);
+	}
+	return false;
+}
+
+/* Flip each bit of a word, and open the file: it must be refused, and be left alone. */
+static void
+flip_each(const char *what, uint64_t offset, uint64_t instance)
+{
+	uint64_t	word;
+
+	memcpy(&word, bytes + offset, sizeof(word));
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		write_file(offset, word ^ UINT64_C(1) << bit);
+		if (!CHECK(is_refused(instance)))
+			fprintf(stderr, "%s, bit %u, instance %d\n", what, bit, (int) instance);
+		if (!CHECK(unspread(offset)))
+			fprintf(stderr, "%s, bit %u: more is damaged now\n", what, bit);
+	}
+}
+
+static uint64_t
+offset_of_element(uint64_t i)
+{
+	return pmh_dirword_offset(live()->dirword) + i * sizeof(uint64_t);
+}
+
+/* The first and the last element of a segment that has several, and one that has one. */
+static void
+test_elements(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	several = 0;
+	uint64_t	single = 0;
+
+	while (several < UINT64_C(1) << depth && pmh_elem_depth(directory()[several]) == depth)
+		several++;
+	while (single < UINT64_C(1) << depth && pmh_elem_depth(directory()[single]) != depth)
+		single++;
+	REQUIRE(several < UINT64_C(1) << depth && single < UINT64_C(1) << depth);
+	flip_each("first element", offset_of_element(several), 2);
+	flip_each("second element", offset_of_element(several + 1), 2);
+	flip_each("only element", offset_of_element(single), 2);
+	flip_each("no element", offset_of_element(UINT64_C(1) << depth), 2);
+}
+
+/*
+ * A local depth that is too small by one, in an element whose parity is right: the
+ * segment's neighbour, which it seems to have the elements of, must not get lost.
+ */
+static void
+test_depths(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	unsigned	refused = 0;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth; i += 2)
+	{
+		uint64_t	elem = directory()[i];
+
+		if (pmh_elem_depth(elem) != depth)
+			continue;
+		write_file(offset_of_element(i),
+				   pmh_elem_seal(elem - (UINT64_C(1) << PMH_ELEM_DEPTH_SHIFT)));
+		CHECK(is_refused(2));
+		CHECK(unspread(offset_of_element(i)));
+		refused++;
+	}
+	CHECK(refused > 0);
+}
+
+static void
+test_live_words(void)
+{
+	for (uint64_t instance = 1; instance <= 2; instance++)
+	{
+		flip_each("blocks", PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), instance);
+		flip_each("value region", PMH_LIVE_OFFSET + offsetof(PmhLive, value_region),
+				  instance);
+	}
+	flip_each("region log", PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink), 2);
+}
+
+/* No count makes a valid log of what was logged last. */
+static void
+test_log(void)
+{
+	REQUIRE(live()->dirlog.count == 0 && live()->dirlog.low != 0);
+	flip_each("count of the log", PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog.count), 2);
+}
+
+/* A bit of dirword is noticed, or is of the generation and means nothing. */
+static void
+test_dirword(void)
+{
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhEnv		env = fixture_env(2);
+		PmhTable   *t;
+		PmhError	error;
+		PmhResult	result;
+
+		(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
+		write_file(PMH_LIVE_OFFSET, live()->dirword ^ UINT64_C(1) << bit);
+		result = pmh_open(path, &env, &t, NULL, &error);
+		if (!CHECK(result == (bit < PMH_DIRWORD_GEN_SHIFT ? PMH_ERR_CORRUPT : PMH_OK)))
+			fprintf(stderr, "bit %u of the directory word: %d\n", bit, (int) result);
+		if (result != PMH_OK)
+			continue;
+		CHECK(all_right(t));
+		pmh_close(t);
+	}
+}
+
+/* What a process that has the file open finds under a segment's lock is not stored to. */
+static void
+test_writers(void)
+{
+	uint64_t	hash = fixture_hash(LIST_KEYS + 1);
+
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *dir;
+		uint64_t	elem;
+		uint64_t	i;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		i = hash >> (64 - pmh_dirword_depth(live()->dirword));
+		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		elem = dir[i];
+		dir[i] ^= UINT64_C(1) << bit;
+		CHECK(pmh_insert(t, hash, 5, false) == PMH_ERR_CORRUPT);
+		CHECK(pmh_delete(t, hash, LIST_KEYS + 1) == PMH_ERR_CORRUPT);
+		dir[i] = elem;
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
+int
+main(void)
+{
+	path = fixture_path("flipped_bits");
+	make_file();
+	TEST(test_elements());
+	TEST(test_depths());
+	TEST(test_live_words());
+	TEST(test_log());
+	TEST(test_dirword());
+	TEST(test_writers());
+	unlink(path);
+	free(bytes);
+	return unit_done("flipped_bits");
+}

@@ -1,0 +1,140 @@
+# Bits are flipped in <pool>/standby, the file in which a standby keeps what it has applied
+# to which files, while the standby is down: what it says must not be believed then.  One
+# copy of the head that is damaged is no loss, since there is another.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $distrusted = qr/not trusted: it is not known how far this standby has applied WAL/;
+my $built = qr/has been built on this standby/;
+my $copy = 2048;    # from one copy of the head to the other
+my $rows = 4096;    # the rows begin there
+
+my $primary = new_primary('primary');
+my $standby = new_standby($primary, 'standby');
+my $kept = pool($standby) . '/standby';
+my $round = 0;
+
+# The word at an offset of the file.
+sub word_at
+{
+	my ($at) = @_;
+
+	open(my $file, '<:raw', $kept) or die "$kept: $!";
+	sysseek($file, $at, 0);
+	sysread($file, my $bytes, 8) == 8 or die;
+	close($file);
+	return unpack('Q<', $bytes);
+}
+
+sub flip_at
+{
+	my ($at, $bit) = @_;
+	my $word = pack('Q<', word_at($at) ^ (1 << $bit));
+
+	open(my $file, '+<:raw', $kept) or die "$kept: $!";
+	sysseek($file, $at, 0);
+	syswrite($file, $word) == 8 or die;
+	close($file);
+	return;
+}
+
+# The lowest bit from 14 on whose flip makes the word at that offset larger: by less than
+# the WAL of a change.
+sub raising_bit
+{
+	my ($at) = @_;
+	my $word = word_at($at);
+
+	return (grep { !($word & (1 << $_)) } 14 .. 60)[0];
+}
+
+sub change
+{
+	$round++;
+	$primary->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i % 4000, 'change ' || i % 50, i FROM generate_series(1, 300) i;
+UPDATE t SET k = k + $round WHERE n % 19 = $round % 19;
+DELETE FROM t WHERE n % 23 = $round % 23;
+VACUUM t;
+INSERT INTO t SELECT i % 4000, 'changed ' || i % 50, i FROM generate_series(1, 300) i;
+SQL
+	return;
+}
+
+# Stop the standby, flip bits (pairs of offset and bit, or a function that gives them),
+# start it: what it answers must be what its tables say.  What it has written to its log.
+sub damaged
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, $how, $flips) = @_;
+	my $position = log_position($standby);
+
+	change();
+	caught_up($primary, $standby);
+	$standby->stop($how);
+	flip_at(@$_) foreach $flips->();
+	change();
+	$standby->start;
+	caught_up($primary, $standby);
+	wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	compare_in_snapshot($standby, "$name: answers");
+	is($standby->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))),
+		'|', "$name: pmhash_check");
+	return logged_since($standby, $position);
+}
+
+wait_for_state($standby, $_, qr/^valid$/, "built: $_") foreach qw(t_k t_s);
+
+# trust: head
+# event: a bit is flipped in what a standby keeps in its pool
+foreach my $part ([ 'applied, raised', 16, sub { raising_bit(16) } ],
+	[ 'applied, lowered', 16, sub { (grep { word_at(16) & (1 << $_) } 16 .. 40)[-1] } ],
+	[ 'magic', 0, sub { 40 } ],
+	[ 'version', 8, sub { 0 } ],
+	[ 'rows', 8, sub { 40 } ],
+	[ 'timeline', 24, sub { 0 } ],
+	[ 'ended', 32, sub { 12 } ],
+	[ 'ended_opts', 40, sub { 63 } ],
+	[ 'touched', 48, sub { raising_bit(48) } ],
+	[ 'crc', 56, sub { 31 } ])
+{
+	my ($name, $at, $bit) = @$part;
+	my $log = damaged("$name, both copies", $round % 4 ? 'fast' : 'immediate',
+		sub { my $b = $bit->(); return ([ $at, $b ], [ $at + $copy, $b ]) });
+
+	like($log, $distrusted, "$name, both copies: said");
+	like($log, $built, "$name, both copies: all is built anew");
+}
+
+foreach my $i (0, 1)
+{
+	my $log = damaged("copy $i alone", $i ? 'fast' : 'immediate',
+		sub { return [ 16 + $i * $copy, raising_bit(16) ] });
+
+	unlike($log, qr/$distrusted|$built/, "copy $i alone: nothing is built");
+}
+
+# ---- the rows: that file alone is built anew ----
+
+foreach my $word (0 .. 3)
+{
+	my $log = damaged("word $word of a row", 'fast', sub {
+		my $row = (grep { word_at($rows + 32 * $_) } 0 .. 9)[0];
+		return [ $rows + 32 * $row + 8 * $word, $word + 33 ];
+	});
+
+	like($log, qr/1 entries of file ".*" are damaged/, "word $word of a row: said");
+	is(scalar(() = $log =~ /$built/g), 1, "word $word of a row: one is built anew");
+}
+$standby->stop;
+$primary->stop;
+done_testing();
