@@ -170,24 +170,6 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	so->kind = SCAN_ONE;
 }
 
-static void
-start_all(IndexScanDesc scan, PmhashScan *so)
-{
-	PmhResult	result;
-
-	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
-	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
-	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
-	so->sweep.memory = pmhash_cursor_memory();
-	so->sweep.repeats = so->repeats;
-	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
-	so->sweeping = true;
-	so->recheck = true;
-	so->kind = SCAN_ALL;
-}
-
 /*
  * Without the index, as it is invalid, not built yet, or has no entries of NULLs or of
  * rows that others are inserting: it is found out row by row which of them match.
@@ -201,6 +183,46 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;
 	so->kind = SCAN_TABLE;
+}
+
+/*
+ * pmhash_scan_leave_file
+ *		Reading the file has failed.  If it has been removed, this session has what it had
+ *		mapped of it, and no more: the index is invalid, and the scan goes on as one of
+ *		a plan that is older than that, by a walk through the table.
+ *
+ * ERROR if anything else has failed, if rows have been handed out already, which the walk
+ * would hand out again, or if such a scan needs the index (pmhash_table_walk).
+ */
+void
+pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so, PmhResult result)
+{
+	if (result != PMH_ERR_NO_FILE || so->handing_out)
+		pmhash_engine_error(scan->indexRelation, so->file, result);
+	pmhash_index_lost_file(scan->indexRelation, so->file);
+	end_sweep(so, so->file->table);
+	start_table(scan, so, true);
+}
+
+static void
+start_all(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhResult	result;
+
+	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
+	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
+	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
+	if (result != PMH_OK)
+	{
+		pmhash_scan_leave_file(scan, so, result);
+		return;
+	}
+	so->sweep.memory = pmhash_cursor_memory();
+	so->sweep.repeats = so->repeats;
+	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
+	so->sweeping = true;
+	so->recheck = true;
+	so->kind = SCAN_ALL;
 }
 
 /*
@@ -283,7 +305,10 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 		return false;
 	}
 	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
+	{
+		pmhash_scan_leave_file(scan, so, result);
+		return false;
+	}
 	so->want = Min(so->want * 2, PMHASH_CURSOR_VALUES);
 	return pmhash_scan_set_batch(so, so->cursor.batch.value, so->cursor.batch.n, 0,
 								 &so->cursor.hash);
@@ -304,7 +329,10 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 		return false;
 	}
 	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
+	{
+		pmhash_scan_leave_file(scan, so, result);
+		return false;
+	}
 
 	pmhash_scan_reserve_values(so, so->sweep.n);
 	for (size_t i = 0; i < so->sweep.n; i++)
@@ -322,18 +350,10 @@ fill_from_table(PmhashScan *so)
 	return n >= 0 && pmhash_scan_set_batch(so, so->values, n, 0, NULL);
 }
 
-/* Get more values, or begin with it; see fill_batch. */
+/* The next values of the file; false at its end, or if the scan has left it. */
 static bool
-read_batch(IndexScanDesc scan, PmhashScan *so)
+fill_from_file(IndexScanDesc scan, PmhashScan *so)
 {
-	CHECK_FOR_INTERRUPTS();
-	if (so->kind == SCAN_UNBOUND)
-		start_scan(scan, so);
-	else
-		PMH_STOP_POINT("scan_between_batches");
-
-	if (so->kind == SCAN_TABLE)
-		return fill_from_table(so);
 	so->epoch = pmhash_removal_epoch(so->file);
 	switch (so->kind)
 	{
@@ -349,6 +369,26 @@ read_batch(IndexScanDesc scan, PmhashScan *so)
 			break;
 	}
 	return false;
+}
+
+/* Get more values, or begin with it; see fill_batch. */
+static bool
+read_batch(IndexScanDesc scan, PmhashScan *so)
+{
+	bool		more = false;
+
+	CHECK_FOR_INTERRUPTS();
+	if (so->kind == SCAN_UNBOUND)
+		start_scan(scan, so);
+	else
+		PMH_STOP_POINT("scan_between_batches");
+
+	if (so->kind != SCAN_TABLE)
+		more = fill_from_file(scan, so);
+	if (unlikely(so->kind == SCAN_TABLE))
+		more = fill_from_table(so);
+	so->handing_out |= more && so->batch_n > 0;
+	return more;
 }
 
 /*
@@ -411,6 +451,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
+	so->handing_out = false;
 	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
 	so->in_history = false;

@@ -132,6 +132,7 @@ typedef struct PmhashScan
 	PmhashFile *file;			/* NULL before the first use, and as long as */
 	PmhashKeys *keys;			/* the index is invalid */
 	PmhashScanKind kind;
+	bool		handing_out;	/* of what the last rescan has begun */
 	bool		recheck;
 
 	/*
@@ -203,6 +204,8 @@ typedef struct PmhashScan
 extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
 extern void pmhash_scan_check_locks(Relation index, Snapshot snapshot,
 									const PmhashFile *file);
+extern void pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so,
+								   PmhResult result);
 
 /* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
 static inline bool

@@ -120,7 +120,7 @@ collect_value(void *arg, size_t key, uint64_t value)
 
 /*
  * Look the next group of hashes up, as far as their lists are short.  False if
- * there are none left.
+ * there are none left, or if the scan has left the file.
  */
 static bool
 look_group_up(IndexScanDesc scan, PmhashScan *so)
@@ -153,7 +153,10 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 	result = pmh_lookup_group_short(so->file->table, array->group_hashes, n,
 									collect_value, so);
 	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
+	{
+		pmhash_scan_leave_file(scan, so, result);
+		return false;
+	}
 	pmhash_count(so->file, PMHASH_GROUP_LOOKUPS, 1);
 	pmhash_count(so->file, PMHASH_GROUP_KEYS, n);
 	so->next_hash += n;

@@ -219,6 +219,12 @@ extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 									PmhashReason reason);
 
 /*
+ * The same for an open file of which the engine says that it has been removed
+ * (PMH_ERR_NO_FILE), unless the whole pool has: that may come back.
+ */
+extern void pmhash_index_lost_file(Relation index, const PmhashFile *file);
+
+/*
  * Entries of heap's rows are about to be made in the open file of one of its indexes:
  * see to it that they go with the rows, should this transaction give the table back
  * files that it had before (held.c).  To be called once a statement, and again

@@ -290,6 +290,29 @@ pmhash_index_invalidate(Relation index, const PmhashFile *file,
 }
 
 void
+pmhash_index_lost_file(Relation index, const PmhashFile *file)
+{
+	if (pmhash_pool_is_present())
+		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
+}
+
+/* The file has been removed, and this session needs more of it than it has mapped. */
+pg_noreturn static void
+raise_removed(Relation index, const PmhashFile *file, const PmhError *error)
+{
+	PmhashTrouble trouble;
+
+	pmhash_index_lost_file(index, file);
+	memset(&trouble, 0, sizeof(trouble));
+	trouble.reason = PMHASH_REASON_MISSING;
+	trouble.error = *error;
+	trouble.file_id = file->file_id;
+	trouble.marked = true;
+	strlcpy(trouble.path, file->path, sizeof(trouble.path));
+	raise_invalid(index, &trouble);
+}
+
+void
 pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 {
 	PmhError	error = *pmh_error(file->table);
@@ -306,7 +329,7 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 	else if (result == PMH_ERR_LOST)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
 	else if (result == PMH_ERR_NO_FILE && pmhash_pool_is_present())
-		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
+		raise_removed(index, file, &error);
 	pmhash_file_error(index, file->path, "use", &error);
 }
 

@@ -166,9 +166,8 @@ all_right('constraint');
 fails_like($node, 'INSERT INTO ex VALUES (50)', qr/conflicting key value/, 'the constraint holds again');
 
 # ---- many rebuilds under load ----
-# Writers go on.  A look-up by a plan that was made when the file was there, and that needs a
-# part of it which others have added and it has not mapped, has nothing to answer from: it
-# fails with 40001, and is tried again.
+# Writers go on, and so do look-ups by plans that were made when the file was there, but for
+# those that need more of the file than is mapped after they have handed out rows: 40001.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION tried_again(statement text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
