@@ -145,6 +145,7 @@ CLUSTER_OBJS = \
 	src/cluster/replay.o \
 	src/cluster/requests.o \
 	src/cluster/service.o \
+	src/cluster/session_files.o \
 	src/cluster/standby.o \
 	src/cluster/standby_build.o \
 	src/cluster/standby_database.o \
@@ -437,6 +438,7 @@ CLUSTER_HEADERS = \
 	src/cluster/replay.h \
 	src/cluster/requests.h \
 	src/cluster/service.h \
+	src/cluster/session_files.h \
 	src/cluster/shared.h \
 	src/cluster/standby.h \
 	src/cluster/standby_build.h \

@@ -29,6 +29,7 @@
 #include "cluster/logged.h"
 #include "cluster/pool.h"
 #include "cluster/service.h"
+#include "cluster/session_files.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
 #include "cluster/undo_journal.h"
@@ -194,7 +195,7 @@ file_before(Relation index, char *path)
 	uint64		file_id = pmhash_entry_in_fork(index);
 
 	if (file_id == 0)
-		return pmhash_pending_created(index, path) || pmhash_temp_file_of(index, path);
+		return pmhash_pending_created(index, path) || pmhash_session_file_of(index, path);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	return true;
 }
@@ -230,7 +231,7 @@ part_with_file_before(Relation index)
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
 	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		pmhash_temp_file_replaced(index->rd_index->indrelid);
+		pmhash_session_file_replaced(index->rd_index->indrelid);
 	else if (pmhash_node_subid(index) != InvalidSubTransactionId)
 		pmhash_fork_replaced();
 }
@@ -263,7 +264,7 @@ pmhash_file_create(Relation index)
 	stub.flags = fills ? flags_of_filling(index) : pmhash_new_wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
-		pmhash_temp_file_created(file, index);
+		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (stub.flags & PMHASH_STUB_STANDBY)
 		pmhash_file_is_new(index, stub.file_id);

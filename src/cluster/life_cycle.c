@@ -39,7 +39,6 @@
 #include "catalog/index.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -53,6 +52,7 @@
 #include "cluster/new_database.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
+#include "cluster/session_files.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
@@ -73,49 +73,15 @@ typedef struct Pending
 	char	   *path;
 } Pending;
 
-/* A file of a temporary index of this backend. */
-typedef struct TempFile
-{
-	Oid			heap;			/* table of the index */
-	PmhashFork	fork;			/* that it was made for */
-	uint64		file_id;
-	bool		doubtful;		/* the index, or another one on that table, has got
-								 * another main fork in this transaction */
-	char	   *path;
-} TempFile;
-
 /* Files that a transaction itself removes when it commits. */
 #define REMOVED_AT_COMMIT	200
 
 static List *pending = NIL;
-static List *temp_files = NIL;	/* TempFile */
 static bool forks_replaced = false; /* has this transaction deleted some? */
-static bool temp_forks_replaced = false;	/* of temporary indexes */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
 /* ---- removal ---- */
-
-/* True if it was one. */
-static bool
-forget_temp_file(const char *path)
-{
-	ListCell   *lc;
-
-	foreach(lc, temp_files)
-	{
-		TempFile   *temp = lfirst(lc);
-
-		if (strcmp(temp->path, path) == 0)
-		{
-			pfree(temp->path);
-			pfree(temp);
-			temp_files = foreach_delete_current(temp_files, lc);
-			return true;
-		}
-	}
-	return false;
-}
 
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is
@@ -133,7 +99,7 @@ pmhash_unlink(const char *path)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	temporary = forget_temp_file(path);
+	temporary = pmhash_session_file_gone(path);
 	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
 	{
 		pmhash_entries_file_removed(file_id, !temporary);
@@ -462,22 +428,12 @@ note_replaced_forks(void)
 		pfree(node);
 }
 
-/* The same for temporary indexes. */
+/* The same for a file of a temporary index. */
 static void
-note_replaced_temp_forks(void)
+note_replaced_session_file(const char *path, Oid heap, uint64 file_id)
 {
-	ListCell   *lc;
-
-	temp_forks_replaced = false;
-	foreach(lc, temp_files)
-	{
-		TempFile   *temp = lfirst(lc);
-
-		if (temp->doubtful && !is_pending_drop(temp->path) &&
-			named_on_table(temp->heap, temp->file_id) == OWNED_NO)
-			(void) add_pending(temp->path, InvalidOid, true);
-		temp->doubtful = false;
-	}
+	if (!is_pending_drop(path) && named_on_table(heap, file_id) == OWNED_NO)
+		(void) add_pending(path, InvalidOid, true);
 }
 
 /*
@@ -599,8 +555,7 @@ transaction_callback(XactEvent event, void *arg)
 			verify_drops();
 			if (forks_replaced)
 				note_replaced_forks();
-			if (temp_forks_replaced)
-				note_replaced_temp_forks();
+			pmhash_session_files_look(note_replaced_session_file);
 			log_drops();
 			return;
 		case XACT_EVENT_COMMIT:
@@ -643,80 +598,11 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
-/* ---- temporary files ---- */
-
-static void
-remove_temp_files(int code, Datum arg)
-{
-	while (temp_files != NIL)
-		pmhash_unlink(((TempFile *) linitial(temp_files))->path);
-}
-
-/* A file of a temporary index: it goes with this backend at the latest. */
-void
-pmhash_temp_file_created(const PmhashFile *file, Relation index)
-{
-	static bool registered = false;
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	TempFile   *temp = palloc0(sizeof(TempFile));
-
-	temp->heap = index->rd_index->indrelid;
-	temp->fork = pmhash_fork_of(index);
-	temp->file_id = file->file_id;
-	temp->path = pstrdup(file->path);
-	temp_files = lappend(temp_files, temp);
-	MemoryContextSwitchTo(old);
-	if (!registered)
-		before_shmem_exit(remove_temp_files, (Datum) 0);
-	registered = true;
-}
-
-/*
- * The file made for the main fork that a temporary index has, into path[MAXPGPATH];
- * false if there is none.
- */
-bool
-pmhash_temp_file_of(Relation index, char *path)
-{
-	PmhashFork	fork = pmhash_fork_of(index);
-
-	for (int i = list_length(temp_files) - 1; i >= 0; i--)
-	{
-		const TempFile *temp = list_nth(temp_files, i);
-
-		if (memcmp(&temp->fork, &fork, sizeof(fork)) != 0)
-			continue;
-		strlcpy(path, temp->path, MAXPGPATH);
-		return true;
-	}
-	return false;
-}
-
-/*
- * An index of a temporary table is getting another file, with a new main fork: look
- * which of that table's files are still wanted before commit.  (storage.c does not
- * know which main forks of temporary relations are deleted.)
- */
-void
-pmhash_temp_file_replaced(Oid heap)
-{
-	ListCell   *lc;
-
-	foreach(lc, temp_files)
-	{
-		TempFile   *temp = lfirst(lc);
-
-		if (temp->heap != heap)
-			continue;
-		temp->doubtful = true;
-		temp_forks_replaced = true;
-	}
-}
-
 /* Install the callbacks; children of the postmaster inherit them. */
 void
 pmhash_life_cycle_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
+	pmhash_session_files_init(pmhash_unlink);
 }

@@ -23,7 +23,7 @@ max_parallel_maintenance_workers = 2
 min_parallel_table_scan_size = 8kB
 CONF
 
-# The user who runs it is said in the log.  One reads a table, which needs a snapshot; so
+# The user that runs it is said in the log.  One reads a table, which needs a snapshot; so
 # does PL/pgSQL in all it does, but for what a volatile function in SQL calls.
 $primary->safe_psql('postgres', <<'SQL');
 CREATE ROLE plain LOGIN;
