@@ -229,8 +229,8 @@ shared_fork_of(Oid relid, PmhashNode *node)
 /*
  * The same as describe() for an index as most are, valid, its file in the page cache
  * and its stub in shared buffers, without opening the index: that is most of what
- * looking at it costs, in time and memory.  False if it is not such a one.  We hold a
- * lock on it.
+ * looking at it costs, in time and memory.  False if it is not such a one, or has no row
+ * in pg_index.  We hold a lock on it.
  */
 static bool
 describe_from_outside(Oid relid, Datum *values, bool *nulls)
@@ -241,6 +241,7 @@ describe_from_outside(Oid relid, Datum *values, bool *nulls)
 	PmhInode	inode;
 
 	if (!pmhash_service_available() || RecoveryInProgress() ||
+		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ||
 		!shared_fork_of(relid, &node) || !pmhash_stub_peek(node, &stub) ||
 		!pmhash_file_looks_valid(&stub, path, &inode))
 		return false;

@@ -321,9 +321,12 @@ open_and_close(void *arg)
 		relation_close(index, NoLock);
 }
 
-/* A row that is missing is an internal error of the server's (relcache.c, syscache.c). */
+/*
+ * A row that is missing is an internal error of the server's (relcache.c, syscache.c).  So is
+ * much else, which may pass (elog.c, errcode_for_file_access).
+ */
 static bool
-catalogs_are_at_fault(int sqlstate)
+may_be_of_catalogs(int sqlstate)
 {
 	return sqlstate == ERRCODE_INTERNAL_ERROR ||
 		sqlstate == ERRCODE_DATA_CORRUPTED ||
@@ -336,15 +339,15 @@ catalogs_are_at_fault(int sqlstate)
  *
  * For what goes through all of them, and must not end at one.  The caller holds a lock
  * on it, and closes it with NoLock.  NULL, and *error is NULL: it is gone.  NULL, and
- * *error is set (in the current memory context): what the catalogs say of it is
- * damaged, so that nothing can use it.  Not to be called in a parallel operation.
+ * *error is set (in the current memory context): it can't be opened, as what the
+ * catalogs say of it is damaged, or for a moment.  Not to be called in a parallel operation.
  */
 Relation
 pmhash_open_listed(Oid relid, ErrorData **error)
 {
 	Opening		opening = {relid, false};
 
-	*error = pmhash_try(open_and_close, &opening, catalogs_are_at_fault);
+	*error = pmhash_try(open_and_close, &opening, may_be_of_catalogs);
 	return *error == NULL && opening.there ? try_relation_open(relid, NoLock) : NULL;
 }
 
@@ -434,7 +437,8 @@ complain_of_catalogs(Oid relid, const char *why)
 	ereport(LOG,
 			(errmsg("pmhash could not determine which file %s has: %s",
 					pmhash_index_label(relid, name ? name : ""), why),
-			 errdetail("The system catalogs are damaged. Files that may belong to it are kept.")));
+			 errdetail("The index could not be opened. Files that may belong to it are kept."),
+			 errhint("If it stays so, the system catalogs are damaged.")));
 }
 
 typedef struct StubReading

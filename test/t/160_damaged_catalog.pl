@@ -1,7 +1,8 @@
 # The row of an index in pg_index is missing: the server itself cannot open that index.  It
 # keeps nobody from seeing to the others: the cleaner says so once, removes what no index
-# owns and keeps what may be this one's; others are rebuilt, and shown.  When the row is
-# there again, so is the index.
+# owns and keeps what may be this one's; others are rebuilt, and shown.  To the rebuilder it
+# is a rebuild that has failed.  When the row is there again, so is the index, and what was
+# invalid meanwhile is rebuilt without anybody's meeting it.
 
 use strict;
 use warnings;
@@ -51,7 +52,9 @@ ok(-e $kept, 'the file that may be its own is kept');
 my $log = slurp_file($node->logfile, $from);
 my $said = () = $log =~ /LOG: .*could not determine which file index "a_k" has: cache lookup failed for index/g;
 is($said, 1, 'the cleaner says so, once');
-unlike($log, qr/ERROR|could not rebuild/, 'and no worker fails of it');
+unlike($log, qr/ERROR/, 'and no worker ends of it');
+my $tries = () = $log =~ /could not rebuild index with OID \d+: cache lookup failed for index/g;
+ok($tries >= 1 && $tries <= 4, "it is tried with pauses ($tries tries)");
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM b WHERE k = 7'), '1', 'the other index answers');
 
 # ---- the row is there again ----
@@ -60,5 +63,22 @@ $node->safe_psql('postgres', 'INSERT INTO pg_index SELECT * FROM saved');
 is($node->safe_psql('postgres', $states), 'a_k valid, b_k valid, b_old valid', 'all are valid');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM a WHERE k = 7'), '7', 'the row is found');
 $node->safe_psql('postgres', "SELECT pmhash_check('a_k')");
+
+# ---- missing while the index's stub is in shared buffers, and its file is good ----
+
+is($node->safe_psql('postgres', "BEGIN; DELETE FROM pg_index WHERE indexrelid = 'a_k'::regclass; SELECT count(*) FROM pmhash_files() WHERE index = 'a_k'::regclass; ROLLBACK"),
+	'0', 'not shown as valid');
+
+# ---- missing when the rebuilder comes, and nobody else looks ----
+
+$node->safe_psql('postgres', "DELETE FROM pg_index WHERE indexrelid = 'a_k'::regclass");
+$node->stop;
+$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 86400');
+unlink($kept) or die "$kept: $!";
+$from = -s $node->logfile;
+$node->start;
+ok($node->wait_for_log(qr/could not rebuild index with OID \d+: cache lookup failed for index/, $from), 'a rebuild that has failed');
+$node->safe_psql('postgres', 'INSERT INTO pg_index SELECT * FROM saved');
+ok($node->wait_for_log(qr/index "a_k" of table "a" has been rebuilt/, $from), 'it is tried again');
 $node->stop;
 done_testing();
