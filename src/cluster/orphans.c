@@ -322,8 +322,8 @@ open_and_close(void *arg)
 }
 
 /*
- * A row that is missing is an internal error of the server's (relcache.c, syscache.c).  So is
- * much else, which may pass (elog.c, errcode_for_file_access).
+ * A row that is missing is an internal error of the server's (relcache.c, syscache.c).
+ * So is much else, which may pass (elog.c, errcode_for_file_access).
  */
 static bool
 may_be_of_catalogs(int sqlstate)
@@ -340,7 +340,8 @@ may_be_of_catalogs(int sqlstate)
  * For what goes through all of them, and must not end at one.  The caller holds a lock
  * on it, and closes it with NoLock.  NULL, and *error is NULL: it is gone.  NULL, and
  * *error is set (in the current memory context): it can't be opened, as what the
- * catalogs say of it is damaged, or for a moment.  Not to be called in a parallel operation.
+ * catalogs say of it is damaged, or for a moment.  Not to be called in a parallel
+ * operation.
  */
 Relation
 pmhash_open_listed(Oid relid, ErrorData **error)

@@ -558,6 +558,14 @@ pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 	return PMH_OK;
 }
 
+/* Is 'next', which follows 'holder', a buffer of the same list? */
+static bool
+is_of_list(PmhTable *t, uint64_t holder, uint64_t next)
+{
+	return pmh_list_check_next(t, holder, next) == PMH_OK &&
+		pmh_header_fits(t, next, pm_load(&pmh_buffer_header(t, holder)->hash));
+}
+
 void
 pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 {
@@ -573,8 +581,8 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 		if (pmh_class_has_header(pmh_pointer_class(old)))
 			next = pm_load(&pmh_buffer_header(t, old)->next);
 		/* What is damaged, or cannot be looked at here, is left to a reclaim. */
-		if (next != new_payload && next != new_next &&
-			pmh_list_check_next(t, old, next) != PMH_OK)
+		if (next != 0 && next != new_payload && next != new_next &&
+			!is_of_list(t, old, next))
 			next = 0;
 		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
 		old = next;

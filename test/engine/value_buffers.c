@@ -15,6 +15,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "list_write.h"
 #include "live.h"
 #include "table.h"
 #include "table_alone.h"
@@ -304,6 +305,44 @@ test_reclaim_odd_lists(uint64_t gone)
 	pmh_close(t);
 }
 
+/* A list of four whole blocks. */
+static PmhListMade
+make_long_list(PmhTable *t, uint64_t hash)
+{
+	static uint64_t values[PMH_MIN_BLOCK];
+	const size_t n = 4 * pmh_class_capacity(PMH_MAX_CLASS);
+	PmhListMade made = {0};
+	PmhResult	result;
+
+	REQUIRE(n <= PMH_MIN_BLOCK);
+	for (size_t i = 0; i < n; i++)
+		values[i] = i + 1;
+	while ((result = pmh_list_make(t, hash, values, n, 0, &made)) == PMH_NEED)
+		REQUIRE(pmh_provide(t) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+	return made;
+}
+
+/* A damaged pointer in a list that is given up names a buffer of another key's list. */
+static void
+test_retire_damaged(void)
+{
+	PmhTable   *t = create();
+	PmhListMade own = make_long_list(t, fixture_hash(1));
+	PmhListMade other = make_long_list(t, fixture_hash(2));
+	PmhBufferHeader *head = pmh_buffer_header(t, own.head);
+	uint64_t	before;
+
+	head->next = other.head;
+	before = free_bytes(t);
+	pmh_list_unmake(t, &own);
+	CHECK(free_bytes(t) == before + pmh_class_bytes(pmh_pointer_class(own.head)));
+	pmh_list_unmake(t, &other);
+	CHECK(free_bytes(t) == before + pmh_class_bytes(pmh_pointer_class(own.head)) +
+		  other.bytes);
+	pmh_close(t);
+}
+
 int
 main(void)
 {
@@ -316,6 +355,7 @@ main(void)
 	TEST(test_reclaim_odd_lists(2));
 	TEST(test_reclaim_odd_lists(3));
 	TEST(test_reclaim_odd_lists(7));
+	TEST(test_retire_damaged());
 	unlink(path);
 	return unit_done("value_buffers");
 }
