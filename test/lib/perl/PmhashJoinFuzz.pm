@@ -18,9 +18,12 @@ our @EXPORT = qw(new_join_server fuzz_joins join_figures);
 # Columns: some NULL, some keys many rows, one key a list of thousands.
 my $tables = <<'SQL';
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
-CREATE TABLE a (id int, k int, k2 bigint, s smallint, t text, c char(6), f float8, b bool, m mood, n numeric);
-CREATE TABLE b (LIKE a);
-CREATE TABLE d (LIKE a);
+CREATE TYPE pair AS (x int, y text);
+CREATE TABLE a (id int, k int, k2 bigint, s smallint, t text, c char(6), f float8, b bool, m mood, n numeric, co pair, ar int[]);
+CREATE TABLE b (gone int, LIKE a);
+CREATE TABLE d (LIKE a, gone text);
+ALTER TABLE b DROP COLUMN gone;
+ALTER TABLE d DROP COLUMN gone;
 CREATE UNLOGGED TABLE u (LIKE a);
 
 CREATE FUNCTION add_rows(tab text, first int, n int) RETURNS void LANGUAGE plpgsql AS $$
@@ -34,18 +37,37 @@ BEGIN
 		CASE x %% 50 WHEN 0 THEN float8 ''-0'' WHEN 1 THEN 0 WHEN 2 THEN float8 ''nan'' ELSE x %% 60 END,
 		x %% 3 = 0,
 		(ARRAY[''sad'', ''ok'', ''happy''])[1 + x %% 3]::mood,
-		x %% 200 / CASE WHEN x %% 2 = 0 THEN 1.0 ELSE 1.00 END
+		x %% 200 / CASE WHEN x %% 2 = 0 THEN 1.0 ELSE 1.00 END,
+		CASE WHEN x %% 23 <> 0 THEN row(CASE WHEN x %% 5 > 0 THEN x %% 120 END, ''y'' || x %% 3)::pair END,
+		ARRAY[x %% 150, NULL, x %% 2]
 		FROM (SELECT g, abs(hashint4(g * 31 + %s)) AS x FROM generate_series(%s, %s) g) s',
 		tab, length(tab), first, first + n - 1);
 END $$;
 SELECT add_rows('a', 1, 400), add_rows('b', 1, 3000), add_rows('d', 1, 1500), add_rows('u', 1, 700);
-INSERT INTO d SELECT g, 33, 33, 33, 'hot', 'hot', 33, true, 'ok', 33 FROM generate_series(5001, 6500) g;
+INSERT INTO d SELECT g, 33, 33, 33, 'hot', 'hot', 33, true, 'ok', 33, (33, 'hot')::pair, ARRAY[33] FROM generate_series(5001, 6500) g;
+ALTER TABLE b ADD twice bigint GENERATED ALWAYS AS (k * 2) STORED;
+-- rows from before a column came, and partitions with other orders of columns
+ALTER TABLE a ADD late int DEFAULT 5;
+ALTER TABLE b ADD late int DEFAULT 5;
+ALTER TABLE d ADD late int DEFAULT 5;
+ALTER TABLE u ADD late int DEFAULT 5;
+CREATE TABLE p (LIKE a) PARTITION BY HASH (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+DO $$ BEGIN
+	EXECUTE (SELECT format('CREATE TABLE p2 (%s)', string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum DESC))
+		FROM pg_attribute WHERE attrelid = 'a'::regclass AND attnum > 0);
+END $$;
+ALTER TABLE p ATTACH PARTITION p2 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+INSERT INTO p SELECT * FROM a WHERE id <= 150;
 
 CREATE INDEX b_k ON b USING pmhash (k);
 CREATE INDEX b_t ON b USING pmhash (t);
 CREATE INDEX b_n ON b USING pmhash (n);
 CREATE INDEX b_c ON b USING pmhash (c);
 CREATE INDEX b_k2_s ON b USING pmhash (k2, s);
+CREATE INDEX b_twice ON b USING pmhash (twice);
+CREATE INDEX b_co ON b USING pmhash (co);
+CREATE INDEX d_ar ON d USING pmhash (ar);
 CREATE INDEX d_k2 ON d USING pmhash (k2);
 CREATE INDEX d_k_t ON d USING pmhash (k, t);
 CREATE INDEX d_upper ON d USING pmhash (upper(t));
@@ -88,12 +110,47 @@ BEGIN
 	CLOSE c;
 END $$;
 
+-- how many rows a query has, and a sum of them, by a cursor that stays open while the
+-- transaction changes tables, which it takes back in the end
+CREATE FUNCTION beside_change(query text, change text, ahead int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	c refcursor;
+	r record;
+	n int := 0;
+	sum bigint := 0;
+	more bool;
+BEGIN
+	OPEN c NO SCROLL FOR EXECUTE query;
+	FETCH c INTO r;
+	more := FOUND;
+	BEGIN
+		EXECUTE change;
+		WHILE more AND n < ahead LOOP
+			n := n + 1;
+			sum := sum + hashtext(r::text);
+			FETCH c INTO r;
+			more := FOUND;
+		END LOOP;
+		RAISE EXCEPTION 'back';
+	EXCEPTION WHEN raise_exception THEN
+		NULL;
+	END;
+	WHILE more LOOP
+		n := n + 1;
+		sum := sum + hashtext(r::text);
+		FETCH c INTO r;
+		more := FOUND;
+	END LOOP;
+	CLOSE c;
+	RETURN n || ' ' || sum;
+END $$;
+
 CREATE FUNCTION plan_of(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;
 	result text := '';
 BEGIN
-	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF, VERBOSE) ' || query LOOP
 		result := result || line || E'\n';
 	END LOOP;
 	RETURN result;
@@ -158,6 +215,11 @@ my @bindings = (
 	[ 'b', 'i.c = o.c' ],
 	[ 'b', 'i.k2 = o.k2 AND i.s = o.s' ],
 	[ 'b', 'i.k2 = o.k AND i.s = 12' ],
+	[ 'b', 'i.twice = o.k2' ],
+	[ 'b', 'i.co = o.co' ],
+	[ 'b', "i.co = row(o.s, 'y1')::pair" ],
+	[ 'd', 'i.ar = o.ar' ],
+	[ 'd', 'i.ar = ARRAY[o.k, NULL, 1]' ],
 	[ 'b', 'i.s = o.s AND i.k2 = o.s' ],
 	[ 'd', 'i.k2 = o.k2' ],
 	[ 'd', 'i.k2 = o.k' ],
@@ -176,7 +238,9 @@ my @filters = (
 	'i.id < o.id', 'i.id % 3 = 1', 'i.t IS NOT NULL', "i.t <> o.t", 'o.id % 2 = 0',
 	'i.f > o.f', "i.c LIKE 'c1%'", 'i.k = o.k', 'i.b', 'NOT o.b',
 	'i.id = (SELECT max(x.id) FROM a x WHERE x.k = i.k)',
-	'i.n < 150 OR o.n IS NULL');
+	'i.n < 150 OR o.n IS NULL', 'i.k IS NOT DISTINCT FROM o.k', '(i.t = o.t OR i.k = o.s)', 'i.late = 5',
+	'i.id IN (SELECT x.id FROM a x WHERE x.k = i.k)', '(i.co).x > o.s', 'coalesce(i.s, 3) = ANY (o.ar)',
+	'i.s NOT IN (SELECT x.s FROM u x WHERE x.s IS NOT NULL AND x.id < 80)');
 
 my @outers = (
 	'a', 'a', 'a', 'u',
@@ -185,14 +249,15 @@ my @outers = (
 	'(SELECT * FROM a WHERE id % 5 = 2)',
 	'(SELECT * FROM a ORDER BY k, id LIMIT 40)',
 	'(SELECT x.* FROM a x JOIN d y ON x.id = y.id)',
+	'p', 'p', '(SELECT x.* FROM p x JOIN p y ON x.id = y.id)',
 	'(SELECT x.* FROM a x LEFT JOIN u y ON x.s = y.s AND y.id > 600 WHERE x.id < 200)',
 	'(SELECT * FROM a UNION ALL SELECT * FROM u WHERE id < 50)',
-	'(SELECT id, k, k2, s, t, c, f, b, m, n FROM (VALUES (1, 7, 7::bigint, 7::smallint, \'t7\', \'c7\'::char(6), 7::float8, true, \'ok\'::mood, 7.0), (2, NULL, 33, 33, \'hot\', \'hot\', 0, false, \'sad\', NULL)) v (id, k, k2, s, t, c, f, b, m, n))',
+	'(SELECT id, k, k2, s, t, c, f, b, m, n, co, ar FROM (VALUES (1, 7, 7::bigint, 7::smallint, \'t7\', \'c7\'::char(6), 7::float8, true, \'ok\'::mood, 7.0, (7, \'y1\')::pair, ARRAY[7, NULL, 1]), (2, NULL, 33, 33, \'hot\', \'hot\', 0, false, \'sad\', NULL, (33, \'hot\')::pair, ARRAY[33])) v (id, k, k2, s, t, c, f, b, m, n, co, ar))',
 );
 
 my @columns = (
 	'o.id', 'i.id', 'i.k', 'i.t', 'o.t', 'i.n', 'o.k + i.id', 'i.ctid', 'i.tableoid',
-	'i', 'o', 'length(i.t)', 'i.f', 'i.m', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
+	'i', 'o', 'i.co', '(i.co).y', 'i.late', 'i.ar', 'o.ar', 'length(i.t)', 'i.f', 'i.m', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
 
 sub conditions
 {
@@ -244,7 +309,7 @@ sub join_query
 sub nested_query
 {
 	my ($x, $y) = (one_of(@bindings), one_of(grep { $_->[0] ne 'd' } @bindings));
-	my $kind = int(rand(6));
+	my $kind = int(rand(7));
 	my ($first, $second) = (conditions($x), conditions($y));
 
 	$second =~ s/\bi\./j./g;
@@ -266,7 +331,13 @@ sub nested_query
 	  . "(j.id, z.id) AS r, 7 AS seven FROM u z JOIN $y->[0] j ON " . ($second =~ s/\bo\./z./gr)
 	  . ') l ON l.ks = o.s WHERE o.id < 30'
 	  if $kind == 4;
-	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id FROM a) o "
+	# the rows of one round are the outer rows of the next
+	return 'WITH RECURSIVE r (k, id, d) AS (SELECT k, id, 0 FROM a WHERE id < 8 '
+	  . one_of('UNION', 'UNION ALL') . ' SELECT i.s::int, i.id, d + 1 FROM r '
+	  . one_of('', 'LEFT ') . 'JOIN b i ON i.k = r.k AND i.id % 3 <> r.id % 3 WHERE d < 3 AND r.k <> 7) '
+	  . 'SELECT k, d, count(*) AS n, sum(id) AS s FROM r GROUP BY k, d'
+	  if $kind == 5;
+	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id, co, ar FROM a) o "
 	  . "LEFT JOIN $x->[0] i ON $first GROUP BY o.k HAVING count(i.id) <> 1";
 }
 
@@ -355,6 +426,19 @@ sub change
 	return "SAVEPOINT s;\n$statement;\n" . one_of('ROLLBACK TO s', 'RELEASE s') . ";\n";
 }
 
+# The rows of a query by a cursor, with a change under way between its first rows.
+sub beside_change
+{
+	my ($query) = @_;
+	my $table = one_of('a', 'b', 'd', 'u', 'p');
+	my $change = one_of(
+		"UPDATE $table SET k = k + 1, k2 = k2 - 1, t = t || ''", "DELETE FROM $table WHERE id % 2 = 0",
+		"INSERT INTO $table (id, k, k2, s, t, b) SELECT id, k, k2, s, t, b FROM $table WHERE id % 3 = 0",
+		"UPDATE $table SET n = n + 1; DELETE FROM $table WHERE k = 33; UPDATE $table SET f = 1");
+
+	return "SELECT beside_change(\$c\$$query\$c\$, \$c\$$change\$c\$, " . int(rand(100)) . ') AS c';
+}
+
 # ---- comparison ----
 
 # Settings under which the join is done, in a random mood.
@@ -366,6 +450,8 @@ sub forced
 		enable_nestloop => 'off',
 		work_mem => one_of('64kB', '4MB'),
 		geqo_threshold => one_of(2, 12),
+		enable_partitionwise_join => one_of('on', 'off'),
+		enable_memoize => one_of('on', 'off'),
 		max_parallel_workers_per_gather => rand() < 0.1 ? 2 : 0,
 		parallel_setup_cost => 0,
 		parallel_tuple_cost => 0);
@@ -427,6 +513,7 @@ sub script
 		my $kind = rand();
 
 		$text .= $kind < 0.35 ? comparison(list_query(), 1)
+		  : $kind < 0.38 ? comparison(beside_change(join_query()), 0)
 		  : comparison($kind < 0.85 ? join_query() : nested_query(), 0);
 		$text .= change() if rand() < 0.15;
 		$text .= "COMMIT;\nBEGIN;\n" if rand() < 0.05;
