@@ -235,6 +235,15 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 }
 
 void
+pmh_value_lose(PmhTable *t)
+{
+	pmh_space_lock(t);
+	pm_store64(&pmh_run(t)->value_space_known, 0);
+	pm_store64(&pmh_run(t)->values_lost, 1);
+	pmh_space_unlock(t);
+}
+
+void
 pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	pmh_space_lock(t);

@@ -11,17 +11,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "element.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "table.h"
 #include "unit.h"
 
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
-#define LIST		((uint64_t) 200)	/* values of each of these */
+#define LIST		((uint64_t) 1000)	/* values of each of these */
 
 static const char *path;
 static char *bytes;				/* a sound file */
@@ -266,6 +268,98 @@ test_writers(void)
 	}
 }
 
+/* A walk over all segments does not follow it either: it would pass a segment by. */
+static PmhResult
+walk(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin_reading(t, &sweep);
+
+	while (result == PMH_OK)
+		result = pmh_sweep_next(t, &sweep);
+	pmh_sweep_end(t, &sweep);
+	return result;
+}
+
+static void
+test_walks(void)
+{
+	PmhTable   *t;
+	uint64_t   *dir;
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	i = 0;
+
+	write_file(PMH_LIVE_OFFSET, live()->dirword);
+	t = fixture_open(path, 2);
+	dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+	while (pmh_elem_depth(dir[i]) == depth)
+		i++;
+	CHECK(walk(t) == PMH_DONE);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		dir[i] ^= UINT64_C(1) << bit;
+		if (!CHECK(walk(t) == PMH_ERR_CORRUPT))
+			fprintf(stderr, "a walk passes bit %u by\n", bit);
+		dir[i] ^= UINT64_C(1) << bit;
+	}
+	CHECK(all_right(t));
+	pmh_close(t);
+}
+
+/* Nor is a directory folded by it: a smaller one may lack elements then. */
+static void
+test_fold(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+
+	for (unsigned bit = PMH_ELEM_DEPTH_SHIFT; bit < PMH_ELEM_STRATEGY_SHIFT; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *dir;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		for (uint64_t i = 0; i < UINT64_C(1) << depth; i++)
+			dir[i] ^= (uint64_t) (pmh_elem_depth(dir[i]) == depth) << bit;
+		CHECK(pmh_directory_fold(t, UINT64_C(1) << 20) == PMH_OK);
+		CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
+		pmh_close(t);
+	}
+}
+
+/*
+ * A log of value regions that does not fit their list: were it redone, regions in use
+ * would leave the list.
+ */
+static void
+test_region_log(void)
+{
+	const uint64_t log = PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink);
+	const uint32_t shift = (uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE);
+	uint64_t	block[64];
+	uint64_t	next = pmh_live_number(live()->value_region);
+	unsigned	n = 0;
+
+	for (; next != 0 && n < 64; n++)
+	{
+		block[n] = next;
+		next = ((PmhRegion *) (void *) (bytes + (next << shift)))->next;
+	}
+	REQUIRE(next == 0 && n >= 4);
+	for (unsigned before = 0; before < n; before++)
+	{
+		for (unsigned gone = 0; gone < n; gone++)
+		{
+			if (gone == before + 1)
+				continue;
+			write_file(log, block[before] << PMH_UNLINK_BEFORE_SHIFT | block[gone]);
+			if (!CHECK(is_refused(2)))
+				fprintf(stderr, "region %u is taken off after %u\n", gone, before);
+		}
+	}
+}
+
 int
 main(void)
 {
@@ -277,6 +371,9 @@ main(void)
 	TEST(test_log());
 	TEST(test_dirword());
 	TEST(test_writers());
+	TEST(test_walks());
+	TEST(test_fold());
+	TEST(test_region_log());
 	unlink(path);
 	free(bytes);
 	return unit_done("flipped_bits");
