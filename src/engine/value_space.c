@@ -177,7 +177,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 {
 	PmhResult	result;
 
-	pmh_space_lock(t);
+	pmh_space_lock_to_give(t);
 	result = pmh_reclaim_account_check(t);
 	if (result != PMH_OK)
 	{

@@ -328,6 +328,101 @@ test_fold(void)
 	}
 }
 
+/* Let a segment be the left one of a pair, in hash order the first one that is. */
+static uint64_t
+left_of_pair(const uint64_t *dir, uint32_t depth, uint64_t *right)
+{
+	uint64_t	count;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth; i += count)
+	{
+		count = UINT64_C(1) << (depth - pmh_elem_depth(dir[i]));
+		*right = i + count;
+		if ((i & count) == 0 && pmh_elem_depth(dir[i]) > 0 &&
+			pmh_elem_depth(dir[*right]) == pmh_elem_depth(dir[i]))
+			return i;
+	}
+	REQUIRE(false);
+	return 0;
+}
+
+/* A segment is not merged with what a flipped bit has made of its buddy's element. */
+static void
+test_merge(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	right;
+
+	(void) left_of_pair(directory(), depth, &right);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *dir;
+		uint64_t	damaged = directory()[right] ^ UINT64_C(1) << bit;
+		PmhShrink	shrink;
+		PmhResult	result;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		for (uint64_t k = LIST_KEYS; k < KEYS; k++)
+			REQUIRE(pmh_delete(t, fixture_hash(k), k) == PMH_OK);
+		REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		dir[right] = damaged;
+		do
+			result = pmh_shrink_step(t, &shrink);
+		while (result == PMH_OK);
+		if (!CHECK(result == PMH_ERR_CORRUPT && dir[right] == damaged))
+			fprintf(stderr, "a shrink passes bit %u by\n", bit);
+		pmh_shrink_end(t, &shrink);
+		pmh_close(t);
+	}
+}
+
+/*
+ * More than a bit: an element that is possible by itself, and names what another segment
+ * is in, or what a value region is in.
+ */
+static void
+test_claimed_twice(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
+	uint64_t	region = pmh_live_number(live()->value_region);
+	uint64_t	i = 0;
+
+	while (pmh_elem_depth(directory()[i]) != depth)
+		i++;
+	for (unsigned k = 0; k < 2; k++)
+	{
+		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : region;
+
+		write_file(offset_of_element(i),
+				   pmh_elem_seal((directory()[i] & ~main_bits) | block));
+		CHECK(is_refused(2));
+	}
+}
+
+/* A log that recovery has redone does not come back either. */
+static void
+test_log_redone(void)
+{
+	PmhDirLog	log = {.count = 1, .low = directory()[0], .high = directory()[0]};
+	PmhTable   *t;
+	int			fd;
+
+	log.crc = pmh_dirlog_crc(&log, log.count);
+	write_file(PMH_LIVE_OFFSET, live()->dirword);
+	fd = open(path, O_RDWR);
+	REQUIRE(fd >= 0 && pwrite(fd, &log, sizeof(log), PMH_LIVE_OFFSET +
+							  offsetof(PmhLive, dirlog)) == sizeof(log));
+	close(fd);
+	t = fixture_open(path, 2);
+	CHECK(pmh_live(t)->dirlog.count == 0 && pmh_live(t)->dirlog.crc == 0);
+	CHECK(all_right(t));
+	pmh_close(t);
+}
+
 /*
  * A log of value regions that does not fit their list: were it redone, regions in use
  * would leave the list.
@@ -373,6 +468,9 @@ main(void)
 	TEST(test_writers());
 	TEST(test_walks());
 	TEST(test_fold());
+	TEST(test_merge());
+	TEST(test_claimed_twice());
+	TEST(test_log_redone());
 	TEST(test_region_log());
 	unlink(path);
 	free(bytes);
