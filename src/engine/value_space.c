@@ -359,6 +359,8 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 	{
 		newest = pmh_newest_region(t);
 		if (result == PMH_OK)
+			result = pmh_check_live_words(t);
+		if (result == PMH_OK)
 			result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
 		if (result == PMH_OK)
 			result = next_region_blocks(t, newest, &nblocks);

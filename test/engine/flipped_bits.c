@@ -268,6 +268,36 @@ test_writers(void)
 	}
 }
 
+/*
+ * A live word is not made anew, checksum and all, from a damaged one: what the file is to
+ * grow by would be taken from blocks in use, or older regions leave their list.
+ */
+static void
+test_live_words_in_use(bool region)
+{
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *word;
+		uint64_t	was;
+		PmhResult	result = PMH_OK;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
+		was = *word;
+		*word ^= UINT64_C(1) << bit;
+		for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
+			result = pmh_insert(t, fixture_hash(region ? KEYS : KEYS + i), i, false);
+		if (!CHECK(result == PMH_ERR_CORRUPT && *word == (was ^ UINT64_C(1) << bit)))
+			fprintf(stderr, "bit %u of a live word in use: %d\n", bit, (int) result);
+		*word = was;
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
 /* A walk over all segments does not follow it either: it would pass a segment by. */
 static PmhResult
 walk(PmhTable *t)
@@ -466,6 +496,8 @@ main(void)
 	TEST(test_log());
 	TEST(test_dirword());
 	TEST(test_writers());
+	TEST(test_live_words_in_use(false));
+	TEST(test_live_words_in_use(true));
 	TEST(test_walks());
 	TEST(test_fold());
 	TEST(test_merge());

@@ -382,6 +382,31 @@ old_map_out_of_reach(void)
 	close_sound();
 }
 
+/* ---- what is allocated before a walk begins, and in a list only after that ---- */
+
+/*
+ * A writer has allocated a buffer when there was no map yet, and stops, with the stripe
+ * held, before the list has it.  The walk does not come by before it has.
+ */
+static void
+list_grows_before_sweep(void)
+{
+	pid_t		writer;
+	pid_t		walker;
+
+	make_lists(true);
+	writer = start_until(insert_one_more, "repoint_before_word", false);
+	walker = start(sweep_that_reclaims, NULL, false);
+	for (unsigned i = 0; i < 1000 && pm_load(&pmh_run(others)->reclaim_mark) == 0; i++)
+		usleep(10000);
+	usleep(200000);
+	go_on(writer);
+	await(writer);
+	await(walker);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	close_sound();
+}
+
 /* ---- a walk that is about to free what it has found ---- */
 
 /* Another one that begins then finds nothing out: it would free the same. */
@@ -478,6 +503,7 @@ main(void)
 	TEST(list_goes_beside_shrink());
 	TEST(wait_is_given_up());
 	TEST(old_map_out_of_reach());
+	TEST(list_grows_before_sweep());
 	TEST(closed_map_is_left_alone());
 	TEST(freed_after_mark_without_map());
 	unlink(path);
