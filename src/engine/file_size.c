@@ -120,16 +120,12 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	result = pmh_check_live_words(t);
-	if (result != PMH_OK)
-	{
-		pmh_unlock(&t->file_lock->grow);
-		return result;
-	}
 	blocks = pmh_blocks(t);
-	if (blocks > seen)
+	if (result != PMH_OK || blocks > seen)
 	{
 		pmh_unlock(&t->file_lock->grow);
-		return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+		return result != PMH_OK ? result :
+			pm_remap(&t->file, blocks << t->block_shift, &t->error);
 	}
 
 	end = growth_target(t, blocks, nblocks, true);
