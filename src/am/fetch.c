@@ -42,6 +42,7 @@
 #include "utils/spccache.h"
 
 #include "fetch.h"
+#include "insert_queue.h"
 #include "scan.h"
 
 /* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
@@ -126,7 +127,7 @@ pmhash_fetch_open_file(Relation index, Snapshot snapshot)
 
 	if (!IsMVCCSnapshot(snapshot))
 		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
-	file = pmhash_file_open_for_scan(index, snapshot);
+	file = pmhash_open_for_reading(index, snapshot);
 	if (file == NULL)
 		pmhash_invalid_error(index);
 	pmhash_dead_entries_settle(index, file);

@@ -141,8 +141,9 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "unexpected result type of pmhash_stats");
 
 	check_stats_permission(index);
-	file = pmhash_file_open(index, NULL);
-	pmhash_apply_inserts(file);
+	file = pmhash_open_for_reading(index, NULL);
+	if (file == NULL)
+		pmhash_invalid_error(index);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);

@@ -9,8 +9,8 @@
  * (pmh_insert_group), and its journal records share a fence.
  *
  * No reader may notice.  An entry is wanted by
- *	  - scans of this backend: they apply the queues of their file when they
- *		begin to read, as everything else does that reads the table;
+ *	  - scans of this backend: they apply the queues of their file when they open it,
+ *		and when they begin to read, as everything else does that reads the table;
  *	  - parallel workers of this backend: applied when a plan that uses some is
  *		run, and in parallel mode no rows are inserted.  (Not when it is started: a
  *		portal of the extended protocol is started by Bind and run by Execute.  Rows
@@ -119,6 +119,7 @@ static uint32 nchains = 0;		/* a power of two, or 0 */
 static uint32 nqueues = 0;
 static Size queued_bytes = 0;	/* of all entry arrays */
 static bool committing = false; /* our pre-commit callback has been called */
+static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 
@@ -322,7 +323,8 @@ open_owner(const PmhashInsertQueue *queue)
  * should this transaction commit: no index has their file any more, or the one
  * that has it has been marked as invalid, for good, and its rebuild waits for
  * our lock on the table.  A ROLLBACK to a savepoint may bring the file back in
- * the first case, so they go on waiting.
+ * the first case, so they go on waiting.  In the second they are left out, and whoever
+ * is about to read the file is not to, though it has opened it (pmhash_open_for_reading).
  */
 static void
 group_failed(PmhashInsertQueue *queue, PmhResult result)
@@ -334,6 +336,7 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 	if (pmhash_file_open_or_skip(index, true) != NULL)
 		pmhash_insert_failed(index, queue->file, result);
 	queue->first = queue->n;
+	left_out++;
 	relation_close(index, NoLock);
 }
 
@@ -444,6 +447,29 @@ pmhash_apply_inserts(const PmhashFile *file)
 		if (queue->capacity > 0 && queue->file->file_id == file->file_id)
 			apply_and_free(queue);
 	}
+}
+
+/*
+ * pmhash_open_for_reading
+ *		pmhash_file_open_for_scan, and what this transaction has queued for the file is
+ *		in it.
+ *
+ * That may turn out to be impossible, which leaves an index that is invalid: NULL.
+ */
+PmhashFile *
+pmhash_open_for_reading(Relation index, Snapshot snapshot)
+{
+	PmhashFile *file;
+	uint64		before;
+
+	do
+	{
+		before = left_out;
+		file = pmhash_file_open_for_scan(index, snapshot);
+		if (file != NULL)
+			pmhash_apply_inserts(file);
+	} while (file != NULL && left_out != before);
+	return file;
 }
 
 /* ---- filling ---- */

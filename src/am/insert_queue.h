@@ -11,6 +11,7 @@
 #define PMHASH_INSERT_QUEUE_H
 
 #include "utils/relcache.h"
+#include "utils/snapshot.h"
 
 #include "cluster/cluster.h"
 
@@ -29,6 +30,7 @@ extern PmhashInsertQueue *pmhash_insert_queue(Relation heap, PmhashFile *file);
 extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 								  const PmhEntry *entry);
 extern void pmhash_apply_inserts(const PmhashFile *file);
+extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);
 
 /* ---- insert_source.c ---- */
 extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);

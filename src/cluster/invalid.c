@@ -281,11 +281,22 @@ pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 }
 
+/*
+ * Is this one that a standby has lost since it was opened?  There may be another one by
+ * now, under the same id.
+ */
+static bool
+is_lost_already(const PmhashFile *file)
+{
+	return file->standby_life != 0 &&
+		file->standby_life != pmhash_standby_life(file->file_id);
+}
+
 void
 pmhash_index_invalidate(Relation index, const PmhashFile *file,
 						PmhashReason reason)
 {
-	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !is_lost_already(file))
 		pmhash_mark_invalid(index, file->file_id, reason);
 }
 

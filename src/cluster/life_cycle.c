@@ -92,15 +92,16 @@ void
 pmhash_unlink(const char *path)
 {
 	const char *name = last_dir_separator(path);
-	bool		temporary;
 	uint64		file_id;
+	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
+	bool		temporary;
 
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	temporary = pmhash_session_file_gone(path);
-	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
+	temporary = pmhash_session_file_gone(path);	/* path may be its own, freed now */
+	if (is_ours)
 	{
 		pmhash_entries_file_removed(file_id, !temporary);
 		pmhash_file_is_not_new(file_id);

@@ -171,6 +171,26 @@ pmhash_journal_is_sound(uint64 instance)
 }
 
 /*
+ * No record of a spare journal is needed any more.  One that is damaged would be taken
+ * for one of the life that begins (undo.c), and of all that follow, as most do not come
+ * as far as to write over it: each of their crashes would cost all indexes.
+ */
+static void
+forget_damaged(PmFile *file)
+{
+	PmhashJournalRecord *record = (PmhashJournalRecord *) file->base;
+	size_t		n = file->mapped / sizeof(*record);
+
+	for (size_t i = 1; i < n; i++)
+	{
+		if (record[i].crc == 0 || record[i].crc == pmhash_journal_crc(&record[i]))
+			continue;
+		pm_store32(&record[i].crc, 0);
+		pm_flush(file, &record[i].crc, sizeof(record[i].crc));
+	}
+}
+
+/*
  * Let the spare journal, if there is one of the right size, be that of a server
  * life.  Its records are of other instances, and so are none in this one.  Its
  * header is not to be believed before all of it has been written.
@@ -192,6 +212,7 @@ take_spare(PmFile *file, const char *path, size_t size)
 			header = (PmhashJournalHeader *) file->base;
 			pm_store64(&header->magic, 0);
 			pm_flush(file, &header->magic, sizeof(header->magic));
+			forget_damaged(file);
 			pm_fence(file);
 			return true;
 		}

@@ -168,6 +168,21 @@ check_depth(PmhTable *t, const PmhPlace *p)
 					"A directory element is deeper than the directory.");
 }
 
+/*
+ * The same for a writer, which holds the segment's lock: what a flipped bit has made of
+ * an element must not be written to, nor to its neighbours.  And for a walk over all
+ * segments: it would pass by the one that the element has named.
+ */
+static PmhResult
+check_whole(PmhTable *t, const PmhPlace *p)
+{
+	if (likely(pmh_elem_whole(p->elem)))
+		return check_depth(t, p);
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
+					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
+					"Directory element %llu is damaged.", (unsigned long long) p->index);
+}
+
 PmhResult
 pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap)
 {
@@ -186,7 +201,7 @@ pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap)
 		for (unsigned i = 0; i < PMH_VERSIONS; i++)
 			snap->version[i] = pmh_version_load(&snap->place.stripe->version[i]);
 		if (pmh_place_current(t, &snap->place))
-			return check_depth(t, &snap->place);
+			return check_whole(t, &snap->place);
 	}
 }
 
@@ -204,20 +219,6 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 		__builtin_prefetch(pmh_bucket(t, place, home)->bytes + line * PMH_LINE, 1);
 	__builtin_prefetch(pmh_bucket(t, place, pmh_alt_bucket(hash, place->hashing, home)),
 					   1);
-}
-
-/*
- * The same for a writer, which holds the segment's lock: what a flipped bit has made of
- * an element must not be written to, nor to its neighbours.
- */
-static PmhResult
-check_whole(PmhTable *t, const PmhPlace *p)
-{
-	if (likely(pmh_elem_whole(p->elem)))
-		return check_depth(t, p);
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
-					"Directory element %llu is damaged.", (unsigned long long) p->index);
 }
 
 /* Lock the segment of hash, waiting for the lock or not. */
@@ -568,7 +569,7 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 
 /* ---- smaller, and further down ---- */
 
-/* The greatest local depth in a directory. */
+/* The greatest local depth in a directory; that of all of it if an element is damaged. */
 static uint32_t
 deepest(const PmhTable *t, uint64_t dirword)
 {
@@ -580,9 +581,10 @@ deepest(const PmhTable *t, uint64_t dirword)
 	/* (Where there is no overflow table, its one element says 0.) */
 	for (uint64_t i = 0; i < pmh_directory_elements(depth); i += count)
 	{
-		uint32_t	local = pmh_elem_depth(pm_load(&dir[i]));
+		uint64_t	elem = pm_load(&dir[i]);
+		uint32_t	local = pmh_elem_depth(elem);
 
-		if (local >= depth)
+		if (local >= depth || !pmh_elem_whole(elem))
 			return depth;
 		if (local > most)
 			most = local;

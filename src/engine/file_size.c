@@ -43,6 +43,18 @@ pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 					"An offset points outside of the file.");
 }
 
+PmhResult
+pmh_check_live_words(PmhTable *t)
+{
+	const PmhLive *live = pmh_live(t);
+
+	if (pmh_live_whole(pm_load(&live->blocks), offsetof(PmhLive, blocks)) &&
+		pmh_live_whole(pm_load(&live->value_region), offsetof(PmhLive, value_region)))
+		return PMH_OK;
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
+					"What the header says of blocks in use is damaged.");
+}
+
 /* Where the file should end to have nblocks more in a row, and some reserve. */
 static uint64_t
 growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve)
@@ -107,11 +119,13 @@ grow_file(PmhTable *t, uint64_t nblocks)
 
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
+	result = pmh_check_live_words(t);
 	blocks = pmh_blocks(t);
-	if (blocks > seen)
+	if (result != PMH_OK || blocks > seen)
 	{
 		pmh_unlock(&t->file_lock->grow);
-		return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+		return result != PMH_OK ? result :
+			pm_remap(&t->file, blocks << t->block_shift, &t->error);
 	}
 
 	end = growth_target(t, blocks, nblocks, true);
@@ -213,12 +227,13 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	PMH_STOP_POINT("cut_before_lock");
 	pmh_lock(&t->file_lock->grow);
 	blocks = pmh_blocks(t);
-	if (blocks << t->block_shift > t->file.mapped)
+	result = pmh_check_live_words(t);
+	if (result != PMH_OK || blocks << t->block_shift > t->file.mapped)
 	{
-		/* Another process needed more just now: so nothing is too much. */
+		/* Or another process needed more just now: so nothing is too much. */
 		pmh_unlock(&t->file_lock->grow);
 		pmh_space_set_limit(t, 0, 0);
-		return PMH_OK;
+		return result;
 	}
 	pmh_space_lock(t);
 	end = end_of_use(t, blocks);

@@ -21,6 +21,13 @@
 extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
+ * For one that is going to store another live word with a checksum (live.h), and holds
+ * the grow lock: are they whole?  A new one would be made of a damaged one, or the space
+ * taken that it hides.  PMH_OK, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_check_live_words(PmhTable *t);
+
+/*
  * Do what t->need says.  No lock may be held.  PMH_OK tells no more than that
  * another look is due: what was to be mapped may be gone.
  */

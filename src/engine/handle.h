@@ -164,15 +164,15 @@ pmh_count(uint64_t *counter, uint64_t by)
 extern PmhResult pmh_workspace_take(PmhTable *t);
 extern void pmh_workspace_give_back(PmhTable *t);
 
-/*
- * The results of fail.h never leave the engine.  The builds of its tests look at each
- * that goes by.
- */
+/* What the builds of the engine's tests look at each time. */
 #ifdef PMH_ASSERTIONS
-#define PMH_ASSERT_PUBLIC(result)	assert((result) <= PMH_CANCELLED)
+#define PMH_ASSERT(condition)	assert(condition)
 #else
-#define PMH_ASSERT_PUBLIC(result)	((void) 0)
+#define PMH_ASSERT(condition)	((void) 0)
 #endif
+
+/* The results of fail.h never leave the engine. */
+#define PMH_ASSERT_PUBLIC(result)	PMH_ASSERT((result) <= PMH_CANCELLED)
 
 /*
  * What a public function returns at its end that cannot have mapped more of the

@@ -583,7 +583,10 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 		/* What is damaged, or cannot be looked at here, is left to a reclaim. */
 		if (next != 0 && next != new_payload && next != new_next &&
 			!is_of_list(t, old, next))
+		{
 			next = 0;
+			pmh_value_lose(t);
+		}
 		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
 		old = next;
 	}

@@ -613,6 +613,7 @@ pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 	if (result != PMH_OK)
 		return result;
 	ours = close_map(t, r);
+	PMH_STOP_POINT("reclaim_closed");
 	if (ours)
 		result = pmh_map_all(t);
 	for (uint64_t block = r->first_region; ours && result == PMH_OK && block != 0;)

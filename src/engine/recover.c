@@ -127,22 +127,33 @@ redo_log(PmhTable *t)
 	PmhDirLog  *log = &live->dirlog;
 
 	if (log->count != 0)
-	{
 		pmh_directory_store(t, live->dirword, log->first, log->count, log->low,
 							log->high);
-		pm_store64(&log->count, 0);
-	}
-	if (log->crc != 0)
-	{
-		pm_store64(&log->crc, 0);
-		pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
-	}
+	if (log->count == 0 && log->crc == 0)
+		return;
+	pm_store64(&log->count, 0);
+	pm_store64(&log->crc, 0);
+	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
 }
 
 /*
- * Redo the region log.  Only the checksum of the region in front may be wrong:
- * its 'next' may have been stored already.
+ * Is 'before' a region which the region 'block' is just being taken off after?  Only its
+ * checksum may be wrong: its 'next' may have been stored already.  That it is one of two
+ * tells a log with a flipped bit, which would take another region off the list.
  */
+static bool
+is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
+{
+	const PmhRegion *region = pmh_at(t, block << t->block_shift);
+	const PmhRegion *header = pmh_at(t, before << t->block_shift);
+
+	return before < blocks && !pmh_space_is_map_block(t, before) && before != block &&
+		header->magic == PMH_REGION_MAGIC && header->blocks != 0 &&
+		header->blocks <= blocks - before &&
+		(header->next == block || header->next == region->next);
+}
+
+/* Redo the region log. */
 static PmhResult
 redo_region_unlink(PmhTable *t)
 {
@@ -150,20 +161,14 @@ redo_region_unlink(PmhTable *t)
 	uint64_t	word = pmh_live(t)->region_unlink;
 	uint64_t	block = word & PMH_UNLINK_REGION_MASK;
 	uint64_t	before = word >> PMH_UNLINK_BEFORE_SHIFT;
-	const PmhRegion *header;
 
 	if (word == 0)
 		return PMH_OK;
 	if (pmh_region_check(t, block, blocks) == PMH_OK &&
-		before < blocks && !pmh_space_is_map_block(t, before))
+		is_before(t, before, block, blocks))
 	{
-		header = pmh_at(t, before << t->block_shift);
-		if (header->magic == PMH_REGION_MAGIC &&
-			header->blocks != 0 && header->blocks <= blocks - before)
-		{
-			pmh_region_redo_unlink(t);
-			return PMH_OK;
-		}
+		pmh_region_redo_unlink(t);
+		return PMH_OK;
 	}
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
 					PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink),

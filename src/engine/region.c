@@ -81,8 +81,10 @@ unlink_region(PmhTable *t, uint64_t block)
 	PmhLive    *live = pmh_live(t);
 	const PmhRegion *region = pmh_at(t, block << t->block_shift);
 	uint64_t	before;
-	PmhResult	result;
+	PmhResult	result = pmh_check_live_words(t);
 
+	if (result != PMH_OK)
+		return result;
 	if (pmh_newest_region(t) == block)
 	{
 		pm_store64(&live->value_region, pmh_seal_region(region->next));

@@ -170,7 +170,7 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
 						"No %llu blocks of a file can be next to each other.",
 						(unsigned long long) nblocks);
-	pmh_space_lock(t);
+	pmh_space_lock_to_give(t);
 	do
 		block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	while (block == 0 && give_up_shrink(t));
@@ -189,7 +189,7 @@ pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	uint64_t	block;
 
-	pmh_space_lock(t);
+	pmh_space_lock_to_give(t);
 	block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	if (block != 0)
 		take_extent(t, block, nblocks);
@@ -263,7 +263,7 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	uint64_t	block;
 	int			at;
 
-	pmh_space_lock(t);
+	pmh_space_lock_to_give(t);
 	do
 		block = find_units(t, units, &at);
 	while (block == 0 && give_up_shrink(t));

@@ -77,6 +77,17 @@ pmh_space_lock(PmhTable *t)
 		pmh_lock(&t->file_lock->space);
 }
 
+/*
+ * The same for one that gives space out: never under a hold that frees some, so that
+ * readers that are still in there see the versions (src/README, "Locks").
+ */
+static inline void
+pmh_space_lock_to_give(PmhTable *t)
+{
+	PMH_ASSERT(!t->space_held);
+	pmh_lock(&t->file_lock->space);
+}
+
 static inline void
 pmh_space_unlock(PmhTable *t)
 {

@@ -177,7 +177,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 {
 	PmhResult	result;
 
-	pmh_space_lock(t);
+	pmh_space_lock_to_give(t);
 	result = pmh_reclaim_account_check(t);
 	if (result != PMH_OK)
 	{
@@ -231,6 +231,15 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 		pmh_reclaim_discard(t, offset, bytes);
 	else
 		push_free(t, offset, class);
+	pmh_space_unlock(t);
+}
+
+void
+pmh_value_lose(PmhTable *t)
+{
+	pmh_space_lock(t);
+	pm_store64(&pmh_run(t)->value_space_known, 0);
+	pm_store64(&pmh_run(t)->values_lost, 1);
 	pmh_space_unlock(t);
 }
 
@@ -349,6 +358,8 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 	if (full)
 	{
 		newest = pmh_newest_region(t);
+		if (result == PMH_OK)
+			result = pmh_check_live_words(t);
 		if (result == PMH_OK)
 			result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
 		if (result == PMH_OK)

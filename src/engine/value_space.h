@@ -31,6 +31,9 @@ extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 extern void pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len);
 extern void pmh_value_forget_free(PmhTable *t);
 
+/* There is space in the regions now that is neither in use nor free: for a reclaim. */
+extern void pmh_value_lose(PmhTable *t);
+
 /* Provide a value region, unless there is room for a buffer of 'class' again. */
 extern PmhResult pmh_region_provide(PmhTable *t, uint32_t class);
 

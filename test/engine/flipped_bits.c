@@ -11,17 +11,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "element.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "table.h"
 #include "unit.h"
 
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
-#define LIST		((uint64_t) 200)	/* values of each of these */
+#define LIST		((uint64_t) 1000)	/* values of each of these */
 
 static const char *path;
 static char *bytes;				/* a sound file */
@@ -266,6 +268,223 @@ test_writers(void)
 	}
 }
 
+/*
+ * A live word is not made anew, checksum and all, from a damaged one: what the file is to
+ * grow by would be taken from blocks in use, or older regions leave their list.
+ */
+static void
+test_live_words_in_use(bool region)
+{
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *word;
+		uint64_t	was;
+		PmhResult	result = PMH_OK;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
+		was = *word;
+		*word ^= UINT64_C(1) << bit;
+		for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
+			result = pmh_insert(t, fixture_hash(region ? KEYS : KEYS + i), i, false);
+		if (!CHECK(result == PMH_ERR_CORRUPT && *word == (was ^ UINT64_C(1) << bit)))
+			fprintf(stderr, "bit %u of a live word in use: %d\n", bit, (int) result);
+		*word = was;
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
+/* A walk over all segments does not follow it either: it would pass a segment by. */
+static PmhResult
+walk(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin_reading(t, &sweep);
+
+	while (result == PMH_OK)
+		result = pmh_sweep_next(t, &sweep);
+	pmh_sweep_end(t, &sweep);
+	return result;
+}
+
+static void
+test_walks(void)
+{
+	PmhTable   *t;
+	uint64_t   *dir;
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	i = 0;
+
+	write_file(PMH_LIVE_OFFSET, live()->dirword);
+	t = fixture_open(path, 2);
+	dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+	while (pmh_elem_depth(dir[i]) == depth)
+		i++;
+	CHECK(walk(t) == PMH_DONE);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		dir[i] ^= UINT64_C(1) << bit;
+		if (!CHECK(walk(t) == PMH_ERR_CORRUPT))
+			fprintf(stderr, "a walk passes bit %u by\n", bit);
+		dir[i] ^= UINT64_C(1) << bit;
+	}
+	CHECK(all_right(t));
+	pmh_close(t);
+}
+
+/* Nor is a directory folded by it: a smaller one may lack elements then. */
+static void
+test_fold(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+
+	for (unsigned bit = PMH_ELEM_DEPTH_SHIFT; bit < PMH_ELEM_STRATEGY_SHIFT; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *dir;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		for (uint64_t i = 0; i < UINT64_C(1) << depth; i++)
+			dir[i] ^= (uint64_t) (pmh_elem_depth(dir[i]) == depth) << bit;
+		CHECK(pmh_directory_fold(t, UINT64_C(1) << 20) == PMH_OK);
+		CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
+		pmh_close(t);
+	}
+}
+
+/* Let a segment be the left one of a pair, in hash order the first one that is. */
+static uint64_t
+left_of_pair(const uint64_t *dir, uint32_t depth, uint64_t *right)
+{
+	uint64_t	count;
+
+	for (uint64_t i = 0; i < UINT64_C(1) << depth; i += count)
+	{
+		count = UINT64_C(1) << (depth - pmh_elem_depth(dir[i]));
+		*right = i + count;
+		if ((i & count) == 0 && pmh_elem_depth(dir[i]) > 0 &&
+			pmh_elem_depth(dir[*right]) == pmh_elem_depth(dir[i]))
+			return i;
+	}
+	REQUIRE(false);
+	return 0;
+}
+
+/* A segment is not merged with what a flipped bit has made of its buddy's element. */
+static void
+test_merge(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	right;
+
+	(void) left_of_pair(directory(), depth, &right);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+		uint64_t   *dir;
+		uint64_t	damaged = directory()[right] ^ UINT64_C(1) << bit;
+		PmhShrink	shrink;
+		PmhResult	result;
+
+		write_file(PMH_LIVE_OFFSET, live()->dirword);
+		t = fixture_open(path, 2);
+		for (uint64_t k = LIST_KEYS; k < KEYS; k++)
+			REQUIRE(pmh_delete(t, fixture_hash(k), k) == PMH_OK);
+		REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
+		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		dir[right] = damaged;
+		do
+			result = pmh_shrink_step(t, &shrink);
+		while (result == PMH_OK);
+		if (!CHECK(result == PMH_ERR_CORRUPT && dir[right] == damaged))
+			fprintf(stderr, "a shrink passes bit %u by\n", bit);
+		pmh_shrink_end(t, &shrink);
+		pmh_close(t);
+	}
+}
+
+/*
+ * More than a bit: an element that is possible by itself, and names what another segment
+ * is in, or what a value region is in.
+ */
+static void
+test_claimed_twice(void)
+{
+	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
+	uint64_t	region = pmh_live_number(live()->value_region);
+	uint64_t	i = 0;
+
+	while (pmh_elem_depth(directory()[i]) != depth)
+		i++;
+	for (unsigned k = 0; k < 2; k++)
+	{
+		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : region;
+
+		write_file(offset_of_element(i),
+				   pmh_elem_seal((directory()[i] & ~main_bits) | block));
+		CHECK(is_refused(2));
+	}
+}
+
+/* A log that recovery has redone does not come back either. */
+static void
+test_log_redone(void)
+{
+	PmhDirLog	log = {.count = 1, .low = directory()[0], .high = directory()[0]};
+	PmhTable   *t;
+	int			fd;
+
+	log.crc = pmh_dirlog_crc(&log, log.count);
+	write_file(PMH_LIVE_OFFSET, live()->dirword);
+	fd = open(path, O_RDWR);
+	REQUIRE(fd >= 0 && pwrite(fd, &log, sizeof(log), PMH_LIVE_OFFSET +
+							  offsetof(PmhLive, dirlog)) == sizeof(log));
+	close(fd);
+	t = fixture_open(path, 2);
+	CHECK(pmh_live(t)->dirlog.count == 0 && pmh_live(t)->dirlog.crc == 0);
+	CHECK(all_right(t));
+	pmh_close(t);
+}
+
+/*
+ * A log of value regions that does not fit their list: were it redone, regions in use
+ * would leave the list.
+ */
+static void
+test_region_log(void)
+{
+	const uint64_t log = PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink);
+	const uint32_t shift = (uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE);
+	uint64_t	block[64];
+	uint64_t	next = pmh_live_number(live()->value_region);
+	unsigned	n = 0;
+
+	for (; next != 0 && n < 64; n++)
+	{
+		block[n] = next;
+		next = ((PmhRegion *) (void *) (bytes + (next << shift)))->next;
+	}
+	REQUIRE(next == 0 && n >= 4);
+	for (unsigned before = 0; before < n; before++)
+	{
+		for (unsigned gone = 0; gone < n; gone++)
+		{
+			if (gone == before + 1)
+				continue;
+			write_file(log, block[before] << PMH_UNLINK_BEFORE_SHIFT | block[gone]);
+			if (!CHECK(is_refused(2)))
+				fprintf(stderr, "region %u is taken off after %u\n", gone, before);
+		}
+	}
+}
+
 int
 main(void)
 {
@@ -277,6 +496,14 @@ main(void)
 	TEST(test_log());
 	TEST(test_dirword());
 	TEST(test_writers());
+	TEST(test_live_words_in_use(false));
+	TEST(test_live_words_in_use(true));
+	TEST(test_walks());
+	TEST(test_fold());
+	TEST(test_merge());
+	TEST(test_claimed_twice());
+	TEST(test_log_redone());
+	TEST(test_region_log());
 	unlink(path);
 	free(bytes);
 	return unit_done("flipped_bits");

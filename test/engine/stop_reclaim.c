@@ -382,6 +382,114 @@ old_map_out_of_reach(void)
 	close_sound();
 }
 
+/* ---- what is allocated before a walk begins, and in a list only after that ---- */
+
+/*
+ * A writer has allocated a buffer when there was no map yet, and stops, with the stripe
+ * held, before the list has it.  The walk does not come by before it has.
+ */
+static void
+list_grows_before_sweep(void)
+{
+	pid_t		writer;
+	pid_t		walker;
+
+	make_lists(true);
+	writer = start_until(insert_one_more, "repoint_before_word", false);
+	walker = start(sweep_that_reclaims, NULL, false);
+	for (unsigned i = 0; i < 1000 && pm_load(&pmh_run(others)->reclaim_mark) == 0; i++)
+		usleep(10000);
+	usleep(200000);
+	go_on(writer);
+	await(writer);
+	await(walker);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	close_sound();
+}
+
+/* ---- a walk that is about to free what it has found ---- */
+
+/* Another one that begins then finds nothing out: it would free the same. */
+static void
+closed_map_is_left_alone(void)
+{
+	pid_t		first;
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	make_lists(true);
+	first = start_until(sweep_that_reclaims, "reclaim_closed", false);
+	result = pmh_sweep_begin(others, &sweep);
+	CHECK(result == PMH_OK && !pmh_sweep_reclaims(&sweep));
+	go_on(first);
+	await(first);
+	while (result == PMH_OK)
+		result = pmh_sweep_next(others, &sweep);
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(others, &sweep);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	close_sound();
+}
+
+/* ---- what is freed where the map of a walk is out of reach ---- */
+
+#define MOST_TAKEN		200
+
+/* Keys that leave the segment of FIRST_HASH alone. */
+static void
+insert_keys(uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		REQUIRE(pmh_insert(others, fixture_hash(i) | UINT64_C(1) << 63, i, false) == PMH_OK);
+}
+
+/*
+ * The walk has marked a list already, and a process that has not mapped the map frees
+ * it: what is free is not known when the walk ends, and the next one finds it.
+ */
+static void
+freed_after_mark_without_map(void)
+{
+	uint64_t	taken[MOST_TAKEN];	/* so that the map is not near the start of the file */
+	unsigned	n = 0;
+	PmhTable   *t;
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	others = fixture_create(path);
+	insert_keys(0, KEYS / 10);
+	insert_values(FIRST_HASH, FULL_VALUES);
+	t = fixture_open(path, 1);
+	insert_keys(KEYS / 10, KEYS);
+	pm_store64(&pmh_run(others)->value_space_known, 0);
+	do
+	{
+		REQUIRE(n < MOST_TAKEN);
+		while ((result = pmh_space_alloc_block(others, &taken[n])) == PMH_NEED)
+			REQUIRE(pmh_provide(others) == PMH_OK);
+		REQUIRE(result == PMH_OK);
+	} while (taken[n++] < t->file.mapped);
+	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	while (n > 0)
+		pmh_space_free_block(others, taken[--n]);
+	result = pmh_sweep_next(others, &sweep);
+	REQUIRE(result == PMH_OK && sweep.segments_done > 0);
+	for (uint64_t i = 0; i < FULL_VALUES; i++)
+		CHECK(pmh_delete(t, FIRST_HASH, i) == PMH_OK);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	while (result == PMH_OK)
+		result = pmh_sweep_next(others, &sweep);
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(others, &sweep);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) == 0);
+	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(sweep_that_reclaims(others) == PMH_OK);
+	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
+	pmh_close(t);
+	close_sound();
+}
+
 int
 main(void)
 {
@@ -395,6 +503,9 @@ main(void)
 	TEST(list_goes_beside_shrink());
 	TEST(wait_is_given_up());
 	TEST(old_map_out_of_reach());
+	TEST(list_grows_before_sweep());
+	TEST(closed_map_is_left_alone());
+	TEST(freed_after_mark_without_map());
 	unlink(path);
 	return unit_done("stop_reclaim");
 }

@@ -323,6 +323,20 @@ make_long_list(PmhTable *t, uint64_t hash)
 	return made;
 }
 
+/* A sweep that takes nothing out, and finds what is free. */
+static void
+reclaim(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result = pmh_sweep_begin(t, &sweep);
+
+	CHECK(result == PMH_OK && pmh_sweep_reclaims(&sweep));
+	while (result == PMH_OK)
+		result = pmh_sweep_next(t, &sweep);
+	CHECK(result == PMH_DONE);
+	pmh_sweep_end(t, &sweep);
+}
+
 /* A damaged pointer in a list that is given up names a buffer of another key's list. */
 static void
 test_retire_damaged(void)
@@ -340,6 +354,11 @@ test_retire_damaged(void)
 	pmh_list_unmake(t, &other);
 	CHECK(free_bytes(t) == before + pmh_class_bytes(pmh_pointer_class(own.head)) +
 		  other.bytes);
+	/* The rest of the list is nowhere: the next sweep finds it. */
+	CHECK(!pmh_value_space_is_known(t));
+	reclaim(t);
+	CHECK(pmh_value_space_is_known(t));
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }
 

@@ -1,7 +1,7 @@
 # A file that is removed while a session has a part of it mapped, and a plan: what the
 # session needs of the rest, which others have added since, it cannot get any more.  A scan
 # that has handed out nothing yet walks through the table; what cannot is an error that
-# says to try again.
+# says to try again.  Nor does a scan miss rows of its own transaction that cannot get in.
 
 use strict;
 use warnings;
@@ -60,6 +60,66 @@ SQL
 		rebuild_on($node);
 		$session->quit;
 	}
+}
+
+# ---- a long list is in what is not mapped ----
+
+$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS t;
+CREATE TABLE t (k int4, v int4);
+INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+SQL
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)');
+is($session->query_safe('EXECUTE q'), 2, 'a list: before');
+rebuild_off($node);
+$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(1, 300000) i');
+unlink(index_file($node, 't_k')) or die;
+is($session->query('EXECUTE q'), 300002, 'a list: the table instead');
+rebuild_on($node);
+$session->quit;
+
+# ---- the session's own rows wait in a queue, and do not all go in any more ----
+
+# Whoever is about to read applies the queue, and what it has opened lacks them then.
+my $lateral = 'SELECT count(x.v) FROM generate_series(1002951, 1003000) g, LATERAL (SELECT v FROM t WHERE k = g OFFSET 0) x';
+my @own = (
+	[ 'index scan', 50, $lateral, 'SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off', 'Index Scan' ],
+	[ 'bitmap scan', 50, $lateral, 'SET enable_indexscan = off; SET pmhash.enable_pagescan = off', 'Bitmap Index Scan' ],
+	[ 'page scan', undef, 'SELECT count(v) FROM t WHERE k = 1003000', 'SET enable_bitmapscan = off', 'pmhash page scan' ],
+	[ 'join', undef, 'SELECT count(t.v) FROM generate_series(1002951, 1003000) g JOIN t ON t.k = g', 'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off', 'pmhash join' ],
+	[ 'pmhash_stats', undef, q(SELECT entries FROM pmhash_stats('t_k')), '', '' ],
+	[ 'pmhash_check', undef, q(SELECT pmhash_check('t_k')), '', '' ]);
+foreach my $own (@own)
+{
+	my ($name, $wanted, $query, $set, $plan) = @$own;
+	$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS t;
+CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
+INSERT INTO t SELECT i, i FROM generate_series(1, 100000) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+SQL
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	$session->query_safe("SET enable_seqscan = off; $set; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+	$session->query_safe('EXECUTE q');
+	like($session->query_safe('EXPLAIN EXECUTE q'), qr/$plan/, "own rows, $name: planned");
+	rebuild_off($node);
+	unlink(index_file($node, 't_k')) or die;
+	$session->query_safe('BEGIN; INSERT INTO t SELECT 1000000 + i, i FROM generate_series(1, 3000) i');
+	my $answer = $session->query('EXECUTE q');
+	if (defined($wanted))
+	{
+		is($answer, $wanted, "own rows, $name: the table instead");
+	}
+	else
+	{
+		like($session->{stderr}, qr/ERROR:  pmhash index "t_k" has no usable file/, "own rows, $name: not without the index");
+	}
+	$session->query('ROLLBACK');
+	is(index_state($node, 't_k'), 'invalid: it does not exist', "own rows, $name: marked");
+	rebuild_on($node);
+	$session->quit;
 }
 $node->stop;
 done_testing();
