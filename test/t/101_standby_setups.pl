@@ -191,8 +191,10 @@ my $time = $primary->safe_psql('postgres', 'SELECT now()');
 sleep 1;
 $primary->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0');
 $primary->safe_psql('postgres', 'VACUUM t');
-$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i; SELECT pg_switch_wal()");
-$primary->poll_query_until('postgres', "SELECT last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) FROM pg_stat_archiver")
+$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i");
+# (by its name: what the server writes by itself meanwhile is in the next one)
+my $segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+$primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
   or die 'WAL is not archived';
 foreach my $how (
 	[ 'name', "recovery_target_name = 'here'\n" ],
