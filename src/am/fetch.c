@@ -345,10 +345,17 @@ static void
 count_use(Buffer buffer)
 {
 	BufferDesc *desc = GetBufferDescriptor(buffer - 1);
+#if PG_VERSION_NUM >= 190000
+	uint64		state = pg_atomic_read_u64(&desc->state);
+
+	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
+		pg_atomic_compare_exchange_u64(&desc->state, &state, state + BUF_USAGECOUNT_ONE);
+#else
 	uint32		state = pg_atomic_read_u32(&desc->state);
 
 	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
 		pg_atomic_compare_exchange_u32(&desc->state, &state, state + BUF_USAGECOUNT_ONE);
+#endif
 }
 
 /* Pin a block of the table. */
@@ -384,6 +391,26 @@ read_block(PmhashFetch *fetch, BlockNumber block)
 	return buffer;
 }
 
+/*
+ * Remove what is dead from a page that is pinned, if it is full and nobody else has it
+ * pinned.  From PostgreSQL 19 on that may mark it as all-visible, for a statement that
+ * does not change the table; then whoever changes a row next has to undo that.  We do not
+ * say that of any statement: pages become all-visible by VACUUM, and by core's own scans.
+ */
+static void
+prune_page(Relation heap, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(heap, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(heap, buffer);
+#endif
+}
+
 /* Have the block of a value pinned, and the one before not any more. */
 static void
 go_to_block(PmhashFetch *fetch, BlockNumber block)
@@ -396,7 +423,7 @@ go_to_block(PmhashFetch *fetch, BlockNumber block)
 	}
 	fetch->buffer = read_block(fetch, block);
 	fetch->block = block;
-	heap_page_prune_opt(fetch->heap, fetch->buffer);
+	prune_page(fetch->heap, fetch->buffer);
 }
 
 /*
@@ -556,7 +583,7 @@ pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
 		ReleaseBuffer(pinned);
 	}
 	pinned = read_block(fetch, block);
-	heap_page_prune_opt(fetch->heap, pinned);
+	prune_page(fetch->heap, pinned);
 	return pinned;
 }
 

@@ -112,12 +112,19 @@ set_callbacks(IndexAmRoutine *am)
 /*
  * pmhash_handler(internal) returns index_am_handler
  *
- * The result is palloc'd in the caller's context, as amapi.h says.
+ * The result is palloc'd in the caller's context, as amapi.h says: the relation cache
+ * copies it.  From PostgreSQL 19 on nothing copies it and all indexes point to it, for as
+ * long as the process lives.
  */
 Datum
 pmhash_handler(PG_FUNCTION_ARGS)
 {
+#if PG_VERSION_NUM >= 190000
+	static IndexAmRoutine routine = {.type = T_IndexAmRoutine};
+	IndexAmRoutine *am = &routine;
+#else
 	IndexAmRoutine *am = makeNode(IndexAmRoutine);
+#endif
 
 	set_abilities(am);
 	set_callbacks(am);

@@ -42,7 +42,7 @@ pmhash_row_begin(PmhashRow *row, Relation heap, Relation index)
 										 ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(row->context);
 	row->slot = table_slot_create(heap, NULL);
-	row->fetch = table_index_fetch_begin(heap);
+	row->fetch = pmhash_index_fetch_begin(heap);
 	row->info = NULL;
 	row->estate = NULL;
 	MemoryContextSwitchTo(old);

@@ -93,5 +93,12 @@ pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so)
 	pmhash_fetch_ahead(so->fetch, &so->pipe);
 	pinned = heap->xs_cbuf;
 	heap->xs_cbuf = InvalidBuffer;	/* not ours any more if there is an error */
+#if PG_VERSION_NUM >= 190000
+	heap->xs_blk = InvalidBlockNumber;
+#endif
 	heap->xs_cbuf = pmhash_fetch_page(so->fetch, pinned, pmhash_scan_value(so));
+#if PG_VERSION_NUM >= 190000
+	/* by this the heap knows which block it has pinned (heapam_indexscan.c) */
+	heap->xs_blk = BufferGetBlockNumber(heap->xs_cbuf);
+#endif
 }

@@ -129,7 +129,11 @@ pmhash_may_build_indexes(const Node *utility)
 	{
 		case T_IndexStmt:
 		case T_ReindexStmt:
+#if PG_VERSION_NUM >= 190000
+		case T_RepackStmt:		/* CLUSTER as well */
+#else
 		case T_ClusterStmt:
+#endif
 		case T_RefreshMatViewStmt:
 			return true;
 		case T_AlterTableStmt:

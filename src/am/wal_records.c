@@ -61,6 +61,7 @@ begin_reading(XLogRecPtr start, XLogRecPtr end)
 {
 	ReadLocalXLogPageNoWaitPrivate *read = palloc0(sizeof(*read));
 	XLogReaderState *reader;
+	char	   *reason = NULL;
 
 	/* the very first page of WAL has no record before its end */
 	if (start < XLOG_BLCKSZ)
@@ -79,13 +80,14 @@ begin_reading(XLogRecPtr start, XLogRecPtr end)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Failed while allocating a WAL reading processor.")));
-	if (!XLogRecPtrIsInvalid(XLogFindNextRecord(reader, start)))
+	if (pmhash_find_next_record(reader, start, &reason) != InvalidXLogRecPtr)
 		return reader;
 	if (!read->end_of_wal)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not find a valid record in WAL after %X/%X",
-						LSN_FORMAT_ARGS(start))));
+						LSN_FORMAT_ARGS(start)),
+				 reason != NULL ? errdetail_internal("%s", reason) : 0));
 	return NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include <sys/statvfs.h>
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"

@@ -262,7 +262,7 @@ take_statistics_back(Oid database)
 	if (!has_statistics(database) || !lock_database(database, ShareLock) ||
 		CountDBConnections(database) > 0)
 		return;
-	if (!pgstat_drop_entry(PGSTAT_KIND_DATABASE, database, 0))
+	if (!pmhash_drop_statistics(PGSTAT_KIND_DATABASE, database, 0))
 		pgstat_request_entry_refs_gc();
 }
 

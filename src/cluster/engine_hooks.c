@@ -22,6 +22,7 @@
 #include "storage/fd.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
+#include "utils/wait_event.h"
 
 #include "cluster/counters.h"
 #include "cluster/engine_hooks.h"

@@ -27,6 +27,7 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/wait_event.h"
 
 #include "cluster/give_way.h"
 #include "cluster/wait_events.h"

@@ -340,7 +340,7 @@ transaction_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			log_new_files();
-			/* FALLTHROUGH */
+			pg_fallthrough;
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:

@@ -98,7 +98,7 @@ pmhash_removal_barrier(Relation index)
 		pmhash_journal_note_flushed(settled_lsn);
 		return;
 	}
-	settled = !TransactionIdPrecedes(GetOldestActiveTransactionId(),
+	settled = !TransactionIdPrecedes(pmhash_oldest_active(),
 									 XidFromFullTransactionId(next));
 	lsn = pmhash_insert_end();
 	XLogFlush(lsn);

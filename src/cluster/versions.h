@@ -87,15 +87,33 @@ typedef RelFileNode PmhashNode;
 #endif
 
 /*
- * PostgreSQL 19, of which nothing but its headers has been tried: further
- * parameters, set to what earlier versions do.
+ * PostgreSQL 19: further parameters, set to what earlier versions do.  Of a WAL reader
+ * that finds nothing it tells the reason.
  */
 #if PG_VERSION_NUM >= 190000
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksum(page, block)
 #define pmhash_beginscan_parallel(heap, scan) \
 	table_beginscan_parallel(heap, scan, SO_NONE)
+#define pmhash_index_fetch_begin(heap) \
+	table_index_fetch_begin(heap, SO_NONE)
+#define pmhash_oldest_active() \
+	GetOldestActiveTransactionId(false, true)
+#define pmhash_drop_statistics(kind, database, object) \
+	pgstat_drop_entry(kind, database, object, false)
+#define pmhash_find_next_record(reader, start, reason) \
+	XLogFindNextRecord(reader, start, reason)
 #else
+#define pg_fallthrough					__attribute__((fallthrough))
+#define NodeInstrumentation				Instrumentation
+#define pmhash_index_fetch_begin(heap) \
+	table_index_fetch_begin(heap)
+#define pmhash_oldest_active() \
+	GetOldestActiveTransactionId()
+#define pmhash_drop_statistics(kind, database, object) \
+	pgstat_drop_entry(kind, database, object)
+#define pmhash_find_next_record(reader, start, reason) \
+	((void) (reason), XLogFindNextRecord(reader, start))
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksumInplace(page, block)
 #define pmhash_beginscan_parallel(heap, scan) \

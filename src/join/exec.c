@@ -18,6 +18,7 @@
 #include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"

@@ -12,6 +12,7 @@
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #endif
+#include "executor/instrument.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -87,8 +88,8 @@ explain_conditions(PmhashJoinState *js, List *ancestors, ExplainState *es,
 
 /* Rows removed, per execution as core shows them. */
 static void
-explain_removed(const char *label, double removed, const Instrumentation *instrument,
-				ExplainState *es)
+explain_removed(const char *label, double removed,
+				const NodeInstrumentation *instrument, ExplainState *es)
 {
 	if (instrument->nloops > 0 && (removed > 0 || es->format != EXPLAIN_FORMAT_TEXT))
 		ExplainPropertyFloat(label, NULL, removed / instrument->nloops, 0, es);
@@ -115,7 +116,7 @@ void
 pmhash_join_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	PmhashJoinState *js = (PmhashJoinState *) node;
-	const Instrumentation *instrument = es->analyze ? node->ss.ps.instrument : NULL;
+	const NodeInstrumentation *instrument = es->analyze ? node->ss.ps.instrument : NULL;
 
 	ExplainPropertyText("Join Type", type_name(js->type), es);
 	explain_relations(js, es);

@@ -200,6 +200,10 @@ undercut_nested_loops(const RelOptInfo *joinrel, const RelOptInfo *inner,
 	ListCell   *lc;
 
 	/* next to disable_cost the planner sees no difference between nested loops */
+#if PG_VERSION_NUM >= 190000
+	if ((joinrel->pgs_mask & PGS_NESTLOOP_PLAIN) == 0)
+		return;
+#endif
 	if (outer->rows < FEW_PROBES || !enable_nestloop)
 		return;
 	foreach(lc, outer->parallel_workers > 0 ? joinrel->partial_pathlist

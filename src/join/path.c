@@ -486,7 +486,10 @@ add_unique_path(PlannerInfo *root, const Candidate *c)
 
 	if (outer->param_info != NULL)
 		return;
+	/* from PostgreSQL 19 on the relation is that of its unique rows (joinrels.c) */
+#if PG_VERSION_NUM < 190000
 	outer = (Path *) create_unique_path(root, c->outerrel, outer, c->extra->sjinfo);
+#endif
 	if (outer != NULL)
 		add_path(c->joinrel, make_path(root, c, outer));
 }
