@@ -100,13 +100,13 @@ BEGIN
 END $$;
 
 -- A line of EXPLAIN in the words of PostgreSQL 15, or NULL if that says nothing:
--- later versions name sub-queries (17), and tell whether a node is disabled, how
+-- later versions name sub-queries (17, and 19 in another way), and tell whether a node is disabled, how
 -- often an index was searched, and rows with decimals (18).
 CREATE FUNCTION explain_line(line text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
 SELECT regexp_replace(regexp_replace(regexp_replace(line,
-		'\(InitPlan 1\)\.col1', '$0', 'g'),
-		'InitPlan 1 \(returns \$0\)', 'InitPlan 1'),
+		'\(InitPlan (1|expr_1)\)\.col1', '$0', 'g'),
+		'InitPlan (1 \(returns \$0\)|expr_1)$', 'InitPlan 1'),
 		'(actual rows=[0-9]+)\.00 ', '\1 ')
 WHERE line !~ '^ *(Disabled: true|Index Searches: [0-9]+)$'
 $$;

@@ -220,7 +220,12 @@ DROP FUNCTION uniq_hash;
 CREATE TABLE uniq_part (id int4, v text) PARTITION BY HASH (id);
 CREATE TABLE uniq_part_0 PARTITION OF uniq_part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE uniq_part_1 PARTITION OF uniq_part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
-CREATE UNIQUE INDEX uniq_part_v ON uniq_part USING pmhash (v);
+DO $$
+BEGIN
+	CREATE UNIQUE INDEX uniq_part_v ON uniq_part USING pmhash (v);
+EXCEPTION WHEN feature_not_supported THEN
+	RAISE NOTICE '%', lower(sqlerrm);	-- PostgreSQL 19 writes UNIQUE
+END $$;
 CREATE UNIQUE INDEX uniq_part_id ON uniq_part USING pmhash (id);
 INSERT INTO uniq_part SELECT i, 'v' || i FROM generate_series(1, 100) i;
 INSERT INTO uniq_part VALUES (7, 'no');

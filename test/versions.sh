@@ -4,7 +4,8 @@
 # chroots made for it.
 #
 #	versions.sh [OPTION...] [MAJOR...]
-#		MAJOR				15, 16, 17, 18; none named: all of them
+#		MAJOR				15, 16, 17, 18; none named: all of them.  Or 19, which
+#							is a release candidate
 #		--stages LIST		stages of test/run.sh (default: "engine first_steps
 #							regress isolation tap")
 #		--one				only the first of them whose chroot can be made; the
@@ -21,7 +22,8 @@
 # test/run.sh as root.  The machine needs debootstrap (installed if it is missing), root or
 # sudo, namespaces (unshare), and a mirror of Debian in its apt configuration
 # that has those releases.  PostgreSQL 16 was in no release of Debian: it comes from a
-# Python package, by pip, into a chroot of bookworm, without first steps and demo.
+# Python package, by pip, into a chroot of bookworm, without first steps and demo.  So
+# 19 is, from Debian's experimental into a chroot of sid, as long as that has it.
 #
 # Prints what the runners say, a line for each version, and at the end
 #	N passed, N failed
@@ -56,7 +58,7 @@ while [ $# -gt 0 ]; do
 		--no-first-steps) first_steps=false ;;
 		--keep) keep=true ;;
 		*)
-			case " $PMHASH_PG_MAJORS " in
+			case " $PMHASH_PG_MAJORS $PMHASH_PG_PREPARED " in
 				*" $1 "*) majors="$majors $1" ;;
 				*) usage ;;
 			esac
@@ -66,6 +68,15 @@ while [ $# -gt 0 ]; do
 done
 
 be_root "${arguments[@]}"
+
+# begins_empty MAJOR: is what a new user meets tried there?  He gets a released version
+begins_empty()
+{
+	case " 16 $PMHASH_PG_PREPARED " in
+		*" $1 "*) return 1 ;;
+	esac
+	$first_steps
+}
 
 # prepare ROOT SUITE MAJOR: the chroot, the sources, the packages unless the suite has to
 # do without them
@@ -77,7 +88,7 @@ prepare()
 		put_server_16 "$1"
 		return
 	fi
-	if ! $first_steps; then
+	if ! begins_empty "$3"; then
 		quietly in_chroot "$1" env PMHASH_PG_MAJOR="$3" bash -c \
 			'. /pmhash/tree/test/lib/packages.sh && install_server $PMHASH_TEST_PACKAGES'
 	fi
@@ -174,7 +185,7 @@ version()
 	local root passed_before=$passed failed_before=$failed start=$SECONDS
 
 	chroot_for "$1" || return 1
-	if $first_steps && [ "$1" != 16 ] && ! before_anything "$root"; then
+	if begins_empty "$1" && ! before_anything "$root"; then
 		stage_passed=0 stage_failed=1
 		add_counts "preparing $1" 1
 	fi

@@ -18,6 +18,8 @@
  *	- if a condition that is leaky would be evaluated before one that guards rows
  *	  (restriction_is_securely_promotable, as for every index scan);
  *	- with parameters from a relation that is joined later, or LATERAL;
+ *	- above partial aggregates, which PostgreSQL 19 puts below a join: their results
+ *	  are no columns of the outer relation;
  *	- with some outer relations (outer_is_unusual).
  *
  *-------------------------------------------------------------------------
@@ -132,6 +134,9 @@ is_plain_table(PlannerInfo *root, RelOptInfo *rel)
 
 	if (rel->reloptkind != RELOPT_BASEREL || rel->rtekind != RTE_RELATION ||
 		rel->indexlist == NIL)
+		return false;
+	/* from PostgreSQL 19 on one that is made unique or grouped is a copy of it */
+	if (root->simple_rel_array[rel->relid] != rel)
 		return false;
 	rte = planner_rt_fetch(rel->relid, root);
 	return !rte->inh && rte->tablesample == NULL &&
@@ -535,6 +540,10 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 		previous_hook(root, joinrel, outerrel, innerrel, jointype, extra);
 	if (pmhash_needs_table())
 		return;
+#if PG_VERSION_NUM >= 190000
+	if (IS_GROUPED_REL(joinrel) || IS_GROUPED_REL(outerrel))
+		return;
+#endif
 	if (!pmhash_enable_join || !enable_indexscan || !is_known_type(jointype) ||
 		!has_index(innerrel) || !pmhash_query_only_reads(root) ||
 		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||

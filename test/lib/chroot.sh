@@ -34,13 +34,15 @@ remove_work()
 }
 
 # release_of MAJOR: the releases of Debian that have this version of PostgreSQL; 16
-# was in none, and is brought along (put_server_16)
+# was in none, and is brought along (put_server_16).  Of what is not released yet:
+# "experimental", which is sid and what experimental has of it (add_experimental)
 release_of()
 {
 	case $1 in
 		15|16) echo bookworm ;;
 		17) echo trixie ;;
 		18) echo forky sid ;;
+		19) echo experimental ;;
 		*) return 1 ;;
 	esac
 }
@@ -65,10 +67,22 @@ alone()
 	unshare --mount --pid --fork --kill-child bash -c '"$@"; exit $?' alone "$@"
 }
 
+# add_experimental DIRECTORY MIRROR: what experimental has of versions of PostgreSQL
+# that are only prepared for is installed like what sid has, and nothing else of it is
+add_experimental()
+{
+	local major
+
+	echo "deb $2 experimental main" >"$1/etc/apt/sources.list.d/experimental.list" || return 1
+	for major in $PMHASH_PG_PREPARED; do
+		printf 'Package: src:postgresql-%s\nPin: release a=experimental\nPin-Priority: 500\n\n' "$major"
+	done >"$1/etc/apt/preferences.d/experimental"
+}
+
 # make_chroot DIRECTORY SUITE: the base system, nothing more
 make_chroot()
 {
-	local mirror proxy script=
+	local mirror proxy script= suite=${2/experimental/sid}
 
 	# (where this is called often: base systems that were made before)
 	if [ -n "${PMHASH_CHROOT_CACHE:-}" ] && [ -d "$PMHASH_CHROOT_CACHE/$2" ]; then
@@ -79,9 +93,10 @@ make_chroot()
 	[ -n "$mirror" ] || { echo "apt knows no http mirror of Debian" >&2; return 1; }
 	proxy=$(machine_proxy)
 	# a release younger than debootstrap is made as sid is
-	[ -e "/usr/share/debootstrap/scripts/$2" ] || script=sid
+	[ -e "/usr/share/debootstrap/scripts/$suite" ] || script=sid
 	http_proxy=${proxy:-${http_proxy-}} quietly alone \
-		debootstrap --variant=minbase "$2" "$1" "$mirror" $script || return 1
+		debootstrap --variant=minbase "$suite" "$1" "$mirror" $script || return 1
+	[ "$2" = "$suite" ] || add_experimental "$1" "$mirror" || return 1
 	# The machine's mirror may be a snapshot, whose lists say that they are too old.
 	# They are signed; and what is installed here is thrown away.
 	echo 'Acquire::Check-Valid-Until "false";' >"$1/etc/apt/apt.conf.d/90snapshot"

@@ -20,6 +20,10 @@ packages_lib=$(CDPATH= cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # Versions of PostgreSQL that pmhash is made for, newest first
 PMHASH_PG_MAJORS="18 17 16 15"
 
+# Those that it is prepared for, but that are not released or not tested in full: taken
+# where they are named, or where their server is installed and no other
+PMHASH_PG_PREPARED="19"
+
 # say MESSAGE...: progress, on standard error
 say()
 {
@@ -84,13 +88,14 @@ is_available()
 	[[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
-# first_major TEST: the newest version whose server package passes a test
+# first_major TEST MAJOR...: the first of them whose server package passes a test
 first_major()
 {
-	local major
+	local major test=$1
 
-	for major in $PMHASH_PG_MAJORS; do
-		if "$1" "postgresql-$major"; then
+	shift
+	for major in "$@"; do
+		if "$test" "postgresql-$major"; then
 			echo "$major"
 			return 0
 		fi
@@ -101,7 +106,8 @@ first_major()
 # newest_major: of the server that is installed, or that apt has
 newest_major()
 {
-	first_major is_installed || first_major is_available
+	first_major is_installed $PMHASH_PG_MAJORS $PMHASH_PG_PREPARED ||
+		first_major is_available $PMHASH_PG_MAJORS
 }
 
 # has_major MAJOR: its server is installed, or apt has it
@@ -116,7 +122,7 @@ choose_major()
 {
 	pg_major=${PMHASH_PG_MAJOR:-}
 	if [ -n "$pg_major" ]; then
-		case " $PMHASH_PG_MAJORS " in
+		case " $PMHASH_PG_MAJORS $PMHASH_PG_PREPARED " in
 			*" $pg_major "*)
 				# (who may not install anything hears that from install_packages)
 				if has_major "$pg_major" || ! can_be_root 2>/dev/null ||
