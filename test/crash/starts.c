@@ -1009,7 +1009,7 @@ open_index(void)
 static bool
 has_entry(PmhTable *table, int row)
 {
-	PmhCursor	cursor;
+	PmhCursor	cursor = {0};	/* to be zero before it is first opened */
 	bool		found = false;
 
 	pmh_cursor_open(table, &cursor, hash_of(row));
