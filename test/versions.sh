@@ -22,8 +22,8 @@
 # test/run.sh as root.  The machine needs debootstrap (installed if it is missing), root or
 # sudo, namespaces (unshare), and a mirror of Debian in its apt configuration
 # that has those releases.  PostgreSQL 16 was in no release of Debian: it comes from a
-# Python package, by pip, into a chroot of bookworm, without first steps and demo.  So
-# 19 is, from Debian's experimental into a chroot of sid, as long as that has it.
+# Python package, by pip, into a chroot of bookworm.  19 comes from Debian's experimental,
+# as long as that has it, into a chroot of sid.  Both are without first steps and demo.
 #
 # Prints what the runners say, a line for each version, and at the end
 #	N passed, N failed

@@ -128,8 +128,6 @@ pmhash_fetch_open_file(Relation index, Snapshot snapshot)
 	if (!IsMVCCSnapshot(snapshot))
 		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
 	file = pmhash_open_for_reading(index, snapshot);
-	if (file == NULL)
-		pmhash_invalid_error(index);
 	pmhash_dead_entries_settle(index, file);
 	return file;
 }

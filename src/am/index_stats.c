@@ -142,8 +142,6 @@ pmhash_stats(PG_FUNCTION_ARGS)
 
 	check_stats_permission(index);
 	file = pmhash_open_for_reading(index, NULL);
-	if (file == NULL)
-		pmhash_invalid_error(index);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);

@@ -324,7 +324,7 @@ open_owner(const PmhashInsertQueue *queue)
  * that has it has been marked as invalid, for good, and its rebuild waits for
  * our lock on the table.  A ROLLBACK to a savepoint may bring the file back in
  * the first case, so they go on waiting.  In the second they are left out, and whoever
- * is about to read the file is not to, though it has opened it (pmhash_open_for_reading).
+ * is about to read the file is not to, though it has opened it (pmhash_open_for_scan).
  */
 static void
 group_failed(PmhashInsertQueue *queue, PmhResult result)
@@ -450,14 +450,14 @@ pmhash_apply_inserts(const PmhashFile *file)
 }
 
 /*
- * pmhash_open_for_reading
+ * pmhash_open_for_scan
  *		pmhash_file_open_for_scan, and what this transaction has queued for the file is
  *		in it.
  *
  * That may turn out to be impossible, which leaves an index that is invalid: NULL.
  */
 PmhashFile *
-pmhash_open_for_reading(Relation index, Snapshot snapshot)
+pmhash_open_for_scan(Relation index, Snapshot snapshot)
 {
 	PmhashFile *file;
 	uint64		before;
@@ -469,6 +469,17 @@ pmhash_open_for_reading(Relation index, Snapshot snapshot)
 		if (file != NULL)
 			pmhash_apply_inserts(file);
 	} while (file != NULL && left_out != before);
+	return file;
+}
+
+/* pmhash_file_open, in the same way: ERROR if the index is invalid. */
+PmhashFile *
+pmhash_open_for_reading(Relation index, Snapshot snapshot)
+{
+	PmhashFile *file = pmhash_open_for_scan(index, snapshot);
+
+	if (file == NULL)
+		pmhash_invalid_error(index);
 	return file;
 }
 

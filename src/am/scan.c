@@ -107,7 +107,7 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 
 	if (likely(so->keys != NULL))
 		return true;
-	so->file = pmhash_open_for_reading(scan->indexRelation, scan->xs_snapshot);
+	so->file = pmhash_open_for_scan(scan->indexRelation, scan->xs_snapshot);
 	if (so->file == NULL)
 		return false;
 	old = MemoryContextSwitchTo(so->context);

@@ -671,8 +671,6 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 	state->heap = heap;
 	state->index = index;
 	state->file = pmhash_open_for_reading(index, NULL);
-	if (state->file == NULL)
-		pmhash_invalid_error(index);
 	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
 		 RelationGetRelationName(index));
 	check_structure(state);

@@ -230,7 +230,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	result = pmh_check_live_words(t);
 	if (result != PMH_OK || blocks << t->block_shift > t->file.mapped)
 	{
-		/* Or another process needed more just now: so nothing is too much. */
+		/* If none is damaged, another process needed more: so nothing is too much. */
 		pmh_unlock(&t->file_lock->grow);
 		pmh_space_set_limit(t, 0, 0);
 		return result;

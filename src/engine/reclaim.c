@@ -250,8 +250,14 @@ pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len)
 		set_mark_bits(t, &map, offset, len, false);
 		return;
 	}
-	pm_store64(&run->value_space_known, 0);
-	pm_store64(&run->values_lost, 1);
+	pmh_reclaim_lose(t);
+}
+
+void
+pmh_reclaim_lose(PmhTable *t)
+{
+	pm_store64(&pmh_run(t)->value_space_known, 0);
+	pm_store64(&pmh_run(t)->values_lost, 1);
 }
 
 bool

@@ -27,6 +27,12 @@ extern bool pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len);
 extern void pmh_reclaim_discard(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
+ * There is space now that is neither in use nor in a free list: for a later reclaim.  The
+ * space lock is held.
+ */
+extern void pmh_reclaim_lose(PmhTable *t);
+
+/*
  * May it be called by a process that is about to allocate, i.e. is there no such
  * reclaim, or is its mark map inside our mapping?  PMH_OK, PMH_NEED (map further), or
  * PMH_ERR_CORRUPT: the map is said to be where it cannot be.  The space lock is held.

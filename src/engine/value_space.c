@@ -238,8 +238,7 @@ void
 pmh_value_lose(PmhTable *t)
 {
 	pmh_space_lock(t);
-	pm_store64(&pmh_run(t)->value_space_known, 0);
-	pm_store64(&pmh_run(t)->values_lost, 1);
+	pmh_reclaim_lose(t);
 	pmh_space_unlock(t);
 }
 

@@ -78,6 +78,20 @@ write_file(uint64_t offset, uint64_t word)
 	close(fd);
 }
 
+/* The sound file, open. */
+static PmhTable *
+open_sound(void)
+{
+	write_file(PMH_LIVE_OFFSET, live()->dirword);
+	return fixture_open(path, 2);
+}
+
+static uint64_t *
+directory_of(PmhTable *t)
+{
+	return (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+}
+
 /* Is all there, by look-ups? */
 static bool
 all_right(PmhTable *t)
@@ -253,10 +267,9 @@ test_writers(void)
 		uint64_t	elem;
 		uint64_t	i;
 
-		write_file(PMH_LIVE_OFFSET, live()->dirword);
-		t = fixture_open(path, 2);
+		t = open_sound();
 		i = hash >> (64 - pmh_dirword_depth(live()->dirword));
-		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		dir = directory_of(t);
 		elem = dir[i];
 		dir[i] ^= UINT64_C(1) << bit;
 		CHECK(pmh_insert(t, hash, 5, false) == PMH_ERR_CORRUPT);
@@ -282,8 +295,7 @@ test_live_words_in_use(bool region)
 		uint64_t	was;
 		PmhResult	result = PMH_OK;
 
-		write_file(PMH_LIVE_OFFSET, live()->dirword);
-		t = fixture_open(path, 2);
+		t = open_sound();
 		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
 		was = *word;
 		*word ^= UINT64_C(1) << bit;
@@ -319,9 +331,8 @@ test_walks(void)
 	uint32_t	depth = pmh_dirword_depth(live()->dirword);
 	uint64_t	i = 0;
 
-	write_file(PMH_LIVE_OFFSET, live()->dirword);
-	t = fixture_open(path, 2);
-	dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+	t = open_sound();
+	dir = directory_of(t);
 	while (pmh_elem_depth(dir[i]) == depth)
 		i++;
 	CHECK(walk(t) == PMH_DONE);
@@ -347,9 +358,8 @@ test_fold(void)
 		PmhTable   *t;
 		uint64_t   *dir;
 
-		write_file(PMH_LIVE_OFFSET, live()->dirword);
-		t = fixture_open(path, 2);
-		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		t = open_sound();
+		dir = directory_of(t);
 		for (uint64_t i = 0; i < UINT64_C(1) << depth; i++)
 			dir[i] ^= (uint64_t) (pmh_elem_depth(dir[i]) == depth) << bit;
 		CHECK(pmh_directory_fold(t, UINT64_C(1) << 20) == PMH_OK);
@@ -392,12 +402,11 @@ test_merge(void)
 		PmhShrink	shrink;
 		PmhResult	result;
 
-		write_file(PMH_LIVE_OFFSET, live()->dirword);
-		t = fixture_open(path, 2);
+		t = open_sound();
 		for (uint64_t k = LIST_KEYS; k < KEYS; k++)
 			REQUIRE(pmh_delete(t, fixture_hash(k), k) == PMH_OK);
 		REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-		dir = (uint64_t *) (void *) (t->file.base + pmh_dirword_offset(live()->dirword));
+		dir = directory_of(t);
 		dir[right] = damaged;
 		do
 			result = pmh_shrink_step(t, &shrink);

@@ -146,16 +146,22 @@ insert_values(uint64_t hash, uint64_t n)
 
 /* ---- what is freed when a sweep begins to find out what is free ---- */
 
+/* The rest of a sweep, whose last step, or beginning, has given 'result'. */
+static PmhResult
+sweep_on(PmhTable *t, PmhSweep *sweep, PmhResult result)
+{
+	while (result == PMH_OK)
+		result = pmh_sweep_next(t, sweep);
+	pmh_sweep_end(t, sweep);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 static PmhResult
 sweep_that_reclaims(PmhTable *t)
 {
 	PmhSweep	sweep;
-	PmhResult	result = pmh_sweep_begin(t, &sweep);
 
-	while (result == PMH_OK)
-		result = pmh_sweep_next(t, &sweep);
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
+	return sweep_on(t, &sweep, pmh_sweep_begin(t, &sweep));
 }
 
 static PmhResult
@@ -423,10 +429,7 @@ closed_map_is_left_alone(void)
 	CHECK(result == PMH_OK && !pmh_sweep_reclaims(&sweep));
 	go_on(first);
 	await(first);
-	while (result == PMH_OK)
-		result = pmh_sweep_next(others, &sweep);
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(others, &sweep);
+	CHECK(sweep_on(others, &sweep, result) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	close_sound();
 }
@@ -478,10 +481,7 @@ freed_after_mark_without_map(void)
 	for (uint64_t i = 0; i < FULL_VALUES; i++)
 		CHECK(pmh_delete(t, FIRST_HASH, i) == PMH_OK);
 	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
-	while (result == PMH_OK)
-		result = pmh_sweep_next(others, &sweep);
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(others, &sweep);
+	CHECK(sweep_on(others, &sweep, result) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) == 0);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
 	CHECK(sweep_that_reclaims(others) == PMH_OK);
