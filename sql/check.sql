@@ -192,6 +192,9 @@ SELECT pmhash_check('ck_bad_k');
 SELECT pmhash_check('ck_bad_1_k_idx');
 SELECT pmhash_check('ck_bad_btree');
 SELECT pmhash_check('ck_bad_1');
+\set VERBOSITY sqlstate
+SELECT pmhash_check(0);
+\set VERBOSITY default
 SELECT pmhash_check(0);
 SELECT pmhash_check(NULL) IS NULL;
 UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ck_bad_1_k_idx'::regclass;

@@ -95,6 +95,9 @@ INSERT INTO parts SELECT generate_series(1, 20);
 SELECT count(*), sum(inserts + group_entries) FROM pmhash_stat_indexes WHERE "table" LIKE 'parts%';
 SELECT pmhash_stat_reset('parts_k');
 SELECT pmhash_stat_reset('counted');
+\set VERBOSITY sqlstate
+SELECT pmhash_stat_reset(0);
+\set VERBOSITY default
 SELECT pmhash_stat_reset(0);
 
 -- the server

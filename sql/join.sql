@@ -258,6 +258,23 @@ BEGIN
 END $$;
 DROP TABLE few;
 
+-- outer rows are copied, which a nested loop does not do: wide ones cost
+CREATE TABLE wide (k int4, t text);
+INSERT INTO wide SELECT i, 't' FROM generate_series(1, 500) i;
+CREATE TABLE narrow (k int4, v int4);
+INSERT INTO narrow SELECT i, i FROM generate_series(1, 10000) i;
+CREATE INDEX narrow_k ON narrow USING pmhash (k);
+VACUUM ANALYZE wide, narrow;
+SET enable_nestloop = on;
+SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_2;
+UPDATE pg_statistic SET stawidth = 2000 WHERE starelid = 'wide'::regclass AND staattnum = 2;
+SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_2000;
+UPDATE pg_statistic SET stawidth = 1000000 WHERE starelid = 'wide'::regclass AND staattnum = 2;
+SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_1000000;
+SELECT uses_join('SELECT n.v FROM wide w JOIN narrow n ON n.k = w.k') AS not_wanted;
+SET enable_nestloop = off;
+DROP TABLE wide, narrow;
+
 DROP FUNCTION joined(text), uses_join(text), analyzed(text);
 DROP TABLE outr, inr, several, empty;
 RESET ALL;

@@ -22,6 +22,7 @@
 #include "utils/fmgrprotos.h"
 
 #include "am.h"
+#include "cluster/am_callbacks.h"
 #include "insert_queue.h"
 
 PG_FUNCTION_INFO_V1(pmhash_stats);
@@ -37,14 +38,7 @@ PG_FUNCTION_INFO_V1(pmhash_total_relation_size);
 void
 pmhash_require_index(Relation index)
 {
-	if (index->rd_rel->relkind != RELKIND_INDEX ||
-		index->rd_indam->ambuild != pmhash_build)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a pmhash index",
-						RelationGetRelationName(index)),
-				 index->rd_rel->relkind == RELKIND_PARTITIONED_INDEX ?
-				 errdetail("It is a partitioned index; each partition has an index of its own.") : 0));
+	pmhash_require_ours(index);
 	if (RELATION_IS_OTHER_TEMP(index))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -185,8 +179,7 @@ add_file_bytes(Oid relid, int64 *sum)
 
 	if (index == NULL)
 		return true;
-	if (index->rd_rel->relkind == RELKIND_INDEX &&
-		index->rd_indam->ambuild == pmhash_build && !RELATION_IS_OTHER_TEMP(index))
+	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index))
 		known = pmhash_file_size(index, &bytes);
 	relation_close(index, AccessShareLock);
 	*sum += bytes;

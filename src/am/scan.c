@@ -182,6 +182,7 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 								 so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = true;
+	so->any_known_dead = false;
 	so->kind = SCAN_TABLE;
 }
 
@@ -192,12 +193,13 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
  *		a plan that is older than that, by a walk through the table.
  *
  * ERROR if anything else has failed, if rows have been handed out already, which the walk
- * would hand out again, or if such a scan needs the index (pmhash_table_walk).
+ * would hand out again (to a bitmap that is all the same), or if such a scan needs the
+ * index (pmhash_table_walk).
  */
 void
 pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so, PmhResult result)
 {
-	if (result != PMH_ERR_NO_FILE || so->handing_out)
+	if (result != PMH_ERR_NO_FILE || (so->handing_out && !so->repeats))
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	pmhash_index_lost_file(scan->indexRelation, so->file);
 	end_sweep(so, so->file->table);

@@ -167,33 +167,41 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 
 /*
  * Values of the key being streamed, as many as there is room for, into values[].
- * Bounded work, since it can't be cancelled meanwhile.
+ * Bounded work, since it can't be cancelled meanwhile.  False if the scan has left the
+ * file.
  */
-static void
+static bool
 collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhashScanArray *array = &so->array;
 	uint64		key = array->big[array->next_big - 1];
 	size_t		want = Min(array->room - so->values_n, PMHASH_CURSOR_VALUES);
 	PmhValues  *batch = &so->cursor.batch;
-	PmhResult	result = pmh_cursor_next(so->file->table, &so->cursor, want);
+	PmhResult	result;
 
+	PMH_STOP_POINT("array_before_list");
+	result = pmh_cursor_next(so->file->table, &so->cursor, want);
 	if (result == PMH_DONE)
 	{
 		so->streaming = false;
-		return;
+		return true;
 	}
 	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
+	{
+		pmhash_scan_leave_file(scan, so, result);
+		return false;
+	}
 	extend_values(so, batch->n);
 	for (size_t i = 0; i < batch->n; i++)
 		so->values[so->values_n++] = batch->value[i] << GROUP_BITS | key;
+	return true;
 }
 
 /*
  * The next batch of = ANY: what is left of the keys of this group, if there are
  * any, or the next group, in TID order as far as there is room.  So the first
- * rows come soon, and many rows in the order of the heap.
+ * rows come soon, and many rows in the order of the heap.  False at their end, or if the
+ * scan has left the file.
  */
 bool
 pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
@@ -214,7 +222,8 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 			so->cursor.repeats = so->repeats;
 			so->streaming = true;
 		}
-		collect_from_cursor(scan, so);
+		if (!collect_from_cursor(scan, so))
+			return false;
 	}
 	array->room = Max(array->room, Min(array->room * 2, LEAST_ROOM));
 	pmh_sort_numbers(so->values, so->values_n);

@@ -17,9 +17,9 @@
 #include "am/row_types.h"
 #include "am/statements.h"
 #include "am/utility_hook.h"
+#include "cluster/launcher.h"
 #include "cluster/new_database.h"
 #include "cluster/requests.h"
-#include "cluster/shared.h"
 
 static ProcessUtility_hook_type previous_hook = NULL;
 
@@ -83,8 +83,8 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
 		pmhash_request_cleaning(MyDatabaseId);
-	if (checkpoint && pmhash_shared != NULL)
-		pmhash_wake_launcher();
+	if (checkpoint)
+		pmhash_checkpoint_made();
 	pmhash_row_types_check();
 }
 

@@ -60,7 +60,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
+#include "access/relation.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
@@ -73,6 +73,7 @@
 #include "utils/snapmgr.h"
 
 #include "am.h"
+#include "cluster/am_callbacks.h"
 #include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/heap_table.h"
@@ -730,10 +731,11 @@ pmhash_check(PG_FUNCTION_ARGS)
 
 	if (OidIsValid(heapOid))
 	{
-		heap = table_open(heapOid, AccessShareLock);
+		heap = pmhash_open_named(heapOid);
 		pmhash_be_owner(heap, &caller);
 	}
-	index = index_open(indexOid, AccessShareLock);
+	index = pmhash_open_named(indexOid);
+	require_checkable(index);
 
 	/* Looked up without a lock: is it still the table of this index? */
 	if (heap == NULL || heapOid != IndexGetRelation(indexOid, false))
@@ -741,14 +743,12 @@ pmhash_check(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("could not open the table of index \"%s\"",
 						RelationGetRelationName(index))));
-
-	require_checkable(index);
 	if (heapallindexed)
 		require_heap(heap);
 	check_index(heap, index, heapallindexed);
 
 	pmhash_be_caller(&caller);
-	index_close(index, AccessShareLock);
-	table_close(heap, AccessShareLock);
+	relation_close(index, AccessShareLock);
+	relation_close(heap, AccessShareLock);
 	PG_RETURN_VOID();
 }

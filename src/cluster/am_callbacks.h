@@ -15,5 +15,7 @@ extern ambuild_function pmhash_am_build;
 extern PmhashFillFunction pmhash_am_fill;
 
 extern bool pmhash_is_index(Relation rel);
+extern Relation pmhash_open_named(Oid relid);
+extern void pmhash_require_ours(Relation rel);
 
 #endif							/* PMHASH_AM_CALLBACKS_H */

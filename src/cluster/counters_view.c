@@ -183,14 +183,8 @@ pmhash_stat_reset(PG_FUNCTION_ARGS)
 		pmhash_counters_reset(MyDatabaseId, InvalidOid);
 		PG_RETURN_VOID();
 	}
-	index = relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (!pmhash_is_index(index))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a pmhash index",
-						RelationGetRelationName(index)),
-				 index->rd_rel->relkind == RELKIND_PARTITIONED_INDEX ?
-				 errdetail("It is a partitioned index; each partition has an index of its own.") : 0));
+	index = pmhash_open_named(PG_GETARG_OID(0));
+	pmhash_require_ours(index);
 	pmhash_counters_reset(MyDatabaseId, RelationGetRelid(index));
 	relation_close(index, AccessShareLock);
 	PG_RETURN_VOID();

@@ -316,6 +316,19 @@ take_some_out(DeadBatch *batch, bool *more)
 	return result == PMH_DONE ? begin_anew(batch) : result;
 }
 
+/*
+ * A batch can't be gone on with.  That a file has been removed, of which this needs more
+ * than the session has mapped, is no reason for a read to fail that has found all it was
+ * looking for, or has not begun.  The index is invalid, and there is nothing to remove.
+ */
+static void
+removal_failed(Relation index, PmhashFile *file, PmhResult result)
+{
+	if (result != PMH_ERR_NO_FILE)
+		pmhash_engine_error(index, file, result);
+	pmhash_index_lost_file(index, file);
+}
+
 /* Work on a batch, by its number, which waits no longer, for LONGEST_WORK. */
 static void
 work_on(Relation index, int number)
@@ -339,7 +352,7 @@ work_on(Relation index, int number)
 		return;
 	drop_batch(number);
 	if (result != PMH_DONE)
-		pmhash_engine_error(index, file, result);
+		removal_failed(index, file, result);
 }
 
 /* ---- batches of logged files ---- */

@@ -419,7 +419,12 @@ pmhash_invalid_error(Relation index)
 			pmhash_require_service(index);
 		pmhash_raise_trouble(index, &trouble);
 	}
-	/* It has just been rebuilt. */
+
+	/*
+	 * It has just been rebuilt, or it does not serve the snapshot.  The plan is made
+	 * anew at the next try, which may have that snapshot as well.
+	 */
+	pmhash_forget_plans(index->rd_index->indrelid);
 	memset(&trouble, 0, sizeof(trouble));
 	trouble.reason = PMHASH_REASON_MISSING;
 	pmhash_raise_trouble(index, &trouble);
@@ -564,6 +569,19 @@ pmhash_index_is_pmem(Relation index)
 }
 
 /*
+ * Does what the stub names serve the statement's snapshot, if that is of the time before
+ * a promotion?  (In recovery that is found out with all else, serves_in_recovery.)
+ */
+static bool
+serves_promoted(const PmhashEntry *entry)
+{
+	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+
+	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
+		pmhash_standby_fits_promoted(entry->file_id, snapshot);
+}
+
+/*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
  * silence: the plan that uses the index fails if it is still there.  A file
@@ -575,6 +593,7 @@ pmhash_index_plannable(Relation index)
 	PmhashTrouble trouble;
 	PmhashStub	stub;
 	uint64		generation;
+	PmhashEntry *entry;
 
 	if (!pmhash_service_available() ||
 		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
@@ -590,14 +609,19 @@ pmhash_index_plannable(Relation index)
 		pmhash_pool_ready();
 		pmhash_notice_for_launcher();
 	}
-	if (likely(pmhash_entry_find(index, PMHASH_READ) != NULL))
-		return true;
+	entry = pmhash_entry_find(index, PMHASH_READ);
+	if (likely(entry != NULL))
+		return serves_promoted(entry);
 	memset(&trouble, 0, sizeof(trouble));
 	generation = generation_before_reading();
-	if (read_stub(index, PMHASH_READ, &stub, &trouble) &&
-		((stub.flags & PMHASH_STUB_NEW_FILE) != 0 ||
-		 entry_of_stub(index, &stub, generation, false, &trouble) != NULL))
-		return true;
+	if (read_stub(index, PMHASH_READ, &stub, &trouble))
+	{
+		if ((stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+			return true;
+		entry = entry_of_stub(index, &stub, generation, false, &trouble);
+		if (entry != NULL)
+			return serves_promoted(entry);
+	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;
 	if (RecoveryInProgress())

@@ -146,7 +146,43 @@ note_flushed(void)
  * the journal has to say that WAL past its redo pointer was flushed by this
  * server life (undo.c, undo_doubt).  Once pg_control has the checkpoint, its
  * record is flushed (xlog.c, CreateCheckPoint), and every replay reads it: so
- * replay ends past where that begins.  Looked for only from when a checkpoint
+ * replay ends past where that begins, *reached.  False if pg_control has not got it yet.
+ */
+static bool
+checkpoint_is_there(XLogRecPtr redo, XLogRecPtr *reached)
+{
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (!pmhash_read_pg_control(&server, reason) || server.checkPointCopy.redo != redo)
+		return false;
+	*reached = server.checkPoint + 1;
+	return true;
+}
+
+/*
+ * pmhash_checkpoint_made
+ *		A session has executed CHECKPOINT: note it, before its user is told.
+ *
+ * What has been made by now is no reason to fail, so an error is left to those that
+ * depend on the journal.  If there has been another checkpoint since, the launcher
+ * notes that.
+ */
+void
+pmhash_checkpoint_made(void)
+{
+	XLogRecPtr	reached;
+
+	if (pmhash_shared == NULL)
+		return;
+	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
+		checkpoint_is_there(GetRedoRecPtr(), &reached))
+		pmhash_journal_try_note_flushed(reached);
+	pmhash_wake_launcher();
+}
+
+/*
+ * The launcher's part: checkpoints are looked for only from when a checkpoint
  * begins, which shared memory shows, until it is in pg_control, or WAL past its
  * redo pointer has been noted anyway, as it is in one that takes long.  Returns
  * milliseconds until the next look.
@@ -156,13 +192,12 @@ note_checkpoint(void)
 {
 	static XLogRecPtr last = InvalidXLogRecPtr;
 	XLogRecPtr	redo = GetRedoRecPtr();
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
+	XLogRecPtr	reached;
 
 	if (redo == last)
 		return NOTE_IDLE;
-	if (pmhash_read_pg_control(&server, reason) && server.checkPointCopy.redo == redo)
-		pmhash_journal_note_flushed(server.checkPoint + 1);
+	if (checkpoint_is_there(redo, &reached))
+		pmhash_journal_note_flushed(reached);
 	else if (!pmhash_journal_is_past(redo))
 		return NOTE_CHECKPOINT;
 	last = redo;

@@ -21,6 +21,7 @@
 /* ---- launcher.c ---- */
 extern void pmhash_launcher_interrupts(void);
 extern void pmhash_launcher_wait_for(BackgroundWorkerHandle *worker);
+extern void pmhash_checkpoint_made(void);
 
 /* ---- launch_cleaners.c ---- */
 extern void pmhash_clean_if_due(bool settled, int64 *last_full);

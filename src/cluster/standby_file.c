@@ -21,6 +21,11 @@
  * the other one is true.  The first, if it is right, is the newer.  If both are wrong
  * nothing is known, and all files are built anew.
  *
+ * It says of which server life it is, as the control file does of the pool
+ * (life_instance).  So a start notices one that is older than the last life, put back by
+ * hand: the files have more than that says.  (Not one that was copied in the course of
+ * the last life.)
+ *
  * After it there is a row for each in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
  * the directory.  Nor is one whose row has a wrong checksum.
@@ -48,7 +53,7 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 4
+#define STANDBY_VERSION 5
 #define HEADER_SIZE		4096	/* the rows begin there */
 #define HEADER_COPIES	2
 #define HEADER_STRIDE	2048	/* from one copy to the other */
@@ -59,7 +64,8 @@ typedef struct Header
 	uint32		version;
 	uint32		rows;
 	uint64		applied;		/* XLogRecPtr */
-	uint64		timeline;		/* stored before it */
+	uint32		timeline;		/* of it */
+	uint32		life;			/* the lower half of the server life's instance */
 	uint64		ended;			/* where replay ended, if a promotion has followed,
 								 * on that timeline; or 0 */
 	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
@@ -87,6 +93,7 @@ PMHASH_AT(Header, version, 8);
 PMHASH_AT(Header, rows, 12);
 PMHASH_AT(Header, applied, 16);
 PMHASH_AT(Header, timeline, 24);
+PMHASH_AT(Header, life, 28);
 PMHASH_AT(Header, ended, 32);
 PMHASH_AT(Header, ended_opts, 40);
 PMHASH_AT(Header, touched, 48);
@@ -150,6 +157,7 @@ fill_header(Header *header, const PmhashStandbyHead *head)
 	header->rows = PMHASH_STANDBY_FILES;
 	header->applied = head->applied;
 	header->timeline = head->timeline;
+	header->life = (uint32) pmhash_shared->instance;
 	header->ended = head->ended;
 	header->ended_opts = head->ended_opts;
 	header->touched = head->touched;
@@ -396,9 +404,12 @@ is_sound(const Header *header)
 		header->rows == PMHASH_STANDBY_FILES && header->crc == header_crc(header);
 }
 
-/* Read what the file's head says; false if there is none that can be believed. */
+/*
+ * Read what the file's head says, and of which server life; false if there is none that
+ * can be believed.
+ */
 static bool
-read_head(PmhashStandbyHead *head)
+read_head(PmhashStandbyHead *head, uint32 *life)
 {
 	char		path[MAXPGPATH];
 	Header		header = {0};
@@ -418,6 +429,7 @@ read_head(PmhashStandbyHead *head)
 	head->ended = header.ended;
 	head->ended_opts = header.ended_opts;
 	head->touched = header.touched;
+	*life = header.life;
 	return ok;
 }
 
@@ -433,13 +445,15 @@ end_of(const PmhashStandbyHead *head, PmhashStandbyEnd *end)
 	return true;
 }
 
-/* How far the last run has applied records, or 0: not known. */
+/* How far the last run, of this server life, has applied records, or 0: not known. */
 XLogRecPtr
-pmhash_standby_read_applied(void)
+pmhash_standby_read_applied(uint64 instance)
 {
 	PmhashStandbyHead head;
+	uint32		life;
 
-	return read_head(&head) ? head.applied : InvalidXLogRecPtr;
+	return read_head(&head, &life) && life == (uint32) instance ? head.applied :
+		InvalidXLogRecPtr;
 }
 
 /* Where the last run's replay ended, if it did; false: not, or not known. */
@@ -447,8 +461,9 @@ bool
 pmhash_standby_read_end(PmhashStandbyEnd *end)
 {
 	PmhashStandbyHead head;
+	uint32		life;
 
-	return read_head(&head) && end_of(&head, end);
+	return read_head(&head, &life) && end_of(&head, end);
 }
 
 /* Make the file anew, with the LIVE rows of the table.  False with a reason. */
@@ -542,8 +557,9 @@ load_promoted(char *reason)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyHead head;
 	PmhashStandbyEnd end;
+	uint32		life;
 
-	if (!read_head(&head) || !end_of(&head, &end) || !read_rows(reason))
+	if (!read_head(&head, &life) || !end_of(&head, &end) || !read_rows(reason))
 	{
 		pmhash_standby_reset();
 		return true;
@@ -562,7 +578,9 @@ load_promoted(char *reason)
 static bool
 resume(PmhashStandbyHead *head, char *reason)
 {
-	if (!read_head(head))
+	uint32		life;
+
+	if (!read_head(head, &life))
 		return false;
 	head->ended = InvalidXLogRecPtr;
 	head->ended_opts = 0;

@@ -172,7 +172,7 @@ extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
 extern bool pmhash_standby_restate_applied(char *reason);
 extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
-extern XLogRecPtr pmhash_standby_read_applied(void);
+extern XLogRecPtr pmhash_standby_read_applied(uint64 instance);
 extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
 extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
 extern void pmhash_standby_remove_file(void);

@@ -287,7 +287,7 @@ standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 			return NULL;
 		return "the server was not shut down cleanly as a primary before it became a standby";
 	}
-	applied = pmhash_standby_read_applied();
+	applied = pmhash_standby_read_applied(control->life_instance);
 	if (applied == InvalidXLogRecPtr)
 		return "it is not known how far this standby has applied WAL to them";
 	if (server->control.checkPointCopy.redo > applied)

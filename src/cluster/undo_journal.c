@@ -424,6 +424,17 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 	pm_flush(&journal, to, sizeof(*to));
 }
 
+/* The journal is mapped. */
+static void
+raise_flushed(XLogRecPtr lsn)
+{
+	PmhashJournalHeader *header = (PmhashJournalHeader *) journal.base;
+
+	pm_raise64(&header->flushed, lsn);
+	pm_flush(&journal, &header->flushed, sizeof(uint64));
+	pm_fence(&journal);
+}
+
 /*
  * Note durably that WAL is flushed up to lsn, the end of a record.  If replay
  * ends before it, the data directory is an older one.
@@ -431,14 +442,20 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 void
 pmhash_journal_note_flushed(XLogRecPtr lsn)
 {
-	PmhashJournalHeader *header;
-
 	map_journal();
-	header = (PmhashJournalHeader *) journal.base;
-	pm_raise64(&header->flushed, lsn);
-	pm_flush(&journal, &header->flushed, sizeof(uint64));
-	pm_fence(&journal);
+	raise_flushed(lsn);
 	require_journal();
+}
+
+/* The same, if the journal can be used just now.  Raises no error. */
+void
+pmhash_journal_try_note_flushed(XLogRecPtr lsn)
+{
+	char		path[MAXPGPATH];
+	PmhError	error;
+
+	if (pmhash_journal_map(path, &error) == PMH_OK)
+		raise_flushed(lsn);
 }
 
 /* Has WAL past lsn been noted in the header as flushed? */

@@ -624,7 +624,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, cha
 }
 
 XLogRecPtr
-pmhash_standby_read_applied(void)
+pmhash_standby_read_applied(uint64 instance)
 {
 	return InvalidXLogRecPtr;
 }

@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashStandby;
@@ -102,6 +103,7 @@ foreach my $part ([ 'applied, raised', 16, sub { raising_bit(16) } ],
 	[ 'version', 8, sub { 0 } ],
 	[ 'rows', 8, sub { 40 } ],
 	[ 'timeline', 24, sub { 0 } ],
+	[ 'life', 24, sub { 40 } ],
 	[ 'ended', 32, sub { 12 } ],
 	[ 'ended_opts', 40, sub { 63 } ],
 	[ 'touched', 48, sub { raising_bit(48) } ],
@@ -122,6 +124,14 @@ foreach my $i (0, 1)
 
 	unlike($log, qr/$distrusted|$built/, "copy $i alone: nothing is built");
 }
+
+# trust: put-back
+# event: an older copy of what a standby keeps in its pool is put back
+my $older = "$kept.older";
+damaged('an older one, copied', 'immediate', sub { copy($kept, $older) or die; return () });
+my $put_back = damaged('an older one, put back', 'immediate', sub { copy($older, $kept) or die; return () });
+like($put_back, $distrusted, 'an older one, put back: said');
+like($put_back, $built, 'an older one, put back: all is built anew');
 
 # ---- the rows: that file alone is built anew ----
 

@@ -33,6 +33,7 @@ our @EXPORT = qw(
   restart_in_place
   crash
   die_in_start
+  stop_outside_ask
   start_pgbench
   same_answers
   fails_like

@@ -1,0 +1,73 @@
+# A snapshot that was taken on a standby, and lives on after its promotion, is older than
+# what the standby's index file serves: statements that have it do without the index, also
+# those whose plan was made for others.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# What a session answers, or its error.
+sub answer
+{
+	my ($session, $sql) = @_;
+
+	$session->{stderr} = '';
+	return $session->query($sql) . $session->{stderr};
+}
+
+my $primary = new_primary('primary');
+my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = -1\n");
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+my $query = 'SELECT count(*) FROM p WHERE k = 7';
+
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE p (k int4) WITH (autovacuum_enabled = off);
+INSERT INTO p SELECT i FROM generate_series(1, 5000) i;
+INSERT INTO p SELECT 7 FROM generate_series(1, 99) i;
+SQL
+caught_up($primary, $standby);
+
+# Whoever builds the index now leaves out what is dead, so it is not for older snapshots.
+my $keeper = $standby->background_psql('postgres', on_error_stop => 0);
+my $snapshot = $keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()");
+is($keeper->query_safe($query), 100, 'the rows of an old snapshot');
+$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
+$primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
+caught_up($primary, $standby);
+wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
+is($keeper->query_safe($query), 100, 'the same on the standby');
+
+$standby->promote;
+$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+is(answer($keeper, "SAVEPOINT s; $query"), '100', 'the same after the promotion');
+$keeper->query('ROLLBACK TO s');
+
+my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
+my $session = $standby->background_psql('postgres', on_error_stop => 0);
+$session->query_safe("$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+is($session->query_safe('EXECUTE q'), 0, 'a snapshot of its own');
+like($session->query_safe('EXPLAIN EXECUTE q'), qr/Index Only Scan using p_k/, 'by the index');
+
+# What was planned before is an error that says to try again; then that helps.
+$session->query("$import; EXECUTE q");
+like($session->{stderr}, qr/ERROR:  pmhash index "p_k" has no usable file/, 'an old snapshot, an older plan: not by the index');
+$session->query('ROLLBACK');
+is(answer($session, "$import; EXECUTE q"), '100', 'an old snapshot, tried again');
+$session->query('ROLLBACK');
+is(answer($session, 'EXECUTE q'), '0', 'a snapshot of its own, by that plan');
+
+# What is planned with the snapshot has another plan at once.
+is(answer($session, "$import; $query"), '100', 'an old snapshot, planned with it');
+$session->query('COMMIT');
+like($session->query_safe("EXPLAIN $query"), qr/Index Only Scan using p_k/, 'others go by the index');
+$session->quit;
+$keeper->quit;
+$standby->stop;
+$primary->stop;
+done_testing();
