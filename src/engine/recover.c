@@ -144,7 +144,8 @@ is_whole_with(PmhRegion header, uint64_t next)
 
 	header.next = next;
 	header.crc = 0;
-	return header.magic == PMH_REGION_MAGIC && crc == pmh_crc32c(&header, sizeof(header));
+	return header.magic == PMH_REGION_MAGIC &&
+		crc == pmh_crc32c(&header, sizeof(header));
 }
 
 /*
