@@ -149,10 +149,10 @@ is_whole_with(PmhRegion header, uint64_t next)
 }
 
 /*
- * Is 'before' a region which the region 'block' is just being taken off after?  Its 'next'
- * and its checksum may have been stored already, each.  That both are one of two tells a
- * log with a flipped bit, which would take another region off the list, and a header with
- * one, which would get a checksum that fits.
+ * Is 'before' a region which the region 'block' is just being taken off after?  Its
+ * 'next' and its checksum may have been stored already, each.  That both are one of two
+ * tells a log with a flipped bit, which would take another region off the list, and a
+ * header with one, which would get a checksum that fits.
  */
 static bool
 is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
