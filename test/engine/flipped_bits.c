@@ -14,6 +14,7 @@
 #include "directory.h"
 #include "element.h"
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
@@ -67,6 +68,22 @@ make_file(void)
 	fd = open(path, O_RDONLY);
 	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, size, 0) == (ssize_t) size);
 	close(fd);
+}
+
+/* Blocks of the value regions, from the newest on; and of how many. */
+static unsigned
+regions_of_file(uint64_t *block, unsigned most)
+{
+	uint64_t	next = pmh_live_number(live()->value_region);
+	unsigned	n = 0;
+
+	for (; next != 0 && n < most; n++)
+	{
+		block[n] = next;
+		next = ((PmhRegion *) (void *) (bytes + (next << BLOCK_SHIFT)))->next;
+	}
+	REQUIRE(next == 0 && n >= 4);
+	return n;
 }
 
 /* The sound file, with a word of it changed. */
@@ -312,6 +329,34 @@ test_live_words_in_use(bool region)
 	}
 }
 
+/* Nor by what makes the file shorter, or takes a region off the list: the newest one, too. */
+static void
+test_live_words_given_back(bool region)
+{
+	uint64_t	block[64];
+
+	(void) regions_of_file(block, 64);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t = open_sound();
+		uint64_t   *word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
+		uint64_t	was = *word;
+		uint64_t	damaged = was ^ UINT64_C(1) << bit;
+
+		*word = damaged;
+		if (!CHECK(pmh_region_return(t, block[0]) == PMH_ERR_CORRUPT &&
+				   pmh_region_return(t, block[1]) == PMH_ERR_CORRUPT &&
+				   *word == damaged && pmh_live(t)->region_unlink == 0))
+			fprintf(stderr, "bit %u of a live word: a region is given back\n", bit);
+		if (!CHECK(pmh_space_cut(t, 0) != PMH_OK && *word == damaged))
+			fprintf(stderr, "bit %u of a live word: the file is cut\n", bit);
+		*word = was;
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
 /* A walk over all segments does not follow it either: it would pass a segment by. */
 static PmhResult
 walk(PmhTable *t)
@@ -464,22 +509,6 @@ test_log_redone(void)
 	pmh_close(t);
 }
 
-/* Blocks of the value regions, from the newest on; and of how many. */
-static unsigned
-regions_of_file(uint64_t *block, unsigned most)
-{
-	uint64_t	next = pmh_live_number(live()->value_region);
-	unsigned	n = 0;
-
-	for (; next != 0 && n < most; n++)
-	{
-		block[n] = next;
-		next = ((PmhRegion *) (void *) (bytes + (next << BLOCK_SHIFT)))->next;
-	}
-	REQUIRE(next == 0 && n >= 4);
-	return n;
-}
-
 /*
  * A log of value regions that does not fit their list: were it redone, regions in use
  * would leave the list.
@@ -567,6 +596,8 @@ main(void)
 	TEST(test_writers());
 	TEST(test_live_words_in_use(false));
 	TEST(test_live_words_in_use(true));
+	TEST(test_live_words_given_back(false));
+	TEST(test_live_words_given_back(true));
 	TEST(test_walks());
 	TEST(test_fold());
 	TEST(test_merge());
