@@ -26,6 +26,7 @@
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
 #define LIST		((uint64_t) 1000)	/* values of each of these */
+#define ROOM		((uint64_t) 64)	/* blocks */
 #define BLOCK_SHIFT	((uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE))
 
 static const char *path;
@@ -315,6 +316,12 @@ test_live_words_in_use(bool region)
 		PmhResult	result = PMH_OK;
 
 		t = open_sound();
+		if (region)
+		{
+			/* so that there is room for a region, and no growth is in front of it */
+			t->need.blocks = ROOM;
+			REQUIRE(pmh_provide(t) == PMH_OK);
+		}
 		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
 		was = *word;
 		*word ^= UINT64_C(1) << bit;
