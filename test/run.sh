@@ -16,7 +16,8 @@
 #	N passed, N failed
 # The exit status is 0 if nothing failed.
 #
-# PMHASH_KEEP=1 keeps the scratch directory; PMHASH_LARGE_PAGES=1 runs the engine's tests
+# PMHASH_KEEP=1 keeps the scratch directory; PMHASH_CRASH_IMAGES=N enumerates N
+# crash states instead of 20 million; PMHASH_LARGE_PAGES=1 runs the engine's tests
 # with pages of 64 KiB, too.
 
 set -u
@@ -142,7 +143,8 @@ fi
 
 # ---- crash states of the engine and of the undo journal ----
 if wanted crash; then
-	stage crash count_tap make -s --no-print-directory PG_CONFIG="$pg_config" -C test/crash check
+	stage crash count_tap make -s --no-print-directory PG_CONFIG="$pg_config" \
+		${PMHASH_CRASH_IMAGES:+IMAGES="$PMHASH_CRASH_IMAGES"} -C test/crash check
 fi
 
 # ---- damaged files ----

@@ -343,17 +343,10 @@ static void
 count_use(Buffer buffer)
 {
 	BufferDesc *desc = GetBufferDescriptor(buffer - 1);
-#if PG_VERSION_NUM >= 190000
-	uint64		state = pg_atomic_read_u64(&desc->state);
+	PmhashBufferState state = pmhash_buffer_state(desc);
 
 	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
-		pg_atomic_compare_exchange_u64(&desc->state, &state, state + BUF_USAGECOUNT_ONE);
-#else
-	uint32		state = pg_atomic_read_u32(&desc->state);
-
-	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
-		pg_atomic_compare_exchange_u32(&desc->state, &state, state + BUF_USAGECOUNT_ONE);
-#endif
+		pmhash_change_buffer_state(desc, &state, state + BUF_USAGECOUNT_ONE);
 }
 
 /* Pin a block of the table. */

@@ -101,13 +101,8 @@ pmhash_counters_init(void)
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(RowKey);
 	ctl.entrysize = sizeof(Row);
-#if PG_VERSION_NUM >= 190000
-	rows = ShmemInitHash("pmhash counters of indexes", pmhash_tracked_indexes,
-						 &ctl, HASH_ELEM | HASH_BLOBS);
-#else
-	rows = ShmemInitHash("pmhash counters of indexes", pmhash_tracked_indexes,
-						 pmhash_tracked_indexes, &ctl, HASH_ELEM | HASH_BLOBS);
-#endif
+	rows = pmhash_shared_hash("pmhash counters of indexes", pmhash_tracked_indexes,
+							  &ctl, HASH_ELEM | HASH_BLOBS);
 }
 
 /* The row of an index, or NULL.  Under the lock. */

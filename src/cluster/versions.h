@@ -103,6 +103,8 @@ typedef RelFileNode PmhashNode;
 	pgstat_drop_entry(kind, database, object, false)
 #define pmhash_find_next_record(reader, start, reason) \
 	XLogFindNextRecord(reader, start, reason)
+#define pmhash_shared_hash(name, rows, info, flags) \
+	ShmemInitHash(name, rows, info, flags)
 #else
 #define pg_fallthrough					__attribute__((fallthrough))
 #define NodeInstrumentation				Instrumentation
@@ -114,10 +116,27 @@ typedef RelFileNode PmhashNode;
 	pgstat_drop_entry(kind, database, object)
 #define pmhash_find_next_record(reader, start, reason) \
 	((void) (reason), XLogFindNextRecord(reader, start))
+#define pmhash_shared_hash(name, rows, info, flags) \
+	ShmemInitHash(name, rows, rows, info, flags)
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksumInplace(page, block)
 #define pmhash_beginscan_parallel(heap, scan) \
 	table_beginscan_parallel(heap, scan)
+#endif
+
+/* The state of a shared buffer (storage/buf_internals.h). */
+#if PG_VERSION_NUM >= 190000
+typedef uint64 PmhashBufferState;
+
+#define pmhash_buffer_state(desc)		pg_atomic_read_u64(&(desc)->state)
+#define pmhash_change_buffer_state(desc, old, changed) \
+	pg_atomic_compare_exchange_u64(&(desc)->state, old, changed)
+#else
+typedef uint32 PmhashBufferState;
+
+#define pmhash_buffer_state(desc)		pg_atomic_read_u32(&(desc)->state)
+#define pmhash_change_buffer_state(desc, old, changed) \
+	pg_atomic_compare_exchange_u32(&(desc)->state, old, changed)
 #endif
 
 #endif							/* PMHASH_VERSIONS_H */

@@ -175,6 +175,21 @@ is_one_life(const Look *look, XLogRecPtr checkpoint)
 }
 
 /*
+ * Can the reader's record not be from a recovery's end?  That writes records of
+ * RM_XLOG_ID only (xlog.c, StartupXLOG), but no image of a page: no process but the
+ * startup process may write before its checkpoint, and that one changes no page.  With
+ * checksums, an image for hint bits is often the last record that a life has written.
+ */
+static bool
+is_no_end_of_recovery(XLogReaderState *reader)
+{
+	return XLogRecGetRmid(reader) != RM_XLOG_ID ||
+		pmhash_is_xlog_record(reader, XLOG_FPI_FOR_HINT) ||
+		pmhash_is_xlog_record(reader, XLOG_FPI) ||
+		pmhash_is_xlog_record(reader, XLOG_NOOP);
+}
+
+/*
  * Read on from the record at 'redo' to the end of WAL.  Has it all been written by the
  * life that crashed?  What recovers from a crash begins to write with records of
  * RM_XLOG_ID, the last of which is a checkpoint as of a shutdown, and nothing else comes
@@ -194,7 +209,7 @@ is_all_of_crashed_life(const Look *look, XLogRecPtr redo)
 			(pmhash_is_xlog_record(reader, XLOG_CHECKPOINT_SHUTDOWN) ||
 			 pmhash_is_xlog_record(reader, XLOG_END_OF_RECOVERY)))
 			return false;
-		others = XLogRecGetRmid(reader) != RM_XLOG_ID;
+		others = is_no_end_of_recovery(reader);
 	}
 	return others && !look->failed;
 }

@@ -23,6 +23,7 @@ checkpoint_timeout = 1h
 fsync = on
 wal_keep_size = 256MB
 recovery_prefetch = off
+wal_log_hints = on
 CONF
 my $data = $node->data_dir;
 my $pg_control = "$data/global/pg_control";
@@ -32,10 +33,10 @@ install_extension($node);
 rebuild_off($node);
 
 # A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
-# WAL is flushed, after the checkpoint.
+# WAL is flushed, after the checkpoint; 'then': what is called after that.
 sub crash_with_rows
 {
-	my ($table, $also) = @_;
+	my ($table, $also, $then) = @_;
 	my $session;
 
 	$node->safe_psql('postgres', <<SQL);
@@ -47,6 +48,7 @@ SQL
 	copy($pg_control, "$pg_control.before") or die $!;
 	sleep(2);
 	$node->safe_psql('postgres', $also) if defined $also;
+	$then->() if defined $then;
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	hold_wal_writer($node);
 	$session->query_safe("BEGIN; INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g");
@@ -210,6 +212,17 @@ run_without_library('without_t8', 'CHECKPOINT');
 # trust: far-from-end
 not_trusted('t8', 'a start died, then a run without the library');
 
+# What pg_waldump says of the last record of WAL.
+sub last_record
+{
+	my ($control, $wal, $error);
+
+	($control, $error) = run_command([ 'pg_controldata', $data ]);
+	$control =~ /REDO location:\s+(\S+)/ or die 'no place to begin at';
+	($wal, $error) = run_command([ 'pg_waldump', '-p', "$data/pg_wal", '-s', $1 ]);
+	return (split /\n/, $wal)[-1];
+}
+
 # ---- a start of ours dies in replay, before its end is saved ----
 # The file of a table with WAL to be replayed cannot be opened.  (By a prefetch, that
 # would come before the first record is replayed.)
@@ -238,9 +251,15 @@ right('t9', 'two starts died in replay');
 
 # event: a start is killed after it has changed `pg_control`, before it has noted that
 # pg_control is younger than the note, as if another had begun to recover; WAL shows
-# that none has written since the crash.
-crash_with_rows('t13', $to_x);
+# that none has written since the crash.  Its last record is an image of a page whose hint
+# bits were set, as it often is with checksums.
+crash_with_rows('t13', $to_x, sub {
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t13');
+	$node->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()')
+		or die 'the images are not flushed';
+});
 die_in_replay($x);
+like(last_record(), qr/FPI_FOR_HINT/, 'WAL ends with an image for hint bits');
 utime(undef, undef, $pg_control) or die $!;
 # trust: wal-as-left
 $node->start;
