@@ -113,7 +113,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 	uint64		life;
 
 	PMH_STOP_POINT("open_before_life");
-	life = pmhash_standby_life(stub->file_id);
+	life = trouble->standby_life = pmhash_standby_life(stub->file_id);
 	if (unlikely(recovery) && life == 0)
 	{
 		/* What is there by now may be a later one, which has no life in our eyes. */
@@ -212,10 +212,13 @@ entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool ma
 
 	if (mapped != NULL)
 	{
+		trouble->standby_life = mapped->standby_life;
 		trouble->reason = pmhash_table_doubt(mapped->table);
 		return trouble->reason != PMHASH_REASON_NONE ? NULL :
 			pmhash_entry_confirm(index, stub, generation);
 	}
+	if (unlikely(RecoveryInProgress()))
+		trouble->standby_life = pmhash_standby_life(stub->file_id);
 	if (!check_identity(stub, &recovered, trouble))
 		return NULL;
 	if (map || !recovered)
@@ -468,7 +471,7 @@ pmhash_file_open_or_skip(Relation index, bool inserting)
 	if (trouble.marked)
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 	else
-		pmhash_mark_invalid(index, trouble.file_id, trouble.reason);
+		pmhash_mark_invalid(index, trouble.file_id, 0, trouble.reason);
 	return NULL;
 }
 
@@ -516,7 +519,7 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
 	if (!check_identity(stub, NULL, &trouble) &&
 		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present())
-		pmhash_mark_invalid(index, stub->file_id, trouble.reason);
+		pmhash_mark_invalid(index, stub->file_id, 0, trouble.reason);
 }
 
 /*

@@ -229,16 +229,26 @@ pmhash_forget_plans(Oid table)
 	SendSharedInvalidMessages(&message, 1);
 }
 
-/* Mark the stub, make all backends notice, have the index rebuilt. */
+/*
+ * Mark the stub, make all backends notice, have the index rebuilt.
+ *
+ * 'standby_life': of the file that this is said of, if it was looked at or mapped on a
+ * standby.  That may have lost it and built another one since, under the same id, and
+ * have been promoted with that one: which is left alone.  0: it is marked in any case,
+ * as one has to that leaves rows out from now on.
+ */
 void
-pmhash_mark_invalid(Relation index, uint64 file_id, PmhashReason reason)
+pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
+					PmhashReason reason)
 {
 	if (RecoveryInProgress())
 	{
 		/* A standby's stub is the primary's; the file is our own. */
-		pmhash_standby_lost(file_id, pmhash_reason_text(reason));
+		pmhash_standby_lost(file_id, standby_life, pmhash_reason_text(reason));
 		return;
 	}
+	if (standby_life != 0 && standby_life != pmhash_standby_life(file_id))
+		return;
 	if (pmhash_stub_invalidate(index, file_id, reason))
 	{
 		/*
@@ -276,28 +286,18 @@ pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 	else if (trouble->marked && RecoveryInProgress())
 		return;
 	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_is_present())
-		pmhash_mark_invalid(index, trouble->file_id, trouble->reason);
+		pmhash_mark_invalid(index, trouble->file_id, trouble->standby_life,
+							trouble->reason);
 	else
 		pmhash_rebuild_wanted(RelationGetRelid(index));
-}
-
-/*
- * Is this one that a standby has lost since it was opened?  There may be another one by
- * now, under the same id.
- */
-static bool
-is_lost_already(const PmhashFile *file)
-{
-	return file->standby_life != 0 &&
-		file->standby_life != pmhash_standby_life(file->file_id);
 }
 
 void
 pmhash_index_invalidate(Relation index, const PmhashFile *file,
 						PmhashReason reason)
 {
-	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !is_lost_already(file))
-		pmhash_mark_invalid(index, file->file_id, reason);
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		pmhash_mark_invalid(index, file->file_id, file->standby_life, reason);
 }
 
 void
@@ -353,6 +353,7 @@ pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
 	if (passes || pmhash_enforces_constraint(index) ||
 		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		pmhash_engine_error(index, file, result);
-	pmhash_mark_invalid(index, file->file_id,
-					 file->filling ? PMHASH_REASON_FILLING : PMHASH_REASON_MISSING);
+	/* Rows are left out now: whichever file it is, the stub has to say so. */
+	pmhash_mark_invalid(index, file->file_id, 0,
+						file->filling ? PMHASH_REASON_FILLING : PMHASH_REASON_MISSING);
 }

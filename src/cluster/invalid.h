@@ -19,6 +19,7 @@ typedef struct PmhashTrouble
 	PmhashReason reason;
 	PmhError	error;			/* of the engine, or code PMH_OK */
 	uint64		file_id;		/* that the stub named when it was read, or 0 */
+	uint64		standby_life;	/* of that which was LIVE when it was looked at, or 0 */
 	bool		marked;			/* the stub said that it is invalid */
 	char		path[MAXPGPATH];	/* of the file, or empty */
 } PmhashTrouble;
@@ -27,7 +28,7 @@ extern PmhashReason pmhash_reason_of(const PmhError *error);
 extern bool pmhash_enforces_constraint(Relation index);
 pg_noreturn extern void pmhash_raise_trouble(Relation index,
 											 const PmhashTrouble *trouble);
-extern void pmhash_mark_invalid(Relation index, uint64 file_id,
+extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 								PmhashReason reason);
 extern void pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble);
 extern const char *pmhash_reason_text(PmhashReason reason);

@@ -37,6 +37,7 @@
 #include "cluster/shared.h"
 #include "cluster/trust.h"
 #include "cluster/standby_state.h"
+#include "engine/stop_point.h"
 
 /* Milliseconds to the next try after the first failure, and at the most. */
 #define FIRST_PAUSE		INT64CONST(1000)
@@ -347,18 +348,22 @@ pmhash_standby_distrust(const char *why)
 	return ours;
 }
 
-/* A backend has found a LIVE file to be damaged, or gone.  Raises no ERROR. */
+/*
+ * A backend has found a file to be damaged, or gone, that was LIVE in this life.  There
+ * may be a later one by now, of which that says nothing.  Raises no ERROR.
+ */
 void
-pmhash_standby_lost(uint64 file_id, const char *why)
+pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
 {
 	PmhashStandbyRow *row;
 
 	if (!pmhash_standby_is_active())
 		return;
+	PMH_STOP_POINT("standby_before_lost");
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = find_own(file_id);
 	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE)
+		row->status == PMHASH_STANDBY_LIVE && row->life == life)
 		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
 }

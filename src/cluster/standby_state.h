@@ -155,7 +155,7 @@ extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
-extern void pmhash_standby_lost(uint64 file_id, const char *why);
+extern void pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
 extern bool pmhash_standby_owns(Oid database, uint64 file_id);
 extern bool pmhash_standby_has_room(void);
 

@@ -34,6 +34,7 @@
 #include "cluster/shared.h"
 #include "cluster/undo_journal.h"
 #include "engine/pm.h"
+#include "engine/stop_point.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */
 static PmhashJournalRecord *ring;
@@ -212,9 +213,11 @@ take_spare(PmFile *file, const char *path, size_t size)
 			header = (PmhashJournalHeader *) file->base;
 			pm_store64(&header->magic, 0);
 			pm_flush(file, &header->magic, sizeof(header->magic));
+			PMH_STOP_POINT("spare_taken");
 			forget_damaged(file);
 			pm_fence(file);
-			return true;
+			if (!pm_is_lost(file))	/* else a new one has other pages */
+				return true;
 		}
 		pm_close(file);
 	}

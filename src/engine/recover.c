@@ -136,10 +136,23 @@ redo_log(PmhTable *t)
 	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
 }
 
+/* Would a region's header be whole with this 'next'? */
+static bool
+is_whole_with(PmhRegion header, uint64_t next)
+{
+	uint64_t	crc = header.crc;
+
+	header.next = next;
+	header.crc = 0;
+	return header.magic == PMH_REGION_MAGIC &&
+		crc == pmh_crc32c(&header, sizeof(header));
+}
+
 /*
- * Is 'before' a region which the region 'block' is just being taken off after?  Only its
- * checksum may be wrong: its 'next' may have been stored already.  That it is one of two
- * tells a log with a flipped bit, which would take another region off the list.
+ * Is 'before' a region which the region 'block' is just being taken off after?  Its
+ * 'next' and its checksum may have been stored already, each.  That both are one of two
+ * tells a log with a flipped bit, which would take another region off the list, and a
+ * header with one, which would get a checksum that fits.
  */
 static bool
 is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
@@ -148,9 +161,9 @@ is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
 	const PmhRegion *header = pmh_at(t, before << t->block_shift);
 
 	return before < blocks && !pmh_space_is_map_block(t, before) && before != block &&
-		header->magic == PMH_REGION_MAGIC && header->blocks != 0 &&
-		header->blocks <= blocks - before &&
-		(header->next == block || header->next == region->next);
+		(header->next == block || header->next == region->next) &&
+		(is_whole_with(*header, block) || is_whole_with(*header, region->next)) &&
+		header->blocks != 0 && header->blocks <= blocks - before;
 }
 
 /* Redo the region log. */

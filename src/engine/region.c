@@ -93,6 +93,9 @@ unlink_region(PmhTable *t, uint64_t block)
 		return PMH_OK;
 	}
 	result = region_before(t, block, &before);
+	/* It gets a new checksum, which may not be that of a damaged one. */
+	if (result == PMH_OK)
+		result = pmh_region_check(t, before, pmh_blocks(t));
 	if (result != PMH_OK)
 		return result;
 	pm_store64(&live->region_unlink, before << PMH_UNLINK_BEFORE_SHIFT | block);

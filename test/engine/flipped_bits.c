@@ -14,16 +14,20 @@
 #include "directory.h"
 #include "element.h"
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
+#include "region.h"
 #include "table.h"
 #include "unit.h"
 
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
 #define LIST		((uint64_t) 1000)	/* values of each of these */
+#define ROOM		((uint64_t) 64)	/* blocks */
+#define BLOCK_SHIFT	((uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE))
 
 static const char *path;
 static char *bytes;				/* a sound file */
@@ -65,6 +69,22 @@ make_file(void)
 	fd = open(path, O_RDONLY);
 	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, size, 0) == (ssize_t) size);
 	close(fd);
+}
+
+/* Blocks of the value regions, from the newest on; and of how many. */
+static unsigned
+regions_of_file(uint64_t *block, unsigned most)
+{
+	uint64_t	next = pmh_live_number(live()->value_region);
+	unsigned	n = 0;
+
+	for (; next != 0 && n < most; n++)
+	{
+		block[n] = next;
+		next = ((PmhRegion *) (void *) (bytes + (next << BLOCK_SHIFT)))->next;
+	}
+	REQUIRE(next == 0 && n >= 4);
+	return n;
 }
 
 /* The sound file, with a word of it changed. */
@@ -296,6 +316,12 @@ test_live_words_in_use(bool region)
 		PmhResult	result = PMH_OK;
 
 		t = open_sound();
+		if (region)
+		{
+			/* so that there is room for a region, and no growth is in front of it */
+			t->need.blocks = ROOM;
+			REQUIRE(pmh_provide(t) == PMH_OK);
+		}
 		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
 		was = *word;
 		*word ^= UINT64_C(1) << bit;
@@ -303,6 +329,34 @@ test_live_words_in_use(bool region)
 			result = pmh_insert(t, fixture_hash(region ? KEYS : KEYS + i), i, false);
 		if (!CHECK(result == PMH_ERR_CORRUPT && *word == (was ^ UINT64_C(1) << bit)))
 			fprintf(stderr, "bit %u of a live word in use: %d\n", bit, (int) result);
+		*word = was;
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
+	}
+}
+
+/* Nor by what makes the file shorter, or takes a region off the list: the newest one, too. */
+static void
+test_live_words_given_back(bool region)
+{
+	uint64_t	block[64];
+
+	(void) regions_of_file(block, 64);
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t = open_sound();
+		uint64_t   *word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
+		uint64_t	was = *word;
+		uint64_t	damaged = was ^ UINT64_C(1) << bit;
+
+		*word = damaged;
+		if (!CHECK(pmh_region_return(t, block[0]) == PMH_ERR_CORRUPT &&
+				   pmh_region_return(t, block[1]) == PMH_ERR_CORRUPT &&
+				   *word == damaged && pmh_live(t)->region_unlink == 0))
+			fprintf(stderr, "bit %u of a live word: a region is given back\n", bit);
+		if (!CHECK(pmh_space_cut(t, 0) != PMH_OK && *word == damaged))
+			fprintf(stderr, "bit %u of a live word: the file is cut\n", bit);
 		*word = was;
 		CHECK(all_right(t));
 		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
@@ -470,17 +524,9 @@ static void
 test_region_log(void)
 {
 	const uint64_t log = PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink);
-	const uint32_t shift = (uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE);
 	uint64_t	block[64];
-	uint64_t	next = pmh_live_number(live()->value_region);
-	unsigned	n = 0;
+	unsigned	n = regions_of_file(block, 64);
 
-	for (; next != 0 && n < 64; n++)
-	{
-		block[n] = next;
-		next = ((PmhRegion *) (void *) (bytes + (next << shift)))->next;
-	}
-	REQUIRE(next == 0 && n >= 4);
 	for (unsigned before = 0; before < n; before++)
 	{
 		for (unsigned gone = 0; gone < n; gone++)
@@ -492,6 +538,56 @@ test_region_log(void)
 				fprintf(stderr, "region %u is taken off after %u\n", gone, before);
 		}
 	}
+}
+
+/* A word of a region's header, and how many there are. */
+#define HEADER_WORDS	(offsetof(PmhRegion, reserved) / sizeof(uint64_t))
+
+/*
+ * The region in front of one that is taken off the list gets a new 'next', and a new
+ * checksum with that.  It is not made of a header with a flipped bit, whose length may be
+ * wrong: by recovery, which redoes the log ...
+ */
+static void
+test_header_in_log(void)
+{
+	uint64_t	block[64];
+	unsigned	n = regions_of_file(block, 64);
+	uint64_t	log = block[n - 3] << PMH_UNLINK_BEFORE_SHIFT | block[n - 2];
+	uint64_t   *word = &live()->region_unlink;
+
+	*word = log;
+	for (unsigned i = 0; i < HEADER_WORDS; i++)
+		flip_each("header in front", (block[n - 3] << BLOCK_SHIFT) + i * sizeof(uint64_t), 2);
+	*word = 0;
+}
+
+/* ... nor by the process that takes it off. */
+static void
+test_header_in_use(void)
+{
+	uint64_t	block[64];
+	unsigned	n = regions_of_file(block, 64);
+	PmhTable   *t = open_sound();
+	uint64_t   *header = pmh_at(t, block[n - 3] << BLOCK_SHIFT);
+
+	for (unsigned i = 0; i < HEADER_WORDS; i++)
+	{
+		for (unsigned bit = 0; bit < 64; bit++)
+		{
+			uint64_t	was = header[i];
+			uint64_t	damaged = was ^ UINT64_C(1) << bit;
+
+			header[i] = damaged;
+			if (!CHECK(pmh_region_return(t, block[n - 2]) == PMH_ERR_CORRUPT &&
+					   header[i] == damaged && pmh_live(t)->region_unlink == 0))
+				fprintf(stderr, "bit %u of word %u of the header in front\n", bit, i);
+			header[i] = was;
+		}
+	}
+	CHECK(all_right(t));
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(t);
 }
 
 int
@@ -507,12 +603,16 @@ main(void)
 	TEST(test_writers());
 	TEST(test_live_words_in_use(false));
 	TEST(test_live_words_in_use(true));
+	TEST(test_live_words_given_back(false));
+	TEST(test_live_words_given_back(true));
 	TEST(test_walks());
 	TEST(test_fold());
 	TEST(test_merge());
 	TEST(test_claimed_twice());
 	TEST(test_log_redone());
 	TEST(test_region_log());
+	TEST(test_header_in_log());
+	TEST(test_header_in_use());
 	unlink(path);
 	free(bytes);
 	return unit_done("flipped_bits");

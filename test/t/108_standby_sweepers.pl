@@ -117,6 +117,7 @@ ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 $workers"), 'thre
 my $building = q(SELECT count(*) FROM pmhash_indexes WHERE state LIKE 'building%');
 my $begun = sub { my $n = 0; $n += $standby->safe_psql($_, $building) foreach @databases; return $n; };
 is($begun->(), '2', 'it leaves: two builds have begun beside it');
+sleep 3;	# the launcher, too, has to learn that the third one waits
 release('standby_sweeping');
 for (my $i = 0; $i < 200 && $begun->() < 3; $i++)
 {

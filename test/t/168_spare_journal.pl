@@ -1,0 +1,53 @@
+# A server life takes the journal of an earlier one over, and looks at all of it.  A page
+# that cannot be read there is no error: it gets a journal of its own.  (The file is cut
+# short meanwhile, which raises the same signal.)
+#
+# The library is built with its stop points for this, as in 012_stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('journals', '', install_path => install_with_stop_points());
+my $points = use_stop_points($node);
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int4);
+CREATE INDEX t_k ON t USING pmhash (k);
+INSERT INTO t SELECT generate_series(1, 1000);
+SQL
+my $pool = pool($node);
+$node->stop;
+ok(-e "$pool/journal.spare", 'there is a journal to be taken over');
+
+my $from = -s $node->logfile;
+hold('spare_taken');
+$node->start;
+my $session = start_session('INSERT INTO t VALUES (1001)');
+is_held('spare_taken', 'the first process');
+my @journal = grep { !/\.spare$/ } glob("$pool/journal.*");
+is(@journal, 1, 'it has taken that over');
+my $size = -s $journal[0];
+truncate($journal[0], 4096) or die;
+release('spare_taken');
+is(finish($session), '', 'a row goes in');
+@journal = grep { !/\.spare$/ } glob("$pool/journal.*");
+is(-s $journal[0], $size, 'the journal is a new one');
+unlike(slurp_file($node->logfile, $from), qr/undo journal/, 'nothing is said of it');
+
+$node->stop('immediate');
+$from = -s $node->logfile;
+$node->start;
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1001'), 1, 'after a crash');
+is(index_state($node, 't_k'), 'valid', '... the index is trusted');
+unlike(slurp_file($node->logfile, $from), qr/are not trusted/, '... by its journal');
+$node->stop;
+done_testing();
