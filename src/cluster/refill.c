@@ -25,8 +25,9 @@
  *			the commit.  A row that S does not see is of a writer that was at
  *			work after 2, hence has begun to insert after 1: its entry is in the
  *			file, or will be.  The stub says "filled".
- *	4 wait	for transactions with a snapshot older than S.  They may see rows that
- *			were deleted when S was taken, which have no entry.  (Not for the worker
+ *	4 wait	for transactions with a snapshot older than S, until there are none (one
+ *			may be handed on meanwhile).  They may see rows that were deleted when
+ *			S was taken, which have no entry.  (Not for the worker
  *			that runs users' functions: function_worker.c.)  No lock is held:
  *			VACUUM removes from the file what it removes.
  *	5		The stub says that the file is valid.
@@ -425,18 +426,17 @@ fill_file(void)
 }
 
 /*
- * Step 4, as WaitForOlderSnapshots (indexcmds.c), which is not exported.  VACUUM,
- * concurrent builds of other indexes and the worker that runs users' functions do not
- * read this one.
+ * Wait for the transactions that have an older snapshot now.  Returns how many there
+ * were.  VACUUM, concurrent builds of other indexes and the worker that runs users'
+ * functions do not read this index.
  */
-static void
-wait_for_snapshots(void)
+static int
+wait_for_older(void)
 {
 	VirtualTransactionId *older;
 	int			n;
+	int			waited = 0;
 
-	StartTransactionCommand();
-	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
 	older = GetCurrentVirtualXIDs(refill.older, true, false,
 								  PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC,
 								  &n);
@@ -444,9 +444,33 @@ wait_for_snapshots(void)
 	for (int i = 0; i < n; i++)
 	{
 		if (!pmhash_is_function_worker(older[i]))
+		{
 			(void) VirtualXactLock(older[i], true);
+			waited++;
+		}
 		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
 	}
+	pfree(older);
+	return waited;
+}
+
+/*
+ * Step 4.  WaitForOlderSnapshots (indexcmds.c) looks once who has one.  But a snapshot
+ * may be handed on while we wait (SET TRANSACTION SNAPSHOT), to a transaction that has
+ * had none; so we look again until there is nobody.  Twice: a transaction that takes a
+ * snapshot over has it before the one that it is from ends, but that one may end without
+ * a lock (procarray.c, ProcArrayEndTransaction), and a look that comes to the one too
+ * early and to the other too late misses both.
+ */
+static void
+wait_for_snapshots(void)
+{
+	int			nobody = 0;
+
+	StartTransactionCommand();
+	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
+	while (nobody < 2)
+		nobody = wait_for_older() == 0 ? nobody + 1 : 0;
 	PMH_STOP_POINT("rebuild_before_valid");
 	CommitTransactionCommand();
 }
