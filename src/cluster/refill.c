@@ -63,6 +63,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -87,7 +88,9 @@
 #include "cluster/refill.h"
 #include "cluster/stub.h"
 #include "cluster/wait_events.h"
+
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
+#define SLOT_PAUSE		100		/* the same, at the slots */
 
 /* What is known of a rebuild from step to step, each a transaction. */
 typedef struct Refill
@@ -455,12 +458,54 @@ wait_for_older(void)
 }
 
 /*
+ * Is a logical slot being made from which an older snapshot may come?  Its process has it
+ * from WAL, as of a place there that may be long past by then (snapbuild.c,
+ * SnapBuildExportSnapshot), and until then no transaction shows it.  Such a slot has an
+ * xmin in shared memory, which goes when its process has the snapshot, and none that is
+ * kept (slot.c, ReplicationSlotRelease).
+ */
+static bool
+slot_may_export(void)
+{
+	bool		may = false;
+
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots && !may; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+
+		if (!slot->in_use)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		may = slot->data.database == MyDatabaseId &&
+			!TransactionIdIsValid(slot->data.xmin) &&
+			TransactionIdIsValid(slot->effective_xmin) &&
+			TransactionIdPrecedesOrEquals(slot->effective_xmin, refill.older);
+		SpinLockRelease(&slot->mutex);
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return may;
+}
+
+/* Wait until there is no such slot. */
+static void
+wait_for_slots(void)
+{
+	while (slot_may_export())
+	{
+		pmhash_sleep(SLOT_PAUSE, pmhash_wait_event(PMHASH_WAIT_SLOT));
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
  * Step 4.  WaitForOlderSnapshots (indexcmds.c) looks once who has one.  But a snapshot
  * may be handed on while we wait (SET TRANSACTION SNAPSHOT), to a transaction that has
  * had none; so we look again until there is nobody.  Twice: a transaction that takes a
  * snapshot over has it before the one that it is from ends, but that one may end without
  * a lock (procarray.c, ProcArrayEndTransaction), and a look that comes to the one too
- * early and to the other too late misses both.
+ * early and to the other too late misses both.  And slots first: what comes of one is
+ * found with its transactions.
  */
 static void
 wait_for_snapshots(void)
@@ -469,6 +514,7 @@ wait_for_snapshots(void)
 
 	StartTransactionCommand();
 	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
+	wait_for_slots();
 	while (nobody < 2)
 		nobody = wait_for_older() == 0 ? nobody + 1 : 0;
 	PMH_STOP_POINT("rebuild_before_valid");

@@ -27,7 +27,8 @@ static const char *const names[PMHASH_NWAITS] = {
 	[PMHASH_WAIT_POOL] = "PmhashPoolUnavailable",
 	[PMHASH_WAIT_STANDBY] = "PmhashStandbyMain",
 	[PMHASH_WAIT_BUILD] = "PmhashStandbyBuild",
-	[PMHASH_WAIT_GIVE_WAY] = "PmhashGiveWay"
+	[PMHASH_WAIT_GIVE_WAY] = "PmhashGiveWay",
+	[PMHASH_WAIT_SLOT] = "PmhashLogicalSlot"
 };
 #endif
 

@@ -18,6 +18,7 @@ typedef enum PmhashWait
 	PMHASH_WAIT_STANDBY,		/* a standby's worker: nothing to do */
 	PMHASH_WAIT_BUILD,			/* a standby's builder: for replay or transactions */
 	PMHASH_WAIT_GIVE_WAY,		/* a build in the background: others want to run */
+	PMHASH_WAIT_SLOT,			/* a rebuild: a logical slot is being made */
 	PMHASH_NWAITS
 } PmhashWait;
 
