@@ -96,7 +96,7 @@ cluster_stop()
 # since the number comes from a file of its own.
 cluster_kill_hard()
 {
-	local postmaster status children=()
+	local postmaster process status children=()
 
 	postmaster=$(as_account head -n 1 "$cluster_dir/data/postmaster.pid")
 	as_account kill -STOP "$postmaster"
@@ -106,10 +106,13 @@ cluster_kill_hard()
 	done < <(grep -l "^PPid:[[:space:]]*$postmaster\$" /proc/[0-9]*/status 2>/dev/null)
 	as_account kill -KILL "$postmaster" "${children[@]}" 2>/dev/null || true
 
+	# A server does not start as long as one of them is there with its shared memory.
 	# Where orphans are not reaped the dead postmaster stays in the process
 	# table, and its lock files would be believed.
-	while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$postmaster/status" 2>/dev/null; do
-		sleep 0.02
+	for process in "$postmaster" "${children[@]}"; do
+		while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$process/status" 2>/dev/null; do
+			sleep 0.02
+		done
 	done
 	[ ! -d "/proc/$postmaster" ] ||
 		as_account rm -f "$cluster_dir/data/postmaster.pid" "$cluster_dir/.s.PGSQL.$PGPORT.lock"
