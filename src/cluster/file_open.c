@@ -396,6 +396,17 @@ is_from_recovery(Snapshot snapshot)
 		snapshot->takenDuringRecovery;
 }
 
+/*
+ * Does the file serve the statement's snapshot, if that is of the time before a
+ * promotion?  (In recovery that is found out with all else, serves_in_recovery.)
+ */
+static bool
+serves_promoted(uint64 file_id, Snapshot snapshot)
+{
+	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
+		pmhash_standby_fits_promoted(file_id, snapshot);
+}
+
 PmhashFile *
 pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 {
@@ -403,8 +414,7 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
-		return is_from_recovery(snapshot) && !RecoveryInProgress() &&
-			!pmhash_standby_fits_promoted(file->file_id, snapshot) ? NULL : file;
+		return serves_promoted(file->file_id, snapshot) ? file : NULL;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	pmhash_notice_invalid(index, &trouble);
@@ -572,19 +582,6 @@ pmhash_index_is_pmem(Relation index)
 }
 
 /*
- * Does what the stub names serve the statement's snapshot, if that is of the time before
- * a promotion?  (In recovery that is found out with all else, serves_in_recovery.)
- */
-static bool
-serves_promoted(const PmhashEntry *entry)
-{
-	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
-
-	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
-		pmhash_standby_fits_promoted(entry->file_id, snapshot);
-}
-
-/*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
  * silence: the plan that uses the index fails if it is still there.  A file
@@ -593,6 +590,7 @@ serves_promoted(const PmhashEntry *entry)
 bool
 pmhash_index_plannable(Relation index)
 {
+	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
 	PmhashTrouble trouble;
 	PmhashStub	stub;
 	uint64		generation;
@@ -603,8 +601,7 @@ pmhash_index_plannable(Relation index)
 		return false;
 	if (RecoveryInProgress())
 	{
-		if (!serves_in_recovery(index, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL,
-								&trouble))
+		if (!serves_in_recovery(index, snapshot, &trouble))
 			return false;
 	}
 	else
@@ -614,7 +611,7 @@ pmhash_index_plannable(Relation index)
 	}
 	entry = pmhash_entry_find(index, PMHASH_READ);
 	if (likely(entry != NULL))
-		return serves_promoted(entry);
+		return serves_promoted(entry->file_id, snapshot);
 	memset(&trouble, 0, sizeof(trouble));
 	generation = generation_before_reading();
 	if (read_stub(index, PMHASH_READ, &stub, &trouble))
@@ -623,7 +620,7 @@ pmhash_index_plannable(Relation index)
 			return true;
 		entry = entry_of_stub(index, &stub, generation, false, &trouble);
 		if (entry != NULL)
-			return serves_promoted(entry);
+			return serves_promoted(entry->file_id, snapshot);
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;

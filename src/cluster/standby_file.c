@@ -404,15 +404,11 @@ is_sound(const Header *header)
 		header->rows == PMHASH_STANDBY_FILES && header->crc == header_crc(header);
 }
 
-/*
- * Read what the file's head says, and of which server life; false if there is none that
- * can be believed.
- */
+/* Read the file's head; false, with what is no head, if there is none to be believed. */
 static bool
-read_head(PmhashStandbyHead *head, uint32 *life)
+read_header(Header *header)
 {
 	char		path[MAXPGPATH];
-	Header		header = {0};
 	int			fd;
 	bool		ok = false;
 
@@ -421,16 +417,26 @@ read_head(PmhashStandbyHead *head, uint32 *life)
 	if (fd < 0)
 		return false;
 	for (int i = 0; i < HEADER_COPIES && !ok; i++)
-		ok = pread(fd, &header, sizeof(header), i * HEADER_STRIDE) == sizeof(header) &&
-			is_sound(&header);
+		ok = pread(fd, header, sizeof(*header), i * HEADER_STRIDE) == sizeof(*header) &&
+			is_sound(header);
 	close(fd);
+	return ok;
+}
+
+/* Read what the file's head says; false if there is none that can be believed. */
+static bool
+read_head(PmhashStandbyHead *head)
+{
+	Header		header;
+
+	if (!read_header(&header))
+		return false;
 	head->applied = header.applied;
 	head->timeline = header.timeline;
 	head->ended = header.ended;
 	head->ended_opts = header.ended_opts;
 	head->touched = header.touched;
-	*life = header.life;
-	return ok;
+	return true;
 }
 
 /* The end of replay that a head tells of; false: of none. */
@@ -449,10 +455,9 @@ end_of(const PmhashStandbyHead *head, PmhashStandbyEnd *end)
 XLogRecPtr
 pmhash_standby_read_applied(uint64 instance)
 {
-	PmhashStandbyHead head;
-	uint32		life;
+	Header		header;
 
-	return read_head(&head, &life) && life == (uint32) instance ? head.applied :
+	return read_header(&header) && header.life == (uint32) instance ? header.applied :
 		InvalidXLogRecPtr;
 }
 
@@ -461,9 +466,8 @@ bool
 pmhash_standby_read_end(PmhashStandbyEnd *end)
 {
 	PmhashStandbyHead head;
-	uint32		life;
 
-	return read_head(&head, &life) && end_of(&head, end);
+	return read_head(&head) && end_of(&head, end);
 }
 
 /* Make the file anew, with the LIVE rows of the table.  False with a reason. */
@@ -557,9 +561,8 @@ load_promoted(char *reason)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyHead head;
 	PmhashStandbyEnd end;
-	uint32		life;
 
-	if (!read_head(&head, &life) || !end_of(&head, &end) || !read_rows(reason))
+	if (!read_head(&head) || !end_of(&head, &end) || !read_rows(reason))
 	{
 		pmhash_standby_reset();
 		return true;
@@ -578,9 +581,7 @@ load_promoted(char *reason)
 static bool
 resume(PmhashStandbyHead *head, char *reason)
 {
-	uint32		life;
-
-	if (!read_head(head, &life))
+	if (!read_head(head))
 		return false;
 	head->ended = InvalidXLogRecPtr;
 	head->ended_opts = 0;

@@ -191,9 +191,8 @@ is_no_end_of_recovery(XLogReaderState *reader)
 
 /*
  * Read on from the record at 'redo' to the end of WAL.  Has it all been written by the
- * life that crashed?  What recovers from a crash begins to write with records of
- * RM_XLOG_ID, the last of which is a checkpoint as of a shutdown, and nothing else comes
- * in between (xlog.c, StartupXLOG).  One of these at the end, as well as none at all, is
+ * life that crashed?  The last record that ends a recovery is a checkpoint as of a
+ * shutdown.  One that may come before that, at the end of WAL, as well as none at all, is
  * answered no: it may be one of the life's own, too.
  */
 static bool

@@ -334,13 +334,8 @@ pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks)
 
 	if (block < blocks && !pmh_space_is_map_block(t, block))
 	{
-		uint64_t	crc;
-
 		memcpy(&region, pmh_at(t, block << t->block_shift), sizeof(region));
-		crc = region.crc;
-		region.crc = 0;
-		if (region.magic == PMH_REGION_MAGIC &&
-			crc == pmh_crc32c(&region, sizeof(region)) &&
+		if (is_whole_with(region, region.next) &&
 			region.blocks != 0 && region.blocks <= blocks - block)
 			return PMH_OK;
 	}

@@ -76,34 +76,30 @@ make_table();
 
 # ---- scans held between batches ----
 
-my $by_pages = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
-my $by_index = "$by_pages; SET pmhash.enable_pagescan = off";
-my $by_bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off';
-my $by_join = "$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 my $rows = 'SELECT count(*), count(DISTINCT ctid), sum(v) FROM t WHERE';
 my $keys = 'k = ANY (ARRAY(SELECT generate_series(1, 2009)))';
 my @scans = (
-	[ 'index scan', $by_index, "$rows k = 1", 'scan_between_batches', 'Index Scan using t_k ' ],
-	[ 'page scan', $by_pages, "$rows k = 1", 'pages_between_batches', 'Custom Scan (pmhash page scan)' ],
-	[ 'page scan, page', $by_pages, "$rows k = 1", 'pages_before_page', 'Custom Scan (pmhash page scan)' ],
-	[ 'bitmap scan', $by_bitmap, "$rows k = 1", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
-	[ 'array', $by_index, "$rows $keys", 'scan_between_batches', 'Index Scan using t_k ' ],
-	[ 'array, bitmap', $by_bitmap, "$rows $keys", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
+	[ 'index scan', $by{index}, "$rows k = 1", 'scan_between_batches', 'Index Scan using t_k ' ],
+	[ 'page scan', $by{pages}, "$rows k = 1", 'pages_between_batches', 'Custom Scan (pmhash page scan)' ],
+	[ 'page scan, page', $by{pages}, "$rows k = 1", 'pages_before_page', 'Custom Scan (pmhash page scan)' ],
+	[ 'bitmap scan', $by{bitmap}, "$rows k = 1", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
+	[ 'array', $by{index}, "$rows $keys", 'scan_between_batches', 'Index Scan using t_k ' ],
+	[ 'array, bitmap', $by{bitmap}, "$rows $keys", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
 	[
-		'sweep', "SET work_mem = '64kB'; $by_index; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_k'::regclass",
+		'sweep', "SET work_mem = '64kB'; $by{index}; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_k'::regclass",
 		"$rows $keys AND g = ANY (ARRAY(SELECT generate_series(0, 99)))",
 		'scan_between_batches', 'Index Scan using t_kg'
 	],
-	[ 'index-only scan', $by_index, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_between_batches', 'Index Only Scan using t_k' ],
-	[ 'index-only scan, visibility', $by_index, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_before_visibility', 'Index Only Scan using t_k' ],
-	[ 'index-only scan, array', $by_index, "SELECT count(*), sum(k) FROM t WHERE $keys", 'scan_before_visibility', 'Index Only Scan using t_k' ],
+	[ 'index-only scan', $by{index}, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_between_batches', 'Index Only Scan using t_k' ],
+	[ 'index-only scan, visibility', $by{index}, 'SELECT count(*), sum(k) FROM t WHERE k = 1', 'scan_before_visibility', 'Index Only Scan using t_k' ],
+	[ 'index-only scan, array', $by{index}, "SELECT count(*), sum(k) FROM t WHERE $keys", 'scan_before_visibility', 'Index Only Scan using t_k' ],
 	[
-		'join', $by_join, 'SELECT count(*), count(DISTINCT t.ctid), sum(v) FROM generate_series(1, 2009) o JOIN t ON k = o',
+		'join', $by{join}, 'SELECT count(*), count(DISTINCT t.ctid), sum(v) FROM generate_series(1, 2009) o JOIN t ON k = o',
 		'join_before_rows', 'Custom Scan (pmhash join)'
 	],
-	[ 'index-only join', $by_join, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o JOIN t ON k = o', 'join_before_rows', 'Index Only: true' ],
+	[ 'index-only join', $by{join}, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o JOIN t ON k = o', 'join_before_rows', 'Index Only: true' ],
 	[
-		'index-only join, visibility', $by_join, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o LEFT JOIN t ON k = o',
+		'index-only join, visibility', $by{join}, 'SELECT count(*), sum(k) FROM generate_series(1, 9) o LEFT JOIN t ON k = o',
 		'join_before_visibility', 'Index Only: true'
 	]);
 
@@ -150,7 +146,7 @@ foreach my $scan (grep { $_->[3] =~ /_visibility$/ } @scans)
 my $numbers = start_numbers();
 make_table();
 $node->safe_psql('postgres', 'DELETE FROM t WHERE k = 2 AND v % 2 = 0');
-my $scan_dead = "$by_index; SELECT sum(v) FROM t WHERE k = 2";
+my $scan_dead = "$by{index}; SELECT sum(v) FROM t WHERE k = 2";
 my $session = start_and_hold('dead_before_removal',
 	join('; ', $scan_dead, ($scan_dead, 'SELECT pg_sleep(0.3)') x 5), 'dead entries');
 disturb();
@@ -174,7 +170,7 @@ foreach my $disturbed (0, 1)
 	make_table();
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k BETWEEN 10 AND 2009');
 	$session = start_and_hold('dead_before_removal',
-		join('; ', $by_index, $until->("$left < 8300"), "SELECT $left",
+		join('; ', $by{index}, $until->("$left < 8300"), "SELECT $left",
 			$until->($disturbed ? 'i = 20' : "$left = 6300"), "SELECT $left"), $name);
 	hold('dead_before_removal');
 	release('dead_before_removal');
@@ -238,7 +234,7 @@ foreach my $case ([ 'insert_after_journal', 1 ], [ 'group_after_journal', 100 ])
 {
 	my ($point, $n) = @$case;
 	my $insert = "INSERT INTO t SELECT 7777, 0, i FROM generate_series(1, $n) i";
-	my $of_key = "$by_index; SELECT count(*) FROM t WHERE k = 7777";
+	my $of_key = "$by{index}; SELECT count(*) FROM t WHERE k = 7777";
 
 	make_table();
 	$session = start_and_hold($point, $insert, $point);
@@ -285,7 +281,7 @@ SQL
 # insert, before or after the entry; the second does all it has to do.
 foreach my $point ('insert_after_journal', 'insert_before_conflict_check')
 {
-	foreach my $settings ($by_index, $by_bitmap)
+	foreach my $settings ($by{index}, $by{bitmap})
 	{
 		my $begin = "$settings; BEGIN ISOLATION LEVEL SERIALIZABLE";
 
@@ -328,11 +324,11 @@ foreach my $point ('rebuild_marked', 'rebuild_before_build', 'rebuild_before_stu
 	hold($point);
 	$node->start;
 	is_held($point, 'rebuild');
-	is(at_once("$by_index; SELECT count(*) FROM t WHERE k = 1"), '6000', "$point: queries do without the index");
+	is(at_once("$by{index}; SELECT count(*) FROM t WHERE k = 1"), '6000', "$point: queries do without the index");
 	is(at_once('INSERT INTO t VALUES (1, 0, 7) RETURNING k'), '1', "$point: a writer does not wait");
 	release($point);
 	wait_until_valid($point);
-	is(at_once("$by_index; SELECT count(*) FROM t WHERE k = 1"), '6001', "$point: its row is in the index");
+	is(at_once("$by{index}; SELECT count(*) FROM t WHERE k = 1"), '6001', "$point: its row is in the index");
 	all_is_well($point);
 
 	lose_file();

@@ -215,11 +215,10 @@ not_trusted('t8', 'a start died, then a run without the library');
 # What pg_waldump says of the last record of WAL.
 sub last_record
 {
-	my ($control, $wal, $error);
-
-	($control, $error) = run_command([ 'pg_controldata', $data ]);
+	my ($control) = run_command([ 'pg_controldata', $data ]);
 	$control =~ /REDO location:\s+(\S+)/ or die 'no place to begin at';
-	($wal, $error) = run_command([ 'pg_waldump', '-p', "$data/pg_wal", '-s', $1 ]);
+	my ($wal) = run_command([ 'pg_waldump', '-p', "$data/pg_wal", '-s', $1 ]);
+
 	return (split /\n/, $wal)[-1];
 }
 

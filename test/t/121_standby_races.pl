@@ -152,6 +152,7 @@ foreach my $point ('open_before_life', 'open_before_map')
 	release('open_before_map') if -e "$points/open_before_map.held";
 	is(finish($session), '100', "$name: all rows of its snapshot");
 }
+
 # ---- what is said of a lost file is said when there is another one ----
 
 # It has found no file, and is held up before it says so.

@@ -46,26 +46,22 @@ sub grow_and_remove
 
 # ---- scans ----
 
-my $by_pages = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
-my $by_index = "$by_pages; SET pmhash.enable_pagescan = off";
-my $by_bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off';
-my $by_join = "$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 my $rows = 'SELECT count(*), count(DISTINCT ctid), sum(v) FROM t WHERE';
 my $many = 'k = ANY (ARRAY(SELECT generate_series(1, 2009)))';
 my @scans = (
 
 	# what has handed nothing out walks through the table instead, and so do all bitmap scans
-	[ 'array', 1, $by_index, "$rows k IN (1, 10)", 'array_before_list', 'Index Scan using t_k ' ],
-	[ 'array, bitmap', 1, $by_bitmap, "$rows k IN (1, 10)", 'array_before_list', 'Bitmap Index Scan on t_k' ],
-	[ 'bitmap, batches', 1, $by_bitmap, "$rows k = 1", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
+	[ 'array', 1, $by{index}, "$rows k IN (1, 10)", 'array_before_list', 'Index Scan using t_k ' ],
+	[ 'array, bitmap', 1, $by{bitmap}, "$rows k IN (1, 10)", 'array_before_list', 'Bitmap Index Scan on t_k' ],
+	[ 'bitmap, batches', 1, $by{bitmap}, "$rows k = 1", 'scan_between_batches', 'Bitmap Index Scan on t_k' ],
 
 	# the others can't
-	[ 'array, batches', 0, $by_index, "$rows $many", 'scan_between_batches', 'Index Scan using t_k ' ],
-	[ 'index scan', 0, $by_index, "$rows k = 1", 'scan_between_batches', 'Index Scan using t_k ' ],
-	[ 'page scan', 0, $by_pages, "$rows k = 1", 'pages_between_batches', 'Custom Scan (pmhash page scan)' ],
-	[ 'index-only scan', 0, $by_index, 'SELECT count(*) FROM t WHERE k IN (1, 10)', 'array_before_list', 'Index Only Scan using t_k' ],
+	[ 'array, batches', 0, $by{index}, "$rows $many", 'scan_between_batches', 'Index Scan using t_k ' ],
+	[ 'index scan', 0, $by{index}, "$rows k = 1", 'scan_between_batches', 'Index Scan using t_k ' ],
+	[ 'page scan', 0, $by{pages}, "$rows k = 1", 'pages_between_batches', 'Custom Scan (pmhash page scan)' ],
+	[ 'index-only scan', 0, $by{index}, 'SELECT count(*) FROM t WHERE k IN (1, 10)', 'array_before_list', 'Index Only Scan using t_k' ],
 	[
-		'join', 0, $by_join,
+		'join', 0, $by{join},
 		'SELECT count(*), sum(v) FROM (SELECT o % 9 AS o FROM generate_series(1, 2009) o) o JOIN t ON k = o',
 		'join_before_rows', 'Custom Scan (pmhash join)'
 	]);
@@ -95,7 +91,7 @@ foreach my $scan (@scans)
 # ---- entries found dead ----
 
 my $dead = $node->background_psql('postgres', on_error_stop => 0);
-$dead->query_safe("$by_index; SET plan_cache_mode = force_generic_plan");
+$dead->query_safe("$by{index}; SET plan_cache_mode = force_generic_plan");
 foreach my $logged ('off', 'on')
 {
 	my $name = "dead entries, wal = $logged";

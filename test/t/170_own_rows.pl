@@ -240,7 +240,6 @@ my @readers = (
 	[ recurs => q{WITH RECURSIVE r(n, k) AS (SELECT 1, 1000::int8 UNION SELECT n+1, t.k+1 FROM r JOIN t ON t.k=r.k WHERE n < 300 AND t.v < 3) SELECT count(*), max(k) FROM r;} ],
 );
 
-
 # ---- the cells ----
 
 my @cells;

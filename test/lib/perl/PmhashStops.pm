@@ -13,6 +13,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
+  %by
   use_stop_points
   hold
   fail_at
@@ -25,6 +26,13 @@ our @EXPORT = qw(
   stop_numbers
   at_once
 );
+
+# Settings that leave one kind of plan to look rows up by.
+our %by = (
+	pages => 'SET enable_seqscan = off; SET enable_bitmapscan = off',
+	bitmap => 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off');
+$by{index} = "$by{pages}; SET pmhash.enable_pagescan = off";
+$by{join} = "$by{index}; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 
 my $patience = 60;
 my ($node, $points);
