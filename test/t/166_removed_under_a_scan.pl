@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IPC::Run;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
@@ -13,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_server('removed', 'pmhash.rebuild = off', install_path => install_with_stop_points());
-use_stop_points($node);
+my $points = use_stop_points($node);
 $node->start;
 install_extension($node);
 
@@ -92,17 +93,23 @@ foreach my $scan (@scans)
 
 my $dead = $node->background_psql('postgres', on_error_stop => 0);
 $dead->query_safe("$by{index}; SET plan_cache_mode = force_generic_plan");
-foreach my $logged ('off', 'on')
-{
-	my $name = "dead entries, wal = $logged";
 
-	make_table("WITH (wal = $logged)");
+# Were they to be removed, by the session whose scan has found them?
+sub dead_ones_of_removed
+{
+	my ($name, $options) = @_;
+	my $point = "$points/dead_before_removal";
+	my $releaser;
+
+	make_table($options);
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 2 AND v < 300');
 	$dead->query_safe('PREPARE q AS SELECT v FROM t WHERE k = 10');
 	is($dead->query_safe('EXECUTE q'), 10, "$name: before");
 	$dead->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT v FROM t WHERE k = 2');
 	is($dead->query_safe('FETCH 1 FROM c'), 300, "$name: found");
 	grow_and_remove();
+	hold('dead_before_removal');
+	$releaser = IPC::Run::start([ 'sh', '-c', "until rm '$point.held' 2>/dev/null; do sleep 0.05; done" ]);
 	is($dead->query('CLOSE c; SELECT 1'), 1, "$name: what had nothing to hand out any more does not fail");
 	is($dead->query('SELECT 2'), 2, "$name: the transaction goes on");
 	is($dead->query('COMMIT; EXECUTE q'), 10, "$name: a scan begins, which is to remove them");
@@ -110,6 +117,18 @@ foreach my $logged ('off', 'on')
 	is(index_state($node, 't_k'), 'invalid: it does not exist', "$name: marked");
 	$dead->{stderr} = '';
 	$dead->query_safe('DEALLOCATE q');
+	$releaser->kill_kill;
+	return !unlink($point);
+}
+
+# A scan that has met some process's old snapshot does not know them for dead.
+foreach my $logged ('off', 'on')
+{
+	my $name = "dead entries, wal = $logged";
+	my $tries = 10;
+
+	$tries-- until $tries == 0 || dead_ones_of_removed($name, "WITH (wal = $logged)");
+	isnt($tries, 0, "$name: they were to be removed");
 }
 $dead->quit;
 
