@@ -121,6 +121,7 @@ CLUSTER_OBJS = \
 	src/cluster/idle_sessions.o \
 	src/cluster/init.o \
 	src/cluster/invalid.o \
+	src/cluster/kept_message.o \
 	src/cluster/launch_cleaners.o \
 	src/cluster/launch_rebuilders.o \
 	src/cluster/launcher.o \
@@ -417,6 +418,7 @@ CLUSTER_HEADERS = \
 	src/cluster/identity.h \
 	src/cluster/idle_sessions.h \
 	src/cluster/invalid.h \
+	src/cluster/kept_message.h \
 	src/cluster/key_lock.h \
 	src/cluster/launcher.h \
 	src/cluster/levels.h \

@@ -15,7 +15,6 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 
 #include "cluster/clock.h"
@@ -288,9 +287,7 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 		waited_for = r->waited_for;
 		r->running = r->waited_for = false;
 		r->sqlstate = sqlstate;
-		/* whole characters, since views show it */
-		strlcpy(r->failure, message, pg_mbcliplen(message, (int) strlen(message),
-												  PMHASH_FAILURE_SIZE - 1) + 1);
+		pmhash_keep_message(r->failure, message);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	let_other_kind_begin(waited_for);

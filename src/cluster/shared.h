@@ -15,12 +15,12 @@
 
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
+#include "cluster/kept_message.h"
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
 #define PMHASH_MAX_REBUILDS		256
 #define PMHASH_MAX_COMPLAINTS	64
-#define PMHASH_FAILURE_SIZE		160
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
@@ -71,7 +71,7 @@ typedef struct PmhashRebuild
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */
 	int64		next_request;	/* with no index: until then it holds requests back */
-	char		failure[PMHASH_FAILURE_SIZE];
+	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
 
 /* An index that a worker has complained about in this server life. */

@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "access/xlogrecovery.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
@@ -235,11 +234,7 @@ void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
 	row->sqlstate = sqlstate;
-	if (why == NULL)
-		why = "";
-	/* whole characters, since views show it */
-	strlcpy(row->message, why,
-			pg_mbcliplen(why, (int) strlen(why), sizeof(row->message) - 1) + 1);
+	pmhash_keep_message(row->message, why == NULL ? "" : why);
 	if (sqlstate == 0)
 		row->next_try = 0;
 	else

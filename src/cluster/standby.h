@@ -30,6 +30,7 @@
 #include "utils/snapshot.h"
 
 #include "cluster/format.h"
+#include "cluster/kept_message.h"
 #include "engine/table.h"
 
 typedef enum PmhashStandbyStatus
@@ -246,7 +247,7 @@ typedef struct PmhashStandbyState
 	uint64		delta_length;
 	int			failures;
 	int			sqlstate;		/* of the last failure */
-	char		message[160];
+	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyState;
 
 extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);

@@ -21,7 +21,6 @@
 
 /* Files that a standby knows of.  Those that find no row are NONE. */
 #define PMHASH_STANDBY_FILES	4096
-#define PMHASH_STANDBY_MESSAGE	160
 
 /* A file.  status and what goes with it change under the lock, exclusively. */
 typedef struct PmhashStandbyRow
@@ -58,7 +57,7 @@ typedef struct PmhashStandbyRow
 	int64		next_try;		/* pmhash_clock_ms */
 	int			looks;			/* for its index, in vain, since WAL announced it */
 	int64		next_look;
-	char		message[PMHASH_STANDBY_MESSAGE];
+	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
 /* What the head of the pool's file says (standby_file.c). */

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept_message.c
+ *	  The message of a failure as shared memory keeps it, for views.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+
+#include "cluster/kept_message.h"
+
+#define GAP		"..."
+#define HEAD	48				/* bytes kept of the beginning, if there is a gap */
+#define TAIL	(PMHASH_KEPT_MESSAGE - HEAD - (int) sizeof(GAP))
+
+StaticAssertDecl(TAIL > HEAD, "most of it is the end");
+
+/*
+ * Copy a message, in the encoding of the database, to a buffer of
+ * PMHASH_KEPT_MESSAGE bytes.  One that is too long loses its middle, in whole
+ * characters: what is long is a path as a rule, or a value, and why it failed comes
+ * after that ("could not create file \"...\": Permission denied").  Raises nothing.
+ */
+void
+pmhash_keep_message(char *to, const char *message)
+{
+	int			length = (int) strlen(message);
+	int			head;
+	int			end;
+
+	if (length < PMHASH_KEPT_MESSAGE)
+	{
+		memcpy(to, message, length + 1);
+		return;
+	}
+	head = pg_mbcliplen(message, length, HEAD);
+
+	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
+	end = pg_mbcliplen(message, length, length - TAIL + MAX_MULTIBYTE_CHAR_LEN - 1);
+	snprintf(to, PMHASH_KEPT_MESSAGE, "%.*s" GAP "%s", head, message, message + end);
+}
