@@ -277,7 +277,8 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		uint64_t	dirword;
 		const uint64_t *dir;
 
-		pmh_lock(&t->file_lock->directory);
+		if (!pmh_lock_or_cancel(&t->file_lock->directory))
+			return pmh_fail_cancelled(t);
 		dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		piece->depth = pmh_dirword_depth(dirword);
 		piece->offset = pmh_dirword_offset(dirword);
