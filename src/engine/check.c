@@ -184,20 +184,18 @@ typedef struct Piece
 	uint32_t	depth;
 	uint64_t	offset;			/* of the directory */
 	uint64_t	blocks;			/* of the file */
+	bool		no_overflow;	/* there is no overflow table */
 } Piece;
 
 /*
  * Is this element 0 because there is no overflow table?  Then all of its half of
- * the directory is.  (If a process is writing, it may have come into being.)
+ * the directory is.
  */
 static bool
-no_overflow(PmhCheck *c, uint64_t elem, uint64_t index, uint32_t depth, uint64_t offset)
+is_of_none(PmhCheck *c, const Piece *piece, uint64_t elem, uint64_t index,
+		   uint64_t offset)
 {
-	uint64_t	half = UINT64_C(1) << depth;
-
-	if (index == half)
-		c->no_overflow = elem == 0;
-	if (index < half || !c->no_overflow)
+	if (index < UINT64_C(1) << piece->depth || !piece->no_overflow)
 		return false;
 	if (elem != 0 && c->exclusive)
 		pmh_check_finding(c, offset,
@@ -227,7 +225,7 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 		uint64_t	start;
 		uint64_t	end;
 
-		if (no_overflow(c, elem[i], first + i, depth, offset))
+		if (is_of_none(c, piece, elem[i], first + i, offset))
 		{
 			i++;
 			continue;
@@ -265,7 +263,8 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 /*
  * Copy a piece of the directory, of one state; no elements at the end.  With the
  * length of the file as it is under the same lock: no segment that the directory
- * names is given up meanwhile.
+ * names is given up meanwhile.  And whether there is an overflow table: the piece before
+ * may be of another depth, and its half of the directory have begun somewhere else.
  */
 static PmhResult
 read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
@@ -278,7 +277,8 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		uint64_t	dirword;
 		const uint64_t *dir;
 
-		pmh_lock(&t->file_lock->directory);
+		if (!pmh_lock_or_cancel(&t->file_lock->directory))
+			return pmh_fail_cancelled(t);
 		dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		piece->depth = pmh_dirword_depth(dirword);
 		piece->offset = pmh_dirword_offset(dirword);
@@ -288,6 +288,7 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		if (result == PMH_OK)
 		{
 			dir = pmh_at(t, piece->offset);
+			piece->no_overflow = pm_load(&dir[UINT64_C(1) << piece->depth]) == 0;
 			while (piece->n < DIRECTORY_PIECE &&
 				   first + piece->n < pmh_directory_elements(piece->depth))
 			{

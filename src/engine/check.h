@@ -22,7 +22,6 @@ typedef struct PmhCheck
 {
 	PmhTable   *t;
 	bool		exclusive;
-	bool		no_overflow;	/* there is no overflow table */
 	PmhReport	report;
 	PmhStop		stop;			/* or NULL */
 	void	   *arg;

@@ -409,7 +409,8 @@ pmh_directory_enter_overflow(PmhTable *t, uint64_t elem)
 	const uint64_t *dir;
 	PmhResult	result;
 
-	pmh_lock(&t->file_lock->directory);
+	if (!pmh_lock_or_cancel(&t->file_lock->directory))
+		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	depth = pmh_dirword_depth(dirword);
 	dir = pmh_at(t, pmh_dirword_offset(dirword));
@@ -503,7 +504,8 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	uint64_t	from;
 	PmhResult	result;
 
-	pmh_lock(&t->file_lock->directory);
+	if (!pmh_lock_or_cancel(&t->file_lock->directory))
+		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&live->dirword);
 	from = pmh_dirword_offset(dirword);
 	if (pmh_dirword_depth(dirword) != depth)
@@ -625,7 +627,8 @@ fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
 	uint64_t	from = pmh_dirword_offset(dirword);
 	PmhResult	result = PMH_RETRY;
 
-	pmh_lock(&t->file_lock->directory);
+	if (!pmh_lock_or_cancel(&t->file_lock->directory))
+		return pmh_fail_cancelled(t);
 	if (pm_load_acquire(&live->dirword) == dirword && deepest(t, dirword) <= depth)
 	{
 		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
@@ -661,7 +664,8 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 	result = pmh_map_all(t);
 	if (result != PMH_OK)
 		return result;
-	pmh_lock(&t->file_lock->directory);
+	if (!pmh_lock_or_cancel(&t->file_lock->directory))
+		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	end = pmh_dirword_offset(dirword) + pmh_directory_size(pmh_dirword_depth(dirword));
 	depth = pmh_dirword_depth(dirword);
@@ -676,8 +680,9 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 		return PMH_OK;
 	if (nblocks > 0 && !pmh_space_try_extent(t, nblocks, &to))
 		return PMH_OK;
+	PMH_STOP_POINT("fold_before_lock");
 	result = fold_into(t, dirword, depth, to);
-	if (result == PMH_RETRY && nblocks > 0)
+	if (result != PMH_OK && nblocks > 0)
 		pmh_space_free_extent(t, to, nblocks);
 	return result == PMH_RETRY ? PMH_OK : result;
 }

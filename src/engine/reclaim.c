@@ -396,7 +396,8 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 {
 	PmhResult	result = PMH_RETRY;
 
-	pmh_lock(&t->file_lock->grow);
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
 	if (pmh_blocks(t) << t->block_shift == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);

@@ -194,9 +194,13 @@ pmh_regions(PmhTable *t, uint64_t first, PmhRegionSpan **span, size_t *n)
 	*span = NULL;
 	for (;;)
 	{
-		pmh_lock(&t->file_lock->grow);
-		result = list_regions(t, first, *span, room, n);
-		pmh_unlock(&t->file_lock->grow);
+		if (!pmh_lock_or_cancel(&t->file_lock->grow))
+			result = pmh_fail_cancelled(t);
+		else
+		{
+			result = list_regions(t, first, *span, room, n);
+			pmh_unlock(&t->file_lock->grow);
+		}
 		if (result == PMH_NEED)
 			result = pmh_provide(t);
 		else if (result == PMH_OK && *n <= room)

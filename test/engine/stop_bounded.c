@@ -9,7 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "crowd.h"
 #include "cursor.h"
@@ -23,10 +25,13 @@
 #include "list_read.h"
 #include "list_write.h"
 #include "live.h"
+#include "lock.h"
 #include "overflow.h"
+#include "segment_resize.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"
+#include "value_space.h"
 
 #define BUFFERS			100		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))
@@ -38,6 +43,8 @@
 static const char *path;
 static uint64_t readings;		/* of a buffer, or a part of one */
 static uint64_t points_read;	/* three to each line */
+static uint64_t *held;			/* a lock that a process has which is stopped ... */
+static bool held_later;			/* ... once a fold has looked what there is to do */
 static bool noisy;				/* other files change as a buffer is looked at under a lock */
 
 /* The version words of value buffers, which other files share, are counted up. */
@@ -56,6 +63,8 @@ pmh_stop_point(const char *name)
 {
 	readings += strcmp(name, "list_before_reading") == 0;
 	points_read += strcmp(name, "value_between_halves") == 0;
+	if (held_later && strcmp(name, "fold_before_lock") == 0)
+		REQUIRE(pmh_trylock(held));
 	if (noisy && strcmp(name, "list_after_birth") == 0 && !fixture_no_lock_held())
 		other_files_change();
 }
@@ -525,6 +534,132 @@ many_segments_are_given_up(void)
 	pmh_close(t);
 }
 
+/* ---- waits in which nothing is held ---- */
+
+static bool waiting;
+static unsigned waits;
+
+/* It does not see whether to go on: so that the test ends, it gets what it waits for. */
+static void
+let_go(int number)
+{
+	(void) number;
+	pmh_unlock(held);
+}
+
+static void
+wait_begins(void)
+{
+	waiting = true;
+	waits++;
+	(void) signal(SIGALRM, let_go);
+	(void) alarm(20);
+}
+
+static void
+wait_ends(void)
+{
+	(void) alarm(0);
+	waiting = false;
+}
+
+static bool
+is_waiting(void)
+{
+	return waiting;
+}
+
+/* Nothing of what it has taken until then is lost: see the check at the end. */
+static void
+wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
+{
+	static const PmhWaitHooks hooks = {wait_begins, wait_ends, is_waiting};
+
+	held = lock;
+	waits = 0;
+	REQUIRE(pmh_trylock(lock));
+	pmh_set_wait_hooks(&hooks);
+	CHECK(call(t) == PMH_CANCELLED && pmh_error(t)->code == PMH_CANCELLED);
+	CHECK(waits == 1 && *lock != 0);
+	be_left_alone();
+	pmh_unlock(lock);
+	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+}
+
+static PmhResult
+find_free_space(PmhTable *t)
+{
+	PmhSweep	sweep;
+	PmhResult	result;
+
+	pmh_value_lose(t);
+	result = pmh_sweep_begin(t, &sweep);
+	pmh_sweep_end(t, &sweep);
+	return result;
+}
+
+static PmhResult
+double_directory(PmhTable *t)
+{
+	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
+
+	return pmh_conclude(t, pmh_directory_double(t, depth));
+}
+
+static PmhResult
+fold_directory(PmhTable *t)
+{
+	return pmh_conclude(t, pmh_directory_fold(t, UINT64_MAX));
+}
+
+/* When it has found out how deep it has to be and has got space for its copy. */
+static PmhResult
+fold_later(PmhTable *t)
+{
+	PmhResult	result;
+
+	if (held_later)
+		pmh_unlock(held);
+	result = fold_directory(t);
+	held_later = false;
+	return result;
+}
+
+static PmhResult
+overflow(PmhTable *t)
+{
+	return pmh_conclude(t, pmh_overflow_begin(t));
+}
+
+static void
+waits_are_given_up(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry	entry = {0, 1};
+	uint32_t	depth;
+	PmhBulk    *bulk;
+
+	/* One segment is so deep that the directory takes a block, also when it is folded. */
+	REQUIRE(pmh_bulk_begin(t, UINT64_C(4000) << PMH_SMALL_DIR_DEPTH, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(depth > PMH_SMALL_DIR_DEPTH);
+	REQUIRE(pmh_bulk_partition(bulk, PMH_SMALL_DIR_DEPTH + 1, 0, &entry, 1) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	for (uint64_t i = 0; i < LIST_VALUES; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(i % SEGMENTS), i, false) == PMH_OK);
+	wait_is_given_up(t, &t->file_lock->grow, fixture_begin_shrink);
+	wait_is_given_up(t, &t->file_lock->grow, find_free_space);
+	wait_is_given_up(t, &t->file_lock->directory, fixture_check);
+	wait_is_given_up(t, &t->file_lock->directory, overflow);
+	wait_is_given_up(t, &t->file_lock->directory, double_directory);
+	wait_is_given_up(t, &t->file_lock->directory, fold_directory);
+	for (unsigned i = 0; i < 3; i++)
+		REQUIRE(double_directory(t) == PMH_OK);
+	held_later = true;
+	wait_is_given_up(t, &t->file_lock->directory, fold_later);
+	pmh_close(t);
+}
+
 /* Entries that no segment takes come last in a load. */
 static void
 rest_is_given_up(unsigned at)
@@ -738,6 +873,7 @@ main(void)
 	TEST(shrink_beside_others());
 	TEST(long_list_is_given_up());
 	TEST(many_segments_are_given_up());
+	TEST(waits_are_given_up());
 	TEST(rest_is_given_up(0));
 	TEST(rest_is_given_up(1));
 	TEST(rest_is_given_up(3));

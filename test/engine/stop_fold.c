@@ -2,7 +2,8 @@
  *
  * stop_fold.c
  *	  The directory is folded, by another handle, while a writer has looked it
- *	  up and is about to publish what became of a segment.
+ *	  up and is about to publish what became of a segment, or while a check has read
+ *	  a part of it.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  The directory is doubled
  * beyond what its segments need each time before they may grow or be split, so
@@ -26,7 +27,11 @@
 #define KEYS		UINT64_C(20000)
 #define TOO_DEEP	3			/* doublings that no segment needs */
 
+#define DEEP		13			/* elements of a half of this depth are two pieces */
+
 static PmhTable *folder;		/* the other handle */
+static const char *fold_at = "replace_before_publish";
+static unsigned passes;			/* of that point, before it is folded there */
 static bool fold_now;
 static unsigned folded;
 
@@ -41,9 +46,10 @@ pmh_stop_point(const char *name)
 {
 	uint32_t	before;
 
-	if (!fold_now || strcmp(name, "replace_before_publish") != 0)
+	if (!fold_now || strcmp(name, fold_at) != 0 || passes-- != 0)
 		return;
 	fold_now = false;			/* the next try is let pass */
+	passes = 0;
 	before = depth();
 	REQUIRE(pmh_directory_fold(folder, UINT64_MAX) == PMH_OK);
 	folded += depth() < before;
@@ -64,18 +70,14 @@ make_too_deep(PmhTable *t)
 	}
 }
 
-int
-main(void)
+static void
+test_writer(const char *path)
 {
-	const char *path = fixture_path("stop_fold");
-	PmhEnv		env = fixture_env(1);
+	PmhTable   *t = fixture_create(path);
 	PmhValues	values = {0};
 	uint64_t	segments = 0;
-	PmhTable   *t;
-	PmhError	error;
 
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
-	REQUIRE(pmh_open(path, &env, &folder, NULL, &error) == PMH_OK);
+	folder = fixture_open(path, 1);
 	for (uint64_t k = 0; k < KEYS; k++)
 	{
 		const PmhRun *run = pmh_run(t);
@@ -94,6 +96,55 @@ main(void)
 	pmh_values_free(&values);
 	pmh_close(folder);
 	pmh_close(t);
+}
+
+/* A table with a segment as deep as that, and one level more that none needs. */
+static PmhTable *
+make_deep(const char *path)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry	entry = {0, 1};
+	uint32_t	expected;
+	PmhBulk    *bulk;
+
+	REQUIRE(pmh_bulk_begin(t, UINT64_C(2000) << DEEP, PMH_DEFAULT_FILL, &expected, &bulk) == PMH_OK);
+	REQUIRE(expected >= DEEP);
+	REQUIRE(pmh_bulk_partition(bulk, DEEP, 0, &entry, 1) == PMH_OK);
+	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	folder = fixture_open(path, 1);
+	REQUIRE(depth() == DEEP);
+	REQUIRE(pmh_directory_double(t, DEEP) == PMH_OK && depth() == DEEP + 1);
+	return t;
+}
+
+/*
+ * A check reads the directory in pieces.  There is no overflow table, and after one of
+ * the pieces the directory is folded: the next one begins in the half that is 0.
+ */
+static void
+test_check(const char *path, unsigned pieces)
+{
+	PmhTable   *t = make_deep(path);
+
+	fold_at = "check_before_elements";
+	passes = pieces - 1;
+	folded = 0;
+	fold_now = true;
+	CHECK(fixture_check(t) == PMH_OK);
+	CHECK(folded == 1 && depth() == DEEP);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	pmh_close(folder);
+	pmh_close(t);
+}
+
+int
+main(void)
+{
+	const char *path = fixture_path("stop_fold");
+
+	TEST(test_writer(path));
+	for (unsigned pieces = 1; pieces <= 4; pieces++)
+		TEST(test_check(path, pieces));
 	unlink(path);
 	return unit_done("stop_fold");
 }
