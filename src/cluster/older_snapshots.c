@@ -103,7 +103,8 @@ list_importers(TransactionId limit, int *n)
 
 		GET_VXID_FROM_PGPROC(own, *proc);
 		if (proc->databaseId == MyDatabaseId && VirtualTransactionIdIsValid(own) &&
-			VirtualTransactionIdEquals(own, importer[i]) && is_older(proc->xmin, limit))
+			VirtualTransactionIdEquals(own, importer[i]) &&
+			is_older(proc->xmin, limit))
 			list[(*n)++] = own;
 	}
 	LWLockRelease(ProcArrayLock);
@@ -111,8 +112,8 @@ list_importers(TransactionId limit, int *n)
 }
 
 /*
- * VACUUM, concurrent builds of other indexes and the worker that runs users' functions
- * (function_worker.c) do not read the index.
+ * Those that have an older one now.  VACUUM, concurrent builds of other indexes and the
+ * worker that runs users' functions (function_worker.c) do not read the index.
  */
 static VirtualTransactionId *
 list_older(TransactionId limit, int *n)
