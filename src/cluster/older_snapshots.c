@@ -118,8 +118,9 @@ list_importers(TransactionId limit, int *n)
 static VirtualTransactionId *
 list_older(TransactionId limit, int *n)
 {
-	return GetCurrentVirtualXIDs(limit, true, false,
-								 PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC, n);
+	const int	others = PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC;
+
+	return GetCurrentVirtualXIDs(limit, true, false, others, n);
 }
 
 static void
