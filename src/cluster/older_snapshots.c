@@ -40,6 +40,7 @@
 #include "cluster/clock.h"
 #include "cluster/function_worker.h"
 #include "cluster/older_snapshots.h"
+#include "cluster/versions.h"
 #include "cluster/wait_events.h"
 
 #define SLOT_PAUSE		100		/* milliseconds between looks at the slots */
@@ -138,8 +139,20 @@ wait_for(const VirtualTransactionId *transaction, int n)
 /*
  * Is a logical slot being made from which an older snapshot may come?  Such a slot has an
  * xmin in shared memory, which goes when its process has the snapshot, and none that is
- * kept (slot.c, ReplicationSlotRelease).
+ * kept (slot.c, ReplicationSlotRelease).  Before that it has its place in WAL, but no
+ * catalog_xmin (logical.c, CreateInitDecodingContext).  Then it gets the xmin that is to
+ * keep away snapshots of before; but that is of another slot, if one has an older one.
  */
+static bool
+is_being_made(const ReplicationSlot *slot, TransactionId limit)
+{
+	if (!TransactionIdIsValid(slot->data.catalog_xmin))
+		return pmhash_slot_has_process(slot);
+	return !TransactionIdIsValid(slot->data.xmin) &&
+		is_older(slot->effective_xmin, limit);
+}
+
+/* Is there such a slot of this database? */
 static bool
 slot_may_export(TransactionId limit)
 {
@@ -153,9 +166,7 @@ slot_may_export(TransactionId limit)
 		if (!slot->in_use)
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		may = slot->data.database == MyDatabaseId &&
-			!TransactionIdIsValid(slot->data.xmin) &&
-			is_older(slot->effective_xmin, limit);
+		may = slot->data.database == MyDatabaseId && is_being_made(slot, limit);
 		SpinLockRelease(&slot->mutex);
 	}
 	LWLockRelease(ReplicationSlotControlLock);

@@ -7,7 +7,6 @@ use warnings;
 
 use FindBin;
 use IPC::Run;
-use POSIX ();
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
@@ -33,14 +32,16 @@ my ($writer, $old, $new, $observer) =
   map { $node->background_psql('postgres', on_error_stop => 0) } 0 .. 3;
 my $with_snapshot = 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t';
 
-# What is true when the rebuilder waits for this event.
+# What is true when the rebuilder, or another process, waits for this event.
 sub waits
 {
-	my ($condition) = @_;
+	my ($condition, $type) = @_;
 
-	return "EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND $condition)";
+	$type //= 'pmhash rebuilder';
+	return "EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = '$type' AND $condition)";
 }
 
+my $waits_for_slot = waits("wait_event IN ('Extension', 'PmhashLogicalSlot')");
 my $valid = q{(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k')};
 
 # Until one of these is true; by a session that is connected already.
@@ -54,6 +55,114 @@ sub poll
 		die "$name: not seen" if time > $deadline;
 		usleep(20_000);
 	}
+	return;
+}
+
+# A session that need not answer at once: what it gets, and what it says.
+sub start_psql
+{
+	my ($connection) = @_;
+	my %session = (in => "SELECT 'pid', pg_backend_pid();\n", out => '', error => '');
+
+	$session{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $connection, '-f', '-' ],
+		'<', \$session{in}, '>', \$session{out}, '2>', \$session{error});
+	says(\%session, qr/pid\|(\d+)\n/);
+	($session{pid}) = $session{out} =~ /pid\|(\d+)\n/;
+	return \%session;
+}
+
+sub says
+{
+	my ($session, $pattern) = @_;
+
+	$session->{run}->pump until $session->{out} =~ $pattern || $session->{error} ne '';
+	return;
+}
+
+sub end_session
+{
+	my ($session) = @_;
+
+	$session->{in} .= "\\q\n";
+	$session->{run}->finish;
+	return;
+}
+
+sub start_walsender
+{
+	my ($database) = @_;
+
+	return start_psql($node->connstr($database) . ' replication=database');
+}
+
+# Begin to make a slot, that of the process.
+sub make_slot
+{
+	my ($walsender) = @_;
+
+	$walsender->{in} .= "\\echo now\nCREATE_REPLICATION_SLOT s$walsender->{pid} TEMPORARY LOGICAL pgoutput;\n";
+	says($walsender, qr/now/);
+	return;
+}
+
+# It is there; gives the snapshot that comes with it.
+sub slot_is_made
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($walsender) = @_;
+
+	says($walsender, qr/\|[^|]+\|pgoutput/);
+	is($walsender->{error}, '', 'the slot is made');
+	$walsender->{out} =~ /\|([^|]+)\|pgoutput/;
+	return $1;
+}
+
+# Stop a process by gdb where it comes from this function by these commands.
+sub stop_at
+{
+	my ($session, $function, @commands) = @_;
+	my $mark = $node->data_dir . "/gdb.$session->{pid}";
+	my $hold = "touch $mark.held; while test -e $mark.held && kill -0 $$; do sleep 0.02; done";
+	my $run = IPC::Run::start(
+		[
+			'gdb', '-nx', '-batch', '-p', $session->{pid},
+			map { ('-ex', $_) } 'handle all nostop noprint pass', "tbreak $function", "shell touch $mark.attached",
+			'continue', @commands, 'delete', "shell $hold", 'detach'
+		],
+		'<', \undef, '>', \my $output, '2>&1');
+
+	usleep(20_000) while $run->pumpable && !-e "$mark.attached";
+	return { run => $run, mark => $mark };
+}
+
+sub is_stopped
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($gdb, $name) = @_;
+
+	usleep(20_000) while $gdb->{run}->pumpable && !-e "$gdb->{mark}.held";
+	return ok(-e "$gdb->{mark}.held", "$name is stopped");
+}
+
+# It has the rows that have been deleted since.
+sub sees_all
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($session, $key) = @_;
+
+	$session->{in} .= "SET enable_seqscan = off;\nSELECT 'rows', count(*) FROM t WHERE k = $key;\n";
+	says($session, qr/rows\|(\d+)\n/);
+	is($session->{error}, '', 'it has the snapshot');
+	like($session->{out}, qr/rows\|10\n/, 'it sees all rows');
+	return;
+}
+
+sub go_on
+{
+	my ($gdb) = @_;
+
+	unlink("$gdb->{mark}.held");
+	$gdb->{run}->finish;
 	return;
 }
 
@@ -86,91 +195,78 @@ comes_back($node, 'an id that is open all the time');
 
 # A slot is not made as long as that transaction is open, and the rebuilder waits for the
 # slot.  There is one rebuilder for all databases.
-my ($in, $out, $error) = ("CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput;\n", '', '');
-my $psql;
+my $slot;
 
 $writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
-$psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') . ' replication=database', '-f', '-' ],
-	'<', \$in, '>', \$out, '2>', \$error);
-$psql->pump while length $in;
-poll('a slot that is being made', q{EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')});
+$slot = start_walsender('postgres');
+make_slot($slot);
+poll('a slot that is being made', waits("wait_event = 'transactionid'", 'walsender'));
 unlink(index_file($node, 't_k')) or die;
-poll('the wait for the slot', $valid, waits("wait_event IN ('Extension', 'PmhashLogicalSlot')"));
+poll('the wait for the slot', $valid, $waits_for_slot);
 unlink(index_file($node, 't_k', 'other')) or die;
 comes_back($node, 'another database', 'other');
 is(index_state($node, 't_k') eq 'valid', '', 'the slot is still waited for');
 $writer->query_safe('COMMIT');
-$psql->pump until $out =~ /pgoutput/ || $error ne "";
-$in .= "IDENTIFY_SYSTEM;\n\\q\n";
-$psql->finish;
+slot_is_made($slot);
+end_session($slot);
 comes_back($node, 'after the slot');
-
-# A session takes the snapshot over: it has found its owner, and is stopped before it says
-# that it has the snapshot itself; the owner ends.  It is made to share
-# ProcArrayLock, as in 18.6; in 15.20 and 17.12 nobody else can look then.
-sub stop_in_import
-{
-	my ($pid, $mark) = @_;
-	my $run = IPC::Run::start(
-		[
-			'gdb', '-nx', '-batch', '-p', $pid,
-			'-ex', 'handle all nostop noprint pass',
-			'-ex', 'break ProcArrayInstallImportedXmin',
-			'-ex', "shell touch $mark.attached",
-			'-ex', 'continue',
-			'-ex', 'delete',
-			'-ex', 'tbreak *LWLockAcquire',
-			'-ex', 'continue',
-			'-ex', 'set var $rsi = 1',
-			'-ex', 'break TransactionIdPrecedesOrEquals',
-			'-ex', 'continue',
-			'-ex', 'delete',
-			'-ex', "shell touch $mark.held; while test -e $mark.held && kill -0 $$; do sleep 0.02; done",
-			'-ex', 'detach'
-		],
-		'<', \undef, '>', \my $output, '2>&1');
-	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
-
-	usleep(20_000) while $run->pumpable && !-e "$mark.attached" && time < $deadline;
-	return $run;
-}
 
 SKIP:
 {
-	skip 'no gdb', 1 if !IPC::Run::run([ 'sh', '-c', 'gdb --version' ], '>', '/dev/null', '2>', '/dev/null');
-	skip 'another machine', 1 if (POSIX::uname())[4] ne 'x86_64';
-	skip 'the server calls no such function', 1 if $node->pg_version >= 19;
+	my $importer = start_psql($node->connstr('postgres'));
+	my ($gdb, $name, $walsender, $other);
 
-	my $mark = $node->data_dir . '/import';
-	my $name;
-	my ($sql, $rows, $wrong) = ("SELECT pg_backend_pid();\nBEGIN ISOLATION LEVEL REPEATABLE READ;\n", '', '');
-	my $importer = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', '-' ],
-		'<', \$sql, '>', \$rows, '2>', \$wrong);
+	# its registers are named as on x86-64
+	skip 'no gdb', 1 if !IPC::Run::run([ 'sh', '-c', "gdb -nx -batch -p $importer->{pid} -ex 'info registers rsi' | grep rsi" ], '>', '/dev/null', '2>', '/dev/null');
+	skip 'this server calls no such functions', 1 if $node->pg_version >= 19;
 
-	$importer->pump until $rows =~ /(\d+)\n/;
-	my $gdb = stop_in_import($1, $mark);
-	if (!-e "$mark.attached" || !$gdb->pumpable)
-	{
-		$importer->finish;
-		skip 'gdb cannot do that here', 1;
-	}
+	# A session takes the snapshot over: it has found its owner, and is stopped before it
+	# says that it has the snapshot itself; the owner ends.  It is made to share
+	# ProcArrayLock, as in 18.6; in 15.20 and 17.12 nobody else can look then.
 	wait_for_old(7);
 	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');	# or its own would be as old
 	$name = $old->query_safe('SELECT pg_export_snapshot()');
-	$sql .= "\\echo now\nSET TRANSACTION SNAPSHOT '$name';\nSET enable_seqscan = off;\nSELECT 'rows', count(*) FROM t WHERE k = 7;\n";
-	$importer->pump until $rows =~ /now/;
-	usleep(20_000) while $gdb->pumpable && !-e "$mark.held";
-	ok(-e "$mark.held", 'it is stopped');
+	$importer->{in} .= "BEGIN ISOLATION LEVEL REPEATABLE READ;\n\\echo begun\n";
+	says($importer, qr/begun/);
+	$gdb = stop_at($importer, 'ProcArrayInstallImportedXmin', 'tbreak *LWLockAcquire', 'continue',
+		'set var $rsi = 1', 'tbreak TransactionIdPrecedesOrEquals', 'continue');
+	$importer->{in} .= "\\echo now\nSET TRANSACTION SNAPSHOT '$name';\n";
+	says($importer, qr/now/);
+	is_stopped($gdb, 'who takes the snapshot over');
 	$old->query_safe('COMMIT');
 	poll('a rebuild that looks around', $valid, waits("wait_event = 'ProcArray'"));
-	unlink("$mark.held");
-	$gdb->finish;
-	$importer->pump until $rows =~ /rows\|(\d+)\n/ || $wrong ne '';
-	is($wrong, '', 'it has the snapshot');
-	is($1, 10, 'it sees all rows');
-	$sql .= "\\q\n";
-	$importer->finish;
+	go_on($gdb);
+	sees_all($importer, 7);
+	end_session($importer);
 	comes_back($node, 'handed over in that moment');
+
+	# A slot has its place in WAL, but is stopped before it has its xmin; when it gets
+	# that, it is an old one, that of another slot.
+	$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$other = start_walsender('other');
+	make_slot($other);
+	poll('a slot that is being made', waits("wait_event = 'transactionid'", 'walsender'));
+	kill('STOP', $other->{pid}) or die $!;
+	$writer->query_safe('COMMIT');
+	$walsender = start_walsender('postgres');
+	$gdb = stop_at($walsender, 'ReplicationSlotReserveWal', 'finish');
+	make_slot($walsender);
+	is_stopped($gdb, 'who makes the slot');
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 8');
+	unlink(index_file($node, 't_k')) or die;
+	poll('the wait for the slot', $valid, $waits_for_slot);
+	is(index_state($node, 't_k'), 'rebuilding', 'a slot that has no xmin yet is waited for');
+	go_on($gdb);
+	$name = slot_is_made($walsender);
+	$importer = start_psql($node->connstr('postgres'));
+	$importer->{in} .= "BEGIN ISOLATION LEVEL REPEATABLE READ;\nSET TRANSACTION SNAPSHOT '$name';\n";
+	sees_all($importer, 8);
+	end_session($importer);
+	end_session($walsender);
+	kill('CONT', $other->{pid}) or die $!;
+	slot_is_made($other);
+	end_session($other);
+	comes_back($node, 'a slot without an xmin');
 }
 $_->quit for $writer, $old, $new, $observer;
 $node->stop;
