@@ -124,16 +124,24 @@ list_older(TransactionId limit, int *n)
 	return GetCurrentVirtualXIDs(limit, true, false, others, n);
 }
 
-static void
-wait_for(const VirtualTransactionId *transaction, int n)
+/* Wait until they are over.  Frees the list; returns how many that were. */
+static int
+wait_for(VirtualTransactionId *list, int n)
 {
+	int			waited = 0;
+
 	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
 	for (int i = 0; i < n; i++)
 	{
-		if (!pmhash_is_function_worker(transaction[i]))
-			(void) VirtualXactLock(transaction[i], true);
+		if (!pmhash_is_function_worker(list[i]))
+		{
+			(void) VirtualXactLock(list[i], true);
+			waited++;
+		}
 		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
 	}
+	pfree(list);
+	return waited;
 }
 
 /*
@@ -210,11 +218,8 @@ pmhash_wait_for_older_snapshots(TransactionId limit)
 
 	wait_for_slots(limit);
 	list = list_older(limit, &n);
+	(void) wait_for(list, n);
 	do
-	{
-		wait_for(list, n);
-		pfree(list);
 		list = list_importers(limit, &n);
-	} while (n > 0);
-	pfree(list);
+	while (wait_for(list, n) > 0);
 }
