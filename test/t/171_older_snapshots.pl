@@ -223,13 +223,14 @@ SKIP:
 	# A session takes the snapshot over: it has found its owner, and is stopped before it
 	# says that it has the snapshot itself; the owner ends.  It is made to share
 	# ProcArrayLock, as in 18.6; in 15.20 and 17.12 nobody else can look then.
-	wait_for_old(7);
-	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');	# or its own would be as old
-	$name = $old->query_safe('SELECT pg_export_snapshot()');
 	$importer->{in} .= "BEGIN ISOLATION LEVEL REPEATABLE READ;\n\\echo begun\n";
 	says($importer, qr/begun/);
 	$gdb = stop_at($importer, 'ProcArrayInstallImportedXmin', 'tbreak *LWLockAcquire', 'continue',
 		'set var $rsi = 1', 'tbreak TransactionIdPrecedesOrEquals', 'continue');
+	# in less than lock_timeout: no other rebuilder can begin when it is stopped
+	wait_for_old(7);
+	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');	# or its own would be as old
+	$name = $old->query_safe('SELECT pg_export_snapshot()');
 	$importer->{in} .= "\\echo now\nSET TRANSACTION SNAPSHOT '$name';\n";
 	says($importer, qr/now/);
 	is_stopped($gdb, 'who takes the snapshot over');
