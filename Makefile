@@ -131,6 +131,7 @@ CLUSTER_OBJS = \
 	src/cluster/mappings.o \
 	src/cluster/moved.o \
 	src/cluster/new_database.o \
+	src/cluster/older_snapshots.o \
 	src/cluster/orphans.o \
 	src/cluster/planner_hook.o \
 	src/cluster/pool.o \
@@ -427,6 +428,7 @@ CLUSTER_HEADERS = \
 	src/cluster/mappings.h \
 	src/cluster/moved.h \
 	src/cluster/new_database.h \
+	src/cluster/older_snapshots.h \
 	src/cluster/orphans.h \
 	src/cluster/planner_hook.h \
 	src/cluster/pool.h \

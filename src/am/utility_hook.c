@@ -19,6 +19,7 @@
 #include "am/utility_hook.h"
 #include "cluster/launcher.h"
 #include "cluster/new_database.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/requests.h"
 
 static ProcessUtility_hook_type previous_hook = NULL;
@@ -36,6 +37,16 @@ finishes_prepared(const Node *utility)
 		return false;
 	kind = ((const TransactionStmt *) utility)->kind;
 	return kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+}
+
+/* Is it SET TRANSACTION SNAPSHOT? */
+static bool
+imports_snapshot(const Node *utility)
+{
+	const VariableSetStmt *set = (const VariableSetStmt *) utility;
+
+	return IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
+		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0;
 }
 
 /* Execute the statement; while it lasts it is remembered (statements.c). */
@@ -79,6 +90,8 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 
 	if (pmhash_may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
+	if (imports_snapshot(utility))
+		pmhash_snapshot_is_imported();
 	pmhash_note_statement(utility);
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)

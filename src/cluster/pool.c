@@ -48,6 +48,7 @@
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
 #include "cluster/witness.h"
+#include "engine/stop_point.h"
 
 static bool lock_served = false;	/* a run of this postmaster has used the pool
 									 * under this lock */
@@ -377,8 +378,11 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
+	if (start == PMHASH_STANDBY_RESUME)
+		pmhash_standby_foresee_resume();
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
+	PMH_STOP_POINT("pool_taken");
 	pmhash_standby_clear_work();
 	reason[0] = '\0';
 	if (control->role == PMHASH_ROLE_STANDBY &&

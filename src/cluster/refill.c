@@ -25,11 +25,9 @@
  *			the commit.  A row that S does not see is of a writer that was at
  *			work after 2, hence has begun to insert after 1: its entry is in the
  *			file, or will be.  The stub says "filled".
- *	4 wait	for transactions with a snapshot older than S, until there are none (one
- *			may be handed on meanwhile).  They may see rows that were deleted when
- *			S was taken, which have no entry.  (Not for the worker
- *			that runs users' functions: function_worker.c.)  No lock is held:
- *			VACUUM removes from the file what it removes.
+ *	4 wait	for transactions with a snapshot older than S (older_snapshots.c).
+ *			They may see rows that were deleted when S was taken, which have no
+ *			entry.  No lock is held: VACUUM removes from the file what it removes.
  *	5		The stub says that the file is valid.
  *
  * A crash before 5 leaves the stub as it was.  The next try begins anew, unless
@@ -63,7 +61,6 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -81,16 +78,15 @@
 #include "cluster/cluster.h"
 #include "cluster/file_create.h"
 #include "cluster/file_open.h"
-#include "cluster/function_worker.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/refill.h"
 #include "cluster/stub.h"
 #include "cluster/wait_events.h"
 
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
-#define SLOT_PAUSE		100		/* the same, at the slots */
 
 /* What is known of a rebuild from step to step, each a transaction. */
 typedef struct Refill
@@ -429,94 +425,14 @@ fill_file(void)
 }
 
 /*
- * Wait for the transactions that have an older snapshot now.  Returns how many there
- * were.  VACUUM, concurrent builds of other indexes and the worker that runs users'
- * functions do not read this index.
- */
-static int
-wait_for_older(void)
-{
-	VirtualTransactionId *older;
-	int			n;
-	int			waited = 0;
-
-	older = GetCurrentVirtualXIDs(refill.older, true, false,
-								  PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC,
-								  &n);
-	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
-	for (int i = 0; i < n; i++)
-	{
-		if (!pmhash_is_function_worker(older[i]))
-		{
-			(void) VirtualXactLock(older[i], true);
-			waited++;
-		}
-		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
-	}
-	pfree(older);
-	return waited;
-}
-
-/*
- * Is a logical slot being made from which an older snapshot may come?  Its process has it
- * from WAL, as of a place there that may be long past by then (snapbuild.c,
- * SnapBuildExportSnapshot), and until then no transaction shows it.  Such a slot has an
- * xmin in shared memory, which goes when its process has the snapshot, and none that is
- * kept (slot.c, ReplicationSlotRelease).
- */
-static bool
-slot_may_export(void)
-{
-	bool		may = false;
-
-	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots && !may; i++)
-	{
-		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
-
-		if (!slot->in_use)
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		may = slot->data.database == MyDatabaseId &&
-			!TransactionIdIsValid(slot->data.xmin) &&
-			TransactionIdIsValid(slot->effective_xmin) &&
-			TransactionIdPrecedesOrEquals(slot->effective_xmin, refill.older);
-		SpinLockRelease(&slot->mutex);
-	}
-	LWLockRelease(ReplicationSlotControlLock);
-	return may;
-}
-
-/* Wait until there is no such slot. */
-static void
-wait_for_slots(void)
-{
-	while (slot_may_export())
-	{
-		pmhash_sleep(SLOT_PAUSE, pmhash_wait_event(PMHASH_WAIT_SLOT));
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-/*
- * Step 4.  WaitForOlderSnapshots (indexcmds.c) looks once who has one.  But a snapshot
- * may be handed on while we wait (SET TRANSACTION SNAPSHOT), to a transaction that has
- * had none; so we look again until there is nobody.  Twice: a transaction that takes a
- * snapshot over has it before the one that it is from ends, but that one may end without
- * a lock (procarray.c, ProcArrayEndTransaction), and a look that comes to the one too
- * early and to the other too late misses both.  And slots first: what comes of one is
- * found with its transactions.
+ * Step 4.  Nothing is held, and each wait is for lock_timeout at most, as in step 2.
  */
 static void
 wait_for_snapshots(void)
 {
-	int			nobody = 0;
-
 	StartTransactionCommand();
 	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
-	wait_for_slots();
-	while (nobody < 2)
-		nobody = wait_for_older() == 0 ? nobody + 1 : 0;
+	pmhash_wait_for_older_snapshots(refill.older);
 	PMH_STOP_POINT("rebuild_before_valid");
 	CommitTransactionCommand();
 }

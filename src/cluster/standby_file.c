@@ -24,7 +24,9 @@
  * It says of which server life it is, as the control file does of the pool
  * (life_instance).  So a start notices one that is older than the last life, put back by
  * hand: the files have more than that says.  (Not one that was copied in the course of
- * the last life.)
+ * the last life.)  A start that goes on with it says so in the second copy before the
+ * control file has the new life, and in the first one afterwards: if it is killed in
+ * between, one of them is of the life that the control file has.
  *
  * After it there is a row for each in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
@@ -404,9 +406,12 @@ is_sound(const Header *header)
 		header->rows == PMHASH_STANDBY_FILES && header->crc == header_crc(header);
 }
 
-/* Read the file's head; false, with what is no head, if there is none to be believed. */
+/*
+ * Read the file's head, the first copy of it that can be believed and is of this life, if
+ * that is not NULL.  False, with what is no head, if there is none.
+ */
 static bool
-read_header(Header *header)
+read_header(Header *header, const uint64 *instance)
 {
 	char		path[MAXPGPATH];
 	int			fd;
@@ -418,7 +423,8 @@ read_header(Header *header)
 		return false;
 	for (int i = 0; i < HEADER_COPIES && !ok; i++)
 		ok = pread(fd, header, sizeof(*header), i * HEADER_STRIDE) == sizeof(*header) &&
-			is_sound(header);
+			is_sound(header) &&
+			(instance == NULL || header->life == (uint32) *instance);
 	close(fd);
 	return ok;
 }
@@ -429,7 +435,7 @@ read_head(PmhashStandbyHead *head)
 {
 	Header		header;
 
-	if (!read_header(&header))
+	if (!read_header(&header, NULL))
 		return false;
 	head->applied = header.applied;
 	head->timeline = header.timeline;
@@ -457,8 +463,7 @@ pmhash_standby_read_applied(uint64 instance)
 {
 	Header		header;
 
-	return read_header(&header) && header.life == (uint32) instance ? header.applied :
-		InvalidXLogRecPtr;
+	return read_header(&header, &instance) ? header.applied : InvalidXLogRecPtr;
 }
 
 /* Where the last run's replay ended, if it did; false: not, or not known. */
@@ -586,6 +591,24 @@ resume(PmhashStandbyHead *head, char *reason)
 	head->ended = InvalidXLogRecPtr;
 	head->ended_opts = 0;
 	return write_head(head, reason) && read_rows(reason);
+}
+
+/*
+ * This start will go on with what the file says, and the control file is about to have
+ * its server life: so does one copy of the head.  If that can't be written a start that
+ * is killed now builds all files anew, and no more.
+ */
+void
+pmhash_standby_foresee_resume(void)
+{
+	PmhashStandbyHead head;
+	Header		header;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (!read_head(&head))
+		return;
+	fill_header(&header, &head);
+	(void) write_at(&header, sizeof(header), HEADER_STRIDE, 1, reason);
 }
 
 /*

@@ -35,6 +35,7 @@
 #include "cluster/gucs.h"
 #include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/replay.h"
 #include "cluster/shared.h"
@@ -89,6 +90,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestAddinShmemSpace(pmhash_idle_sessions_size());
+	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
@@ -148,6 +150,7 @@ init_shared_memory(void)
 	pmhash_dead_lists_init();
 	pmhash_counters_init();
 	pmhash_idle_sessions_init();
+	pmhash_imports_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);

@@ -65,6 +65,7 @@
 #include "cluster/identity.h"
 #include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/pool_files.h"
 #include "cluster/shared.h"
@@ -562,6 +563,17 @@ pmhash_idle_sessions_init(void)
 }
 
 Size
+pmhash_imports_size(void)
+{
+	return 0;
+}
+
+void
+pmhash_imports_init(void)
+{
+}
+
+Size
 pmhash_counters_size(void)
 {
 	return 0;
@@ -615,6 +627,11 @@ bool
 pmhash_standby_is_active(void)
 {
 	return false;
+}
+
+void
+pmhash_standby_foresee_resume(void)
+{
 }
 
 bool

@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * older_snapshots.c
+ *	  Waiting for transactions that have an older snapshot (refill.c, step 4).
+ *
+ * WaitForOlderSnapshots (indexcmds.c) looks once who has one.  But a snapshot may be
+ * handed on while we wait (pg_export_snapshot, SET TRANSACTION SNAPSHOT), to a
+ * transaction that has had none.  So each that is about to take one over says so first,
+ * in shared memory, and when all are over that were there at first, we look for those,
+ * until there is nobody.  (Their parallel workers end before them.)  All others that have
+ * come since have a snapshot of their own, which is new.  These can't be told by their
+ * xmin: while some transaction with an older id is open, all new snapshots have that one.
+ *
+ * Who takes a snapshot over looks for the one that has it, and says that it has it
+ * itself, under ProcArrayLock, which some servers have it share (18.6; not 15.20 and
+ * 17.12: procarray.c, ProcArrayInstallImportedXmin).  The other one may end without that
+ * lock, in between as well, and no look that shares it, too, sees either of them then.
+ * Hence ours excludes it: who comes later finds somebody that is there all through our
+ * look.
+ *
+ * A logical slot that is being made is waited for before: its process hands out a
+ * snapshot as of a place in WAL that may be long past by then (snapbuild.c,
+ * SnapBuildExportSnapshot), and until then no transaction shows it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "commands/progress.h"
+#include "miscadmin.h"
+#include "replication/slot.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "utils/backend_progress.h"
+
+#include "cluster/clock.h"
+#include "cluster/function_worker.h"
+#include "cluster/older_snapshots.h"
+#include "cluster/versions.h"
+#include "cluster/wait_events.h"
+
+#define SLOT_PAUSE		100		/* milliseconds between looks at the slots */
+
+/*
+ * The last transaction of each process, by its number in the array of core, that has
+ * wanted to take a snapshot over.  NULL unless preloaded.
+ */
+static VirtualTransactionId *importer = NULL;
+
+Size
+pmhash_imports_size(void)
+{
+	return mul_size(MaxBackends, sizeof(VirtualTransactionId));
+}
+
+/* As shared memory is made. */
+void
+pmhash_imports_init(void)
+{
+	bool		found;
+
+	importer = ShmemInitStruct("pmhash imports", pmhash_imports_size(), &found);
+	for (int i = 0; i < MaxBackends; i++)
+		SetInvalidVirtualTransactionId(importer[i]);
+}
+
+/*
+ * This transaction is about to take a snapshot over.  It is seen by whoever sees that it
+ * has one: in between it gets ProcArrayLock.
+ */
+void
+pmhash_snapshot_is_imported(void)
+{
+	ptrdiff_t	number = MyProc - ProcGlobal->allProcs;
+
+	if (importer != NULL && number < MaxBackends)
+		GET_VXID_FROM_PGPROC(importer[number], *MyProc);
+}
+
+/* Is this snapshot's xmin the limit, or older?  Invalid limit: all are. */
+static bool
+is_older(TransactionId xmin, TransactionId limit)
+{
+	return TransactionIdIsValid(xmin) &&
+		(!TransactionIdIsValid(limit) || TransactionIdPrecedesOrEquals(xmin, limit));
+}
+
+/* Those of this database that have taken over an older one. */
+static VirtualTransactionId *
+list_importers(TransactionId limit, int *n)
+{
+	VirtualTransactionId *list = palloc(mul_size(MaxBackends, sizeof(*list)));
+
+	*n = 0;
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		const PGPROC *proc = &ProcGlobal->allProcs[i];
+		VirtualTransactionId own;
+
+		GET_VXID_FROM_PGPROC(own, *proc);
+		if (proc->databaseId == MyDatabaseId && VirtualTransactionIdIsValid(own) &&
+			VirtualTransactionIdEquals(own, importer[i]) &&
+			is_older(proc->xmin, limit))
+			list[(*n)++] = own;
+	}
+	LWLockRelease(ProcArrayLock);
+	return list;
+}
+
+/*
+ * Those that have an older one now.  VACUUM, concurrent builds of other indexes and the
+ * worker that runs users' functions (function_worker.c) do not read the index.
+ */
+static VirtualTransactionId *
+list_older(TransactionId limit, int *n)
+{
+	const int	others = PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC;
+
+	return GetCurrentVirtualXIDs(limit, true, false, others, n);
+}
+
+/* Wait until they are over.  Frees the list; returns how many that were. */
+static int
+wait_for(VirtualTransactionId *list, int n)
+{
+	int			waited = 0;
+
+	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
+	for (int i = 0; i < n; i++)
+	{
+		if (!pmhash_is_function_worker(list[i]))
+		{
+			(void) VirtualXactLock(list[i], true);
+			waited++;
+		}
+		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
+	}
+	pfree(list);
+	return waited;
+}
+
+/*
+ * Is a logical slot being made from which an older snapshot may come?  Such a slot has an
+ * xmin in shared memory, which goes when its process has the snapshot, and none that is
+ * kept (slot.c, ReplicationSlotRelease).  Before that it has its place in WAL, but no
+ * catalog_xmin (logical.c, CreateInitDecodingContext).  Then it gets the xmin that is to
+ * keep away snapshots of before; but that is of another slot, if one has an older one.
+ */
+static bool
+is_being_made(const ReplicationSlot *slot, TransactionId limit)
+{
+	if (!TransactionIdIsValid(slot->data.catalog_xmin))
+		return pmhash_slot_has_process(slot);
+	return !TransactionIdIsValid(slot->data.xmin) &&
+		is_older(slot->effective_xmin, limit);
+}
+
+/* Is there such a slot of this database? */
+static bool
+slot_may_export(TransactionId limit)
+{
+	bool		may = false;
+
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots && !may; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+
+		if (!slot->in_use)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		may = slot->data.database == MyDatabaseId && is_being_made(slot, limit);
+		SpinLockRelease(&slot->mutex);
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return may;
+}
+
+/*
+ * Wait until there is no such slot, for lock_timeout at most: it is not made as long as
+ * transactions with an id are open, which may be prepared ones, and other databases
+ * need the rebuilder.
+ */
+static void
+wait_for_slots(TransactionId limit)
+{
+	int64		begun = pmhash_clock_ms();
+
+	while (slot_may_export(limit))
+	{
+		if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("lock timeout while waiting for a logical slot to be made")));
+		pmhash_sleep(SLOT_PAUSE, pmhash_wait_event(PMHASH_WAIT_SLOT));
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * pmhash_wait_for_older_snapshots
+ *		Wait until no transaction of this database has a snapshot with this xmin, or an
+ *		older one, that was taken before now.
+ *
+ * In a transaction without a snapshot.  ERROR if one of them is not over after
+ * lock_timeout.
+ */
+void
+pmhash_wait_for_older_snapshots(TransactionId limit)
+{
+	VirtualTransactionId *list;
+	int			n;
+
+	wait_for_slots(limit);
+	list = list_older(limit, &n);
+	(void) wait_for(list, n);
+	do
+		list = list_importers(limit, &n);
+	while (wait_for(list, n) > 0);
+}
