@@ -216,4 +216,62 @@ $standby->stop;
 
 all_come_back($node, 'the origin after all');
 $node->stop;
+
+# ---- an incremental backup (17 and later), elsewhere and in the place of its origin ----
+# Its full one is from before indexes got other stubs, and came and went.
+sub incremental_backup
+{
+	my $summed = new_server('summed', "wal_level = replica\nmax_wal_senders = 4\nsummarize_wal = on\nautovacuum = off\n");
+	my $full;
+
+	$summed->append_conf('pg_hba.conf', "local replication all trust\n");
+	$summed->start;
+	install_extension($summed);
+	$summed->safe_psql('postgres', invalid_fixture());
+	$summed->backup('full');
+	$full = $summed->backup_dir . '/full/backup_manifest';
+	$summed->safe_psql('postgres', $_) foreach (
+		'INSERT INTO t SELECT i % 3000, -i FROM generate_series(1, 3000) i',
+		'REINDEX INDEX t_k',
+		'REINDEX INDEX CONCURRENTLY t_v',
+		'DROP INDEX o_k',
+		'TRUNCATE ex',
+		'INSERT INTO ex SELECT generate_series(1, 900)',
+		'VACUUM FULL o',
+		'CREATE INDEX o_k ON o USING pmhash (k)',
+		'DELETE FROM t WHERE k % 7 = 0',
+		'VACUUM t');
+	command_ok([ $summed->installed_command('pg_basebackup'), '-D', $summed->backup_dir . '/part',
+			'-c', 'fast', '--no-sync', '--incremental', $full, '-d', $summed->connstr('postgres') ],
+		'an incremental backup');
+	$summed->safe_psql('postgres', 'INSERT INTO t SELECT 1, i FROM generate_series(1, 100) i');
+
+	my $combined = PostgreSQL::Test::Cluster->new('combined');
+	$combined->init_from_backup($summed, 'part', combine_with_prior => ['full']);
+	rebuild_off($combined);
+	$combined->start;
+	stays_invalid($combined, 'it does not exist', 'incremental backup');
+	rebuild_on($combined);
+	all_come_back($combined, 'incremental backup');
+	$combined->stop;
+
+	# the data directory is put back, the pool is the one of the origin's end
+	$summed->stop;
+	rmtree($summed->data_dir);
+	$summed->command_ok([ 'pg_combinebackup', '-o', $summed->data_dir,
+			map { $summed->backup_dir . "/$_" } ('full', 'part') ],
+		'combined in the place of its origin');
+	rebuild_off($summed);
+	$summed->start;
+	stays_invalid($summed, $apart, 'incremental backup, put back');
+	rebuild_on($summed);
+	all_come_back($summed, 'incremental backup, put back');
+	crash($summed);
+	$summed->start;
+	all_come_back($summed, 'incremental backup, put back, crashed');
+	$summed->stop;
+	return;
+}
+
+incremental_backup() if $node->pg_version >= 17;
 done_testing();
