@@ -19,6 +19,7 @@
 #include "error.h"
 #include "fixture.h"
 #include "layout.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -332,30 +333,20 @@ look_up_all(PmhTable *t, const Pattern *p, uint64_t from)
 static void
 sweep_all(PmhTable *t, const Pattern *p, uint64_t from, uint64_t below)
 {
-	PmhSweep	sweep;
+	Sweeper		s;
+	const PmhEntry *pair;
 	Tally		tally = tally_of(p);
-	uint64_t	out = 0;
-	PmhResult	result;
 
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			note(&tally, sweep.entries[i].hash, sweep.entries[i].value);
-			dead[i] = sweep.entries[i].value < below;
-		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-		out += removed;
-		free(dead);
+		note(&tally, pair->hash, pair->value);
+		if (pair->value < below)
+			sweeper_take_out(&s);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 	is_all(&tally, from, "sweep");
-	CHECK(out == (below > from ? below - from : 0));
+	CHECK(s.removed == (below > from ? below - from : 0));
 }
 
 static void

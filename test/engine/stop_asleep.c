@@ -27,6 +27,7 @@
 #include "lock.h"
 #include "pm.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -226,15 +227,8 @@ wait_begins(void)
 static PmhResult
 sweep(void)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
-
 	pm_store64(&pmh_run(self)->value_space_known, 0);
-	result = pmh_sweep_begin(self, &sweep);
-	while (result == PMH_OK)
-		result = pmh_sweep_next(self, &sweep);
-	pmh_sweep_end(self, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
+	return sweep_through(self);
 }
 
 static PmhResult
