@@ -19,6 +19,10 @@ our @EXPORT = qw(
   new_standby
   standby_state
   wait_for_state
+  both_valid
+  no_findings
+  change_t
+  follow
   caught_up
   compare_in_snapshot
   nothing_under_old_keys
@@ -88,6 +92,53 @@ sub wait_for_state
 	return like($state, $wanted, $name);
 }
 
+# Tests: both indexes of t come to be valid on this server.
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+# A test: pmhash_check finds nothing in either.
+sub no_findings
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	return is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))),
+		'|', $name);
+}
+
+# The n-th change of some of the rows of t, with so many new ones before a VACUUM and,
+# where rows have gone, after it (as many, by default).
+sub change_t
+{
+	my ($node, $n, $before, $after) = @_;
+
+	$after //= $before;
+	$node->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i % 4000, 'change ' || i % 50, i FROM generate_series(1, $before) i;
+UPDATE t SET k = k + $n WHERE n % 19 = $n % 19;
+DELETE FROM t WHERE n % 23 = $n % 23;
+VACUUM t;
+INSERT INTO t SELECT i % 4000, 'changed ' || i % 50, i FROM generate_series(1, $after) i;
+SQL
+	return;
+}
+
+# A standby follows another primary from now on.
+sub follow
+{
+	my ($node, $primary) = @_;
+
+	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . "'\n");
+	$node->reload;
+	return;
+}
+
 # The standby has replayed all that the primary has flushed.
 sub caught_up
 {
@@ -134,8 +185,7 @@ sub nothing_under_old_keys
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;'
 			  . " SELECT count(*) FROM t WHERE k = ANY (ARRAY[$keys])"),
 		'0', "$name: nothing has an old key");
-	is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|',
-		"$name: pmhash_check");
+	no_findings($node, "$name: pmhash_check");
 	compare_in_snapshot($node, "$name: answers");
 	return;
 }
