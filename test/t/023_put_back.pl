@@ -271,6 +271,26 @@ sub copy_running
 	return;
 }
 
+# With the older data directory its files are not trusted; with what is there they are.
+sub start_again
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($put_back, $name) = @_;
+
+	if ($put_back)
+	{
+		copy_tree($save, $data);
+		invalid_then_rebuilt($apart, "$name, older data directory");
+		return;
+	}
+	rebuild_off($node);
+	$node->start;
+	is(index_state($node, 't_k'), 'valid', $name);
+	same_answers($node, 't', 'k', 't_k', $name);
+	rebuild_on($node);
+	return;
+}
+
 # the new one cannot be written at shutdown
 foreach my $put_back (0, 1)
 {
@@ -285,19 +305,7 @@ foreach my $put_back (0, 1)
 	rmdir("$data/pmhash.nonce.tmp") or die $!;
 	like(slurp_file($node->logfile, $from), qr/could not write file ".*pmhash\.nonce"/,
 		'nonce not written at shutdown');
-	if ($put_back)
-	{
-		copy_tree($save, $data);
-		invalid_then_rebuilt($apart, 'nonce not written at shutdown, older data directory');
-	}
-	else
-	{
-		rebuild_off($node);
-		$node->start;
-		is(index_state($node, 't_k'), 'valid', 'nonce not written at shutdown');
-		same_answers($node, 't', 'k', 't_k', 'nonce not written at shutdown');
-		rebuild_on($node);
-	}
+	start_again($put_back, 'nonce not written at shutdown');
 	$node->stop;
 }
 
@@ -310,19 +318,7 @@ foreach my $put_back (0, 1)
 	change();
 	crash($node);
 	die_in_start($node);
-	if ($put_back)
-	{
-		copy_tree($save, $data);
-		invalid_then_rebuilt($apart, 'start died, older data directory');
-	}
-	else
-	{
-		rebuild_off($node);
-		$node->start;
-		is(index_state($node, 't_k'), 'valid', 'start died');
-		same_answers($node, 't', 'k', 't_k', 'start died');
-		rebuild_on($node);
-	}
+	start_again($put_back, 'start died');
 	$node->stop;
 }
 done_testing();
