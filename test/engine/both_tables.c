@@ -218,18 +218,6 @@ is_odd(uint64_t value)
 }
 
 static void
-shrink(PmhTable *t)
-{
-	PmhShrink	s;
-	PmhResult	result = pmh_shrink_begin(t, 90, &s);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &s);
-	CHECK(result == PMH_DONE);
-	pmh_shrink_end(t, &s);
-}
-
-static void
 test_reading(void)
 {
 	PmhTable   *t = make_table();
@@ -238,7 +226,7 @@ test_reading(void)
 	sweep(t, 0, 1, NULL);
 	sweep(t, 0, 1, is_odd);
 	read_all(t, 0, 2);
-	shrink(t);
+	CHECK(fixture_shrink(t, 90) == PMH_OK);
 	read_all(t, 0, 2);
 	sweep(t, 0, 2, NULL);
 	end(t);

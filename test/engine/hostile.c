@@ -384,18 +384,6 @@ delete_some(PmhTable *t, const Pattern *p, uint64_t from, uint64_t to)
 }
 
 static void
-shrink(PmhTable *t)
-{
-	PmhShrink	s;
-	PmhResult	result = pmh_shrink_begin(t, 90, &s);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &s);
-	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(t, &s);
-}
-
-static void
 is_no_giant(PmhTable *t, const Pattern *p)
 {
 	static uint64_t others[2];	/* for how many entries, and bytes */
@@ -427,11 +415,11 @@ live(const Pattern *p, const char *path)
 	sweep_all(t, p, 0, n / 4);
 	delete_some(t, p, n / 4, n / 2);
 	counts(t, n - n / 2);
-	shrink(t);
+	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
 	is_sound(t);
 	look_up_all(t, p, n / 2);
 	delete_some(t, p, n / 2, n - n / 64);
-	shrink(t);
+	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
 	is_sound(t);
 	t = recover(path, t);
 	look_up_all(t, p, n - n / 64);

@@ -338,16 +338,7 @@ do_sweep(PmhTable *t)
 static void
 do_shrink(PmhTable *t)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-	if (result == PMH_DONE)
-		return;
-	REQUIRE(result == PMH_OK);
-	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
-		;
-	CHECK(result == PMH_DONE);
-	pmh_shrink_end(t, &shrink);
+	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
 }
 
 static void

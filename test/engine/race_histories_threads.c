@@ -612,16 +612,8 @@ read_on_after_pause(Self *self)
 static void
 shrink(Self *self)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(self->t, PMH_DEFAULT_FILL, &shrink);
-
-	if (result == PMH_DONE)
-		return;
-	while (result == PMH_OK)
-		result = pmh_shrink_step(self->t, &shrink);
-	if (!CHECK(result == PMH_DONE))
+	if (!CHECK(fixture_shrink(self->t, PMH_DEFAULT_FILL) == PMH_OK))
 		fprintf(stderr, "%s\n", pmh_error(self->t)->detail);
-	pmh_shrink_end(self->t, &shrink);
 }
 
 static void

@@ -231,18 +231,6 @@ sweep(void)
 	return sweep_through(self);
 }
 
-static PmhResult
-shrink(void)
-{
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(self, PMH_DEFAULT_FILL, &shrink);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(self, &shrink);
-	pmh_shrink_end(self, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
 static void
 check_keys(void)
 {
@@ -276,7 +264,7 @@ one_operation(void)
 	if (choose(2) == 0)
 		writer_runs(true);
 	listening = true;
-	result = choose(3) == 0 ? shrink() : sweep();
+	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep();
 	listening = false;
 	if (!CHECK(result == PMH_OK))
 		fprintf(stderr, "  seed %llu: %s\n", (unsigned long long) file_seed,

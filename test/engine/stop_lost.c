@@ -116,16 +116,8 @@ pmh_stop_point(const char *name)
 static PmhResult
 do_shrink(PmhTable *t, uint64_t *seed)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, 90, &shrink);
-
 	(void) seed;
-	if (result != PMH_OK)
-		return result == PMH_DONE ? PMH_OK : result;
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &shrink);
-	pmh_shrink_end(t, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
+	return fixture_shrink(t, 90);
 }
 
 /* Buckets that are full of groups of three: the largest becomes a list. */

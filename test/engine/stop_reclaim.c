@@ -208,13 +208,7 @@ sweep_given_up(PmhTable *t)
 static PmhResult
 shrink(PmhTable *t)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &shrink);
-	pmh_shrink_end(t, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
+	return fixture_shrink(t, PMH_DEFAULT_FILL);
 }
 
 /*
