@@ -125,6 +125,16 @@ sub save_file
 	return index_file($node, 't_k');
 }
 
+# The same, of the server that is shut down now.
+sub save_file_stopped
+{
+	my $file = index_file($node, 't_k');
+
+	$node->stop;
+	copy($file, $one) or die;
+	return $file;
+}
+
 sub put_back
 {
 	my ($file) = @_;
@@ -139,18 +149,14 @@ put_back($file);
 # trust: stamp
 invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
 
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
 change();
 $node->stop;
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one');
 
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
 $node->stop;
 $node->start;
@@ -160,9 +166,7 @@ put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
 
 # no session looks at it in one run: the shutdown must not make it a good one
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
 change();
 $node->stop;
@@ -173,9 +177,7 @@ $node->stop;
 invalid_then_rebuilt($older, 'older file that is not used in one run');
 
 # the same file: nothing is wrong
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 put_back($file);
 rebuild_off($node);
 $node->start;

@@ -19,15 +19,7 @@ my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 # The early one has entries of rows that are dead when the late one builds.  The late
 # one is promoted; its VACUUM finds no entries of these rows and logs none.
 my $first = new_primary('first', "wal_log_hints = on\n");
-my $early = new_standby($first, 'early');
-both_valid($early, 'early');
-$first->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
-my $late = new_standby($first, 'late');
-both_valid($late, 'late');
-caught_up($first, $early);
-cmp_ok($early->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '>',
-	$late->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-	'the early one has entries that the late one lacks');
+my ($early, $late) = early_and_late($first);
 caught_up($first, $late);
 $first->stop('fast');
 $late->promote;

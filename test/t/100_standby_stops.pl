@@ -22,11 +22,8 @@ wal_writer_delay = 10s
 bgwriter_lru_maxpages = 0
 pmhash.cleaner_naptime = 1000
 CONF
-my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
-
-$primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
+my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n",
+	install_path => $primary->{_install_path});
 mkdir $_->data_dir . '/stop_points' or die foreach $primary, $standby;
 $standby->start;
 

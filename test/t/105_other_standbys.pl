@@ -22,15 +22,7 @@ my $given_up = qr/has been built|given up|not trusted|rebuil/;
 # 'early' has entries of dead rows that 'late' lacks.  It follows, is promoted itself,
 # and has the TIDs given away.
 my $first = new_primary('first');
-my $early = new_standby($first, 'early');
-both_valid($early, 'early');
-$first->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
-my $late = new_standby($first, 'late');
-both_valid($late, 'late');
-caught_up($first, $early);
-cmp_ok($early->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '>',
-	$late->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-	'the early one has entries that the late one lacks');
+my ($early, $late) = early_and_late($first);
 my $position = log_position($early);
 crash($first);
 $late->promote;

@@ -23,11 +23,7 @@ my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_p
 bgwriter_lru_maxpages = 0
 pmhash.cleaner_naptime = 1000
 CONF
-my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
-
-$primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', <<CONF);
+my $standby = made_standby($primary, 'standby', <<CONF, install_path => $primary->{_install_path});
 max_standby_streaming_delay = 300s
 hot_standby_feedback = on
 wal_receiver_status_interval = 1

@@ -16,7 +16,9 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_primary
+  made_standby
   new_standby
+  early_and_late
   standby_state
   wait_for_state
   both_valid
@@ -55,8 +57,8 @@ SQL
 	return $node;
 }
 
-# A started standby of it, made by a base backup, with an empty pool.
-sub new_standby
+# A standby of it, made by a base backup, with an empty pool; it is not started.
+sub made_standby
 {
 	my ($primary, $name, $settings, %parameters) = @_;
 	my $backup = "for_$name";
@@ -65,6 +67,14 @@ sub new_standby
 	$primary->backup($backup);
 	$node->init_from_backup($primary, $backup, has_streaming => 1);
 	$node->append_conf('postgresql.conf', $settings) if defined $settings;
+	return $node;
+}
+
+# The same, started.
+sub new_standby
+{
+	my $node = made_standby(@_);
+
 	$node->start;
 	return $node;
 }
@@ -188,6 +198,25 @@ sub nothing_under_old_keys
 	no_findings($node, "$name: pmhash_check");
 	compare_in_snapshot($node, "$name: answers");
 	return;
+}
+
+# Two standbys of a primary that have built at different times: the early one has entries
+# of rows (with the keys 5, 6 and 7) that are dead when the late one builds.  With tests.
+sub early_and_late
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($primary) = @_;
+	my $entries = q(SELECT entries FROM pmhash_stats('t_k'));
+	my $early = new_standby($primary, 'early');
+
+	both_valid($early, 'early');
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
+	my $late = new_standby($primary, 'late');
+	both_valid($late, 'late');
+	caught_up($primary, $early);
+	cmp_ok($early->safe_psql('postgres', $entries), '>', $late->safe_psql('postgres', $entries),
+		'the early one has entries that the late one lacks');
+	return ($early, $late);
 }
 
 sub log_position
