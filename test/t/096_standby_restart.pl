@@ -48,14 +48,7 @@ foreach my $how ('fast', 'immediate')
 
 # ---- killed in the middle of replay ----
 
-my $bench = $primary->basedir . '/restart_load.sql';
-append_to_file($bench, <<'SQL');
-\set k random(1, 2000)
-\set n random(1, 1000000)
-INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, 40) i;
-UPDATE t SET k = k + 1 WHERE k = :k;
-DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
-SQL
+my $bench = load_of_t($primary, 40);
 my $output = '';
 my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '40', '-f', $bench);
 my $position = log_position($standby);

@@ -38,14 +38,7 @@ sub all_right
 
 # ---- a base backup under load, a standby of a standby ----
 
-my $bench = $primary->basedir . '/setups_load.sql';
-append_to_file($bench, <<'SQL');
-\set k random(1, 2000)
-\set n random(1, 1000000)
-INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, 20) i;
-UPDATE t SET k = k + 1 WHERE k = :k;
-DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
-SQL
+my $bench = load_of_t($primary, 20);
 both_valid($near, 'near');
 my $output = '';
 my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '600', '-f', $bench);

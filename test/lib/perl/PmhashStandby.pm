@@ -24,6 +24,7 @@ our @EXPORT = qw(
   both_valid
   no_findings
   change_t
+  load_of_t
   follow
   caught_up
   compare_in_snapshot
@@ -137,6 +138,22 @@ VACUUM t;
 INSERT INTO t SELECT i % 4000, 'changed ' || i % 50, i FROM generate_series(1, $after) i;
 SQL
 	return;
+}
+
+# A script for pgbench: changes of t with so many new rows each.  Its path.
+sub load_of_t
+{
+	my ($node, $rows) = @_;
+	my $path = $node->basedir . '/load_of_t.sql';
+
+	append_to_file($path, <<SQL);
+\\set k random(1, 2000)
+\\set n random(1, 1000000)
+INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, $rows) i;
+UPDATE t SET k = k + 1 WHERE k = :k;
+DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
+SQL
+	return $path;
 }
 
 # A standby follows another primary from now on.
