@@ -26,17 +26,6 @@ $node->start;
 install_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
-# Change rows so that the files of before and after differ.
-sub change
-{
-	$node->safe_psql('postgres', <<SQL);
-DELETE FROM t WHERE k % 7 = 0;
-VACUUM t;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
-SQL
-	return;
-}
-
 sub copy_tree
 {
 	my ($from, $to) = @_;
@@ -66,7 +55,7 @@ sub invalid_then_rebuilt
 $node->stop;
 copy_tree($pool, $save);
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 # trust: nonce
 copy_tree($save, $pool);
@@ -77,7 +66,7 @@ invalid_then_rebuilt($apart, 'older pool');
 $node->stop;
 copy_tree($data, $save);
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory');
@@ -86,7 +75,7 @@ invalid_then_rebuilt($apart, 'older data directory');
 $node->stop;
 copy_tree($data, $save);
 $node->start;
-change();
+change_rows($node);
 crash($node);
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory after a crash');
@@ -95,7 +84,7 @@ invalid_then_rebuilt($apart, 'older data directory after a crash');
 $node->stop;
 $node->start;
 copy_tree($pool, $save);
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
@@ -103,7 +92,7 @@ invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 # after a crash the nonce says so, which is renewed every cleaner_naptime
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
-change();
+change_rows($node);
 foreach (1 .. 600)
 {
 	last if slurp_file("$data/pmhash.nonce") ne $nonce;
@@ -143,7 +132,7 @@ sub put_back
 }
 
 my $file = save_file();
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 # trust: stamp
@@ -151,7 +140,7 @@ invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
 
 $file = save_file_stopped();
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one');
@@ -160,7 +149,7 @@ $file = save_file_stopped();
 $node->start;
 $node->stop;
 $node->start;
-change();
+change_rows($node);
 crash($node);
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
@@ -168,7 +157,7 @@ invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash')
 # no session looks at it in one run: the shutdown must not make it a good one
 $file = save_file_stopped();
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 rebuild_off($node);
@@ -197,7 +186,7 @@ $node->stop;
 copy_tree($data, $save);
 copy_tree($pool, "$save.pool");
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 copy_tree("$save.pool", $pool);
@@ -237,13 +226,13 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 	'1', 'a row written while the pool was another');
 
 # ---- the machine went down ----
-change();
+change_rows($node);
 $node->stop;
 pretend_reboot($pool);
 rebuild_off($node);
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
-change();
+change_rows($node);
 crash($node);
 pretend_reboot($pool);
 invalid_then_rebuilt('it was not written back, and what was in the page cache may be lost', 'machine went down');
@@ -300,7 +289,7 @@ foreach my $put_back (0, 1)
 
 	$node->start;
 	copy_running();
-	change();
+	change_rows($node);
 	unlink("$data/pmhash.nonce.tmp");
 	mkdir("$data/pmhash.nonce.tmp") or die $!;
 	$node->stop;
@@ -317,7 +306,7 @@ foreach my $put_back (0, 1)
 	$node->start;
 	copy_running();
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	change();
+	change_rows($node);
 	crash($node);
 	die_in_start($node);
 	start_again($put_back, 'start died');
