@@ -15,6 +15,7 @@
 #include "overflow.h"
 #include "place.h"
 #include "segment.h"
+#include "sweeps.h"
 #include "table.h"
 
 #define WHERE		7			/* the crowd */
@@ -187,33 +188,25 @@ read_all(PmhTable *t, uint64_t from, uint64_t step)
 static void
 sweep(PmhTable *t, uint64_t from, uint64_t step, bool (*out) (uint64_t value))
 {
-	PmhSweep	s;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
+	uint64_t	dead = 0;
 
-	REQUIRE(pmh_sweep_begin(t, &s) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &s)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(s.n, 1);
-		size_t		n = 0;
-		size_t		removed;
+		uint64_t	key = pair->hash ^ key_hash(0);
 
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < s.n; i++)
-		{
-			uint64_t	key = s.entries[i].hash ^ key_hash(0);
-
-			if (key >= KEYS)
-				continue;
-			note(key, s.entries[i].value);
-			dead[i] = out != NULL && out(s.entries[i].value);
-			n += dead[i];
-		}
-		REQUIRE(pmh_sweep_remove(t, &s, dead, &removed) == PMH_OK);
-		CHECK(removed == n);
-		free(dead);
+		if (key >= KEYS)
+			continue;
+		note(key, pair->value);
+		if (out == NULL || !out(pair->value))
+			continue;
+		sweeper_take_out(&s);
+		dead++;
 	}
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, &s);
+	CHECK(sweeper_end(&s) == PMH_OK);
+	CHECK(s.removed == dead);
 	for (uint64_t key = 0; key < KEYS; key++)
 		is_rest(key, from, step);
 }
@@ -225,18 +218,6 @@ is_odd(uint64_t value)
 }
 
 static void
-shrink(PmhTable *t)
-{
-	PmhShrink	s;
-	PmhResult	result = pmh_shrink_begin(t, 90, &s);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &s);
-	CHECK(result == PMH_DONE);
-	pmh_shrink_end(t, &s);
-}
-
-static void
 test_reading(void)
 {
 	PmhTable   *t = make_table();
@@ -245,7 +226,7 @@ test_reading(void)
 	sweep(t, 0, 1, NULL);
 	sweep(t, 0, 1, is_odd);
 	read_all(t, 0, 2);
-	shrink(t);
+	CHECK(fixture_shrink(t, 90) == PMH_OK);
 	read_all(t, 0, 2);
 	sweep(t, 0, 2, NULL);
 	end(t);

@@ -21,6 +21,7 @@
 #include "live.h"
 #include "place.h"
 #include "space.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -363,10 +364,7 @@ read_damaged(PmhTable *t)
 			CHECK(result == PMH_ERR_CORRUPT);
 		}
 		REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-		while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
-			;
-		CHECK(result == PMH_ERR_CORRUPT);
-		pmh_sweep_end(t, &sweep);
+		CHECK(sweep_to_end(t, &sweep, PMH_OK) == PMH_ERR_CORRUPT);
 	}
 	header->next = saved;
 	pmh_values_free(&values);

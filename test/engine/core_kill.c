@@ -21,6 +21,7 @@
 
 #include "crowd.h"
 #include "fixture.h"
+#include "sweeps.h"
 #include "unit.h"
 
 #define KEYS	UINT64_C(30000)
@@ -64,21 +65,6 @@ apply(PmhTable *t, uint64_t i)
 	return result;
 }
 
-/* Walk the whole table as VACUUM does, so that lost buffers come back. */
-static bool
-sweep(PmhTable *t)
-{
-	PmhSweep	s;
-	PmhResult	result = pmh_sweep_begin(t, &s);
-
-	if (result != PMH_OK)
-		return false;
-	while ((result = pmh_sweep_next(t, &s)) == PMH_OK)
-		;
-	pmh_sweep_end(t, &s);
-	return result == PMH_DONE;
-}
-
 static void
 child(uint64_t instance, bool force_pmem)
 {
@@ -89,7 +75,8 @@ child(uint64_t instance, bool force_pmem)
 	env.force_pmem = force_pmem;
 	if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
 		_exit(2);
-	if (instance % 3 == 0 && !sweep(t))
+	/* As VACUUM does, so that lost buffers come back. */
+	if (instance % 3 == 0 && sweep_through(t) != PMH_OK)
 		_exit(3);
 	for (uint64_t i = *done;; i++)
 	{

@@ -23,6 +23,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "lock.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 #include "workers.h"
@@ -222,28 +223,17 @@ do_delete_list(PmhTable *t, uint64_t *seed)
 static PmhResult
 do_sweep(PmhTable *t, uint64_t *seed)
 {
-	PmhSweep	sweep;
-	PmhResult	result = pmh_sweep_begin(t, &sweep);
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	if (result != PMH_OK)
-		return result;
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = sweep.entries[i].value % 40 > 1 &&
-				sweep.entries[i].hash != fixture_hash(LONG_KEY) &&
-				fixture_random(seed) % 20 == 0;
-		result = pmh_sweep_remove(t, &sweep, dead, &removed);
-		free(dead);
-		if (result != PMH_OK)
-			break;
+		if (pair->value % 40 > 1 && pair->hash != fixture_hash(LONG_KEY) &&
+			fixture_random(seed) % 20 == 0)
+			sweeper_take_out(&s);
 	}
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
+	return sweeper_end(&s);
 }
 
 static PmhResult

@@ -263,6 +263,19 @@ fixture_begin_shrink(PmhTable *t)
 	return result == PMH_DONE ? PMH_OK : result;
 }
 
+/* Shrink to the end; PMH_OK also if it does not pay. */
+static inline PmhResult
+fixture_shrink(PmhTable *t, int fill_percent)
+{
+	PmhShrink	shrink;
+	PmhResult	result = pmh_shrink_begin(t, fill_percent, &shrink);
+
+	while (result == PMH_OK)
+		result = pmh_shrink_step(t, &shrink);
+	pmh_shrink_end(t, &shrink);
+	return result == PMH_DONE ? PMH_OK : result;
+}
+
 /* Is every lock of the fixture's tables free? */
 static inline bool
 fixture_no_lock_held(void)

@@ -20,6 +20,7 @@
 #include "layout.h"
 #include "live.h"
 #include "region.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -365,18 +366,6 @@ test_live_words_given_back(bool region)
 }
 
 /* A walk over all segments does not follow it either: it would pass a segment by. */
-static PmhResult
-walk(PmhTable *t)
-{
-	PmhSweep	sweep;
-	PmhResult	result = pmh_sweep_begin_reading(t, &sweep);
-
-	while (result == PMH_OK)
-		result = pmh_sweep_next(t, &sweep);
-	pmh_sweep_end(t, &sweep);
-	return result;
-}
-
 static void
 test_walks(void)
 {
@@ -389,11 +378,11 @@ test_walks(void)
 	dir = directory_of(t);
 	while (pmh_elem_depth(dir[i]) == depth)
 		i++;
-	CHECK(walk(t) == PMH_DONE);
+	CHECK(sweep_through_reading(t) == PMH_OK);
 	for (unsigned bit = 0; bit < 64; bit++)
 	{
 		dir[i] ^= UINT64_C(1) << bit;
-		if (!CHECK(walk(t) == PMH_ERR_CORRUPT))
+		if (!CHECK(sweep_through_reading(t) == PMH_ERR_CORRUPT))
 			fprintf(stderr, "a walk passes bit %u by\n", bit);
 		dir[i] ^= UINT64_C(1) << bit;
 	}

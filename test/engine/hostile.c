@@ -19,6 +19,7 @@
 #include "error.h"
 #include "fixture.h"
 #include "layout.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -332,30 +333,20 @@ look_up_all(PmhTable *t, const Pattern *p, uint64_t from)
 static void
 sweep_all(PmhTable *t, const Pattern *p, uint64_t from, uint64_t below)
 {
-	PmhSweep	sweep;
+	Sweeper		s;
+	const PmhEntry *pair;
 	Tally		tally = tally_of(p);
-	uint64_t	out = 0;
-	PmhResult	result;
 
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			note(&tally, sweep.entries[i].hash, sweep.entries[i].value);
-			dead[i] = sweep.entries[i].value < below;
-		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-		out += removed;
-		free(dead);
+		note(&tally, pair->hash, pair->value);
+		if (pair->value < below)
+			sweeper_take_out(&s);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 	is_all(&tally, from, "sweep");
-	CHECK(out == (below > from ? below - from : 0));
+	CHECK(s.removed == (below > from ? below - from : 0));
 }
 
 static void
@@ -393,18 +384,6 @@ delete_some(PmhTable *t, const Pattern *p, uint64_t from, uint64_t to)
 }
 
 static void
-shrink(PmhTable *t)
-{
-	PmhShrink	s;
-	PmhResult	result = pmh_shrink_begin(t, 90, &s);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &s);
-	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(t, &s);
-}
-
-static void
 is_no_giant(PmhTable *t, const Pattern *p)
 {
 	static uint64_t others[2];	/* for how many entries, and bytes */
@@ -436,11 +415,11 @@ live(const Pattern *p, const char *path)
 	sweep_all(t, p, 0, n / 4);
 	delete_some(t, p, n / 4, n / 2);
 	counts(t, n - n / 2);
-	shrink(t);
+	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
 	is_sound(t);
 	look_up_all(t, p, n / 2);
 	delete_some(t, p, n / 2, n - n / 64);
-	shrink(t);
+	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
 	is_sound(t);
 	t = recover(path, t);
 	look_up_all(t, p, n - n / 64);

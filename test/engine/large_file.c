@@ -22,6 +22,7 @@
 #include "live.h"
 #include "pm.h"
 #include "space.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -103,21 +104,17 @@ fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)
 static void
 sweep(PmhTable *t, bool odd)
 {
-	static uint8_t dead[KEYS * LIST];
-	PmhSweep	s;
-	PmhResult	result;
-	size_t		removed;
+	Sweeper		s;
+	const PmhEntry *pair;
 
 	pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
-	REQUIRE(pmh_sweep_begin(t, &s) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &s)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < s.n; i++)
-			dead[i] = odd && (s.entries[i].value & 1) != 0;
-		REQUIRE(pmh_sweep_remove(t, &s, dead, &removed) == PMH_OK);
+		if (odd && (pair->value & 1) != 0)
+			sweeper_take_out(&s);
 	}
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, &s);
+	CHECK(sweeper_end(&s) == PMH_OK);
 }
 
 static void

@@ -35,6 +35,7 @@
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -316,43 +317,28 @@ do_delete(PmhTable *t)
 static void
 do_sweep(PmhTable *t)
 {
-	static uint8_t dead[KEYS * 3 + LONG_VALUES];
 	uint64_t	end = next_key;
-	PmhSweep	sweep;
-	PmhResult	result;
-	size_t		removed;
+	Sweeper		s;
+	const PmhEntry *pair;
 
 	if (fixture_random(&seed) % 2 == 0)
 		pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			uint64_t	key = sweep.entries[i].value & ((1 << 20) - 1);
+		uint64_t	key = pair->value & ((1 << 20) - 1);
 
-			dead[i] = key >= LASTING && key < end;
-		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		if (key >= LASTING && key < end)
+			sweeper_take_out(&s);
 	}
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	CHECK(sweeper_end(&s) == PMH_OK);
 	memset(&present[LASTING], 0, end - LASTING);
 }
 
 static void
 do_shrink(PmhTable *t)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-	if (result == PMH_DONE)
-		return;
-	REQUIRE(result == PMH_OK);
-	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
-		;
-	CHECK(result == PMH_DONE);
-	pmh_shrink_end(t, &shrink);
+	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
 }
 
 static void

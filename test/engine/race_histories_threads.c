@@ -33,6 +33,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "pm.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 #include "workers.h"
@@ -409,24 +410,20 @@ static void
 sweep_reading(Self *self)
 {
 	Found		found[HOT_KEYS] = {{0}};
-	PmhSweep	sweep;
+	Sweeper		s;
+	const PmhEntry *pair;
 	uint64_t	begin = now();
-	PmhResult	result;
 
-	REQUIRE(pmh_sweep_begin_reading(self->t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(self->t, &sweep)) == PMH_OK)
+	sweeper_begin_reading(&s, self->t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			unsigned	key = key_of_hash(sweep.entries[i].hash);
-			uint64_t	value = sweep.entries[i].value;
+		unsigned	key = key_of_hash(pair->hash);
+		uint64_t	value = pair->value;
 
-			if (key < HOT_KEYS && (value >= PERMANENT || (found[key].mask >> value & 1) == 0))
-				found_value(&found[key], key, value);
-		}
+		if (key < HOT_KEYS && (value >= PERMANENT || (found[key].mask >> value & 1) == 0))
+			found_value(&found[key], key, value);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(self->t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 	for (unsigned key = 0; key < HOT_KEYS; key++)
 		record_read(self, begin, SWEEP, key, &found[key]);
 }
@@ -615,16 +612,8 @@ read_on_after_pause(Self *self)
 static void
 shrink(Self *self)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(self->t, PMH_DEFAULT_FILL, &shrink);
-
-	if (result == PMH_DONE)
-		return;
-	while (result == PMH_OK)
-		result = pmh_shrink_step(self->t, &shrink);
-	if (!CHECK(result == PMH_DONE))
+	if (!CHECK(fixture_shrink(self->t, PMH_DEFAULT_FILL) == PMH_OK))
 		fprintf(stderr, "%s\n", pmh_error(self->t)->detail);
-	pmh_shrink_end(self->t, &shrink);
 }
 
 static void

@@ -14,6 +14,7 @@
 #include "layout.h"
 #include "live.h"
 #include "map.h"
+#include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
@@ -274,21 +275,16 @@ test_regions(void)
 	}
 	for (unsigned gone = 0; gone < 4; gone++)
 	{
-		PmhSweep	sweep;
-		uint8_t    *dead = NULL;
-		size_t		removed;
+		Sweeper		s;
+		const PmhEntry *pair;
 
-		REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-		while (pmh_sweep_next(t, &sweep) == PMH_OK)
+		sweeper_begin(&s, t);
+		while ((pair = sweeper_next(&s)) != NULL)
 		{
-			dead = realloc(dead, sweep.n + 1);
-			REQUIRE(dead != NULL);
-			for (size_t i = 0; i < sweep.n; i++)
-				dead[i] = sweep.entries[i].value == (gone + 1) % 4;
-			REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+			if (pair->value == (gone + 1) % 4)
+				sweeper_take_out(&s);
 		}
-		pmh_sweep_end(t, &sweep);
-		free(dead);
+		REQUIRE(sweeper_end(&s) == PMH_OK);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
 		check(t);
 		t = reopen(t);

@@ -22,6 +22,7 @@
 #include "pm.h"
 #include "region.h"
 #include "shrink.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -76,14 +77,7 @@ make_table(void)
 static void
 others_sweep(void)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
-
-	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(others, &sweep)) == PMH_OK)
-		;
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(others, &sweep);
+	REQUIRE(sweep_through(others) == PMH_OK);
 }
 
 static void

@@ -27,6 +27,7 @@
 #include "lock.h"
 #include "pm.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -226,27 +227,8 @@ wait_begins(void)
 static PmhResult
 sweep(void)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
-
 	pm_store64(&pmh_run(self)->value_space_known, 0);
-	result = pmh_sweep_begin(self, &sweep);
-	while (result == PMH_OK)
-		result = pmh_sweep_next(self, &sweep);
-	pmh_sweep_end(self, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-static PmhResult
-shrink(void)
-{
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(self, PMH_DEFAULT_FILL, &shrink);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(self, &shrink);
-	pmh_shrink_end(self, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
+	return sweep_through(self);
 }
 
 static void
@@ -282,7 +264,7 @@ one_operation(void)
 	if (choose(2) == 0)
 		writer_runs(true);
 	listening = true;
-	result = choose(3) == 0 ? shrink() : sweep();
+	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep();
 	listening = false;
 	if (!CHECK(result == PMH_OK))
 		fprintf(stderr, "  seed %llu: %s\n", (unsigned long long) file_seed,

@@ -43,6 +43,7 @@
 #include "segment.h"
 #include "segment_resize.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 
 #define EPISODES		50
@@ -309,27 +310,16 @@ segment_moves(void)
 static void
 sweep_takes_out(void)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(others, &sweep)) == PMH_OK)
+	sweeper_begin(&s, others);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			uint64_t	key = sweep.entries[i].value >> 24;
-
-			dead[i] = key < LIST_KEYS && (sweep.entries[i].value & 3) == OTHER;
-		}
-		(void) ok(others, pmh_sweep_remove(others, &sweep, dead, &removed), PMH_OK);
-		free(dead);
+		if (pair->value >> 24 < LIST_KEYS && (pair->value & 3) == OTHER)
+			sweeper_take_out(&s);
 	}
-	(void) ok(others, result, PMH_DONE);
-	pmh_sweep_end(others, &sweep);
+	(void) ok(others, sweeper_end(&s), PMH_OK);
 	memcpy(first_other, next_other, sizeof(first_other));
 }
 
@@ -539,25 +529,21 @@ read_by_cursor(Found *found)
 static void
 sweep(Found *found)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin_reading(self, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(self, &sweep)) == PMH_OK)
+	sweeper_begin_reading(&s, self);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			uint64_t	key = sweep.entries[i].value >> 24;
+		uint64_t	key = pair->value >> 24;
 
-			if (key < KEYS && sweep.entries[i].hash == hash_of(key))
-				found_value(found, key, sweep.entries[i].value);
-			else if (key != KEYS)
-				found->strange = true;
-		}
+		if (key < KEYS && pair->hash == hash_of(key))
+			found_value(found, key, pair->value);
+		else if (key != KEYS)
+			found->strange = true;
 	}
-	if (ok(self, result, PMH_DONE))
+	if (ok(self, sweeper_end(&s), PMH_OK))
 		check_found(found, 0, KEYS);
-	pmh_sweep_end(self, &sweep);
 }
 
 static void

@@ -28,6 +28,7 @@
 #include "shrink.h"
 #include "space.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -252,17 +253,6 @@ free_value_bytes(const PmhTable *t)
 	return bytes;
 }
 
-static void
-sweep_on(PmhTable *t, PmhSweep *sweep)
-{
-	PmhResult	result;
-
-	while ((result = pmh_sweep_next(t, sweep)) == PMH_OK)
-		;
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, sweep);
-}
-
 /*
  * A sweep looks for free value space, and a process frees a buffer that has not
  * mapped the sweep's map: all that the sweep finds is given back nevertheless.
@@ -289,14 +279,13 @@ freed_where_no_map_is(void)
 	CHECK(free_value_bytes(t) == 0);
 	change_list(others, FREED_LISTS, false);
 	CHECK(pm_load(&pmh_run(t)->reclaim_mark) >= others->file.mapped);
-	sweep_on(t, &sweep);
+	CHECK(sweep_to_end(t, &sweep, PMH_OK) == PMH_OK);
 	CHECK(free_value_bytes(t) >= FREED_LISTS * SHORT_VALUES * sizeof(uint32_t));
 	CHECK(!pmh_value_space_is_known(t));
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 
 	/* The next one finds what is left. */
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	sweep_on(t, &sweep);
+	CHECK(sweep_through(t) == PMH_OK);
 	CHECK(pmh_value_space_is_known(t));
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(others);

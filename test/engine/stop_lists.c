@@ -27,6 +27,7 @@
 #include "pm.h"
 #include "segment_resize.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -95,23 +96,16 @@ head_of(uint64_t hash)
 static void
 list_breathes(uint64_t hash)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(others, &sweep)) == PMH_OK)
+	sweeper_begin(&s, others);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = malloc(sweep.n);
-		size_t		removed;
-
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = sweep.entries[i].value >= TAIL_VALUES;
-		REQUIRE(pmh_sweep_remove(others, &sweep, dead, &removed) == PMH_OK);
-		free(dead);
+		if (pair->value >= TAIL_VALUES)
+			sweeper_take_out(&s);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(others, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 	REQUIRE(pmh_insert(others, hash, 500000, false) == PMH_OK);
 }
 
@@ -382,19 +376,6 @@ insert_some(PmhTable *t)
 	return result;
 }
 
-static PmhResult
-sweep_all(PmhTable *t)
-{
-	PmhSweep	sweep;
-	PmhResult	result;
-
-	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
-		;
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
 static void
 operation_and_cut(Operation operation, const char *point, bool deep_directory)
 {
@@ -529,8 +510,8 @@ main(void)
 	TEST(operation_and_cut(look_all_up, "directory_before_span", true));
 	TEST(operation_and_cut(insert_some, "provide_before_map", false));
 	TEST(operation_and_cut(insert_some, "outside_before_span", false));
-	TEST(operation_and_cut(sweep_all, "provide_before_map", false));
-	TEST(operation_and_cut(sweep_all, "outside_before_span", false));
+	TEST(operation_and_cut(sweep_through_reading, "provide_before_map", false));
+	TEST(operation_and_cut(sweep_through_reading, "outside_before_span", false));
 	TEST(operation_and_cut(fixture_check, "check_before_blocks", true));
 	TEST(operation_and_cut(fixture_check, "check_before_elements", false));
 	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));

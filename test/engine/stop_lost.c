@@ -21,6 +21,7 @@
 #include "error.h"
 #include "faults.c"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #undef main
 
@@ -115,16 +116,8 @@ pmh_stop_point(const char *name)
 static PmhResult
 do_shrink(PmhTable *t, uint64_t *seed)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, 90, &shrink);
-
 	(void) seed;
-	if (result != PMH_OK)
-		return result == PMH_DONE ? PMH_OK : result;
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &shrink);
-	pmh_shrink_end(t, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
+	return fixture_shrink(t, 90);
 }
 
 /* Buckets that are full of groups of three: the largest becomes a list. */
@@ -167,23 +160,17 @@ is_loose(const PmhEntry *entry, uint64_t *seed)
 static void
 loosen(PmhTable *t)
 {
-	PmhSweep	sweep;
+	Sweeper		s;
+	const PmhEntry *pair;
 	uint64_t	seed = 3;
-	PmhResult	result = pmh_sweep_begin(t, &sweep);
 
-	while (result == PMH_OK && (result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = is_loose(&sweep.entries[i], &seed);
-		result = pmh_sweep_remove(t, &sweep, dead, &removed);
-		free(dead);
+		if (is_loose(pair, &seed))
+			sweeper_take_out(&s);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 }
 
 /* ---- a crowd in the overflow table ---- */

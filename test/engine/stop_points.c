@@ -29,6 +29,7 @@
 #include "fixture.h"
 #include "place.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -485,23 +486,16 @@ make_table(bool recovered)
 static void
 take_out_dead(PmhTable *t, const uint8_t *is_dead)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = malloc(sweep.n);
-		size_t		removed;
-
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = is_dead != NULL && is_dead[sweep.entries[i].value];
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-		free(dead);
+		if (is_dead != NULL && is_dead[pair->value])
+			sweeper_take_out(&s);
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 }
 
 /* Shrink as VACUUM does; false if that does not pay. */
@@ -705,24 +699,18 @@ read_by_cursor(PmhTable *t, Seen *seen)
 static void
 read_by_sweep(PmhTable *t, Seen *seen)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin_reading(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			uint64_t	value = sweep.entries[i].value;
-
-			if (value < npairs && sweep.entries[i].hash == hash_of(key_of[value]))
-				see(seen, key_of[value], value);
-			else
-				seen->strange = true;
-		}
+		if (pair->value < npairs && pair->hash == hash_of(key_of[pair->value]))
+			see(seen, key_of[pair->value], pair->value);
+		else
+			seen->strange = true;
 	}
-	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	REQUIRE(sweeper_end(&s) == PMH_OK);
 }
 
 typedef void (*Reader) (PmhTable *t, Seen *seen);

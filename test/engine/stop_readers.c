@@ -31,6 +31,7 @@
 #include "segment_resize.h"
 #include "space.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -671,21 +672,19 @@ later_value_in_copy(void)
 static PmhResult
 sweep_small_values(PmhTable *t, uint64_t hash, uint64_t least)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 	uint64_t	n = 0;
 	bool		strange = false;
 
 	(void) hash;
-	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin_reading(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-			strange = strange || sweep.entries[i].value > 1000;
-		n += sweep.n;
+		strange = strange || pair->value > 1000;
+		n++;
 	}
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE && !strange && n >= least ? PMH_OK : PMH_ERR_CORRUPT;
+	return sweeper_end(&s) == PMH_OK && !strange && n >= least ? PMH_OK : PMH_ERR_CORRUPT;
 }
 
 static void
@@ -715,20 +714,16 @@ list_comes_while_copied(Change reading)
 static PmhResult
 sweep_in_order(PmhTable *t, uint64_t hash, uint64_t value)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 	bool		found[3] = {false};
 
 	(void) hash;
 	(void) value;
-	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
-	{
-		for (size_t i = 0; i < sweep.n; i++)
-			found[sweep.entries[i].value] = true;
-	}
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE && (found[2] || !found[1]) ? PMH_OK : PMH_ERR_CORRUPT;
+	sweeper_begin_reading(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
+		found[pair->value] = true;
+	return sweeper_end(&s) == PMH_OK && (found[2] || !found[1]) ? PMH_OK : PMH_ERR_CORRUPT;
 }
 
 /*
@@ -792,24 +787,20 @@ read_first_values(PmhTable *t, uint64_t hash, uint64_t most)
 static PmhResult
 sweep_first_values(PmhTable *t, uint64_t hash, uint64_t most)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 	uint64_t	n = 0;
 	bool		strange = false;
 
-	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin_reading(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			if (sweep.entries[i].hash != hash)
-				continue;
-			n++;
-			strange = strange || sweep.entries[i].value > most;
-		}
+		if (pair->hash != hash)
+			continue;
+		n++;
+		strange = strange || pair->value > most;
 	}
-	pmh_sweep_end(t, &sweep);
-	return result == PMH_DONE && n == most && !strange ? PMH_OK : PMH_ERR_CORRUPT;
+	return sweeper_end(&s) == PMH_OK && n == most && !strange ? PMH_OK : PMH_ERR_CORRUPT;
 }
 
 static PmhResult

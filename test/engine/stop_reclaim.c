@@ -25,6 +25,7 @@
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -146,24 +147,6 @@ insert_values(uint64_t hash, uint64_t n)
 
 /* ---- what is freed when a sweep begins to find out what is free ---- */
 
-/* The rest of a sweep, whose last step, or beginning, has given 'result'. */
-static PmhResult
-sweep_on(PmhTable *t, PmhSweep *sweep, PmhResult result)
-{
-	while (result == PMH_OK)
-		result = pmh_sweep_next(t, sweep);
-	pmh_sweep_end(t, sweep);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-static PmhResult
-sweep_that_reclaims(PmhTable *t)
-{
-	PmhSweep	sweep;
-
-	return sweep_on(t, &sweep, pmh_sweep_begin(t, &sweep));
-}
-
 static PmhResult
 delete_lists(PmhTable *t)
 {
@@ -188,7 +171,7 @@ lists_freed_as_sweep_begins(void)
 	for (uint64_t i = 0; i < 4 * LOST_LISTS * LOST_VALUES; i++)
 		REQUIRE(pmh_insert(others, fixture_hash(i / LOST_VALUES), i, false) == PMH_OK);
 	pm_store64(&pmh_run(others)->value_space_known, 0);
-	sweeper = start_until(sweep_that_reclaims, "mark_map_before_forget", false);
+	sweeper = start_until(sweep_through, "mark_map_before_forget", false);
 	deleter = start(delete_lists, NULL, false);
 	usleep(300000);
 	go_on(sweeper);
@@ -218,20 +201,14 @@ sweep_given_up(PmhTable *t)
 	PmhResult	result;
 
 	give_up = true;
-	result = sweep_that_reclaims(t);
+	result = sweep_through(t);
 	return result == PMH_CANCELLED ? PMH_OK : result == PMH_OK ? PMH_RETRY : result;
 }
 
 static PmhResult
 shrink(PmhTable *t)
 {
-	PmhShrink	shrink;
-	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink);
-
-	while (result == PMH_OK)
-		result = pmh_shrink_step(t, &shrink);
-	pmh_shrink_end(t, &shrink);
-	return result == PMH_DONE ? PMH_OK : result;
+	return fixture_shrink(t, PMH_DEFAULT_FILL);
 }
 
 /*
@@ -283,7 +260,7 @@ static void
 list_grows_beside_sweep(bool another)
 {
 	make_lists(another);
-	walk_and_writer(sweep_that_reclaims, "sweep_before_list", insert_one_more);
+	walk_and_writer(sweep_through, "sweep_before_list", insert_one_more);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	close_sound();
 }
@@ -294,7 +271,7 @@ list_goes_beside_sweep(bool another)
 	make_lists(another);
 	for (uint64_t i = 1; i < FULL_VALUES; i++)
 		REQUIRE(pmh_delete(others, FIRST_HASH, i) == PMH_OK);
-	walk_and_writer(sweep_that_reclaims, "segment_between_buckets", delete_last);
+	walk_and_writer(sweep_through, "segment_between_buckets", delete_last);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	close_sound();
 }
@@ -308,7 +285,7 @@ wait_is_given_up(void)
 	CHECK(pm_load(&pmh_run(others)->value_space_known) == 0);
 	CHECK(pm_load(&pmh_run(others)->reclaim_mark) == 0);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
-	CHECK(sweep_that_reclaims(others) == PMH_OK);
+	CHECK(sweep_through(others) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	close_sound();
 }
@@ -381,7 +358,7 @@ old_map_out_of_reach(void)
 
 	/* And now it can. */
 	REQUIRE(pmh_sweep_begin(others, &old) == PMH_OK);
-	CHECK(sweep_that_reclaims(t) == PMH_OK);
+	CHECK(sweep_through(t) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	pmh_sweep_end(others, &old);
 	pmh_close(t);
@@ -402,7 +379,7 @@ list_grows_before_sweep(void)
 
 	make_lists(true);
 	writer = start_until(insert_one_more, "repoint_before_word", false);
-	walker = start(sweep_that_reclaims, NULL, false);
+	walker = start(sweep_through, NULL, false);
 	for (unsigned i = 0; i < 1000 && pm_load(&pmh_run(others)->reclaim_mark) == 0; i++)
 		usleep(10000);
 	usleep(200000);
@@ -424,12 +401,12 @@ closed_map_is_left_alone(void)
 	PmhResult	result;
 
 	make_lists(true);
-	first = start_until(sweep_that_reclaims, "reclaim_closed", false);
+	first = start_until(sweep_through, "reclaim_closed", false);
 	result = pmh_sweep_begin(others, &sweep);
 	CHECK(result == PMH_OK && !pmh_sweep_reclaims(&sweep));
 	go_on(first);
 	await(first);
-	CHECK(sweep_on(others, &sweep, result) == PMH_OK);
+	CHECK(sweep_to_end(others, &sweep, result) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	close_sound();
 }
@@ -481,10 +458,10 @@ freed_after_mark_without_map(void)
 	for (uint64_t i = 0; i < FULL_VALUES; i++)
 		CHECK(pmh_delete(t, FIRST_HASH, i) == PMH_OK);
 	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
-	CHECK(sweep_on(others, &sweep, result) == PMH_OK);
+	CHECK(sweep_to_end(others, &sweep, result) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) == 0);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
-	CHECK(sweep_that_reclaims(others) == PMH_OK);
+	CHECK(sweep_through(others) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) != 0);
 	pmh_close(t);
 	close_sound();

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "fixture.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 #include "workers.h"
@@ -229,40 +230,28 @@ check_seen(const uint8_t *seen, uint64_t first, uint64_t n, bool without_thirds)
 static uint64_t
 sweep_once(PmhTable *t, uint8_t *seen, uint64_t ids, bool remove)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
-	uint8_t    *dead = NULL;
-	uint64_t	total = 0;
+	Sweeper		s;
+	const PmhEntry *pair;
 	uint64_t	wanted = 0;
 
 	memset(seen, 0, ids);
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		size_t		removed;
+		uint64_t	id = pair->value / 2;
 
-		dead = realloc(dead, sweep.n + 1);
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			uint64_t	id = sweep.entries[i].value / 2;
-
-			dead[i] = 0;
-			if (sweep.entries[i].value % 2 != 0)
-				continue;
-			REQUIRE(id < ids);
-			seen[id]++;
-			dead[i] = remove && id % 3 == 0;
-			wanted += dead[i];
-		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-		total += removed;
+		if (pair->value % 2 != 0)
+			continue;
+		REQUIRE(id < ids);
+		seen[id]++;
+		if (!remove || id % 3 != 0)
+			continue;
+		sweeper_take_out(&s);
+		wanted++;
 	}
-	CHECK(result == PMH_DONE);
-	CHECK(total == wanted);
-	pmh_sweep_end(t, &sweep);
-	free(dead);
-	return total;
+	CHECK(sweeper_end(&s) == PMH_OK);
+	CHECK(s.removed == wanted);
+	return s.removed;
 }
 
 /*

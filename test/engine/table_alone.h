@@ -14,6 +14,7 @@
 #include "crowd.h"
 #include "error.h"
 #include "fixture.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -99,23 +100,16 @@ shrink_all(PmhTable *t, int fill_percent)
 static inline void
 sweep_out(PmhTable *t, uint64_t keep)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
-	uint8_t    *dead = NULL;
-	size_t		removed;
+	Sweeper		s;
+	const PmhEntry *pair;
 
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		dead = realloc(dead, sweep.n + 1);
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = keep == 0 || sweep.entries[i].value % keep != 0;
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		if (keep == 0 || pair->value % keep != 0)
+			sweeper_take_out(&s);
 	}
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
-	free(dead);
+	CHECK(sweeper_end(&s) == PMH_OK);
 }
 
 static inline void

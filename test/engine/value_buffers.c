@@ -17,6 +17,7 @@
 #include "layout.h"
 #include "list_write.h"
 #include "live.h"
+#include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
@@ -331,10 +332,7 @@ reclaim(PmhTable *t)
 	PmhResult	result = pmh_sweep_begin(t, &sweep);
 
 	CHECK(result == PMH_OK && pmh_sweep_reclaims(&sweep));
-	while (result == PMH_OK)
-		result = pmh_sweep_next(t, &sweep);
-	CHECK(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	CHECK(sweep_to_end(t, &sweep, result) == PMH_OK);
 }
 
 /* A damaged pointer in a list that is given up names a buffer of another key's list. */

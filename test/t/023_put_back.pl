@@ -26,17 +26,6 @@ $node->start;
 install_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
-# Change rows so that the files of before and after differ.
-sub change
-{
-	$node->safe_psql('postgres', <<SQL);
-DELETE FROM t WHERE k % 7 = 0;
-VACUUM t;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
-SQL
-	return;
-}
-
 sub copy_tree
 {
 	my ($from, $to) = @_;
@@ -66,7 +55,7 @@ sub invalid_then_rebuilt
 $node->stop;
 copy_tree($pool, $save);
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 # trust: nonce
 copy_tree($save, $pool);
@@ -77,7 +66,7 @@ invalid_then_rebuilt($apart, 'older pool');
 $node->stop;
 copy_tree($data, $save);
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory');
@@ -86,7 +75,7 @@ invalid_then_rebuilt($apart, 'older data directory');
 $node->stop;
 copy_tree($data, $save);
 $node->start;
-change();
+change_rows($node);
 crash($node);
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory after a crash');
@@ -95,7 +84,7 @@ invalid_then_rebuilt($apart, 'older data directory after a crash');
 $node->stop;
 $node->start;
 copy_tree($pool, $save);
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
@@ -103,7 +92,7 @@ invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 # after a crash the nonce says so, which is renewed every cleaner_naptime
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
-change();
+change_rows($node);
 foreach (1 .. 600)
 {
 	last if slurp_file("$data/pmhash.nonce") ne $nonce;
@@ -125,6 +114,16 @@ sub save_file
 	return index_file($node, 't_k');
 }
 
+# The same, of the server that is shut down now.
+sub save_file_stopped
+{
+	my $file = index_file($node, 't_k');
+
+	$node->stop;
+	copy($file, $one) or die;
+	return $file;
+}
+
 sub put_back
 {
 	my ($file) = @_;
@@ -133,38 +132,32 @@ sub put_back
 }
 
 my $file = save_file();
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 # trust: stamp
 invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
 
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one');
 
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
 $node->stop;
 $node->start;
-change();
+change_rows($node);
 crash($node);
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
 
 # no session looks at it in one run: the shutdown must not make it a good one
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 put_back($file);
 rebuild_off($node);
@@ -173,9 +166,7 @@ $node->stop;
 invalid_then_rebuilt($older, 'older file that is not used in one run');
 
 # the same file: nothing is wrong
-$file = index_file($node, 't_k');
-$node->stop;
-copy($file, $one) or die;
+$file = save_file_stopped();
 put_back($file);
 rebuild_off($node);
 $node->start;
@@ -195,7 +186,7 @@ $node->stop;
 copy_tree($data, $save);
 copy_tree($pool, "$save.pool");
 $node->start;
-change();
+change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 copy_tree("$save.pool", $pool);
@@ -235,13 +226,13 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 	'1', 'a row written while the pool was another');
 
 # ---- the machine went down ----
-change();
+change_rows($node);
 $node->stop;
 pretend_reboot($pool);
 rebuild_off($node);
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
-change();
+change_rows($node);
 crash($node);
 pretend_reboot($pool);
 invalid_then_rebuilt('it was not written back, and what was in the page cache may be lost', 'machine went down');
@@ -271,6 +262,26 @@ sub copy_running
 	return;
 }
 
+# With the older data directory its files are not trusted; with what is there they are.
+sub start_again
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($put_back, $name) = @_;
+
+	if ($put_back)
+	{
+		copy_tree($save, $data);
+		invalid_then_rebuilt($apart, "$name, older data directory");
+		return;
+	}
+	rebuild_off($node);
+	$node->start;
+	is(index_state($node, 't_k'), 'valid', $name);
+	same_answers($node, 't', 'k', 't_k', $name);
+	rebuild_on($node);
+	return;
+}
+
 # the new one cannot be written at shutdown
 foreach my $put_back (0, 1)
 {
@@ -278,26 +289,14 @@ foreach my $put_back (0, 1)
 
 	$node->start;
 	copy_running();
-	change();
+	change_rows($node);
 	unlink("$data/pmhash.nonce.tmp");
 	mkdir("$data/pmhash.nonce.tmp") or die $!;
 	$node->stop;
 	rmdir("$data/pmhash.nonce.tmp") or die $!;
 	like(slurp_file($node->logfile, $from), qr/could not write file ".*pmhash\.nonce"/,
 		'nonce not written at shutdown');
-	if ($put_back)
-	{
-		copy_tree($save, $data);
-		invalid_then_rebuilt($apart, 'nonce not written at shutdown, older data directory');
-	}
-	else
-	{
-		rebuild_off($node);
-		$node->start;
-		is(index_state($node, 't_k'), 'valid', 'nonce not written at shutdown');
-		same_answers($node, 't', 'k', 't_k', 'nonce not written at shutdown');
-		rebuild_on($node);
-	}
+	start_again($put_back, 'nonce not written at shutdown');
 	$node->stop;
 }
 
@@ -307,22 +306,10 @@ foreach my $put_back (0, 1)
 	$node->start;
 	copy_running();
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	change();
+	change_rows($node);
 	crash($node);
 	die_in_start($node);
-	if ($put_back)
-	{
-		copy_tree($save, $data);
-		invalid_then_rebuilt($apart, 'start died, older data directory');
-	}
-	else
-	{
-		rebuild_off($node);
-		$node->start;
-		is(index_state($node, 't_k'), 'valid', 'start died');
-		same_answers($node, 't', 'k', 't_k', 'start died');
-		rebuild_on($node);
-	}
+	start_again($put_back, 'start died');
 	$node->stop;
 }
 done_testing();

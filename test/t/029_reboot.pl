@@ -17,19 +17,6 @@ use Test::More;
 my $apart = 'server and pool directory have not been together all the time since it was made';
 my $power = 'it was not written back, and what was in the page cache may be lost';
 
-# A server with rows in t that its last checkpoint does not know of.
-sub change
-{
-	my ($node) = @_;
-
-	$node->safe_psql('postgres', <<SQL);
-DELETE FROM t WHERE k % 7 = 0;
-VACUUM t;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
-SQL
-	return;
-}
-
 # Rows that are lost with a crash: WAL that was not flushed.  Their entries
 # are in the index file by then.
 sub lose_rows
@@ -62,7 +49,7 @@ $cache->safe_psql('postgres', invalid_fixture());
 is(classes($cache), 'cache', 'class');
 
 # event: clean shutdown, reboot, start
-change($cache);
+change_rows($cache);
 my $files = join(' ', index_files($pool));
 $cache->stop;
 pretend_reboot($pool);
@@ -73,7 +60,7 @@ is(join(' ', index_files($pool)), $files, 'cache, clean shutdown: the same files
 all_come_back($cache, 'cache, clean shutdown');
 
 # event: power failure, crash or reset of the operating system
-change($cache);
+change_rows($cache);
 lose_rows($cache);
 pretend_reboot($pool);
 my $from = -s $cache->logfile;
@@ -84,13 +71,13 @@ like(slurp_file($cache->logfile, $from), qr/the operating system went down witho
 stays_invalid($cache, $power, 'cache, unclean');
 rebuild_on($cache);
 all_come_back($cache, 'cache, unclean');
-change($cache);
+change_rows($cache);
 crash($cache);
 $cache->start;
 all_come_back($cache, 'cache, unclean, then a crash');
 
 # an immediate shutdown is no clean one
-change($cache);
+change_rows($cache);
 $cache->stop('immediate');
 pretend_reboot($pool);
 rebuild_off($cache);
@@ -101,7 +88,7 @@ all_come_back($cache, 'cache, immediate shutdown');
 
 # Killed, booted, started without the library and shut down in order: what
 # was in the page cache is as lost as before.
-change($cache);
+change_rows($cache);
 crash($cache);
 pretend_reboot($pool);
 $cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
@@ -118,7 +105,7 @@ all_come_back($cache, 'cache, unclean, a start without the library');
 # any more, but what that start has replayed is not known.
 # event: killed, then started without the library, then with it
 rebuild_off($cache);
-change($cache);
+change_rows($cache);
 lose_rows($cache);
 $cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 $cache->start;
@@ -137,7 +124,7 @@ all_come_back($cache, 'killed, a start without the library');
 # index invalid marks it with the reason.  The control file knows the eras of one
 # loss of power, so of an index that no session has met the reason stands in
 # general terms.
-change($cache);
+change_rows($cache);
 crash($cache);
 pretend_reboot($pool);
 rebuild_off($cache);
@@ -178,14 +165,14 @@ $dax->safe_psql('postgres', invalid_fixture());
 is(classes($dax), 'dax', 'class');
 rebuild_off($dax);
 
-change($dax);
+change_rows($dax);
 $dax->stop;
 pretend_reboot($pool);
 start_dax(1);
 is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'dax, clean shutdown: valid');
 all_come_back($dax, 'dax, clean shutdown');
 
-change($dax);
+change_rows($dax);
 $files = join(' ', index_files($pool));
 lose_rows($dax);
 pretend_reboot($pool);
@@ -210,7 +197,7 @@ is(classes($dax), 'cache', 'class');
 
 # And the other way: what was in page cache when the power went is not trusted
 # on persistent memory either.
-change($dax);
+change_rows($dax);
 crash($dax);
 pretend_reboot($pool);
 rebuild_off($dax);

@@ -32,16 +32,6 @@ sub files
 	return $node->safe_psql('d', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes');
 }
 
-sub change
-{
-	$node->safe_psql('d', <<SQL);
-DELETE FROM t WHERE k % 7 = 0;
-VACUUM t;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
-SQL
-	return;
-}
-
 # Nothing was rebuilt, and rebuilds are off: the same files, all answers.
 sub kept
 {
@@ -68,9 +58,9 @@ foreach my $command (
 	'ALTER TABLE ALL IN TABLESPACE a SET TABLESPACE pg_default; ALTER TABLE ALL IN TABLESPACE b SET TABLESPACE pg_default',
 	'ALTER INDEX ALL IN TABLESPACE a SET TABLESPACE pg_default; ALTER INDEX ALL IN TABLESPACE b SET TABLESPACE pg_default')
 {
-	change();
+	change_rows($node, 'd');
 	$node->safe_psql('d', $_) foreach $command =~ /BEGIN/ ? ($command) : split(/; /, $command);
-	change();
+	change_rows($node, 'd');
 	kept($files, $command);
 }
 crash($node);
@@ -80,10 +70,10 @@ $node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
 $files = files();
 all_come_back($node, 'crash after SET TABLESPACE', 'd');
 
-change();
+change_rows($node, 'd');
 $node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE b');
 kept($files, 'ALTER DATABASE');
-change();
+change_rows($node, 'd');
 crash($node);
 $node->start;
 $node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');

@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use FindBin;
-use IPC::Run;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashFaults;
 use PmhashTest;
@@ -19,22 +18,9 @@ my $node = new_faulty_server('insert_queue', "pmhash.rebuild = on\n");
 $node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE side LOCATION ''");
 
 # The file system is full from here on; has space again.
-my $full = "SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 2000000000; SET pmhash_faults.fail_at = 1;\n";
-my $space = "SET pmhash_faults.fail_at = 0;\n";
+my ($full, $space) = @from_here{qw(full space)};
 my $by_index = "SET enable_seqscan = off; SET enable_bitmapscan = off;\n";
 my $load = "INSERT INTO q SELECT i, 'text ' || i FROM generate_series(1, 5000) i;\n";
-
-# Run statements in one session, whatever fails; returns the SQLSTATEs of errors.
-sub errors_of
-{
-	my ($sql) = @_;
-	my $input = "\\set VERBOSITY sqlstate\n$sql";
-	my ($stdout, $stderr) = ('', '');
-
-	IPC::Run::run([ $node->installed_command('psql'), '-XAtq', $node->connstr('postgres') ],
-		'<', \$input, '>', \$stdout, '2>', \$stderr);
-	return join(' ', $stderr =~ /ERROR:  (\w+)/g);
-}
 
 # A test: on a new table with two indexes the statements fail with these
 # SQLSTATEs and leave so many rows, which both indexes find; pmhash_check looks for
@@ -52,7 +38,7 @@ CREATE INDEX q_k ON q USING pmhash (k);
 CREATE INDEX q_t ON q USING pmhash (t);
 CREATE TABLE other (m text);
 SQL
-	is(errors_of($sql), $states, "$name: errors");
+	is(errors_of($node, $sql), $states, "$name: errors");
 	($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
 CALL wait_until_valid();
 SELECT count(*) FROM q;
@@ -161,7 +147,7 @@ SQL
 
 # A cancel while queued rows are applied.  It comes while the file grows,
 # so some groups are in and others are not, as a second session sees.
-my $cancel = "SET pmhash_faults.action = 'cancel'; SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 1; SET pmhash_faults.fail_at = 1;\n";
+my $cancel = $from_here{cancel};
 my $more = "INSERT INTO q SELECT i, 'more ' || i FROM generate_series(1, 3000) i;\n";
 my $seen = $node->basedir . '/seen';
 my $psql = join(' ', $node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port, '-d', 'postgres');

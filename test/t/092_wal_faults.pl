@@ -5,7 +5,6 @@ use strict;
 use warnings;
 
 use FindBin;
-use IPC::Run;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashFaults;
 use PmhashTest;
@@ -18,23 +17,10 @@ my $node = new_faulty_server('wal_faults', "wal_level = logical\nmax_wal_senders
 $node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
 
 # The file system is full from here on; has space again.  A cancel comes instead.
-my $full = "SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 2000000000; SET pmhash_faults.fail_at = 1;\n";
-my $space = "SET pmhash_faults.fail_at = 0;\n";
-my $cancel = "SET pmhash_faults.action = 'cancel'; SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 1; SET pmhash_faults.fail_at = 1;\n";
+my ($full, $space, $cancel) = @from_here{qw(full space cancel)};
 my $by_index = "SET enable_seqscan = off; SET enable_bitmapscan = off;\n";
 my $load = "INSERT INTO q SELECT i, 'text ' || i FROM generate_series(1, 5000) i;\n";
 my $read = "SAVEPOINT s; SELECT count(*) FROM q WHERE k = 77; ROLLBACK TO s;\n";
-
-sub errors_of
-{
-	my ($sql) = @_;
-	my $input = "\\set VERBOSITY sqlstate\n$sql";
-	my ($stdout, $stderr) = ('', '');
-
-	IPC::Run::run([ $node->installed_command('psql'), '-XAtq', $node->connstr('postgres') ],
-		'<', \$input, '>', \$stdout, '2>', \$stderr);
-	return join(' ', $stderr =~ /ERROR:  (\w+)/g);
-}
 
 # A test: the statements fail with these SQLSTATEs, and afterwards the entries in WAL
 # are as many as those in the file, all different.
@@ -50,7 +36,7 @@ CREATE INDEX q_k ON q USING pmhash (k);
 SQL
 	my $from = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
 
-	is(errors_of($sql), $states, "$name: errors");
+	is(errors_of($node, $sql), $states, "$name: errors");
 	$node->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM q'), $rows, "$name: rows");
 	my ($entries, $logged, $different) = split(/\|/, $node->safe_psql('postgres', <<SQL));

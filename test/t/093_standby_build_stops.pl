@@ -20,7 +20,6 @@ use Time::HiRes qw(usleep);
 
 my $install = install_with_stop_points();
 my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
-my $standby = PostgreSQL::Test::Cluster->new('stops_standby', install_path => $install);
 
 $primary->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION slowly(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
@@ -30,9 +29,7 @@ INSERT INTO a SELECT i % 500, i FROM generate_series(0, 4999) i;
 CREATE INDEX a_k ON a USING pmhash (k);
 CREATE INDEX a_slow ON a USING pmhash (slowly(k));
 SQL
-$primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
+my $standby = made_standby($primary, 'stops_standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
 use_stop_points($standby);
 $standby->start;
 

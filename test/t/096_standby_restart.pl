@@ -24,39 +24,7 @@ pmhash.directory = '$elsewhere'
 restart_after_crash = on
 CONF
 
-sub wait_for_both
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
-	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
-	return;
-}
-
-sub no_findings
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
-	return is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))),
-		'|', "$name: pmhash_check");
-}
-
-sub change
-{
-	my ($node, $n) = @_;
-
-	$node->safe_psql('postgres', <<SQL);
-INSERT INTO t SELECT i % 4000, 'change ' || i % 50, i FROM generate_series(1, 700) i;
-UPDATE t SET k = k + $n WHERE n % 19 = $n % 19;
-DELETE FROM t WHERE n % 23 = $n % 23;
-VACUUM t;
-INSERT INTO t SELECT i % 4000, 'changed ' || i % 50, i FROM generate_series(1, 700) i;
-SQL
-	return;
-}
-
-wait_for_both($standby, 'built in a directory of its own');
+both_valid($standby, 'built in a directory of its own');
 is(scalar(index_files($elsewhere)), 2, 'there they are');
 
 # ---- clean restarts, with changes while it is down ----
@@ -66,28 +34,21 @@ foreach my $how ('fast', 'immediate')
 	# trust: standby-applied
 	my $position = log_position($standby);
 
-	change($primary, 1);
+	change_t($primary, 1, 700);
 	caught_up($primary, $standby);
 	$standby->stop($how);
-	change($primary, 2);
+	change_t($primary, 2, 700);
 	$standby->start;
 	caught_up($primary, $standby);
-	wait_for_both($standby, "restart after $how");
+	both_valid($standby, "restart after $how");
 	compare_in_snapshot($standby, "restart after $how: answers");
-	no_findings($standby, "restart after $how");
+	no_findings($standby, "restart after $how: pmhash_check");
 	unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
 }
 
 # ---- killed in the middle of replay ----
 
-my $bench = $primary->basedir . '/restart_load.sql';
-append_to_file($bench, <<'SQL');
-\set k random(1, 2000)
-\set n random(1, 1000000)
-INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, 40) i;
-UPDATE t SET k = k + 1 WHERE k = :k;
-DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
-SQL
+my $bench = load_of_t($primary, 40);
 my $output = '';
 my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '40', '-f', $bench);
 my $position = log_position($standby);
@@ -100,13 +61,13 @@ foreach my $round (1 .. 8)
 	usleep(300_000);
 	$standby->start;
 	caught_up($primary, $standby);
-	wait_for_both($standby, "killed, round $round");
+	both_valid($standby, "killed, round $round");
 	compare_in_snapshot($standby, "killed, round $round: answers");
 }
 $load->signal('TERM');
 $load->finish;
 caught_up($primary, $standby);
-no_findings($standby, 'killed in replay');
+no_findings($standby, 'killed in replay: pmhash_check');
 unlike(logged_since($standby, $position), $built, 'killed in replay: nothing is built');
 
 # ---- the library is absent for a while ----
@@ -119,7 +80,7 @@ foreach my $checkpoint (0, 1)
 	$standby->stop;
 	$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 	$standby->start;
-	change($primary, 3 + $checkpoint);
+	change_t($primary, 3 + $checkpoint, 700);
 	$primary->safe_psql('postgres', 'CHECKPOINT');
 	caught_up($primary, $standby);
 	$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
@@ -129,7 +90,7 @@ foreach my $checkpoint (0, 1)
 	$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
 	$standby->start;
 	caught_up($primary, $standby);
-	wait_for_both($standby, $name);
+	both_valid($standby, $name);
 	compare_in_snapshot($standby, "$name: answers");
 	no_findings($standby, $name);
 }
@@ -140,12 +101,12 @@ like(logged_since($standby, $position), qr/replayed WAL without the pool/,
 # ---- clean switchover, to and fro ----
 
 my @old_files = index_files(pool($primary));
-change($primary, 5);
+change_t($primary, 5, 700);
 $primary->stop('fast');
 $position = log_position($standby);
 $standby->promote;
 compare_in_snapshot($standby, 'switchover: the new primary');
-change($standby, 6);
+change_t($standby, 6, 700);
 compare_in_snapshot($standby, 'switchover: the new primary after changes');
 unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'switchover: nothing is rebuilt');
 
@@ -153,25 +114,25 @@ my $old_position = log_position($primary);
 $primary->enable_streaming($standby);
 $primary->start;
 caught_up($standby, $primary);
-wait_for_both($primary, 'switchover: the old primary follows');
+both_valid($primary, 'switchover: the old primary follows');
 compare_in_snapshot($primary, 'switchover: its answers');
-no_findings($primary, 'switchover');
+no_findings($primary, 'switchover: pmhash_check');
 
 # the files it had were made at another time than those of the new primary (S4)
 like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
 is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
 
-change($standby, 7);
+change_t($standby, 7, 700);
 $standby->stop('fast');
 $primary->promote;
 compare_in_snapshot($primary, 'and back: answers');
-change($primary, 8);
-no_findings($primary, 'and back');
+change_t($primary, 8, 700);
+no_findings($primary, 'and back: pmhash_check');
 unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted/, 'and back: nothing is rebuilt');
 $standby->enable_streaming($primary);
 $standby->start;
 caught_up($primary, $standby);
-wait_for_both($standby, 'and back: the other one follows');
+both_valid($standby, 'and back: the other one follows');
 compare_in_snapshot($standby, 'and back: its answers');
 
 # ---- a primary that is made a standby, and promoted before there is another one ----
@@ -181,16 +142,16 @@ $primary->stop('fast');
 $primary->set_standby_mode;
 $primary->start;
 # trust: standby-demoted
-wait_for_both($primary, 'a standby without a primary');
+both_valid($primary, 'a standby without a primary');
 compare_in_snapshot($primary, 'a standby without a primary: answers');
 $primary->promote;
 compare_in_snapshot($primary, 'promoted again: answers');
-change($primary, 10);
-no_findings($primary, 'promoted again');
+change_t($primary, 10, 700);
+no_findings($primary, 'promoted again: pmhash_check');
 unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
 $standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
 caught_up($primary, $standby);
-wait_for_both($standby, 'promoted again: the other one follows');
+both_valid($standby, 'promoted again: the other one follows');
 compare_in_snapshot($standby, 'promoted again: its answers');
 
 # ---- not readable (hot_standby = off), and promoted so ----
@@ -198,13 +159,13 @@ compare_in_snapshot($standby, 'promoted again: its answers');
 # What was built before follows all the same; one that never was readable builds nothing,
 # and is rebuilt when it is a primary.
 my $dark = new_standby($primary, 'dark');
-wait_for_both($dark, 'not readable: built before');
+both_valid($dark, 'not readable: built before');
 my @dark_files = index_files(pool($dark));
 $dark->append_conf('postgresql.conf', "hot_standby = off\n");
 $dark->restart;
 $position = log_position($dark);
 my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
-change($primary, 11);
+change_t($primary, 11, 700);
 $primary->wait_for_catchup($_) foreach $dark, $darker;
 is($dark->psql('postgres', 'SELECT 1'), 2, 'not readable: it is not');
 is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
@@ -214,7 +175,7 @@ foreach my $node ($dark, $darker)
 	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
 	  or die 'not valid';
 	compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
-	change($node, 12);
+	change_t($node, 12, 700);
 	no_findings($node, 'not readable, promoted: ' . $node->name);
 }
 unlike(logged_since($dark, $position), qr/rebuil|not trusted|has been built/, 'not readable, promoted: with the files that it had');
@@ -241,12 +202,12 @@ foreach my $how ('fast', 'immediate')
 	$position = log_position($standby);
 	$standby->stop($how);
 	lose_witness();
-	change($primary, 13);
+	change_t($primary, 13, 700);
 	$standby->start;
 	caught_up($primary, $standby);
-	wait_for_both($standby, "page cache lost, $how");
+	both_valid($standby, "page cache lost, $how");
 	compare_in_snapshot($standby, "page cache lost, $how: answers");
-	no_findings($standby, "page cache lost, $how");
+	no_findings($standby, "page cache lost, $how: pmhash_check");
 	if ($how eq 'fast')
 	{
 		unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
@@ -259,7 +220,7 @@ foreach my $how ('fast', 'immediate')
 
 # ---- a primary that crashed becomes a standby: not trusted ----
 
-change($primary, 9);
+change_t($primary, 9, 700);
 caught_up($primary, $standby);
 crash($primary);
 $standby->promote;
@@ -270,7 +231,7 @@ $primary->start;
 like(logged_since($primary, $old_position), qr/not shut down cleanly as a primary/,
 	'crashed: not trusted');
 caught_up($standby, $primary);
-wait_for_both($primary, 'crashed: built again');
+both_valid($primary, 'crashed: built again');
 like(logged_since($primary, $old_position), $built, 'crashed: really');
 compare_in_snapshot($primary, 'crashed: answers');
 

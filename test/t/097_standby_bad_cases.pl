@@ -18,15 +18,6 @@ my $primary = new_primary('primary');
 my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = 1s\n");
 my $pool = pool($standby);
 
-sub both_valid
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
-
-	wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
-	return;
-}
-
 sub change
 {
 	my ($n, $rows) = @_;
@@ -40,7 +31,7 @@ SQL
 	return;
 }
 
-both_valid('built');
+both_valid($standby, 'built');
 
 # ---- a directory that can't be written when a file has to grow ----
 
@@ -62,7 +53,7 @@ unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'unwritable: p
 $primary->safe_psql('postgres', 'DELETE FROM t WHERE k BETWEEN 101000 AND 199999');
 caught_up($primary, $standby);
 chmod(0700, $directory) or die $!;
-both_valid('writable again');
+both_valid($standby, 'writable again');
 compare_in_snapshot($standby, 'writable again: answers');
 
 # ---- for half an hour: builds are tried until it can be written again ----
@@ -76,7 +67,7 @@ $standby->stop;
 	local $ENV{LD_PRELOAD} = $shim;
 	$standby->start;
 }
-both_valid('a fast clock');
+both_valid($standby, 'a fast clock');
 chmod(0500, $directory) or die $!;
 $primary->safe_psql('postgres', 'REINDEX INDEX t_k');
 caught_up($primary, $standby);
@@ -93,7 +84,7 @@ foreach (1 .. 100)
 	$standby->reload;
 	usleep(100_000);
 }
-both_valid('unwritable for long: built in the end');
+both_valid($standby, 'unwritable for long: built in the end');
 $standby->restart;
 
 # ---- damaged and removed under a running standby ----
@@ -102,7 +93,7 @@ $position = log_position($standby);
 truncate($_, 8192) foreach index_files($pool);
 change(2, 3000);
 is($standby->safe_psql('postgres', 'SELECT count(*) > 2900 FROM t WHERE k BETWEEN 200000 AND 203000'), 't', 'cut off: replay goes on');
-both_valid('cut off: built again');
+both_valid($standby, 'cut off: built again');
 compare_in_snapshot($standby, 'cut off: answers');
 
 # ---- a session that has the old file mapped must not see it again ----
@@ -125,7 +116,7 @@ is($session->query_safe('EXECUTE p(100005)'),
 
 $standby->restart;
 caught_up($primary, $standby);
-both_valid('removed and restarted');
+both_valid($standby, 'removed and restarted');
 compare_in_snapshot($standby, 'removed and restarted: answers');
 
 # ---- promoted while a build is waiting: the new primary rebuilds ----
@@ -207,7 +198,7 @@ is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))
 $standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
 $standby->reload;
 
-both_valid('after the conflict');
+both_valid($standby, 'after the conflict');
 compare_in_snapshot($standby, 'after the conflict: answers');
 wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 

@@ -14,34 +14,16 @@ use Test::More;
 
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
-sub both_valid
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
-	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
-	return;
-}
-
 # ---- standbys that have built at different times ----
 
 # The early one has entries of rows that are dead when the late one builds.  The late
 # one is promoted; its VACUUM finds no entries of these rows and logs none.
 my $first = new_primary('first', "wal_log_hints = on\n");
-my $early = new_standby($first, 'early');
-both_valid($early, 'early');
-$first->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
-my $late = new_standby($first, 'late');
-both_valid($late, 'late');
-caught_up($first, $early);
-cmp_ok($early->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '>',
-	$late->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-	'the early one has entries that the late one lacks');
+my ($early, $late) = early_and_late($first);
 caught_up($first, $late);
 $first->stop('fast');
 $late->promote;
-$early->append_conf('postgresql.conf', "primary_conninfo = '" . $late->connstr . "'\n");
-$early->reload;
+follow($early, $late);
 # until the new primary vacuums, also past a restart, it goes on with what it has
 my $switched = log_position($early);
 caught_up($late, $early);

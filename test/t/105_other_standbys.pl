@@ -17,43 +17,17 @@ use Test::More;
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 my $given_up = qr/has been built|given up|not trusted|rebuil/;
 
-sub both_valid
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
-	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
-	return;
-}
-
-sub follow
-{
-	my ($node, $primary) = @_;
-
-	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . "'\n");
-	$node->reload;
-	caught_up($primary, $node);
-	return;
-}
-
 # ---- two failovers in a row, without a VACUUM in between ----
 
 # 'early' has entries of dead rows that 'late' lacks.  It follows, is promoted itself,
 # and has the TIDs given away.
 my $first = new_primary('first');
-my $early = new_standby($first, 'early');
-both_valid($early, 'early');
-$first->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
-my $late = new_standby($first, 'late');
-both_valid($late, 'late');
-caught_up($first, $early);
-cmp_ok($early->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '>',
-	$late->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-	'the early one has entries that the late one lacks');
+my ($early, $late) = early_and_late($first);
 my $position = log_position($early);
 crash($first);
 $late->promote;
 follow($early, $late);
+caught_up($late, $early);
 $late->safe_psql('postgres', <<'SQL');
 INSERT INTO t SELECT 8000 + i % 9, 'second', i FROM generate_series(1, 90) i;
 DELETE FROM t WHERE k = 9;

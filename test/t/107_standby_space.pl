@@ -20,11 +20,8 @@ use Test::More;
 my $rounds = 5;
 my $lists = 200;
 my $primary = new_primary('primary', '', install_path => install_with_stop_points());
-my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
-
-$primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "log_min_messages = debug1\n");
+my $standby = made_standby($primary, 'standby', "log_min_messages = debug1\n",
+	install_path => $primary->{_install_path});
 use_stop_points($standby);
 $standby->start;
 

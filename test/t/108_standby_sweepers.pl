@@ -19,14 +19,12 @@ use Time::HiRes qw(usleep);
 
 my @databases = map { "db$_" } 1 .. 4;
 my $primary = new_primary('primary', "max_prepared_transactions = 2\n", install_path => install_with_stop_points());
-my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => $primary->{_install_path});
+my $standby = made_standby($primary, 'standby', "log_min_messages = debug1\n",
+	install_path => $primary->{_install_path});
 my $workers = q(FROM pg_stat_activity WHERE backend_type ~ 'pmhash standby (builder|sweeper)');
 my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
 my ($points, %file);
 
-$primary->backup('base');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "log_min_messages = debug1\n");
 $points = use_stop_points($standby);
 $standby->start;
 

@@ -23,7 +23,7 @@ shared_preload_libraries = 'pmhash, $library'
 CONF
 	my $from;
 
-	wait_for_state($node, $_, qr/^valid$/, "call $call: $_") foreach qw(t_k t_s);
+	both_valid($node, "call $call");
 	$node->append_conf('postgresql.conf', <<CONF);
 pmhash.rebuild = off
 pmhash_faults.calls = 'readdir'

@@ -55,7 +55,7 @@ sub all_valid
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name) = @_;
 
-	wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	both_valid($standby, $name);
 	compare_in_snapshot($standby, "$name: answers");
 	return;
 }

@@ -22,7 +22,7 @@ install_extension($primary, 'db1');
 
 # (no regular look comes meanwhile)
 my $standby = new_standby($primary, 'standby', "pmhash.cleaner_naptime = 100000\nmax_standby_streaming_delay = 1s\n");
-wait_for_state($standby, $_, qr/^valid$/, "at first: $_") foreach qw(t_k t_s);
+both_valid($standby, 'at first');
 
 # ---- a table that is locked on the primary, with indexes that are there already ----
 

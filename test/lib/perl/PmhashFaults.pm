@@ -7,13 +7,16 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use IPC::Run;
 use PmhashSoak;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
+  %from_here
   new_faulty_server
+  errors_of
   set_faults
   faults_function
   fail_each
@@ -73,6 +76,25 @@ sub set_faults
 	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'")
 	  or die 'no reload';
 	return;
+}
+
+# Settings of a session: the file system is full from here on; has space again; a cancel
+# comes when the file grows next.
+our %from_here = (
+	full => "SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 2000000000; SET pmhash_faults.fail_at = 1;\n",
+	space => "SET pmhash_faults.fail_at = 0;\n",
+	cancel => "SET pmhash_faults.action = 'cancel'; SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 1; SET pmhash_faults.fail_at = 1;\n");
+
+# Run statements in one session, whatever fails; returns the SQLSTATEs of errors.
+sub errors_of
+{
+	my ($node, $sql) = @_;
+	my $input = "\\set VERBOSITY sqlstate\n$sql";
+	my ($stdout, $stderr) = ('', '');
+
+	IPC::Run::run([ $node->installed_command('psql'), '-XAtq', $node->connstr('postgres') ],
+		'<', \$input, '>', \$stdout, '2>', \$stderr);
+	return join(' ', $stderr =~ /ERROR:  (\w+)/g);
 }
 
 # SQL that makes the function that tells what has failed, and more that the

@@ -18,6 +18,7 @@ use Test::More;
 
 our @EXPORT = qw(
   invalid_fixture
+  change_rows
   index_file
   index_state
   patch_file
@@ -46,6 +47,20 @@ CREATE INDEX o_k ON o USING pmhash (k);
 CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
 INSERT INTO ex SELECT generate_series(1, 1000);
 SQL
+}
+
+# Change rows of t, so that the files of before and after differ, and the last checkpoint
+# does not know of some.
+sub change_rows
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database // 'postgres', <<SQL);
+DELETE FROM t WHERE k % 7 = 0;
+VACUUM t;
+INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
+SQL
+	return;
 }
 
 sub index_file

@@ -16,9 +16,16 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_primary
+  made_standby
   new_standby
+  early_and_late
   standby_state
   wait_for_state
+  both_valid
+  no_findings
+  change_t
+  load_of_t
+  follow
   caught_up
   compare_in_snapshot
   nothing_under_old_keys
@@ -51,8 +58,8 @@ SQL
 	return $node;
 }
 
-# A started standby of it, made by a base backup, with an empty pool.
-sub new_standby
+# A standby of it, made by a base backup, with an empty pool; it is not started.
+sub made_standby
 {
 	my ($primary, $name, $settings, %parameters) = @_;
 	my $backup = "for_$name";
@@ -61,6 +68,14 @@ sub new_standby
 	$primary->backup($backup);
 	$node->init_from_backup($primary, $backup, has_streaming => 1);
 	$node->append_conf('postgresql.conf', $settings) if defined $settings;
+	return $node;
+}
+
+# The same, started.
+sub new_standby
+{
+	my $node = made_standby(@_);
+
 	$node->start;
 	return $node;
 }
@@ -86,6 +101,69 @@ sub wait_for_state
 		$state = standby_state($node, $index);
 	}
 	return like($state, $wanted, $name);
+}
+
+# Tests: both indexes of t come to be valid on this server.
+sub both_valid
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
+	return;
+}
+
+# A test: pmhash_check finds nothing in either.
+sub no_findings
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+
+	return is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))),
+		'|', $name);
+}
+
+# The n-th change of some of the rows of t, with so many new ones before a VACUUM and,
+# where rows have gone, after it (as many, by default).
+sub change_t
+{
+	my ($node, $n, $before, $after) = @_;
+
+	$after //= $before;
+	$node->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i % 4000, 'change ' || i % 50, i FROM generate_series(1, $before) i;
+UPDATE t SET k = k + $n WHERE n % 19 = $n % 19;
+DELETE FROM t WHERE n % 23 = $n % 23;
+VACUUM t;
+INSERT INTO t SELECT i % 4000, 'changed ' || i % 50, i FROM generate_series(1, $after) i;
+SQL
+	return;
+}
+
+# A script for pgbench: changes of t with so many new rows each.  Its path.
+sub load_of_t
+{
+	my ($node, $rows) = @_;
+	my $path = $node->basedir . '/load_of_t.sql';
+
+	append_to_file($path, <<SQL);
+\\set k random(1, 2000)
+\\set n random(1, 1000000)
+INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, $rows) i;
+UPDATE t SET k = k + 1 WHERE k = :k;
+DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
+SQL
+	return $path;
+}
+
+# A standby follows another primary from now on.
+sub follow
+{
+	my ($node, $primary) = @_;
+
+	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . "'\n");
+	$node->reload;
+	return;
 }
 
 # The standby has replayed all that the primary has flushed.
@@ -134,10 +212,28 @@ sub nothing_under_old_keys
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;'
 			  . " SELECT count(*) FROM t WHERE k = ANY (ARRAY[$keys])"),
 		'0', "$name: nothing has an old key");
-	is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))), '|',
-		"$name: pmhash_check");
+	no_findings($node, "$name: pmhash_check");
 	compare_in_snapshot($node, "$name: answers");
 	return;
+}
+
+# Two standbys of a primary that have built at different times: the early one has entries
+# of rows (with the keys 5, 6 and 7) that are dead when the late one builds.  With tests.
+sub early_and_late
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($primary) = @_;
+	my $entries = q(SELECT entries FROM pmhash_stats('t_k'));
+	my $early = new_standby($primary, 'early');
+
+	both_valid($early, 'early');
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k IN (5, 6, 7)');
+	my $late = new_standby($primary, 'late');
+	both_valid($late, 'late');
+	caught_up($primary, $early);
+	cmp_ok($early->safe_psql('postgres', $entries), '>', $late->safe_psql('postgres', $entries),
+		'the early one has entries that the late one lacks');
+	return ($early, $late);
 }
 
 sub log_position
