@@ -86,6 +86,8 @@ journal_error(const char *path, const PmhError *error)
 	ereport(ERROR,
 			(error->sys_errno != 0 ? errcode_for_file_access()
 			 : errcode(ERRCODE_IO_ERROR),
+			 error->sys_errno != 0 ?
+			 errmsg("could not use the pmhash undo journal \"%s\": %m", shown) :
 			 errmsg("could not use the pmhash undo journal \"%s\"", shown),
 			 errdetail("%s", error->detail)));
 }
