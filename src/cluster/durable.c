@@ -11,6 +11,10 @@
  * names (RENAME_EXCHANGE), and the old contents are the twin's.  No reader ever
  * reads a twin.
  *
+ * They have the mode of the server's own files: a backup of the data directory may
+ * be made by a member of a group that may read all of it (initdb -g), and fails at
+ * a file that he may not read.  Nobody else gets into the pool, whatever its files say.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
@@ -22,6 +26,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/file_perm.h"
 
 #include "cluster/durable.h"
 
@@ -105,7 +111,7 @@ fill(int fd, const void *data, size_t size)
 static bool
 fill_twin(const char *twin, const void *data, size_t size)
 {
-	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, pg_file_create_mode);
 	bool		ok;
 	int			save_errno;
 
@@ -125,7 +131,7 @@ fill_twin(const char *twin, const void *data, size_t size)
 static void
 make_twin(const char *twin, size_t size)
 {
-	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, pg_file_create_mode);
 
 	if (fd < 0)
 		return;

@@ -52,12 +52,16 @@ sqlstate_of(const PmhError *error)
 	return ERRCODE_IO_ERROR;
 }
 
-/* Is an invalid index to be rebuilt in the background? */
+/*
+ * Is an invalid index to be rebuilt in the background?  Not one that is not ready for
+ * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, refill.c).
+ */
 static bool
 is_to_rebuild_itself(Relation index)
 {
 	return pmhash_rebuild && pmhash_shared->usable &&
-		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		index->rd_index->indisready;
 }
 
 /* Is it, and can it be: is there a worker for that, or may there be one soon? */

@@ -259,20 +259,36 @@ describe_from_outside(Oid relid, Datum *values, bool *nulls)
 }
 
 /*
+ * Is it a state of a file that will not change by itself as long as what makes the index
+ * is not complete?  On a standby none is built before.  On a primary a rebuilder passes
+ * by what is not ready for inserts, as CREATE INDEX CONCURRENTLY leaves it before it
+ * has a file; what is ready gets another file, if it has lost its own.
+ */
+static bool
+stays_so(const char *state, bool ready)
+{
+	if (strcmp(state, "valid") == 0)
+		return true;
+	return strncmp(state, "disabled", strlen("disabled")) != 0 &&
+		strcmp(state, "unreadable") != 0 && strcmp(state, "damaged") != 0 &&
+		(!ready || RecoveryInProgress());
+}
+
+/*
  * The server itself does without an index until what makes it is complete, however good
- * its file is.  Says so in place of "valid".
+ * its file is.  Says so in place of "valid", and where nothing else would come of it.
  */
 static void
 mind_incomplete(Oid relid, Datum *values)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
+	Form_pg_index form;
 
-	if (strcmp(TextDatumGetCString(values[4]), "valid") != 0)
-		return;
-	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
 		return;
-	if (!((Form_pg_index) GETSTRUCT(tuple))->indisvalid)
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	if (!form->indisvalid &&
+		stays_so(TextDatumGetCString(values[4]), form->indisready))
 		values[4] = CStringGetTextDatum("not valid: its CREATE INDEX or REINDEX has not been completed");
 	ReleaseSysCache(tuple);
 }
@@ -325,6 +341,52 @@ file_row(Oid relid, Datum *values, bool *nulls)
 }
 
 /*
+ * Why nothing can be done with indexes though pmhash is not disabled: what its first use
+ * in this server life fails for, such as want of space for the undo journal, and will be
+ * tried again by each that comes.  NULL if it does not fail.  In a subtransaction, since
+ * that is a state to be shown, and the DBA looks here for the reason.
+ */
+static const char *
+why_not_ready(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		pmhash_pool_ready();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+			ReThrowError(error);	/* cancelled */
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error == NULL ? NULL : error->message;
+}
+
+/* The row of an index while that is so. */
+static void
+not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
+{
+	memset(nulls, true, FILES_COLUMNS);
+	values[0] = ObjectIdGetDatum(relid);
+	values[4] = CStringGetTextDatum(pmhash_may_see_details_of(relid) ?
+									psprintf("disabled: %s", why) : "disabled");
+	nulls[0] = nulls[4] = false;
+}
+
+/*
  * pmhash_files(out index regclass, out file text, out durability text, out
  * bytes bigint, out state text): the pmhash indexes of this database.  state
  * is "valid", or why queries do without the index.  file is for the index's owner and
@@ -334,13 +396,15 @@ Datum
 pmhash_files(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *why = NULL;
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (pmhash_service_available())
 	{
-		pmhash_pool_ready();
-		pmhash_notice_for_launcher();
+		why = why_not_ready();
+		if (why == NULL)
+			pmhash_notice_for_launcher();
 	}
 	foreach(lc, pmhash_list_indexes(true))
 	{
@@ -348,8 +412,11 @@ pmhash_files(PG_FUNCTION_ARGS)
 		bool		nulls[FILES_COLUMNS];
 
 		CHECK_FOR_INTERRUPTS();
-		if (file_row(lfirst_oid(lc), values, nulls))
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (why != NULL)
+			not_ready_row(lfirst_oid(lc), why, values, nulls);
+		else if (!file_row(lfirst_oid(lc), values, nulls))
+			continue;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
 }

@@ -31,9 +31,11 @@
 #include "cluster/failed_writes.h"
 #include "cluster/give_way.h"
 #include "cluster/pool.h"
+#include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/standby_state.h"
+#include "cluster/undo_journal.h"
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 
@@ -491,7 +493,11 @@ pmhash_standby_launcher_main(Datum arg)
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 		if (pmhash_standby_is_active())
+		{
 			pmhash_notice_failed_writes(goes_on);
+			if (pmhash_pool_is_present())
+				pmhash_journal_provide_spare();
+		}
 		next = see_to_builds();
 		pmhash_sleep(pmhash_clock_until(next, LOOK_FOR_RESTARTPOINT),
 					 pmhash_wait_event(PMHASH_WAIT_STANDBY));

@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -86,8 +87,17 @@ journal_error(const char *path, const PmhError *error)
 	ereport(ERROR,
 			(error->sys_errno != 0 ? errcode_for_file_access()
 			 : errcode(ERRCODE_IO_ERROR),
+			 error->sys_errno != 0 ?
+			 errmsg("could not use the pmhash undo journal \"%s\": %m", shown) :
 			 errmsg("could not use the pmhash undo journal \"%s\"", shown),
 			 errdetail("%s", error->detail)));
+}
+
+/* How large a journal is. */
+static size_t
+journal_size(void)
+{
+	return (pmhash_shared->journal_records + 1) * sizeof(PmhashJournalRecord);
 }
 
 /* ---- the spare one ---- */
@@ -117,6 +127,33 @@ pmhash_journal_retire(uint64 instance)
 
 	pmhash_journal_path(path, instance);
 	spare_path(spare);
+	if (rename(path, spare) != 0)
+		(void) unlink(path);
+}
+
+/*
+ * A standby has no journal, and keeps the space for one: without, no row could be written
+ * to a table with an index if it is promoted while the file system is full.  If there is
+ * no space now nothing is said, and the next call tries again.  One that is promoted
+ * meanwhile either takes the file as a whole or does not see it.
+ */
+void
+pmhash_journal_provide_spare(void)
+{
+	char		spare[MAXPGPATH];
+	char		path[MAXPGPATH];
+	struct stat st;
+	PmFile		file;
+	PmhError	error;
+
+	spare_path(spare);
+	if (stat(spare, &st) == 0 && (size_t) st.st_size == journal_size())
+		return;
+	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL ".new", pmhash_pool_path());
+	(void) unlink(path);
+	if (pm_create(&file, path, journal_size(), false, &error) != PMH_OK)
+		return;
+	pm_close(&file);
 	if (rename(path, spare) != 0)
 		(void) unlink(path);
 }
@@ -238,7 +275,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
 	uint64		nrecords = pmhash_shared->journal_records;
-	size_t		size = (nrecords + 1) * sizeof(PmhashJournalRecord);
+	size_t		size = journal_size();
 
 	pmhash_journal_path(path, instance);
 	unlink(path);
@@ -300,9 +337,7 @@ is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	uint64		size = (pmhash_shared->journal_records + 1) * sizeof(PmhashJournalRecord);
-
-	return journal.mapped >= size &&
+	return journal.mapped >= journal_size() &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
 		header->instance == pmhash_shared->instance;
 }

@@ -274,4 +274,18 @@ sub incremental_backup
 }
 
 incremental_backup() if $node->pg_version >= 17;
+
+# ---- a group that may read the data directory, in order to back it up (initdb -g) ----
+my $shared = PostgreSQL::Test::Cluster->new('shared');
+$shared->init(extra => ['--allow-group-access']);
+$shared->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
+$shared->start;
+install_extension($shared);
+$shared->safe_psql('postgres', invalid_fixture());
+ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'the group may read all of the data directory');
+$shared->restart;
+ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'after a restart, too');
+is((stat(pool($shared)))[2] & 07777, 0700, 'and nothing of the pool');
+$shared->stop;
+ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'and when it is down');
 done_testing();

@@ -35,6 +35,47 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE 
 fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
 $node->safe_psql('postgres', 'DROP INDEX o_f');
 
+# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
+{
+	my $writer = $node->background_psql('postgres');
+	my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
+		'<', \undef, '>', '/dev/null', '2>', '/dev/null');
+	my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
+
+	$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $waiting");
+	IPC::Run::finish($builder);
+	$writer->query_safe('ROLLBACK');
+	$writer->quit;
+	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'without a file, neither');
+	fails_like($node, "SELECT pmhash_stats('o_f')", qr/"o_f" has no usable file.*HINT:  REINDEX INDEX makes a new file\.\s*$/s, 'what has to be done');
+	$node->safe_psql('postgres', 'DROP INDEX o_f');
+}
+
+# ---- no place for the journal ----
+# (as if the disk were full: where the spare one is something is in the way)
+{
+	my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
+	my $states = "SELECT DISTINCT left(state, 49) FROM pmhash_indexes";
+	my $journals;
+
+	$node->stop;
+	unlink("$pool/journal.spare");
+	mkdir("$pool/journal.spare") or die;
+	append_to_file("$pool/journal.spare/x", 'x');
+	$node->start;
+	is($node->safe_psql('postgres', $states), 'disabled: could not use the pmhash undo journal "', 'no journal: states');
+	is($node->safe_psql('postgres', $role), 'disabled', 'no journal: to others');
+	($journals) = grep { -d } glob("$pool/journal.*");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1; DELETE FROM t WHERE k = 2'), '2', 'no journal: queries');
+	fails_like($node, $_, qr/ERROR:  could not use the pmhash undo journal/, "no journal: $_") foreach ('INSERT INTO t VALUES (1, 1)', 'VACUUM t');
+	unlink("$journals/x") or die;
+	rmdir($journals) or die;
+	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (-7); VACUUM t');
+	all_come_back($node, 'there is a journal');
+}
+
 # ---- a transaction whose key locks guard nothing any more ----
 {
 	my $session = $node->background_psql('postgres', on_error_stop => 0);

@@ -10,13 +10,15 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
+use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('journals', '', install_path => install_with_stop_points());
+my $node = new_server('journals', "wal_level = replica\nmax_wal_senders = 4\n", install_path => install_with_stop_points(), allows_streaming => 1);
 my $points = use_stop_points($node);
+$node->append_conf('pg_hba.conf', "local replication all trust\n");
 $node->start;
 install_extension($node);
 $node->safe_psql('postgres', <<SQL);
@@ -49,5 +51,31 @@ $node->start;
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1001'), 1, 'after a crash');
 is(index_state($node, 't_k'), 'valid', '... the index is trusted');
 unlike(slurp_file($node->logfile, $from), qr/are not trusted/, '... by its journal');
-$node->stop;
+
+# ---- a standby keeps one, so that it needs no space when it is promoted ----
+
+my $standby = new_standby($node, 'journals_standby', undef, install_path => $node->{_install_path});
+my $spare = pool($standby) . '/journal.spare';
+
+sub spare_has
+{
+	my ($bytes, $name) = @_;
+	return ok($standby->poll_query_until('postgres', "SELECT (pg_stat_file('$spare', true)).size = $bytes"), $name);
+}
+spare_has($size, 'a standby has a journal to be taken over');
+my $inode = (stat($spare))[1];
+$standby->restart;
+is((stat($spare))[1], $inode, '... and keeps it');
+$standby->append_conf('postgresql.conf', 'pmhash.journal_size = 1MB');
+$standby->restart;
+spare_has(1024 * 1024 + 64, '... of the size that it needs');
+wait_for_state($standby, 't_k', qr/^valid$/, '... and its index');
+$inode = (stat($spare))[1];
+$standby->promote;
+$standby->safe_psql('postgres', 'INSERT INTO t VALUES (1002)');
+@journal = glob(pool($standby) . '/journal.*');
+is(scalar(@journal), 1, 'promoted: it has one journal');
+is((stat($journal[0]))[1], $inode, '... which is that');
+is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1002'), 1, '... and a row goes in');
+$_->stop foreach $standby, $node;
 done_testing();
