@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -132,6 +133,19 @@ pmhash_journal_retire(uint64 instance)
 }
 
 /*
+ * Is there room for a spare one, and as much besides?  A try that fails has all that is
+ * left for a moment, and replay that finds no space meanwhile is over.
+ */
+static bool
+has_room_for_spare(void)
+{
+	struct statvfs fs;
+
+	return statvfs(pmhash_pool_path(), &fs) == 0 &&
+		(uint64) fs.f_bavail * fs.f_frsize >= 2 * (uint64) journal_size();
+}
+
+/*
  * A standby has no journal, and keeps the space for one: without, no row could be written
  * to a table with an index if it is promoted while the file system is full.  If there is
  * no space now nothing is said, and the next call tries again.  One that is promoted
@@ -147,7 +161,8 @@ pmhash_journal_provide_spare(void)
 	PmhError	error;
 
 	spare_path(spare);
-	if (stat(spare, &st) == 0 && (size_t) st.st_size == journal_size())
+	if ((stat(spare, &st) == 0 && (size_t) st.st_size == journal_size()) ||
+		!has_room_for_spare())
 		return;
 	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL ".new", pmhash_pool_path());
 	(void) unlink(path);
