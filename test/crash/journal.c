@@ -225,6 +225,21 @@ run_spoil(void)
 	arm(false);
 }
 
+/*
+ * A server life takes over the journal of the one before, which nothing needs any more, and
+ * writes over a part of it: what was damaged in the rest must not come back.
+ */
+static void
+run_take_over(void)
+{
+	start(60);
+	run_for(50);
+	shim_wal_flushed = shim_wal_inserted;
+	noted = 0;
+	shim_take_over(60);
+	run_for(25);
+}
+
 const char	random_name[] = "journal_random";
 
 void
@@ -240,6 +255,7 @@ const Workload workloads[] = {
 	{"journal_reuse", run_reuse},
 	{"journal_replay", run_replay},
 	{"journal_spoil", run_spoil},
+	{"journal_take_over", run_take_over},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);

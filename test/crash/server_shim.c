@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "cluster/shared.h"
 #include "cluster/undo.h"
 #include "cluster/undo_journal.h"
+#include "engine/pm.h"
 #include "server_shim.h"
 #include "server_stand_ins.h"
 
@@ -40,6 +42,8 @@ const char *shim_complaint;
 
 static PmhashShared shared_memory;
 static jmp_buf error_jump;
+static uint64_t instance;		/* of this server life */
+static bool spare_there;		/* the journal of the last one is to be taken over */
 
 /* ---- variables and functions of the server ---- */
 
@@ -140,19 +144,72 @@ unlink(const char *path)
 	return 0;
 }
 
+/* The spare journal, if it is there, is the file that the recorder keeps. */
+int
+rename(const char *from, const char *to)
+{
+	bool		ok = spare_there && strcmp(to, SHIM_JOURNAL) == 0;
+
+	spare_there = false;
+	if (!ok)
+		errno = ENOENT;
+	return ok ? 0 : -1;
+}
+
 /* ---- what the test calls ---- */
 
-void
-shim_start(uint64_t nrecords)
+/* Shared memory and a journal of a server life. */
+static void
+begin_life(uint64_t nrecords)
 {
 	bool		pmem;
 
 	free(shared_memory.journal_lsn);
 	memset(&shared_memory, 0, sizeof(shared_memory));
-	shared_memory.instance = SHIM_INSTANCE;
+	shared_memory.instance = instance;
 	shared_memory.journal_records = nrecords;
 	shared_memory.journal_lsn = calloc(nrecords, sizeof(pg_atomic_uint64));
-	pmhash_journal_create(SHIM_INSTANCE, &pmem);
+	pmhash_journal_create(instance, &pmem);
+}
+
+void
+shim_start(uint64_t nrecords)
+{
+	instance = SHIM_INSTANCE;
+	begin_life(nrecords);
+}
+
+/* A flipped bit in each second record that has been written. */
+static void
+damage_records(uint64_t nrecords)
+{
+	PmFile		file;
+	PmhError	error;
+	PmhashJournalRecord *record;
+
+	if (pm_open(&file, SHIM_JOURNAL, true, &error) != PMH_OK)
+		abort();
+	record = (PmhashJournalRecord *) file.base;
+	for (uint64_t i = 1; i <= nrecords; i += 2)
+	{
+		if (record[i].crc == 0)
+			continue;
+		pm_store64(&record[i].instance, record[i].instance ^ 4);
+		pm_flush(&file, &record[i], sizeof(record[i]));
+	}
+	pm_fence(&file);
+	pm_close(&file);
+}
+
+void
+shim_take_over(uint64_t nrecords)
+{
+	damage_records(nrecords);
+	instance++;
+	spare_there = true;
+	begin_life(nrecords);
+	if (spare_there)
+		abort();
 }
 
 void
@@ -175,13 +232,13 @@ shim_spoil(void)
 {
 	char		reason[PMHASH_REASON_SIZE];
 
-	return pmhash_journal_spoil(SHIM_INSTANCE, reason);
+	return pmhash_journal_spoil(instance, reason);
 }
 
 bool
 shim_undo(uint64_t end)
 {
-	PmhashControl control = {.journal_instance = SHIM_INSTANCE, .undo_end = end};
+	PmhashControl control = {.journal_instance = instance, .undo_end = end};
 
 	if (setjmp(error_jump) != 0)
 		return false;

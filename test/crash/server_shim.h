@@ -27,6 +27,12 @@ extern const char *shim_complaint;
 /* Make shared memory and a journal with so many records. */
 extern void shim_start(uint64_t nrecords);
 
+/*
+ * Another server life begins, which takes over the journal of this one, of so many
+ * records, as a spare one; some of them have been damaged meanwhile.
+ */
+extern void shim_take_over(uint64_t nrecords);
+
 /* Note entries as the access method does, for a transaction's record at lsn. */
 extern void shim_note(const PmhEntry *entries, size_t n, uint64_t lsn);
 extern void shim_note_flushed(uint64_t lsn);
