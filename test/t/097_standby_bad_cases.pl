@@ -254,11 +254,18 @@ $primary->stop;
 
 # ---- a full disk ----
 
+sub free_bytes
+{
+	my ($directory) = @_;
+
+	return (split ' ', `df -B1 --output=avail "$directory"`)[-1];
+}
+
 SKIP:
 {
 	my $small = $ENV{PMHASH_SMALL_FS};
 
-	skip 'no small file system in PMHASH_SMALL_FS', 8 if !defined $small || $small eq '';
+	skip 'no small file system in PMHASH_SMALL_FS', 10 if !defined $small || $small eq '';
 	my $source = new_primary('source');
 	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool.$$'\n");
 
@@ -284,7 +291,7 @@ SKIP:
 	# Looked up now: the files that have been dropped are removed by and by, and leave more.
 	foreach (1 .. 5)
 	{
-		$free = (split ' ', `df -B1 --output=avail "$small"`)[-1];
+		$free = free_bytes($small);
 		$source->safe_psql('postgres', "INSERT INTO t SELECT i % 1000, 's', i FROM generate_series(1, "
 			  . int($free / 16) . ') i');
 		caught_up($source, $full);
@@ -296,6 +303,22 @@ SKIP:
 	$source->safe_psql('postgres', 'TRUNCATE t');
 	$old_one->quit;
 	wait_for_state($full, 't_k', qr/^valid$/, 'delta: it is built in the end');
+
+	# A spare journal, of 2 MB, is made only where as much is left besides: a round of the
+	# launcher has passed when it waits.
+	my $spare = "$small/pool.$$/journal.spare";
+
+	$full->stop;
+	unlink($spare) or die $!;
+	system_or_bail('fallocate', '-l', free_bytes($small) - 3 * 1024 * 1024, "$small/ballast");
+	$full->start;
+	$full->poll_query_until('postgres',
+		q(SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE backend_type = 'pmhash standby launcher'))
+	  or die 'no launcher';
+	ok(!-e $spare, 'spare journal: not where the space is needed');
+	unlink("$small/ballast") or die $!;
+	$full->poll_query_until('postgres', "SELECT pg_stat_file('$spare', true) IS NOT NULL") or die 'no spare journal';
+	is(-s $spare, 2 * 1024 * 1024 + 64, 'spare journal: made when there is room');
 	$full->stop;
 	$source->stop;
 }

@@ -73,7 +73,8 @@ $primary->poll_query_until('postgres',
   or die 'the first scan does not end';
 caught_up($primary, $standby);
 sleep 3;	# time enough for a build
-is(standby_state($standby, 'c_w'), 'to be built', 'not built before it is complete');
+is(standby_state($standby, 'c_w'), 'not valid: its CREATE INDEX or REINDEX has not been completed',
+	'not built before it is complete');
 $holder->query_safe('COMMIT');
 $primary->poll_query_until('postgres',
 	"SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_w'::regclass")
