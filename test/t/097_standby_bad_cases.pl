@@ -317,7 +317,7 @@ SKIP:
 	  or die 'no launcher';
 	ok(!-e $spare, 'spare journal: not where the space is needed');
 	unlink("$small/ballast") or die $!;
-	$full->poll_query_until('postgres', "SELECT pg_stat_file('$spare', true) IS NOT NULL") or die 'no spare journal';
+	$full->poll_query_until('postgres', "SELECT (pg_stat_file('$spare', true)).size IS NOT NULL") or die 'no spare journal';
 	is(-s $spare, 2 * 1024 * 1024 + 64, 'spare journal: made when there is room');
 	$full->stop;
 	$source->stop;
