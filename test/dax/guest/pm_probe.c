@@ -138,7 +138,6 @@ remap(const char *directory)
 		snprintf(path, sizeof(path), "%s/pm_probe.%d", directory, i);
 		if (pm_create(&files[i], path, INITIAL_SIZE, false, &error) != PMH_OK)
 			return failed(path, &error);
-		unlink(path);
 		if (!files[i].is_pmem)
 			return printf("%s is not persistent memory\n", path), 1;
 		if (i % 3 == 2)
@@ -148,6 +147,7 @@ remap(const char *directory)
 			return failed(path, &error);
 		if ((uintptr_t) files[i].base % (2 * 1024 * 1024) != 0)
 			return printf("%s is mapped at %p\n", path, (void *) files[i].base), 1;
+		unlink(path);			/* not before it has grown: it is opened again for that */
 	}
 	puts("ok");
 	return 0;
