@@ -425,7 +425,9 @@ script()
 		fi
 		if [ $((n % 25)) -eq 12 ]; then
 			if [ -n "$kept" ]; then
+				# the line has left the machine when the end becomes durable
 				echo "\\echo r $kept"
+				echo "SELECT pg_sleep(0.2);"
 				echo "COMMIT PREPARED '$kept';"
 			fi
 			kept=keep-$c-$n
