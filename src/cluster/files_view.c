@@ -340,38 +340,29 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	return true;
 }
 
+static void
+make_pool_ready(void *arg)
+{
+	pmhash_pool_ready();
+}
+
+static bool
+is_not_cancelled(int sqlstate)
+{
+	return ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_OPERATOR_INTERVENTION;
+}
+
 /*
  * Why nothing can be done with indexes though pmhash is not disabled: what its first use
  * in this server life fails for, such as want of space for the undo journal, and will be
- * tried again by each that comes.  NULL if it does not fail.  In a subtransaction, since
+ * tried again by each that comes.  NULL if it does not fail.  Not an error of the view:
  * that is a state to be shown, and the DBA looks here for the reason.
  */
 static const char *
 why_not_ready(void)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	ErrorData  *error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		pmhash_pool_ready();
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
-			ReThrowError(error);	/* cancelled */
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 	return error == NULL ? NULL : error->message;
 }
 
