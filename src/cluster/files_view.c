@@ -9,7 +9,6 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
@@ -18,7 +17,6 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -163,47 +161,47 @@ describe(Relation index, Datum *values, bool *nulls)
 	nulls[4] = false;
 }
 
-/*
- * The same in a subtransaction: what keeps a file from being opened for now
- * is a state to be shown, not an error.
- */
+typedef struct Described
+{
+	Relation	index;
+	Datum	   *values;
+	bool	   *nulls;
+} Described;
+
+static void
+describe_it(void *arg)
+{
+	Described  *described = arg;
+
+	describe(described->index, described->values, described->nulls);
+}
+
+static bool
+is_unreadable(int sqlstate)
+{
+	return sqlstate == ERRCODE_IO_ERROR ||
+		sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE; /* EACCES */
+}
+
+static bool
+is_state_of_file(int sqlstate)
+{
+	return is_unreadable(sqlstate) || sqlstate == ERRCODE_DATA_CORRUPTED ||
+		sqlstate == ERRCODE_INDEX_CORRUPTED;
+}
+
+/* The same; what keeps a file from being opened for now is a state to be shown. */
 static void
 describe_safely(Relation index, Datum *values, bool *nulls)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	Described	described = {index, values, nulls};
+	ErrorData  *error = pmhash_try(describe_it, &described, is_state_of_file);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		describe(index, values, nulls);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode == ERRCODE_IO_ERROR ||
-			error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)	/* EACCES */
-			values[4] = CStringGetTextDatum("unreadable");
-		else if (error->sqlerrcode == ERRCODE_DATA_CORRUPTED ||
-				 error->sqlerrcode == ERRCODE_INDEX_CORRUPTED)
-			values[4] = CStringGetTextDatum("damaged");
-		else
-			ReThrowError(error);
-		FreeErrorData(error);
-		nulls[4] = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
+	if (error == NULL)
+		return;
+	values[4] = CStringGetTextDatum(is_unreadable(error->sqlerrcode) ? "unreadable" : "damaged");
+	nulls[4] = false;
+	FreeErrorData(error);
 }
 
 /*
