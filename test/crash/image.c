@@ -610,6 +610,7 @@ const char *
 image_check(unsigned level)
 {
 	unsigned	caller_level = recorder_level;
+	uint64_t	caller_path = recorder_path;
 	bool		crash_it;
 	Image		im;
 	const char *bad;
@@ -638,5 +639,6 @@ image_check(unsigned level)
 		pmh_close(im.table);
 	}
 	recorder_level = caller_level;
+	recorder_path = caller_path;
 	return bad;
 }

@@ -241,6 +241,22 @@ memory_put_line(unsigned level, uint32_t number, const void *bytes)
 	memcpy(line_at(level, number), bytes, PMH_LINE);
 }
 
+/*
+ * Take out of a line what is different after each recovery: the number of the
+ * run.  Of two images that are else equal, the second need not be checked.
+ */
+static void
+without_instance(uint32_t number, uint64_t *w)
+{
+	const size_t instance = PMH_RUN_OFFSET + offsetof(PmhRun, instance);
+	const size_t births = PMH_RUN_OFFSET + offsetof(PmhRun, births);
+
+	if (number == instance / PMH_LINE)
+		w[instance % PMH_LINE / sizeof(uint64_t)] = 0;
+	if (number == births / PMH_LINE)
+		w[births % PMH_LINE / sizeof(uint64_t)] &= (UINT64_C(1) << PMH_BIRTH_RUN_SHIFT) - 1;
+}
+
 /* A hash of a line; 0 if it is all zeroes. */
 static uint64_t
 line_hash(uint32_t number, const void *bytes)
@@ -250,8 +266,7 @@ line_hash(uint32_t number, const void *bytes)
 	uint64_t	hash = (number + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
 
 	memcpy(w, bytes, sizeof(w));
-	if (number == PMH_RUN_OFFSET / PMH_LINE)
-		w[offsetof(PmhRun, instance) / sizeof(uint64_t)] = 0;
+	without_instance(number, w);
 	for (unsigned i = 0; i < 8; i += 2)
 	{
 		__uint128_t product = (__uint128_t) (w[i] ^ hash) *
