@@ -9,8 +9,10 @@
  * (pmh_insert_group), and its journal records share a fence.
  *
  * No reader may notice.  An entry is wanted by
- *	  - scans of this backend: they apply the queues of their file when they open it,
- *		and when they begin to read, as everything else does that reads the table;
+ *	  - what reads the table in this backend: it applies the queues of its file when it
+ *		opens it (pmhash_open_for_scan), which a plan does right before its first
+ *		look-up.  What is queued later is invisible to the plan's snapshot.  Index
+ *		scans, which are not of plans alone, apply them each time that they begin, too;
  *	  - parallel workers of this backend: applied when a plan that uses some is
  *		run, and in parallel mode no rows are inserted.  (Not when it is started: a
  *		portal of the extended protocol is started by Bind and run by Execute.  Rows

@@ -32,7 +32,6 @@
 
 #include "am/am.h"
 #include "am/fetch.h"
-#include "am/insert_queue.h"
 #include "am/keys.h"
 #include "am/scan.h"
 #include "join/pages.h"
@@ -180,7 +179,6 @@ look_up(PmhashPagesState *ps)
 	ps->begun = true;
 	if (!hash_key(ps))
 		return;
-	pmhash_apply_inserts(ps->file);
 	PredicateLockPage(ps->index, pmhash_predicate_block(ps->file, ps->entry.hash),
 					  ps->fetch.snapshot);
 	pmhash_scan_check_locks(ps->index, ps->fetch.snapshot, ps->file);

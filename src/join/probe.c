@@ -24,7 +24,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "am/insert_queue.h"
 #include "am/scan.h"
 #include "join/join.h"
 
@@ -167,7 +166,6 @@ pmhash_join_look_up(PmhashJoinState *js)
 	set_pipe(js, js->value, 0);
 	if (js->nhashes == 0)
 		return;
-	pmhash_apply_inserts(js->file);
 	lock_keys(js);
 	js->epoch = pmhash_removal_epoch(js->file);
 	js->stopped = js->nhashes;
