@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use Errno qw(EINVAL EIO);
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashFaults;
@@ -41,12 +42,17 @@ sub no_faults
 	return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 }
 
-# The launcher gives the pool up, and only the journal can say so; then there are no faults.
+# The launcher gives the pool up, and its journal says so; then there are no faults.
+# without_hints: the launcher cannot withdraw the witness either, as on a file system
+# that knows none, so that nothing else says it.
 sub give_pool_up
 {
+	my $without_hints = shift;
+	my $calls = 'syncfs pwrite unlink ftruncate';
 	my $from = -s $node->logfile;
 
-	faults('syncfs pwrite unlink ftruncate', 1, 1_000_000, 5, 'off');
+	faults($without_hints ? "fcntl $calls" : $calls, 1, 1_000_000, $without_hints ? EINVAL : EIO,
+		'off');
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
 	usleep(300_000);
@@ -123,21 +129,23 @@ foreach my $end ('immediate', 'fast')
 }
 
 # ---- only the journal says it, and at the end that cannot be looked at ----
-foreach my $way ('gone', 'unreadable')
+foreach my $case ([ 'gone', 0 ], [ 'unreadable', 0 ], [ 'gone', 1 ], [ 'unreadable', 1 ])
 {
+	my ($way, $without_hints) = @$case;
+	my $name = "journal $way at the end" . ($without_hints ? ', without hints' : '');
 	my $journal;
 
 	rebuild_off($node);
-	give_pool_up();
+	give_pool_up($without_hints);
 	($journal) = grep { !/spare/ } glob(pool($node) . '/journal.*');
 	$way eq 'gone' ? rename($journal, "$journal.away") : chmod(0, $journal);
 	$node->stop;
 	$way eq 'gone' ? rename("$journal.away", $journal) : chmod(0600, $journal);
 	$node->start;
 	# trust: journal-at-end
-	stays_invalid($node, $apart, "journal $way at the end");
+	stays_invalid($node, $apart, $name);
 	rebuild_on($node);
-	all_come_back($node, "journal $way at the end");
+	all_come_back($node, $name);
 }
 
 # ---- given up; then a backend crashes, and the next life has a launcher ----
