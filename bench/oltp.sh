@@ -4,7 +4,8 @@
 #
 # One session inserts rows into a small table, each in a transaction of its own, then
 # changes a key of as many, then deletes as many, with no index, with btree, hash and
-# pmhash in turn; with one index and with five, with prepared statements and without.
+# pmhash in turn, the last without and with logging ("logged", as indexes are by
+# default); with one index and with five, with prepared statements and without.
 # synchronous_commit is off and the table is in shared buffers, so nothing is waited
 # for.  The figure is the processor time of the backend (bench/lib/measure.sql); the
 # index's part is that less the time with no index, within a round.  Prints medians
@@ -32,6 +33,7 @@ case $statements$rounds in
 esac
 [ "$statements" -ge 100 ] && [ "$rounds" -ge 1 ] || die "at least 100 statements and 1 round"
 warm=$((statements / 10))
+methods="none btree hash pmhash logged"
 
 make_work_directory oltp 1000000 cluster
 cluster_create "$work/cluster" "$bindir" pmhash
@@ -42,6 +44,9 @@ sql -c 'CREATE EXTENSION pmhash' -c 'ALTER SYSTEM SET synchronous_commit = off' 
 
 make_table()				# method indexes
 {
+	local using="USING $1" with= column
+
+	[ "$1" != logged ] || { using='USING pmhash' with='WITH (wal = on)'; }
 	sql <<-SQL
 		DROP TABLE IF EXISTS account;
 		CREATE TABLE account (k1 int4, k2 int4, k3 int4, k4 int4, k5 int4, v int4);
@@ -51,7 +56,7 @@ make_table()				# method indexes
 	SQL
 	if [ "$1" != none ]; then
 		for ((column = 1; column <= $2; column++)); do
-			sql -c "CREATE INDEX account_$column ON account USING $1 (k$column)"
+			sql -c "CREATE INDEX account_$column ON account $using (k$column) $with"
 		done
 	fi
 	sql -c 'VACUUM ANALYZE account' -c CHECKPOINT
@@ -120,7 +125,7 @@ check_answers()				# method indexes
 for ((round = 1; round <= rounds; round++)); do
 	for indexes in 1 5; do
 		for prepared in no yes; do
-			for method in none btree hash pmhash; do
+			for method in $methods; do
 				make_table "$method" "$indexes"
 				write_script "$prepared" >"$work/script"
 				sql <"$work/script" | awk -F'|' -v key="$round $indexes $prepared $method" '{ print key, $1, $2 }' \
@@ -131,7 +136,8 @@ for ((round = 1; round <= rounds; round++)); do
 	done
 done
 
-[ "$(wc -l <"$work/figures")" -eq $((rounds * 2 * 2 * 4 * 3)) ] || die "a figure is missing"
+[ "$(wc -l <"$work/figures")" -eq $((rounds * 2 * 2 * $(wc -w <<<"$methods") * 3)) ] ||
+	die "a figure is missing"
 
 # Medians of each method's time, and of its difference to none within a round.
 awk -v rounds="$rounds" '
@@ -158,15 +164,15 @@ awk -v rounds="$rounds" '
 	}
 	{ time[$1, $5 " " $2 " " $3, $4] = $6; if (!(seen[$5 " " $2 " " $3]++)) order[++kinds] = $5 " " $2 " " $3 }
 	END {
-		print "| statement | indexes | prepared | none us | btree us | hash us | pmhash us | index: btree | hash | pmhash | of btree |"
-		print "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+		print "| statement | indexes | prepared | none us | btree us | hash us | pmhash us | logged us | index: btree | hash | pmhash | logged | of btree | logged |"
+		print "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 		for (k = 1; k <= kinds; k++)
 		{
 			what = order[k]
 			split(what, w, " ")
-			b = part("btree"); h = part("hash"); p = part("pmhash")
-			printf "| %s | %s | %s | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f | %.2f | %s |\n", w[1], w[2], w[3],
-				total("none"), total("btree"), total("hash"), total("pmhash"), b, h, p,
-				(b > 0.5 ? sprintf("%.2f", p / b) : "-")
+			b = part("btree"); h = part("hash"); p = part("pmhash"); l = part("logged")
+			printf "| %s | %s | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f | %.2f | %.2f | %s | %s |\n", w[1], w[2], w[3],
+				total("none"), total("btree"), total("hash"), total("pmhash"), total("logged"), b, h, p, l,
+				(b > 0.5 ? sprintf("%.2f", p / b) : "-"), (b > 0.5 ? sprintf("%.2f", l / b) : "-")
 		}
 	}' "$work/figures"
