@@ -25,20 +25,14 @@ set -u
 top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 . "$top/test/lib/packages.sh"
 . "$top/test/lib/count.sh"
+. "$top/test/lib/small_fs.sh"
 
 work=
-mounts=							# of root's: nobody else puts a link there
-small_fs=
 runner=as_account				# which account runs a stage
 
 cleanup()
 {
-	if [ -n "$small_fs" ]; then
-		umount "$small_fs"
-	fi
-	if [ -n "$mounts" ]; then
-		rmdir "$mounts/small" "$mounts"
-	fi
+	unmount_small_fs
 	if [ -n "$work" ] && [ -z "${PMHASH_KEEP:-}" ]; then
 		rm -rf "$work"
 	fi
@@ -110,13 +104,7 @@ build=$work/build
 as_account mkdir "$build"
 copy_sources "$top" "$build"
 
-# a small file system, for the test that fills it; needs root
-if [ "$(id -u)" -eq 0 ]; then
-	mounts=$(mktemp -d "${work%/*}/pmhash-mounts.XXXXXX") && chmod 711 "$mounts" && mkdir "$mounts/small"
-	if mount -t tmpfs -o "noexec,size=24m,mode=0700,uid=$(id -u "$(account)")" tmpfs "$mounts/small" 2>/dev/null; then
-		small_fs=$mounts/small
-	fi
-fi
+mount_small_fs "${work%/*}"
 
 # ---- build: a warning is an error ----
 say "build"

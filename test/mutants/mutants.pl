@@ -443,18 +443,49 @@ sub stage_commands
 	die "there is no stage of the kind $stage\n";
 }
 
+# There is one small file system (PMHASH_SMALL_FS), for one test at a time: the lock for
+# a stage that fills it, or undef.
+sub lock_small_fs
+{
+	my ($tree, $stage) = @_;
+	my ($test) = $stage =~ /^tap:(.*)/;
+
+	return if !defined $test || slurp("$tree->{tree}/test/t/$test") !~ /PMHASH_SMALL_FS/;
+	open(my $lock, '>>', "$work/small_fs.lock") or die "$work/small_fs.lock: $!\n";
+	flock($lock, LOCK_EX) or die "$work/small_fs.lock: $!\n";
+	return $lock;
+}
+
+# A test that was not run tells no mutant.
+sub must_not_be_skipped
+{
+	my ($tree, $stage, $from) = @_;
+
+	open(my $log, '<', $tree->{log}) or die "$tree->{log}: $!\n";
+	seek($log, $from, 0);
+	while (my $line = <$log>)
+	{
+		die "$stage was not run: $1\n" if $line =~ /^\S*\s*test\/t\/\S+ \.+ (skipped.*)/;
+	}
+	close($log);
+	return;
+}
+
 # Does a stage fail?  A mutant that does not compile is a fault of the table.
 sub stage_fails
 {
 	my ($tree, $stage, $suppress) = @_;
 	my ($kind) = split /:/, $stage;
 	my ($dir, $build, $command) = stage_commands($tree, $stage, $suppress);
+	my $lock = lock_small_fs($tree, $stage);
 	my ($ok, $what) = run($dir, $tree->{log}, $real_seconds, @$build);
+	my $from = -s $tree->{log};
 
 	die "$stage does not build, see $tree->{log}\n" if !$ok;
 	my @limited = defined $cpu_seconds{$kind}
 	  ? ('sh', '-c', "ulimit -t $cpu_seconds{$kind}; exec \"\$@\"", 'sh') : ();
 	($ok, $what) = run($dir, $tree->{log}, $real_seconds, @limited, @$command);
+	must_not_be_skipped($tree, $stage, $from) if $ok;
 	return $ok ? undef : "$stage ($what)";
 }
 
