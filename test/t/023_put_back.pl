@@ -300,6 +300,31 @@ foreach my $put_back (0, 1)
 	$node->stop;
 }
 
+# several renewals fail at the token, one after the other: it has the old one still
+foreach my $put_back (0, 1)
+{
+	my $from = -s $node->logfile;
+	my $failed = 0;
+
+	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
+	$node->start;
+	copy_running();
+	unlink("$data/pmhash.nonce.tmp");
+	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	for (my $try = 0; $try < 600 && $failed < 3; $try++)
+	{
+		change_rows($node);
+		usleep(100_000);
+		$failed = () = slurp_file($node->logfile, $from) =~ /could not write file ".*pmhash\.nonce"/g;
+	}
+	cmp_ok($failed, '>=', 3, 'the nonce is not written, several times');
+	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 600');
+	$node->stop;
+	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	start_again($put_back, 'nonce not written several times');
+	$node->stop;
+}
+
 # a start dies between end of replay and first use of the pool
 foreach my $put_back (0, 1)
 {
