@@ -166,11 +166,16 @@ sub follow
 	return;
 }
 
-# The standby has replayed all that the primary has flushed.
+# The standby has replayed all that the primary has done.  A transaction that has taken no
+# number, as VACUUM's, is not flushed by its end (xact.c, RecordTransactionCommit); another
+# that has one is, and all WAL in front of it.
 sub caught_up
 {
 	my ($primary, $standby) = @_;
-	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+	my $flushed = $primary->safe_psql('postgres', "SET synchronous_commit = local;"
+		  . "SELECT pg_logical_emit_message(true, 'pmhash', 'caught_up');"
+		  . 'SELECT pg_current_wal_flush_lsn()');
+	my ($lsn) = $flushed =~ /(\S+)$/;
 
 	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
 	  or die "the standby does not catch up";
