@@ -167,6 +167,7 @@ CLUSTER_OBJS = \
 	src/cluster/stub_read.o \
 	src/cluster/syncfs.o \
 	src/cluster/trust.o \
+	src/cluster/try.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_look.o \
@@ -454,6 +455,7 @@ CLUSTER_HEADERS = \
 	src/cluster/syncfs.h \
 	src/cluster/tid_value.h \
 	src/cluster/trust.h \
+	src/cluster/try.h \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \

@@ -33,6 +33,7 @@
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"
 #include "cluster/stub.h"
+#include "cluster/try.h"
 #define FILES_COLUMNS	5
 
 PG_FUNCTION_INFO_V1(pmhash_files);

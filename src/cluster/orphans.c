@@ -72,6 +72,7 @@
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
+#include "cluster/try.h"
 #include "cluster/versions.h"
 
 /* A committing DDL asks for us before it releases its locks: try for a while. */
