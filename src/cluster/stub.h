@@ -99,7 +99,6 @@ extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
 extern uint64 pmhash_stub_in_recovery(PmhashNode node);
-extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
 extern ErrorData *pmhash_stub_try(PmhashTried read, void *arg);
 extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
 extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,

@@ -181,8 +181,8 @@ pmhash_stub_in_recovery(PmhashNode node)
  * be taken for an empty one here (RBM_ZERO_ON_ERROR would make it one in shared
  * buffers, whatever zero_damaged_pages says).
  */
-uint64
-pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
+static uint64
+stub_of_fork(PmhashNode node, uint16 *flags)
 {
 	SMgrRelation smgr = pmhash_open_fork(node);
 	Buffer		buffer;
@@ -270,7 +270,7 @@ read_of_fork(void *arg)
 {
 	Reading    *reading = arg;
 
-	reading->file_id = pmhash_stub_of_fork(reading->node, &reading->flags);
+	reading->file_id = stub_of_fork(reading->node, &reading->flags);
 }
 
 /*
@@ -287,7 +287,7 @@ pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
 	return done;
 }
 
-/* The same of pmhash_stub_of_fork. */
+/* The same of stub_of_fork. */
 bool
 pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
 {
