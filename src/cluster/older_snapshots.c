@@ -51,6 +51,7 @@
  */
 static VirtualTransactionId *importer = NULL;
 
+/* Bytes of shared memory. */
 Size
 pmhash_imports_size(void)
 {

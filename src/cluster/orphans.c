@@ -275,8 +275,9 @@ pmhash_access_methods(void)
 }
 
 /*
- * OIDs of the pmhash indexes of this database, those with a main fork.
- * Temporary ones only if the caller wants them: they are other sessions' as well.
+ * OIDs of the pmhash indexes of this database, those with a main fork, in the current
+ * memory context.  Temporary ones only if the caller wants them: they are other
+ * sessions' as well.  None is locked: each may have gone by the time it is opened.
  */
 List *
 pmhash_list_indexes(bool temporary)

@@ -583,7 +583,10 @@ extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
  */
 extern bool pmh_value_space_is_known(const PmhTable *table);
 
-/* Cheap estimates from a sample of segments (for the planner). */
+/*
+ * Cheap estimates from a sample of segments: entries, in both tables, and the size of the
+ * file in bytes.  For VACUUM, and for scans by several arrays.
+ */
 extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,
 							  uint64_t *file_bytes);
 
