@@ -297,7 +297,7 @@ clear_row(Row *row, TimestampTz now)
 		pg_atomic_write_u64(&row->n[i], 0);
 }
 
-/* Set the counters of an index of a database, or (InvalidOid) of all that it has, to 0. */
+/* Set the counters of an index of a database to 0, or (InvalidOid) of all of its. */
 void
 pmhash_counters_reset(Oid database, Oid index)
 {
