@@ -85,7 +85,7 @@ typedef struct PmhEnv
  * Format parameters, chosen at creation and kept in the header.  Zeroes mean
  * the default.
  *
- * segment_buckets	256-byte buckets in the main part of a segment: 64, i.e. 16 KiB.
+ * segment_buckets	buckets in the main part of a segment: 64.
  *					(In builds with PMH_ANY_GEOMETRY: a power of two from 64 to 2048.)
  *					A file with another number is PMH_ERR_FORMAT.
  */
