@@ -105,7 +105,7 @@ pmhash_next_cleaning(void)
 
 /*
  * One round: remove what databases that are gone have left, and have the
- * given databases swept, or all (if everything is set).  Not while something
+ * given databases cleaned, or all (if everything is set).  Not while something
  * else stands where the pool was.
  */
 static void
