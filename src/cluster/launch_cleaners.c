@@ -12,6 +12,7 @@
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/database_probe.h"
+#include "cluster/databases.h"
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
