@@ -99,6 +99,7 @@ CLUSTER_OBJS = \
 	src/cluster/counters_file.o \
 	src/cluster/counters_view.o \
 	src/cluster/database_probe.o \
+	src/cluster/databases.o \
 	src/cluster/dead_entries.o \
 	src/cluster/dead_list.o \
 	src/cluster/disabled.o \
@@ -119,6 +120,7 @@ CLUSTER_OBJS = \
 	src/cluster/held.o \
 	src/cluster/identity.o \
 	src/cluster/idle_sessions.o \
+	src/cluster/index_list.o \
 	src/cluster/init.o \
 	src/cluster/invalid.o \
 	src/cluster/kept_message.o \
@@ -129,6 +131,7 @@ CLUSTER_OBJS = \
 	src/cluster/logged.o \
 	src/cluster/logged_entries.o \
 	src/cluster/mappings.o \
+	src/cluster/may_see.o \
 	src/cluster/moved.o \
 	src/cluster/new_database.o \
 	src/cluster/older_snapshots.o \
@@ -167,6 +170,7 @@ CLUSTER_OBJS = \
 	src/cluster/stub_read.o \
 	src/cluster/syncfs.o \
 	src/cluster/trust.o \
+	src/cluster/try.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
 	src/cluster/wal_look.o \
@@ -397,6 +401,7 @@ CLUSTER_HEADERS = \
 	src/cluster/counters.h \
 	src/cluster/data_directory.h \
 	src/cluster/database_probe.h \
+	src/cluster/databases.h \
 	src/cluster/dead_entries.h \
 	src/cluster/dead_list.h \
 	src/cluster/disabled.h \
@@ -418,6 +423,7 @@ CLUSTER_HEADERS = \
 	src/cluster/held.h \
 	src/cluster/identity.h \
 	src/cluster/idle_sessions.h \
+	src/cluster/index_list.h \
 	src/cluster/invalid.h \
 	src/cluster/kept_message.h \
 	src/cluster/key_lock.h \
@@ -454,6 +460,7 @@ CLUSTER_HEADERS = \
 	src/cluster/syncfs.h \
 	src/cluster/tid_value.h \
 	src/cluster/trust.h \
+	src/cluster/try.h \
 	src/cluster/undo.h \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \

@@ -107,6 +107,7 @@ pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
 	return set;
 }
 
+/* Give the memory of a set back. */
 void
 pmhash_dead_tids_free(PmhashDeadTids *set)
 {

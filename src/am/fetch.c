@@ -383,8 +383,8 @@ read_block(PmhashFetch *fetch, BlockNumber block)
 }
 
 /*
- * Remove what is dead from a page that is pinned, if it is full and nobody else has it
- * pinned.  From PostgreSQL 19 on that may mark it as all-visible, for a statement that
+ * Remove what is dead from a page that is pinned, if it is full and no other process has
+ * it pinned.  From PostgreSQL 19 on that may mark it as all-visible, for a statement that
  * does not change the table; then whoever changes a row next has to undo that.  We do not
  * say that of any statement: pages become all-visible by VACUUM, and by core's own scans.
  */

@@ -457,6 +457,7 @@ pmhash_apply_inserts(const PmhashFile *file)
  *		in it.
  *
  * That may turn out to be impossible, which leaves an index that is invalid: NULL.
+ * The caller holds a lock on the index; errors as of that, and of inserting.
  */
 PmhashFile *
 pmhash_open_for_scan(Relation index, Snapshot snapshot)

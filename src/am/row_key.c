@@ -18,15 +18,14 @@
 #include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/try.h"
 #include "keys.h"
 #include "row_key.h"
 
@@ -108,41 +107,49 @@ detoast_key(PmhashRow *row, Datum *values, const bool *isnull)
 	MemoryContextSwitchTo(old);
 }
 
+typedef struct Computing
+{
+	PmhashRow  *row;
+	Datum	   *values;
+	bool	   *isnull;
+} Computing;
+
+static void
+compute_and_detoast(void *arg)
+{
+	Computing  *computing = arg;
+
+	compute_key(computing->row, computing->values, computing->isnull);
+	detoast_key(computing->row, computing->values, computing->isnull);
+}
+
+/* What TOAST says of a value that is not there, or not all of it. */
+static bool
+is_data_missing(int sqlstate)
+{
+	return sqlstate == ERRCODE_DATA_CORRUPTED;
+}
+
 /*
- * The same, in a subtransaction.  Returns the error that it has come to, or NULL.  What
+ * The same, in a subtransaction.  Returns the error if data is missing, or NULL.  What
  * the executor holds then has gone with the subtransaction: nothing of it is shut down.
  */
 static ErrorData *
 try_to_compute_key(PmhashRow *row, Datum *values, bool *isnull)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	Computing	computing = {row, values, isnull};
+	ErrorData  *error;
 
 	if (row->estate != NULL)
 		FreeExecutorState(row->estate);
 	row->estate = NULL;
 	row->info = NULL;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
+	error = pmhash_try(compute_and_detoast, &computing, is_data_missing);
+	if (error != NULL)
 	{
-		compute_key(row, values, isnull);
-		detoast_key(row, values, isnull);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
 		row->estate = NULL;
 		row->info = NULL;
 	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 	return error;
 }
 
@@ -177,7 +184,7 @@ compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 	error = try_to_compute_key(row, values, isnull);
 	if (error == NULL)
 		return true;
-	if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED || is_still_there(row))
+	if (is_still_there(row))
 		ReThrowError(error);
 	FreeErrorData(error);
 	return false;

@@ -45,8 +45,8 @@
 
 #include "am/key_types.h"
 #include "am/row_types.h"
+#include "cluster/index_list.h"
 #include "cluster/levels.h"
-#include "cluster/orphans.h"
 
 /* A relation whose columns have changed; lives in TopTransactionContext. */
 typedef struct Altered

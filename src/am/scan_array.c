@@ -77,6 +77,7 @@ reserve_big(PmhashScan *so, size_t n)
 
 /* ---- groups ---- */
 
+/* Begin with the first of the scan's hashes; so->kind becomes SCAN_ARRAY. */
 void
 pmhash_scan_array_start(PmhashScan *so)
 {

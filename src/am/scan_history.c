@@ -202,7 +202,7 @@ make_room(PmhashScanHistory *history)
 										history->capacity * sizeof(PmhEntry));
 }
 
-/* Add an entry at the end. */
+/* Add an entry at the end.  ERROR for want of memory, or of space for temporary files. */
 void
 pmhash_history_add(PmhashScanHistory *history, PmhEntry entry)
 {

@@ -184,6 +184,7 @@ pmhash_utility_begins(const Node *utility, PmhashStatement *statement)
 	statements = statement;
 }
 
+/* The end of what pmhash_utility_begins has been called for, also by an error. */
 void
 pmhash_utility_ends(PmhashStatement *statement)
 {

@@ -135,6 +135,7 @@ charge_step(const PmhSweep *sweep, bool changed)
 									  VacuumCostPageHit);
 }
 
+/* Rest, as cost-based delay wants it, and look at interrupts. */
 void
 pmhash_vacuum_delay_point(void)
 {

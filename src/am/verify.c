@@ -11,7 +11,7 @@
  * autovacuum or wait for a VACUUM.  So anything may be going on, and three things
  * are checked:
  *
- *	1. The structure of the file (pmh_check).  What only shows while there
+ *	1. The structure of the file (pmh_check_until).  What only shows while there
  *	   are no writers, that is the space map and the free lists, is left out.
  *
  *	2. Every row that a snapshot sees and that is to be indexed has exactly one
@@ -172,7 +172,7 @@ report_disagreement(CheckState *state)
 			 errhint("%s", pmhash_rebuild_hint(state->index))));
 }
 
-/* PmhReport: note what pmh_check has found.  Must not raise an error. */
+/* PmhReport: note what the engine's check has found.  Must not raise an error. */
 static void
 note_structure(void *arg, uint64_t offset, const char *finding)
 {

@@ -305,6 +305,7 @@ pmhash_heap_check_begin(Relation heap, Relation index, PmhashKeys *keys,
 	return check;
 }
 
+/* Give back all that the check holds. */
 void
 pmhash_heap_check_end(PmhashHeapCheck *check)
 {

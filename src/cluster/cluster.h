@@ -267,6 +267,8 @@ extern void pmhash_buffer_leave(Buffer buffer);
 /* What to do about an invalid index: an errhint. */
 extern const char *pmhash_rebuild_hint(Relation index);
 
+/* ---- may_see.c ---- */
+
 /*
  * May this user see where the index's file is, and what may reveal its rows?  NULL,
  * InvalidOid: what is of no index.

@@ -269,6 +269,7 @@ pmhash_counters_rows(Oid database, int *n)
 	return result;
 }
 
+/* The counters of the server, as one look at them finds them; all 0 if not preloaded. */
 void
 pmhash_counters_server(PmhashServerCounters *server)
 {
@@ -296,7 +297,7 @@ clear_row(Row *row, TimestampTz now)
 		pg_atomic_write_u64(&row->n[i], 0);
 }
 
-/* Of an index of a database, or (InvalidOid) of all that it has. */
+/* Set the counters of an index of a database to 0, or (InvalidOid) of all of its. */
 void
 pmhash_counters_reset(Oid database, Oid index)
 {
@@ -325,6 +326,7 @@ pmhash_counters_reset(Oid database, Oid index)
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 }
 
+/* Set the counters of the server to zero, as of now. */
 void
 pmhash_counters_reset_server(void)
 {
@@ -432,6 +434,7 @@ pmhash_counters_restore_row(const PmhashCountersRow *from)
 	restore_counts(row->n, &from->counts);
 }
 
+/* Put the counters of the server back to what the last life has saved. */
 void
 pmhash_counters_restore_server(const PmhashServerCounters *server)
 {

@@ -177,6 +177,7 @@ token_crc(const PmhashToken *token)
 	return crc;
 }
 
+/* Read the token.  False if it is not there, can't be read, or is not whole. */
 bool
 pmhash_read_token(PmhashToken *token)
 {
@@ -234,6 +235,10 @@ pmhash_starts_standby(void)
 	return exists_in_data_directory("standby.signal", &unknown);
 }
 
+/*
+ * What the data directory says at a start.  False with a reason if pg_control can't be
+ * read.  Signal files and labels that can't be looked at count as those of a recovery.
+ */
 bool
 pmhash_read_server_state(PmhashServerState *server, char *reason)
 {

@@ -104,6 +104,7 @@ typedef struct PmhashDeadList
 StaticAssertDecl(PMH_VALUE_BITS - GROUP_BITS + GROUP <= 64,
 				 "a word has room for the number of a group and a bit for each value");
 
+/* Bytes of shared memory. */
 Size
 pmhash_dead_lists_size(void)
 {

@@ -61,8 +61,8 @@ pmhash_renew_nonce(void)
  * that cannot be written this server life does without pmhash, and the token
  * goes.
  */
-void
-pmhash_distrust_all(const char *why)
+static void
+distrust_all(const char *why)
 {
 	PmhashControl control;
 	char		reason[PMHASH_REASON_SIZE];
@@ -98,7 +98,7 @@ distrust(const char *why)
 	if (pmhash_standby_distrust(why))
 		pmhash_restore_witness(pmhash_pool_lock_fd());
 	else
-		pmhash_distrust_all(why);
+		distrust_all(why);
 }
 
 /* An immediate shutdown has to wait until an answer of the kernel is written down. */

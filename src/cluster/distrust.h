@@ -9,7 +9,6 @@
 #define PMHASH_DISTRUST_H
 
 extern void pmhash_renew_nonce(void);
-extern void pmhash_distrust_all(const char *why);
 extern bool pmhash_ask_for_failed_file(int fd, const char *path, char *failed);
 extern bool pmhash_ask_for_failed_writes(const char *failed);
 

@@ -13,7 +13,7 @@
  *
  * They have the mode of the server's own files: a backup of the data directory may
  * be made by a member of a group that may read all of it (initdb -g), and fails at
- * a file that he may not read.  Nobody else gets into the pool, whatever its files say.
+ * a file that he may not read.  No other user gets into the pool, whatever its files say.
  *
  *-------------------------------------------------------------------------
  */
@@ -77,8 +77,8 @@ pmhash_next_name(DIR *dir, bool *ok)
 }
 
 /* Make what has happened to names in a directory durable; false with errno. */
-bool
-pmhash_fsync_directory(const char *path)
+static bool
+fsync_directory(const char *path)
 {
 	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int			save_errno;
@@ -173,7 +173,7 @@ pmhash_replace_durably(const char *directory, const char *name, const void *data
 	snprintf(twin, MAXPGPATH, "%s/%s.tmp", directory, name);
 	if (!fill_twin(twin, data, size) ||
 		!change_places(twin, path, size) ||
-		!pmhash_fsync_directory(directory))
+		!fsync_directory(directory))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", path,
 						   strerror(errno));
 	return true;
@@ -226,7 +226,7 @@ pmhash_remove_durably(const char *directory, const char *name, size_t size,
 
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
 	spoiled = spoil_durably(path, size);
-	if (((unlink(path) == 0 || errno == ENOENT) && pmhash_fsync_directory(directory)) ||
+	if (((unlink(path) == 0 || errno == ENOENT) && fsync_directory(directory)) ||
 		spoiled)
 		return true;
 	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,

@@ -565,7 +565,7 @@ pmhash_index_doubt(Relation index)
 
 /*
  * Is the file of a valid index persistent memory?  It has to be mapped for that,
- * but not to stay so.  ERROR if it can't be.
+ * but not to stay so.  ERROR if it can't be.  The caller holds a lock on the index.
  */
 bool
 pmhash_index_is_pmem(Relation index)

@@ -26,13 +26,14 @@
 #include "cluster/failed_writes.h"
 #include "cluster/file_open.h"
 #include "cluster/first_use.h"
+#include "cluster/index_list.h"
 #include "cluster/invalid.h"
-#include "cluster/orphans.h"
 #include "cluster/pool_names.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"
 #include "cluster/stub.h"
+#include "cluster/try.h"
 #define FILES_COLUMNS	5
 
 PG_FUNCTION_INFO_V1(pmhash_files);

@@ -4,7 +4,7 @@
  *	  Builds in the background leave the processors to others.
  *
  * A build computes for seconds or minutes.  Where all processors are busy, the
- * kernel lets it run for a slice of some milliseconds before anybody else has its
+ * kernel lets it run for a slice of some milliseconds before any other process has its
  * turn there, and a transaction that takes half of one is ten times as long.  So a
  * process that rebuilds an index, or builds that of a standby, rests for a moment
  * after each quarter of a millisecond, as long as another process wants its

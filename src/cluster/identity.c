@@ -53,7 +53,10 @@ pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
 	return PMHASH_REASON_NONE;
 }
 
-/* Is an open file (still) trusted?  Its eras may have ended in this server life. */
+/*
+ * Why an open file must not be trusted (any more), or NONE: its eras may have ended in
+ * this server life.
+ */
 PmhashReason
 pmhash_table_doubt(const PmhTable *table)
 {

@@ -56,6 +56,7 @@ static Sessions *sessions = NULL;	/* NULL unless preloaded */
 static uint64 own_round = 0;
 static bool own_mapped = false;
 
+/* Bytes of shared memory. */
 Size
 pmhash_idle_sessions_size(void)
 {
@@ -123,7 +124,10 @@ begin_round(void)
 	}
 }
 
-/* To be called every few seconds. */
+/*
+ * Have the launcher begin a round, if files have been removed and one is due.  To be
+ * called every few seconds; raises no error.
+ */
 void
 pmhash_wake_idle_sessions(void)
 {

@@ -12,6 +12,7 @@
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/database_probe.h"
+#include "cluster/databases.h"
 #include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -105,7 +106,7 @@ pmhash_next_cleaning(void)
 
 /*
  * One round: remove what databases that are gone have left, and have the
- * given databases swept, or all (if everything is set).  Not while something
+ * given databases cleaned, or all (if everything is set).  Not while something
  * else stands where the pool was.
  */
 static void

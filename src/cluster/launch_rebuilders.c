@@ -17,6 +17,7 @@
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/database_probe.h"
+#include "cluster/databases.h"
 #include "cluster/launcher.h"
 #include "cluster/put_off.h"
 #include "cluster/rebuild_table.h"

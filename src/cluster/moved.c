@@ -266,6 +266,7 @@ give_to_parent(List *list, SubTransactionId subid, SubTransactionId parent)
 	}
 }
 
+/* A subtransaction has committed: what is noted of it is its parent's. */
 void
 pmhash_moved_level_committed(SubTransactionId subid, SubTransactionId parent)
 {

@@ -3,20 +3,20 @@
  * older_snapshots.c
  *	  Waiting for transactions that have an older snapshot (refill.c, step 4).
  *
- * WaitForOlderSnapshots (indexcmds.c) looks once who has one.  But a snapshot may be
+ * WaitForOlderSnapshots (indexcmds.c) looks once which have one.  But a snapshot may be
  * handed on while we wait (pg_export_snapshot, SET TRANSACTION SNAPSHOT), to a
  * transaction that has had none.  So each that is about to take one over says so first,
  * in shared memory, and when all are over that were there at first, we look for those,
- * until there is nobody.  (Their parallel workers end before them.)  All others that have
+ * until there is none.  (Their parallel workers end before them.)  All others that have
  * come since have a snapshot of their own, which is new.  These can't be told by their
  * xmin: while some transaction with an older id is open, all new snapshots have that one.
  *
- * Who takes a snapshot over looks for the one that has it, and says that it has it
- * itself, under ProcArrayLock, which some servers have it share (18.6; not 15.20 and
- * 17.12: procarray.c, ProcArrayInstallImportedXmin).  The other one may end without that
- * lock, in between as well, and no look that shares it, too, sees either of them then.
- * Hence ours excludes it: who comes later finds somebody that is there all through our
- * look.
+ * A transaction that takes a snapshot over looks for the one that has it, and says that
+ * it has it itself, under ProcArrayLock, which some servers have it share (18.6; not
+ * 15.20 and 17.12: procarray.c, ProcArrayInstallImportedXmin).  The other one may end
+ * without that lock, in between as well, and no look that shares it, too, sees either of
+ * them then.  Hence ours excludes it: one that comes later finds one that is there all
+ * through our look.
  *
  * A logical slot that is being made is waited for before: its process hands out a
  * snapshot as of a place in WAL that may be long past by then (snapbuild.c,
@@ -51,6 +51,7 @@
  */
 static VirtualTransactionId *importer = NULL;
 
+/* Bytes of shared memory. */
 Size
 pmhash_imports_size(void)
 {

@@ -28,6 +28,7 @@ pmhash_database_path(char *path, Oid database)
 	snprintf(path, MAXPGPATH, "%s/%u", pool_path, database);
 }
 
+/* The path of an index file; MAXPGPATH bytes, as all of these. */
 void
 pmhash_file_path(char *path, Oid database, uint64 file_id)
 {
@@ -35,6 +36,7 @@ pmhash_file_path(char *path, Oid database, uint64 file_id)
 			 pool_path, database, file_id);
 }
 
+/* The path of the undo journal of a server life. */
 void
 pmhash_journal_path(char *path, uint64 instance)
 {

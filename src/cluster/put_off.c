@@ -65,6 +65,7 @@ pmhash_put_off(List **list, Oid database, int64 pause, int doublings)
 	MemoryContextSwitchTo(old);
 }
 
+/* Is the database on the list, due or not? */
 bool
 pmhash_is_put_off(const List *list, Oid database)
 {

@@ -36,8 +36,8 @@
 #include "cluster/build_kind.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
+#include "cluster/index_list.h"
 #include "cluster/life_cycle.h"
-#include "cluster/orphans.h"
 #include "cluster/rebuild.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
@@ -52,9 +52,9 @@
  * table is locked: that may have been moved by a transaction that is open, and what then
  * looks like a rebuild that was broken off is an index that holds after its commit
  * (held.c).  ERROR if it can't be opened: want of memory, and a catalog that can't be
- * read just now, pass, and of an index without its row in pg_index nobody knows for how
- * long.  ERROR, too, if it can't be rebuilt as long as the pool is not present: if that
- * comes back, so may the index.
+ * read just now, pass, and for how long an index has no row in pg_index is not known.
+ * ERROR, too, if it can't be rebuilt as long as the pool is not present: if that comes
+ * back, so may the index.
  */
 static bool
 needs_rebuild(Oid relid, char *name, Oid *heap)

@@ -401,7 +401,7 @@ holds_request_back(Oid index, int64 now)
  * A backend has met an invalid index of this database.  Unless that is known,
  * or it has said so of this one within the last second, the launcher is woken.  If a stub
  * has changed meanwhile that may have been another time that it was invalid: it has been
- * rebuilt since, and of this time nobody else may ever say so.
+ * rebuilt since, and of this time no other may ever say so.
  */
 void
 pmhash_rebuild_wanted(Oid index)

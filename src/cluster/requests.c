@@ -118,6 +118,7 @@ pmhash_take_requests(PmhashRequests *requests, bool *all)
 	return databases;
 }
 
+/* The launcher's latch, to be set for requests; NULL: there is no launcher. */
 void
 pmhash_set_launcher(Latch *latch)
 {

@@ -44,6 +44,7 @@
 
 /* ---- shared memory ---- */
 
+/* Bytes of shared memory. */
 Size
 pmhash_standby_shmem_size(void)
 {
@@ -62,6 +63,7 @@ pmhash_standby_reset(void)
 		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
+/* As shared memory is made. */
 void
 pmhash_standby_shmem_init(void)
 {
@@ -538,6 +540,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 
 /* ---- for views ---- */
 
+/* What is known of a file on a standby: zeroes, and no_place, if it has no row. */
 void
 pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 {

@@ -51,6 +51,7 @@
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
+#include "cluster/index_list.h"
 #include "cluster/life_cycle.h"
 #include "cluster/orphans.h"
 #include "cluster/shared.h"

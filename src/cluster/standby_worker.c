@@ -28,6 +28,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/database_probe.h"
+#include "cluster/databases.h"
 #include "cluster/failed_writes.h"
 #include "cluster/give_way.h"
 #include "cluster/pool.h"

@@ -10,6 +10,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/format.h"
+#include "cluster/try.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		1
@@ -94,17 +95,11 @@ extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
 
 /* ---- stub_read.c ---- */
 
-/* Something that reads a stub page, or what catalogs say, and may fail. */
-typedef void (*PmhashStubReader) (void *arg);
-
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
 extern uint64 pmhash_stub_in_recovery(PmhashNode node);
-extern uint64 pmhash_stub_of_fork(PmhashNode node, uint16 *flags);
-extern ErrorData *pmhash_try(PmhashStubReader read, void *arg,
-							 bool (*at_fault) (int sqlstate));
-extern ErrorData *pmhash_stub_try(PmhashStubReader read, void *arg);
+extern ErrorData *pmhash_stub_try(PmhashTried read, void *arg);
 extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
 extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
 											uint16 *flags);

@@ -9,7 +9,6 @@
 
 #include <sys/stat.h>
 
-#include "access/xact.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -21,6 +20,7 @@
 #include "cluster/durable.h"
 #include "cluster/moved.h"
 #include "cluster/stub.h"
+#include "cluster/try.h"
 
 /*
  * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
@@ -181,8 +181,8 @@ pmhash_stub_in_recovery(PmhashNode node)
  * be taken for an empty one here (RBM_ZERO_ON_ERROR would make it one in shared
  * buffers, whatever zero_damaged_pages says).
  */
-uint64
-pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
+static uint64
+stub_of_fork(PmhashNode node, uint16 *flags)
 {
 	SMgrRelation smgr = pmhash_open_fork(node);
 	Buffer		buffer;
@@ -201,45 +201,6 @@ pmhash_stub_of_fork(PmhashNode node, uint16 *flags)
 	UnlockReleaseBuffer(buffer);
 	*flags = stub.flags;
 	return pmhash_stub_is_known(&stub) ? stub.file_id : 0;
-}
-
-/*
- * pmhash_try
- *		Have something read, and go on if it can't be.
- *
- * Runs in a subtransaction, which gives back what an error leaves of the reading; what
- * is opened has to be closed in it.  Returns NULL if all went well; the error (in the
- * current memory context) if 'at_fault' says of its SQLSTATE that what is read is at
- * fault; any other is raised again.  Not to be called in a parallel operation.
- */
-ErrorData *
-pmhash_try(PmhashStubReader read, void *arg, bool (*at_fault) (int sqlstate))
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		read(arg);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		if (!at_fault(error->sqlerrcode))
-			ReThrowError(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return error;
 }
 
 /*
@@ -264,7 +225,7 @@ page_is_at_fault(int sqlstate)
  * away with it.  As pmhash_try, if the page is at fault.
  */
 ErrorData *
-pmhash_stub_try(PmhashStubReader read, void *arg)
+pmhash_stub_try(PmhashTried read, void *arg)
 {
 	return pmhash_try(read, arg, page_is_at_fault);
 }
@@ -284,7 +245,7 @@ typedef struct Reading
  * would come to that after the commit, and PANIC (smgrDoPendingDeletes, smgrexists).
  */
 static bool
-succeeds(PmhashStubReader read, Reading *reading)
+succeeds(PmhashTried read, Reading *reading)
 {
 	ErrorData  *error = pmhash_stub_try(read, reading);
 
@@ -309,7 +270,7 @@ read_of_fork(void *arg)
 {
 	Reading    *reading = arg;
 
-	reading->file_id = pmhash_stub_of_fork(reading->node, &reading->flags);
+	reading->file_id = stub_of_fork(reading->node, &reading->flags);
 }
 
 /*
@@ -326,7 +287,7 @@ pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
 	return done;
 }
 
-/* The same of pmhash_stub_of_fork. */
+/* The same of stub_of_fork. */
 bool
 pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
 {

@@ -68,6 +68,7 @@ pmhash_insert_end(void)
 	return lsn;
 }
 
+/* The CRC that belongs into a record. */
 uint32
 pmhash_journal_crc(const PmhashJournalRecord *record)
 {
@@ -511,7 +512,10 @@ pmhash_journal_try_note_flushed(XLogRecPtr lsn)
 		raise_flushed(lsn);
 }
 
-/* Has WAL past lsn been noted in the header as flushed? */
+/*
+ * Has WAL past lsn been noted in the header as flushed?  ERROR if the journal can't be
+ * mapped, which it need not be before.
+ */
 bool
 pmhash_journal_is_past(XLogRecPtr lsn)
 {

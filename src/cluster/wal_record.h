@@ -103,8 +103,9 @@ extern void pmhash_wal_entry(const PmhashWalRecord *record, int i,
 
 /*
  * Write records, of at most PMHASH_WAL_MAX_ENTRIES entries each.  They return the
- * end of the last one; nothing is flushed.  To be called in a backend that may
- * write WAL, count >= 1.  What can fail while a record is written is a PANIC, as
+ * end of the last one; nothing is flushed.  hashes, tids: count >= 1 of each, of
+ * entries; database, horizon, flags: see PmhashWalRecord.  To be called in a backend
+ * that may write WAL.  What can fail while a record is written is a PANIC, as
  * for any WAL; before it is begun, an ERROR for want of memory can be raised
  * nowhere (XLogBeginInsert and XLogRegisterData use arrays that the backend has
  * allocated when it started).

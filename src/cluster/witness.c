@@ -66,6 +66,7 @@ has_hint(int lock_fd, uint64_t wanted)
 	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
 }
 
+/* Is the witness there?  False also if that can't be found out. */
 bool
 pmhash_has_witness(int lock_fd)
 {

@@ -8,7 +8,6 @@
 #ifndef PMHASH_WORKER_H
 #define PMHASH_WORKER_H
 
-#include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
 
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
@@ -24,7 +23,5 @@ extern void pmhash_register_worker(const char *function, const char *type, int f
 extern bool pmhash_start_worker(Oid database, const char *function,
 								const char *type,
 								BackgroundWorkerHandle **handle);
-extern List *pmhash_databases_in_pool(void);
-extern List *pmhash_databases_in_catalog(List **all);
 
 #endif							/* PMHASH_WORKER_H */

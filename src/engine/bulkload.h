@@ -56,6 +56,7 @@ typedef struct PmhBulkRange
 	bool		listed;			/* make_lists has been here */
 } PmhBulkRange;
 
+/* Set the table's error and return PMH_ERR_NO_MEMORY. */
 extern PmhResult pmh_bulk_no_memory(PmhBulk *bulk);
 
 /* Room for n more things in an array that doubles. */

@@ -42,6 +42,7 @@ extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
  */
 #define PMH_FRUITLESS_STEPS		32
 
+/* Has the cursor come to the end of its key's values? */
 extern bool pmh_cursor_at_end(const PmhCursor *cursor);
 
 #endif							/* PMH_CURSOR_H */

@@ -20,7 +20,8 @@
  * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each
  * pair.  Unless 'wait', it waits for no lock.
  *
- * pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
+ * pmh_drain_begin returns NULL for want of memory (t->error set), and keeps entries and
+ * state.  pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
  * more; PMH_DONE; or a real error.  Durable on return.  Memory beyond the Drain is
  * freed by pmh_drain_end, always.  (drain.c)
  */

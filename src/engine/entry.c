@@ -295,8 +295,8 @@ pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
 }
 
 /* An entry never goes from one table to the other, so one after the other. */
-PmhResult
-pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
+static PmhResult
+delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	const unsigned how = PMH_DELETE_WAIT | PMH_DELETE_FENCE;
 	PmhSide		side = PMH_PRIMARY;
@@ -323,5 +323,5 @@ pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return pmh_conclude(table, pmh_delete_one(table, hash, value));
+	return pmh_conclude(table, delete_one(table, hash, value));
 }

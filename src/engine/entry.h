@@ -24,10 +24,9 @@ pmh_compare_entries(const void *a, const void *b)
 	return (x->value > y->value) - (x->value < y->value);
 }
 
-/* Insert, delete: as pmh_insert and pmh_delete.  No lock may be held. */
+/* As pmh_insert, but for pmh_conclude.  No lock may be held. */
 extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
 								bool fence_first);
-extern PmhResult pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 /* The same in one of the tables; and besides PMH_CROWDED in the primary one. */
 extern PmhResult pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash,

@@ -31,6 +31,7 @@
 #define PMH_BUSY			((PmhResult) 103)
 #define PMH_CROWDED			((PmhResult) 104)
 
+/* PMH_ERR_LOST, PMH_CANCELLED: set t->error and return that. */
 extern PmhResult pmh_fail_lost(PmhTable *t);
 extern PmhResult pmh_fail_cancelled(PmhTable *t);
 

@@ -161,9 +161,14 @@ pmh_list_pause(const PmhTable *t, PmhListWalk *walk)
 	walk->birth = at.birth;
 }
 
-PmhResult
-pmh_list_drop(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
-			  uint64_t hash, uint64_t before, uint64_t payload)
+/*
+ * The buffer holds nothing that is to stay.  Take it off its list, durably, and free it;
+ * before: the buffer in front, or 0.  PMH_OK, or (nothing done) PMH_NEED or
+ * PMH_ERR_CORRUPT.
+ */
+static PmhResult
+drop_buffer(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
+			uint64_t hash, uint64_t before, uint64_t payload)
 {
 	uint64_t	next;
 	PmhResult	result;
@@ -225,7 +230,7 @@ drop_walked(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 	}
 	if (!wait && !pmh_space_trylock(t))
 		return PMH_BUSY;
-	result = pmh_list_drop(t, place, &slot, hash, from, at->payload);
+	result = drop_buffer(t, place, &slot, hash, from, at->payload);
 	if (!wait)
 		pmh_space_release(t);
 	if (result != PMH_OK)

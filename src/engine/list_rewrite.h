@@ -51,15 +51,6 @@ extern PmhResult pmh_list_rewrite(PmhTable *t, const PmhPlace *place,
 								  const PmhListStretch *stretch, uint64_t *new_payload);
 
 /*
- * Writer (segment locked): the buffer holds nothing that is to stay.  Take it
- * off its list, durably, and free it; before: the buffer in front, or 0.
- * PMH_OK, or (nothing done) PMH_NEED or PMH_ERR_CORRUPT.
- */
-extern PmhResult pmh_list_drop(PmhTable *t, const PmhPlace *place,
-							   const PmhListSlot *at, uint64_t hash,
-							   uint64_t before, uint64_t payload);
-
-/*
  * Writer (segment locked): note in its first buffer how large a list is, which
  * tells how large the next buffer should be.  (A hint.)
  */

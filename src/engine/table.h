@@ -85,7 +85,7 @@ typedef struct PmhEnv
  * Format parameters, chosen at creation and kept in the header.  Zeroes mean
  * the default.
  *
- * segment_buckets	256-byte buckets in the main part of a segment: 64, i.e. 16 KiB.
+ * segment_buckets	buckets in the main part of a segment: 64.
  *					(In builds with PMH_ANY_GEOMETRY: a power of two from 64 to 2048.)
  *					A file with another number is PMH_ERR_FORMAT.
  */
@@ -583,7 +583,10 @@ extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
  */
 extern bool pmh_value_space_is_known(const PmhTable *table);
 
-/* Cheap estimates from a sample of segments (for the planner). */
+/*
+ * Cheap estimates from a sample of segments: entries, in both tables, and the size of the
+ * file in bytes.  For VACUUM, and for scans by several arrays.
+ */
 extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,
 							  uint64_t *file_bytes);
 

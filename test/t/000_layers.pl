@@ -247,6 +247,23 @@ foreach my $path (sort keys %code)
 	push @unnamed, $path if $readme !~ /\b\Q$file\E/;
 }
 is(join("\n", @unnamed), '', 'src/README has every file');
+# ... once in its lists (those of part IV are of tasks)
+my ($lists) = $readme =~ s/^Part IV: .*?(?=^Part V: )//msr;
+my %listed;
+foreach my $line ($lists =~ /^  (?=\S+\.[ch]\b)(.*)/mg)
+{
+	$listed{$_}++ foreach $line =~ /(\w+\.[ch])\b/g;
+}
+my @not_once;
+foreach my $path (sort keys %code)
+{
+	my ($layer, $file) = split /\//, $path;
+	my $source = $file =~ s/\.h$/.c/r;
+
+	next if $source ne $file && exists $code{"$layer/$source"};
+	push @not_once, $path if ($listed{$file} // 0) != 1;
+}
+is(join("\n", @not_once), '', '... once in its lists');
 is(join("\n", grep { /\.h$/ && $makefile !~ m{\bsrc/\Q$_\E\b} } sort keys %code), '',
 	'the Makefile has every header');
 

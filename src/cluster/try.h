@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * try.h
+ *	  Doing something that may fail, and going on if it does.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_TRY_H
+#define PMHASH_TRY_H
+
+/* What is tried: does it, or raises an ERROR. */
+typedef void (*PmhashTried) (void *arg);
+
+extern ErrorData *pmhash_try(PmhashTried tried, void *arg,
+							 bool (*at_fault) (int sqlstate));
+
+#endif							/* PMHASH_TRY_H */
