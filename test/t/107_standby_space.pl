@@ -46,6 +46,19 @@ sub figure
 	return $node->safe_psql('postgres', "SELECT $name FROM pmhash_stats('v_k')");
 }
 
+# The files that have been swept since, when no sweeper is at work any more.
+sub swept_files
+{
+	my ($position) = @_;
+	my %files;
+
+	$standby->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper'))
+	  or die 'a sweeper does not end';
+	$files{$_} = 1 foreach logged_since($standby, $position) =~ /found what is free in pmhash file (\w+)/g;
+	return keys %files;
+}
+
 # A test: the file has been swept since.
 sub swept
 {
@@ -97,6 +110,7 @@ caught_up($primary, $standby);
 same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay');
 release('standby_sweeping');
 swept($position, 'beside replay');
+my @files = swept_files($position);
 $primary->safe_psql('postgres', fill(23));
 caught_up($primary, $standby);
 same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay, afterwards');
@@ -115,6 +129,8 @@ release('standby_sweeping');
 $standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper AND pid = $ended")
   or die 'the sweeper does not end';
 unlike(logged_since($standby, $position), qr/found what is free in pmhash file.*terminating background worker/s, 'ended: in the middle');
+# whichever it was in the middle of
+ok($standby->wait_for_log(qr/found what is free in pmhash file $_/, $position), "ended: $_ is swept") foreach @files;
 swept($position, 'ended');
 
 # ---- promoted in the middle: VACUUM does it ----
