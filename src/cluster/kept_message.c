@@ -19,8 +19,8 @@ StaticAssertDecl(TAIL > HEAD, "most of it is the end");
 
 /*
  * How many of the first limit bytes are whole characters.  A process that is in no
- * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who reads
- * the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
+ * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who
+ * reads the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
  */
 static int
 whole_characters(const char *message, int length, int limit)
