@@ -316,8 +316,8 @@ get_journal(PmFile *file, const char *path, PmhError *error)
 
 /*
  * Make the journal of a server life, empty; nothing has been noted in this life.
- * *pmem: whether it is persistent memory.  Any remains of an attempt that failed are replaced.  The caller
- * holds the pool lock.  ERROR if that fails.
+ * *pmem: whether it is persistent memory.  Any remains of an attempt that failed are
+ * replaced.  The caller holds the pool lock.  ERROR if that fails.
  */
 void
 pmhash_journal_create(uint64 instance, bool *pmem)
