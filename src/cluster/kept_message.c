@@ -18,6 +18,20 @@
 StaticAssertDecl(TAIL > HEAD, "most of it is the end");
 
 /*
+ * How many of the first limit bytes are whole characters.  A process that is in no
+ * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who
+ * reads the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
+ */
+static int
+whole_characters(const char *message, int length, int limit)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	return pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding,
+								 message, length, limit);
+}
+
+/*
  * Copy a message, in the encoding of the database, to a buffer of
  * PMHASH_KEPT_MESSAGE bytes.  One that is too long loses its middle, in whole
  * characters: what is long is a path as a rule, or a value, and why it failed comes
@@ -35,9 +49,9 @@ pmhash_keep_message(char *to, const char *message)
 		memcpy(to, message, length + 1);
 		return;
 	}
-	head = pg_mbcliplen(message, length, HEAD);
+	head = whole_characters(message, length, HEAD);
 
 	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
-	end = pg_mbcliplen(message, length, length - TAIL + MAX_MULTIBYTE_CHAR_LEN - 1);
+	end = whole_characters(message, length, length - TAIL + MAX_MULTIBYTE_CHAR_LEN - 1);
 	snprintf(to, PMHASH_KEPT_MESSAGE, "%.*s" GAP "%s", head, message, message + end);
 }

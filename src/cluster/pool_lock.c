@@ -119,16 +119,30 @@ sign_lock(int fd, const char *path, char *reason)
 }
 
 /*
- * Open the lock file: for reading if it can't be written, for a later try.  It is written
- * before all else is known of the pool, so not through a link.
+ * Open the lock file: for reading if it can't be written, whatever the reason is (a mode,
+ * "chattr +i", a file system), as without the lock nothing can be tried again later.  It
+ * is written before all else is known of the pool, so not through a link, and what stands
+ * in its place must not hold the postmaster up, as the reading end of a fifo would.  -1
+ * with a reason.
  */
 static int
-open_lock(const char *path)
+open_lock(const char *path, char *reason)
 {
-	int			fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int			flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+	int			fd = open(path, O_RDWR | O_CREAT | flags, 0600);
+	int			save_errno = errno;
+	struct stat st;
 
-	if (fd < 0 && (errno == EROFS || errno == EACCES))
-		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		fd = open(path, O_RDONLY | flags);
+	if (fd < 0)
+		pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(save_errno));
+	else if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+	{
+		pmhash_fail(reason, "\"%s\" is not a file", path);
+		close(fd);
+		fd = -1;
+	}
 	return fd;
 }
 
@@ -156,10 +170,9 @@ pmhash_pool_lock(char *reason)
 	if (lock_fd >= 0)
 		pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
-	fd = open_lock(path);
+	fd = open_lock(path, reason);
 	if (fd < 0)
-		return pmhash_fail(reason, "could not open file \"%s\": %s", path,
-						   strerror(errno));
+		return false;
 	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; waited += 50)
 	{
 		if (errno != EWOULDBLOCK || holder_is_alive(fd) || waited >= LOCK_WAIT_MS)

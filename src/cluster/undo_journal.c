@@ -46,6 +46,9 @@ static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
 
 #define SPARE_JOURNAL	"journal.spare"
 
+/* The least that pmhash.journal_size can be. */
+#define SMALLEST		(64 * 1024 + sizeof(PmhashJournalHeader))
+
 /* How often the WAL writer is woken to flush while the ring comes round once. */
 #define HASTENINGS		8
 
@@ -245,23 +248,27 @@ forget_damaged(PmFile *file)
 }
 
 /*
- * Let the spare journal, if there is one of the right size, be that of a server
- * life.  Its records are of other instances, and so are none in this one.  Its
- * header is not to be believed before all of it has been written.
+ * Let the spare journal be that of a server life, if there is one of these sizes.  Its
+ * records are of other instances, and so are none in this one.  Its header is not to be
+ * believed before all of it has been written.  One that is too large goes, for its space;
+ * one that is too small stays, as it may be all that can be had.
  */
 static bool
-take_spare(PmFile *file, const char *path, size_t size)
+take_spare(PmFile *file, const char *path, size_t least, size_t most)
 {
 	char		spare[MAXPGPATH];
+	struct stat st;
 	PmhError	error;
 	PmhashJournalHeader *header;
 
 	spare_path(spare);
-	if (rename(spare, path) != 0)
+	if (stat(spare, &st) != 0 || (size_t) st.st_size < least ||
+		rename(spare, path) != 0)
 		return false;
 	if (pm_open(file, path, false, &error) == PMH_OK)
 	{
-		if (file->mapped == size)
+		if (file->mapped >= least && file->mapped <= most &&
+			file->mapped % sizeof(PmhashJournalRecord) == 0)
 		{
 			header = (PmhashJournalHeader *) file->base;
 			pm_store64(&header->magic, 0);
@@ -279,9 +286,38 @@ take_spare(PmFile *file, const char *path, size_t size)
 }
 
 /*
- * Make the journal of a server life, empty. *pmem: whether it is persistent
- * memory.  Any remains of an attempt that failed are replaced.  The caller
- * holds the pool lock.  ERROR if that fails.
+ * Get the file of a journal.  Where there is no room for one of the size that is wanted,
+ * a spare one that is smaller is better than none: no row could be written then.  False
+ * with *error.
+ */
+static bool
+get_journal(PmFile *file, const char *path, PmhError *error)
+{
+	char		spare[MAXPGPATH];
+	size_t		size = journal_size();
+
+	if (take_spare(file, path, size, size))
+		return true;
+	spare_path(spare);
+	if (pm_create(file, path, size, false, error) == PMH_OK)
+	{
+		(void) unlink(spare);
+		return true;
+	}
+	if (!take_spare(file, path, SMALLEST, size))
+		return false;
+	ereport(LOG,
+			(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->mapped,
+					size, error->sys_errno != 0 ? strerror(error->sys_errno) :
+					error->detail)));
+	memset(error, 0, sizeof(*error));
+	return true;
+}
+
+/*
+ * Make the journal of a server life, empty; nothing has been noted in this life.
+ * *pmem: whether it is persistent memory.  Any remains of an attempt that failed are
+ * replaced.  The caller holds the pool lock.  ERROR if that fails.
  */
 void
 pmhash_journal_create(uint64 instance, bool *pmem)
@@ -290,18 +326,16 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	PmFile		file;
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
-	uint64		nrecords = pmhash_shared->journal_records;
-	size_t		size = journal_size();
 
 	pmhash_journal_path(path, instance);
 	unlink(path);
-	if (!take_spare(&file, path, size) &&
-		pm_create(&file, path, size, false, &error) != PMH_OK)
+	if (!get_journal(&file, path, &error))
 		journal_error(path, &error);
+	pmhash_shared->journal_records = file.mapped / sizeof(PmhashJournalRecord) - 1;
 	header = (PmhashJournalHeader *) file.base;
 	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
-	pm_store64(&header->records, nrecords);
+	pm_store64(&header->records, pmhash_shared->journal_records);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
 	pm_flush(&file, header, sizeof(*header));
 	pm_fence(&file);
