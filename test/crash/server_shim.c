@@ -128,11 +128,13 @@ pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
 	shim_complaint = "the undo journal is not believed";
 }
 
-/* Files that the recorder keeps are there. */
+/* Files that the recorder keeps are there; a journal has the size that is wanted. */
 int
 stat(const char *path, struct stat *st)
 {
 	memset(st, 0, sizeof(*st));
+	if (strcmp(path, SHIM_TABLE) != 0)
+		st->st_size = (off_t) ((shared_memory.journal_records + 1) * sizeof(PmhashJournalRecord));
 	return 0;
 }
 
