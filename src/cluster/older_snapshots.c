@@ -183,6 +183,19 @@ slot_may_export(TransactionId limit)
 }
 
 /*
+ * ERROR if lock_timeout has passed since (pmhash_clock_ms): other databases need the
+ * rebuilder.
+ */
+static void
+check_lock_timeout(int64 begun, const char *waits_for)
+{
+	if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("lock timeout while waiting for %s", waits_for)));
+}
+
+/*
  * Wait until there is no such slot, for lock_timeout at most: it is not made as long as
  * transactions with an id are open, which may be prepared ones, and other databases
  * need the rebuilder.
@@ -194,10 +207,7 @@ wait_for_slots(TransactionId limit)
 
 	while (slot_may_export(limit))
 	{
-		if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("lock timeout while waiting for a logical slot to be made")));
+		check_lock_timeout(begun, "a logical slot to be made");
 		pmhash_sleep(SLOT_PAUSE, pmhash_wait_event(PMHASH_WAIT_SLOT));
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -209,18 +219,22 @@ wait_for_slots(TransactionId limit)
  *		older one, that was taken before now.
  *
  * In a transaction without a snapshot.  ERROR if one of them is not over after
- * lock_timeout.
+ * lock_timeout, or if snapshots are taken over one after the other for so long.
  */
 void
 pmhash_wait_for_older_snapshots(TransactionId limit)
 {
 	VirtualTransactionId *list;
 	int			n;
+	int64		begun;
 
 	wait_for_slots(limit);
 	list = list_older(limit, &n);
 	(void) wait_for(list, n);
+	begun = pmhash_clock_ms();
 	do
+	{
+		check_lock_timeout(begun, "transactions that take snapshots over");
 		list = list_importers(limit, &n);
-	while (wait_for(list, n) > 0);
+	} while (wait_for(list, n) > 0);
 }

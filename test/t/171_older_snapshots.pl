@@ -1,6 +1,7 @@
 # Whom a rebuild waits for in the end: sessions with an older snapshot, also one that takes
 # it over in the very moment in which its owner ends; not those that have begun since.  And
-# it does not wait for ever, for a logical slot that is not made: others have their turn.
+# it does not wait for ever, for a logical slot that is not made, or for sessions that take
+# snapshots over one after the other: others have their turn.
 
 use strict;
 use warnings;
@@ -210,6 +211,45 @@ $writer->query_safe('COMMIT');
 slot_is_made($slot);
 end_session($slot);
 comes_back($node, 'after the slot');
+
+# Sessions take a snapshot over, a new one, each before the last one ends: each of them is
+# waited for, as all have the same xmin, but not for ever.
+$writer->query_safe('BEGIN; SELECT pg_current_xact_id()');
+wait_for_old(6);
+my $exported = $new->query_safe("$with_snapshot; SELECT pg_export_snapshot()");
+$exported =~ s/.*\n//s;
+my @takers = map { $node->background_psql('postgres', on_error_stop => 0) } 0 .. 1;
+sub take_over
+{
+	my ($taker) = @_;
+	my $pid = $taker->query_safe(
+		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$exported'; SELECT pg_backend_pid()");
+
+	$pid =~ s/.*\n//s;
+	return $pid;
+}
+my $taker_pid = take_over($takers[0]);
+unlink(index_file($node, 't_k', 'other')) or die;
+$old->query_safe('COMMIT');
+my $other_valid = 0;
+for (my $turn = 0; $turn < 400 && !$other_valid; $turn++)
+{
+	my $waited = waits("wait_event = 'virtualxid' AND $taker_pid = ANY (pg_blocking_pids(pid))");
+
+	for (my $try = 0; $try < 20 && $observer->query_safe("SELECT $waited") ne 't'; $try++)
+	{
+		usleep(20_000);
+	}
+	$taker_pid = take_over($takers[($turn + 1) % 2]);
+	usleep(100_000);
+	$takers[$turn % 2]->query_safe('COMMIT');
+	$other_valid = index_state($node, 't_k', 'other') eq 'valid';
+}
+ok($other_valid, 'snapshots that are taken over all the time: another database');
+is(index_state($node, 't_k') eq 'valid', '', 'they are still waited for');
+$_->quit foreach @takers;
+$_->query_safe('COMMIT') foreach $new, $writer;
+comes_back($node, 'snapshots that were taken over all the time');
 
 SKIP:
 {
