@@ -142,9 +142,7 @@ all_come_back($cache, 'cache, unclean twice');
 $cache->stop;
 
 # ---- class dax: libpmem and we are made to believe in persistent memory ----
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/map_sync.so";
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim,
-	"$FindBin::RealBin/../lib/map_sync.c");
+my $shim = preloadable('map_sync');
 my %believe = (LD_PRELOAD => $shim, PMEM_IS_PMEM_FORCE => 1);
 my $dax = new_server('dax', $settings);
 $pool = pool($dax);

@@ -110,8 +110,7 @@ stays_invalid($node, $lost, 'unmounted, a start died');
 back_again('unmounted, a start died');
 
 # event: killed, and the id of the boot cannot be read
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/no_boot_id.so";
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/no_boot_id.c");
+my $shim = preloadable('no_boot_id');
 foreach my $masked ([ 0, 1 ], [ 1, 1 ], [ 1, 0 ])
 {
 	my ($before, $after) = @$masked;

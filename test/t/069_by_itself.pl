@@ -12,8 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/step_clock.so";
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/step_clock.c");
+my $shim = preloadable('step_clock');
 $ENV{STEP_CLOCK} = "$PostgreSQL::Test::Utils::tmp_check/step";
 my $node = new_server('itself');
 my $pool = pool($node);

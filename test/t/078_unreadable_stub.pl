@@ -13,9 +13,8 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/read_error.so";
+my $shim = preloadable('read_error');
 my $bad = "$PostgreSQL::Test::Utils::tmp_check/bad_inodes";
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/read_error.c");
 
 my $node = new_server('unreadable', <<CONF);
 pmhash.rebuild = off

@@ -61,9 +61,8 @@ compare_in_snapshot($standby, 'writable again: answers');
 # The clock of the server goes faster, and each reload makes its processes look at it.
 # Databases are not looked through by and by (pmhash.cleaner_naptime), only for what is
 # known to be wanted.
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/fast_clock.so";
+my $shim = preloadable('fast_clock');
 
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/fast_clock.c");
 $standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 2000000\n");
 $standby->stop;
 {

@@ -19,8 +19,7 @@ use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/map_sync.so";
-system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/map_sync.c");
+my $shim = preloadable('map_sync');
 local $ENV{LD_PRELOAD} = $shim;
 local $ENV{PMEM_IS_PMEM_FORCE} = 1;
 

@@ -54,7 +54,6 @@ $node->safe_psql('postgres', 'DROP INDEX o_f');
 }
 
 # ---- no place for the journal ----
-# (A limit of the size of files takes the place of a full file system.)
 {
 	my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
 	my $states = "SELECT DISTINCT left(state, 49) FROM pmhash_indexes";
@@ -62,14 +61,12 @@ $node->safe_psql('postgres', 'DROP INDEX o_f');
 	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
 	$node->stop;
 	unlink("$pool/journal.spare");
-	system_or_bail('prlimit', '--pid', $$, '--fsize=' . 48 * 1024 * 1024 . ':');
-	$node->start;
-	system_or_bail('prlimit', '--pid', $$, '--fsize=unlimited:');
+	start_with_small_files($node);
 	is($node->safe_psql('postgres', $states), 'disabled: could not use the pmhash undo journal "', 'no journal: states');
 	is($node->safe_psql('postgres', $role), 'disabled', 'no journal: to others');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1; DELETE FROM t WHERE k = 2'), '2', 'no journal: queries');
 	fails_like($node, $_, qr/ERROR:  could not use the pmhash undo journal/, "no journal: $_") foreach ('INSERT INTO t VALUES (1, 1)', 'VACUUM t');
-	system_or_bail('prlimit', '--pid', (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0], '--fsize=unlimited:');
+	limit_file_size((split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0], 'unlimited');
 	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (-7); VACUUM t');
 	all_come_back($node, 'there is a journal');
 }

@@ -80,29 +80,18 @@ is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FR
 $_->stop foreach $standby, $node;
 
 # ---- no room for the larger one that is asked for: a smaller one is better than none ----
-# (A limit of the size of files takes the place of a full file system.)
-
-sub start_with_limit
-{
-	my ($limit) = @_;
-
-	system_or_bail('prlimit', '--pid', $$, "--fsize=$limit:");
-	$node->start;
-	system_or_bail('prlimit', '--pid', $$, '--fsize=unlimited:');
-	return;
-}
 $inode = (stat("$pool/journal.spare"))[1];
 $node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
 foreach my $how ('fast', 'immediate')
 {
-	start_with_limit(48 * 1024 * 1024);
+	start_with_small_files($node);
 	my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO t SELECT generate_series(2001, 60000)');
 	is($stderr, '', "no room for a larger journal ($how): rows go in");
 	@journal = glob("$pool/journal.*");
 	is_deeply([ map { (stat($_))[1] } @journal ], [$inode], '... with the one that was there');
 	$node->stop($how);
 }
-start_with_limit(48 * 1024 * 1024);
+start_with_small_files($node);
 is(index_state($node, 't_k'), 'valid', '... and it is read after a crash');
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (1003)');
 $node->restart;

@@ -12,8 +12,7 @@ use POSIX qw(mkfifo);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $shim = "$PostgreSQL::Test::Utils::tmp_check/no_write.so";
-PostgreSQL::Test::Utils::system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $shim, "$FindBin::RealBin/../lib/no_write.c");
+my $shim = preloadable('no_write');
 
 my $node = new_server('lock_file');
 $node->start;

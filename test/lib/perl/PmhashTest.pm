@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Basename qw(dirname);
 use Fcntl qw(:flock);
 use File::Find;
 use FindBin;
@@ -21,6 +22,9 @@ our @EXPORT = qw(
   install_with_stop_points
   install_changed
   install_extension
+  preloadable
+  start_with_small_files
+  limit_file_size
   pool
   index_files
   database_files
@@ -130,6 +134,37 @@ sub install_extension
 
 	$node->safe_psql($database // 'postgres',
 		slurp_file("$FindBin::RealBin/../../sql/setup.sql"));
+	return;
+}
+
+# Compile a library of test/lib that is preloaded into a server; returns its path.
+sub preloadable
+{
+	my ($name) = @_;
+	my $path = "$PostgreSQL::Test::Utils::tmp_check/$name.so";
+
+	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $path, dirname(__FILE__) . "/../$name.c");
+	return $path;
+}
+
+# From now on files of the process can be so large, in bytes, and those of what it starts.
+sub limit_file_size
+{
+	my ($pid, $bytes) = @_;
+
+	system_or_bail('prlimit', '--pid', $pid, "--fsize=$bytes:");
+	return;
+}
+
+# Start a server with a limit of 48 MB, which takes the place of a full file system for
+# what is larger.
+sub start_with_small_files
+{
+	my ($node) = @_;
+
+	limit_file_size($$, 48 * 1024 * 1024);
+	$node->start;
+	limit_file_size($$, 'unlimited');
 	return;
 }
 
