@@ -46,14 +46,15 @@ sub figure
 	return $node->safe_psql('postgres', "SELECT $name FROM pmhash_stats('v_k')");
 }
 
+my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
+
 # The files that have been swept since, when no sweeper is at work any more.
 sub swept_files
 {
 	my ($position) = @_;
 	my %files;
 
-	$standby->poll_query_until('postgres',
-		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper'))
+	$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper")
 	  or die 'a sweeper does not end';
 	$files{$_} = 1 foreach logged_since($standby, $position) =~ /found what is free in pmhash file (\w+)/g;
 	return keys %files;
@@ -122,7 +123,6 @@ hold('standby_sweeping');
 $standby->start;
 is_held('standby_sweeping', 'ended');
 $position = log_position($standby);
-my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
 my $ended = $standby->safe_psql('postgres', "SELECT pid $sweeper");
 $standby->safe_psql('postgres', "SELECT pg_terminate_backend($ended)");
 release('standby_sweeping');

@@ -21,6 +21,7 @@ use warnings;
 
 use Exporter 'import';
 use PmhashSoak;
+use PmhashStandby qw(caught_up);
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -169,11 +170,10 @@ sub wait_until
 sub wait_for_standby
 {
 	my ($primary, $standby) = @_;
-	my $lsn = value($primary, 'SELECT pg_current_wal_flush_lsn()');
 
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'",
 		'a synchronous standby');
-	wait_until($standby, "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn", 'replay');
+	caught_up($primary, $standby);
 	wait_until($standby, "SELECT bool_and(p.state = 'valid') FROM pmhash_indexes p JOIN steady() i ON p.index = i.index",
 		'the indexes of the standby');
 	return;
