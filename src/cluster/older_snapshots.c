@@ -189,7 +189,7 @@ slot_may_export(TransactionId limit)
 static void
 check_lock_timeout(int64 begun, const char *waits_for)
 {
-	if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
+	if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("lock timeout while waiting for %s", waits_for)));

@@ -330,7 +330,7 @@ wait_for_writer(VirtualTransactionId writer)
 
 	while (!VirtualXactLock(writer, false))
 	{
-		if (LockTimeout > 0 && pmhash_clock_ms() - begun >= LockTimeout)
+		if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
