@@ -89,32 +89,41 @@ typedef struct PmhashRequests
 	Oid			database[PMHASH_MAX_REQUESTS];
 } PmhashRequests;
 
+/*
+ * Each statement reads what stands first, up to journal_next, and hardly anything writes
+ * it.  What is on a cache line with journal_next, which each entry counts up, is missed
+ * with each entry of others.
+ */
 typedef struct PmhashShared
 {
-	uint64		instance;		/* of this life of shared memory; never 0 */
 	bool		usable;
 	bool		retried;		/* if not: the launcher goes on trying */
-	char		reason[PMHASH_REASON_SIZE]; /* why not */
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
 	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
-	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
+	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
-	LWLockPadded *key_locks;	/* see key_lock.h */
-
 	uint64		journal_records;
-	pg_atomic_uint64 journal_next;
 	pg_atomic_uint64 *journal_lsn;	/* per record; PMHASH_RECORD_BUSY: being written */
+	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
+	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
+	struct PmhashStandby *standby;	/* files of a server in recovery */
+	LWLockPadded *key_locks;	/* see key_lock.h */
+	uint64		instance;		/* of this life of shared memory; never 0 */
+	pg_atomic_uint64 files_removed; /* how many have been, by any process */
+
+	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
+	pg_atomic_uint64 journal_next;
+
+	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
+	char		reason[PMHASH_REASON_SIZE]; /* why it is not usable */
+	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
-	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
-	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
-	pg_atomic_uint64 files_removed; /* how many have been, by any process */
-	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 rebuilder_finished[PMHASH_BUILD_KINDS];	/* the last one did not
 																 * fail */
@@ -130,8 +139,6 @@ typedef struct PmhashShared
 	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
-
-	struct PmhashStandby *standby;	/* files of a server in recovery */
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;
