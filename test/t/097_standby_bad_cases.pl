@@ -85,9 +85,9 @@ foreach (1 .. 600)
 	$standby->reload;
 	usleep(100_000);
 	$tries = () = logged_since($standby, $position) =~ /no build of index "t_k"/g;
-	last if $tries > 15;
+	last if $tries > 40;
 }
-cmp_ok($tries, '>', 15, 'unwritable for long: it is tried all the while');
+cmp_ok($tries, '>', 40, 'unwritable for long: it is tried all the while');
 like(standby_state($standby, 't_k'), qr/^build failed: .*Permission denied/, 'unwritable for long: it fails');
 chmod(0700, $directory) or die $!;
 foreach (1 .. 100)
