@@ -157,6 +157,8 @@ $walsender->quit;
 
 # ---- those that a rebuild passes by ----
 
+my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+
 # What the gate has said since $offset.
 my $offset;
 sub gate_says
@@ -190,20 +192,21 @@ sub at_the_gate
 	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'")
 	  or die "$name is waited for";
 	is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
+	is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
 	take_over($taker, $snapshot);
 	sees_all($taker, 't', "who takes over from $name");
-	is($taker->query_safe("EXECUTE $_"), '10', "who takes over from $name, by a plan: $_") foreach qw(before meanwhile);
+	is($taker->query_safe("EXECUTE $_"), '10', "who takes over from $name, by a plan: $_") foreach qw(before in_worker meanwhile);
 	$taker->query_safe('COMMIT');
 	$lock->query_safe('SELECT pg_advisory_unlock(7)');
 	is(gate_says(qr/gate: sees (\d+) rows/), '10', "$name itself");
-	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before meanwhile);
+	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
 	comes_back($node, "after $name");
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
 	return;
 }
 
 $taker->query_safe('SET plan_cache_mode = force_generic_plan');
-$taker->query_safe("PREPARE $_ AS SELECT count(*) FROM t WHERE k = 5") foreach qw(before meanwhile);
+$taker->query_safe("PREPARE $_ AS SELECT count(*) FROM t WHERE k = 5") foreach qw(before in_worker meanwhile);
 
 at_the_gate('the worker for functions', sub {
 		unlink(index_file($node, 'a_gate')) or die;
