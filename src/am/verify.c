@@ -608,17 +608,26 @@ check_structure(CheckState *state)
 }
 
 /*
- * A snapshot for the comparison.  A new one needs no look at indcheckxmin; one
- * of an older transaction may see tuples that the index does not have.
+ * May the snapshot, of an older transaction, see tuples that the index does not have?  A
+ * new one needs no look at indcheckxmin.
  */
+static bool
+is_too_old(Relation index, const PmhashFile *file, Snapshot snapshot)
+{
+	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
+
+	return !pmhash_file_serves(index, file, snapshot) ||
+		(IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
+		 !TransactionIdPrecedes(xmin, snapshot->xmin));
+}
+
+/* A snapshot for the comparison. */
 static Snapshot
-take_snapshot(Relation index)
+take_snapshot(Relation index, const PmhashFile *file)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 
-	if (IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
-		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
-							   snapshot->xmin))
+	if (is_too_old(index, file, snapshot))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
@@ -636,7 +645,7 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->snapshot = take_snapshot(state->index);
+	state->snapshot = take_snapshot(state->index, state->file);
 
 	PG_TRY();
 	{
