@@ -388,22 +388,16 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 /* ---- opening, by purpose ---- */
 
-/* A transaction keeps its snapshot when the standby that it began on is promoted. */
-static bool
-is_from_recovery(Snapshot snapshot)
-{
-	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		snapshot->takenDuringRecovery;
-}
-
 /*
  * Does the file serve the statement's snapshot, if that is of the time before a
- * promotion?  (In recovery that is found out with all else, serves_in_recovery.)
+ * promotion?  A transaction keeps its own, another may take it over, and one may come
+ * with a logical slot.  (In recovery that is found out with all else,
+ * serves_in_recovery.)
  */
 static bool
 serves_promoted(uint64 file_id, Snapshot snapshot)
 {
-	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
+	return likely(!pmhash_standby_is_older(snapshot)) || RecoveryInProgress() ||
 		pmhash_standby_fits_promoted(file_id, snapshot);
 }
 

@@ -73,6 +73,7 @@ pmhash_standby_shmem_init(void)
 
 	memset(standby, 0, sizeof(*standby));
 	pg_atomic_init_u64(&standby->changes, 1);
+	pg_atomic_init_u64(&standby->usable_xmin, 0);
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->resumed, 0);
@@ -492,6 +493,20 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
+/*
+ * Snapshots may use the file from this xmin on.  Under the lock: exclusively, or the
+ * startup process shared.
+ */
+void
+pmhash_standby_set_usable(PmhashStandbyRow *row, FullTransactionId usable_xmin)
+{
+	pg_atomic_uint64 *newest = &pmhash_shared->standby->usable_xmin;
+
+	row->usable_xmin = usable_xmin;
+	if (U64FromFullTransactionId(usable_xmin) > pg_atomic_read_u64(newest))
+		pg_atomic_write_u64(newest, U64FromFullTransactionId(usable_xmin));
+}
+
 /* Does a snapshot see only what the file has? */
 static bool
 snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
@@ -521,9 +536,31 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	return serves;
 }
 
+bool
+pmhash_standby_is_older(Snapshot snapshot)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	TransactionId usable = (TransactionId) pg_atomic_read_u64(&standby->usable_xmin);
+
+	return TransactionIdIsNormal(usable) &&
+		snapshot != NULL && IsMVCCSnapshot(snapshot) &&
+		TransactionIdPrecedes(snapshot->xmin, usable);
+}
+
+/* No snapshot is so old: spare those that look so, since ids have gone round. */
+static void
+forget_usable(void)
+{
+	pg_atomic_uint64 *newest = &pmhash_shared->standby->usable_xmin;
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	if (next > pg_atomic_read_u64(newest) + PG_INT32_MAX)
+		pg_atomic_write_u64(newest, 0);
+}
+
 /*
- * May a snapshot that was taken on this server before its promotion use a file?  One
- * that is not in the table was made afterwards, and its stub says which scans may use it.
+ * May a snapshot that is from before the promotion of this server use a file?  One that
+ * is not in the table was made afterwards, and its stub says which scans may use it.
  */
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
@@ -531,6 +568,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	PmhashStandbyRow *row;
 	bool		fits;
 
+	forget_usable();
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = find_own(file_id);
 	fits = row == NULL || snapshot_fits(row->usable_xmin, snapshot);

@@ -228,8 +228,16 @@ extern bool pmhash_standby_distrust(const char *why);
 extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 
 /*
- * The same on a server that has been promoted since the snapshot was taken; the file
- * is the one that the stub names.
+ * May there be files here that do not serve the snapshot, since they were built, or lost
+ * entries, on a standby when that was older already?  Cheap.  Whether it was taken in
+ * recovery (takenDuringRecovery) does not tell: the one that comes with a logical slot
+ * says no (snapbuild.c, SnapBuildBuildSnapshot).
+ */
+extern bool pmhash_standby_is_older(Snapshot snapshot);
+
+/*
+ * May a scan with such a snapshot use the file, on a server that has been promoted since?
+ * The file is the one that the stub names.
  */
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 

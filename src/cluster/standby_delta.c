@@ -343,7 +343,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	PMH_STOP_POINT("standby_publishing");
 	lsn = GetXLogReplayRecPtr(&timeline);
 	touched = GetCurrentReplayRecPtr(NULL);
-	row->usable_xmin = usable_from(row, usable_xmin);
+	pmhash_standby_set_usable(row, usable_from(row, usable_xmin));
 	if (!pmhash_standby_raise_applied(lsn, timeline, touched, reason))
 		return PMHASH_PUBLISH_OVER;
 	if (rename(build->new_path, build->path) != 0)

@@ -540,7 +540,7 @@ read_rows(char *reason)
 		row->database = rows[i].database;
 		row->heap = rows[i].heap;
 		row->timeline = rows[i].timeline;
-		row->usable_xmin = FullTransactionIdFromU64(rows[i].usable_xmin);
+		pmhash_standby_set_usable(row, FullTransactionIdFromU64(rows[i].usable_xmin));
 		row->status = PMHASH_STANDBY_LIVE;
 		row->restored = true;
 		row->life = ++standby->lives;

@@ -271,6 +271,25 @@ resolve_conflicts(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
+/*
+ * Nobody has such a snapshot any more.  But a logical slot that is being made has shown
+ * none, and may hand one out that is as old (older_snapshots.c): that one does without
+ * the file.  Under the lock, shared.
+ */
+static void
+keep_from_older(PmhashStandbyRow *row)
+{
+	TransactionId xmin = work.record.horizon;
+	FullTransactionId usable;
+
+	if (row == NULL || row->status != PMHASH_STANDBY_LIVE)
+		return;
+	TransactionIdAdvance(xmin);
+	usable = pmhash_standby_widen(xmin);
+	if (FullTransactionIdPrecedes(row->usable_xmin, usable))
+		pmhash_standby_set_usable(row, usable);
+}
+
 /* INSERT and DELETE. */
 static void
 change_entries(void)
@@ -285,6 +304,7 @@ change_entries(void)
 	{
 		resolve_conflicts();
 		row = find(work.record.file_id);
+		keep_from_older(row);
 	}
 	if (pmhash_standby_is_other(row, work.record.database))
 		done = pmhash_fail(reason, "a file of another database has the same id");

@@ -36,7 +36,8 @@ typedef struct PmhashStandbyRow
 								 * server itself.  Then heap says whether its index is
 								 * known to be logged */
 	uint64		life;			/* changes with each change of status */
-	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots.  The startup
+									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for, or that is under way (standby_sweep.c) */
 	int			sweeps;			/* workers that were started for that, in vain */
@@ -78,6 +79,8 @@ typedef struct PmhashStandby
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
 								 * or a row gets another file */
+	pg_atomic_uint64 usable_xmin;	/* the newest of all rows: not before it, any LIVE
+									 * file may be used */
 	pg_atomic_uint64 applied;	/* S2, as in the pool */
 	uint32		applied_timeline;
 	PmhashStandbyHead head;		/* under the lock: exclusively, or the startup process
@@ -151,6 +154,8 @@ extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
 										const char *why);
 extern int64 pmhash_standby_pause(int tries);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
+extern void pmhash_standby_set_usable(PmhashStandbyRow *row,
+									  FullTransactionId usable_xmin);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);

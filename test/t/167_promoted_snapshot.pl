@@ -7,6 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -69,5 +70,34 @@ like($session->query_safe("EXPLAIN $query"), qr/Index Only Scan using p_k/, 'oth
 $session->quit;
 $keeper->quit;
 $standby->stop;
+
+# The same of a file that was built before a restart, which goes back behind that.
+my $again = new_standby($primary, 'again', "max_standby_streaming_delay = -1\nbgwriter_lru_maxpages = 0\n");
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built');
+$primary->safe_psql('postgres', 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
+caught_up($primary, $again);
+$again->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
+caught_up($primary, $again);
+unlink(index_file($again, 'p_k')) or die;
+is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: the file is missed');
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built once more');
+crash($again);
+$again->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
+$again->start;
+$keeper = $again->background_psql('postgres', on_error_stop => 0);
+is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
+$again->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
+$again->reload;
+caught_up($primary, $again);
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: the file is in use again');
+is($keeper->query_safe($query), 50, 'restarted: the same rows');
+$again->promote;
+$again->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+is($keeper->query_safe($query), 50, 'restarted: the same rows after the promotion');
+is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: none for others');
+like($again->safe_psql('postgres', "$by_index; EXPLAIN $query"), qr/Index Only Scan using p_k/, 'restarted: they go by the index');
+$keeper->quit;
+$again->stop;
 $primary->stop;
 done_testing();
