@@ -167,7 +167,7 @@ extern bool pmhash_standby_has_room(void);
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
-extern void pmhash_standby_foresee_resume(void);
+extern void pmhash_standby_foresee_resume(uint64 last_life);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
 extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
