@@ -33,7 +33,8 @@
  * and as long as the snapshot is registered neither VACUUM nor a scan that
  * removes dead entries takes it away.  So every later look-up must find it.
  * (An index that older snapshots may not use, indcheckxmin, is refused under
- * such a snapshot, as by amcheck.)
+ * such a snapshot, as by amcheck.  So is a file that a standby has built without rows
+ * which such a snapshot sees, there and after its promotion.)
  *
  * Rows with two entries.  A look-up may meet one entry twice if a writer moves
  * it into a value list meanwhile.  It never moves back, and it cannot be taken
@@ -607,23 +608,34 @@ check_structure(CheckState *state)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
+pg_noreturn static void
+refuse_snapshot(Relation index, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
+					RelationGetRelationName(index)),
+			 errdetail("%s", detail)));
+}
+
 /*
- * A snapshot for the comparison.  A new one needs no look at indcheckxmin; one
- * of an older transaction may see tuples that the index does not have.
+ * A snapshot for the comparison.  A new one needs no look at the index; one of an older
+ * transaction may see tuples that it, or its file, does not have.
  */
 static Snapshot
-take_snapshot(Relation index)
+take_snapshot(CheckState *state)
 {
+	Relation	index = state->index;
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 
-	if (IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
+	if (!IsolationUsesXactSnapshot())
+		return snapshot;
+	if (index->rd_index->indcheckxmin &&
 		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
 							   snapshot->xmin))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
-						RelationGetRelationName(index)),
-				 errdetail("The index is younger than the snapshot, and the table had been updated before.")));
+		refuse_snapshot(index, "The index is younger than the snapshot, and the table had been updated before.");
+	if (pmhash_open_for_scan(index, snapshot) != state->file)
+		refuse_snapshot(index, "The file of the index on this server is younger than the snapshot.");
 	return snapshot;
 }
 
@@ -636,7 +648,7 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->snapshot = take_snapshot(state->index);
+	state->snapshot = take_snapshot(state);
 
 	PG_TRY();
 	{

@@ -44,10 +44,19 @@ caught_up($primary, $standby);
 wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 is($keeper->query_safe($query), 100, 'the same on the standby');
 
+# It is no finding either that the index lacks these rows.
+my $unfit = qr/ERROR:  index "p_k" cannot be checked using the transaction's snapshot/;
+like(answer($keeper, "SAVEPOINT s; SELECT pmhash_check('p_k')"), $unfit, 'not checked with that snapshot');
+is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+
 $standby->promote;
 $standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is(answer($keeper, "SAVEPOINT s; $query"), '100', 'the same after the promotion');
 $keeper->query('ROLLBACK TO s');
+like(answer($keeper, "SELECT pmhash_check('p_k')"), $unfit, 'not checked after the promotion');
+is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+is(standby_state($standby, 'p_k'), 'valid', 'and it is left alone');
+is($standby->safe_psql('postgres', q(SELECT pmhash_check('p_k'))), '', 'with another snapshot: no findings');
 
 my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
 my $session = $standby->background_psql('postgres', on_error_stop => 0);
