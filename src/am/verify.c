@@ -33,7 +33,8 @@
  * and as long as the snapshot is registered neither VACUUM nor a scan that
  * removes dead entries takes it away.  So every later look-up must find it.
  * (An index that older snapshots may not use, indcheckxmin, is refused under
- * such a snapshot, as by amcheck.)
+ * such a snapshot, as by amcheck.  So is a file that a standby has built without rows
+ * which such a snapshot sees, there and after its promotion.)
  *
  * Rows with two entries.  A look-up may meet one entry twice if a writer moves
  * it into a value list meanwhile.  It never moves back, and it cannot be taken
@@ -607,32 +608,34 @@ check_structure(CheckState *state)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
-/*
- * May the snapshot, of an older transaction, see tuples that the index does not have?  A
- * new one needs no look at indcheckxmin.
- */
-static bool
-is_too_old(Relation index, const PmhashFile *file, Snapshot snapshot)
+pg_noreturn static void
+refuse_snapshot(Relation index, const char *detail)
 {
-	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
-
-	return !pmhash_file_serves(index, file, snapshot) ||
-		(IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
-		 !TransactionIdPrecedes(xmin, snapshot->xmin));
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
+					RelationGetRelationName(index)),
+			 errdetail("%s", detail)));
 }
 
-/* A snapshot for the comparison. */
+/*
+ * A snapshot for the comparison.  A new one needs no look at the index; one of an older
+ * transaction may see tuples that it, or its file, does not have.
+ */
 static Snapshot
-take_snapshot(Relation index, const PmhashFile *file)
+take_snapshot(CheckState *state)
 {
+	Relation	index = state->index;
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 
-	if (is_too_old(index, file, snapshot))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
-						RelationGetRelationName(index)),
-				 errdetail("The index is younger than the snapshot, and the table had been updated before.")));
+	if (!IsolationUsesXactSnapshot())
+		return snapshot;
+	if (index->rd_index->indcheckxmin &&
+		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+							   snapshot->xmin))
+		refuse_snapshot(index, "The index is younger than the snapshot, and the table had been updated before.");
+	if (pmhash_open_for_scan(index, snapshot) != state->file)
+		refuse_snapshot(index, "The file of the index may lack rows that the snapshot sees.");
 	return snapshot;
 }
 
@@ -645,7 +648,7 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->snapshot = take_snapshot(state->index, state->file);
+	state->snapshot = take_snapshot(state);
 
 	PG_TRY();
 	{

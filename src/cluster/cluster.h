@@ -163,9 +163,6 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
  */
 extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 
-/* Has a file that is open all rows that the snapshot sees?  Nearly always. */
-extern bool pmhash_file_serves(Relation index, const PmhashFile *file, Snapshot snapshot);
-
 /* The ERROR for such an index, if there is no other way. */
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 

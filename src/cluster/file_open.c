@@ -392,12 +392,16 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 /* ---- opening, by purpose ---- */
 
-/* A transaction keeps its snapshot when the standby that it began on is promoted. */
+/*
+ * May the snapshot be of the time before this server was promoted?  A transaction keeps
+ * its own, and another may take it over.  The one that comes with a logical slot does not
+ * say that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
+ */
 static bool
 is_from_recovery(Snapshot snapshot)
 {
 	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		snapshot->takenDuringRecovery;
+		(snapshot->takenDuringRecovery || pmhash_snapshot_may_be_older());
 }
 
 /*
@@ -452,17 +456,11 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 		!is_not_after(snapshot->xmin, stub.older);
 }
 
+/* Has a file all rows that the snapshot sees?  Nearly always. */
 static bool
 serves(Relation index, uint64 file_id, Snapshot snapshot)
 {
 	return serves_promoted(file_id, snapshot) && serves_older(index, file_id, snapshot);
-}
-
-/* Has the file, which is open, all rows that the snapshot sees? */
-bool
-pmhash_file_serves(Relation index, const PmhashFile *file, Snapshot snapshot)
-{
-	return serves(index, file->file_id, snapshot);
 }
 
 PmhashFile *

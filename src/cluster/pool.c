@@ -365,6 +365,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 {
 	PmhashEntryState entry;
 	PmhashStandbyStart start;
+	uint64		last_life = control->life_instance;
 	char		why[PMHASH_REASON_SIZE];
 
 	memset(&entry, 0, sizeof(entry));
@@ -379,7 +380,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
 	if (start == PMHASH_STANDBY_RESUME)
-		pmhash_standby_foresee_resume();
+		pmhash_standby_foresee_resume(last_life);
+	PMH_STOP_POINT("resume_foreseen");
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	PMH_STOP_POINT("pool_taken");

@@ -630,7 +630,7 @@ pmhash_standby_is_active(void)
 }
 
 void
-pmhash_standby_foresee_resume(void)
+pmhash_standby_foresee_resume(uint64 last_life)
 {
 }
 

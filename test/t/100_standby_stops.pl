@@ -277,24 +277,35 @@ foreach my $point ('insert_before_wal', 'vacuum_after_flush')
 	($primary, $standby) = ($standby, $primary);
 }
 
+# Kill a start at a stop point.  With a test.
+sub killed_start
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $name) = @_;
+
+	hold($standby, $point);
+	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
+	is_held($standby, $point, $name);
+	$standby->_update_pid(1);
+	crash($standby);
+	release($standby, $point);
+	return;
+}
+
 # A start is killed when the control file of the pool has the server life that begins, and
-# what the standby keeps there is of the last one.
+# what the standby keeps there is of the last one; the next one just before that.
 {
 	my $position = log_position($standby);
 
 	$standby->stop('fast');
-	hold($standby, 'pool_taken');
-	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
-	is_held($standby, 'pool_taken', 'a start that is killed');
-	$standby->_update_pid(1);
-	crash($standby);
-	release($standby, 'pool_taken');
+	killed_start('pool_taken', 'a start that is killed');
+	killed_start('resume_foreseen', 'the next one, which is killed earlier');
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 93, 'killed', i FROM generate_series(1, 100) i");
 	$standby->start;
 	caught_up($primary, $standby);
-	both_valid($standby, 'after a start that was killed');
-	all_right('after a start that was killed', $standby);
-	unlike(logged_since($standby, $position), $built, 'after a start that was killed: nothing is built');
+	both_valid($standby, 'after starts that were killed');
+	all_right('after starts that were killed', $standby);
+	unlike(logged_since($standby, $position), $built, 'after starts that were killed: nothing is built');
 }
 $_->stop foreach $standby, $primary;
 done_testing();
