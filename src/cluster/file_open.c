@@ -441,7 +441,8 @@ is_index_younger(Relation index, Snapshot snapshot)
 
 /*
  * Does the file serve the statement's snapshot, if index or file may have become valid
- * without the end of that (older_snapshots.c)?
+ * without the end of that (older_snapshots.c)?  The stub of one that has been marked
+ * since we have found it has no 'older' any more.
  */
 static bool
 serves_older(Relation index, uint64 file_id, Snapshot snapshot)
@@ -453,6 +454,7 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 		return true;
 	return !is_index_younger(index, snapshot) &&
 		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
+		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
 		!is_not_after(snapshot->xmin, stub.older);
 }
 
