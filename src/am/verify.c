@@ -56,6 +56,9 @@
  * Entries with another key than their row.  As before, and moreover the keys
  * of a row's HOT chain have to be read with care: see verify_heap.c.
  *
+ * All this is true of the file that the index has.  It may get another one meanwhile,
+ * so before anything is reported we look whether it has (require_same_file).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -78,6 +81,7 @@
 #include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/heap_table.h"
+#include "engine/stop_point.h"
 #include "insert_queue.h"
 #include "keys.h"
 #include "sort_entries.h"
@@ -158,9 +162,26 @@ condemn_index(CheckState *state)
 	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
 }
 
+/*
+ * Has the index the file still that is checked?  If it was marked, or a standby has given
+ * it up, no entry is put in or removed any more, and line pointers are freed all the
+ * same: what was found may come from that.  ERROR if it has not.
+ */
+static void
+require_same_file(CheckState *state)
+{
+	if (pmhash_open_for_reading(state->index, NULL) == state->file)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("index \"%s\" has got another file while it was checked",
+					RelationGetRelationName(state->index))));
+}
+
 static void
 report_disagreement(CheckState *state)
 {
+	require_same_file(state);
 	condemn_index(state);
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
@@ -656,6 +677,7 @@ check_against_table(CheckState *state)
 			 RelationGetRelationName(state->heap),
 			 RelationGetRelationName(state->index));
 		check_all_rows(state);
+		PMH_STOP_POINT("check_before_entries");
 		elog(DEBUG1, "checking that entries of index \"%s\" are in table \"%s\"",
 			 RelationGetRelationName(state->index),
 			 RelationGetRelationName(state->heap));

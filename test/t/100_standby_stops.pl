@@ -135,6 +135,38 @@ caught_up($primary, $standby);
 }
 $primary->safe_psql('postgres', 'DROP TABLE e');
 
+# ---- a check goes on with a file that is given up ----
+
+# It has entries of dead rows, whose TIDs VACUUM gives away; nobody removes them from it.
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',
+	'INSERT INTO e SELECT generate_series(1, 1000)',
+	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)');
+caught_up($primary, $standby);
+wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
+caught_up($primary, $standby);
+{
+	my $output = '';
+	my $run;
+
+	hold($standby, 'check_before_entries');
+	$run = IPC::Run::start(
+		[ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', q(SELECT pmhash_check('e_k')) ],
+		'<', \undef, '>', \$output, '2>&1');
+	is_held($standby, 'check_before_entries', 'given up under a check: the rows are checked');
+	unlink(database_files($standby, 'postgres')) or die;
+	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
+	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
+	both_valid($standby, 'given up under a check');
+	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+	caught_up($primary, $standby);
+	release($standby, 'check_before_entries');
+	$run->finish;
+	like($output, qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
+}
+$primary->safe_psql('postgres', 'DROP TABLE e');
+
 # ---- the standby is killed in the middle of a record ----
 
 my %records = (
