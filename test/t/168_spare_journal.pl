@@ -171,7 +171,9 @@ foreach my $how ('there is no room yet', 'there is room')
 	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, "the first use fails; $how");
 	if ($how eq 'there is room')
 	{
-		limit_file_size($_, 'unlimited') foreach $node->{_pid}, PmhashTest::children($node->{_pid});
+		# a child may end meanwhile, and those that begin are as the postmaster
+		limit_file_size($node->{_pid}, 'unlimited');
+		PostgreSQL::Test::Utils::system_log('prlimit', '--pid', $_, '--fsize=unlimited:') foreach PmhashTest::children($node->{_pid});
 	}
 	rmdir("$pool/control.tmp") or die;
 	rename("$pool/control.away", "$pool/control.tmp") or die;
