@@ -102,7 +102,8 @@ typedef struct PmhashShared
 	LWLockPadded *lwlocks;
 	LWLockPadded *key_locks;	/* see key_lock.h */
 
-	uint64		journal_records;
+	uint64		journal_most;	/* records, as asked for */
+	uint64		journal_records;	/* as there are: fewer if there was no room */
 	pg_atomic_uint64 journal_next;
 	pg_atomic_uint64 *journal_lsn;	/* per record; PMHASH_RECORD_BUSY: being written */
 

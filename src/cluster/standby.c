@@ -236,7 +236,7 @@ void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
 	row->sqlstate = sqlstate;
-	pmhash_keep_message(row->message, why == NULL ? "" : why);
+	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
 	if (sqlstate == 0)
 		row->next_try = 0;
 	else
@@ -261,8 +261,8 @@ give_pool_up(const char *path)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 		standby->row[i].status = PMHASH_STANDBY_NONE;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
-	snprintf(pmhash_shared->reason, PMHASH_REASON_SIZE,
-			 "file \"%s\" can neither be used nor removed", path);
+	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
+				path);
 	pg_write_barrier();
 	standby->active = false;
 	pmhash_shared->usable = false;
