@@ -138,6 +138,7 @@ $primary->safe_psql('postgres', 'DROP TABLE e');
 # ---- a check goes on with a file that is given up ----
 
 # It has entries of dead rows, whose TIDs VACUUM gives away; nobody removes them from it.
+# trouble: `index "..." has got another file while it was checked`
 $primary->safe_psql('postgres', $_) foreach (
 	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',
 	'INSERT INTO e SELECT generate_series(1, 1000)',

@@ -45,6 +45,7 @@ wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 is($keeper->query_safe($query), 100, 'the same on the standby');
 
 # It is no finding either that the index lacks these rows.
+# trouble: `index "..." cannot be checked using the transaction's snapshot`
 my $unfit = qr/ERROR:  index "p_k" cannot be checked using the transaction's snapshot/;
 like(answer($keeper, "SAVEPOINT s; SELECT pmhash_check('p_k')"), $unfit, 'not checked with that snapshot');
 is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
