@@ -304,9 +304,10 @@ change_entries(void)
 	row = find(work.record.file_id);
 	if (may_conflict(row))
 	{
+		keep_from_older(row);	/* first: one may be taken over just now */
 		resolve_conflicts();
 		row = find(work.record.file_id);
-		keep_from_older(row);
+		keep_from_older(row);	/* built, or LIVE again, meanwhile */
 	}
 	if (pmhash_standby_is_other(row, work.record.database))
 		done = pmhash_fail(reason, "a file of another database has the same id");
