@@ -77,7 +77,7 @@ describe_machine()				# part
 	cpu=$(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)
 	{
 		printf 'date,%s\n' "$(date -u '+%F %H:%M UTC')"
-		printf 'revision,%s\n' "$(git -C "$tree" describe --always --dirty 2>/dev/null || echo unknown)"
+		printf 'revision,%s\n' "$(revision)"
 		printf 'processor,"%s, %s cores"\n' "${cpu:-$(uname -m)}" "$(nproc)"
 		lscpu | awk -F': *' '/^L[123]d? cache/ { gsub(/,/, ";"); printf "%s,\"%s\"\n", $1, $2 }'
 		awk '/^MemTotal/ { printf "memory,%.1f GiB\n", $2 / 1048576 }' /proc/meminfo

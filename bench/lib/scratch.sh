@@ -127,6 +127,16 @@ run_lib()					# file psql-argument...
 	run_sql "lib/$file" "$@" >/dev/null
 }
 
+# Of the sources; the results, which are being written, are none.
+revision()
+{
+	local name
+
+	name=$(git -C "$tree" describe --always 2>/dev/null) || { echo unknown; return; }
+	git -C "$tree" diff --quiet HEAD -- . ':!bench/results' || name=$name-dirty
+	echo "$name"
+}
+
 # "name,value" for the head of a report; needs a cluster that runs.
 machine_lines()
 {
@@ -134,7 +144,7 @@ machine_lines()
 
 	cpu=$(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)
 	printf 'date,%s\n' "$(date -u '+%F %H:%M UTC')"
-	printf 'revision,%s\n' "$(git -C "$tree" describe --always --dirty 2>/dev/null || echo unknown)"
+	printf 'revision,%s\n' "$(revision)"
 	printf 'processor,"%s, %s cores"\n' "${cpu:-$(uname -m)}" "$(nproc)"
 	awk '/^MemTotal/ { printf "memory,%.1f GiB\n", $2 / 1048576 }' /proc/meminfo
 	printf 'kernel,%s\n' "$(uname -sr)"

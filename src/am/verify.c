@@ -33,7 +33,8 @@
  * and as long as the snapshot is registered neither VACUUM nor a scan that
  * removes dead entries takes it away.  So every later look-up must find it.
  * (An index that older snapshots may not use, indcheckxmin, is refused under
- * such a snapshot, as by amcheck.)
+ * such a snapshot, as by amcheck.  So is a file that a standby has built without rows
+ * which such a snapshot sees, there and after its promotion.)
  *
  * Rows with two entries.  A look-up may meet one entry twice if a writer moves
  * it into a value list meanwhile.  It never moves back, and it cannot be taken
@@ -54,6 +55,9 @@
  *
  * Entries with another key than their row.  As before, and moreover the keys
  * of a row's HOT chain have to be read with care: see verify_heap.c.
+ *
+ * All this is true of the file that the index has.  It may get another one meanwhile,
+ * so before anything is reported we look whether it has (require_same_file).
  *
  *-------------------------------------------------------------------------
  */
@@ -77,6 +81,7 @@
 #include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/heap_table.h"
+#include "engine/stop_point.h"
 #include "insert_queue.h"
 #include "keys.h"
 #include "sort_entries.h"
@@ -157,9 +162,26 @@ condemn_index(CheckState *state)
 	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
 }
 
+/*
+ * Has the index the file still that is checked?  If it was marked, or a standby has given
+ * it up, no entry is put in or removed any more, and line pointers are freed all the
+ * same: what was found may come from that.  ERROR if it has not.
+ */
+static void
+require_same_file(CheckState *state)
+{
+	if (pmhash_open_for_reading(state->index, NULL) == state->file)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("index \"%s\" has got another file while it was checked",
+					RelationGetRelationName(state->index))));
+}
+
 static void
 report_disagreement(CheckState *state)
 {
+	require_same_file(state);
 	condemn_index(state);
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
@@ -607,23 +629,34 @@ check_structure(CheckState *state)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
+pg_noreturn static void
+refuse_snapshot(Relation index, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
+					RelationGetRelationName(index)),
+			 errdetail("%s", detail)));
+}
+
 /*
- * A snapshot for the comparison.  A new one needs no look at indcheckxmin; one
- * of an older transaction may see tuples that the index does not have.
+ * A snapshot for the comparison.  A new one needs no look at the index; one of an older
+ * transaction may see tuples that it, or its file, does not have.
  */
 static Snapshot
-take_snapshot(Relation index)
+take_snapshot(CheckState *state)
 {
+	Relation	index = state->index;
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 
-	if (IsolationUsesXactSnapshot() && index->rd_index->indcheckxmin &&
+	if (!IsolationUsesXactSnapshot())
+		return snapshot;
+	if (index->rd_index->indcheckxmin &&
 		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
 							   snapshot->xmin))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
-						RelationGetRelationName(index)),
-				 errdetail("The index is younger than the snapshot, and the table had been updated before.")));
+		refuse_snapshot(index, "The index is younger than the snapshot, and the table had been updated before.");
+	if (pmhash_open_for_scan(index, snapshot) != state->file)
+		refuse_snapshot(index, "The file of the index may lack rows that the snapshot sees.");
 	return snapshot;
 }
 
@@ -636,7 +669,7 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->snapshot = take_snapshot(state->index);
+	state->snapshot = take_snapshot(state);
 
 	PG_TRY();
 	{
@@ -644,6 +677,7 @@ check_against_table(CheckState *state)
 			 RelationGetRelationName(state->heap),
 			 RelationGetRelationName(state->index));
 		check_all_rows(state);
+		PMH_STOP_POINT("check_before_entries");
 		elog(DEBUG1, "checking that entries of index \"%s\" are in table \"%s\"",
 			 RelationGetRelationName(state->index),
 			 RelationGetRelationName(state->heap));

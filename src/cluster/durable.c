@@ -30,16 +30,25 @@
 #include "common/file_perm.h"
 
 #include "cluster/durable.h"
+#include "cluster/kept_message.h"
 
-/* Put a reason into reason[PMHASH_REASON_SIZE]; always false. */
+#define WHOLE_REASON	(4 * MAXPGPATH) /* bytes: two paths and more */
+
+/*
+ * Put a reason into reason[PMHASH_REASON_SIZE]; always false.  Paths may be longer than
+ * that, and what is cut must leave whole characters, and why it failed: it is shown in a
+ * view and in messages.
+ */
 bool
 pmhash_fail(char *reason, const char *format,...)
 {
+	char		whole[WHOLE_REASON];
 	va_list		args;
 
 	va_start(args, format);
-	vsnprintf(reason, PMHASH_REASON_SIZE, format, args);
+	vsnprintf(whole, sizeof(whole), format, args);
 	va_end(args);
+	pmhash_keep_message(reason, PMHASH_REASON_SIZE, whole);
 	return false;
 }
 

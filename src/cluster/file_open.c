@@ -9,6 +9,9 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -22,6 +25,7 @@
 #include "cluster/first_use.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
@@ -388,12 +392,16 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 
 /* ---- opening, by purpose ---- */
 
-/* A transaction keeps its snapshot when the standby that it began on is promoted. */
+/*
+ * May the snapshot be of the time before this server was promoted?  A transaction keeps
+ * its own, and another may take it over.  The one that comes with a logical slot does not
+ * say that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
+ */
 static bool
 is_from_recovery(Snapshot snapshot)
 {
 	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		snapshot->takenDuringRecovery;
+		(snapshot->takenDuringRecovery || pmhash_snapshot_may_be_older());
 }
 
 /*
@@ -407,6 +415,56 @@ serves_promoted(uint64 file_id, Snapshot snapshot)
 		pmhash_standby_fits_promoted(file_id, snapshot);
 }
 
+/*
+ * May rows be missing from the file that a snapshot with this xmin sees?  'older' of its
+ * stub is 0 if it has never been rebuilt beside writers.
+ */
+static bool
+is_not_after(TransactionId xmin, uint64 older)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	return older != 0 &&
+		U64FromFullTransactionId(next) - older < MaxTransactionId / 2 &&
+		TransactionIdPrecedesOrEquals(xmin, (TransactionId) older);
+}
+
+/* Did the index come to be valid (pg_index) after the snapshot was taken, elsewhere? */
+static bool
+is_index_younger(Relation index, Snapshot snapshot)
+{
+	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
+
+	return !TransactionIdIsCurrentTransactionId(xmin) &&
+		XidInMVCCSnapshot(xmin, snapshot);
+}
+
+/*
+ * Does the file serve the statement's snapshot, if index or file may have become valid
+ * without the end of that (older_snapshots.c)?  The stub of one that has been marked
+ * since we have found it has no 'older' any more.
+ */
+static bool
+serves_older(Relation index, uint64 file_id, Snapshot snapshot)
+{
+	PmhashStub	stub;
+
+	if (likely(!pmhash_snapshot_may_be_older()) || snapshot == NULL ||
+		snapshot->snapshot_type != SNAPSHOT_MVCC || RecoveryInProgress())
+		return true;
+	return !is_index_younger(index, snapshot) &&
+		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
+		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
+		!is_not_after(snapshot->xmin, stub.older);
+}
+
+/* Has a file all rows that the snapshot sees?  Nearly always. */
+static bool
+serves(Relation index, uint64 file_id, Snapshot snapshot)
+{
+	return serves_promoted(file_id, snapshot) && serves_older(index, file_id, snapshot);
+}
+
 PmhashFile *
 pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 {
@@ -414,7 +472,7 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
-		return serves_promoted(file->file_id, snapshot) ? file : NULL;
+		return serves(index, file->file_id, snapshot) ? file : NULL;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	pmhash_notice_invalid(index, &trouble);
@@ -611,7 +669,7 @@ pmhash_index_plannable(Relation index)
 	}
 	entry = pmhash_entry_find(index, PMHASH_READ);
 	if (likely(entry != NULL))
-		return serves_promoted(entry->file_id, snapshot);
+		return serves(index, entry->file_id, snapshot);
 	memset(&trouble, 0, sizeof(trouble));
 	generation = generation_before_reading();
 	if (read_stub(index, PMHASH_READ, &stub, &trouble))
@@ -620,7 +678,7 @@ pmhash_index_plannable(Relation index)
 			return true;
 		entry = entry_of_stub(index, &stub, generation, false, &trouble);
 		if (entry != NULL)
-			return serves_promoted(entry->file_id, snapshot);
+			return serves(index, entry->file_id, snapshot);
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;

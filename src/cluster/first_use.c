@@ -49,6 +49,7 @@ finish_last_life(PmhashControl *control)
 	pmhash_forget_undo(control);
 	pmhash_see_redo(control);
 	keep_control(control);
+	PMH_STOP_POINT("undo_written");
 	pmhash_journal_retire(instance);
 }
 

@@ -89,10 +89,9 @@ pmhash_directory_allowed(char *reason)
 	}
 	if (realpath(DataDir, data) == NULL || !is_below(pool, data))
 		return true;
-	snprintf(reason, PMHASH_REASON_SIZE,
-			 "\"pmhash.directory\" is inside the data directory: \"%s\"",
-			 pmhash_directory);
-	return false;
+	return pmhash_fail(reason,
+					   "\"pmhash.directory\" is inside the data directory: \"%s\"",
+					   pmhash_directory);
 }
 
 /* Those that stand when the server starts. */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kept_message.c
- *	  The message of a failure as shared memory keeps it, for views.
+ *	  The message of a failure as it is kept, for views and other messages.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,9 +13,9 @@
 
 #define GAP		"..."
 #define HEAD	48				/* bytes kept of the beginning, if there is a gap */
-#define TAIL	(PMHASH_KEPT_MESSAGE - HEAD - (int) sizeof(GAP))
+#define TAIL(size)	((int) (size) - HEAD - (int) sizeof(GAP))
 
-StaticAssertDecl(TAIL > HEAD, "most of it is the end");
+StaticAssertDecl(TAIL(PMHASH_KEPT_MESSAGE) > HEAD, "most of it is the end");
 
 /*
  * How many of the first limit bytes are whole characters.  A process that is in no
@@ -32,19 +32,19 @@ whole_characters(const char *message, int length, int limit)
 }
 
 /*
- * Copy a message, in the encoding of the database, to a buffer of
- * PMHASH_KEPT_MESSAGE bytes.  One that is too long loses its middle, in whole
+ * Copy a message, in the encoding of the database, to a buffer of so many bytes, at
+ * least PMHASH_KEPT_MESSAGE.  One that is too long loses its middle, in whole
  * characters: what is long is a path as a rule, or a value, and why it failed comes
  * after that ("could not create file \"...\": Permission denied").  Raises nothing.
  */
 void
-pmhash_keep_message(char *to, const char *message)
+pmhash_keep_message(char *to, size_t size, const char *message)
 {
 	int			length = (int) strlen(message);
 	int			head;
 	int			end;
 
-	if (length < PMHASH_KEPT_MESSAGE)
+	if (length < (int) size)
 	{
 		memcpy(to, message, length + 1);
 		return;
@@ -52,6 +52,7 @@ pmhash_keep_message(char *to, const char *message)
 	head = whole_characters(message, length, HEAD);
 
 	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
-	end = whole_characters(message, length, length - TAIL + MAX_MULTIBYTE_CHAR_LEN - 1);
-	snprintf(to, PMHASH_KEPT_MESSAGE, "%.*s" GAP "%s", head, message, message + end);
+	end = whole_characters(message, length,
+						   length - TAIL(size) + MAX_MULTIBYTE_CHAR_LEN - 1);
+	snprintf(to, size, "%.*s" GAP "%s", head, message, message + end);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kept_message.h
- *	  The message of a failure as shared memory keeps it, for views.
+ *	  The message of a failure as it is kept, for views and other messages.
  *
  * Include postgres.h first.
  *
@@ -12,6 +12,6 @@
 
 #define PMHASH_KEPT_MESSAGE		160 /* bytes, with the zero at the end */
 
-extern void pmhash_keep_message(char *to, const char *message);
+extern void pmhash_keep_message(char *to, size_t size, const char *message);
 
 #endif							/* PMHASH_KEPT_MESSAGE_H */

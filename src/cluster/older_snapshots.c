@@ -22,6 +22,12 @@
  * snapshot as of a place in WAL that may be long past by then (snapbuild.c,
  * SnapBuildExportSnapshot), and until then no transaction shows it.
  *
+ * Some are not waited for (NOT_WAITED_FOR), and may hand a snapshot on when the index is
+ * valid.  CREATE INDEX CONCURRENTLY waits neither for them, nor for slots, nor for who
+ * takes a snapshot over meanwhile (indexcmds.c, WaitForOlderSnapshots).  So each of these
+ * compares its snapshots with index and file, when it plans and when it begins a scan
+ * (file_open.c, serves_older).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -30,6 +36,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "replication/slot.h"
+#include "replication/walsender.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -44,6 +51,14 @@
 #include "cluster/wait_events.h"
 
 #define SLOT_PAUSE		100		/* milliseconds between looks at the slots */
+
+/*
+ * VACUUM and concurrent builds of other indexes do not read the index, but functions
+ * may that they call: ANALYZE for expressions, BRIN for ranges that are not summarized
+ * yet, and event triggers, in the last transaction of CREATE INDEX CONCURRENTLY.  (Those
+ * in the worker for users' functions have no index of ours: function_worker.c.)
+ */
+#define NOT_WAITED_FOR	(PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC)
 
 /*
  * The last transaction of each process, by its number in the array of core, that has
@@ -82,6 +97,34 @@ pmhash_snapshot_is_imported(void)
 		GET_VXID_FROM_PGPROC(importer[number], *MyProc);
 }
 
+/* Has the transaction of this process taken its snapshot over? */
+static bool
+has_imported(const PGPROC *proc)
+{
+	ptrdiff_t	number = proc - ProcGlobal->allProcs;
+	VirtualTransactionId own;
+
+	GET_VXID_FROM_PGPROC(own, *proc);
+	return importer != NULL && number < MaxBackends &&
+		VirtualTransactionIdIsValid(own) &&
+		VirtualTransactionIdEquals(own, importer[number]);
+}
+
+/*
+ * pmhash_snapshot_may_be_older
+ *		May this transaction have a snapshot that an index has become valid without?
+ *
+ * A parallel worker has that of its leader.  A process that makes a logical slot may take
+ * its snapshot itself (CREATE_REPLICATION_SLOT ... USE_SNAPSHOT).
+ */
+bool
+pmhash_snapshot_may_be_older(void)
+{
+	return MyProc != NULL &&
+		((MyProc->statusFlags & NOT_WAITED_FOR) != 0 || am_walsender ||
+		 has_imported(MyProc->lockGroupLeader ? MyProc->lockGroupLeader : MyProc));
+}
+
 /* Is this snapshot's xmin the limit, or older?  Invalid limit: all are. */
 static bool
 is_older(TransactionId xmin, TransactionId limit)
@@ -104,8 +147,7 @@ list_importers(TransactionId limit, int *n)
 		VirtualTransactionId own;
 
 		GET_VXID_FROM_PGPROC(own, *proc);
-		if (proc->databaseId == MyDatabaseId && VirtualTransactionIdIsValid(own) &&
-			VirtualTransactionIdEquals(own, importer[i]) &&
+		if (proc->databaseId == MyDatabaseId && has_imported(proc) &&
 			is_older(proc->xmin, limit))
 			list[(*n)++] = own;
 	}
@@ -113,16 +155,11 @@ list_importers(TransactionId limit, int *n)
 	return list;
 }
 
-/*
- * Those that have an older one now.  VACUUM, concurrent builds of other indexes and the
- * worker that runs users' functions (function_worker.c) do not read the index.
- */
+/* Those that have an older one now, and are waited for. */
 static VirtualTransactionId *
 list_older(TransactionId limit, int *n)
 {
-	const int	others = PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC;
-
-	return GetCurrentVirtualXIDs(limit, true, false, others, n);
+	return GetCurrentVirtualXIDs(limit, true, false, NOT_WAITED_FOR, n);
 }
 
 /* Wait until they are over.  Frees the list; returns how many that were. */

@@ -11,6 +11,7 @@
 extern Size pmhash_imports_size(void);
 extern void pmhash_imports_init(void);
 extern void pmhash_snapshot_is_imported(void);
+extern bool pmhash_snapshot_may_be_older(void);
 extern void pmhash_wait_for_older_snapshots(TransactionId limit);
 
 #endif							/* PMHASH_OLDER_SNAPSHOTS_H */

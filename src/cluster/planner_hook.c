@@ -6,7 +6,8 @@
  * An index file exists only where it was written: a server in recovery (a
  * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
  * plan an invalid index, one in a worker that others do not wait for
- * (function_worker.c), or one of a pool that is not ours, or any index of ours
+ * (function_worker.c), one that has become valid without the end of their snapshot
+ * (older_snapshots.c), or one of a pool that is not ours, or any index of ours
  * if the library is not preloaded.  A high cost would not do: since PostgreSQL
  * 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
@@ -32,6 +33,7 @@
 #include "cluster/file_open.h"
 #include "cluster/function_worker.h"
 #include "cluster/life_cycle.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
@@ -86,15 +88,19 @@ is_hidden(IndexOptInfo *info)
 	return hidden;
 }
 
+/* What is hidden for the sake of a snapshot is to be there for the next one. */
 static void
-hide_indexes(RelOptInfo *rel)
+hide_indexes(PlannerInfo *root, RelOptInfo *rel)
 {
 	ListCell   *lc;
 
 	foreach(lc, rel->indexlist)
 	{
-		if (is_hidden(lfirst_node(IndexOptInfo, lc)))
-			rel->indexlist = foreach_delete_current(rel->indexlist, lc);
+		if (!is_hidden(lfirst_node(IndexOptInfo, lc)))
+			continue;
+		rel->indexlist = foreach_delete_current(rel->indexlist, lc);
+		if (pmhash_snapshot_may_be_older())
+			root->glob->transientPlan = true;
 	}
 }
 
@@ -105,7 +111,7 @@ relation_hook(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 {
 	if (previous_hook)
 		previous_hook(root, rel, rte);
-	hide_indexes(rel);
+	hide_indexes(root, rel);
 }
 
 #else
@@ -116,7 +122,7 @@ relation_hook(PlannerInfo *root, Oid relationObjectId, bool inhparent,
 {
 	if (previous_hook)
 		previous_hook(root, relationObjectId, inhparent, rel);
-	hide_indexes(rel);
+	hide_indexes(root, rel);
 }
 
 #endif

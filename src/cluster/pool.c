@@ -244,7 +244,10 @@ open_to_us(char *reason)
 	return true;
 }
 
-/* Remove journals of server lives that need no undo any more, but for the spare one. */
+/*
+ * Remove journals of server lives that need no undo any more, but for the spare one, or
+ * one that can be it.
+ */
 static void
 remove_old_journals(uint64 keep)
 {
@@ -262,7 +265,7 @@ remove_old_journals(uint64 keep)
 			pmhash_journal_is_spare(de->d_name))
 			continue;
 		snprintf(path, MAXPGPATH, "%s/%s", pmhash_pool_path(), de->d_name);
-		if (strcmp(path, kept) != 0 && unlink(path) != 0)
+		if (strcmp(path, kept) != 0 && !pmhash_journal_let_go(path))
 			ereport(LOG,
 					(errcode_for_file_access(),
 					 errmsg("pmhash: could not remove file \"%s\": %m", path)));
@@ -303,8 +306,6 @@ static bool
 is_ours(const PmhashControl *control, PmhashControlRead *found,
 		const PmhashServerState *server, char *reason)
 {
-	if (*found == PMHASH_CONTROL_REFUSED)
-		return false;
 	if ((*found != PMHASH_CONTROL_VALID && *found != PMHASH_CONTROL_OTHER_VERSION) ||
 		control->system_identifier == server->control.system_identifier ||
 		(*found == PMHASH_CONTROL_VALID && pmhash_token_matches(control, server)))
@@ -365,6 +366,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 {
 	PmhashEntryState entry;
 	PmhashStandbyStart start;
+	uint64		last_life = control->life_instance;
 	char		why[PMHASH_REASON_SIZE];
 
 	memset(&entry, 0, sizeof(entry));
@@ -379,7 +381,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
 	if (start == PMHASH_STANDBY_RESUME)
-		pmhash_standby_foresee_resume();
+		pmhash_standby_foresee_resume(last_life);
+	PMH_STOP_POINT("resume_foreseen");
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	PMH_STOP_POINT("pool_taken");
@@ -400,8 +403,9 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 
 /*
  * Enter the locked pool.  False with a reason if it can't be used; it is then
- * unlocked, unless it is ours and only cannot be written just now.  What enters late
- * is not the postmaster: it would unlock the pool for all, and they would not know.
+ * unlocked if it is another's, not if it only cannot be read or written now.  What
+ * enters late is not the postmaster: it would unlock the pool for all, and they would
+ * not know.
  */
 static bool
 enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
@@ -412,8 +416,10 @@ enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
 	uint64		owner = control->system_identifier;
 	bool		taken_over;
 
-	if (!pmhash_read_server_state(&server, reason) ||
-		!is_ours(control, &found, &server, reason))
+	/* Whose it is can't be read now.  It may be ours, and that may pass. */
+	if (there == PMHASH_CONTROL_REFUSED || !pmhash_read_server_state(&server, reason))
+		return false;
+	if (!is_ours(control, &found, &server, reason))
 	{
 		if (!late)
 		{

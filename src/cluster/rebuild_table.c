@@ -287,7 +287,7 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 		waited_for = r->waited_for;
 		r->running = r->waited_for = false;
 		r->sqlstate = sqlstate;
-		pmhash_keep_message(r->failure, message);
+		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	let_other_kind_begin(waited_for);

@@ -103,7 +103,7 @@ typedef struct PmhashShared
 	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
-	uint64		journal_records;
+	uint64		journal_records;	/* as there are: fewer if there was no room */
 	pg_atomic_uint64 *journal_lsn;	/* per record; PMHASH_RECORD_BUSY: being written */
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
@@ -118,6 +118,7 @@ typedef struct PmhashShared
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 	char		reason[PMHASH_REASON_SIZE]; /* why it is not usable */
 	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
+	uint64		journal_most;	/* records, as asked for */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */

@@ -236,7 +236,7 @@ void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
 	row->sqlstate = sqlstate;
-	pmhash_keep_message(row->message, why == NULL ? "" : why);
+	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
 	if (sqlstate == 0)
 		row->next_try = 0;
 	else
@@ -261,8 +261,8 @@ give_pool_up(const char *path)
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 		standby->row[i].status = PMHASH_STANDBY_NONE;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
-	snprintf(pmhash_shared->reason, PMHASH_REASON_SIZE,
-			 "file \"%s\" can neither be used nor removed", path);
+	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
+				path);
 	pg_write_barrier();
 	standby->active = false;
 	pmhash_shared->usable = false;
@@ -492,7 +492,7 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
-/* Does a snapshot see only what the file has? */
+/* Is a snapshot's xmin not before that? */
 static bool
 snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 {
@@ -501,6 +501,18 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 	return snapshot->snapshot_type == SNAPSHOT_MVCC &&
 		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin),
 										 usable_xmin);
+}
+
+/*
+ * Does a snapshot see only what the file has?  Those that were taken here had been waited
+ * for, or cancelled, before entries were removed that they need.
+ */
+static bool
+file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
+{
+	return snapshot_fits(row->usable_xmin, snapshot) &&
+		(snapshot == NULL || snapshot->takenDuringRecovery ||
+		 snapshot_fits(row->removed_xmin, snapshot));
 }
 
 bool
@@ -516,14 +528,14 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
 		(life == 0 || row->life == life) &&
 		(!row->restored || pmhash_standby_reached()) &&
-		snapshot_fits(row->usable_xmin, snapshot);
+		file_fits(row, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return serves;
 }
 
 /*
- * May a snapshot that was taken on this server before its promotion use a file?  One
- * that is not in the table was made afterwards, and its stub says which scans may use it.
+ * May a snapshot that is from before the promotion of this server use a file?  One that
+ * is not in the table was made afterwards, and its stub says which scans may use it.
  */
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
@@ -533,7 +545,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = find_own(file_id);
-	fits = row == NULL || snapshot_fits(row->usable_xmin, snapshot);
+	fits = row == NULL || file_fits(row, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return fits;
 }

@@ -24,9 +24,9 @@
  * It says of which server life it is, as the control file does of the pool
  * (life_instance).  So a start notices one that is older than the last life, put back by
  * hand: the files have more than that says.  (Not one that was copied in the course of
- * the last life.)  A start that goes on with it says so in the second copy before the
- * control file has the new life, and in the first one afterwards: if it is killed in
- * between, one of them is of the life that the control file has.
+ * the last life.)  A start that goes on with it says so in one copy before the control
+ * file has the new life, and in the other one, which is of the last life, afterwards: if
+ * it is killed in between, one of them is of the life that the control file has.
  *
  * After it there is a row for each in the table: the LIVE ones have the
  * file's id.  A file that is in none is not LIVE after a restart, whatever is in
@@ -408,25 +408,43 @@ is_sound(const Header *header)
 
 /*
  * Read the file's head, the first copy of it that can be believed and is of this life, if
- * that is not NULL.  False, with what is no head, if there is none.
+ * that is not NULL.  Returns which one; HEADER_COPIES, with what is no head, if there is
+ * none.
  */
-static bool
-read_header(Header *header, const uint64 *instance)
+static int
+read_copy(Header *header, const uint64 *instance)
 {
 	char		path[MAXPGPATH];
 	int			fd;
-	bool		ok = false;
+	int			copy;
 
 	standby_path(path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
-	for (int i = 0; i < HEADER_COPIES && !ok; i++)
-		ok = pread(fd, header, sizeof(*header), i * HEADER_STRIDE) == sizeof(*header) &&
+		return HEADER_COPIES;
+	for (copy = 0; copy < HEADER_COPIES; copy++)
+		if (pread(fd, header, sizeof(*header), copy * HEADER_STRIDE) == sizeof(*header) &&
 			is_sound(header) &&
-			(instance == NULL || header->life == (uint32) *instance);
+			(instance == NULL || header->life == (uint32) *instance))
+			break;
 	close(fd);
-	return ok;
+	return copy;
+}
+
+static bool
+read_header(Header *header, const uint64 *instance)
+{
+	return read_copy(header, instance) < HEADER_COPIES;
+}
+
+static void
+take_head(PmhashStandbyHead *head, const Header *header)
+{
+	head->applied = header->applied;
+	head->timeline = header->timeline;
+	head->ended = header->ended;
+	head->ended_opts = header->ended_opts;
+	head->touched = header->touched;
 }
 
 /* Read what the file's head says; false if there is none that can be believed. */
@@ -437,11 +455,7 @@ read_head(PmhashStandbyHead *head)
 
 	if (!read_header(&header, NULL))
 		return false;
-	head->applied = header.applied;
-	head->timeline = header.timeline;
-	head->ended = header.ended;
-	head->ended_opts = header.ended_opts;
-	head->touched = header.touched;
+	take_head(head, &header);
 	return true;
 }
 
@@ -595,20 +609,23 @@ resume(PmhashStandbyHead *head, char *reason)
 
 /*
  * This start will go on with what the file says, and the control file is about to have
- * its server life: so does one copy of the head.  If that can't be written a start that
- * is killed now builds all files anew, and no more.
+ * its server life: so does one copy of the head.  Not the one of the life that the
+ * control file has still: if the last start was killed that may be the second.  If that
+ * can't be written a start that is killed now builds all files anew, and no more.
  */
 void
-pmhash_standby_foresee_resume(void)
+pmhash_standby_foresee_resume(uint64 last_life)
 {
 	PmhashStandbyHead head;
 	Header		header;
 	char		reason[PMHASH_REASON_SIZE];
+	int			last = read_copy(&header, &last_life);
 
-	if (!read_head(&head))
+	if (last == HEADER_COPIES)
 		return;
+	take_head(&head, &header);
 	fill_header(&header, &head);
-	(void) write_at(&header, sizeof(header), HEADER_STRIDE, 1, reason);
+	(void) write_at(&header, sizeof(header), last == 0 ? HEADER_STRIDE : 0, 1, reason);
 }
 
 /*

@@ -271,6 +271,27 @@ resolve_conflicts(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
+/*
+ * No process has such a snapshot any more.  But a logical slot that is being made has
+ * shown none, and may hand one out that is as old (older_snapshots.c): that one does
+ * without the file.  Under the lock, shared.  Not kept for the next life: a slot's place
+ * is not before that to which replay has come when it is made (slot.c,
+ * ReplicationSlotReserveWal).
+ */
+static void
+keep_from_older(PmhashStandbyRow *row)
+{
+	TransactionId xmin = work.record.horizon;
+	FullTransactionId removed;
+
+	if (row == NULL || row->status != PMHASH_STANDBY_LIVE)
+		return;
+	TransactionIdAdvance(xmin);
+	removed = pmhash_standby_widen(xmin);
+	if (FullTransactionIdPrecedes(row->removed_xmin, removed))
+		row->removed_xmin = removed;
+}
+
 /* INSERT and DELETE. */
 static void
 change_entries(void)
@@ -283,8 +304,10 @@ change_entries(void)
 	row = find(work.record.file_id);
 	if (may_conflict(row))
 	{
+		keep_from_older(row);	/* first: one may be taken over just now */
 		resolve_conflicts();
 		row = find(work.record.file_id);
+		keep_from_older(row);	/* built, or LIVE again, meanwhile */
 	}
 	if (pmhash_standby_is_other(row, work.record.database))
 		done = pmhash_fail(reason, "a file of another database has the same id");

@@ -37,6 +37,9 @@ typedef struct PmhashStandbyRow
 								 * known to be logged */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	FullTransactionId removed_xmin; /* the same for those that were not taken here: by
+									 * what has been removed since.  The startup
+									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for, or that is under way (standby_sweep.c) */
 	int			sweeps;			/* workers that were started for that, in vain */
@@ -162,7 +165,7 @@ extern bool pmhash_standby_has_room(void);
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
-extern void pmhash_standby_foresee_resume(void);
+extern void pmhash_standby_foresee_resume(uint64 last_life);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
 extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);

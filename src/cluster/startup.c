@@ -14,8 +14,8 @@
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why
  * (service.c).
- * If the pool is ours and only could not be written, the launcher goes on trying; not
- * that of a standby, which can't begin in the middle of replay.
+ * If the pool is locked and only could not be read or written, the launcher goes on
+ * trying; not that of a standby, which can't begin in the middle of replay.
  *
  *-------------------------------------------------------------------------
  */
@@ -140,7 +140,8 @@ init_shared_memory(void)
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
 	pmhash_shared->locks = pmh_locks_init(memory, pmhash_lock_stripes);
 
-	pmhash_shared->journal_records = journal_records();
+	pmhash_shared->journal_most = journal_records();
+	pmhash_shared->journal_records = pmhash_shared->journal_most;
 	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
 	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);

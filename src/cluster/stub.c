@@ -143,11 +143,11 @@ pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, uint64 seed)
 /*
  * Replace the flags of a stub that names file_id and has the flags 'from', and no
  * others; false, and nothing done, if it does not.  Those of PMHASH_STUB_WAL do
- * not count, and stay.
+ * not count, and stay.  older: NULL to leave it as it is.
  */
 static bool
 change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
-			 PmhashReason reason, FullTransactionId older)
+			 PmhashReason reason, const FullTransactionId *older)
 {
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub;
@@ -161,7 +161,8 @@ change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
 	{
 		stub.flags = to | (stub.flags & PMHASH_STUB_WAL);
 		stub.reason = reason;
-		stub.older = U64FromFullTransactionId(older);
+		if (older != NULL)
+			stub.older = U64FromFullTransactionId(*older);
 		log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);
@@ -187,9 +188,10 @@ widen(TransactionId xid)
 bool
 pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 {
+	FullTransactionId full = widen(older);
+
 	return change_flags(index, file_id, PMHASH_STUB_FILLING, PMHASH_STUB_FILLED,
-						PMHASH_REASON_NONE,
-						widen(older));
+						PMHASH_REASON_NONE, &full);
 }
 
 /*
@@ -223,12 +225,15 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	return found;
 }
 
-/* There are no such snapshots any more.  False as above. */
+/*
+ * Who has such a snapshot still has 'older' to go by (file_open.c, serves_older).  False
+ * as above.
+ */
 bool
 pmhash_stub_validate(Relation index, uint64 file_id)
 {
 	return change_flags(index, file_id, PMHASH_STUB_FILLED, 0,
-						PMHASH_REASON_NONE, InvalidFullTransactionId);
+						PMHASH_REASON_NONE, NULL);
 }
 
 /* ---- forks that come back with an abort ---- */

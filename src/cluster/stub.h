@@ -32,8 +32,9 @@ typedef struct PmhashStub
 	uint64		file_id;
 	uint64		seed;
 	uint64		reason;			/* PmhashReason, if invalid */
-	uint64		older;			/* if filled: rows may be missing that snapshots
-								 * see whose xmin is not after this one */
+	uint64		older;			/* if filled, or valid since: rows may be missing
+								 * that snapshots see whose xmin is not after
+								 * this one */
 	Oid			database;		/* whose file it is: CREATE DATABASE copies stubs */
 	uint32		reserved;
 	uint64		more_reserved[2];

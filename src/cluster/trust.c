@@ -349,6 +349,9 @@ promotion_doubt(const PmhashServerState *server)
 
 /* ---- is what was stored still in the page cache? ---- */
 
+/* In lock_birth: there was no lock file, and the directory was locked (pool_lock.c). */
+#define NO_LOCK_FILE	UINT64CONST(1)
+
 /*
  * Which file is the lock file?  Its inode, and when that was made, which
  * distinguish it from a copy that was put there instead.  0 where the file
@@ -361,6 +364,11 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 	struct statx st;
 
 	*inode = *birth = 0;
+	if (pmhash_pool_lock_is_directory())
+	{
+		*birth = NO_LOCK_FILE;
+		return;
+	}
 	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
 	{
 		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
@@ -378,18 +386,26 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
  * pool, put back after a crash of the same server life, has everything that
  * distinguishes server lives, but not what was inserted since.  After a clean
  * shutdown a copy is as good as the original.  (For files in page cache the
- * witness shows as much; this is for persistent memory.)
+ * witness shows as much; this is for persistent memory.)  The directory does not show
+ * it, as it stays when what is in it is put back; and the hints of a life that had the
+ * lock file are not in its inode.  So then, and after a life without the file, nothing
+ * is known.  NULL: it has not.
  */
-static bool
-is_copy_of_running_pool(const PmhashControl *control, int lock_fd)
+static const char *
+copy_doubt(const PmhashControl *control, int lock_fd)
 {
 	uint64		inode;
 	uint64		birth;
 
-	if (control->state != PMHASH_POOL_RUNNING || control->lock_birth == 0)
-		return false;
+	if (control->state != PMHASH_POOL_RUNNING)
+		return NULL;
 	read_lock_identity(lock_fd, &inode, &birth);
-	return inode != control->lock_inode || birth != control->lock_birth;
+	if (birth == NO_LOCK_FILE || control->lock_birth == NO_LOCK_FILE)
+		return "the server went down without a clean shutdown, and its pool has, or had, no lock file";
+	if (control->lock_birth == 0 ||
+		(inode == control->lock_inode && birth == control->lock_birth))
+		return NULL;
+	return "the pool is a copy that was made while the server was running";
 }
 
 /* Linux gives each boot a random id.  Empty: it is not known. */
@@ -536,9 +552,9 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the data directory is older than the pool";
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
-	if (is_copy_of_running_pool(control, entry->lock_fd))
-		return "the pool is a copy that was made while the server was running";
-	doubt = write_back_doubt(control, entry);
+	doubt = copy_doubt(control, entry->lock_fd);
+	if (doubt == NULL)
+		doubt = write_back_doubt(control, entry);
 	if (doubt != NULL)
 		return doubt;
 	if (was_standby(control, server))

@@ -98,11 +98,18 @@ journal_error(const char *path, const PmhError *error)
 			 errdetail("%s", error->detail)));
 }
 
-/* How large a journal is. */
+/* How large a journal of so many records is. */
+static size_t
+size_of(uint64 records)
+{
+	return (records + 1) * sizeof(PmhashJournalRecord);
+}
+
+/* How large the journal of this server life is, or is to be if there is none yet. */
 static size_t
 journal_size(void)
 {
-	return (pmhash_shared->journal_records + 1) * sizeof(PmhashJournalRecord);
+	return size_of(pmhash_shared->journal_records);
 }
 
 /* ---- the spare one ---- */
@@ -134,6 +141,37 @@ pmhash_journal_retire(uint64 instance)
 	spare_path(spare);
 	if (rename(path, spare) != 0)
 		(void) unlink(path);
+}
+
+/*
+ * Has a file all its space?  One that a crash has left half made, or that was cut and
+ * made longer, may not.
+ */
+static bool
+has_its_space(const struct stat *st)
+{
+	return (uint64) st->st_blocks * 512 >= (uint64) st->st_size;
+}
+
+/*
+ * The same of a journal that was never used, or that no undo needs: what a start has left
+ * that died, or failed, on its way to its own.  It may have been the spare one, and
+ * there may be no room for another; of two the larger is kept.  False with errno if it
+ * is in the way still.
+ */
+bool
+pmhash_journal_let_go(const char *path)
+{
+	char		spare[MAXPGPATH];
+	struct stat st;
+	struct stat there;
+
+	spare_path(spare);
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && has_its_space(&st) &&
+		(lstat(spare, &there) != 0 || there.st_size < st.st_size) &&
+		rename(path, spare) == 0)
+		return true;
+	return unlink(path) == 0 || errno == ENOENT;
 }
 
 /*
@@ -250,8 +288,8 @@ forget_damaged(PmFile *file)
 /*
  * Let the spare journal be that of a server life, if there is one of these sizes.  Its
  * records are of other instances, and so are none in this one.  Its header is not to be
- * believed before all of it has been written.  One that is too large goes, for its space;
- * one that is too small stays, as it may be all that can be had.
+ * believed before all of it has been written.  One that is too large is cut, as its space
+ * may be all that there is; one that is too small stays, for the same reason.
  */
 static bool
 take_spare(PmFile *file, const char *path, size_t least, size_t most)
@@ -263,6 +301,7 @@ take_spare(PmFile *file, const char *path, size_t least, size_t most)
 
 	spare_path(spare);
 	if (stat(spare, &st) != 0 || (size_t) st.st_size < least ||
+		((size_t) st.st_size > most && truncate(spare, (off_t) most) != 0) ||
 		rename(spare, path) != 0)
 		return false;
 	if (pm_open(file, path, false, &error) == PMH_OK)
@@ -294,7 +333,7 @@ static bool
 get_journal(PmFile *file, const char *path, PmhError *error)
 {
 	char		spare[MAXPGPATH];
-	size_t		size = journal_size();
+	size_t		size = size_of(pmhash_shared->journal_most);
 
 	if (take_spare(file, path, size, size))
 		return true;
@@ -317,7 +356,8 @@ get_journal(PmFile *file, const char *path, PmhError *error)
 /*
  * Make the journal of a server life, empty; nothing has been noted in this life.
  * *pmem: whether it is persistent memory.  Any remains of an attempt that failed are
- * replaced.  The caller holds the pool lock.  ERROR if that fails.
+ * replaced; that may have got a smaller one than there is room for now.  The caller holds
+ * the pool lock.  ERROR if that fails.
  */
 void
 pmhash_journal_create(uint64 instance, bool *pmem)
@@ -328,7 +368,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	PmhashJournalHeader *header;
 
 	pmhash_journal_path(path, instance);
-	unlink(path);
+	(void) pmhash_journal_let_go(path);
 	if (!get_journal(&file, path, &error))
 		journal_error(path, &error);
 	pmhash_shared->journal_records = file.mapped / sizeof(PmhashJournalRecord) - 1;
@@ -361,8 +401,7 @@ give_up_journal(const char *path, const PmhError *error)
 	char		reason[PMHASH_REASON_SIZE];
 
 	XLogFlush(pmhash_insert_end());
-	snprintf(reason, sizeof(reason), "undo journal \"%s\" was lost: %s", path,
-			 error->detail);
+	pmhash_fail(reason, "undo journal \"%s\" was lost: %s", path, error->detail);
 	pmhash_disable(reason);
 }
 

@@ -65,6 +65,7 @@ PMHASH_SIZE(PmhashJournalRecord, 64);
 extern XLogRecPtr pmhash_insert_end(void);
 extern void pmhash_journal_create(uint64 instance, bool *pmem);
 extern void pmhash_journal_retire(uint64 instance);
+extern bool pmhash_journal_let_go(const char *path);
 extern void pmhash_journal_provide_spare(void);
 extern bool pmhash_journal_spoil(uint64 instance, char *reason);
 extern bool pmhash_journal_is_sound(uint64 instance);

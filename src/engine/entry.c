@@ -13,6 +13,7 @@
  */
 
 #include "bucket.h"
+#include "buffer.h"
 #include "compiler.h"
 #include "directory.h"
 #include "drain.h"
@@ -61,12 +62,37 @@ prefetch_spot(const Spot *spot)
 }
 
 /*
- * Find the buckets of a hash in the primary table, as look-ups do, and lock their
- * segment if it is free.  False (nothing locked) if that cannot be done at once:
- * pmh_segment_lock_in finds out why.
+ * Does the home bucket tell of a list, or of entries in the stash?  Then an insert has to
+ * go the long way, and one lock is saved if that is known before.  What seems to be the
+ * key's list is on its way by then, as its first line is the last that an insert waits
+ * for.  The segment is not locked: it may be so no more, or no segment, which costs time.
  */
 static inline bool __attribute__((always_inline))
-lock_spot(const PmhTable *t, uint64_t hash, Spot *spot)
+needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
+{
+	uint32_t	state = pmh_bucket_state(home);
+	uint32_t	mask;
+
+	if (likely((state & (PMH_STATE_POINTERS | PMH_STATE_STASHED)) == 0))
+		return false;
+	mask = pmh_bucket_match(home, pmh_hash_fingerprint(hash), &state);
+	if (mask != 0)
+	{
+		uint64_t	word = pmh_slot_load_word(home, (unsigned) __builtin_ctz(mask));
+
+		if (pmh_word_is_pointer(word))
+			__builtin_prefetch(pmh_at(t, pmh_pointer_offset(pmh_word_payload(word))), 1);
+	}
+	return true;
+}
+
+/*
+ * Find the buckets of a hash in the primary table, as look-ups do, and lock their
+ * segment if it is free.  False (nothing locked) if that cannot be done at once, of which
+ * pmh_segment_lock_in finds out why, or if it is of no use to an insert.
+ */
+static inline bool __attribute__((always_inline))
+lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 {
 	PmhHome		h;
 	uint32_t	hashing;
@@ -89,6 +115,8 @@ lock_spot(const PmhTable *t, uint64_t hash, Spot *spot)
 	if (unlikely(alt_offset + PMH_BUCKET_SIZE > t->file.mapped))
 		return false;
 	prefetch_spot(spot);
+	if (insert && unlikely(needs_long_way(t, spot->home, hash)))
+		return false;
 	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
 		return false;
 	if (likely(pmh_home_current(&h) && pmh_elem_whole(h.elem) &&
@@ -146,7 +174,7 @@ insert_short(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 	Spot		spot;
 	bool		done;
 
-	if (!lock_spot(t, hash, &spot))
+	if (!lock_spot(t, hash, true, &spot))
 		return false;
 	done = put_short(t, &spot, hash, value, fence_first);
 	pmh_unlock(&spot.stripe->lock);
@@ -187,7 +215,7 @@ delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 	Spot		spot;
 	PmhResult	result;
 
-	if (!lock_spot(t, hash, &spot))
+	if (!lock_spot(t, hash, false, &spot))
 		return false;
 	result = take_plain(t, spot.home, spot.home_version, hash, value);
 	if (result == PMH_NOT_FOUND &&

@@ -169,7 +169,7 @@ begin_life(uint64_t nrecords)
 	free(shared_memory.journal_lsn);
 	memset(&shared_memory, 0, sizeof(shared_memory));
 	shared_memory.instance = instance;
-	shared_memory.journal_records = nrecords;
+	shared_memory.journal_most = shared_memory.journal_records = nrecords;
 	shared_memory.journal_lsn = calloc(nrecords, sizeof(pg_atomic_uint64));
 	pmhash_journal_create(instance, &pmem);
 }

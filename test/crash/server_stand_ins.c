@@ -10,6 +10,7 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 
@@ -47,6 +48,19 @@ const char *
 pmhash_shown_path(Relation index, const char *path)
 {
 	return path;
+}
+
+/* The postmaster's encoding, and no message of it is too long. */
+int
+GetDatabaseEncoding(void)
+{
+	return PG_SQL_ASCII;
+}
+
+int
+pg_encoding_mbcliplen(int encoding, const char *string, int length, int limit)
+{
+	return Min(length, limit);
 }
 
 /* ---- messages, but for errmsg and errfinish ---- */

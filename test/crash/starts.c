@@ -630,7 +630,7 @@ pmhash_standby_is_active(void)
 }
 
 void
-pmhash_standby_foresee_resume(void)
+pmhash_standby_foresee_resume(uint64 last_life)
 {
 }
 
@@ -887,13 +887,15 @@ lose_page_cache(void)
 	int			fd;
 
 	tell("\n  the page cache is lost");
-	snprintf(path, sizeof(path), "%s/pool/lock", scratch);
-	fd = __real_open(path, O_RDONLY, 0);
-	if (fd < 0)
-		return;
-	if (__real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
-		abort();
-	close(fd);
+	for (int i = 0; i < 2; i++)
+	{
+		snprintf(path, sizeof(path), i == 0 ? "%s/pool/lock" : "%s/pool", scratch);
+		fd = __real_open(path, O_RDONLY, 0);
+		if (fd >= 0 && __real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
+			abort();
+		if (fd >= 0)
+			close(fd);
+	}
 	snprintf(path, sizeof(path), "%s/pool/control", scratch);
 	fd = __real_open(path, O_RDONLY, 0);
 	if (fd >= 0 && __real_read(fd, &control, sizeof(control)) == sizeof(control) &&
@@ -936,14 +938,15 @@ fail_write_back(void)
 
 /*
  * A lock file opened now knows of the errors that some process has learned of by a lock
- * file, or by a syncfs of its own; an index file of those that it was asked for itself.
+ * file, or by a syncfs of its own, and so does the directory that stands in for it; an
+ * index file of those that it was asked for itself.
  */
 static void
 note_open(const char *path, int fd)
 {
 	if (fd < 0 || fd >= MAX_DESCRIPTORS)
 		return;
-	if (strstr(path, "/lock") != NULL)
+	if (strstr(path, "/lock") != NULL || strcmp(path, pmhash_directory) == 0)
 		world->errors_of[fd] = world->errors_seen;
 	else if (strstr(path, ".pmh") != NULL)
 		world->errors_of[fd] = world->file_errors_seen;
@@ -1351,21 +1354,31 @@ crash(void)
 	lose_wal(end);
 }
 
-/* A pool that this server has locked is locked, whatever its children do. */
-static void
-check_lock(void)
+static bool
+can_lock(const char *name)
 {
 	char		path[MAXPGPATH];
 	int			fd;
+	bool		can;
 
-	if (!pmhash_pool_is_locked())
-		return;
-	snprintf(path, sizeof(path), "%s/pool/lock", scratch);
+	snprintf(path, sizeof(path), "%s/%s", scratch, name);
 	fd = __real_open(path, O_RDONLY, 0);
-	if (fd >= 0 && __real_flock(fd, LOCK_EX | LOCK_NB) == 0 && world->complaint[0] == '\0')
-		snprintf(world->complaint, sizeof(world->complaint), "another server can lock the pool");
+	can = fd >= 0 && __real_flock(fd, LOCK_EX | LOCK_NB) == 0;
 	if (fd >= 0)
 		close(fd);
+	return can;
+}
+
+/*
+ * A pool that this server has locked is locked, whatever its children do.  Another server
+ * needs both the directory and what is a file in it.
+ */
+static void
+check_lock(void)
+{
+	if (pmhash_pool_is_locked() && can_lock("pool") && can_lock("pool/lock") &&
+		world->complaint[0] == '\0')
+		snprintf(world->complaint, sizeof(world->complaint), "another server can lock the pool");
 }
 
 /* The postmaster's end: it has no shared memory any more. */

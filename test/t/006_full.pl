@@ -94,6 +94,14 @@ $node->start;
 ok($node->wait_for_log(qr/index "t_k" of table "t" has been rebuilt/, $from), 'rebuilt in a full file system');
 unlike(slurp_file($node->logfile, $from), qr/could not rebuild/, '... at once');
 same_answers($node, 't', 'k', 't_k', 'rebuilt in a full file system');
+
+# nor is there room in the lock file for the server's id
+$node->stop;
+unlink("$pool/lock") or die $!;
+while (syswrite($filler, "\0" x 4096)) { }
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'a new lock file in a full file system');
+same_answers($node, 't', 'k', 't_k', 'a new lock file in a full file system');
 close($filler);
 unlink("$small/filler.$$");
 $node->stop;

@@ -47,6 +47,23 @@ foreach my $how ('shut down', 'killed')
 	all_come_back($node, "$name, killed");
 }
 
+# event: its control file cannot be read when the server starts (its mode, a disk error, no descriptor); then it can again
+foreach my $how ('shut down', 'killed')
+{
+	my $name = "control file not readable, $how before";
+	my $from;
+
+	$how eq 'killed' ? crash($node) : $node->stop;
+	chmod(0, "$pool/control") or die $!;
+	$from = -s $node->logfile;
+	$node->start;
+	like(index_state($node, 't_k'), qr{^disabled: could not read file "\Q$pool\E/control": Permission denied}, "$name: disabled");
+	fails_like($node, 'INSERT INTO ex VALUES (2000)', qr/HINT: .*tried again/, "$name: a constraint");
+	chmod(0600, "$pool/control") or die $!;
+	$node->wait_for_log(qr/pmhash is no longer disabled/, $from);
+	all_come_back($node, $name);
+}
+
 # ---- a run that could not use the pool and has ended in order as well ----
 my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
 my $before = $node->safe_psql('postgres', $files);

@@ -63,7 +63,10 @@ compare_in_snapshot($standby, 'writable again: answers');
 # known to be wanted.
 my $shim = preloadable('fast_clock');
 
-$standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 2000000\n");
+$standby->append_conf('postgresql.conf', <<CONF);
+pmhash.cleaner_naptime = 2000000
+log_min_messages = debug1
+CONF
 $standby->stop;
 {
 	local $ENV{LD_PRELOAD} = $shim;
@@ -71,13 +74,20 @@ $standby->stop;
 }
 both_valid($standby, 'a fast clock');
 chmod(0500, $directory) or die $!;
+$position = log_position($standby);
 $primary->safe_psql('postgres', 'REINDEX INDEX t_k');
 caught_up($primary, $standby);
-foreach (1 .. 40)
+
+# More often than what is not found is looked for (standby_wanted.c, MAX_UNFOUND).
+my $tries = 0;
+foreach (1 .. 600)
 {
 	$standby->reload;
 	usleep(100_000);
+	$tries = () = logged_since($standby, $position) =~ /no build of index "t_k"/g;
+	last if $tries > 40;
 }
+cmp_ok($tries, '>', 40, 'unwritable for long: it is tried all the while');
 like(standby_state($standby, 't_k'), qr/^build failed: .*Permission denied/, 'unwritable for long: it fails');
 chmod(0700, $directory) or die $!;
 foreach (1 .. 100)
@@ -87,7 +97,10 @@ foreach (1 .. 100)
 	usleep(100_000);
 }
 both_valid($standby, 'unwritable for long: built in the end');
-$standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
+$standby->append_conf('postgresql.conf', <<CONF);
+pmhash.cleaner_naptime = 1
+log_min_messages = warning
+CONF
 $standby->restart;
 
 # ---- damaged and removed under a running standby ----

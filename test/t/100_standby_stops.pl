@@ -135,6 +135,39 @@ caught_up($primary, $standby);
 }
 $primary->safe_psql('postgres', 'DROP TABLE e');
 
+# ---- a check goes on with a file that is given up ----
+
+# It has entries of dead rows, whose TIDs VACUUM gives away; nobody removes them from it.
+# trouble: `index "..." has got another file while it was checked`
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',
+	'INSERT INTO e SELECT generate_series(1, 1000)',
+	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)');
+caught_up($primary, $standby);
+wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
+caught_up($primary, $standby);
+{
+	my $output = '';
+	my $run;
+
+	hold($standby, 'check_before_entries');
+	$run = IPC::Run::start(
+		[ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', q(SELECT pmhash_check('e_k')) ],
+		'<', \undef, '>', \$output, '2>&1');
+	is_held($standby, 'check_before_entries', 'given up under a check: the rows are checked');
+	unlink(database_files($standby, 'postgres')) or die;
+	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
+	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
+	both_valid($standby, 'given up under a check');
+	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+	caught_up($primary, $standby);
+	release($standby, 'check_before_entries');
+	$run->finish;
+	like($output, qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
+}
+$primary->safe_psql('postgres', 'DROP TABLE e');
+
 # ---- the standby is killed in the middle of a record ----
 
 my %records = (
@@ -277,24 +310,35 @@ foreach my $point ('insert_before_wal', 'vacuum_after_flush')
 	($primary, $standby) = ($standby, $primary);
 }
 
+# Kill a start at a stop point.  With a test.
+sub killed_start
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $name) = @_;
+
+	hold($standby, $point);
+	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
+	is_held($standby, $point, $name);
+	$standby->_update_pid(1);
+	crash($standby);
+	release($standby, $point);
+	return;
+}
+
 # A start is killed when the control file of the pool has the server life that begins, and
-# what the standby keeps there is of the last one.
+# what the standby keeps there is of the last one; the next one just before that.
 {
 	my $position = log_position($standby);
 
 	$standby->stop('fast');
-	hold($standby, 'pool_taken');
-	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
-	is_held($standby, 'pool_taken', 'a start that is killed');
-	$standby->_update_pid(1);
-	crash($standby);
-	release($standby, 'pool_taken');
+	killed_start('pool_taken', 'a start that is killed');
+	killed_start('resume_foreseen', 'the next one, which is killed earlier');
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 93, 'killed', i FROM generate_series(1, 100) i");
 	$standby->start;
 	caught_up($primary, $standby);
-	both_valid($standby, 'after a start that was killed');
-	all_right('after a start that was killed', $standby);
-	unlike(logged_since($standby, $position), $built, 'after a start that was killed: nothing is built');
+	both_valid($standby, 'after starts that were killed');
+	all_right('after starts that were killed', $standby);
+	unlike(logged_since($standby, $position), $built, 'after starts that were killed: nothing is built');
 }
 $_->stop foreach $standby, $primary;
 done_testing();

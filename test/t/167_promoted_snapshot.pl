@@ -7,6 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -43,10 +44,20 @@ caught_up($primary, $standby);
 wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 is($keeper->query_safe($query), 100, 'the same on the standby');
 
+# It is no finding either that the index lacks these rows.
+# trouble: `index "..." cannot be checked using the transaction's snapshot`
+my $unfit = qr/ERROR:  index "p_k" cannot be checked using the transaction's snapshot/;
+like(answer($keeper, "SAVEPOINT s; SELECT pmhash_check('p_k')"), $unfit, 'not checked with that snapshot');
+is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+
 $standby->promote;
 $standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is(answer($keeper, "SAVEPOINT s; $query"), '100', 'the same after the promotion');
 $keeper->query('ROLLBACK TO s');
+like(answer($keeper, "SELECT pmhash_check('p_k')"), $unfit, 'not checked after the promotion');
+is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+is(standby_state($standby, 'p_k'), 'valid', 'and it is left alone');
+is($standby->safe_psql('postgres', q(SELECT pmhash_check('p_k'))), '', 'with another snapshot: no findings');
 
 my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
 my $session = $standby->background_psql('postgres', on_error_stop => 0);
@@ -69,5 +80,34 @@ like($session->query_safe("EXPLAIN $query"), qr/Index Only Scan using p_k/, 'oth
 $session->quit;
 $keeper->quit;
 $standby->stop;
+
+# The same of a file that was built before a restart, which goes back behind that.
+my $again = new_standby($primary, 'again', "max_standby_streaming_delay = -1\nbgwriter_lru_maxpages = 0\n");
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built');
+$primary->safe_psql('postgres', 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
+caught_up($primary, $again);
+$again->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
+caught_up($primary, $again);
+unlink(index_file($again, 'p_k')) or die;
+is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: the file is missed');
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built once more');
+crash($again);
+$again->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
+$again->start;
+$keeper = $again->background_psql('postgres', on_error_stop => 0);
+is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
+$again->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
+$again->reload;
+caught_up($primary, $again);
+wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: the file is in use again');
+is($keeper->query_safe($query), 50, 'restarted: the same rows');
+$again->promote;
+$again->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+is($keeper->query_safe($query), 50, 'restarted: the same rows after the promotion');
+is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: none for others');
+like($again->safe_psql('postgres', "$by_index; EXPLAIN $query"), qr/Index Only Scan using p_k/, 'restarted: they go by the index');
+$keeper->quit;
+$again->stop;
 $primary->stop;
 done_testing();

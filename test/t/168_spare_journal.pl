@@ -98,5 +98,86 @@ $node->restart;
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (1003)');
 @journal = glob("$pool/journal.*");
 is_deeply([ map { -s $_ } @journal ], [ 64 * 1024 * 1024 + 64 ], 'with room it has the size that was asked for');
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k > 2000; VACUUM t');
 $node->stop;
+
+# ---- nor is there room for one that is smaller, or that a start has lost ----
+my $rows = 1003;
+
+# Rows go in, with the journal that was there, and those of before are there.
+sub goes_on
+{
+	my ($inode, $bytes, $name) = @_;
+	my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO t VALUES (' . ++$rows . ')');
+
+	is($stderr, '', "$name: a row goes in");
+	@journal = glob("$pool/journal.*");
+	is_deeply([ map { (stat($_))[1] } @journal ], [$inode], '... with the journal that was there') if defined $inode;
+	is_deeply([ map { -s $_ } @journal ], [$bytes], '... of its size');
+	is(index_state($node, 't_k'), 'valid', '... the index is trusted');
+	same_answers($node, 't', 'k', 't_k', '... and right');
+	return;
+}
+
+sub mb
+{
+	my ($n) = @_;
+	return $n * 1024 * 1024 + 64;
+}
+
+$inode = (stat("$pool/journal.spare"))[1];
+$node->append_conf('postgresql.conf', 'pmhash.journal_size = 50MB');
+start_with_small_files($node);
+goes_on($inode, mb(50), 'a smaller one is asked for');
+$node->stop;
+
+# It is killed with the spare one in its hands; between the undo and that.
+foreach my $point ('spare_taken', 'undo_written')
+{
+	start_with_small_files($node);
+	goes_on($inode, mb(50), "before $point");
+	$point eq 'undo_written' ? crash($node) : $node->stop;
+	hold($point);
+	start_with_small_files($node);
+	is_held($point, 'the first process');
+	crash($node);
+	release($point);
+	start_with_small_files($node);
+	goes_on($inode, mb(50), "killed at $point");
+	$node->stop;
+}
+
+# A file that has no space is none to be kept.
+my $sparse = "$pool/journal.0123456789abcdef";
+append_to_file($sparse, '');
+truncate($sparse, mb(52)) or die;
+my $sparse_inode = (stat($sparse))[1];
+start_with_small_files($node);
+goes_on($inode, mb(50), 'a file without space is there, too');
+isnt($inode, $sparse_inode, '... which is another');
+$node->stop;
+
+# The first use fails with the spare one in its hands: the control file can't be written.
+# That is no better before there is room, and then it gets what was asked for.
+$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
+foreach my $how ('there is no room yet', 'there is room')
+{
+	hold('spare_taken');
+	start_with_small_files($node);
+	is_held('spare_taken', 'the first process');
+	rename("$pool/control.tmp", "$pool/control.away") or die;
+	mkdir("$pool/control.tmp") or die;
+	release('spare_taken');
+	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, "the first use fails; $how");
+	if ($how eq 'there is room')
+	{
+		# a child may end meanwhile, and those that begin are as the postmaster
+		limit_file_size($node->{_pid}, 'unlimited');
+		PostgreSQL::Test::Utils::system_log('prlimit', '--pid', $_, '--fsize=unlimited:') foreach PmhashTest::children($node->{_pid});
+	}
+	rmdir("$pool/control.tmp") or die;
+	rename("$pool/control.away", "$pool/control.tmp") or die;
+	goes_on($how eq 'there is room' ? (undef, mb(64)) : ($inode, mb(50)), $how);
+	$node->stop;
+}
 done_testing();

@@ -1,6 +1,7 @@
 # Why replay has given a file up is kept by the startup process, which is in no database,
 # and shown by a session that is in one: what is cut out of it, the middle, ends with
-# whole characters all the same.
+# whole characters all the same.  So does the reason for which pmhash is disabled, which is
+# the postmaster's.
 
 use strict;
 use warnings;
@@ -43,5 +44,20 @@ foreach my $end ('', 'x')
 	like($stdout, qr/^build failed: could not open file ".*\.\.\.\xe4+\Q$end\E\/[^"]*": Permission denied/, '... and why');
 	$standby->stop;
 }
+
+# pmhash is disabled for a reason with a path longer than 512 bytes
 $primary->stop;
+foreach my $end ('', 'x')
+{
+	my $pool = $PostgreSQL::Test::Utils::tmp_check . ("/" . "\xc3\xa4" x 100) x 3 . "/p$end";
+
+	$primary->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
+	$primary->start;
+	my ($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; $state");
+	is($stderr, '', "disabled: monitoring can read the view, path with '$end'");
+	like($stdout, qr/^disabled: could not create directory ".*\.\.\.\xe4.*\/p$end": No such file or directory/, '... and why');
+	($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; REINDEX INDEX t_k");
+	like($stderr, qr/DETAIL:  The reason is: could not create directory ".*No such file or directory\./, '... and so can a session');
+	$primary->stop;
+}
 done_testing();
