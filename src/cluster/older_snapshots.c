@@ -23,10 +23,10 @@
  * SnapBuildExportSnapshot), and until then no transaction shows it.
  *
  * Some are not waited for (NOT_WAITED_FOR), and may hand a snapshot on when the index is
- * valid.  CREATE INDEX CONCURRENTLY waits neither for them, nor for slots, nor for who
- * takes a snapshot over meanwhile (indexcmds.c, WaitForOlderSnapshots).  So each of these
- * compares its snapshots with index and file, when it plans and when it begins a scan
- * (file_open.c, serves_older).
+ * valid.  CREATE INDEX CONCURRENTLY waits neither for them, nor for slots, nor for a
+ * session that takes a snapshot over meanwhile (indexcmds.c, WaitForOlderSnapshots).  So
+ * each of these compares its snapshots with index and file, when it plans and when it
+ * begins a scan (file_open.c, serves_older).
  *
  *-------------------------------------------------------------------------
  */

@@ -118,7 +118,7 @@ typedef struct PmhashShared
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 	char		reason[PMHASH_REASON_SIZE]; /* why it is not usable */
 	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
-	uint64		journal_most;	/* records, as asked for */
+	uint64		journal_most;	/* records, as the setting has it */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */

@@ -226,8 +226,8 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 }
 
 /*
- * Who has such a snapshot still has 'older' to go by (file_open.c, serves_older).  False
- * as above.
+ * A session that still has such a snapshot has 'older' to go by (file_open.c,
+ * serves_older).  False as above.
  */
 bool
 pmhash_stub_validate(Relation index, uint64 file_id)
