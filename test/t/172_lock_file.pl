@@ -58,6 +58,7 @@ chmod(0600, $lock) or die $!;
 }
 
 # event: the lock file cannot be made or read, or is no file (a directory, a link, a fifo), when the server starts
+# trouble: LOG: `pmhash: could not open file ".../lock": ...`
 sub without_file
 {
 	my ($how, $reason) = @_;
