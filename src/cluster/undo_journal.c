@@ -304,7 +304,9 @@ take_spare(PmFile *file, const char *path, size_t least, size_t most)
 		((size_t) st.st_size > most && truncate(spare, (off_t) most) != 0) ||
 		rename(spare, path) != 0)
 		return false;
-	if (pm_open(file, path, false, &error) == PMH_OK)
+	if (pm_open(file, path, false, &error) != PMH_OK)
+		(void) pmhash_journal_let_go(path); /* want of a descriptor, perhaps */
+	else
 	{
 		if (file->mapped >= least && file->mapped <= most &&
 			file->mapped % sizeof(PmhashJournalRecord) == 0)
@@ -319,8 +321,8 @@ take_spare(PmFile *file, const char *path, size_t least, size_t most)
 				return true;
 		}
 		pm_close(file);
+		(void) unlink(path);
 	}
-	(void) unlink(path);
 	return false;
 }
 
@@ -345,10 +347,11 @@ get_journal(PmFile *file, const char *path, PmhError *error)
 	}
 	if (!take_spare(file, path, SMALLEST, size))
 		return false;
-	ereport(LOG,
-			(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->mapped,
-					size, error->sys_errno != 0 ? strerror(error->sys_errno) :
-					error->detail)));
+	if (file->mapped < size)
+		ereport(LOG,
+				(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->mapped,
+						size, error->sys_errno != 0 ? strerror(error->sys_errno) :
+						error->detail)));
 	memset(error, 0, sizeof(*error));
 	return true;
 }

@@ -147,6 +147,20 @@ foreach my $point ('spare_taken', 'undo_written')
 	$node->stop;
 }
 
+# No descriptor is to be had for it at first.
+{
+	local $ENV{LD_PRELOAD} = preloadable('no_write');
+	local $ENV{NO_OPEN} = "$pool/journal.";
+	local $ENV{NO_OPEN_TIMES} = "$PostgreSQL::Test::Utils::tmp_check/times";
+	append_to_file($ENV{NO_OPEN_TIMES}, 'xx');
+	my $from_here = -s $node->logfile;
+	start_with_small_files($node);
+	goes_on($inode, mb(50), 'no descriptor');
+	is(-s $ENV{NO_OPEN_TIMES}, 0, '... twice');
+	unlike(slurp_file($node->logfile, $from_here), qr/undo journal has/, '... and nothing is said of its size');
+	$node->stop;
+}
+
 # A file that has no space is none to be kept.
 my $sparse = "$pool/journal.0123456789abcdef";
 append_to_file($sparse, '');

@@ -58,6 +58,7 @@ chmod(0600, $lock) or die $!;
 }
 
 # event: the lock file cannot be made or read, or is no file (a directory, a link, a fifo), when the server starts
+# trouble: LOG: `pmhash: could not open file ".../lock": ...`
 sub without_file
 {
 	my ($how, $reason) = @_;
@@ -143,10 +144,12 @@ rename("$lock.away", $lock) or die $!;
 {
 	local $ENV{LD_PRELOAD} = $shim;
 	local $ENV{NO_OPEN} = pool($node);
-	local $ENV{NO_OPEN_TIMES} = 10;
+	local $ENV{NO_OPEN_TIMES} = "$PostgreSQL::Test::Utils::tmp_check/times";
+	append_to_file($ENV{NO_OPEN_TIMES}, 'x' x 10);
 	my $from = -s $node->logfile;
 	$node->start;
 	used('no descriptors for a moment');
+	is(-s $ENV{NO_OPEN_TIMES}, 0, 'no descriptors for a moment: ten times');
 	unlike(slurp_file($node->logfile, $from), qr/pmhash(:| is)/, 'no descriptors for a moment: nothing is said of it');
 	$node->stop;
 }
