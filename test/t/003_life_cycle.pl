@@ -195,7 +195,7 @@ my $from = -s $node->logfile;
 kill('KILL', $pid);
 eval { $victim->quit };
 $node->wait_for_log(qr/reinitializing/, $from);
-$node->poll_query_until('postgres', 'SELECT true');
+wait_until_up($node);
 same_answers($node, 't', 'k', 't_k', 'after a crash of one backend');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash of one backend');
 wait_for_files($pool, 1, 'files after a crash of one backend: none for the unlogged index');

@@ -318,7 +318,7 @@ my $from = -s $node->logfile;
 kill('KILL', $pid);
 eval { $victim->quit };
 $node->wait_for_log(qr/reinitializing/, $from);
-$node->poll_query_until('postgres', 'SELECT true');
+wait_until_up($node);
 # trust: kept-lock
 repaired('emptied, one backend killed');
 

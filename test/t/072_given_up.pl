@@ -112,7 +112,7 @@ foreach my $end ('immediate', 'fast')
 	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 	eval { $session->quit };
 	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	open(my $lock, '<', pool($node) . '/lock') or die $!;
 	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
 	close($lock);
@@ -158,7 +158,7 @@ foreach my $case ([ 'gone', 0 ], [ 'unreadable', 0 ], [ 'gone', 1 ], [ 'unreadab
 	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 	eval { $session->quit };
 	$node->wait_for_log(qr/database system is ready/, $from);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	all_come_back($node, 'given up, then a crash in place');
 }
 
@@ -239,7 +239,7 @@ foreach my $case ([ 'journal', 1, 24 ], [ 'file', 2, 24 ], [ 'file', 2, 12 ], [ 
 	kill('KILL', $pid);
 	eval { $session->quit };
 	$node->wait_for_log(qr/ERROR: .*pmhash could not use file ".*" to take out what a crash has lost/, $from);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 6000 AND 6020 OR k = 6000'), '0',
 		"$name: lost rows");
 	$node->safe_psql('postgres', 'INSERT INTO o VALUES (7000); DELETE FROM o WHERE k = 7000');

@@ -193,16 +193,7 @@ sub dies
 }
 
 dies('killed', sub { crash($node); $node->start; });
-dies(
-	'restarted in place',
-	sub {
-		my $victim = $node->background_psql('postgres', on_error_stop => 0);
-		my $pid = $victim->query_safe('SELECT pg_backend_pid()');
-
-		kill('KILL', $pid);
-		eval { $victim->quit };
-		$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
-	});
+dies('restarted in place', sub { restart_in_place($node); });
 
 # ---- prepared, rolled back ----
 

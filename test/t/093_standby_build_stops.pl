@@ -103,7 +103,7 @@ kill('KILL', $builder) if $builder =~ /^\d+$/;
 usleep(200_000);
 release('standby_loaded');
 write_on_primary();
-$standby->poll_query_until('postgres', 'SELECT true') or die 'the standby does not come back';
+wait_until_up($standby) or die 'the standby does not come back';
 all_right('the builder is killed');
 
 # ... or terminated, and promoted in the middle

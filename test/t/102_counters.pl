@@ -101,7 +101,7 @@ my $pid = $session->query_safe('SELECT pg_backend_pid()');
 $session->query_safe('BEGIN; INSERT INTO a SELECT generate_series(1, 100)');
 kill('KILL', $pid);
 eval { $session->quit };
-ok($node->poll_query_until('postgres', 'SELECT true'), 'a killed session: the server is up');
+ok(wait_until_up($node), 'a killed session: the server is up');
 is(counted('a_k', 'lookups'), '0', 'a killed session: begun anew');
 look_up(2, 'a');
 is(counted('a_k', 'lookups'), '2', 'a killed session: counts again');

@@ -204,7 +204,7 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	kill('KILL', $pid);
 	unlink(glob($node->data_dir . '/stop_points/*'));
 	usleep(500_000);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	goes_on($node, 'restarted in place', $position);
 	$node->stop;
 }
@@ -300,7 +300,7 @@ foreach my $more (0, 1)
 	my $position = log_position($node);
 	append_to_file($node->data_dir . '/stop_points/promoted_before_use', '');
 	$node->start;
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	# a transaction with a message; after the first of them the others have all alike
 	my $emit = sub { my ($n) = @_; return "SELECT pg_logical_emit_message(true, 'm', repeat('x', $n))"; };
 	my $at = sub { return $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn() - \'0/0\''); };

@@ -34,6 +34,7 @@ our @EXPORT = qw(
   release_wal_writer
   witness
   set_witness
+  wait_until_up
   restart_in_place
   crash
   die_in_start
@@ -321,6 +322,21 @@ sub set_witness
 	return;
 }
 
+# Wait until the server takes connections again; false if it does not.  (A psql that is
+# refused may have gone before it is given the query: IPC::Run dies of the broken pipe.)
+sub wait_until_up
+{
+	my ($node) = @_;
+	my $up;
+
+	do
+	{
+		$up = eval { $node->poll_query_until('postgres', 'SELECT true') };
+	} while (!defined $up && $@ =~ /Broken pipe/);
+	die $@ unless defined $up;
+	return $up;
+}
+
 # A child is killed, the postmaster restarts the others in place.  Returns what it says.
 sub restart_in_place
 {
@@ -331,7 +347,7 @@ sub restart_in_place
 	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 	eval { $session->quit };
 	$node->wait_for_log(qr/database system is ready/, $from);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node);
 	return slurp_file($node->logfile, $from);
 }
 
