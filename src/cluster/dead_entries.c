@@ -83,7 +83,7 @@
 #define STEP_EFFORT			8
 
 /* How many entries wait before a flush is requested, or for how long, in ms. */
-#define MANY_WAIT			1024
+#define MANY_WAIT			64
 #define LONGEST_WAIT		10
 
 /*
