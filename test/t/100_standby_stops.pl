@@ -137,7 +137,7 @@ $primary->safe_psql('postgres', 'DROP TABLE e');
 
 # ---- a check goes on with a file that is given up ----
 
-# It has entries of dead rows, whose TIDs VACUUM gives away; nobody removes them from it.
+# It has entries of dead rows, whose TIDs VACUUM gives away; none is removed from it any more.
 # trouble: `index "..." has got another file while it was checked`
 $primary->safe_psql('postgres', $_) foreach (
 	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',

@@ -81,7 +81,7 @@ $session->quit;
 $keeper->quit;
 $standby->stop;
 
-# The same of a file that was built before a restart, which goes back behind that.
+# The same of a file that was built before a restart, after which replay begins before that.
 my $again = new_standby($primary, 'again', "max_standby_streaming_delay = -1\nbgwriter_lru_maxpages = 0\n");
 wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built');
 $primary->safe_psql('postgres', 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');

@@ -1,8 +1,9 @@
 # Snapshots that no rebuild waits for, and CREATE INDEX CONCURRENTLY neither: those of
 # autovacuum, of an event trigger in the last transaction of CREATE INDEX CONCURRENTLY, of
 # the worker that runs users' functions, and what takes one over from these, or while
-# CONCURRENTLY waits; nor does that wait for a logical slot that is being made.  None of them misses a row: by an index that has become valid meanwhile
-# each gets what it gets by a scan of the table.
+# CONCURRENTLY waits; nor does that wait for a logical slot that is being made.  None of
+# them misses a row: by an index that has become valid meanwhile each gets what it gets by
+# a scan of the table.
 
 use strict;
 use warnings;
@@ -177,7 +178,7 @@ sub gate_says
 	return $said;
 }
 
-# Somebody comes to the gate; rows that his snapshot sees go, and t_k is lost and made anew.
+# A process comes to the gate; rows that its snapshot sees go, and t_k is lost and made anew.
 sub at_the_gate
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -195,8 +196,8 @@ sub at_the_gate
 	is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
 	is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
 	take_over($taker, $snapshot);
-	sees_all($taker, 't', "who takes over from $name");
-	is($taker->query_safe("EXECUTE $_"), '10', "who takes over from $name, by a plan: $_") foreach qw(before in_worker meanwhile);
+	sees_all($taker, 't', "a session that takes over from $name");
+	is($taker->query_safe("EXECUTE $_"), '10', "a session that takes over from $name, by a plan: $_") foreach qw(before in_worker meanwhile);
 	$taker->query_safe('COMMIT');
 	$lock->query_safe('SELECT pg_advisory_unlock(7)');
 	is(gate_says(qr/gate: sees (\d+) rows/), '10', "$name itself");

@@ -1,6 +1,6 @@
 # A logical slot that is made on a standby hands out a snapshot (from 16 on).  It is as of a
 # place in WAL that may be long past by then, no transaction has it before, and it does not
-# say that it is of a standby: whoever imports it sees all its rows nevertheless, before the
+# say that it is of a standby: a session that imports it sees all its rows nevertheless, before the
 # promotion and after it, also by plans that were made for others.
 
 use strict;
@@ -45,7 +45,7 @@ sub slot_snapshot
 	return $name;
 }
 
-# A test: who imports the snapshot sees that many rows of the table, by index and without it.
+# A test: a session that imports the snapshot sees that many rows of the table, by index and without it.
 sub sees
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -69,7 +69,7 @@ caught_up($primary, $standby);
 wait_for_state($standby, 'q_k', qr/^valid$/, 'q_k is built on the standby');
 
 # A process that makes a slot is stopped.  When it hands its snapshot out, entries of rows
-# that this sees have been removed, and there was nobody to wait for.
+# that this sees have been removed, and there was no process to wait for.
 my $writer = $primary->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; INSERT INTO q VALUES (1, 1)');    # the slot is not made before it is over
 caught_up($primary, $standby);
@@ -93,7 +93,7 @@ kill('CONT', $process) or die $!;
 my $removed_since = slot_snapshot($late);
 sees('q', $removed_since, 30, 'removed since, on the standby');
 
-# Who builds an index leaves out rows that were deleted before, and that a snapshot sees.
+# A build of an index leaves out rows that were deleted before, and that a snapshot sees.
 my $slot = begin_slot();
 $primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
 my $built_since = slot_snapshot($slot);
