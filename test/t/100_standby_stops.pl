@@ -91,6 +91,21 @@ sleep 1;
 is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
 both_valid($standby, 'past eras, later');
 
+# Start psql on the standby with a query that a stop point holds up; what it says goes to
+# $$output.  With a test.  Returns the run.
+sub start_held
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $query, $output, $name) = @_;
+	my $run;
+
+	hold($standby, $point);
+	$run = IPC::Run::start([ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', $query ],
+		'<', \undef, '>', $output, '2>&1');
+	is_held($standby, $point, $name);
+	return $run;
+}
+
 # ---- a scan goes on with a file that is given up ----
 
 # It has read entries of dead rows, or will; then VACUUM gives their TIDs away, their pages
@@ -113,11 +128,7 @@ caught_up($primary, $standby);
 	my $run;
 
 	like(plan_of($standby, $count, $by_index), qr/Index Only Scan using e_k/, 'given up: an index-only scan');
-	hold($standby, 'scan_between_batches');
-	$run = IPC::Run::start(
-		[ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', "$by_index $count" ],
-		'<', \undef, '>', \$output, '2>&1');
-	is_held($standby, 'scan_between_batches', 'given up: between two batches');
+	$run = start_held('scan_between_batches', "$by_index $count", \$output, 'given up: between two batches');
 	$primary->safe_psql('postgres', 'ALTER INDEX e_k SET (wal = off)');
 	caught_up($primary, $standby);
 	like(standby_state($standby, 'e_k'), qr/absent/, 'given up: it is');
@@ -151,11 +162,7 @@ caught_up($primary, $standby);
 	my $output = '';
 	my $run;
 
-	hold($standby, 'check_before_entries');
-	$run = IPC::Run::start(
-		[ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', q(SELECT pmhash_check('e_k')) ],
-		'<', \undef, '>', \$output, '2>&1');
-	is_held($standby, 'check_before_entries', 'given up under a check: the rows are checked');
+	$run = start_held('check_before_entries', q(SELECT pmhash_check('e_k')), \$output, 'given up under a check: the rows are checked');
 	unlink(database_files($standby, 'postgres')) or die;
 	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
 	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
