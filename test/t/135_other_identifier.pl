@@ -166,7 +166,7 @@ $from = -s $standby->logfile;
 $standby->start;
 like(log_since($standby, $from), qr/$taken_over/, 'a standby: the log says so');
 wait_for_state($standby, 't_k', qr/^valid$/, 'a standby: builds its files');
-$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM unnest('{" . join(',', @foreign) . "}'::text[]) f WHERE pg_stat_file(f, true) IS NOT NULL")
+$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM unnest('{" . join(',', @foreign) . "}'::text[]) f WHERE (pg_stat_file(f, true)).size IS NOT NULL")
   or die 'files of another cluster are still there';
 
 # event: `pg_createsubscriber`
