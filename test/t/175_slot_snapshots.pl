@@ -80,13 +80,7 @@ kill('STOP', $process) or die $!;
 $writer->query_safe('COMMIT');
 $writer->quit;
 $primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
-$primary->safe_psql('postgres', 'DELETE FROM q WHERE k = 7');
-foreach (1 .. 600)
-{
-	# an LSN is flushed, and the backend that has found them comes by again
-	$primary->safe_psql('postgres', "$by_index; " . 'SELECT count(v) FROM q WHERE k = 7; SELECT pg_sleep(0.05); ' x 3);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))) == 1;
-}
+gone_with_entries($primary);
 caught_up($primary, $standby);
 is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))), 1, 'the entries have gone');
 kill('CONT', $process) or die $!;
