@@ -639,23 +639,25 @@ pmhash_index_is_pmem(Relation index)
 	return pmh_is_pmem(entry->file->table);
 }
 
-/*
- * May plans use this index?  Raises no error for what it finds.  Trouble that may
- * pass, as want of descriptors or memory, is no reason to take another plan in
- * silence: the plan that uses the index fails if it is still there.  A file
- * that an unlogged index does not have yet is left to the first use.
- */
-bool
-pmhash_index_plannable(Relation index)
+/* Has nobody made the pool ready, in spite of tries? */
+static bool
+is_not_ready(void)
 {
-	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+	return pg_atomic_read_u32(&pmhash_shared->not_ready) != 0;
+}
+
+/*
+ * May plans for this snapshot use the index?  NULL: for one that is taken from now on.
+ */
+static bool
+is_plannable(Relation index, Snapshot snapshot)
+{
 	PmhashTrouble trouble;
 	PmhashStub	stub;
 	uint64		generation;
 	PmhashEntry *entry;
 
-	if (!pmhash_service_available() ||
-		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
+	if (!pmhash_service_available() || is_not_ready())
 		return false;
 	if (RecoveryInProgress())
 	{
@@ -687,6 +689,33 @@ pmhash_index_plannable(Relation index)
 	else
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 	return false;
+}
+
+/*
+ * May plans use this index?  Raises no error for what it finds.  Trouble that may
+ * pass, as want of descriptors or memory, is no reason to take another plan in
+ * silence: the plan that uses the index fails if it is still there.  A file
+ * that an unlogged index does not have yet is left to the first use.
+ */
+bool
+pmhash_index_plannable(Relation index)
+{
+	return is_plannable(index, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL);
+}
+
+/*
+ * Of an index that plans may not use: may they later, though nobody says so then?  As
+ * with another snapshot, or when the pool is ready, or replay has come to what the files
+ * have.  In all other cases plans are made anew (pmhash_forget_plans, and its like on
+ * standbys).
+ */
+bool
+pmhash_plannable_later(Relation index)
+{
+	if (!pmhash_service_available())
+		return false;
+	return is_not_ready() || (RecoveryInProgress() && !pmhash_standby_reached()) ||
+		is_plannable(index, NULL);
 }
 
 /*
