@@ -647,11 +647,15 @@ is_not_ready(void)
 }
 
 /*
- * May plans for this snapshot use the index?  NULL: for one that is taken from now on.
+ * May plans use this index?  Raises no error for what it finds.  Trouble that may
+ * pass, as want of descriptors or memory, is no reason to take another plan in
+ * silence: the plan that uses the index fails if it is still there.  A file
+ * that an unlogged index does not have yet is left to the first use.
  */
-static bool
-is_plannable(Relation index, Snapshot snapshot)
+bool
+pmhash_index_plannable(Relation index)
 {
+	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
 	PmhashTrouble trouble;
 	PmhashStub	stub;
 	uint64		generation;
@@ -692,30 +696,25 @@ is_plannable(Relation index, Snapshot snapshot)
 }
 
 /*
- * May plans use this index?  Raises no error for what it finds.  Trouble that may
- * pass, as want of descriptors or memory, is no reason to take another plan in
- * silence: the plan that uses the index fails if it is still there.  A file
- * that an unlogged index does not have yet is left to the first use.
- */
-bool
-pmhash_index_plannable(Relation index)
-{
-	return is_plannable(index, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL);
-}
-
-/*
- * Of an index that plans may not use: may they later, though nobody says so then?  As
- * with another snapshot, or when the pool is ready, or replay has come to what the files
- * have.  In all other cases plans are made anew (pmhash_forget_plans, and its like on
- * standbys).
+ * Of an index that plans may not use: may they later, though nobody says so then?  They
+ * are made anew when the stub says something else, or, on a standby, the state of the
+ * file.  Not when there is another snapshot, the pool is ready, or mounted again, or
+ * replay has come to what the files have.
  */
 bool
 pmhash_plannable_later(Relation index)
 {
+	PmhashTrouble trouble;
+	PmhashStub	stub;
+
 	if (!pmhash_service_available())
 		return false;
-	return is_not_ready() || (RecoveryInProgress() && !pmhash_standby_reached()) ||
-		is_plannable(index, NULL);
+	if (is_not_ready())
+		return true;
+	memset(&trouble, 0, sizeof(trouble));
+	return read_stub(index, PMHASH_READ, &stub, &trouble) &&
+		(!RecoveryInProgress() ||
+		 (pmhash_flags_logged(stub.flags) && pmhash_standby_life(stub.file_id) != 0));
 }
 
 /*
