@@ -639,6 +639,13 @@ pmhash_index_is_pmem(Relation index)
 	return pmh_is_pmem(entry->file->table);
 }
 
+/* Has nobody made the pool ready, in spite of tries? */
+static bool
+is_not_ready(void)
+{
+	return pg_atomic_read_u32(&pmhash_shared->not_ready) != 0;
+}
+
 /*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
@@ -654,8 +661,7 @@ pmhash_index_plannable(Relation index)
 	uint64		generation;
 	PmhashEntry *entry;
 
-	if (!pmhash_service_available() ||
-		pg_atomic_read_u32(&pmhash_shared->not_ready) != 0)
+	if (!pmhash_service_available() || is_not_ready())
 		return false;
 	if (RecoveryInProgress())
 	{
@@ -687,6 +693,28 @@ pmhash_index_plannable(Relation index)
 	else
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 	return false;
+}
+
+/*
+ * Of an index that plans may not use: may they later, though nobody says so then?  They
+ * are made anew when the stub says something else, or, on a standby, the state of the
+ * file.  Not when there is another snapshot, the pool is ready, or mounted again, or
+ * replay has come to what the files have.
+ */
+bool
+pmhash_plannable_later(Relation index)
+{
+	PmhashTrouble trouble;
+	PmhashStub	stub;
+
+	if (!pmhash_service_available())
+		return false;
+	if (is_not_ready())
+		return true;
+	memset(&trouble, 0, sizeof(trouble));
+	return read_stub(index, PMHASH_READ, &stub, &trouble) &&
+		(!RecoveryInProgress() ||
+		 (pmhash_flags_logged(stub.flags) && pmhash_standby_life(stub.file_id) != 0));
 }
 
 /*

@@ -37,6 +37,7 @@
 #include "miscadmin.h"
 #include "replication/slot.h"
 #include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -110,19 +111,37 @@ has_imported(const PGPROC *proc)
 		VirtualTransactionIdEquals(own, importer[number]);
 }
 
+/* Does the leader of our parallel workers, or of us, send WAL? */
+static bool
+is_walsender(const PGPROC *leader)
+{
+	if (leader == MyProc)
+		return am_walsender;
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		if (WalSndCtl->walsnds[i].pid == leader->pid)
+			return true;
+	}
+	return false;
+}
+
 /*
  * pmhash_snapshot_may_be_older
  *		May this transaction have a snapshot that an index has become valid without?
  *
- * A parallel worker has that of its leader.  A process that makes a logical slot may take
- * its snapshot itself (CREATE_REPLICATION_SLOT ... USE_SNAPSHOT).
+ * A parallel worker has that of its leader, whatever that is.  A process that makes a
+ * logical slot may take its snapshot itself (CREATE_REPLICATION_SLOT ... USE_SNAPSHOT).
  */
 bool
 pmhash_snapshot_may_be_older(void)
 {
-	return MyProc != NULL &&
-		((MyProc->statusFlags & NOT_WAITED_FOR) != 0 || am_walsender ||
-		 has_imported(MyProc->lockGroupLeader ? MyProc->lockGroupLeader : MyProc));
+	const PGPROC *leader;
+
+	if (MyProc == NULL)
+		return false;
+	leader = MyProc->lockGroupLeader ? MyProc->lockGroupLeader : MyProc;
+	return (leader->statusFlags & NOT_WAITED_FOR) != 0 || is_walsender(leader) ||
+		has_imported(leader);
 }
 
 /* Is this snapshot's xmin the limit, or older?  Invalid limit: all are. */

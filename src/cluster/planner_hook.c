@@ -33,7 +33,6 @@
 #include "cluster/file_open.h"
 #include "cluster/function_worker.h"
 #include "cluster/life_cycle.h"
-#include "cluster/older_snapshots.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
@@ -70,10 +69,12 @@ show_boolean_columns(IndexOptInfo *info)
 
 /*
  * Is it one of ours that can't be used?  If it can, it is made ready for the
- * planner, which holds a lock on every index of the list.
+ * planner, which holds a lock on every index of the list.  If it is hidden just for now,
+ * for the sake of a snapshot for one, the plan is not kept: it is to be there for the
+ * next one.
  */
 static bool
-is_hidden(IndexOptInfo *info)
+is_hidden(PlannerInfo *root, IndexOptInfo *info)
 {
 	Relation	index = RelationIdGetRelation(info->indexoid);
 	bool		hidden;
@@ -82,13 +83,14 @@ is_hidden(IndexOptInfo *info)
 		return false;
 	hidden = pmhash_is_index(index) &&
 		(pmhash_in_function_worker() || !pmhash_index_plannable(index));
-	if (!hidden && pmhash_is_index(index))
+	if (hidden)
+		root->glob->transientPlan |= pmhash_plannable_later(index);
+	else if (pmhash_is_index(index))
 		show_boolean_columns(info);
 	RelationClose(index);
 	return hidden;
 }
 
-/* What is hidden for the sake of a snapshot is to be there for the next one. */
 static void
 hide_indexes(PlannerInfo *root, RelOptInfo *rel)
 {
@@ -96,11 +98,8 @@ hide_indexes(PlannerInfo *root, RelOptInfo *rel)
 
 	foreach(lc, rel->indexlist)
 	{
-		if (!is_hidden(lfirst_node(IndexOptInfo, lc)))
-			continue;
-		rel->indexlist = foreach_delete_current(rel->indexlist, lc);
-		if (pmhash_snapshot_may_be_older())
-			root->glob->transientPlan = true;
+		if (is_hidden(root, lfirst_node(IndexOptInfo, lc)))
+			rel->indexlist = foreach_delete_current(rel->indexlist, lc);
 	}
 }
 

@@ -32,6 +32,7 @@
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
+#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
@@ -504,14 +505,15 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 }
 
 /*
- * Does a snapshot see only what the file has?  Those that were taken here had been waited
- * for, or cancelled, before entries were removed that they need.
+ * Does a snapshot see only what the file has?  Who has taken it here had been waited for,
+ * or was cancelled, before entries were removed that it needs.  But who has taken it over
+ * meanwhile was not.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
 	return snapshot_fits(row->usable_xmin, snapshot) &&
-		(snapshot == NULL || snapshot->takenDuringRecovery ||
+		(!pmhash_snapshot_may_be_older() ||
 		 snapshot_fits(row->removed_xmin, snapshot));
 }
 

@@ -272,11 +272,13 @@ resolve_conflicts(void)
 }
 
 /*
- * No process has such a snapshot any more.  But a logical slot that is being made has
- * shown none, and may hand one out that is as old (older_snapshots.c): that one does
- * without the file.  Under the lock, shared.  Not kept for the next life: a slot's place
- * is not before that to which replay has come when it is made (slot.c,
- * ReplicationSlotReserveWal).
+ * For snapshots that resolve_conflicts does not see, as it lists once who has such a
+ * one.  A session that is waited for may hand it on meanwhile (SET TRANSACTION SNAPSHOT);
+ * a logical slot that is being made has shown none, and may hand one out that is as old
+ * (older_snapshots.c).  These do without the file.  Under the lock, shared.
+ *
+ * Not kept for the next life, which no snapshot outlives: a slot's place is not before
+ * that to which replay has come when it is made (slot.c, ReplicationSlotReserveWal).
  */
 static void
 keep_from_older(PmhashStandbyRow *row)

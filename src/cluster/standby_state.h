@@ -37,8 +37,8 @@ typedef struct PmhashStandbyRow
 								 * known to be logged */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
-	FullTransactionId removed_xmin; /* the same for those that were not taken here: by
-									 * what has been removed since.  The startup
+	FullTransactionId removed_xmin; /* the same for those that may have been taken over:
+									 * by what has been removed since.  The startup
 									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for, or that is under way (standby_sweep.c) */

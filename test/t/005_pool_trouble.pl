@@ -286,9 +286,15 @@ my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 # event: unmounted while the server runs
 my $untouched = index_file($node, 'o_k');
 lost_while_running('unmounted', $unmount, '');
+my $session = $node->background_psql('postgres');
+$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
+is($session->query_safe('EXECUTE o'), 7, 'unmounted: a plan without an index');
 $mount->();
 repaired('mounted again');
 is(index_file($node, 'o_k'), $untouched, 'mounted again: an index that no row was left out of was not rebuilt');
+$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');	# the next snapshot is another one
+like($session->query_safe('EXPLAIN EXECUTE o'), qr/o_k/, 'mounted again: that plan is not kept');
+$session->quit;
 $node->stop;
 $node->start;
 repaired('mounted again, restarted');

@@ -22,6 +22,25 @@ sub answer
 	return $session->query($sql) . $session->{stderr};
 }
 
+# A plan without the index, which is made when that is not to be used; later others have it.
+sub plan_without
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($session, $name, $query, $rows) = @_;
+
+	is(answer($session, "SET plan_cache_mode = force_generic_plan; PREPARE $name AS $query; EXECUTE $name"), $rows, "$name: the rows");
+	unlike($session->query_safe("EXPLAIN EXECUTE $name"), qr/p_k/, "$name: without the index");
+	return;
+}
+
+sub plan_has_index
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($session, $name) = @_;
+
+	return like($session->query_safe("EXPLAIN EXECUTE $name"), qr/Index Only Scan using p_k/, "$name: the plan is not kept");
+}
+
 my $primary = new_primary('primary');
 my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = -1\n");
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
@@ -36,6 +55,8 @@ caught_up($primary, $standby);
 
 # Whoever builds the index now leaves out what is dead, so it is not for older snapshots.
 my $keeper = $standby->background_psql('postgres', on_error_stop => 0);
+my $one = $standby->background_psql('postgres', on_error_stop => 0);
+is($one->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 100, 'another one has an old snapshot');
 my $snapshot = $keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()");
 is($keeper->query_safe($query), 100, 'the rows of an old snapshot');
 $primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
@@ -43,6 +64,10 @@ $primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wa
 caught_up($primary, $standby);
 wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 is($keeper->query_safe($query), 100, 'the same on the standby');
+plan_without($one, 'on_standby', $query, 100);
+$one->query_safe('COMMIT');
+plan_has_index($one, 'on_standby');
+$one->quit;
 
 # It is no finding either that the index lacks these rows.
 # trouble: `index "..." cannot be checked using the transaction's snapshot`
@@ -77,6 +102,9 @@ is(answer($session, 'EXECUTE q'), '0', 'a snapshot of its own, by that plan');
 is(answer($session, "$import; $query"), '100', 'an old snapshot, planned with it');
 $session->query('COMMIT');
 like($session->query_safe("EXPLAIN $query"), qr/Index Only Scan using p_k/, 'others go by the index');
+plan_without($keeper, 'after_promotion', $query, 100);
+$keeper->query_safe('COMMIT');
+plan_has_index($keeper, 'after_promotion');
 $session->quit;
 $keeper->quit;
 $standby->stop;
@@ -97,11 +125,16 @@ $again->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
 $again->start;
 $keeper = $again->background_psql('postgres', on_error_stop => 0);
 is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
+$one = $again->background_psql('postgres', on_error_stop => 0);
+$one->query_safe($by_index);
+plan_without($one, 'before_replay', $query, 50);
 $again->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
 $again->reload;
 caught_up($primary, $again);
 wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: the file is in use again');
 is($keeper->query_safe($query), 50, 'restarted: the same rows');
+plan_has_index($one, 'before_replay');
+$one->quit;
 $again->promote;
 $again->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is($keeper->query_safe($query), 50, 'restarted: the same rows after the promotion');

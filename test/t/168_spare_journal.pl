@@ -183,6 +183,10 @@ foreach my $how ('there is no room yet', 'there is room')
 	mkdir("$pool/control.tmp") or die;
 	release('spare_taken');
 	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, "the first use fails; $how");
+	my $early = $node->background_psql('postgres', on_error_stop => 0);
+	$early->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE early AS SELECT count(*) FROM t WHERE k = 1');
+	is($early->query_safe('EXECUTE early'), 1, '... a plan does without the index');
+	unlike($early->query_safe('EXPLAIN EXECUTE early'), qr/t_k/, '... which it has not');
 	if ($how eq 'there is room')
 	{
 		# a child may end meanwhile, and those that begin are as the postmaster
@@ -192,6 +196,8 @@ foreach my $how ('there is no room yet', 'there is room')
 	rmdir("$pool/control.tmp") or die;
 	rename("$pool/control.away", "$pool/control.tmp") or die;
 	goes_on($how eq 'there is room' ? (undef, mb(64)) : ($inode, mb(50)), $how);
+	like($early->query_safe('EXPLAIN EXECUTE early'), qr/t_k/, '... and that plan is not kept');
+	$early->quit;
 	$node->stop;
 }
 done_testing();

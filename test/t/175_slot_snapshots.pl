@@ -23,14 +23,18 @@ my $by_table = 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET 
 my $query = 'SELECT count(v) FROM %s WHERE k = 7';
 my @walsenders;
 
-# Begin to make a slot on the standby: it has a place in WAL, and waits for what comes.
+# Begin to make a slot on the standby: it has a place in WAL, and waits for what comes.  With
+# an option, and what the process is to do before.
 sub begin_slot
 {
+	my ($option, @before) = @_;
 	my $walsender = $standby->background_psql('postgres', replication => 'database', on_error_stop => 0);
 	my $slot = 's' . @walsenders;
 
 	push @walsenders, $walsender;
-	$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT $slot TEMPORARY LOGICAL pgoutput;\n");
+	$walsender->query_safe($_) foreach @before;
+	$option //= '';
+	$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT $slot TEMPORARY LOGICAL pgoutput $option;\n");
 	$standby->poll_query_until('postgres', "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'")
 	  or die 'no slot';
 	return $walsender;
@@ -74,24 +78,36 @@ my $writer = $primary->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; INSERT INTO q VALUES (1, 1)');    # the slot is not made before it is over
 caught_up($primary, $standby);
 my $late = begin_slot();
-my $process = $standby->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots});
 
-kill('STOP', $process) or die $!;
+# Another one is to have the snapshot itself, and a parallel worker for a plan of before.
+my $user = begin_slot('USE_SNAPSHOT', "$by_index; SET debug_parallel_query = on; SET plan_cache_mode = force_generic_plan",
+	'PREPARE in_worker AS ' . sprintf($query, 'q'), 'EXECUTE in_worker', 'BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ');
+my @processes = split(/\n/, $standby->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots}));
+
+kill('STOP', @processes) == 2 or die $!;
 $writer->query_safe('COMMIT');
 $writer->quit;
 $primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
-$primary->safe_psql('postgres', 'DELETE FROM q WHERE k = 7');
-foreach (1 .. 600)
-{
-	# an LSN is flushed, and the backend that has found them comes by again
-	$primary->safe_psql('postgres', "$by_index; " . 'SELECT count(v) FROM q WHERE k = 7; SELECT pg_sleep(0.05); ' x 3);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))) == 1;
-}
+gone_with_entries($primary);
 caught_up($primary, $standby);
 is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))), 1, 'the entries have gone');
-kill('CONT', $process) or die $!;
+kill('CONT', @processes) == 2 or die $!;
 my $removed_since = slot_snapshot($late);
 sees('q', $removed_since, 30, 'removed since, on the standby');
+
+# A test: the process that has made a slot sees all rows, in its worker too.
+sub user_sees
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	is($user->query_safe('EXECUTE in_worker'), 30, "$name, in a parallel worker");
+	is($user->query_safe(sprintf($query, 'q')), 30, "$name, by a new plan");
+	return;
+}
+
+like($user->query_safe('SELECT 1'), qr/pgoutput\n1$/, 'the slot is made');
+user_sees('a process that has made a slot');
 
 # A build of an index leaves out rows that were deleted before, and that a snapshot sees.
 my $slot = begin_slot();
@@ -107,6 +123,7 @@ $standby->promote;
 $standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 sees('p', $built_since, 30, 'built since, promoted');
 sees('q', $removed_since, 30, 'removed since, promoted');
+user_sees('the same, promoted');
 
 # A plan that was made for others goes through the table.
 my $session = $standby->background_psql('postgres', on_error_stop => 0);

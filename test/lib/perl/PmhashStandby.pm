@@ -27,6 +27,7 @@ our @EXPORT = qw(
   load_of_t
   follow
   caught_up
+  gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys
   plan_of
@@ -180,6 +181,26 @@ sub caught_up
 	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
 	  or die "the standby does not catch up";
 	return;
+}
+
+# Rows with k = 7 of q go, and their entries in q_k are removed by scans that find them dead;
+# no page is pruned, so that whoever has an older snapshot still finds them in the table.
+sub gone_with_entries
+{
+	my ($primary) = @_;
+	my $scan = 'SELECT count(v) FROM q WHERE k = 7; SELECT pg_sleep(0.05); ';
+	my $entries = q(SELECT entries FROM pmhash_stats('q_k'));
+	my $left;
+
+	$primary->safe_psql('postgres', 'DELETE FROM q WHERE k = 7');
+	$left = $primary->safe_psql('postgres', 'SELECT count(*) FROM q');
+	foreach (1 .. 600)
+	{
+		# an LSN is flushed, and the backend that has found them comes by again
+		$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . $scan x 3);
+		return if $primary->safe_psql('postgres', $entries) == $left;
+	}
+	die 'the entries are still there';
 }
 
 sub plan_of
