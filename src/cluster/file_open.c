@@ -393,29 +393,6 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 /* ---- opening, by purpose ---- */
 
 /*
- * May the snapshot be of the time before this server was promoted?  A transaction keeps
- * its own, and another may take it over.  The one that comes with a logical slot does not
- * say that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
- */
-static bool
-is_from_recovery(Snapshot snapshot)
-{
-	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		(snapshot->takenDuringRecovery || pmhash_snapshot_may_be_older());
-}
-
-/*
- * Does the file serve the statement's snapshot, if that is of the time before a
- * promotion?  (In recovery that is found out with all else, serves_in_recovery.)
- */
-static bool
-serves_promoted(uint64 file_id, Snapshot snapshot)
-{
-	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
-		pmhash_standby_fits_promoted(file_id, snapshot);
-}
-
-/*
  * May rows be missing from the file that a snapshot with this xmin sees?  'older' of its
  * stub is 0 if it has never been rebuilt beside writers.
  */
@@ -449,20 +426,32 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 {
 	PmhashStub	stub;
 
-	if (likely(!pmhash_snapshot_may_be_older()) || snapshot == NULL ||
-		snapshot->snapshot_type != SNAPSHOT_MVCC || RecoveryInProgress())
-		return true;
 	return !is_index_younger(index, snapshot) &&
 		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
 		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
 		!is_not_after(snapshot->xmin, stub.older);
 }
 
-/* Has a file all rows that the snapshot sees?  Nearly always. */
+/*
+ * Has a file all rows that the snapshot sees?  Nearly always.  (In recovery that is found
+ * out with all else, serves_in_recovery.)
+ *
+ * A snapshot may be of the time before this server was promoted: a transaction keeps its
+ * own, and another may take it over.  The one that comes with a logical slot does not say
+ * that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
+ */
 static bool
 serves(Relation index, uint64 file_id, Snapshot snapshot)
 {
-	return serves_promoted(file_id, snapshot) && serves_older(index, file_id, snapshot);
+	bool		older;
+
+	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return true;
+	older = pmhash_snapshot_may_be_older();
+	if (likely(!older && !snapshot->takenDuringRecovery) || RecoveryInProgress())
+		return true;
+	return pmhash_standby_fits_promoted(file_id, snapshot) &&
+		(!older || serves_older(index, file_id, snapshot));
 }
 
 PmhashFile *
