@@ -469,11 +469,13 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 }
 
 void
-pmhash_invalid_error(Relation index)
+pmhash_invalid_error(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
+	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
+	bool		fit;
 
-	if (open_file(index, PMHASH_READ, NULL, &trouble) == NULL)
+	if (file == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
@@ -481,13 +483,21 @@ pmhash_invalid_error(Relation index)
 	}
 
 	/*
-	 * It has just been rebuilt, or it does not serve the snapshot.  The plan is made
+	 * It does not serve the snapshot, or it has just been rebuilt.  The plan is made
 	 * anew at the next try, which may have that snapshot as well.
 	 */
 	pmhash_forget_plans(index->rd_index->indrelid);
-	memset(&trouble, 0, sizeof(trouble));
-	trouble.reason = PMHASH_REASON_MISSING;
-	pmhash_raise_trouble(index, &trouble);
+	fit = RecoveryInProgress() ? pmhash_standby_serves(file->file_id, 0, snapshot) :
+		serves(index, file->file_id, snapshot);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
+						  RelationGetRelationName(index)) :
+			 errmsg("pmhash index \"%s\" is younger than the snapshot",
+					RelationGetRelationName(index)),
+			 fit ? errdetail("It had no usable file when the statement needed it.") :
+			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errhint("Try again: the statement is planned anew.")));
 }
 
 PmhashFile *
@@ -496,7 +506,7 @@ pmhash_file_open(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_file_open_for_scan(index, snapshot);
 
 	if (unlikely(file == NULL))
-		pmhash_invalid_error(index);
+		pmhash_invalid_error(index, snapshot);
 	return file;
 }
 
