@@ -28,7 +28,7 @@ our @EXPORT = qw(
 );
 
 my $patience = 60;     # seconds for a statement
-my $keys = 12;         # of a table
+my $keys = 10;         # of a table
 my $most_holders = 7;  # of a server
 my @tables = qw(a b u);    # u is not logged, and not on a standby
 
@@ -250,7 +250,7 @@ sub note_error
 	return if !defined $state && $w{going_down};
 	$state = 'connection lost' if !defined $state;
 	$state =~ s/^(\w{5}): /$1 /;
-	push @{ $w{log} }, "    $state";
+	push @{ $w{log} }, "    $state (" . substr($sql, 0, 60) . ')';
 	$w{finding} .= "$sql: $error\n" if $state !~ $expected && $state ne 'connection lost';
 	return;
 }
@@ -273,6 +273,17 @@ sub drive
 {
 	my ($server, $sql) = @_;
 	return try_sql(driver($server), $sql);
+}
+
+# By a session of its own, which tells the statistics of what it has done when it ends.
+sub once
+{
+	my ($server, $sql) = @_;
+	my $session = new_session($server);
+
+	try_sql($session, "SET lock_timeout = '300ms'; SET statement_timeout = '20s'; $sql");
+	end_session($session);
+	return;
 }
 
 # A session that is in no transaction, with plans of before: of itself and parallel ones.
@@ -520,7 +531,7 @@ sub open_gate
 	write_gate($server, "$type|$n");
 	if ($type eq 'autovacuum')
 	{
-		drive($server, 'INSERT INTO c SELECT generate_series(1, 30)');
+		once($server, 'INSERT INTO c SELECT generate_series(1, 30)');
 	}
 	elsif ($type eq 'worker')
 	{
@@ -622,7 +633,7 @@ sub ask_gate
 	my $said;
 
 	write_gate($holder->{server}, "$holder->{type}|$n|$table|$indexes|{$some}");
-	$said = said_at_gate($holder->{server}, qr/gate $n says (.*)/, $from, 10);
+	$said = said_at_gate($holder->{server}, qr/gate $n says (.*)/, $from, 4);
 	if (!defined $said)
 	{
 		# it may have been cancelled, for a lock that others want
@@ -700,7 +711,7 @@ sub ask_check
 sub look
 {
 	my ($holder, $table, $indexes) = @_;
-	my $some = some_keys(4);
+	my $some = some_keys(5);
 	my $said;
 
 	return ask_gate($holder, $table, $indexes, $some) if $holder->{kind} eq 'gate';
@@ -724,7 +735,7 @@ sub look_around
 		foreach my $table (tables_of($server))
 		{
 			$indexes{$table} = indexes_of($server, $table) // '{}';
-			my $said = drive($server, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT look('$table', '$indexes{$table}', '{" . some_keys(4) . "}'); COMMIT");
+			my $said = drive($server, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT look('$table', '$indexes{$table}', '{" . some_keys(5) . "}'); COMMIT");
 			judge({ name => 'new', kind => 'new', born => $w{step} + 1, server => $server }, $table, $said) if defined $said;
 			drive($server, 'ROLLBACK') if !defined $said;
 		}
@@ -833,10 +844,7 @@ sub lose_file
 	else
 	{
 		# one that has it mapped would not see that
-		my $session = new_session($server);
-
-		try_sql($session, "SET enable_seqscan = off; SET lock_timeout = '300ms'; SELECT count(*) FROM $table WHERE k = 1");
-		end_session($session);
+		once($server, "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 1");
 	}
 	$w{changed}{$server}{$table} = $w{step};
 	return $done ? 'lost' : 'not there';
@@ -875,7 +883,12 @@ sub change_index
 	my $index = drive('primary', "SELECT min(indexrelid::regclass::text) FROM pg_index WHERE indrelid = '$table'::regclass") // '';
 	my $sql;
 
-	return 'one is being made' if defined $w{builder} && !is_done($w{builder});
+	if (defined $w{builder} && !is_done($w{builder}))
+	{
+		end_waited_for(0);
+		settle('primary', 1);
+		return 'one is being made' if !is_done($w{builder});
+	}
 	$what = 'create' if $index eq '';
 	$sql = sprintf($ddl{$what}, $table, "${table}_k" . ++$w{names}, $index, $concurrently ? 'CONCURRENTLY' : '');
 	$sql =~ s/ WITH .*// if $table eq 'u';
@@ -929,11 +942,15 @@ sub change_rows_of
 		"SET enable_seqscan = off; " . "SELECT count(v) FROM $table WHERE k = ANY (ARRAY(SELECT generate_series(0, $keys))); SELECT pg_sleep(0.03); " x 2);
 }
 
-# Those whom a rebuild waits for end.
+# Those whom a rebuild waits for end: transactions, and slots that are being made, for which
+# CONCURRENTLY does not wait.
 sub end_waited_for
 {
-	my @ended = grep { $_->{kind} ne 'gate' } holders_of('primary');
+	my ($slots) = @_;
+	my @ended = grep { $_->{kind} ne 'gate' } holders_of('primary', 'live', $slots ? qw(making stopped) : ());
 
+	end_writer();
+	while (defined end_prepared()) { }
 	close_holder($_) foreach @ended;
 	return @ended ? 'end ' . join(', ', map { $_->{name} } @ended) . '; ' : '';
 }
@@ -941,20 +958,24 @@ sub end_waited_for
 # The heart of it: rows go, and an index becomes valid that has no entries of them.
 sub turn
 {
-	my $table = pick(tables_of('primary'));
 	my $server = defined $w{node}{standby} && rand() < .35 ? 'standby' : 'primary';
-	my $said = $server eq 'primary' && rand() < .75 ? end_waited_for() : '';
+	my $table = pick(tables_of($server));
 	my $delete = delete_rows($table);
 	my $r = rand();
+	my $said = rand() < .8 ? $server eq 'primary' ? end_waited_for($r < .5) : (end_writer() // '') : '';
 	my $how;
 
-	$table = 'a' if $server eq 'standby' && $table eq 'u';
 	drive('primary', $delete);
 	try_to_catch_up(2) if $server eq 'standby';
 	if ($server eq 'standby' || $r < .5) { $how = 'file ' . lose_file($server, $table) }
 	elsif ($r < .7) { $how = change_index($table, 'drop', 0) . '; ' . change_index($table, 'create', rand() < .7) }
 	else { $how = change_index($table, 'reindex', rand() < .8) }
-	return "$said$server: $delete; $how; " . settle($server, 1.2);
+	$how .= '; ' . settle($server, 1);
+	if ($how !~ /all valid$/ && $server eq 'primary' && rand() < .7)
+	{
+		$how .= '; ' . end_waited_for(1) . settle($server, 1);
+	}
+	return "$said$server: $delete; $how";
 }
 
 # A snapshot that is waited for is handed on.
@@ -974,7 +995,7 @@ sub hand_on
 sub hand_on_while_waited_for
 {
 	my $table = pick(tables_of('primary'));
-	my $said = end_waited_for();
+	my $said = end_waited_for(rand() < .5);
 	my $from = open_snapshot('primary', 'rr') // return;
 	my $to;
 
@@ -1096,7 +1117,7 @@ sub gate
 
 	return if grep { $_->{kind} eq 'gate' } @{ $w{holders} };
 	return if defined $w{ddl} && !is_done($w{ddl});
-	end_waited_for() if $type ne 'autovacuum';
+	end_waited_for(0) if $type eq 'trigger';
 	$holder = open_gate('primary', $type);
 	return defined $holder ? "$holder->{name}: $type" : "no gate: $type";
 }
@@ -1132,7 +1153,7 @@ sub delayed_restart
 	drive('primary', delete_rows($table));
 	catch_up();
 	lose_file('standby', $table);
-	$said = settle('standby', 5);
+	$said = settle('standby', 2);
 	forget_server('standby');
 	crash($node);
 	sessions_are_gone('standby');
@@ -1240,11 +1261,11 @@ my @steps = (
 	[ 5, \&hand_on_while_waited_for ],
 	[ 4, sub { my $h = pick(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
 	[ 2, sub { begin_writer() ? 'writer begins' : undef } ],
-	[ 3, sub { my $said = end_writer() // return; "writer: $said" } ],
+	[ 4, sub { my $said = end_writer() // return; "writer: $said" } ],
 	[ 3, \&end_prepared ],
 	[ 7, sub { on_some_server(.5, \&slot) } ],
 	[ 5, \&slot_goes_on ],
-	[ 5, \&gate ],
+	[ 7, \&gate ],
 	[ 2, sub { my ($g) = grep { $_->{kind} eq 'gate' } @{ $w{holders} }; $g // return; close_gates(); "end of $g->{name}" } ],
 	[ 3, sub { on_some_server(.5, \&open_cursor) } ],
 	[ 1, sub { defined $w{node}{standby} ? do { restart('standby', my $how = pick('fast', 'immediate', 'crash')); "standby: $how restart" } : undef } ],
