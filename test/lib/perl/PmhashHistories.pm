@@ -772,16 +772,24 @@ sub try_to_catch_up
 	return 0;
 }
 
+# The oldest snapshot that may hold replay up ends; or a slot, which replay wants to end as
+# well (from 16 on), but for that its process has to go on.
+sub end_oldest_of_standby
+{
+	my ($oldest) = (holders_of('standby', 'stopped'), grep { $_->{kind} !~ /^slot/ } holders_of('standby'));
+
+	close_holder($oldest) if defined $oldest;
+	return;
+}
+
 # It is held up: the oldest snapshot that holds it up ends.
 sub catch_up
 {
 	return 'no standby' if !defined $w{node}{standby};
 	for my $turn (0 .. 10)
 	{
-		my ($oldest) = grep { $_->{kind} !~ /^slot/ } holders_of('standby');
-
 		return $turn ? "after $turn snapshots had ended" : 'done' if try_to_catch_up(2);
-		close_holder($oldest) if defined $oldest;
+		end_oldest_of_standby();
 	}
 	$w{finding} .= "the standby does not catch up\n";
 	return 'not done';
@@ -1183,12 +1191,10 @@ sub promote
 	$deadline = time + 4;
 	while ((drive('standby', 'SELECT pg_is_in_recovery()') // '') ne 'f')
 	{
-		my ($oldest) = grep { $_->{kind} !~ /^slot/ } holders_of('standby');
-
 		usleep(20_000);
 		next if time < $deadline;
 		die 'no promotion' if $turns++ > 20;
-		close_holder($oldest) if defined $oldest;
+		end_oldest_of_standby();
 		$deadline = time + 2;
 	}
 	return "promotion ($said)" . new_roles($r < .4 ? undef : $old);
