@@ -286,24 +286,36 @@ sub once
 	return;
 }
 
-# A session that is in no transaction, with plans of before: of itself and parallel ones.
+# Its plans, of itself and parallel ones, are made for the indexes as they are now.
+sub make_plans
+{
+	my ($session) = @_;
+	my $parallel = $session->{parallel};
+
+	foreach my $table (tables_of($session->{server}))
+	{
+		try_sql($session, "EXECUTE kept_$table(1); SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off");
+	}
+	return;
+}
+
+# A session that is in no transaction, with plans of before.
 sub idle_session
 {
 	my ($server) = @_;
 	my $session = shift @{ $w{idle}{$server} };
-	my $parallel = $w{node}{$server}->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 
-	return $session if defined $session && !$session->{dead};
-	$session = new_session($server);
-	$session->{parallel} = $parallel;
-	run_sql($session, "SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off");
-	foreach my $table (tables_of($server))
+	if (!defined $session || $session->{dead})
 	{
-		my $query = "(int4) AS SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k = \$1";
-
-		run_sql($session, "PREPARE kept_$table$query; EXECUTE kept_$table(1)");
-		run_sql($session, "PREPARE par_$table$query; SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off");
+		$session = new_session($server);
+		$session->{parallel} = $w{node}{$server}->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+		run_sql($session, "SET lock_timeout = '300ms'; SET statement_timeout = '30s'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off");
+		foreach my $table (tables_of($server))
+		{
+			run_sql($session, "PREPARE ${_}_$table(int4) AS SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k = \$1") foreach qw(kept par);
+		}
 	}
+	make_plans($session) if rand() < .8;
 	return $session;
 }
 
@@ -633,7 +645,7 @@ sub ask_gate
 	my $said;
 
 	write_gate($holder->{server}, "$holder->{type}|$n|$table|$indexes|{$some}");
-	$said = said_at_gate($holder->{server}, qr/gate $n says (.*)/, $from, 4);
+	$said = said_at_gate($holder->{server}, qr/gate $n says (.*)/, $from, 2);
 	if (!defined $said)
 	{
 		# it may have been cancelled, for a lock that others want
@@ -718,7 +730,7 @@ sub look
 	$said = ask($holder, "SELECT look('$table', '$indexes', '{$some}')", "table $table");
 	judge($holder, $table, $said) if defined $said;
 	return if $holder->{kind} eq 'use' || $holder->{session}{dead};
-	ask_by_plans($holder, $table, $indexes, between(0, $keys - 1)) if rand() < .6;
+	ask_by_plans($holder, $table, $indexes, between(0, $keys - 1)) if rand() < .7;
 	ask_cursor($holder) if rand() < .2 && !$holder->{session}{dead};
 	ask_check($holder, $indexes) if rand() < .15 && !$holder->{session}{dead};
 	return;
@@ -1008,7 +1020,7 @@ sub hand_on_while_waited_for
 	my $to;
 
 	drive('primary', delete_rows($table));
-	if (rand() < .3)
+	if (rand() < .15)
 	{
 		$said .= 'file ' . lose_file('primary', $table);
 		usleep(300_000);
