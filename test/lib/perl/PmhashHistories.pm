@@ -995,6 +995,13 @@ sub turn
 	{
 		$how .= '; ' . end_waited_for(1) . settle($server, 1);
 	}
+	if ($server eq 'primary' && has_room($server) && rand() < .6)
+	{
+		my $gate = pick(grep { $_->{kind} =~ /^gate|^slot/ } holders_of($server));
+		my $to = defined $gate ? open_snapshot($server, 'import', $gate->{snapshot}) : undef;
+
+		$how .= "; $to->{name} takes over from $gate->{name}" if defined $to;
+	}
 	return "$said$server: $delete; $how";
 }
 
@@ -1186,13 +1193,32 @@ sub delayed_restart
 	return "standby, $table: $said; crash, replay is late; " . (try_to_catch_up(3) ? 'replayed' : 'held up') . '; ' . settle('standby', 2);
 }
 
+# Before a promotion: snapshots of the standby that are older than its files.
+sub prepare_promotion
+{
+	my $said = catch_up();
+
+	return $said if rand() < .2;
+	end_waited_for(1);
+	$w{node}{standby}->pg_version >= 16 && rand() < .6 ? begin_slot('standby', 0) : open_snapshot('standby', 'rr') for 1 .. 3;
+	standby_snapshot();
+	look_at_slot($_) foreach holders_of('standby', 'making');
+	foreach my $table (qw(a b))
+	{
+		drive('primary', delete_rows($table));
+		try_to_catch_up(1);
+		lose_file('standby', $table);
+	}
+	return "$said; rows and files go: " . settle('standby', 2);
+}
+
 # The standby is promoted, and the old primary lost, or left alone, or rebuilt.
 sub promote
 {
 	my $node = $w{node}{standby};
 	my $old = $w{node}{primary};
 	my $r = rand();
-	my $said = catch_up();
+	my $said = prepare_promotion();
 	my $turns = 0;
 	my $deadline;
 
