@@ -970,7 +970,7 @@ sub end_waited_for
 	my @ended = grep { $_->{kind} ne 'gate' } holders_of('primary', 'live', $slots ? qw(making stopped) : ());
 
 	end_writer();
-	while (defined end_prepared()) { }
+	end_prepared() for 1 .. 4;
 	close_holder($_) foreach @ended;
 	return @ended ? 'end ' . join(', ', map { $_->{name} } @ended) . '; ' : '';
 }
@@ -1385,7 +1385,7 @@ sub end_history
 		close_holder($_) foreach holders_of($server, qw(live making));
 	}
 	end_session(delete $w{writer}) if defined $w{writer};
-	while (defined end_prepared()) { }
+	end_prepared() for 1 .. 4;
 	answer_of(delete $w{builder}) if defined $w{builder};
 	drop_invalid();
 	catch_up();
