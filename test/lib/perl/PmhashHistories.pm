@@ -788,7 +788,7 @@ sub try_to_catch_up
 # well (from 16 on), but for that its process has to go on.
 sub end_oldest_of_standby
 {
-	my ($oldest) = (holders_of('standby', 'stopped'), grep { $_->{kind} !~ /^slot/ } holders_of('standby'));
+	my ($oldest) = (holders_of('standby', 'stopped'), sort { ($a->{kind} eq 'slot') <=> ($b->{kind} eq 'slot') } holders_of('standby'));
 
 	close_holder($oldest) if defined $oldest;
 	return;
