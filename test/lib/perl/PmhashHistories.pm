@@ -294,7 +294,8 @@ sub make_plans
 
 	foreach my $table (tables_of($session->{server}))
 	{
-		try_sql($session, "EXECUTE kept_$table(1); SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off");
+		try_sql($session, "EXECUTE kept_$table(1)");
+		try_sql($session, "SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off") if defined $parallel;
 	}
 	return;
 }
@@ -308,7 +309,8 @@ sub idle_session
 	if (!defined $session || $session->{dead})
 	{
 		$session = new_session($server);
-		$session->{parallel} = $w{node}{$server}->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+		# (One that has had parallel workers is the leader of a group for good.)
+		$session->{parallel} = $w{node}{$server}->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode' if rand() < .5;
 		run_sql($session, "SET lock_timeout = '300ms'; SET statement_timeout = '30s'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off");
 		foreach my $table (tables_of($server))
 		{
@@ -672,10 +674,10 @@ sub ask_by_plans
 	my $wanted = ask($holder, "SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k + 0 = $key", 'by the table');
 
 	return if !defined $wanted;
-	foreach my $plan ('kept', 'par')
+	foreach my $plan ('kept', defined $parallel ? 'par' : ())
 	{
-		my $set = $plan eq 'par' ? "SET LOCAL $parallel = on;" : '';
-		my $got = ask($holder, "$set SELECT 'scans', scans('$indexes'); EXECUTE ${plan}_$table($key); SELECT 'scans', scans('$indexes'); SET LOCAL $parallel = off", "plan $plan");
+		my ($on, $off) = $plan eq 'par' ? map { "SET LOCAL $parallel = $_;" } qw(on off) : ('', '');
+		my $got = ask($holder, "$on SELECT 'scans', scans('$indexes'); EXECUTE ${plan}_$table($key); SELECT 'scans', scans('$indexes'); $off", "plan $plan");
 		my ($before, $rows, $after);
 
 		return if !defined $got;
@@ -995,6 +997,7 @@ sub turn
 	{
 		$how .= '; ' . end_waited_for(1) . settle($server, 1);
 	}
+	$how .= '; ' . (slot_goes_on() // 'no slot') if $server eq 'primary' && $r > .5 && rand() < .6;
 	if ($server eq 'primary' && has_room($server) && rand() < .6)
 	{
 		my $gate = pick(grep { $_->{kind} =~ /^gate|^slot/ } holders_of($server));
