@@ -932,7 +932,7 @@ sub change_index
 # What an interrupted CONCURRENTLY has left behind.
 sub drop_invalid
 {
-	my $left = drive('primary', 'SELECT string_agg(indexrelid::regclass::text, \',\') FROM pg_index WHERE NOT indisvalid') // '';
+	my $left = drive('primary', 'SELECT string_agg(indexrelid::regclass::text, \',\') FROM pg_index WHERE NOT indisvalid AND indrelid <> \'g\'::regclass') // '';
 
 	drive('primary', "DROP INDEX $left") if $left ne '' && (!defined $w{builder} || is_done($w{builder}));
 	return;
