@@ -14,6 +14,7 @@
 #   make soak                     the long tests: kill cycles, injected faults
 #   make soak-faults              the latter alone
 #   make soak-failover            a primary and a standby, 220 failovers
+#   make soak-snapshots           random histories of snapshots, 60 of them
 #   make ha-test                  three servers under Patroni, failovers under load
 #   make demo                     btree, hash and pmhash side by side
 #   make bench                    all figures, as Markdown and charts (bench/results)
@@ -312,7 +313,7 @@ EXTRA_CLEAN = build output_iso results tmp_check tmp_check_iso log
 WITHOUT_PGXS = test versions-test tools-test packages-test dist mutants crash-exhaustive dax-test fuzz demo \
 	bench bench-quick bench-engine bench-tpcc bench-exclusion bench-unique bench-recovery \
 	bench-join bench-partitions bench-rebuild bench-queue bench-standby bench-shards bench-tpch \
-	soak soak-faults soak-failover ha-test
+	soak soak-faults soak-failover soak-snapshots ha-test
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
 all:
@@ -542,6 +543,9 @@ soak-faults:
 
 soak-failover:
 	bash $(top)/test/soak/run.sh failover
+
+soak-snapshots:
+	bash $(top)/test/soak/run.sh snapshots
 
 ha-test:
 	bash $(top)/test/ha/run.sh $(ARGS)

@@ -482,7 +482,7 @@ pmhash_open_for_reading(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_open_for_scan(index, snapshot);
 
 	if (file == NULL)
-		pmhash_invalid_error(index);
+		pmhash_invalid_error(index, snapshot);
 	return file;
 }
 

@@ -102,7 +102,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		MemoryContextSwitchTo(old);
 	}
 	if (invalid && !can_walk(scan, walk, is_taken_as_is))
-		pmhash_invalid_error(scan->indexRelation);
+		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
 	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -393,29 +393,6 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 /* ---- opening, by purpose ---- */
 
 /*
- * May the snapshot be of the time before this server was promoted?  A transaction keeps
- * its own, and another may take it over.  The one that comes with a logical slot does not
- * say that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
- */
-static bool
-is_from_recovery(Snapshot snapshot)
-{
-	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		(snapshot->takenDuringRecovery || pmhash_snapshot_may_be_older());
-}
-
-/*
- * Does the file serve the statement's snapshot, if that is of the time before a
- * promotion?  (In recovery that is found out with all else, serves_in_recovery.)
- */
-static bool
-serves_promoted(uint64 file_id, Snapshot snapshot)
-{
-	return likely(!is_from_recovery(snapshot)) || RecoveryInProgress() ||
-		pmhash_standby_fits_promoted(file_id, snapshot);
-}
-
-/*
  * May rows be missing from the file that a snapshot with this xmin sees?  'older' of its
  * stub is 0 if it has never been rebuilt beside writers.
  */
@@ -449,20 +426,32 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 {
 	PmhashStub	stub;
 
-	if (likely(!pmhash_snapshot_may_be_older()) || snapshot == NULL ||
-		snapshot->snapshot_type != SNAPSHOT_MVCC || RecoveryInProgress())
-		return true;
 	return !is_index_younger(index, snapshot) &&
 		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
 		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
 		!is_not_after(snapshot->xmin, stub.older);
 }
 
-/* Has a file all rows that the snapshot sees?  Nearly always. */
+/*
+ * Has a file all rows that the snapshot sees?  Nearly always.  (In recovery that is found
+ * out with all else, serves_in_recovery.)
+ *
+ * A snapshot may be of the time before this server was promoted: a transaction keeps its
+ * own, and another may take it over.  The one that comes with a logical slot does not say
+ * that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
+ */
 static bool
 serves(Relation index, uint64 file_id, Snapshot snapshot)
 {
-	return serves_promoted(file_id, snapshot) && serves_older(index, file_id, snapshot);
+	bool		older;
+
+	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return true;
+	older = pmhash_snapshot_may_be_older();
+	if (likely(!older && !snapshot->takenDuringRecovery) || RecoveryInProgress())
+		return true;
+	return pmhash_standby_fits_promoted(file_id, snapshot) &&
+		(!older || serves_older(index, file_id, snapshot));
 }
 
 PmhashFile *
@@ -480,11 +469,13 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 }
 
 void
-pmhash_invalid_error(Relation index)
+pmhash_invalid_error(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
+	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
+	bool		fit;
 
-	if (open_file(index, PMHASH_READ, NULL, &trouble) == NULL)
+	if (file == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
@@ -492,13 +483,21 @@ pmhash_invalid_error(Relation index)
 	}
 
 	/*
-	 * It has just been rebuilt, or it does not serve the snapshot.  The plan is made
+	 * It does not serve the snapshot, or it has just been rebuilt.  The plan is made
 	 * anew at the next try, which may have that snapshot as well.
 	 */
 	pmhash_forget_plans(index->rd_index->indrelid);
-	memset(&trouble, 0, sizeof(trouble));
-	trouble.reason = PMHASH_REASON_MISSING;
-	pmhash_raise_trouble(index, &trouble);
+	fit = RecoveryInProgress() ? pmhash_standby_serves(file->file_id, 0, snapshot) :
+		serves(index, file->file_id, snapshot);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
+						  RelationGetRelationName(index)) :
+			 errmsg("pmhash index \"%s\" is younger than the snapshot",
+					RelationGetRelationName(index)),
+			 fit ? errdetail("It had no usable file when the statement needed it.") :
+			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errhint("Try again: the statement is planned anew.")));
 }
 
 PmhashFile *
@@ -507,7 +506,7 @@ pmhash_file_open(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_file_open_for_scan(index, snapshot);
 
 	if (unlikely(file == NULL))
-		pmhash_invalid_error(index);
+		pmhash_invalid_error(index, snapshot);
 	return file;
 }
 

@@ -55,13 +55,17 @@ failed_state(const PmhashRebuild *rebuild, bool details)
 					timestamptz_to_str(next));
 }
 
-/* Why nothing is done about an invalid index, or nothing to say. */
+/*
+ * Why nothing is done about an invalid index, or nothing to say.  A standby, which has a
+ * launcher of its own, builds a file as soon as a query has missed it.
+ */
 static const char *
 why_not_rebuilt(Relation index)
 {
 	bool		launcher;
 
-	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		RecoveryInProgress())
 		return "";
 	SpinLockAcquire(&pmhash_shared->mutex);
 	launcher = pmhash_shared->launcher != NULL;

@@ -76,7 +76,7 @@ pmhash_reason_text(PmhashReason reason)
 		case PMHASH_REASON_NOT_LOGGED:
 			return "the index is not logged";
 		case PMHASH_REASON_NOT_BUILT:
-			return "this standby has not built it, or it is younger than the snapshot";
+			return "this standby has not built it";
 	}
 	return "it is not to be used";
 }

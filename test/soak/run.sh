@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# test/soak/run.sh [cycles] [faults] [failover]: the long tests, from nothing.
+# test/soak/run.sh [cycles] [faults] [failover] [snapshots]: the long tests, from nothing.
 #
 #	cycles	the server killed again and again under load: the same test as
 #			test/t/010_kill_cycles.pl, SOAK_CYCLES times (default 200)
@@ -10,6 +10,9 @@
 #	failover a primary and its standby under load, the primary lost again and
 #			again: the same test as test/t/094_failover.pl, FAILOVER_CYCLES times
 #			(default 220)
+#	snapshots random histories of snapshots while indexes come and go: the same test as
+#			test/t/179_snapshot_histories.pl, with the seeds SNAPSHOTS_SEEDS (1-60), of
+#			SNAPSHOTS_STEPS steps each (120)
 #
 # Without arguments the first two are run.  Needs what test/run.sh needs.  Works in a
 # scratch directory under TMPDIR, which is removed.  May be interrupted at any
@@ -99,6 +102,8 @@ for part in $parts; do
 		cycles) test_file 010_kill_cycles SOAK_CYCLES="${SOAK_CYCLES:-200}" || status=1 ;;
 		faults) test_file 011_injected_faults PMHASH_FAULTS=all || status=1 ;;
 		failover) test_file 094_failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
-		*) echo "usage: $0 [cycles] [faults] [failover]" >&2; status=2 ;;
+		snapshots) test_file 179_snapshot_histories SNAPSHOTS_SEEDS="${SNAPSHOTS_SEEDS:-1-60}" \
+			SNAPSHOTS_STEPS="${SNAPSHOTS_STEPS:-120}" || status=1 ;;
+		*) echo "usage: $0 [cycles] [faults] [failover] [snapshots]" >&2; status=2 ;;
 	esac
 done

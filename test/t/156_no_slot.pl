@@ -56,6 +56,8 @@ all_come_back($node, 'with slots');
 my $standby = new_standby($node, 'slots_standby');
 my $standbys = pool($standby);
 wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
+unlink(index_file($standby, 'ex_k')) or die;
+is(standby_state($standby, 'ex_k'), 'invalid: it does not exist', 'a file is gone on a standby that has its launcher');
 $standby->stop;
 # one slot each for core's launcher, ours and the cleaner
 $node->append_conf('postgresql.conf', 'max_worker_processes = 3');
