@@ -1,0 +1,218 @@
+# At each step of the build of a file on a standby: the builder, the server, the postmaster
+# alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
+# primary the index, the table, the database are dropped, rewritten, moved.  What is there
+# afterwards is built and answers right, and no file is left of what is not.
+#
+# The library is built with its stop points for this, as in 012_stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
+use PmhashStandbyBuild;
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $install = install_with_stop_points();
+my $primary = new_primary('primary', <<CONF, install_path => $install);
+allow_in_place_tablespaces = on
+pmhash.wal = on
+CONF
+install_extension($primary, 'template1');
+$primary->safe_psql('postgres', "CREATE TABLESPACE aside LOCATION ''");
+$primary->safe_psql('template1', <<'SQL');
+CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF k = 0 THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
+SQL
+my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
+use_stop_points($standby);
+$standby->start;
+both_valid($standby, 'begin');
+
+my @points = qw(standby_begins standby_begun standby_waited standby_scanning standby_scanned
+	standby_loaded standby_caught_up standby_publishing standby_published);
+my @databases;
+my $number = 0;
+
+sub builder
+{
+	return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' ORDER BY query LIKE 'building%' DESC LIMIT 1");
+}
+
+# A database with a table, whose index is being built up to a point.
+sub start_build
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $name) = @_;
+	my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
+
+	$primary->safe_psql('postgres', 'CREATE DATABASE d') if !@databases;
+	@databases = ('d');
+	caught_up($primary, $standby);
+	hold($point);
+	$primary->safe_psql('d', <<SQL);
+CREATE TABLE x (k int, v int) WITH (autovacuum_enabled = off);
+INSERT INTO x SELECT i % 100, i FROM generate_series(1, 3000) i;
+CREATE INDEX x_k ON x USING pmhash ($key);
+SQL
+	return is_held($point, $name);
+}
+
+sub write_on_primary
+{
+	$primary->safe_psql('d', $_) foreach (
+		'DELETE FROM x WHERE k % 50 = 7',
+		'UPDATE x SET v = v + 1 WHERE k % 50 = 8',
+		'UPDATE x SET k = k + 1 WHERE k % 50 = 9',
+		'VACUUM x',
+		'INSERT INTO x SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
+	return;
+}
+
+sub all_right
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, $point) = @_;
+	my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
+	my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
+	my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';
+
+	write_on_primary() if $primary->safe_psql('d', "SELECT count(*) FROM pg_class WHERE relname = 'x'");
+	if ($logged eq 't')
+	{
+		built($primary, $standby, $name, 'd');
+		same_as_heap($standby, 'x', 'k', 'x_k', $name, 'd') if $point ne 'standby_scanning';
+	}
+	else
+	{
+		caught_up($primary, $standby);
+	}
+	wait_for_files(pool($standby) . "/$db", $logged eq 't' ? 1 : 0, "$name: files");
+	$primary->safe_psql('d', 'DROP TABLE IF EXISTS x');
+	caught_up($primary, $standby);
+	return;
+}
+
+# ---- ends of processes ----
+
+my %ends = (
+	'builder killed' => sub {
+		my $pid = builder();
+		my $from = -s $standby->logfile;
+
+		kill('KILL', $pid) == 1 or die;
+		$standby->wait_for_log(qr/reinitializing/, $from);
+		return sub { wait_until_up($standby) };
+	},
+	'builder terminated' => sub {
+		$standby->safe_psql('postgres', 'SELECT pg_terminate_backend(' . builder() . ')');
+		return;
+	},
+	'builder cancelled' => sub {
+		$standby->safe_psql('postgres', 'SELECT pg_cancel_backend(' . builder() . ')');
+		return;
+	},
+	'stopped at once' => sub {
+		$standby->stop('immediate');
+		return sub { $standby->start };
+	},
+	'crash' => sub {
+		crash($standby);
+		return sub { $standby->start };
+	},
+	'postmaster killed' => sub {
+		my $pid = builder();
+
+		kill('KILL', $standby->{_pid}) == 1 or die;
+		return sub {
+			foreach (1 .. 6000)
+			{
+				last if !kill(0, $pid);
+				usleep(10_000);
+			}
+			$standby->kill9;
+			ok($standby->start(fail_ok => 1), "starts again");
+		};
+	});
+
+foreach my $point (@points)
+{
+	foreach my $end (sort keys %ends)
+	{
+		my $name = "$end at $point";
+		my $begun = time;
+
+		start_build($point, $name);
+		write_on_primary() if $point ne 'standby_publishing';
+		my $then = $ends{$end}->();
+		release($point);
+		$then->() if defined $then;
+		all_right($name, $point);
+		note("$name: " . (time - $begun) . ' s');
+	}
+}
+
+# ---- statements ----
+
+my %statements = (
+	'DROP TABLE' => 'DROP TABLE x',
+	'DROP INDEX' => 'DROP INDEX x_k',
+	'DROP INDEX CONCURRENTLY' => 'DROP INDEX CONCURRENTLY x_k',
+	'TRUNCATE' => 'TRUNCATE x',
+	'TRUNCATE, rolled back' => 'BEGIN; TRUNCATE x; ROLLBACK',
+	'VACUUM FULL' => 'VACUUM FULL x',
+	'REINDEX' => 'REINDEX INDEX x_k',
+	'REINDEX CONCURRENTLY' => 'REINDEX INDEX CONCURRENTLY x_k',
+	'index moved' => 'ALTER INDEX x_k SET TABLESPACE aside',
+	'table moved' => 'ALTER TABLE x SET TABLESPACE aside',
+	'database moved' => 'ALTER DATABASE d SET TABLESPACE aside',
+	'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
+	'database dropped' => 'DROP DATABASE d WITH (FORCE)',
+	'rewritten' => 'ALTER TABLE x ALTER k TYPE bigint',
+	'wal' => 'ALTER INDEX x_k SET (wal = off)',
+	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
+
+foreach my $point (@points)
+{
+	foreach my $statement (sort keys %statements)
+	{
+		my $name = "$statement at $point";
+		my $begun = time;
+
+		next if $point eq 'standby_scanning' && $statement eq 'rewritten';
+		start_build($point, $name);
+		my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
+		$primary->safe_psql($statement =~ /^database/ ? 'postgres' : 'd', $statements{$statement});
+		usleep(200_000);
+		release($point);
+		if ($statement eq 'database dropped')
+		{
+			caught_up($primary, $standby);
+			wait_for_files(pool($standby) . "/$db", 0, "$name: no file is left");
+			@databases = ();
+		}
+		else
+		{
+			all_right($name, $point);
+		}
+		note("$name: " . (time - $begun) . ' s');
+	}
+}
+
+# ---- nothing goes on for ever ----
+
+my $from = -s $standby->logfile;
+sleep(3);
+unlike(slurp_file($standby->logfile, $from), qr/has been built|could not build/, 'nothing is built any more');
+unlike(slurp_file($standby->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, 'nothing failed');
+both_valid($standby, 'end');
+no_findings($standby, 'end');
+$_->stop foreach $standby, $primary;
+done_testing();
