@@ -3,6 +3,8 @@
 # primary the index, the table, the database are dropped, rewritten, moved.  What is there
 # afterwards is built and answers right, and no file is left of what is not.
 #
+# Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
+#
 # The library is built with its stop points for this, as in 012_stop_points.pl.
 
 use strict;
@@ -38,8 +40,15 @@ both_valid($standby, 'begin');
 
 my @points = qw(standby_begins standby_begun standby_waited standby_scanning standby_scanned
 	standby_loaded standby_caught_up standby_publishing standby_published);
-my @databases;
-my $number = 0;
+my $database_is_there = 0;
+
+# The points at which the n-th case is tried.
+sub points_of
+{
+	my ($n) = @_;
+
+	return ($ENV{PMHASH_STOPS} // '') eq 'all' ? @points : $points[$n % @points];
+}
 
 sub builder
 {
@@ -53,8 +62,8 @@ sub start_build
 	my ($point, $name) = @_;
 	my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
 
-	$primary->safe_psql('postgres', 'CREATE DATABASE d') if !@databases;
-	@databases = ('d');
+	$primary->safe_psql('postgres', 'CREATE DATABASE d') if !$database_is_there;
+	$database_is_there = 1;
 	caught_up($primary, $standby);
 	hold($point);
 	$primary->safe_psql('d', <<SQL);
@@ -138,16 +147,16 @@ my %ends = (
 				usleep(10_000);
 			}
 			$standby->kill9;
-			ok($standby->start(fail_ok => 1), "starts again");
+			$standby->start;
 		};
 	});
 
-foreach my $point (@points)
+my $turn = 0;
+foreach my $end (sort keys %ends)
 {
-	foreach my $end (sort keys %ends)
+	foreach my $point (points_of($turn++))
 	{
 		my $name = "$end at $point";
-		my $begun = time;
 
 		start_build($point, $name);
 		write_on_primary() if $point ne 'standby_publishing';
@@ -155,7 +164,6 @@ foreach my $point (@points)
 		release($point);
 		$then->() if defined $then;
 		all_right($name, $point);
-		note("$name: " . (time - $begun) . ' s');
 	}
 }
 
@@ -179,12 +187,11 @@ my %statements = (
 	'wal' => 'ALTER INDEX x_k SET (wal = off)',
 	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
 
-foreach my $point (@points)
+foreach my $statement (sort keys %statements)
 {
-	foreach my $statement (sort keys %statements)
+	foreach my $point (points_of($turn++))
 	{
 		my $name = "$statement at $point";
-		my $begun = time;
 
 		next if $point eq 'standby_scanning' && $statement eq 'rewritten';
 		start_build($point, $name);
@@ -196,13 +203,12 @@ foreach my $point (@points)
 		{
 			caught_up($primary, $standby);
 			wait_for_files(pool($standby) . "/$db", 0, "$name: no file is left");
-			@databases = ();
+			$database_is_there = 0;
 		}
 		else
 		{
 			all_right($name, $point);
 		}
-		note("$name: " . (time - $begun) . ' s');
 	}
 }
 
