@@ -117,6 +117,7 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	prefetch_spot(spot);
 	if (insert && unlikely(needs_long_way(t, spot->home, hash)))
 		return false;
+	PMH_STOP_POINT("short_before_lock");
 	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
 		return false;
 	if (likely(pmh_home_current(&h) && pmh_elem_whole(h.elem) &&
