@@ -158,11 +158,34 @@ DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS FUNCTION 1 hash_mod(int4, int8);
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
 DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
+-- A function of another form is called all the same: its result would be taken for a
+-- hash, and a number for the address of a text.  hash() of one argument, of another
+-- type, of text; one that returns something else, or many.
+CREATE FUNCTION hash_to_numeric(int4, int8) RETURNS numeric
+	RETURN $1;
+CREATE FUNCTION hash_to_many(int4, int8) RETURNS SETOF int8 LANGUAGE sql IMMUTABLE
+	AS 'SELECT 1::int8';
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashint4(int4);
-SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
-DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashint8extended(int8, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashtextextended(text, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 int4pl(int4, int4);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_to_numeric(int4, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_to_many(int4, int8);
+CREATE OPERATOR FAMILY bad_ops USING pmhash;
+ALTER OPERATOR FAMILY bad_ops USING pmhash ADD FUNCTION 1 (int4, int4) hashint4(int4);
+DROP OPERATOR FAMILY bad_ops USING pmhash;
+DROP FUNCTION hash_to_numeric, hash_to_many;
+-- which amvalidate says of one that is there nevertheless
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_mod(int4, int8);
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+UPDATE pg_amproc SET amproc = 'hashint4(int4)'::regprocedure
+WHERE amprocfamily = (SELECT oid FROM pg_opfamily WHERE opfname = 'bad_ops');
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
+UPDATE pg_amproc SET amproc = 'hashint8extended(int8,int8)'::regprocedure
+WHERE amprocfamily = (SELECT oid FROM pg_opfamily WHERE opfname = 'bad_ops');
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
+ROLLBACK;
 DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 -- not "=", a second strategy, a second function, ordering, storage
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 + (int4, int4);
