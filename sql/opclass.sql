@@ -147,6 +147,33 @@ SELECT * FROM answers('SELECT k FROM folded WHERE k ~~~ 1', 'folded_k');
 DROP TABLE mods, folded;
 
 --
+-- Ranges are compared by the operator class that orders their bounds; core's hash
+-- function goes by the default equality of the bounds.
+--
+CREATE FUNCTION cmp_mod(int4, int4) RETURNS int4 LANGUAGE sql IMMUTABLE STRICT
+	AS $$ SELECT btint4cmp(mod($1, 10), mod($2, 10)) $$;
+CREATE OPERATOR CLASS mod_order FOR TYPE int4 USING btree AS
+	OPERATOR 3 %%, FUNCTION 1 cmp_mod(int4, int4);
+CREATE TYPE mod_range AS RANGE (subtype = int4, subtype_opclass = mod_order);
+CREATE TYPE pattern_range AS RANGE (subtype = text, subtype_opclass = text_pattern_ops);
+CREATE TYPE with_mod_range AS (i int4, r mod_range);
+CREATE TABLE ordered (r mod_range, m mod_multirange, a mod_range[], c with_mod_range,
+					  p pattern_range, pm pattern_multirange);
+INSERT INTO ordered VALUES ('[1,3)', '{[1,3)}', '{"[1,3)"}', '(1,"[1,3)")', '[a,b)', '{[a,b)}'),
+	('[11,23)', '{[11,23)}', '{"[11,23)"}', '(1,"[11,23)")', '[a,b)', '{[a,b)}');
+SELECT count(*) FROM ordered WHERE r = '[1,3)' AND m = '{[1,3)}';
+CREATE INDEX ON ordered USING pmhash (r);
+CREATE INDEX ON ordered USING pmhash (m);
+CREATE INDEX ON ordered USING pmhash (a);
+CREATE INDEX ON ordered USING pmhash (c);
+CREATE INDEX ordered_p ON ordered USING pmhash (p, pm);
+SELECT * FROM answers('SELECT p FROM ordered WHERE p = ''[a,b)'' AND pm = ''{[a,b)}''', 'ordered_p');
+DROP TABLE ordered;
+DROP TYPE with_mod_range, mod_range, pattern_range;
+DROP OPERATOR FAMILY mod_order USING btree CASCADE;
+DROP FUNCTION cmp_mod;
+
+--
 -- What is not valid.
 --
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =;
@@ -158,11 +185,34 @@ DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS FUNCTION 1 hash_mod(int4, int8);
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
 DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
+-- A function of another form is called all the same: its result would be taken for a
+-- hash, and a number for the address of a text.  hash() of one argument, of another
+-- type, of text; one that returns something else, or many.
+CREATE FUNCTION hash_to_numeric(int4, int8) RETURNS numeric
+	RETURN $1;
+CREATE FUNCTION hash_to_many(int4, int8) RETURNS SETOF int8 LANGUAGE sql IMMUTABLE
+	AS 'SELECT 1::int8';
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashint4(int4);
-SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
-DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashint8extended(int8, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashtextextended(text, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 int4pl(int4, int4);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_to_numeric(int4, int8);
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_to_many(int4, int8);
+CREATE OPERATOR FAMILY bad_ops USING pmhash;
+ALTER OPERATOR FAMILY bad_ops USING pmhash ADD FUNCTION 1 (int4, int4) hashint4(int4);
+DROP OPERATOR FAMILY bad_ops USING pmhash;
+DROP FUNCTION hash_to_numeric, hash_to_many;
+-- which amvalidate says of one that is there nevertheless
+CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 =, FUNCTION 1 hash_mod(int4, int8);
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+UPDATE pg_amproc SET amproc = 'hashint4(int4)'::regprocedure
+WHERE amprocfamily = (SELECT oid FROM pg_opfamily WHERE opfname = 'bad_ops');
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
+UPDATE pg_amproc SET amproc = 'hashint8extended(int8,int8)'::regprocedure
+WHERE amprocfamily = (SELECT oid FROM pg_opfamily WHERE opfname = 'bad_ops');
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'bad_ops';
+ROLLBACK;
 DROP OPERATOR FAMILY bad_ops USING pmhash CASCADE;
 -- not "=", a second strategy, a second function, ordering, storage
 CREATE OPERATOR CLASS bad_ops FOR TYPE int4 USING pmhash AS OPERATOR 1 + (int4, int4);

@@ -88,7 +88,9 @@ SELECT * FROM answers('SELECT tp FROM contained WHERE tp = ''(a,n)''::collate_te
 SELECT * FROM answers('SELECT ss FROM contained WHERE ss = ''{a}'' COLLATE strict_icu', 'contained_ss');
 -- char(n), in PostgreSQL 15 alone
 ALTER TABLE contained ADD COLUMN bs char(3)[] COLLATE nocase;
-UPDATE contained SET bs = ARRAY[ns[1]::char(3)];
+-- (not by UPDATE: with an older snapshot about, as autovacuum's, the index could not be
+-- used by the transaction that makes it)
+ALTER TABLE contained ALTER COLUMN bs TYPE char(3)[] COLLATE nocase USING ARRAY[ns[1]::char(3)];
 DO $$
 BEGIN
 	CREATE INDEX contained_bs ON contained USING pmhash (bs);

@@ -42,9 +42,9 @@
  *			those of a plain scan for dearer than those of a bitmap.
  *
  * The heap pages that are then visited are added by cost_index and make up
- * most of the total.  The TIDs of a key are returned in heap order, as btree
- * does, so a table that is clustered by the column is read as sequentially,
- * and the correlation is reported as btree's estimator does (selfuncs.c).
+ * most of the total.  The TIDs of a key are returned in batches, each in heap
+ * order, so a table that is clustered by the column is read nearly as sequentially
+ * as by a btree, and the correlation is reported as btree's estimator does (selfuncs.c).
  *
  *-------------------------------------------------------------------------
  */

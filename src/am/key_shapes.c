@@ -186,27 +186,32 @@ typedef enum Obstacle
 	NO_OBSTACLE,
 	NO_FUNCTION,				/* its operator class has no hash function */
 	NO_EQUALITY,				/* and no operator that says which way to hash */
-	MISLED_FUNCTION				/* the function gives equal values different hashes */
+	MISLED_FUNCTION,			/* the function gives equal values different hashes */
+	MISLED_BY_ORDER				/* so it does, of ranges */
 } Obstacle;
 
 /*
  * Do not even core's functions agree with the equality of this column?  We mend those
  * of strings themselves (collated_shape), but can't in what contains strings.
  */
-static bool
-function_is_misled(Relation index, int attno, Oid proc)
+static Obstacle
+function_obstacle(Relation index, int attno, Oid proc)
 {
+	Oid			type = TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid;
+
 	switch (proc)
 	{
 		case F_HASH_ARRAY_EXTENDED:
 		case F_HASH_RECORD_EXTENDED:
 		case F_HASH_RANGE_EXTENDED:
 		case F_HASH_MULTIRANGE_EXTENDED:
-			return pmhash_core_hash_misleads(TupleDescAttr(RelationGetDescr(index),
-														   attno - 1)->atttypid,
-											 index->rd_indcollation[attno - 1]);
+			if (pmhash_core_hash_misleads(type, index->rd_indcollation[attno - 1]))
+				return MISLED_FUNCTION;
+			if (pmhash_range_order_misleads(type))
+				return MISLED_BY_ORDER;
+			return NO_OBSTACLE;
 		default:
-			return false;
+			return NO_OBSTACLE;
 	}
 }
 
@@ -230,10 +235,8 @@ find_column_shape(Relation index, int attno, PmhashShape *shape)
 		if (get_opcode(equal) != known->equal)
 			known = NULL;
 	}
-	else if (function_is_misled(index, attno, proc))
-		return MISLED_FUNCTION;
 	*shape = shape_of(known, index->rd_indcollation[attno - 1]);
-	return NO_OBSTACLE;
+	return known ? NO_OBSTACLE : function_obstacle(index, attno, proc);
 }
 
 /* ERROR for a column whose keys can't be hashed. */
@@ -248,6 +251,13 @@ raise_obstacle(Relation index, int attno, Obstacle obstacle)
 				 errdetail("PostgreSQL's hash function of type %s gives different hashes of values that are equal.",
 						   format_type_be(index->rd_opcintype[attno - 1])),
 				 errhint("Use text instead of name and character(n), or another collation.")));
+	if (obstacle == MISLED_BY_ORDER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column %d of index \"%s\" contains ranges that cannot be hashed",
+						attno, RelationGetRelationName(index)),
+				 errdetail("Their bounds are ordered by an operator class with an equality of its own, and PostgreSQL's hash function goes by the default one."),
+				 errhint("Use a range type with the default operator class of its subtype.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FUNCTION),
 			 obstacle == NO_FUNCTION ?

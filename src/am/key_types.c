@@ -13,14 +13,17 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/stratnum.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_range.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "am/key_types.h"
 
@@ -232,4 +235,39 @@ bool
 pmhash_core_hash_misleads(Oid type, Oid collation)
 {
 	return pmhash_visit_types(type, collation, hash_misleads, NULL);
+}
+
+/*
+ * range_eq and multirange_eq compare bounds by the operator class that the range type was
+ * made with.  hash_range calls the hash function that goes with the default equality of
+ * their type.
+ */
+static bool
+order_misleads(Oid type, Oid collation, void *arg)
+{
+	Oid			range = get_typtype(type) == TYPTYPE_MULTIRANGE ?
+		get_multirange_range(type) : type;
+	HeapTuple	tuple = SearchSysCache1(RANGETYPE, ObjectIdGetDatum(range));
+	FormData_pg_range found;
+	Oid			input;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	found = *(Form_pg_range) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+	input = get_opclass_input_type(found.rngsubopc);
+	return get_opfamily_member(get_opclass_family(found.rngsubopc), input, input,
+							   BTEqualStrategyNumber) !=
+		lookup_type_cache(found.rngsubtype, TYPECACHE_EQ_OPR)->eq_opr;
+}
+
+/*
+ * pmhash_range_order_misleads
+ *		Does a type contain ranges whose bounds are compared by another equality than
+ *		the one that core's hash function goes by?
+ */
+bool
+pmhash_range_order_misleads(Oid type)
+{
+	return pmhash_visit_types(type, InvalidOid, order_misleads, NULL);
 }

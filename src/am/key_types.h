@@ -20,5 +20,6 @@ extern bool pmhash_visit_types(Oid type, Oid collation, PmhashTypeVisitor visit,
 							   void *arg);
 extern AttrNumber pmhash_lock_row_types(Relation index);
 extern bool pmhash_core_hash_misleads(Oid type, Oid collation);
+extern bool pmhash_range_order_misleads(Oid type);
 
 #endif							/* PMHASH_KEY_TYPES_H */

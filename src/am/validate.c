@@ -9,7 +9,9 @@
  * be in a family with types that are hashed by a function, nor with types of
  * another layout.  Since such an index would miss rows, that rule is enforced
  * where members are added, not only complained of by amvalidate.  For the same reason
- * a family that has lost an equality gets none while there are indexes.
+ * a family that has lost an equality gets none while there are indexes, and none gets a
+ * hash function of another form: it would be called, and what it returns be taken for
+ * a hash (or the key for the address of something).
  *
  *-------------------------------------------------------------------------
  */
@@ -277,6 +279,21 @@ check_functions_alike(Oid family, List *functions)
 	ReleaseCatCacheList(present);
 }
 
+/* Refuse a hash function that can't be called for the type, or does not return a hash. */
+static void
+check_function_form(const OpFamilyMember *member)
+{
+	if (hash_function_is_good(member->object, member->lefttype))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("function %s cannot be the hash function of type %s for access method %s",
+					format_procedure(member->object),
+					format_type_be(member->lefttype), "pmhash"),
+			 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
+					 PMHASH_HASH_PROC)));
+}
+
 /* The access method that a family belongs to. */
 static Oid
 family_method(Oid family)
@@ -400,6 +417,8 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 		type = get_opclass_input_type(opclassoid);
 	}
 	method = family_method(opfamilyoid);
+	foreach(lc, functions)
+		check_function_form((const OpFamilyMember *) lfirst(lc));
 	check_functions_alike(opfamilyoid, functions);
 	foreach(lc, operators)
 		check_equality_is_first(opfamilyoid, opclassoid,

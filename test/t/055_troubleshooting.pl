@@ -114,6 +114,23 @@ says($node, 'CREATE INDEX ON t USING pmhash (k no_equality)',
 	like($stderr, message($row), "warned: $row");
 	$node->safe_psql('postgres', 'DROP TABLE folds');
 }
+# trouble: `function ... cannot be the hash function of type ... for access method pmhash`
+says($node, 'CREATE OPERATOR CLASS short_hash FOR TYPE int USING pmhash AS OPERATOR 1 =, FUNCTION 1 hashint4(int)',
+	'`function ... cannot be the hash function of type ... for access method pmhash`');
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION size_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE
+		AS 'SELECT btint4cmp(abs($1), abs($2))';
+	CREATE FUNCTION size_eq(int, int) RETURNS bool LANGUAGE sql IMMUTABLE
+		AS 'SELECT abs($1) = abs($2)';
+	CREATE OPERATOR |=| (leftarg = int, rightarg = int, function = size_eq);
+	CREATE OPERATOR CLASS size_ops FOR TYPE int USING btree
+		AS OPERATOR 3 |=|, FUNCTION 1 size_cmp(int, int);
+	CREATE TYPE sizes AS RANGE (subtype = int, subtype_opclass = size_ops);
+	CREATE TABLE ranges (s sizes);
+});
+# trouble: `column ... of index "..." contains ranges that cannot be hashed`
+says($node, 'CREATE INDEX ON ranges USING pmhash (s)',
+	'`column ... of index "..." contains ranges that cannot be hashed`');
 SKIP:
 {
 	skip 'needs ICU', 3
