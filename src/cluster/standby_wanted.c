@@ -171,7 +171,7 @@ pmhash_standby_wanted_later(const PmhashStandbyIndex *of)
 /*
  * A file that is wanted, and due: its database.  It may be that its index is not to
  * be seen yet, or never will be (an abort that a crash has hidden): so there are
- * pauses, and after some looks it is forgotten.
+ * pauses, and after some looks, when the last one has had its time, it is forgotten.
  */
 static Oid
 due_database(PmhashStandbyRow *row, int64 now, int64 *next)
@@ -180,14 +180,14 @@ due_database(PmhashStandbyRow *row, int64 now, int64 *next)
 
 	if (row->file_id == 0 || row->status != PMHASH_STANDBY_NONE)
 		return InvalidOid;
+	if (row->wanted && (row->next_try > now || row->next_look > now))
+	{
+		*next = Min(*next, Max(row->next_try, row->next_look));
+		return InvalidOid;
+	}
 	if (!row->wanted || row->looks >= MAX_UNFOUND)
 	{
 		pmhash_standby_forget(row);
-		return InvalidOid;
-	}
-	if (row->next_try > now || row->next_look > now)
-	{
-		*next = Min(*next, Max(row->next_try, row->next_look));
 		return InvalidOid;
 	}
 	row->looks++;
