@@ -292,7 +292,7 @@ sub make_plans
 	my ($session) = @_;
 	my $parallel = $session->{parallel};
 
-	foreach my $table (tables_of($session->{server}))
+	foreach my $table (grep { $session->{has_plans}{$_} } tables_of($session->{server}))
 	{
 		try_sql($session, "EXECUTE kept_$table(1)");
 		try_sql($session, "SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off") if defined $parallel;
@@ -314,7 +314,10 @@ sub idle_session
 		run_sql($session, "SET lock_timeout = '300ms'; SET statement_timeout = '30s'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off");
 		foreach my $table (tables_of($server))
 		{
-			run_sql($session, "PREPARE ${_}_$table(int4) AS SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k = \$1") foreach qw(kept par);
+			# (Not if the table is locked.)
+			$session->{has_plans}{$table} = !grep {
+				!defined try_sql($session, "PREPARE ${_}_$table(int4) AS SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k = \$1")
+			} qw(kept par);
 		}
 	}
 	make_plans($session) if rand() < .8;
@@ -732,7 +735,7 @@ sub look
 	$said = ask($holder, "SELECT look('$table', '$indexes', '{$some}')", "table $table");
 	judge($holder, $table, $said) if defined $said;
 	return if $holder->{kind} eq 'use' || $holder->{session}{dead};
-	ask_by_plans($holder, $table, $indexes, between(0, $keys - 1)) if rand() < .7;
+	ask_by_plans($holder, $table, $indexes, between(0, $keys - 1)) if rand() < .7 && $holder->{session}{has_plans}{$table};
 	ask_cursor($holder) if rand() < .2 && !$holder->{session}{dead};
 	ask_check($holder, $indexes) if rand() < .15 && !$holder->{session}{dead};
 	return;
