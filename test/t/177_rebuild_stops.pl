@@ -124,15 +124,12 @@ SQL
 		return sub { $node->start };
 	},
 	'postmaster killed' => sub {
-		my $pid = builder();
+		my $postmaster = $node->{_pid};
+		my @pids = children($postmaster);
 
-		kill('KILL', $node->{_pid}) == 1 or die;
+		kill('KILL', $postmaster) == 1 or die;
 		return sub {
-			foreach (1 .. 6000)
-			{
-				last if !kill(0, $pid);
-				usleep(10_000);
-			}
+			wait_until_dead($node, $postmaster, @pids);
 			$node->kill9;
 			$node->start;
 		};

@@ -138,15 +138,12 @@ my %ends = (
 		return sub { $standby->start };
 	},
 	'postmaster killed' => sub {
-		my $pid = builder();
+		my $postmaster = $standby->{_pid};
+		my @pids = children($postmaster);
 
-		kill('KILL', $standby->{_pid}) == 1 or die;
+		kill('KILL', $postmaster) == 1 or die;
 		return sub {
-			foreach (1 .. 6000)
-			{
-				last if !kill(0, $pid);
-				usleep(10_000);
-			}
+			wait_until_dead($standby, $postmaster, @pids);
 			$standby->kill9;
 			$standby->start;
 		};

@@ -37,6 +37,8 @@ our @EXPORT = qw(
   wait_until_up
   restart_in_place
   crash
+  children
+  wait_until_dead
   die_in_start
   stop_outside_ask
   start_pgbench
@@ -376,6 +378,22 @@ sub stop_outside_ask
 	return;
 }
 
+# Processes of a server that have been killed, the postmaster first, are dead when this
+# returns, and it can be started: a zombie has neither files nor memory.  Where orphans are
+# not reaped they stay zombies, which a new postmaster would take for a running one.
+sub wait_until_dead
+{
+	my ($node, $postmaster, @pids) = @_;
+
+	foreach my $pid ($postmaster, @pids)
+	{
+		usleep(5_000) while kill(0, $pid) && !is_zombie($pid);
+	}
+	unlink($node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock')
+	  if kill(0, $postmaster);
+	return;
+}
+
 # kill -9 the whole server.  The postmaster is stopped first, so that it
 # neither notices nor starts anything.
 sub crash
@@ -389,15 +407,7 @@ sub crash
 	stop_outside_ask($node, @pids);
 	kill('KILL', @pids);
 	$node->kill9;
-	# All are dead when this returns: a zombie has neither files nor memory.  Where
-	# orphans are not reaped they stay zombies, which a new postmaster would take
-	# for a running one.
-	foreach my $pid ($postmaster, @pids)
-	{
-		usleep(5_000) while kill(0, $pid) && !is_zombie($pid);
-	}
-	unlink($node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock')
-	  if kill(0, $postmaster);
+	wait_until_dead($node, $postmaster, @pids);
 	return;
 }
 
