@@ -33,21 +33,6 @@ my $standby = made_standby($primary, 'stops_standby', "max_standby_streaming_del
 use_stop_points($standby);
 $standby->start;
 
-# What hurts if it is forgotten, or comes twice: rows that are inserted, deleted,
-# updated in place, and TIDs that are freed and given to other keys.
-sub write_on_primary
-{
-	$primary->safe_psql('postgres', $_) foreach (
-		'DELETE FROM a WHERE k % 50 = 7',
-		'UPDATE a SET v = v + 1 WHERE k % 50 = 8',
-		'UPDATE a SET k = k + 1 WHERE k % 50 = 9',
-		'BEGIN; INSERT INTO a SELECT 1000, i FROM generate_series(1, 100) i; ROLLBACK',
-		'VACUUM a',
-		'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i',
-		'BEGIN; INSERT INTO a SELECT 1001, i FROM generate_series(1, 30) i; DELETE FROM a WHERE k = 1001; COMMIT');
-	return;
-}
-
 sub all_right
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -76,14 +61,14 @@ foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scan
 		hold($point);
 		$primary->safe_psql('postgres', "REINDEX INDEX $index");
 		is_held($point, $name);
-		write_on_primary();
+		write_all_ways($primary, 'a');
 		caught_up($primary, $standby);
 		if ($kill)
 		{
 			crash($standby);
 			release($point);
 			$standby->start;
-			write_on_primary();
+			write_all_ways($primary, 'a');
 		}
 		else
 		{
@@ -102,7 +87,7 @@ like($builder, qr/^\d+$/, 'one builder is at work');
 kill('KILL', $builder) if $builder =~ /^\d+$/;
 usleep(200_000);
 release('standby_loaded');
-write_on_primary();
+write_all_ways($primary, 'a');
 wait_until_up($standby) or die 'the standby does not come back';
 all_right('the builder is killed');
 
@@ -110,7 +95,7 @@ all_right('the builder is killed');
 hold('standby_scanned');
 $primary->safe_psql('postgres', 'REINDEX INDEX a_k');
 is_held('standby_scanned', 'promotion');
-write_on_primary();
+write_all_ways($primary, 'a');
 caught_up($primary, $standby);
 $primary->stop;
 $standby->promote;

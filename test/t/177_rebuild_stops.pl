@@ -33,14 +33,6 @@ $node->safe_psql('postgres', "CREATE TABLESPACE aside LOCATION ''");
 my @points = qw(rebuild_marked rebuild_before_build rebuild_before_stub rebuild_before_valid);
 my $cases = 0;
 
-# The points at which the n-th case is tried.
-sub points_of
-{
-	my ($n) = @_;
-
-	return ($ENV{PMHASH_STOPS} // '') eq 'all' ? @points : $points[$n % @points];
-}
-
 sub builder
 {
 	return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND query LIKE 'rebuilding%'");
@@ -89,30 +81,7 @@ sub all_right
 # ---- ends of processes ----
 
 my %ends = (
-	'worker killed' => sub {
-		my $pid = builder();
-		my $from = -s $node->logfile;
-
-		kill('KILL', $pid) == 1 or die;
-		$node->wait_for_log(qr/reinitializing/, $from);
-		return sub { wait_until_up($node) };
-	},
-	'worker terminated' => sub {
-		$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . builder() . ')');
-		return;
-	},
-	'worker cancelled' => sub {
-		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . builder() . ')');
-		return;
-	},
-	'stopped at once' => sub {
-		$node->stop('immediate');
-		return sub { $node->start };
-	},
-	'crash' => sub {
-		crash($node);
-		return sub { $node->start };
-	},
+	ends_of('worker', \&builder),
 	'crash, WAL lost' => sub {
 		stop_outside_ask($node, split(/\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher', 'checkpointer', 'background writer')")));
 		$node->safe_psql('postgres', <<SQL);
@@ -122,23 +91,12 @@ UPDATE x SET k = k + 1000 WHERE k % 10 = 4;
 SQL
 		crash($node);
 		return sub { $node->start };
-	},
-	'postmaster killed' => sub {
-		my $postmaster = $node->{_pid};
-		my @pids = children($postmaster);
-
-		kill('KILL', $postmaster) == 1 or die;
-		return sub {
-			wait_until_dead($node, $postmaster, @pids);
-			$node->kill9;
-			$node->start;
-		};
 	});
 
 my $turn = 0;
 foreach my $end (sort keys %ends)
 {
-	foreach my $point (points_of($turn++))
+	foreach my $point (points_of($turn++, @points))
 	{
 		my $name = "$end at $point";
 
@@ -171,7 +129,7 @@ my %statements = (
 
 foreach my $statement (sort keys %statements)
 {
-	foreach my $point (points_of($turn++))
+	foreach my $point (points_of($turn++, @points))
 	{
 		my $name = "$statement at $point";
 
@@ -186,7 +144,7 @@ foreach my $statement (sort keys %statements)
 
 # ---- the database ----
 
-foreach my $point (points_of($turn++))
+foreach my $point (points_of($turn++, @points))
 {
 	my $name = "DROP DATABASE at $point";
 

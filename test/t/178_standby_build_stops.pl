@@ -43,14 +43,6 @@ my @points = qw(standby_begins standby_begun standby_waited standby_scanning sta
 	standby_loaded standby_caught_up standby_publishing standby_published);
 my $database_is_there = 0;
 
-# The points at which the n-th case is tried.
-sub points_of
-{
-	my ($n) = @_;
-
-	return ($ENV{PMHASH_STOPS} // '') eq 'all' ? @points : $points[$n % @points];
-}
-
 sub builder
 {
 	return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' ORDER BY query LIKE 'building%' DESC LIMIT 1");
@@ -75,17 +67,6 @@ SQL
 	return is_held($point, $name);
 }
 
-sub write_on_primary
-{
-	$primary->safe_psql('d', $_) foreach (
-		'DELETE FROM x WHERE k % 50 = 7',
-		'UPDATE x SET v = v + 1 WHERE k % 50 = 8',
-		'UPDATE x SET k = k + 1 WHERE k % 50 = 9',
-		'VACUUM x',
-		'INSERT INTO x SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
-	return;
-}
-
 sub all_right
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -94,7 +75,7 @@ sub all_right
 	my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
 	my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';
 
-	write_on_primary() if $primary->safe_psql('d', "SELECT count(*) FROM pg_class WHERE relname = 'x'");
+	write_all_ways($primary, 'x', 'd') if $primary->safe_psql('d', "SELECT count(*) FROM pg_class WHERE relname = 'x'");
 	if ($logged eq 't')
 	{
 		built($primary, $standby, $name, 'd');
@@ -112,52 +93,17 @@ sub all_right
 
 # ---- ends of processes ----
 
-my %ends = (
-	'builder killed' => sub {
-		my $pid = builder();
-		my $from = -s $standby->logfile;
-
-		kill('KILL', $pid) == 1 or die;
-		$standby->wait_for_log(qr/reinitializing/, $from);
-		return sub { wait_until_up($standby) };
-	},
-	'builder terminated' => sub {
-		$standby->safe_psql('postgres', 'SELECT pg_terminate_backend(' . builder() . ')');
-		return;
-	},
-	'builder cancelled' => sub {
-		$standby->safe_psql('postgres', 'SELECT pg_cancel_backend(' . builder() . ')');
-		return;
-	},
-	'stopped at once' => sub {
-		$standby->stop('immediate');
-		return sub { $standby->start };
-	},
-	'crash' => sub {
-		crash($standby);
-		return sub { $standby->start };
-	},
-	'postmaster killed' => sub {
-		my $postmaster = $standby->{_pid};
-		my @pids = children($postmaster);
-
-		kill('KILL', $postmaster) == 1 or die;
-		return sub {
-			wait_until_dead($standby, $postmaster, @pids);
-			$standby->kill9;
-			$standby->start;
-		};
-	});
+my %ends = ends_of('builder', \&builder);
 
 my $turn = 0;
 foreach my $end (sort keys %ends)
 {
-	foreach my $point (points_of($turn++))
+	foreach my $point (points_of($turn++, @points))
 	{
 		my $name = "$end at $point";
 
 		start_build($point, $name);
-		write_on_primary() if $point ne 'standby_publishing';
+		write_all_ways($primary, 'x', 'd') if $point ne 'standby_publishing';
 		my $then = $ends{$end}->();
 		release($point);
 		$then->() if defined $then;
@@ -187,7 +133,7 @@ my %statements = (
 
 foreach my $statement (sort keys %statements)
 {
-	foreach my $point (points_of($turn++))
+	foreach my $point (points_of($turn++, @points))
 	{
 		my $name = "$statement at $point";
 
@@ -216,7 +162,7 @@ foreach my $statement (sort keys %statements)
 $primary->backup('late');
 foreach my $end ('goes on', 'crash')
 {
-	foreach my $point (points_of(1 + $turn++))
+	foreach my $point (points_of(1 + $turn++, @points))
 	{
 		# that holds up the promotion, which is not over when the server is killed
 		next if $point eq 'standby_publishing' && $end eq 'crash';
@@ -239,8 +185,7 @@ SQL
 		is_held($point, $name);
 		if ($point ne 'standby_publishing')
 		{
-			$primary->safe_psql('postgres', $_) foreach ('DELETE FROM p WHERE k % 50 = 7', 'VACUUM p',
-				'INSERT INTO p SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
+			write_all_ways($primary, 'p');
 			caught_up($primary, $promoted);
 		}
 		$promoted->safe_psql('postgres', 'SELECT pg_promote(false)');

@@ -1,7 +1,7 @@
 # Random histories of snapshots over indexes that are lost, rebuilt, made and dropped, with a
 # standby and its promotion: PmhashHistories.pm.
 #
-# SNAPSHOTS_SEEDS says which seeds (1-3, or 4,7), SNAPSHOTS_STEPS how many steps each.
+# SNAPSHOTS_SEEDS says which seeds (1-3, or 4), SNAPSHOTS_STEPS how many steps each.
 
 use strict;
 use warnings;

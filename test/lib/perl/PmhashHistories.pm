@@ -16,6 +16,7 @@ use warnings;
 use Exporter 'import';
 use IPC::Run;
 use PmhashInvalid;
+use PmhashRandom;
 use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -341,17 +342,6 @@ sub end_session
 
 # ---- random choices ----
 
-sub pick
-{
-	return $_[ int(rand(@_)) ];
-}
-
-sub between
-{
-	my ($from, $to) = @_;
-	return $from + int(rand($to - $from + 1));
-}
-
 sub some_keys
 {
 	my ($n) = @_;
@@ -382,10 +372,17 @@ sub new_holder
 {
 	my ($server, $kind, $session, %more) = @_;
 	my %holder = (name => "$kind" . ++$w{names}, server => $server, kind => $kind, session => $session,
-		state => 'live', born => $w{step}, focus => rand() < .4 ? pick(tables_of($server)) : '', %more);
+		state => 'live', born => $w{step}, focus => rand() < .4 ? one_of(tables_of($server)) : '', %more);
 
 	push @{ $w{holders} }, \%holder;
 	return \%holder;
+}
+
+# What a finding says of it.
+sub described
+{
+	my ($holder) = @_;
+	return "$holder->{name} ($holder->{kind}, $holder->{server}, since step $holder->{born})";
 }
 
 sub has_room
@@ -432,7 +429,7 @@ sub close_holder
 		end_session($session);
 		return;
 	}
-	run_sql($session, pick('COMMIT', 'ROLLBACK'));
+	run_sql($session, one_of('COMMIT', 'ROLLBACK'));
 	push @{ $w{idle}{ $holder->{server} } }, $session if !$session->{dead};
 	return;
 }
@@ -597,7 +594,7 @@ sub judge
 	$figures{looks}++;
 	if (!defined $rows || $wrong ne '')
 	{
-		$w{finding} .= "$holder->{name} ($holder->{kind}, $holder->{server}, since step $holder->{born}), table $table: $said\n";
+		$w{finding} .= described($holder) . ", table $table: $said\n";
 		return;
 	}
 	$figures{answers} += $used;
@@ -638,7 +635,7 @@ sub ask
 		}
 		$figures{retries}++;
 	}
-	$w{finding} .= "$holder->{name} ($holder->{kind}, $holder->{server}, since step $holder->{born}), $name: tried again in vain: $error\n";
+	$w{finding} .= described($holder) . ", $name: tried again in vain: $error\n";
 	return;
 }
 
@@ -686,7 +683,7 @@ sub ask_by_plans
 		return if !defined $got;
 		($before, $rows, $after) = $got =~ /^scans\|(\d+)\n(.*)\nscans\|(\d+)$/;
 		$figures{kept_answers}++ if defined $after && $after > $before;
-		$w{finding} .= "$holder->{name} ($holder->{kind}, $holder->{server}, since step $holder->{born}), table $table, plan $plan, key $key: $got, by the table $wanted\n"
+		$w{finding} .= described($holder) . ", table $table, plan $plan, key $key: $got, by the table $wanted\n"
 		  if !defined $rows || $rows ne $wanted;
 	}
 	return;
@@ -748,7 +745,7 @@ sub look_around
 	{
 		my %indexes;
 
-		look_at_slot($_) foreach grep { $_->{kind} =~ /^slot|^use/ } holders_of($server, 'making');
+		look_at_slot($_) foreach holders_of($server, 'making');
 		foreach my $table (tables_of($server))
 		{
 			$indexes{$table} = indexes_of($server, $table) // '{}';
@@ -957,7 +954,7 @@ sub change_rows_of
 {
 	my ($table) = @_;
 
-	return pick(
+	return one_of(
 		insert_rows($table), delete_rows($table), delete_rows($table) . '; ' . insert_rows($table),
 		"UPDATE $table SET k = (k + 1) % $keys WHERE k IN (" . some_keys(2) . ')',
 		"UPDATE $table SET v = v + 1 WHERE k IN (" . some_keys(2) . ')',
@@ -984,7 +981,7 @@ sub end_waited_for
 sub turn
 {
 	my $server = defined $w{node}{standby} && rand() < .35 ? 'standby' : 'primary';
-	my $table = pick(tables_of($server));
+	my $table = one_of(tables_of($server));
 	my $delete = delete_rows($table);
 	my $r = rand();
 	my $said = rand() < .8 ? $server eq 'primary' ? end_waited_for($r < .5) : (end_writer() // '') : '';
@@ -1003,7 +1000,7 @@ sub turn
 	$how .= '; ' . (slot_goes_on() // 'no slot') if $server eq 'primary' && $r > .5 && rand() < .6;
 	if ($server eq 'primary' && has_room($server) && rand() < .6)
 	{
-		my $gate = pick(grep { $_->{kind} =~ /^gate|^slot/ } holders_of($server));
+		my $gate = one_of(grep { $_->{kind} =~ /^gate|^slot/ } holders_of($server));
 		my $to = defined $gate ? open_snapshot($server, 'import', $gate->{snapshot}) : undef;
 
 		$how .= "; $to->{name} takes over from $gate->{name}" if defined $to;
@@ -1016,7 +1013,7 @@ sub hand_on
 {
 	my ($server) = @_;
 	my @from = grep { $_->{kind} =~ /^rr|^import|^slot/ && defined $_->{snapshot} } holders_of($server);
-	my $from = pick(@from) // return;
+	my $from = one_of(@from) // return;
 	my $to = open_snapshot($server, 'import', $from->{snapshot}) // return;
 
 	close_holder($from);
@@ -1027,7 +1024,7 @@ sub hand_on
 # The same while a concurrent build waits for it.
 sub hand_on_while_waited_for
 {
-	my $table = pick(tables_of('primary'));
+	my $table = one_of(tables_of('primary'));
 	my $said = end_waited_for(rand() < .5);
 	my $from = open_snapshot('primary', 'rr') // return;
 	my $to;
@@ -1041,7 +1038,7 @@ sub hand_on_while_waited_for
 	else
 	{
 		$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
-		$said .= change_index($table, pick('create', 'reindex'), 1);
+		$said .= change_index($table, one_of('create', 'reindex'), 1);
 		usleep(100_000);
 	}
 	$to = open_snapshot('primary', 'import', $from->{snapshot});
@@ -1052,7 +1049,7 @@ sub hand_on_while_waited_for
 sub take_over
 {
 	my ($server) = @_;
-	my $from = pick(grep { defined $_->{snapshot} } holders_of($server)) // return;
+	my $from = one_of(grep { defined $_->{snapshot} } holders_of($server)) // return;
 	my $to = has_room($server) ? open_snapshot($server, 'import', $from->{snapshot}) : undef;
 
 	return if !defined $to;
@@ -1071,7 +1068,7 @@ sub begin_writer
 sub end_writer
 {
 	my $writer = delete $w{writer} // return;
-	my $said = pick('COMMIT', 'ROLLBACK', "PREPARE TRANSACTION 'p" . ++$w{names} . "'");
+	my $said = one_of('COMMIT', 'ROLLBACK', "PREPARE TRANSACTION 'p" . ++$w{names} . "'");
 
 	run_sql($writer, $said);
 	end_session($writer);
@@ -1083,7 +1080,7 @@ sub end_prepared
 	my $name = drive('primary', 'SELECT min(gid) FROM pg_prepared_xacts') // '';
 
 	return if $name eq '';
-	drive('primary', pick('COMMIT', 'ROLLBACK') . " PREPARED '$name'");
+	drive('primary', one_of('COMMIT', 'ROLLBACK') . " PREPARED '$name'");
 	return "$name ends";
 }
 
@@ -1130,7 +1127,7 @@ sub standby_snapshot
 
 sub slot_goes_on
 {
-	my $holder = pick(map { holders_of($_, 'stopped') } servers()) // return;
+	my $holder = one_of(map { holders_of($_, 'stopped') } servers()) // return;
 	my $deadline = time + 1;
 
 	standby_snapshot() if $holder->{server} eq 'standby';
@@ -1145,7 +1142,7 @@ sub slot_goes_on
 
 sub gate
 {
-	my $type = pick('autovacuum', 'trigger', 'trigger', 'worker');
+	my $type = one_of('autovacuum', 'trigger', 'trigger', 'worker');
 	my $holder;
 
 	return if grep { $_->{kind} eq 'gate' } @{ $w{holders} };
@@ -1158,8 +1155,8 @@ sub gate
 sub open_cursor
 {
 	my ($server) = @_;
-	my $holder = pick(grep { $_->{kind} =~ /^rr|^import/ && !defined $_->{cursor} } holders_of($server)) // return;
-	my $table = pick(tables_of($server));
+	my $holder = one_of(grep { $_->{kind} =~ /^rr|^import/ && !defined $_->{cursor} } holders_of($server)) // return;
+	my $table = one_of(tables_of($server));
 	my $some = join(',', sort { $a <=> $b } keys %{ { map { $_ => 1 } split(/,/, some_keys(3)) } });
 	my $first = ask($holder, "CLOSE ALL; DECLARE c CURSOR FOR SELECT k, v FROM $table WHERE k = ANY ('{$some}'); FETCH 1 c", 'cursor');
 
@@ -1175,7 +1172,7 @@ sub open_cursor
 sub delayed_restart
 {
 	my $node = $w{node}{standby} // return;
-	my $table = pick(qw(a b));
+	my $table = one_of(qw(a b));
 	my $said;
 
 	catch_up();
@@ -1228,9 +1225,12 @@ sub promote
 	my $turns = 0;
 	my $deadline;
 
-	forget_server('primary') if $r < .4;
-	$old->stop('immediate') if $r < .4;
-	sessions_are_gone('primary') if $r < .4;
+	if ($r < .4)
+	{
+		forget_server('primary');
+		$old->stop('immediate');
+		sessions_are_gone('primary');
+	}
 	$node->safe_psql('postgres', 'SELECT pg_promote(false)');
 	$deadline = time + 4;
 	while ((drive('standby', 'SELECT pg_is_in_recovery()') // '') ne 'f')
@@ -1302,14 +1302,14 @@ sub on_some_server
 # What can be done, and how often.  A step that is not possible is none.
 my @steps = (
 	[ 12, \&turn ],
-	[ 8, sub { my $sql = change_rows_of(pick(tables_of('primary'))); drive('primary', $sql); $sql } ],
-	[ 4, sub { my ($t, $s) = (pick(qw(a b)), pick('primary', 'standby')); defined $w{node}{$s} ? "$s, $t: " . lose_file($s, $t) : undef } ],
-	[ 3, sub { change_index(pick(tables_of('primary')), pick(keys_of_ddl()), rand() < .6) } ],
+	[ 8, sub { my $sql = change_rows_of(one_of(tables_of('primary'))); drive('primary', $sql); $sql } ],
+	[ 4, sub { my ($t, $s) = (one_of(qw(a b)), one_of('primary', 'standby')); defined $w{node}{$s} ? "$s, $t: " . lose_file($s, $t) : undef } ],
+	[ 3, sub { change_index(one_of(tables_of('primary')), one_of(keys_of_ddl()), rand() < .6) } ],
 	[ 5, sub { on_some_server(.5, sub { has_room($_[0]) ? do { my $h = open_snapshot($_[0], 'rr'); "$_[0]: " . ($h ? $h->{name} : 'none') } : undef }) } ],
 	[ 6, sub { on_some_server(.6, \&take_over) } ],
 	[ 3, sub { on_some_server(.5, \&hand_on) } ],
 	[ 5, \&hand_on_while_waited_for ],
-	[ 4, sub { my $h = pick(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
+	[ 4, sub { my $h = one_of(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
 	[ 2, sub { begin_writer() ? 'writer begins' : undef } ],
 	[ 4, sub { my $said = end_writer() // return; "writer: $said" } ],
 	[ 3, \&end_prepared ],
@@ -1318,8 +1318,8 @@ my @steps = (
 	[ 7, \&gate ],
 	[ 2, sub { my ($g) = grep { $_->{kind} eq 'gate' } @{ $w{holders} }; $g // return; close_gates(); "end of $g->{name}" } ],
 	[ 3, sub { on_some_server(.5, \&open_cursor) } ],
-	[ 1, sub { defined $w{node}{standby} ? do { restart('standby', my $how = pick('fast', 'immediate', 'crash')); "standby: $how restart" } : undef } ],
-	[ .7, sub { my $how = pick('fast', 'immediate', 'crash'); restart('primary', $how); "primary: $how restart" } ],
+	[ 1, sub { defined $w{node}{standby} ? do { restart('standby', my $how = one_of('fast', 'immediate', 'crash')); "standby: $how restart" } : undef } ],
+	[ .7, sub { my $how = one_of('fast', 'immediate', 'crash'); restart('primary', $how); "primary: $how restart" } ],
 	[ 2, \&delayed_restart ],
 	[ 2, sub { 'catch up: ' . catch_up() } ],
 	[ 1, sub { drive('primary', 'CHECKPOINT'); 'CHECKPOINT' } ],
@@ -1356,10 +1356,10 @@ sub one_step
 sub begin_history
 {
 	my ($seed) = @_;
-	my $delay = pick(qw(-1 -1 1s));
+	my $delay = one_of(qw(-1 -1 1s));
 
 	%w = (seed => $seed, step => 0, names => 0, gates => 0, holders => [], sessions => [], log => [], finding => '', node => {}, going_down => 0);
-	$w{standby_settings} = "max_standby_streaming_delay = $delay\nbgwriter_lru_maxpages = 0\nhot_standby_feedback = " . pick('on', 'off') . "\n";
+	$w{standby_settings} = "max_standby_streaming_delay = $delay\nbgwriter_lru_maxpages = 0\nhot_standby_feedback = " . one_of('on', 'off') . "\n";
 	push @{ $w{log} }, $w{standby_settings} =~ s/\n/, /gr;
 	$w{node}{primary} = new_primary("primary$seed", <<CONF);
 wal_level = logical

@@ -10,6 +10,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use PmhashRandom qw(one_of);
 use PmhashTest;
 use Time::HiRes qw(time);
 
@@ -177,8 +178,6 @@ my @by_index = (
 	enable_mergejoin => 'off');
 
 my ($queries, $joined, $lists, $scanned, $paged, $changes) = (0, 0, 0, 0, 0, 0);
-
-sub one_of { return $_[ rand @_ ]; }
 
 # A server with the tables, started.
 sub new_join_server

@@ -26,6 +26,7 @@ use IPC::Run;
 use PmhashCrowd;
 use PmhashFaults;
 use PmhashInvalid;
+use PmhashRandom;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -247,27 +248,16 @@ sub after
 
 # ---- statements ----
 
-sub pick
-{
-	return $_[ int(rand(@_)) ];
-}
-
-sub between
-{
-	my ($from, $to) = @_;
-	return $from + int(rand($to - $from + 1));
-}
-
 # Rows to be inserted: columns id, k, t, v; many keys or few.
 sub rows
 {
 	my ($id) = @_;
-	my $n = pick(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
-	my $key = sprintf('(i * 7919 + %d) %% %d', between(0, 1000), pick(1, 5, 50, 1000, 100000));
+	my $n = one_of(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
+	my $key = sprintf('(i * 7919 + %d) %% %d', between(0, 1000), one_of(1, 5, 50, 1000, 100000));
 
 	$key = "(SELECT c.k FROM crowd c (n, k) WHERE c.n = $key % $crowd)" if rand() < .3;
 	return sprintf('SELECT %s, %s, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
-		$id, $key, pick(3, 200, 10000), $n);
+		$id, $key, one_of(3, 200, 10000), $n);
 }
 
 my $fresh = 'nextval(\'ids\')';
@@ -276,7 +266,7 @@ my $colliding = 'i * 3';
 sub insert
 {
 	return insert_unique() if rand() < .4;
-	return pick(
+	return one_of(
 		'INSERT INTO fz ' . rows($fresh),
 		'INSERT INTO fz ' . rows($fresh),
 		'INSERT INTO fp SELECT k, v FROM (' . rows($fresh) . ') r (id, k, t, v)',
@@ -289,19 +279,19 @@ sub insert
 # Rows with unique keys, of which some are there: columns n, t, v
 sub unique_rows
 {
-	my $n = pick(1, between(1, 40), between(17, 300));
-	my $first = pick(between(0, 300), between(0, 300), 1_000_000 + int(rand(1_000_000)));
+	my $n = one_of(1, between(1, 40), between(17, 300));
+	my $first = one_of(between(0, 300), between(0, 300), 1_000_000 + int(rand(1_000_000)));
 
 	return sprintf('SELECT i::numeric(12,%d), %s(repeat(\'Key \' || i || \' \', %d)), %d FROM generate_series(%d, %d) i',
-		between(0, 3), pick('upper', 'lower'), pick(1, 1, 200), pick(0, 0, -1), $first, $first + $n - 1);
+		between(0, 3), one_of('upper', 'lower'), one_of(1, 1, 200), one_of(0, 0, -1), $first, $first + $n - 1);
 }
 
 sub insert_unique
 {
 	my $rows = unique_rows();
-	my $update = $arbiter ? "ON CONFLICT $arbiter DO UPDATE SET " . pick('v = -1 - fu.v', 'n = excluded.n * 1.0', 't = upper(fu.t)') : '';
+	my $update = $arbiter ? "ON CONFLICT $arbiter DO UPDATE SET " . one_of('v = -1 - fu.v', 'n = excluded.n * 1.0', 't = upper(fu.t)') : '';
 
-	return pick("INSERT INTO fu $rows", "INSERT INTO fu $rows ON CONFLICT DO NOTHING", "INSERT INTO fu $rows $update",
+	return one_of("INSERT INTO fu $rows", "INSERT INTO fu $rows ON CONFLICT DO NOTHING", "INSERT INTO fu $rows $update",
 		"MERGE INTO fu USING ($rows) s (n, t, v) ON fu.n = s.n WHEN MATCHED THEN UPDATE SET t = s.t, n = s.n WHEN NOT MATCHED THEN INSERT VALUES (s.n, s.t, s.v)") . ';';
 }
 
@@ -309,7 +299,7 @@ sub change_unique
 {
 	my $some = 'n BETWEEN ' . between(0, 300) . ' AND ' . between(0, 400);
 
-	return pick("DELETE FROM fu WHERE $some", "UPDATE fu SET n = n * 1.00 WHERE $some", "UPDATE fu SET n = n + 1 WHERE $some",
+	return one_of("DELETE FROM fu WHERE $some", "UPDATE fu SET n = n * 1.00 WHERE $some", "UPDATE fu SET n = n + 1 WHERE $some",
 		"UPDATE fu SET t = upper(t) WHERE $some", "UPDATE fu SET v = -1 - v WHERE $some",
 		"UPDATE fu SET n = n + 5000, t = t || 'x' WHERE $some", 'DELETE FROM fu WHERE n > 300') . ';';
 }
@@ -317,9 +307,9 @@ sub change_unique
 sub change
 {
 	return change_unique() if rand() < .3;
-	my $some = pick('k % 7 = ' . between(0, 6), 'k IN (SELECT k FROM crowd WHERE i % 3 = 1)', 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
+	my $some = one_of('k % 7 = ' . between(0, 6), 'k IN (SELECT k FROM crowd WHERE i % 3 = 1)', 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
 
-	return pick("DELETE FROM fz WHERE $some", "UPDATE fz SET k = k + 1 WHERE $some", "UPDATE fz SET v = (v + 1) % 4 WHERE $some",
+	return one_of("DELETE FROM fz WHERE $some", "UPDATE fz SET k = k + 1 WHERE $some", "UPDATE fz SET v = (v + 1) % 4 WHERE $some",
 		'UPDATE fp SET v = (v + 1) % 4 WHERE k % 5 = 1', 'DELETE FROM fp WHERE k % 4 = 0') . ';';
 }
 
@@ -327,7 +317,7 @@ sub read_some
 {
 	my $k = between(0, 60);
 
-	return pick(
+	return one_of(
 		"SELECT differ('fz', 'k = $k');",
 		"SELECT differ('fz', 't = ''t$k''');",
 		"SELECT differ('fz', 'k = $k AND v = ' || $k % 4);",
@@ -345,7 +335,7 @@ sub block
 	my ($depth) = @_;
 	my $inner = $depth < 2 && rand() < .4 ? block($depth + 1) : insert();
 	my $first = rand() < .5 ? insert() : '';
-	my $bad = pick('', 'PERFORM 1 / 0;', 'RAISE \'of itself\';', ('PERFORM differ(\'fz\', \'k = 5\');') x 2);
+	my $bad = one_of('', 'PERFORM 1 / 0;', 'RAISE \'of itself\';', ('PERFORM differ(\'fz\', \'k = 5\');') x 2);
 
 	$_ =~ s/SELECT 'rows' WHERE/SELECT count(*) FROM (SELECT) x WHERE/ foreach ($first, $inner);
 	$_ =~ s/^WITH i AS \((INSERT.*) RETURNING k\).*/$1;/s foreach ($first, $inner);
@@ -356,13 +346,13 @@ sub block
 sub move_table
 {
 	$figures{moves}++;
-	return 'ALTER TABLE fz SET TABLESPACE ' . pick(qw(place_a place_b pg_default)) . ';';
+	return 'ALTER TABLE fz SET TABLESPACE ' . one_of(qw(place_a place_b pg_default)) . ';';
 }
 
 sub move_index
 {
 	$figures{moves}++;
-	return 'ALTER INDEX ' . pick(qw(fz_k fz_kv fz_p)) . ' SET TABLESPACE ' . pick(qw(place_a place_b pg_default)) . ';';
+	return 'ALTER INDEX ' . one_of(qw(fz_k fz_kv fz_p)) . ' SET TABLESPACE ' . one_of(qw(place_a place_b pg_default)) . ';';
 }
 
 sub move
@@ -377,7 +367,7 @@ sub alter_type
 	my $state;
 
 	$session->{refused} = 1;
-	$state = run_sql($session, pick('ALTER TYPE pair ADD ATTRIBUTE w int4;', 'ALTER TYPE pair DROP ATTRIBUTE v CASCADE;'));
+	$state = run_sql($session, one_of('ALTER TYPE pair ADD ATTRIBUTE w int4;', 'ALTER TYPE pair DROP ATTRIBUTE v CASCADE;'));
 	$session->{refused} = 0;
 	$session->{finding} .= "a type in keys was altered\n" if $state eq '';
 	return $state;
@@ -386,19 +376,19 @@ sub alter_type
 sub structure
 {
 	return move() if rand() < .14;
-	return pick('REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'REINDEX TABLE fu;', 'TRUNCATE fu;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
+	return one_of('REINDEX INDEX fz_k;', 'TRUNCATE fp;', 'REINDEX TABLE fz;', 'REINDEX TABLE fu;', 'TRUNCATE fu;', 'ALTER TABLE fz ALTER t TYPE varchar(' . between(30, 90) . ');',
 		'TRUNCATE fz;', 'DROP INDEX fz_kv; CREATE INDEX fz_kv ON fz USING pmhash (k, v) WITH (wal = off);');
 }
 
 # Calls that fail from now on: the first of the engine's and so on, or any.
 sub faults_on
 {
-	my $for = pick(1, 2_000_000_000);
+	my $for = one_of(1, 2_000_000_000);
 
 	return 'SET statement_timeout = ' . between(1, 40) . ';' if rand() < .1;
 	return sprintf('SET pmhash_faults.calls = %s; SET pmhash_faults.fail_for = %d; SET pmhash_faults.fail_at = %d;',
 		rand() < .2 ? ('memory', 1, between(1, 60))
-		: (pick('posix_fallocate', 'posix_fallocate', 'malloc', 'calloc', 'realloc', 'aligned_alloc', 'aligned_alloc'), $for, between(1, 3)));
+		: (one_of('posix_fallocate', 'posix_fallocate', 'malloc', 'calloc', 'realloc', 'aligned_alloc', 'aligned_alloc'), $for, between(1, 3)));
 }
 
 my $faults_off = 'SET pmhash_faults.fail_at = 0; SET statement_timeout = 0;';
@@ -416,7 +406,7 @@ sub held_conflict
 
 	run_sql($s->{other}, 'SELECT FROM pg_advisory_lock(1);');
 	begin_sql($s->{writer}, "INSERT INTO fz SELECT $base + i, i, 'held', CASE i WHEN $row THEN 99 ELSE 0 END FROM generate_series(1, 60) i "
-		  . pick('ON CONFLICT DO NOTHING;', 'ON CONFLICT (id) DO UPDATE SET t = \'updated\';'));
+		  . one_of('ON CONFLICT DO NOTHING;', 'ON CONFLICT (id) DO UPDATE SET t = \'updated\';'));
 	for (;;)
 	{
 		begin_sql($s->{judge}, 'SELECT count(*) FROM pg_locks WHERE locktype = \'advisory\' AND NOT granted;');
@@ -461,7 +451,7 @@ sub other_session
 {
 	my ($s) = @_;
 
-	run_sql($s->{other}, pick('VACUUM fz;', 'VACUUM (INDEX_CLEANUP on) fz; VACUUM fp, fu;', insert(), change(), read_some()));
+	run_sql($s->{other}, one_of('VACUUM fz;', 'VACUUM (INDEX_CLEANUP on) fz; VACUUM fp, fu;', insert(), change(), read_some()));
 	return '';
 }
 
@@ -531,7 +521,7 @@ sub die_and_start
 	$node->start;
 	begin_sessions($node, $s);
 	$s->{$_}{finding} = $found{$_} foreach keys %$s;
-	run_sql($s->{writer}, 'SELECT \'' . pick('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
+	run_sql($s->{writer}, 'SELECT \'' . one_of('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
 	# The launcher has about a tenth of a second to note a checkpoint (src/README, "What is
 	# tied to WAL"), on a slow machine not even that.
 	make_anew($s) if $checkpoint && slurp_file($node->logfile, $log_start) =~ /it is not known whether the server has run without the pool/;
@@ -551,12 +541,12 @@ sub move_and_die
 	run_sql($w, 'BEGIN;');
 	@steps = reverse(@steps) if rand() < .5;
 	push @steps, 'INSERT INTO fz ' . rows($fresh) . ';';
-	push @steps, pick(move(), insert(), structure()) for 1 .. between(0, 3);
+	push @steps, one_of(move(), insert(), structure()) for 1 .. between(0, 3);
 	while (@steps)
 	{
 		my $r = rand();
 		my $sql = $r < .15 ? 'SAVEPOINT d' . ++$depth . ';'
-		  : $r < .25 && $depth > 0 ? pick('ROLLBACK TO', 'RELEASE') . ' d' . $depth-- . ';' : shift(@steps);
+		  : $r < .25 && $depth > 0 ? one_of('ROLLBACK TO', 'RELEASE') . ' d' . $depth-- . ';' : shift(@steps);
 		my $state = run_sql($w, $sql);
 
 		last if $state ne '' && ($depth == 0 || run_sql($w, 'ROLLBACK TO d' . $depth-- . ';') ne '');
@@ -592,7 +582,7 @@ sub end_transaction
 	{
 		$state = run_sql($w, 'PREPARE TRANSACTION \'fz\';');
 		run_sql($w, $faults_off);
-		run_sql($w, 'SELECT \'' . pick('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
+		run_sql($w, 'SELECT \'' . one_of('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
 	}
 	else
 	{
@@ -678,7 +668,7 @@ sub one_transaction
 	$figures{transactions}++;
 	$figures{judged}++;
 	run_sql($s->{other}, sprintf('SELECT %s FROM fz HAVING count(*) > %d \gexec',
-			pick("'TRUNCATE fz, fp, fu'", "unnest('{DELETE FROM fz,DELETE FROM fp,VACUUM (INDEX_CLEANUP ON) fz}'::text[])"), $most_rows));
+			one_of("'TRUNCATE fz, fp, fu'", "unnest('{DELETE FROM fz,DELETE FROM fp,VACUUM (INDEX_CLEANUP ON) fz}'::text[])"), $most_rows));
 	return join('', map { $s->{$_}{finding} ne '' ? "$_: $s->{$_}{finding}" : '' } sort keys %$s);
 }
 
@@ -687,7 +677,7 @@ sub random_transaction
 	my ($node, $s, $dies) = @_;
 	my @points;
 
-	run_sql($s->{writer}, 'BEGIN ISOLATION LEVEL ' . pick(('READ COMMITTED') x 4, 'REPEATABLE READ', 'SERIALIZABLE') . ';');
+	run_sql($s->{writer}, 'BEGIN ISOLATION LEVEL ' . one_of(('READ COMMITTED') x 4, 'REPEATABLE READ', 'SERIALIZABLE') . ';');
 	for (my $n = between(1, 14); $n > 0; $n--)
 	{
 		my $state = next_statement($s, \@points);

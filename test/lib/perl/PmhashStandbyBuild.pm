@@ -15,6 +15,7 @@ our @EXPORT = qw(
   compare
   same_as_heap
   uses_index
+  write_all_ways
 );
 
 # A test: the standby gets to have all indexes of a database.
@@ -75,6 +76,23 @@ sub uses_index
 
 	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
 		"EXPLAIN shows $index");
+}
+
+# What hurts if it is forgotten, or comes twice: rows of a table (k, v) that are inserted,
+# deleted, updated in place, and TIDs that are freed and given to other keys.
+sub write_all_ways
+{
+	my ($primary, $table, $database) = @_;
+
+	$primary->safe_psql($database // 'postgres', $_) foreach (
+		"DELETE FROM $table WHERE k % 50 = 7",
+		"UPDATE $table SET v = v + 1 WHERE k % 50 = 8",
+		"UPDATE $table SET k = k + 1 WHERE k % 50 = 9",
+		"BEGIN; INSERT INTO $table SELECT 1000, i FROM generate_series(1, 100) i; ROLLBACK",
+		"VACUUM $table",
+		"INSERT INTO $table SELECT i % 500 + 1, i FROM generate_series(1, 300) i",
+		"BEGIN; INSERT INTO $table SELECT 1001, i FROM generate_series(1, 30) i; DELETE FROM $table WHERE k = 1001; COMMIT");
+	return;
 }
 
 1;

@@ -8,6 +8,7 @@ use warnings;
 
 use Exporter 'import';
 use IPC::Run;
+use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -19,6 +20,8 @@ our @EXPORT = qw(
   fail_at
   is_held
   release
+  points_of
+  ends_of
   start_session
   finish
   start_and_hold
@@ -84,6 +87,62 @@ sub release
 
 	unlink("$points/$point.held") or die "$points/$point.held: $!";
 	return;
+}
+
+# ---- cases at many points ----
+
+# The points, of these, at which the n-th case is tried: it takes its turn with one of
+# them; PMHASH_STOPS=all: with all.
+sub points_of
+{
+	my ($n, @points) = @_;
+
+	return ($ENV{PMHASH_STOPS} // '') eq 'all' ? @points : $points[$n % @points];
+}
+
+# Ways in which a process that is held comes to an end, alone or with its server; its pid is
+# what $pid_of gives, and $what its name in theirs.  Each is called while it is held, and
+# what it returns, if anything, when the point has been released.
+sub ends_of
+{
+	my ($what, $pid_of) = @_;
+	my $server = $node;
+
+	return (
+		"$what killed" => sub {
+			my $from = -s $server->logfile;
+
+			kill('KILL', $pid_of->()) == 1 or die;
+			$server->wait_for_log(qr/reinitializing/, $from);
+			return sub { wait_until_up($server) };
+		},
+		"$what terminated" => sub {
+			$server->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $pid_of->() . ')');
+			return;
+		},
+		"$what cancelled" => sub {
+			$server->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $pid_of->() . ')');
+			return;
+		},
+		'stopped at once' => sub {
+			$server->stop('immediate');
+			return sub { $server->start };
+		},
+		'crash' => sub {
+			crash($server);
+			return sub { $server->start };
+		},
+		'postmaster killed' => sub {
+			my $postmaster = $server->{_pid};
+			my @pids = children($postmaster);
+
+			kill('KILL', $postmaster) == 1 or die;
+			return sub {
+				wait_until_dead($server, $postmaster, @pids);
+				$server->kill9;
+				$server->start;
+			};
+		});
 }
 
 # ---- sessions in the background ----

@@ -1,0 +1,29 @@
+# Random choices of the tests that search at random, by perl's generator (srand).
+
+package PmhashRandom;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+
+our @EXPORT = qw(
+  one_of
+  between
+);
+
+# One of the list; undef of none.
+sub one_of
+{
+	return $_[ int(rand(@_)) ];
+}
+
+# A whole number, both ends included.
+sub between
+{
+	my ($from, $to) = @_;
+
+	return $from + int(rand($to - $from + 1));
+}
+
+1;
