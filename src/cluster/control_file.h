@@ -12,7 +12,7 @@
 #include "cluster/format.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		3
+#define PMHASH_POOL_VERSION		4
 #define PMHASH_BOOT_ID_SIZE		48
 
 typedef enum PmhashPoolState
@@ -96,6 +96,8 @@ typedef struct PmhashControl
 								 * nothing to replay */
 	int64		pg_control_found;	/* its mtime (ns) as this start has found it, ... */
 	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
+	uint64		replayed_to;	/* where replay has ended in that life of a primary,
+								 * journal or not; or 0: it has not, or not known */
 } PmhashControl;
 
 /*
@@ -138,7 +140,8 @@ PMHASH_AT(PmhashControl, role, 272);
 PMHASH_AT(PmhashControl, undo_foreseen, 276);
 PMHASH_AT(PmhashControl, pg_control_found, 280);
 PMHASH_AT(PmhashControl, pg_control_begun, 288);
-PMHASH_SIZE(PmhashControl, 296);
+PMHASH_AT(PmhashControl, replayed_to, 296);
+PMHASH_SIZE(PmhashControl, 304);
 
 typedef enum PmhashControlRead
 {

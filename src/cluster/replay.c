@@ -43,15 +43,32 @@ note_begin_of_replay(void)
 	control = &pmhash_shared->control;
 	if (control->role == PMHASH_ROLE_STANDBY)
 		pmhash_standby_begin_of_replay();
-	if (control->journal_instance == 0)
+	if (control->journal_instance == 0 && control->replayed_to == 0)
 		return;
 
 	/* It was to be nothing (wal_look.c): then nothing of it is to be believed. */
+	control->replayed_to = 0;
 	if (control->undo_foreseen)
 		control->undo_doubt = 1;
 	control->pg_control_begun = pmhash_pg_control_mtime();
 	if (!pmhash_pool_write_control(control, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
+}
+
+/*
+ * This is where the undo ends, as nothing says yet where it does.
+ *
+ * A start before this one has not saved the end.  If it had nothing to replay and
+ * could not find that out, and died when its end-of-recovery checkpoint was in WAL but
+ * not in pg_control yet, that is what we have replayed: a record or two past the old
+ * checkpoint, instead of WAL that the crash has lost.
+ */
+static void
+set_end_of_undo(PmhashControl *control, XLogRecPtr end)
+{
+	control->undo_end = end;
+	if (control->undo_again && end - control->start_checkpoint < SHORT_REPLAY)
+		control->undo_doubt = 1;
 }
 
 /*
@@ -61,41 +78,36 @@ note_begin_of_replay(void)
  * missed, except if there was nothing to replay; that was found out before the
  * startup process was started (trust.c, inherit_undo).
  *
- * If that can't be written the server does without the pool, and the next start
- * finds a checkpoint that is not the one that this start has begun with, and no
- * end of replay: it trusts nothing (trust.c, unfinished_start_doubt).
+ * If that can't be written and the undo needs it, the server does without the pool.
+ * The next start finds a checkpoint that is not the one that this start has begun
+ * with, and no end of replay: it trusts nothing (trust.c, unfinished_start_doubt).
  */
 static void
 save_end_of_replay(void)
 {
 	PmhashControl *control;
 	char		reason[PMHASH_REASON_SIZE];
+	bool		needed;
 
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
 	control = &pmhash_shared->control;
 	if (control->role == PMHASH_ROLE_STANDBY)
-		pmhash_standby_end_of_replay();
-	if (control->journal_instance == 0 || control->undo_end != 0)
-		return;
-	control->undo_end = GetXLogReplayRecPtr(NULL);
-
-	/*
-	 * A start before this one has not saved the end.  If it had nothing to
-	 * replay and could not find that out, and died when its end-of-recovery
-	 * checkpoint was in WAL but not in pg_control yet, that is what we have
-	 * replayed: a record or two past the old checkpoint, instead of WAL that
-	 * the crash has lost.
-	 */
-	if (control->undo_again &&
-		control->undo_end - control->start_checkpoint < SHORT_REPLAY)
-		control->undo_doubt = 1;
-	if (!pmhash_pool_write_control(control, reason))
 	{
-		ereport(LOG, (errmsg("pmhash is disabled: %s", reason)));
-		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
-		pmhash_shared->usable = false;
+		pmhash_standby_end_of_replay();
+		return;
 	}
+	control->replayed_to = GetXLogReplayRecPtr(NULL);
+	needed = control->journal_instance != 0 && control->undo_end == 0;
+	if (needed)
+		set_end_of_undo(control, control->replayed_to);
+	if (pmhash_pool_write_control(control, reason))
+		return;
+	ereport(LOG, (errmsg(needed ? "pmhash is disabled: %s" : "pmhash: %s", reason)));
+	if (!needed)
+		return;
+	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+	pmhash_shared->usable = false;
 }
 
 /* No WAL record has our id, so these are never called. */

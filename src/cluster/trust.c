@@ -226,10 +226,18 @@ is_last_to_recover(const PmhashControl *control, const PmhashServerState *server
 		pmhash_wal_is_as_crash_left_it(&server->control);
 }
 
+/* Is there a journal whose undo needs to know where a replay has ended, and does not? */
+static bool
+misses_end(const PmhashControl *control)
+{
+	return control->journal_instance != 0 && control->undo_end == 0;
+}
+
 /*
- * A start that has not got as far as to have a journal.  It may have written
- * the checkpoint at the end of its recovery, which stands where replay ended
- * (after the header of a page, if one begins there).
+ * A start that has not got as far as to have a journal.  It may have written the
+ * checkpoint at the end of its recovery, which stands where its replay ended (after
+ * the header of a page, if one begins there).  That is not where the undo ends, if
+ * other starts have come to that before it.
  */
 static const char *
 unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -237,11 +245,11 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 
 	if (redo == control->seen_redo)
-		return control->journal_instance == 0 || control->undo_end != 0 ||
-			is_last_to_recover(control, server) ? NULL :
+		return !misses_end(control) || is_last_to_recover(control, server) ? NULL :
 			"the server has begun to recover without the pool";
-	if (control->undo_end != 0 && redo >= control->undo_end &&
-		redo - control->undo_end <= SizeOfXLogLongPHD)
+	if (control->replayed_to != 0 && !misses_end(control) &&
+		redo >= control->replayed_to &&
+		redo - control->replayed_to <= SizeOfXLogLongPHD)
 		return NULL;
 	return "the server has run without the pool";
 }
@@ -249,14 +257,13 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 static const char *
 wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
-	bool		unknown_end = control->journal_instance != 0 && control->undo_end == 0;
 
 	if (pmhash_has_ended_token(server))
 		return NULL;
 	if (control->state == PMHASH_POOL_CLEAN)
 	{
 		if (server->control.checkPoint == control->clean_checkpoint &&
-			server->control.state == DB_SHUTDOWNED && !unknown_end)
+			server->control.state == DB_SHUTDOWNED && !misses_end(control))
 			return NULL;
 		return "the server has run without the pool since it was shut down";
 	}
@@ -581,7 +588,8 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 
 /*
  * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay, or now, if there is nothing to replay.
+ * the startup process at the end of replay, or now, if there is nothing to replay
+ * (replayed_to).
  * If this is the first start since, and pg_control has a checkpoint that was not
  * seen in that life, undo.c has to find out whether it is of that life.
  */
@@ -593,7 +601,7 @@ inherit_undo(PmhashControl *control, const PmhashServerState *server)
 	control->undo_foreseen = 0;
 	if (control->undo_end == 0)
 	{
-		control->undo_end = pmhash_end_without_replay(&server->control);
+		control->undo_end = control->replayed_to;
 		control->undo_foreseen = control->undo_end != 0;
 	}
 	if (!control->undo_inherited)
@@ -681,6 +689,9 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		start = control->role != PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_DEMOTED :
 			server->standby ? PMHASH_STANDBY_RESUME : PMHASH_STANDBY_PROMOTED;
 
+	/* The startup process saves where a replay ends, if there is anything to replay. */
+	control->replayed_to = server->standby || entry->late ? 0 :
+		pmhash_end_without_replay(&server->control);
 	if (control->journal_instance != 0)
 		inherit_undo(control, server);
 	else

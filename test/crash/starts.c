@@ -21,7 +21,9 @@
  * any step cannot be written, read or compared: and then a later start comes.
  *
  * The oracle: an index that is trusted has the entry of each living row and none
- * of a row that is gone.  If it is not trusted it may be rebuilt or not.
+ * of a row that is gone.  If it is not trusted it may be rebuilt or not; but after an
+ * orderly end it must be trusted, if all that has happened since is that servers were
+ * started and killed before they used it.
  *
  *-------------------------------------------------------------------------
  */
@@ -128,8 +130,11 @@ typedef struct World
 	uint64		errors_of[MAX_DESCRIPTORS]; /* the same, of an open lock or index file */
 	bool		overlay;		/* syncfs says nothing there */
 	bool		no_hints;		/* the kernel knows no hints: there is never a witness */
+	bool		has_index;		/* the last life had one, as far as it knows */
+	bool		ended_in_order; /* and its end was one in order, in which nothing failed */
 	uint64		trusted;		/* figures */
 	uint64		distrusted;
+	uint64		kept;			/* trusted after starts that were killed */
 	uint64		failed_calls;
 	uint64		failed[NCALLS][NERRNOS];
 	uint64		refused;
@@ -1326,6 +1331,7 @@ serve_for_a_while(void)
 
 	/* While the pool is usable but not ready, inserts are errors. */
 	work(table, ready || !pmhash_shared->usable);
+	world->has_index = table != NULL;
 	if (table != NULL)
 		pmh_close(table);
 	if (chance(3) == 0)
@@ -1381,19 +1387,120 @@ check_lock(void)
 		snprintf(world->complaint, sizeof(world->complaint), "another server can lock the pool");
 }
 
+/* Does the control file call the pool clean? */
+static bool
+is_clean(void)
+{
+	PmhashControl control;
+	char		reason[PMHASH_REASON_SIZE];
+
+	return pmhash_control_read(&control, reason) == PMHASH_CONTROL_VALID &&
+		control.state == PMHASH_POOL_CLEAN;
+}
+
 /* The postmaster's end: it has no shared memory any more. */
 static void
 leave(void)
 {
 	char		path[MAXPGPATH];
+	bool		fails_now;
 
 	index_path(path);
 	if (chance(8) == 0 && __real_access(path, F_OK) == 0)
+	{
 		fail_write_back();
+		world->has_index = false;
+	}
 	arm_faults(1, 3, 40);
+	fails_now = fail_at >= 0;
 	if (mprotect(shared_memory, 1 << 20, PROT_NONE) != 0)
 		abort();
 	at_exit(0, (Datum) 0);
+	fail_at = -1;
+	world->ended_in_order = !fails_now && world->has_index && world->stub_lsn == 0 && is_clean();
+}
+
+/* A process becomes a postmaster with pmhash. */
+static void
+become_postmaster(void)
+{
+	IsUnderPostmaster = false;
+	DataDir = malloc(MAXPGPATH);
+	server_path(DataDir, "");
+	DataDir[strlen(DataDir) - 1] = '\0';
+	server_report_from = LOG;	/* messages stand in the history */
+	pmhash_startup_init();
+	enableFsync = chance(2) == 0;
+}
+
+/* It makes shared memory, calls fail or not. */
+static void
+make_shared_memory(bool faults)
+{
+	shared_used = 0;
+	memset(shared_memory, 0, 1 << 20);
+	tell("\n  start");
+	if (faults)
+		arm_faults(1, 3, 40);
+	shmem_startup_hook();
+}
+
+/* The startup process; false if it has died. */
+static bool
+start_up(void)
+{
+	replay_end = world->control.state == DB_SHUTDOWNED ? 0 : world->inserted;
+	if (world->control.state != DB_SHUTDOWNED)
+		return run_child(recover);
+	write_pg_control(DB_IN_PRODUCTION);
+	return true;
+}
+
+/* The launcher finds the index as the last orderly end has left it. */
+static void
+find_kept(void)
+{
+	PmhTable   *table = use_pool() ? open_index() : NULL;
+
+	if (table == NULL)
+	{
+		snprintf(world->complaint, sizeof(world->complaint),
+				 "nothing has happened, and the index is not trusted");
+		return;
+	}
+	check_index(table);
+	pmh_close(table);
+	world->kept++;
+}
+
+/* One postmaster that is killed when the server has started, or in that. */
+static void
+live_in_vain(void)
+{
+	bool		started;
+
+	become_postmaster();
+	make_shared_memory(false);
+	write_opts();
+	started = start_up();
+	tell(started ? " is killed" : " dies in recovery");
+	if (started && chance(2) == 0)
+		world->inserted += 100;	/* of what has nothing to do with the index */
+	if (started && chance(2) == 0)
+		world->flushed = world->inserted;
+	crash();
+}
+
+/* One that finds out what such ones have left. */
+static void
+live_to_look(void)
+{
+	become_postmaster();
+	make_shared_memory(false);
+	write_opts();
+	if (start_up())
+		(void) run_child(find_kept);
+	crash();
 }
 
 /* One postmaster with pmhash: runs, restarts, its end. */
@@ -1403,20 +1510,11 @@ live(void)
 	bool		first = true;
 	bool		killed;
 
-	IsUnderPostmaster = false;
-	DataDir = malloc(MAXPGPATH);
-	server_path(DataDir, "");
-	DataDir[strlen(DataDir) - 1] = '\0';
-	server_report_from = LOG;	/* messages stand in the history */
-	pmhash_startup_init();
-	enableFsync = chance(2) == 0;
+	become_postmaster();
 	for (;;)
 	{
-		shared_used = 0;
-		memset(shared_memory, 0, 1 << 20);
-		tell("\n  start");
-		arm_faults(1, 3, 40);
-		shmem_startup_hook();
+		world->has_index = false;
+		make_shared_memory(true);
 		fail_at = chance(2) == 0 ? fail_at : -1;
 		if (!pmhash_shared->usable)
 		{
@@ -1428,10 +1526,7 @@ live(void)
 		first = false;
 		if (chance(12) == 0)
 			return;
-		replay_end = world->control.state == DB_SHUTDOWNED ? 0 : world->inserted;
-		if (world->control.state == DB_SHUTDOWNED)
-			write_pg_control(DB_IN_PRODUCTION);
-		else if (!run_child(recover))
+		if (!start_up())
 		{
 			tell(" dies in recovery");
 			return;
@@ -1505,6 +1600,7 @@ new_world(uint64 seed)
 	memset(world, 0, sizeof(*world));
 	world->trusted = figures.trusted;
 	world->distrusted = figures.distrusted;
+	world->kept = figures.kept;
 	world->failed_calls = figures.failed_calls;
 	memcpy(world->failed, figures.failed, sizeof(world->failed));
 	world->refused = figures.refused;
@@ -1546,7 +1642,15 @@ run_history(uint64 seed)
 			reset_wal();
 		if (i > 0 && chance(6) == 0)
 			lose_page_cache();
+		world->ended_in_order = false;
 		(void) run_child(live);
+		/* without hints no life that was killed is trusted */
+		if (world->ended_in_order && !world->no_hints && world->complaint[0] == '\0')
+		{
+			for (uint64 n = chance(4); n > 0; n--)
+				(void) run_child(live_in_vain);
+			(void) run_child(live_to_look);
+		}
 	}
 	if (world->complaint[0] == '\0')
 		return true;
@@ -1618,9 +1722,10 @@ main(int argc, char **argv)
 	if (n == 1 && bad == 0)
 		printf("starts: seed %llu:%s\n", (unsigned long long) first, world->history);
 	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	printf("# starts: %llu runs trusted the index, %llu did not, %llu were refused the pool, "
+	printf("# starts: %llu runs trusted the index, %llu of them after starts in vain, %llu did not, %llu were refused the pool, "
 		   "%llu servers did not start; %llu calls failed\n",
-		   (unsigned long long) world->trusted, (unsigned long long) world->distrusted,
+		   (unsigned long long) world->trusted, (unsigned long long) world->kept,
+		   (unsigned long long) world->distrusted,
 		   (unsigned long long) world->refused, (unsigned long long) world->not_started,
 		   (unsigned long long) world->failed_calls);
 	printf("%s 1 - starts (%llu histories, %llu wrong)\n", bad == 0 ? "ok" : "not ok",

@@ -3,6 +3,9 @@
 # not know of it.  The start after that replays or skips WAL that stands where
 # lost WAL had been, so its own end of replay tells nothing of what was lost; that of
 # the one that died was saved, though no resource manager was called.
+#
+# And several starts die one after the other, each with a checkpoint of its own where
+# its own replay has ended.
 
 use strict;
 use warnings;
@@ -83,5 +86,33 @@ foreach my $known (1, 0)
 	# trust: end
 	nothing_comes_back($table, $name);
 }
+
+# event: starts are killed one after the other, each after its end-of-recovery checkpoint
+sub die_one_after_the_other
+{
+	my ($name) = @_;
+	my $from = -s $node->logfile;
+
+	like(die_in_start($node), qr/^backend>/m, "$name: start $_") foreach (1 .. 3);
+	$node->start;
+	# trust: replayed-to
+	unlike(slurp_file($node->logfile, $from), qr/not trusted/, "$name: trusted");
+	return;
+}
+
+lose_one_row('lost_often');
+die_one_after_the_other('nothing to replay');
+nothing_comes_back('lost_often', 'nothing to replay');
+
+$node->stop;
+die_one_after_the_other('an orderly end');
+is(index_state($node, 'lost_often_k'), 'valid', 'an orderly end: valid');
+
+$node->safe_psql('postgres', 'INSERT INTO lost_often SELECT 6 FROM generate_series(1, 1000)');
+crash($node);
+die_one_after_the_other('much to replay');
+is(index_state($node, 'lost_often_k'), 'valid', 'much to replay: valid');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM lost_often WHERE k = 6'), '1000',
+	'much to replay: all are there');
 
 done_testing();
