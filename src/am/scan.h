@@ -257,6 +257,7 @@ pmhash_scan_hash(const PmhashScan *so)
 
 /* ---- scan_replica.c ---- */
 extern bool pmhash_scan_wants_table(IndexScanDesc scan);
+extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
 extern bool pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so);
 extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
