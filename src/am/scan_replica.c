@@ -40,11 +40,12 @@
  * with a worker that applies a streamed transaction, which goes on when its leader does
  * (applyparallelworker.c).
  *
- * Decoding: an output plugin may read a table (user_catalog_table) as of the place in WAL
- * that it has come to.  That may be long past; the slot keeps the rows, but a rebuild, or a
- * build on a standby, leaves them out, and waits for nothing that reads so.  Hence the scan
- * always walks through the table (file_open.c, serves).  What is to be rechecked is refused
- * there (genam.c, systable_getnext), so the row's key is compared here.
+ * Decoding: an output plugin may read a table (user_catalog_table) as of the place in
+ * WAL that it has come to.  That may be long past; the slot keeps the rows, but a
+ * rebuild, or a build on a standby, leaves them out, and waits for nothing that reads
+ * so.  Hence the scan always walks through the table (file_open.c, serves).  What is to
+ * be rechecked is refused there (genam.c, systable_getnext), so the row's key is
+ * compared here.
  *
  *-------------------------------------------------------------------------
  */

@@ -29,11 +29,11 @@
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
  * Logical decoding always gets such a walk, and a subscriber if the index is invalid or
- * not built yet, if entries of others wait, or if it looks for NULLs, of which an index has
- * no entries (scan_replica.c).  They have the keys of each row compared before the TID is
- * handed out.  Neither the snapshot nor the size of the table matters then: this is what
- * they would do without the index, by the same snapshot (RelationFindReplTupleSeq,
- * systable_beginscan).
+ * not built yet, if entries of others wait, or if it looks for NULLs, of which an index
+ * has no entries (scan_replica.c).  They have the keys of each row compared before the
+ * TID is handed out.  Neither the snapshot nor the size of the table matters then: this
+ * is what they would do without the index, by the same snapshot
+ * (RelationFindReplTupleSeq, systable_beginscan).
  *
  *-------------------------------------------------------------------------
  */
