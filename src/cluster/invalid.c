@@ -26,6 +26,7 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "storage/sinval.h"
+#include "utils/inval.h"
 
 #include "cluster/cluster.h"
 #include "cluster/file_error.h"
@@ -134,6 +135,10 @@ why_not_usable(const PmhashTrouble *trouble, const char *shown)
  * help: a constraint can be checked when the index has been rebuilt, and a plan
  * that is older than the index's invalidity is made anew.  It does not if the
  * rebuild fails again and again.
+ *
+ * The next try may come in this transaction, with a savepoint or in a function.  If that
+ * has had all locks from before, it takes no notice of messages (lmgr.c,
+ * LockRelationOid), and would have the same plan each time.
  */
 pg_noreturn static void
 raise_invalid(Relation index, const PmhashTrouble *trouble)
@@ -143,6 +148,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	AcceptInvalidationMessages();	/* or the next try has the same plan */
 	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
 		ereport(ERROR,
 				(errcode(sqlstate),
@@ -169,6 +175,28 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 	if (trouble->reason == PMHASH_REASON_NONE)
 		pmhash_file_error(index, trouble->path, "open", &trouble->error);
 	raise_invalid(index, trouble);
+}
+
+/*
+ * pmhash_raise_younger
+ *		ERROR for a file that does not serve the statement's snapshot, or, if it is fit,
+ *		did not just now.  The plan is made anew at the next try, as above, which may have
+ *		that snapshot as well.
+ */
+pg_noreturn void
+pmhash_raise_younger(Relation index, bool fit)
+{
+	pmhash_forget_plans(index->rd_index->indrelid);
+	AcceptInvalidationMessages();
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
+						  RelationGetRelationName(index)) :
+			 errmsg("pmhash index \"%s\" is younger than the snapshot",
+					RelationGetRelationName(index)),
+			 fit ? errdetail("It had no usable file when the statement needed it.") :
+			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errhint("Try again: the statement is planned anew.")));
 }
 
 /*
