@@ -43,9 +43,9 @@
  * Decoding: an output plugin may read a table (user_catalog_table) as of the place in
  * WAL that it has come to.  That may be long past; the slot keeps the rows, but a
  * rebuild, or a build on a standby, leaves them out, and waits for nothing that reads
- * so.  Hence the scan always walks through the table (file_open.c, serves).  What is to
- * be rechecked is refused there (genam.c, systable_getnext), so the row's key is
- * compared here.
+ * so.  Hence the scan always walks through the table, and needs neither file nor pool.
+ * What is to be rechecked is refused there (genam.c, systable_getnext), so the row's key
+ * is compared here.
  *
  *-------------------------------------------------------------------------
  */
@@ -92,14 +92,14 @@ pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 }
 
 /*
- * Are there rows that the worker wants and the index has not?  (A partial index is
- * scanned for checks of exclusion constraints and unique indexes only, to which those
- * rows matter that are in it.)
+ * Are there rows that the worker wants and the index has not?  Or decoding.  (A partial
+ * index is scanned by workers for checks of exclusion constraints and unique indexes
+ * only, to which those rows matter that are in it.)
  */
 bool
 pmhash_scan_wants_table(IndexScanDesc scan)
 {
-	return wants_null(scan) ||
+	return pmhash_scan_is_of_decoding(scan) || wants_null(scan) ||
 		(!scan->indexRelation->rd_index->indisvalid &&
 		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
 }

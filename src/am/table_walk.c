@@ -103,6 +103,12 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 	}
 	if (invalid && !can_walk(scan, walk, is_taken_as_is))
 		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
+	if (pmhash_scan_is_of_decoding(scan) &&
+		RelationGetIndexPredicate(scan->indexRelation) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("partial index \"%s\" cannot be used by logical decoding",
+						RelationGetRelationName(scan->indexRelation))));
 	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -439,9 +439,6 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
  * A snapshot may be of the time before this server was promoted: a transaction keeps its
  * own, and another may take it over.  The one that comes with a logical slot does not say
  * that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
- *
- * Those that logical decoding itself reads by may be older than anything that is known
- * of the file: they are never served (scan_replica.c).
  */
 static bool
 serves(Relation index, uint64 file_id, Snapshot snapshot)
@@ -449,7 +446,7 @@ serves(Relation index, uint64 file_id, Snapshot snapshot)
 	bool		older;
 
 	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC)
-		return snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_HISTORIC_MVCC;
+		return true;
 	older = pmhash_snapshot_may_be_older();
 	if (likely(!older && !snapshot->takenDuringRecovery) || RecoveryInProgress())
 		return true;

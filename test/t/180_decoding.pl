@@ -90,6 +90,14 @@ SQL
 		"by index 10, by table 10\nby index 1, by table 1", "wal = $wal: a later place, too");
 	sql('REINDEX INDEX settings_k');
 	counts(10, "wal = $wal: the index has been made anew since");
+
+	# A walk does not know of which rows a partial index is.
+	sql("DROP INDEX settings_k; CREATE INDEX settings_k ON settings USING pmhash (k) WITH (wal = $wal) WHERE v > 5");
+	sql("SELECT pg_drop_replication_slot('s')");
+	sql(q{SELECT pg_create_logical_replication_slot('s', 'reads_catalog')});
+	sql('INSERT INTO t VALUES (3)');
+	fails_like($node, "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL)",
+		qr/ERROR:  partial index "settings_k" cannot be used by logical decoding/, "wal = $wal: a partial index");
 	sql("SELECT pg_drop_replication_slot('s'); DROP TABLE t, settings");
 }
 $node->stop;
