@@ -26,7 +26,6 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "storage/sinval.h"
-#include "utils/inval.h"
 
 #include "cluster/cluster.h"
 #include "cluster/file_error.h"
@@ -135,10 +134,6 @@ why_not_usable(const PmhashTrouble *trouble, const char *shown)
  * help: a constraint can be checked when the index has been rebuilt, and a plan
  * that is older than the index's invalidity is made anew.  It does not if the
  * rebuild fails again and again.
- *
- * The next try may come in this transaction, with a savepoint or in a function.  If that
- * has had all locks from before, it takes no notice of messages (lmgr.c,
- * LockRelationOid), and would have the same plan each time.
  */
 pg_noreturn static void
 raise_invalid(Relation index, const PmhashTrouble *trouble)
@@ -148,7 +143,6 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
-	AcceptInvalidationMessages();	/* or the next try has the same plan */
 	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
 		ereport(ERROR,
 				(errcode(sqlstate),
@@ -187,7 +181,6 @@ pg_noreturn void
 pmhash_raise_younger(Relation index, bool fit)
 {
 	pmhash_forget_plans(index->rd_index->indrelid);
-	AcceptInvalidationMessages();
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",

@@ -130,6 +130,21 @@ transaction_callback(XactEvent event, void *arg)
 		forget_plans_for_now();
 }
 
+/*
+ * What has failed for the sake of its plan may be tried again in this transaction, in a
+ * loop of PL/pgSQL for one, and that has to be made anew.  If the transaction has all
+ * locks from before, nothing has it read the message that says so (lmgr.c,
+ * LockRelationOid), which may be a parallel worker's.  Core reads messages in
+ * transactions that have failed, too (postgres.c, ProcessClientReadInterrupt).
+ */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
+						SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		AcceptInvalidationMessages();
+}
+
 /* ---- what is hidden ---- */
 
 /*
@@ -201,4 +216,5 @@ pmhash_planner_hook_init(void)
 	get_relation_info_hook = relation_hook;
 #endif
 	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
 }
