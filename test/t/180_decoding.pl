@@ -1,6 +1,7 @@
 # Logical decoding reads catalogs as of a place in WAL that may be long past, and a table may be
 # a catalog to it (user_catalog_table).  An output plugin that reads one by its index
-# (test/lib/reads_catalog) sees what it sees without: no rebuild has waited for it.
+# (test/lib/reads_catalog) sees what it sees without: no rebuild has waited for it.  Nor has the
+# build of a standby's file, from 16 on, where standbys decode.
 
 use strict;
 use warnings;
@@ -8,11 +9,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
+use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('decoding', "wal_level = logical\nmax_replication_slots = 4\n");
+my $node = new_primary('decoding', "wal_level = logical\nmax_replication_slots = 4\n");
 my $directory = $node->basedir;
 
 # The plugin, compiled against this server.
@@ -20,15 +22,13 @@ chomp(my $headers = `pg_config --includedir-server`);
 system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-isystem', $headers, '-o',
 	"$directory/reads_catalog.so", "$FindBin::RealBin/../lib/reads_catalog/reads_catalog.c");
 $node->append_conf('postgresql.conf', "dynamic_library_path = '$directory:\$libdir'\n");
-$node->start;
-install_extension($node);
 
 # From 15.20 on plugins are named in the configuration.
 if ($node->safe_psql('postgres', q(SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries')) > 0)
 {
 	$node->append_conf('postgresql.conf', "output_plugin_libraries = 'reads_catalog'\n");
-	$node->reload;
 }
+$node->reload;
 
 sub sql
 {
@@ -36,13 +36,14 @@ sub sql
 	return $node->safe_psql('postgres', $sql);
 }
 
-# A test: at that place (a row of t) the plugin counts so many rows, by the index and without it.
+# A test: at that place (a row of places) the plugin counts so many rows, by the index and
+# without it.
 sub counts
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rows, $name) = @_;
+	my ($rows, $name, $where) = @_;
 
-	is(sql("SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL) LIMIT 1"),
+	is(($where // $node)->safe_psql('postgres', "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL) LIMIT 1"),
 		"by index $rows, by table $rows", $name);
 	return;
 }
@@ -63,17 +64,25 @@ sub dead_to_all_others
 	return;
 }
 
-foreach my $wal ('on', 'off')
+# The tables, with some rows.
+sub begin
 {
-	sql(<<SQL);
-CREATE TABLE t (i int);
+	my ($wal) = @_;
+
+	return sql(<<SQL);
+CREATE TABLE places (i int);
 CREATE TABLE settings (k int4, v int) WITH (user_catalog_table = true, autovacuum_enabled = off);
 INSERT INTO settings SELECT i, i FROM generate_series(100, 200) i;
 CREATE INDEX settings_k ON settings USING pmhash (k) WITH (wal = $wal);
 SQL
+}
+
+foreach my $wal ('on', 'off')
+{
+	begin($wal);
 	sql(q{SELECT pg_create_logical_replication_slot('s', 'reads_catalog')});
 	ten_rows();
-	sql('INSERT INTO t VALUES (1)');
+	sql('INSERT INTO places VALUES (1)');
 	counts(10, "wal = $wal: rows that are there");
 	dead_to_all_others();
 	counts(10, "wal = $wal: rows that are dead to all others");
@@ -81,11 +90,10 @@ SQL
 	# A rebuild leaves them out.
 	unlink(index_file($node, 'settings_k')) or die;
 	sql('SELECT count(*) FROM settings WHERE k = 5');
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'settings_k'")
-	  or die 'the index is not rebuilt';
+	wait_for_state($node, 'settings_k', qr/^valid$/, "wal = $wal: rebuilt");
 	counts(10, "wal = $wal: the index has been rebuilt since");
 	sql('INSERT INTO settings VALUES (5, 11)');
-	sql('INSERT INTO t VALUES (2)');
+	sql('INSERT INTO places VALUES (2)');
 	is(sql("SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL)"),
 		"by index 10, by table 10\nby index 1, by table 1", "wal = $wal: a later place, too");
 	sql('REINDEX INDEX settings_k');
@@ -95,10 +103,38 @@ SQL
 	sql("DROP INDEX settings_k; CREATE INDEX settings_k ON settings USING pmhash (k) WITH (wal = $wal) WHERE v > 5");
 	sql("SELECT pg_drop_replication_slot('s')");
 	sql(q{SELECT pg_create_logical_replication_slot('s', 'reads_catalog')});
-	sql('INSERT INTO t VALUES (3)');
+	sql('INSERT INTO places VALUES (3)');
 	fails_like($node, "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL)",
 		qr/ERROR:  partial index "settings_k" cannot be used by logical decoding/, "wal = $wal: a partial index");
-	sql("SELECT pg_drop_replication_slot('s'); DROP TABLE t, settings");
+	sql("SELECT pg_drop_replication_slot('s'); DROP TABLE places, settings");
+}
+
+if ($node->pg_version >= 16)
+{
+	my $standby = new_standby($node, 'standby');
+	my $maker = $standby->background_psql('postgres');
+
+	begin('on');
+	caught_up($node, $standby);
+	$maker->query_until(qr/begun/, "\\echo begun\nSELECT pg_create_logical_replication_slot('s', 'reads_catalog');\n");
+	$standby->poll_query_until('postgres', q(SELECT restart_lsn IS NOT NULL FROM pg_replication_slots)) or die 'no slot';
+	sql('SELECT pg_log_standby_snapshot()');
+	$maker->quit;
+	ten_rows();
+	sql('INSERT INTO places VALUES (1)');
+	sql('DELETE FROM settings WHERE k = 5');
+	caught_up($node, $standby);
+	wait_for_state($standby, 'settings_k', qr/^valid$/, 'built on the standby');
+	unlink(index_file($standby, 'settings_k')) or die;
+	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM settings WHERE k = 5');
+	wait_for_state($standby, 'settings_k', qr/^valid$/, '... and once more');
+	counts(10, 'on the standby', $standby);
+	$standby->promote;
+	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+	counts(10, '... promoted', $standby);
+	$standby->restart;
+	counts(10, '... and restarted', $standby);
+	$standby->stop;
 }
 $node->stop;
 done_testing();
