@@ -10,7 +10,7 @@
  *	scan_dead.c		entries whose rows have been found dead
  *	scan_history.c	what has been handed out, for cursors that turn back
  *	scan_queue.c	where the scan of a queue begins
- *	scan_replica.c	rows that a subscriber changes
+ *	scan_replica.c	rows that a subscriber changes, or decoding reads
  *	table_walk.c	the table instead of the index
  *	visibility.c	index-only scans; heap pages
  *
