@@ -288,15 +288,21 @@ my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 my $reader = $node->background_psql('postgres');
 my $early = 'PREPARE %s AS SELECT * FROM o WHERE k = 7';
 $reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+$node->safe_psql('postgres', 'CREATE TABLE parts (k int4, v int4) PARTITION BY HASH (v); CREATE INDEX parts_k ON parts USING pmhash (k)');
+$node->safe_psql('postgres', join(';', map { "CREATE TABLE part_$_ PARTITION OF parts FOR VALUES WITH (MODULUS 70, REMAINDER $_)" } 0 .. 69));
 $unmount->();
 $reader->query_safe(sprintf($early, 'early'));
 is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
 $reader->query_safe('BEGIN; ' . sprintf($early, 'aborted'));
 is($reader->query_safe('EXECUTE aborted; ROLLBACK'), 7, 'unmounted for a moment: another one');
+$reader->query_safe('BEGIN; ' . sprintf($early, 'one_of_many') . '; PREPARE many AS SELECT * FROM parts WHERE k = 7');
+is($reader->query_safe('EXECUTE one_of_many; EXECUTE many; COMMIT'), 7, 'unmounted for a moment: of many tables');
 $mount->();
 $reader->query_safe('SELECT 1');
-like($reader->query_safe("EXPLAIN EXECUTE $_"), qr/o_k/, "mounted again at once: that plan is not kept: $_") foreach qw(early aborted);
+like($reader->query_safe("EXPLAIN EXECUTE $_"), qr/o_k/, "mounted again at once: that plan is not kept: $_") foreach qw(early aborted one_of_many);
+like($reader->query_safe('EXPLAIN EXECUTE many'), qr/part_69_k/, 'mounted again at once: nor is that of many tables');
 $reader->quit;
+$node->safe_psql('postgres', 'DROP TABLE parts');
 
 # event: unmounted while the server runs
 my $untouched = index_file($node, 'o_k');
