@@ -125,7 +125,7 @@ pmhash_fetch_open_file(Relation index, Snapshot snapshot)
 {
 	PmhashFile *file;
 
-	if (!IsMVCCSnapshot(snapshot))
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC)
 		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
 	file = pmhash_open_for_reading(index, snapshot);
 	pmhash_dead_entries_settle(index, file);

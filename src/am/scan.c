@@ -13,8 +13,8 @@
  *	all		 not every column is bound, or there are so many hashes that it is
  *			 quicker to sweep the whole table, every tuple to be rechecked
  *	table	 the index has become invalid since the plan was made, or a subscriber
- *			 looks for what it does not have: every row of its table, to be
- *			 rechecked (table_walk.c)
+ *			 looks for what it does not have, or logical decoding for what has
+ *			 been: every row of its table, to be rechecked (table_walk.c)
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
  * batch, in heap order, and gettuple and getbitmap hand them out.  No value
@@ -181,7 +181,7 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->is_taken_as_is,
 								 so->context);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
-	so->recheck = true;
+	so->recheck = !pmhash_scan_is_of_decoding(scan);
 	so->any_known_dead = false;
 	so->kind = SCAN_TABLE;
 }
@@ -240,14 +240,12 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 	PmhashBoundColumns bound;
 
 	so->turns = pmhash_scan_turns(scan);
-#if PG_VERSION_NUM >= 180000
 	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
 	if (unlikely(so->is_taken_as_is && pmhash_scan_wants_table(scan)))
 	{
 		start_table(scan, so, false);
 		return;
 	}
-#endif
 	if (unlikely(!open_file(scan, so)))
 	{
 		start_table(scan, so, true);

@@ -10,7 +10,7 @@
  *	scan_dead.c		entries whose rows have been found dead
  *	scan_history.c	what has been handed out, for cursors that turn back
  *	scan_queue.c	where the scan of a queue begins
- *	scan_replica.c	rows that a subscriber changes
+ *	scan_replica.c	rows that a subscriber changes, or decoding reads
  *	table_walk.c	the table instead of the index
  *	visibility.c	index-only scans; heap pages
  *
@@ -257,6 +257,7 @@ pmhash_scan_hash(const PmhashScan *so)
 
 /* ---- scan_replica.c ---- */
 extern bool pmhash_scan_wants_table(IndexScanDesc scan);
+extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
 extern bool pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so);
 extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);

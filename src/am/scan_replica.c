@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * scan_replica.c
- *	  Scans by which a subscriber finds the row to change (PostgreSQL 18).
+ *	  Scans by which a subscriber finds the row to change (PostgreSQL 18), and those by
+ *	  which logical decoding reads a table.
  *
  * A worker of logical replication looks rows up in the index that is the table's
  * replica identity, or by all columns in any index (REPLICA IDENTITY FULL):
@@ -39,6 +40,13 @@
  * with a worker that applies a streamed transaction, which goes on when its leader does
  * (applyparallelworker.c).
  *
+ * Decoding: an output plugin may read a table (user_catalog_table) as of the place in
+ * WAL that it has come to.  That may be long past; the slot keeps the rows, but a
+ * rebuild, or a build on a standby, leaves them out, and waits for nothing that reads
+ * so.  Hence the scan always walks through the table, and needs neither file nor pool.
+ * What is to be rechecked is refused there (genam.c, systable_getnext), so the row's key
+ * is compared here.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -67,22 +75,31 @@ wants_null(IndexScanDesc scan)
 	return false;
 }
 
+/* Does an output plugin of logical decoding read a table as of a place in WAL? */
+bool
+pmhash_scan_is_of_decoding(IndexScanDesc scan)
+{
+	return scan->xs_snapshot->snapshot_type == SNAPSHOT_HISTORIC_MVCC;
+}
+
 /* Is what this scan hands out taken as it is, though the index is not exact? */
 bool
 pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 {
-	return scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY && IsLogicalWorker();
+	if (PG_VERSION_NUM >= 180000 && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		return IsLogicalWorker();
+	return pmhash_scan_is_of_decoding(scan);
 }
 
 /*
- * Are there rows that the worker wants and the index has not?  (A partial index is
- * scanned for checks of exclusion constraints and unique indexes only, to which those
- * rows matter that are in it.)
+ * Are there rows that the worker wants and the index has not?  Or decoding.  (A partial
+ * index is scanned by workers for checks of exclusion constraints and unique indexes
+ * only, to which those rows matter that are in it.)
  */
 bool
 pmhash_scan_wants_table(IndexScanDesc scan)
 {
-	return wants_null(scan) ||
+	return pmhash_scan_is_of_decoding(scan) || wants_null(scan) ||
 		(!scan->indexRelation->rd_index->indisvalid &&
 		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
 }
@@ -124,9 +141,9 @@ keys_fit(IndexScanDesc scan, const Datum *values, const bool *isnull)
 }
 
 /*
- * Is there a row for the current element, as SnapshotDirty sees it, and does it fit all
- * keys of the scan?  Its page is pinned then.  Of a HOT chain several members may be
- * visible, with several keys if the index is not built yet.
+ * Is there a row for the current element, as SnapshotDirty sees it, or decoding, and does
+ * it fit all keys of the scan?  Its page is pinned then.  Of a HOT chain several members
+ * may be visible, with several keys if the index is not built yet.
  */
 bool
 pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
@@ -134,6 +151,7 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 	SnapshotData dirty;
+	Snapshot	snapshot = pmhash_scan_is_of_decoding(scan) ? scan->xs_snapshot : &dirty;
 	ItemPointerData tid;
 	bool		call_again = false;
 	bool		all_dead;
@@ -149,10 +167,11 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		MemoryContextSwitchTo(old);
 	}
 	InitDirtySnapshot(dirty);
+	dirty.xmin = InvalidTransactionId;
 	pmhash_value_to_tid(pmhash_scan_value(so), &tid);
 	do
 	{
-		if (!table_index_fetch_tuple(so->row->fetch, &tid, &dirty, so->row->slot,
+		if (!table_index_fetch_tuple(so->row->fetch, &tid, snapshot, so->row->slot,
 									 &call_again, &all_dead))
 			return false;
 		(void) pmhash_row_key(so->row, &dirty, values, isnull);

@@ -28,12 +28,12 @@
  *	- nested loops that would walk through a large table again and again.
  * They get the error for invalid indexes, whose SQLSTATE says to try again.
  *
- * A subscriber gets such a walk too, if the index is invalid or not built yet, if entries
- * of others wait, or if it looks for NULLs, of which an index has no entries
- * (scan_replica.c).  It has the
- * keys of each row compared before the TID is handed out.  Neither the snapshot nor the
- * size of the table matters then: this is what the worker would do without the index, by
- * the same snapshot (RelationFindReplTupleSeq).
+ * Logical decoding always gets such a walk, and a subscriber if the index is invalid or
+ * not built yet, if entries of others wait, or if it looks for NULLs, of which an index
+ * has no entries (scan_replica.c).  They have the keys of each row compared before the
+ * TID is handed out.  Neither the snapshot nor the size of the table matters then: this
+ * is what they would do without the index, by the same snapshot
+ * (RelationFindReplTupleSeq, systable_beginscan).
  *
  *-------------------------------------------------------------------------
  */
@@ -84,7 +84,7 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
  *		no entries for what is looked for.
  *
  * walk is that of an earlier walk of the same scan, or NULL; context is the
- * memory of the scan; is_taken_as_is: it is a subscriber's.  ERROR if such a scan needs
+ * memory of the scan; is_taken_as_is: see scan_replica.c.  ERROR if such a scan needs
  * the index.  Serializable transactions lock the whole table, as after a sequential
  * scan.
  */
@@ -103,6 +103,12 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 	}
 	if (invalid && !can_walk(scan, walk, is_taken_as_is))
 		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
+	if (pmhash_scan_is_of_decoding(scan) &&
+		RelationGetIndexPredicate(scan->indexRelation) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("partial index \"%s\" cannot be used by logical decoding",
+						RelationGetRelationName(scan->indexRelation))));
 	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

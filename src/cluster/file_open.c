@@ -473,7 +473,6 @@ pmhash_invalid_error(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
 	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
-	bool		fit;
 
 	if (file == NULL)
 	{
@@ -481,23 +480,10 @@ pmhash_invalid_error(Relation index, Snapshot snapshot)
 			pmhash_require_service(index);
 		pmhash_raise_trouble(index, &trouble);
 	}
-
-	/*
-	 * It does not serve the snapshot, or it has just been rebuilt.  The plan is made
-	 * anew at the next try, which may have that snapshot as well.
-	 */
-	pmhash_forget_plans(index->rd_index->indrelid);
-	fit = RecoveryInProgress() ? pmhash_standby_serves(file->file_id, 0, snapshot) :
-		serves(index, file->file_id, snapshot);
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
-						  RelationGetRelationName(index)) :
-			 errmsg("pmhash index \"%s\" is younger than the snapshot",
-					RelationGetRelationName(index)),
-			 fit ? errdetail("It had no usable file when the statement needed it.") :
-			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
-			 errhint("Try again: the statement is planned anew.")));
+	/* It does not serve the snapshot, or it has just been rebuilt. */
+	pmhash_raise_younger(index, RecoveryInProgress() ?
+						 pmhash_standby_serves(file->file_id, 0, snapshot) :
+						 serves(index, file->file_id, snapshot));
 }
 
 PmhashFile *

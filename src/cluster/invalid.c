@@ -172,6 +172,27 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 }
 
 /*
+ * pmhash_raise_younger
+ *		ERROR for a file that does not serve the statement's snapshot, or, if it is fit,
+ *		did not just now.  The plan is made anew at the next try, as above, which may have
+ *		that snapshot as well.
+ */
+pg_noreturn void
+pmhash_raise_younger(Relation index, bool fit)
+{
+	pmhash_forget_plans(index->rd_index->indrelid);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
+						  RelationGetRelationName(index)) :
+			 errmsg("pmhash index \"%s\" is younger than the snapshot",
+					RelationGetRelationName(index)),
+			 fit ? errdetail("It had no usable file when the statement needed it.") :
+			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errhint("Try again: the statement is planned anew.")));
+}
+
+/*
  * What an error of the engine at opening a file says about the file.  Want of
  * descriptors, of memory or of mappings says nothing.
  */

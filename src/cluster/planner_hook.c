@@ -21,12 +21,17 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
+#include "storage/sinval.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/relcache.h"
 
 #include "cluster/am_callbacks.h"
@@ -67,11 +72,84 @@ show_boolean_columns(IndexOptInfo *info)
 #endif
 }
 
+/* ---- plans for now ---- */
+
+#define MOST_TABLES		64
+
+/* Their tables, since the last commit; or InvalidOid alone: too many. */
+static List *planned_for_now = NIL;
+
+/*
+ * A plan on this table is made without an index that is hidden just for now, for the sake
+ * of a snapshot for one.  It is not kept for the next one.  As a transient plan it lasts
+ * for as long as snapshots have the same xmin (plancache.c, CheckCachedPlan), which on a
+ * server where nothing is written is for ever.  So it is forgotten with the transaction,
+ * too.
+ */
+static void
+plan_for_now(PlannerInfo *root, Oid table)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	root->glob->transientPlan = true;
+	if (list_length(planned_for_now) == MOST_TABLES)
+	{
+		list_free(planned_for_now);
+		planned_for_now = list_make1_oid(InvalidOid);
+	}
+	if (!list_member_oid(planned_for_now, InvalidOid))
+		planned_for_now = list_append_unique_oid(planned_for_now, table);
+	MemoryContextSwitchTo(old);
+}
+
+/* In this session alone: others have plans of their own. */
+static void
+forget_plans_for_now(void)
+{
+	SharedInvalidationMessage message;
+	ListCell   *lc;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = MyDatabaseId;
+	foreach(lc, planned_for_now)
+	{
+		message.rc.relId = lfirst_oid(lc);
+		LocalExecuteInvalidationMessage(&message);
+	}
+	list_free(planned_for_now);
+	planned_for_now = NIL;
+}
+
+/* After an abort they go with the next commit: a relation may not be read then. */
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	if ((event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE) &&
+		unlikely(planned_for_now != NIL))
+		forget_plans_for_now();
+}
+
+/*
+ * What has failed for the sake of its plan may be tried again in this transaction, in a
+ * loop of PL/pgSQL for one, and that has to be made anew.  If the transaction has all
+ * locks from before, nothing has it read the message that says so (lmgr.c,
+ * LockRelationOid), which may be a parallel worker's.  Core reads messages in
+ * transactions that have failed, too (postgres.c, ProcessClientReadInterrupt).
+ */
+static void
+subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
+						SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		AcceptInvalidationMessages();
+}
+
+/* ---- what is hidden ---- */
+
 /*
  * Is it one of ours that can't be used?  If it can, it is made ready for the
- * planner, which holds a lock on every index of the list.  If it is hidden just for now,
- * for the sake of a snapshot for one, the plan is not kept: it is to be there for the
- * next one.
+ * planner, which holds a lock on every index of the list.
  */
 static bool
 is_hidden(PlannerInfo *root, IndexOptInfo *info)
@@ -83,9 +161,9 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 		return false;
 	hidden = pmhash_is_index(index) &&
 		(pmhash_in_function_worker() || !pmhash_index_plannable(index));
-	if (hidden)
-		root->glob->transientPlan |= pmhash_plannable_later(index);
-	else if (pmhash_is_index(index))
+	if (hidden && pmhash_plannable_later(index))
+		plan_for_now(root, index->rd_index->indrelid);
+	else if (!hidden && pmhash_is_index(index))
 		show_boolean_columns(info);
 	RelationClose(index);
 	return hidden;
@@ -137,4 +215,6 @@ pmhash_planner_hook_init(void)
 	previous_hook = get_relation_info_hook;
 	get_relation_info_hook = relation_hook;
 #endif
+	RegisterXactCallback(transaction_callback, NULL);
+	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

@@ -45,12 +45,14 @@ SQL
 		is($session->query_safe('EXECUTE q'), $kind eq 'several' ? 2 : 0, "$kind, $column: before");
 		rebuild_off($node);
 		$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
+		$session->query_safe('BEGIN; SELECT FROM t LIMIT 0; SAVEPOINT s');    # it has all locks from before
 		unlink(index_file($node, 't_k')) or die;
 		my $answer = $session->query('EXECUTE q');
 		my $wanted = $kind eq 'several' ? 4 : 1;
 		if ($index_only)
 		{
 			like($session->{stderr}, qr/ERROR:  pmhash index "t_k" has no usable file/, "$kind, $column: not without the index");
+			is($session->query('ROLLBACK TO s; EXECUTE q'), $wanted, "$kind, $column: tried again in this transaction");
 		}
 		else
 		{
@@ -58,6 +60,7 @@ SQL
 		}
 		is(index_state($node, 't_k'), 'invalid: it does not exist', "$kind, $column: marked");
 		rebuild_on($node);
+		$session->query('COMMIT');
 		$session->quit;
 	}
 }

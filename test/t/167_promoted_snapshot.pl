@@ -79,6 +79,19 @@ like(answer($other, "$exported; EXECUTE q"), $younger, 'an older plan on the sta
 is(answer($other, "ROLLBACK; $exported; EXECUTE q"), '100', 'the same, tried again');
 $other->quit;
 
+# That is so in the same transaction, too, which has all locks from before; also if it is a
+# parallel worker that meets it.
+my $parallel = $primary->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+foreach my $mode ('off', 'on')
+{
+	$other = $standby->background_psql('postgres', on_error_stop => 0);
+	$other->query_safe("$by_index; SET $parallel = $mode; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q");
+	$other->query_safe("$exported; SELECT FROM p LIMIT 0; SAVEPOINT s");
+	like(answer($other, 'EXECUTE q'), qr/^psql:\S+ ERROR:  pmhash index "p_k" is younger than the snapshot/, "$parallel = $mode: an older plan, in a subtransaction");
+	is(answer($other, 'ROLLBACK TO s; EXECUTE q'), '100', "$parallel = $mode: the same, tried again in this transaction");
+	$other->quit;
+}
+
 # It is no finding either that the index lacks these rows.
 # trouble: `index "..." cannot be checked using the transaction's snapshot`
 my $unfit = qr/ERROR:  index "p_k" cannot be checked using the transaction's snapshot/;
