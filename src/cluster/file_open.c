@@ -28,6 +28,7 @@
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
+#include "cluster/service.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
@@ -426,8 +427,10 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 {
 	PmhashStub	stub;
 
-	return !is_index_younger(index, snapshot) &&
-		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
+	if (is_index_younger(index, snapshot))
+		return false;
+	PMH_STOP_POINT("serves_before_stub");
+	return pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
 		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
 		!is_not_after(snapshot->xmin, stub.older);
 }
@@ -472,9 +475,11 @@ void
 pmhash_invalid_error(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
+	PmhashFile *file;
 	bool		fit;
 
+	PMH_STOP_POINT("invalid_before_look");
+	file = open_file(index, PMHASH_READ, NULL, &trouble);
 	if (file == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
@@ -489,6 +494,8 @@ pmhash_invalid_error(Relation index, Snapshot snapshot)
 	pmhash_forget_plans(index->rd_index->indrelid);
 	fit = RecoveryInProgress() ? pmhash_standby_serves(file->file_id, 0, snapshot) :
 		serves(index, file->file_id, snapshot);
+	if (fit)
+		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",

@@ -32,6 +32,7 @@
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
+#include "cluster/service.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
@@ -339,8 +340,11 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_VERSION);
 	else if (result == PMH_ERR_LOST)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
-	else if (result == PMH_ERR_NO_FILE && pmhash_pool_is_present())
+	else if (result == PMH_ERR_NO_FILE)
+	{
+		pmhash_require_pool_present();
 		raise_removed(index, file, &error);
+	}
 	pmhash_file_error(index, file->path, "use", &error);
 }
 

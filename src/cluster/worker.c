@@ -122,6 +122,8 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
  * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
  * expressions, which run in the rights of the table's owner, would call what whoever
  * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
+ * Nor does a database's transaction_timeout end it: each cleaner would be ended that has
+ * more indexes to look at, and nothing be removed.
  *
  * Never without an end while it connects: that takes a lock on the database, and some
  * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
@@ -137,6 +139,9 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
 	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
 					PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
@@ -151,9 +156,6 @@ void
 pmhash_worker_takes_long(void)
 {
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
 }
