@@ -350,6 +350,7 @@ pmhash_launcher_main(Datum arg)
 	if (pmhash_shared == NULL)
 		proc_exit(0);
 	wait_for_pool();
+	pmhash_worker_has_time();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	pmhash_pool_ready();

@@ -479,6 +479,7 @@ pmhash_standby_launcher_main(Datum arg)
 		proc_exit(0);
 	if (!pmhash_shared->usable)
 		wait_for_end_of_recovery();
+	pmhash_worker_has_time();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);

@@ -116,14 +116,25 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 /* ---- main functions ---- */
 
 /*
+ * No transaction_timeout is for this worker, as none is for those of core's: each cleaner
+ * would be ended that has more indexes to look at, and nothing ever be removed.  Before it
+ * connects.
+ */
+void
+pmhash_worker_has_time(void)
+{
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
+}
+
+/*
  * How each worker with a database begins.  It waits for locks so long (ms; "0": for
  * as long as it takes).
  *
  * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
  * expressions, which run in the rights of the table's owner, would call what whoever
  * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
- * Nor does a database's transaction_timeout end it: each cleaner would be ended that has
- * more indexes to look at, and nothing be removed.
  *
  * Never without an end while it connects: that takes a lock on the database, and some
  * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
@@ -139,9 +150,7 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
+	pmhash_worker_has_time();
 	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
 					PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);

@@ -114,12 +114,13 @@ wait_for_files(pool($node) . "/$oid", 1, 'another one with its OID: one file');
 $node->safe_psql('postgres', 'DROP DATABASE other');
 wait_for_files(pool($node) . "/$oid", 0, 'dropped again: none');
 
-# ---- how long transactions of a database may take is not for its cleaner ----
+# ---- how long transactions may take is not for the cleaner, nor for the launcher ----
 
 SKIP:
 {
 	skip 'no transaction_timeout', 1 if $node->pg_version < 17;
-	$node->safe_psql('template1', q(ALTER DATABASE postgres SET transaction_timeout = '100ms'));
+	$node->append_conf('postgresql.conf', 'transaction_timeout = 1ms');
+	$node->reload;
 	foreach (0 .. 1)
 	{
 		hold('cleaner_listed');

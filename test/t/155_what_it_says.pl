@@ -112,6 +112,21 @@ $node->append_conf('postgresql.conf', "pmhash.directory = ''");
 $node->stop;
 chmod(0700, $mount_point);
 
+# ---- one that cannot even be opened, so that it is not locked ----
+chmod(0000, $pool) or die;
+$from = -s $node->logfile;
+$node->start;
+# event: cannot even be opened when the server starts (its mode, say)
+like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
+like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
+chmod(0700, $pool) or die;
+$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
+like(index_state($node, 'o_k'), qr/^disabled/, 'not opened: as it says');
+$node->restart;
+all_come_back($node, 'not opened, restarted');
+$node->stop;
+
 # ---- another version of pmhash ----
 # trust: other-version
 patch_control($pool, 8, pack('V', 99));
