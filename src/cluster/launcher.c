@@ -44,6 +44,7 @@
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
 #include "cluster/wait_events.h"
+#include "cluster/worker.h"
 #define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
