@@ -222,16 +222,17 @@ foreach (1 .. 8)
 	$pid =~ s/.*\n//s;
 	$olds{$pid} = $session;
 }
-wait_for_old(9);
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 9');
+unlink(index_file($node, 't_k')) or die;
+poll('the wait for them', $valid, waits("wait_event = 'virtualxid'"));
 unlink(index_file($node, 't_k', 'other')) or die;
-$old->query_safe('COMMIT');
 my $valid_there = 0;
 while (%olds && !$valid_there)
 {
 	my $waited = q{(SELECT pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND wait_event = 'virtualxid')};
 	my $pid = $observer->query_safe("SELECT min(p) FROM unnest($waited) p");
 
-	for (my $try = 0; $try < 100 && !$valid_there; $try++)
+	for (my $try = 0; $try < 20 && !$valid_there; $try++)
 	{
 		usleep(20_000);
 		$valid_there = index_state($node, 't_k', 'other') eq 'valid';

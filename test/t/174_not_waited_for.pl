@@ -225,8 +225,8 @@ sub at_the_gate
 	$taker->query_safe('COMMIT');
 	$lock->query_safe('SELECT pg_advisory_unlock(7)');
 	is(gate_says(qr/gate: sees (\d+) rows/), '10', "$name itself");
-	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
 	comes_back($node, "after $name");
+	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
 	return;
 }
