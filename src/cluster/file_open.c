@@ -419,8 +419,7 @@ is_index_younger(Relation index, Snapshot snapshot)
 
 /*
  * Does the file serve the statement's snapshot, if index or file may have become valid
- * without the end of that (older_snapshots.c)?  The stub of one that has been marked
- * since we have found it has no 'older' any more.
+ * without the end of that (older_snapshots.c)?  A stub that is marked has no 'older'.
  */
 static bool
 serves_older(Relation index, uint64 file_id, Snapshot snapshot)
@@ -475,11 +474,9 @@ void
 pmhash_invalid_error(Relation index, Snapshot snapshot)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file;
+	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
 	bool		fit;
 
-	PMH_STOP_POINT("invalid_before_look");
-	file = open_file(index, PMHASH_READ, NULL, &trouble);
 	if (file == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)

@@ -43,8 +43,8 @@
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/versions.h"
 #include "cluster/wait_events.h"
-#include "cluster/worker.h"
 #define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
@@ -351,7 +351,7 @@ pmhash_launcher_main(Datum arg)
 	if (pmhash_shared == NULL)
 		proc_exit(0);
 	wait_for_pool();
-	pmhash_worker_has_time();
+	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	pmhash_pool_ready();

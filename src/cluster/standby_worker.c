@@ -37,6 +37,7 @@
 #include "cluster/standby_build.h"
 #include "cluster/standby_state.h"
 #include "cluster/undo_journal.h"
+#include "cluster/versions.h"
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 
@@ -479,7 +480,7 @@ pmhash_standby_launcher_main(Datum arg)
 		proc_exit(0);
 	if (!pmhash_shared->usable)
 		wait_for_end_of_recovery();
-	pmhash_worker_has_time();
+	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);

@@ -42,6 +42,7 @@
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
+#include "cluster/versions.h"
 #include "cluster/worker.h"
 
 /* ms that a worker waits for a lock while it connects, if no longer later */
@@ -116,19 +117,6 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
 /* ---- main functions ---- */
 
 /*
- * No transaction_timeout is for this worker, as none is for those of core's: each cleaner
- * would be ended that has more indexes to look at, and nothing ever be removed.  Before it
- * connects.
- */
-void
-pmhash_worker_has_time(void)
-{
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
-}
-
-/*
  * How each worker with a database begins.  It waits for locks so long (ms; "0": for
  * as long as it takes).
  *
@@ -150,7 +138,7 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
-	pmhash_worker_has_time();
+	pmhash_no_transaction_timeout();
 	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
 					PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);

@@ -17,7 +17,6 @@ extern bool pmhash_has_launcher(void);
 extern bool pmhash_has_standby_launcher(void);
 extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_worker_begin(Oid database, const char *lock_timeout);
-extern void pmhash_worker_has_time(void);
 extern void pmhash_worker_takes_long(void);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,
 								   BgWorkerStartTime start, int restart);

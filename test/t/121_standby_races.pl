@@ -186,11 +186,11 @@ foreach my $gone (0, 1)
 	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key") if $gone;
 	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = off)');
 	caught_up($primary, $standby);
-	hold('invalid_before_look');
+	hold('walk_before_error');
 	$session->query_until(qr/begun/, "\\echo begun\nFETCH c;\n");
-	is_held('invalid_before_look', $name);
+	is_held('walk_before_error', $name);
 	build_again($name);
-	release('invalid_before_look');
+	release('walk_before_error');
 	$session->query('SELECT 1');
 	like($session->{stderr}, $gone ? qr/ERROR:  pmhash index "t_k" is younger than the snapshot/ :
 		  qr/ERROR:  pmhash index "t_k" has just been rebuilt/, "$name: what it says");
