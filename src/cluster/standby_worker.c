@@ -30,7 +30,6 @@
 #include "cluster/database_probe.h"
 #include "cluster/databases.h"
 #include "cluster/failed_writes.h"
-#include "cluster/give_way.h"
 #include "cluster/pool.h"
 #include "cluster/pool_lock.h"
 #include "cluster/shared.h"
@@ -540,8 +539,7 @@ build_in(Oid database, PmhashBuildKind kind)
 	before_shmem_exit(look_again, ObjectIdGetDatum(database));
 	pmhash_worker_begin(database, "5000");
 	connected = true;
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
+	pmhash_worker_builds(kind);
 	pmhash_standby_build_database(kind);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

@@ -158,6 +158,20 @@ pmhash_worker_takes_long(void)
 }
 
 /*
+ * And one that builds files.  temp_file_limit is to stop queries; a build needs what the
+ * index's entries take, and with less it would fail at each try.  But it is for users'
+ * functions.
+ */
+void
+pmhash_worker_builds(PmhashBuildKind kind)
+{
+	pmhash_worker_takes_long();
+	pmhash_give_way_from_now_on();
+	if (kind == PMHASH_BUILD_PLAIN)
+		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
  * A cleaner: removes the orphans of one database.  Locks on catalogs are waited for a
  * second at most: DROP DATABASE waits five for us.
  */
@@ -182,8 +196,7 @@ static void
 rebuild_in(Oid database, PmhashBuildKind kind)
 {
 	pmhash_worker_begin(database, "5000");
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
+	pmhash_worker_builds(kind);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 
