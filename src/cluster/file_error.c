@@ -12,6 +12,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/file_error.h"
+#include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
 
@@ -48,14 +49,22 @@ sqlstate_of(const PmhError *error)
 	return ERRCODE_IO_ERROR;
 }
 
+/* Is there no place for a new file, as what was the pool is not there now? */
+static bool
+has_lost_pool(void)
+{
+	return pmhash_shared->usable && !pmhash_pool_is_present();
+}
+
 /*
  * Is an invalid index to be rebuilt in the background?  Not one that is not ready for
- * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, refill.c).
+ * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, refill.c), nor before the
+ * pool is back.
  */
 static bool
 is_to_rebuild_itself(Relation index)
 {
-	return pmhash_rebuild && pmhash_shared->usable &&
+	return pmhash_rebuild && pmhash_shared->usable && !has_lost_pool() &&
 		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		index->rd_index->indisready;
 }
@@ -71,6 +80,8 @@ pmhash_rebuilds_itself(Relation index)
 const char *
 pmhash_rebuild_hint(Relation index)
 {
+	if (has_lost_pool())
+		return "Put the directory of pmhash back, or restart the server: it has been unmounted, removed or replaced.";
 	if (!is_to_rebuild_itself(index))
 		return "REINDEX INDEX makes a new file.";
 	return pmhash_workers_can_be_had() ?
