@@ -200,6 +200,24 @@ all_come_back($node, 'the library is back');
 my $standby = new_standby($node, 'says_standby');
 my $standbys = pool($standby);
 wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
+{
+	my $writer = $node->background_psql('postgres');
+	my $stats = "SELECT pmhash_stats('ex_k')";
+
+	# the build waits for that
+	$writer->query_safe('BEGIN; INSERT INTO o VALUES (-3)');
+	caught_up($node, $standby);
+	rebuild_off($standby);
+	unlink(index_file($standby, 'ex_k')) or die;
+	$standby->psql('postgres', $stats);
+	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Turn pmhash\.rebuild on/s, 'a standby that builds no files');
+	rebuild_on($standby);
+	wait_for_state($standby, 'ex_k', qr/waiting for transaction/, 'a standby that waits');
+	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Try again when this standby has built its file in the background\.\s*$/s, 'a standby that waits');
+	$writer->query_safe('ROLLBACK');
+	$writer->quit;
+	wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files again');
+}
 $standby->stop;
 chmod(0500, $standbys);
 $from = -s $standby->logfile;
