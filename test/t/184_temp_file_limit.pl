@@ -25,7 +25,7 @@ SQL
 $primary->append_conf('postgresql.conf', 'temp_file_limit = 1MB');
 $primary->reload;
 
-my $limit = qr/temporary file size exceeds temp_file_limit/;
+my $limit = qr/temporary file size exceeds "?temp_file_limit/;
 my $standby = new_standby($primary, 'standby');
 
 wait_for_state($standby, 'b_k', qr/^valid$/, 'standby: built');
