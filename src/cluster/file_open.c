@@ -270,14 +270,16 @@ open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
 	return entry != NULL ? pmhash_entry_use(entry) : NULL;
 }
 
-/* Is pmhash disabled for this server life?  Then this is the trouble. */
+/* Is there no file to be had, whatever the stub says?  Then this is the trouble. */
 static bool
-is_disabled(PmhashTrouble *trouble)
+is_out_of_service(PmhashTrouble *trouble)
 {
-	if (likely(pmhash_shared == NULL || pmhash_shared->usable))
+	PmhashReason reason = pmhash_service_doubt();
+
+	if (likely(reason == PMHASH_REASON_NONE))
 		return false;
 	memset(trouble, 0, sizeof(*trouble));
-	trouble->reason = PMHASH_REASON_DISABLED;
+	trouble->reason = reason;
 	return true;
 }
 
@@ -328,11 +330,11 @@ mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
 static bool
 make_ready(Relation index, PmhashTrouble *trouble)
 {
-	if (is_disabled(trouble))
+	if (is_out_of_service(trouble))
 		return false;
 	pmhash_require_service(index);
 	pmhash_notice_for_launcher();
-	return !is_disabled(trouble);
+	return !is_out_of_service(trouble);
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
@@ -609,10 +611,7 @@ pmhash_named_file_doubt(Relation index)
 	return trouble.reason;
 }
 
-/*
- * The same of any index: an unlogged one that has no file yet is not invalid.  For the
- * rebuilder.
- */
+/* The same of any index, for the rebuilder: that one has no file yet is no reason. */
 PmhashReason
 pmhash_index_doubt(Relation index)
 {

@@ -144,6 +144,8 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
+		pmhash_require_pool_present();	/* pmhash_service_doubt */
 	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
 		ereport(ERROR,
 				(errcode(sqlstate),

@@ -86,6 +86,27 @@ pmhash_require_service(Relation index)
 	pmhash_pool_ready();
 }
 
+/*
+ * pmhash_service_doubt
+ *		Why there is no file to be had of any index, or NONE.
+ *
+ * pmhash is disabled for this server life; or the pool is away, and this life has not used
+ * it yet, as when a standby is promoted without the file system that its files are on.  It
+ * can't be made ready (first_use.c), and to write rows is more than to have an index.
+ */
+PmhashReason
+pmhash_service_doubt(void)
+{
+	if (unlikely(pmhash_shared == NULL))
+		return PMHASH_REASON_NONE;
+	if (unlikely(!pmhash_shared->usable))
+		return PMHASH_REASON_DISABLED;
+	if (unlikely(pg_atomic_read_u32(&pmhash_shared->ready) == 0) &&
+		!RecoveryInProgress() && !pmhash_pool_is_present())
+		return PMHASH_REASON_MISSING;
+	return PMHASH_REASON_NONE;
+}
+
 bool
 pmhash_service_available(void)
 {

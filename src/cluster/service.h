@@ -8,6 +8,9 @@
 #ifndef PMHASH_SERVICE_H
 #define PMHASH_SERVICE_H
 
+#include "cluster/invalid.h"
+
 extern void pmhash_require_pool_present(void);
+extern PmhashReason pmhash_service_doubt(void);
 
 #endif							/* PMHASH_SERVICE_H */
