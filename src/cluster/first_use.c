@@ -15,7 +15,7 @@
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/first_use.h"
-#include "cluster/service.h"
+#include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"

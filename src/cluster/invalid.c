@@ -32,7 +32,6 @@
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
-#include "cluster/service.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"

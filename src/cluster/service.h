@@ -10,7 +10,6 @@
 
 #include "cluster/invalid.h"
 
-extern void pmhash_require_pool_present(void);
 extern PmhashReason pmhash_service_doubt(void);
 
 #endif							/* PMHASH_SERVICE_H */
