@@ -102,7 +102,10 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		MemoryContextSwitchTo(old);
 	}
 	if (invalid && !can_walk(scan, walk, is_taken_as_is))
+	{
+		PMH_STOP_POINT("walk_before_error");
 		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
+	}
 	if (pmhash_scan_is_of_decoding(scan) &&
 		RelationGetIndexPredicate(scan->indexRelation) != NIL)
 		ereport(ERROR,

@@ -28,7 +28,6 @@
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/pool.h"
-#include "cluster/service.h"
 #include "cluster/session_files.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"

@@ -7,11 +7,13 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 
 #include "cluster/cluster.h"
 #include "cluster/file_error.h"
+#include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/worker.h"
 
@@ -48,32 +50,63 @@ sqlstate_of(const PmhError *error)
 	return ERRCODE_IO_ERROR;
 }
 
+/* Is there no place for a new file, as what was the pool is not there now? */
+static bool
+has_lost_pool(void)
+{
+	return pmhash_shared->usable && !pmhash_pool_is_present();
+}
+
 /*
  * Is an invalid index to be rebuilt in the background?  Not one that is not ready for
- * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, refill.c).
+ * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, refill.c), nor before the
+ * pool is back.
  */
 static bool
 is_to_rebuild_itself(Relation index)
 {
-	return pmhash_rebuild && pmhash_shared->usable &&
+	return pmhash_rebuild && pmhash_shared->usable && !has_lost_pool() &&
 		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		index->rd_index->indisready;
 }
 
-/* Is it, and can it be: is there a worker for that, or may there be one soon? */
+/* Is there a worker for that, or may there be one soon? */
+static bool
+workers_can_be_had(void)
+{
+	return RecoveryInProgress() ? pmhash_has_standby_launcher() :
+		pmhash_workers_can_be_had();
+}
+
+/* Is it, and can it be? */
 bool
 pmhash_rebuilds_itself(Relation index)
 {
-	return is_to_rebuild_itself(index) && pmhash_workers_can_be_had();
+	return is_to_rebuild_itself(index) && workers_can_be_had();
+}
+
+/* What to do about an index that a standby has no file of: there is no REINDEX there. */
+static const char *
+standby_hint(void)
+{
+	if (!pmhash_rebuild)
+		return "Turn pmhash.rebuild on: this standby builds its files in the background.";
+	return workers_can_be_had() ?
+		"Try again when this standby has built its file in the background." :
+		"No background worker of pmhash can run to build it (see max_worker_processes).";
 }
 
 /* What to do about an invalid index. */
 const char *
 pmhash_rebuild_hint(Relation index)
 {
+	if (has_lost_pool())
+		return "Put the directory of pmhash back, or restart the server: it has been unmounted, removed or replaced.";
+	if (RecoveryInProgress())
+		return standby_hint();
 	if (!is_to_rebuild_itself(index))
 		return "REINDEX INDEX makes a new file.";
-	return pmhash_workers_can_be_had() ?
+	return workers_can_be_had() ?
 		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }

@@ -28,6 +28,7 @@
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
+#include "cluster/service.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
@@ -269,14 +270,16 @@ open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
 	return entry != NULL ? pmhash_entry_use(entry) : NULL;
 }
 
-/* Is pmhash disabled for this server life?  Then this is the trouble. */
+/* Is there no file to be had, whatever the stub says?  Then this is the trouble. */
 static bool
-is_disabled(PmhashTrouble *trouble)
+is_out_of_service(PmhashTrouble *trouble)
 {
-	if (likely(pmhash_shared == NULL || pmhash_shared->usable))
+	PmhashReason reason = pmhash_service_doubt();
+
+	if (likely(reason == PMHASH_REASON_NONE))
 		return false;
 	memset(trouble, 0, sizeof(*trouble));
-	trouble->reason = PMHASH_REASON_DISABLED;
+	trouble->reason = reason;
 	return true;
 }
 
@@ -327,11 +330,11 @@ mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
 static bool
 make_ready(Relation index, PmhashTrouble *trouble)
 {
-	if (is_disabled(trouble))
+	if (is_out_of_service(trouble))
 		return false;
 	pmhash_require_service(index);
 	pmhash_notice_for_launcher();
-	return !is_disabled(trouble);
+	return !is_out_of_service(trouble);
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
@@ -418,16 +421,17 @@ is_index_younger(Relation index, Snapshot snapshot)
 
 /*
  * Does the file serve the statement's snapshot, if index or file may have become valid
- * without the end of that (older_snapshots.c)?  The stub of one that has been marked
- * since we have found it has no 'older' any more.
+ * without the end of that (older_snapshots.c)?  A stub that is marked has no 'older'.
  */
 static bool
 serves_older(Relation index, uint64 file_id, Snapshot snapshot)
 {
 	PmhashStub	stub;
 
-	return !is_index_younger(index, snapshot) &&
-		pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
+	if (is_index_younger(index, snapshot))
+		return false;
+	PMH_STOP_POINT("serves_before_stub");
+	return pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
 		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
 		!is_not_after(snapshot->xmin, stub.older);
 }
@@ -591,10 +595,7 @@ pmhash_named_file_doubt(Relation index)
 	return trouble.reason;
 }
 
-/*
- * The same of any index: an unlogged one that has no file yet is not invalid.  For the
- * rebuilder.
- */
+/* The same of any index, for the rebuilder: that one has no file yet is no reason. */
 PmhashReason
 pmhash_index_doubt(Relation index)
 {

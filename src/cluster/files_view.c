@@ -103,6 +103,17 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 	return failed_state(&rebuild, details);
 }
 
+/* What ends that, as the hints of errors say (service.c, pmhash_require_service). */
+static const char *
+until_when(void)
+{
+	if (pmhash_shared->usable)
+		return "";
+	return pmhash_shared->retried && !RecoveryInProgress() ?
+		"; it is tried again every few seconds" :
+		"; when that is repaired the server has to be restarted";
+}
+
 /*
  * "disabled", and why, for those that may know: it can name paths.  The reason is
  * the one that errors give (service.c).
@@ -112,7 +123,8 @@ disabled_state(bool details)
 {
 	if (pmhash_shared == NULL)
 		return "disabled: pmhash is not preloaded";
-	return details ? psprintf("disabled: %s", pmhash_why_unavailable()) : "disabled";
+	return details ? psprintf("disabled: %s%s", pmhash_why_unavailable(), until_when()) :
+		"disabled";
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/first_use.h"
+#include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/trust.h"
@@ -61,6 +62,8 @@ make_ready(void)
 	bool		pmem;
 	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
 
+	/* Not in what stands there instead: a standby has had it for long. */
+	pmhash_require_pool_present();
 	if (control.journal_instance != 0)
 		finish_last_life(&control);
 	if (promoted)

@@ -143,6 +143,8 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
+		pmhash_require_pool_present();	/* pmhash_service_doubt */
 	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
 		ereport(ERROR,
 				(errcode(sqlstate),
@@ -181,6 +183,8 @@ pg_noreturn void
 pmhash_raise_younger(Relation index, bool fit)
 {
 	pmhash_forget_plans(index->rd_index->indrelid);
+	if (fit)
+		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
@@ -360,8 +364,11 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_VERSION);
 	else if (result == PMH_ERR_LOST)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
-	else if (result == PMH_ERR_NO_FILE && pmhash_pool_is_present())
+	else if (result == PMH_ERR_NO_FILE)
+	{
+		pmhash_require_pool_present();
 		raise_removed(index, file, &error);
+	}
 	pmhash_file_error(index, file->path, "use", &error);
 }
 

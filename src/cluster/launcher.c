@@ -43,6 +43,7 @@
 #include "cluster/shared.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
+#include "cluster/versions.h"
 #include "cluster/wait_events.h"
 #define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
@@ -350,6 +351,7 @@ pmhash_launcher_main(Datum arg)
 	if (pmhash_shared == NULL)
 		proc_exit(0);
 	wait_for_pool();
+	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	pmhash_pool_ready();

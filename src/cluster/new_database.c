@@ -27,7 +27,6 @@
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
-#include "cluster/service.h"
 #include "cluster/shared.h"
 
 static bool oid_is_given = false;	/* by the statement at work */

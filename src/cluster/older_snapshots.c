@@ -44,6 +44,7 @@
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/backend_progress.h"
+#include "utils/guc.h"
 
 #include "cluster/clock.h"
 #include "cluster/function_worker.h"
@@ -181,9 +182,40 @@ list_older(TransactionId limit, int *n)
 	return GetCurrentVirtualXIDs(limit, true, false, NOT_WAITED_FOR, n);
 }
 
+/* How long all that is to be waited for may take: what lock_timeout was at first. */
+typedef struct Deadline
+{
+	int64		begun;			/* pmhash_clock_ms */
+	int			timeout;		/* ms, or 0 */
+} Deadline;
+
+/* ERROR past the deadline: other databases need the rebuilder. */
+static void
+check_deadline(const Deadline *deadline, const char *waits_for)
+{
+	if (deadline->timeout > 0 && pmhash_clock_past(deadline->begun, deadline->timeout))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("lock timeout while waiting for %s", waits_for)));
+}
+
+/* Until the transaction ends lock_timeout is what is left now. */
+static void
+set_lock_timeout(const Deadline *deadline)
+{
+	char		value[16];
+	int64		left = deadline->begun + deadline->timeout - pmhash_clock_ms();
+
+	if (deadline->timeout == 0)
+		return;
+	snprintf(value, sizeof(value), "%d", (int) Max(left, 1));
+	(void) set_config_option("lock_timeout", value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_LOCAL, true, 0, false);
+}
+
 /* Wait until they are over.  Frees the list; returns how many that were. */
 static int
-wait_for(VirtualTransactionId *list, int n)
+wait_for(VirtualTransactionId *list, int n, const Deadline *deadline)
 {
 	int			waited = 0;
 
@@ -192,6 +224,8 @@ wait_for(VirtualTransactionId *list, int n)
 	{
 		if (!pmhash_is_function_worker(list[i]))
 		{
+			check_deadline(deadline, "transactions with older snapshots");
+			set_lock_timeout(deadline);
 			(void) VirtualXactLock(list[i], true);
 			waited++;
 		}
@@ -239,31 +273,15 @@ slot_may_export(TransactionId limit)
 }
 
 /*
- * ERROR if lock_timeout has passed since (pmhash_clock_ms): other databases need the
- * rebuilder.
+ * Wait until there is no such slot: it is not made as long as transactions with an id are
+ * open, which may be prepared ones.
  */
 static void
-check_lock_timeout(int64 begun, const char *waits_for)
+wait_for_slots(TransactionId limit, const Deadline *deadline)
 {
-	if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("lock timeout while waiting for %s", waits_for)));
-}
-
-/*
- * Wait until there is no such slot, for lock_timeout at most: it is not made as long as
- * transactions with an id are open, which may be prepared ones, and other databases
- * need the rebuilder.
- */
-static void
-wait_for_slots(TransactionId limit)
-{
-	int64		begun = pmhash_clock_ms();
-
 	while (slot_may_export(limit))
 	{
-		check_lock_timeout(begun, "a logical slot to be made");
+		check_deadline(deadline, "a logical slot to be made");
 		pmhash_sleep(SLOT_PAUSE, pmhash_wait_event(PMHASH_WAIT_SLOT));
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -274,23 +292,20 @@ wait_for_slots(TransactionId limit)
  *		Wait until no transaction of this database has a snapshot with this xmin, or an
  *		older one, that was taken before now.
  *
- * In a transaction without a snapshot.  ERROR if one of them is not over after
- * lock_timeout, or if snapshots are taken over one after the other for so long.
+ * In a transaction without a snapshot.  ERROR if that takes longer than lock_timeout, in
+ * all: those that end one after the other would else have that time each.
  */
 void
 pmhash_wait_for_older_snapshots(TransactionId limit)
 {
+	const Deadline deadline = {pmhash_clock_ms(), LockTimeout};
 	VirtualTransactionId *list;
 	int			n;
-	int64		begun;
 
-	wait_for_slots(limit);
+	wait_for_slots(limit, &deadline);
 	list = list_older(limit, &n);
-	(void) wait_for(list, n);
-	begun = pmhash_clock_ms();
+	(void) wait_for(list, n, &deadline);
 	do
-	{
-		check_lock_timeout(begun, "transactions that take snapshots over");
 		list = list_importers(limit, &n);
-	} while (wait_for(list, n) > 0);
+	while (wait_for(list, n, &deadline) > 0);
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cluster/cluster.h"
 #include "cluster/durable.h"
 #include "cluster/pool_lock.h"
 #include "cluster/pool_names.h"
@@ -131,6 +132,24 @@ pmhash_pool_is_present(void)
 	snprintf(path, MAXPGPATH, is_directory ? "%s" : "%s/lock", pmhash_pool_path());
 	return stat(path, &there) == 0 && fstat(lock_fd, &ours) == 0 &&
 		there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+/*
+ * ERROR unless the pool directory is the one that this server life has begun
+ * with.  For a process that is about to make a file in it.
+ */
+void
+pmhash_require_pool_present(void)
+{
+	if (!pmhash_pool_is_present())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 pmhash_may_see_details(NULL) ?
+				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
+						pmhash_pool_path()) :
+				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
+				 errdetail("It is not the directory that was there when the server was started."),
+				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
 }
 
 /*

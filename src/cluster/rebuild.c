@@ -38,11 +38,11 @@
 #include "cluster/file_open.h"
 #include "cluster/index_list.h"
 #include "cluster/life_cycle.h"
+#include "cluster/pool_lock.h"
 #include "cluster/rebuild.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
 #include "cluster/requests.h"
-#include "cluster/service.h"
 
 /* ---- one index ---- */
 

@@ -544,6 +544,8 @@ pmhash_rebuild_failure_hint(int sqlstate)
 		case ERRCODE_UNDEFINED_SCHEMA:
 		case ERRCODE_AMBIGUOUS_FUNCTION:
 			return "A function that the index calls may depend on search_path: set it for the function with ALTER FUNCTION ... SET search_path.";
+		case ERRCODE_CONFIGURATION_LIMIT_EXCEEDED:
+			return "ALTER DATABASE ... SET temp_file_limit gives it more; or REINDEX INDEX in a session that has more makes a new file.";
 		default:
 			return NULL;
 	}

@@ -343,7 +343,8 @@ wait_for_writer(VirtualTransactionId writer)
 /*
  * Step 2.  Each transaction is waited for as long as lock_timeout says, then
  * this is an ERROR: a new try has to wait for no more than are there then, and
- * meanwhile other indexes have their turn.
+ * meanwhile other indexes have their turn.  (Not all of them together, as in step 4: the
+ * next try begins anew, and where many write at once none might ever come to its end.)
  */
 static void
 wait_for_writers(void)
@@ -425,7 +426,8 @@ fill_file(void)
 }
 
 /*
- * Step 4.  Nothing is held, and each wait is for lock_timeout at most, as in step 2.
+ * Step 4, for lock_timeout at most.  Nothing is held, and nothing lost if that is not
+ * enough: the next try goes on here.
  */
 static void
 wait_for_snapshots(void)

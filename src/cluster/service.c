@@ -18,24 +18,6 @@
 #include "cluster/standby_state.h"
 
 /*
- * ERROR unless the pool directory is the one that this server life has begun
- * with.  For a process that is about to make a file in it.
- */
-void
-pmhash_require_pool_present(void)
-{
-	if (!pmhash_pool_is_present())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 pmhash_may_see_details(NULL) ?
-				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
-						pmhash_pool_path()) :
-				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
-				 errdetail("It is not the directory that was there when the server was started."),
-				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
-}
-
-/*
  * DETAIL for a pmhash that is disabled: the reason can name directories, so it is
  * for those that may see these, and for the log.  Returns 0, for ereport.
  */
@@ -84,6 +66,27 @@ pmhash_require_service(Relation index)
 		return;
 	}
 	pmhash_pool_ready();
+}
+
+/*
+ * pmhash_service_doubt
+ *		Why there is no file to be had of any index, or NONE.
+ *
+ * pmhash is disabled for this server life; or the pool is away, and has not been used in
+ * this life yet, as when a standby is promoted without the file system that its files are
+ * on.  It can't be made ready (first_use.c), and rows are to be written all the same.
+ */
+PmhashReason
+pmhash_service_doubt(void)
+{
+	if (unlikely(pmhash_shared == NULL))
+		return PMHASH_REASON_NONE;
+	if (unlikely(!pmhash_shared->usable))
+		return PMHASH_REASON_DISABLED;
+	if (unlikely(pg_atomic_read_u32(&pmhash_shared->ready) == 0) &&
+		!RecoveryInProgress() && !pmhash_pool_is_present())
+		return PMHASH_REASON_MISSING;
+	return PMHASH_REASON_NONE;
 }
 
 bool

@@ -8,6 +8,8 @@
 #ifndef PMHASH_SERVICE_H
 #define PMHASH_SERVICE_H
 
-extern void pmhash_require_pool_present(void);
+#include "cluster/invalid.h"
+
+extern PmhashReason pmhash_service_doubt(void);
 
 #endif							/* PMHASH_SERVICE_H */

@@ -30,13 +30,13 @@
 #include "cluster/database_probe.h"
 #include "cluster/databases.h"
 #include "cluster/failed_writes.h"
-#include "cluster/give_way.h"
 #include "cluster/pool.h"
 #include "cluster/pool_lock.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/standby_state.h"
 #include "cluster/undo_journal.h"
+#include "cluster/versions.h"
 #include "cluster/worker.h"
 #include "cluster/wait_events.h"
 
@@ -479,6 +479,7 @@ pmhash_standby_launcher_main(Datum arg)
 		proc_exit(0);
 	if (!pmhash_shared->usable)
 		wait_for_end_of_recovery();
+	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
@@ -538,8 +539,7 @@ build_in(Oid database, PmhashBuildKind kind)
 	before_shmem_exit(look_again, ObjectIdGetDatum(database));
 	pmhash_worker_begin(database, "5000");
 	connected = true;
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
+	pmhash_worker_builds(kind);
 	pmhash_standby_build_database(kind);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

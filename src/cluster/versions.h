@@ -128,6 +128,17 @@ typedef RelFileNode PmhashNode;
 	table_beginscan_parallel(heap, scan)
 #endif
 
+/*
+ * For a worker, before it connects: its transactions may take their time, as those of
+ * core's workers.  Else no cleaner might ever come to its end.
+ */
+#if PG_VERSION_NUM >= 170000
+#define pmhash_no_transaction_timeout() \
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE)
+#else
+#define pmhash_no_transaction_timeout()	((void) 0)
+#endif
+
 /* The state of a shared buffer (storage/buf_internals.h). */
 #if PG_VERSION_NUM >= 190000
 typedef uint64 PmhashBufferState;

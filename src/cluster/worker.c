@@ -42,6 +42,7 @@
 #include "cluster/rebuild.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
+#include "cluster/versions.h"
 #include "cluster/worker.h"
 
 /* ms that a worker waits for a lock while it connects, if no longer later */
@@ -137,6 +138,7 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_no_transaction_timeout();
 	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
 					PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
@@ -151,11 +153,22 @@ void
 pmhash_worker_takes_long(void)
 {
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#if PG_VERSION_NUM >= 170000
-	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-#endif
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * And one that builds files.  temp_file_limit is to stop queries; a build needs what the
+ * index's entries take, and with less it would fail at each try.  But it is for users'
+ * functions.
+ */
+void
+pmhash_worker_builds(PmhashBuildKind kind)
+{
+	pmhash_worker_takes_long();
+	pmhash_give_way_from_now_on();
+	if (kind == PMHASH_BUILD_PLAIN)
+		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 /*
@@ -183,8 +196,7 @@ static void
 rebuild_in(Oid database, PmhashBuildKind kind)
 {
 	pmhash_worker_begin(database, "5000");
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
+	pmhash_worker_builds(kind);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
 

@@ -10,6 +10,8 @@
 
 #include "postmaster/bgworker.h"
 
+#include "cluster/shared.h"
+
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
 
 extern void pmhash_worker_init(void);
@@ -18,6 +20,7 @@ extern bool pmhash_has_standby_launcher(void);
 extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_worker_begin(Oid database, const char *lock_timeout);
 extern void pmhash_worker_takes_long(void);
+extern void pmhash_worker_builds(PmhashBuildKind kind);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,
 								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, const char *function,

@@ -113,5 +113,22 @@ is(index_state($node, 't_k', 'other'), 'valid', 'another one with its OID: valid
 wait_for_files(pool($node) . "/$oid", 1, 'another one with its OID: one file');
 $node->safe_psql('postgres', 'DROP DATABASE other');
 wait_for_files(pool($node) . "/$oid", 0, 'dropped again: none');
+
+# ---- how long transactions may take is not for the cleaner, nor for the launcher ----
+
+SKIP:
+{
+	skip 'no transaction_timeout', 1 if $node->pg_version < 17;
+	$node->append_conf('postgresql.conf', 'transaction_timeout = 1ms');
+	$node->reload;
+	foreach (0 .. 1)
+	{
+		hold('cleaner_listed');
+		is_held('cleaner_listed', 'transaction_timeout');
+		sleep(1);
+		release('cleaner_listed');
+	}
+	is(times_in_log(qr/transaction timeout/), 0, 'transaction_timeout: the cleaner is not ended');
+}
 $node->stop;
 done_testing();

@@ -1,6 +1,6 @@
 # Races of a standby: an ERROR in replay just after a restart, before it has come as far as
-# it was; readers that open a file while it is given up and built again; a sweeper that is
-# still there when the standby has been promoted.
+# it was; readers that open a file while it is given up and built again, or find none; a
+# sweeper that is still there when the standby has been promoted.
 #
 # The library is built with its stop points for this, as in 012_stop_points.pl.
 
@@ -166,6 +166,37 @@ foreach my $point ('open_before_life', 'open_before_map')
 	is(finish($session), '100', "$name: all rows of its snapshot");
 	is(standby_state($standby, 't_k'), 'valid', "$name: the new file is not lost");
 	is((stat(index_file($standby, 't_k')))[1], $file[1], "$name: nor has it been built again");
+}
+
+# ---- there is no file when a scan begins, and one when it says so ----
+
+# Its plan is from before.  It is to be tried again: if the new file is for its snapshot it
+# might have had it, else it may lack rows.
+foreach my $gone (0, 1)
+{
+	my $name = $gone ? 'built too late' : 'built just now';
+	my $session = $standby->background_psql('postgres', on_error_stop => 0);
+	my $rows = 'SELECT k FROM t WHERE k = ' . ++$key;
+
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
+	replayed_and_valid($name);
+	like(plan_of($standby, $rows, "$by{index}; "), qr/Index Only Scan using t_k/, "$name: plan");
+	$session->query_safe("$by{index}; BEGIN ISOLATION LEVEL REPEATABLE READ; DECLARE c CURSOR FOR $rows");
+	sleep 3;
+	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key") if $gone;
+	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = off)');
+	caught_up($primary, $standby);
+	hold('walk_before_error');
+	$session->query_until(qr/begun/, "\\echo begun\nFETCH c;\n");
+	is_held('walk_before_error', $name);
+	build_again($name);
+	release('walk_before_error');
+	$session->query('SELECT 1');
+	like($session->{stderr}, $gone ? qr/ERROR:  pmhash index "t_k" is younger than the snapshot/ :
+		  qr/ERROR:  pmhash index "t_k" has just been rebuilt/, "$name: what it says");
+	$session->{stderr} = '';
+	is($session->query_safe("ROLLBACK; SELECT count(*) FROM ($rows) r"), $gone ? 0 : 100, "$name: the next try");
+	$session->quit;
 }
 
 # It has mapped the file, and needs more of it; another session finds that it is gone.

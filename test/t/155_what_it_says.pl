@@ -112,6 +112,21 @@ $node->append_conf('postgresql.conf', "pmhash.directory = ''");
 $node->stop;
 chmod(0700, $mount_point);
 
+# ---- one that cannot even be opened, so that it is not locked ----
+chmod(0000, $pool) or die;
+$from = -s $node->logfile;
+$node->start;
+# event: cannot even be opened when the server starts (its mode, say)
+like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
+like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
+chmod(0700, $pool) or die;
+$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
+like(index_state($node, 'o_k'), qr/^disabled/, 'not opened: as it says');
+$node->restart;
+all_come_back($node, 'not opened, restarted');
+$node->stop;
+
 # ---- another version of pmhash ----
 # trust: other-version
 patch_control($pool, 8, pack('V', 99));
@@ -185,6 +200,24 @@ all_come_back($node, 'the library is back');
 my $standby = new_standby($node, 'says_standby');
 my $standbys = pool($standby);
 wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
+{
+	my $writer = $node->background_psql('postgres');
+	my $stats = "SELECT pmhash_stats('ex_k')";
+
+	# the build waits for that
+	$writer->query_safe('BEGIN; INSERT INTO o VALUES (-3)');
+	caught_up($node, $standby);
+	rebuild_off($standby);
+	unlink(index_file($standby, 'ex_k')) or die;
+	$standby->psql('postgres', $stats);
+	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Turn pmhash\.rebuild on/s, 'a standby that builds no files');
+	rebuild_on($standby);
+	wait_for_state($standby, 'ex_k', qr/waiting for transaction/, 'a standby that waits');
+	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Try again when this standby has built its file in the background\.\s*$/s, 'a standby that waits');
+	$writer->query_safe('ROLLBACK');
+	$writer->quit;
+	wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files again');
+}
 $standby->stop;
 chmod(0500, $standbys);
 $from = -s $standby->logfile;

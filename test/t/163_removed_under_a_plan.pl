@@ -83,6 +83,31 @@ is($session->query('EXECUTE q'), 300002, 'a list: the table instead');
 rebuild_on($node);
 $session->quit;
 
+# ---- the pool is not mounted any more: that is what it says, and it passes ----
+
+my $pool = pool($node);
+
+$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS t;
+CREATE TABLE t (k int4, v int4);
+INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+SQL
+$session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan');
+$session->query_safe('PREPARE q AS SELECT count(k) FROM t WHERE k = 150000; PREPARE w AS SELECT count(v) FROM t WHERE k = 150000');
+is($session->query_safe('EXECUTE q; EXECUTE w'), "0\n0", 'unmounted: before');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
+rename($pool, "$pool.away") or die;
+is($session->query('EXECUTE w'), 1, 'unmounted: the table instead');
+$session->query($_) foreach ('EXECUTE q', q(SELECT entries FROM pmhash_stats('t_k')));
+unlike($session->{stderr}, qr/has just been rebuilt|try again/i, 'unmounted: nothing to be tried again');
+is(scalar(() = $session->{stderr} =~ /ERROR:  directory "\Q$pool\E" has been unmounted, removed or replaced/g), 2, 'unmounted: what has to be done');
+$session->{stderr} = '';
+rename("$pool.away", $pool) or die;
+is($session->query_safe('EXECUTE q; EXECUTE w'), "1\n1", 'mounted again');
+$session->quit;
+
 # ---- the session's own rows wait in a queue, and do not all go in any more ----
 
 # Whoever is about to read applies the queue, and what it has opened lacks them then.

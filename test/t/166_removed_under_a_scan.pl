@@ -141,6 +141,7 @@ my $session = start_and_hold('vacuum_before_removal', 'VACUUM t', 'VACUUM');
 grow_and_remove();
 release('vacuum_before_removal');
 like(finish($session), qr/has no usable file|^$/, 'VACUUM: it may fail once');
+is(index_state($node, 't_k'), 'invalid: it does not exist', 'VACUUM: marked');
 is(at_once('VACUUM t'), '', 'VACUUM: then it passes the index by');
 $node->safe_psql('postgres', 'DELETE FROM t WHERE v > 1000; REINDEX INDEX t_k');
 same_answers($node, 't', 'k', 't_k', 'made anew');

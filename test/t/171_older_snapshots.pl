@@ -1,7 +1,7 @@
 # Whom a rebuild waits for in the end: sessions with an older snapshot, also one that takes
 # it over in the very moment in which its owner ends; not those that have begun since.  And
-# it does not wait for ever, for a logical slot that is not made, or for sessions that take
-# snapshots over one after the other: others have their turn.
+# it does not wait for ever, for a logical slot that is not made, or for sessions that end,
+# or take snapshots over, one after the other: others have their turn.
 
 use strict;
 use warnings;
@@ -211,6 +211,43 @@ $writer->query_safe('COMMIT');
 slot_is_made($slot);
 end_session($slot);
 comes_back($node, 'after the slot');
+
+# Sessions with an older snapshot end one after the other, each while it is waited for.
+my %olds;
+foreach (1 .. 8)
+{
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $session->query_safe("$with_snapshot; SELECT pg_backend_pid()");
+
+	$pid =~ s/.*\n//s;
+	$olds{$pid} = $session;
+}
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 9');
+unlink(index_file($node, 't_k')) or die;
+poll('the wait for them', $valid, waits("wait_event = 'virtualxid'"));
+unlink(index_file($node, 't_k', 'other')) or die;
+my $valid_there = 0;
+while (%olds && !$valid_there)
+{
+	my $waited = q{(SELECT pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND wait_event = 'virtualxid')};
+	my $pid = $observer->query_safe("SELECT min(p) FROM unnest($waited) p");
+
+	for (my $try = 0; $try < 20 && !$valid_there; $try++)
+	{
+		usleep(20_000);
+		$valid_there = index_state($node, 't_k', 'other') eq 'valid';
+	}
+	next if $valid_there || !exists $olds{$pid};
+	$olds{$pid}->query_safe('COMMIT');
+	(delete $olds{$pid})->quit;
+}
+cmp_ok(scalar(keys %olds), '>', 0, 'sessions that end one after the other: another database has its turn before');
+foreach my $session (values %olds)
+{
+	$session->query_safe('COMMIT');
+	$session->quit;
+}
+comes_back($node, 'when they are over');
 
 # Sessions take a snapshot over, a new one, each before the last one ends: each of them is
 # waited for, as all have the same xmin, but not for ever.

@@ -11,13 +11,16 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashInvalid;
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4");
+my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4",
+	install_path => install_with_stop_points());
 
+use_stop_points($node);
 $node->start;
 install_extension($node);
 
@@ -178,11 +181,31 @@ sub gate_says
 	return $said;
 }
 
+# The file is marked when the session has found it, and has not looked yet for what snapshots
+# it is: the stub of a marked one does not say.
+sub marked_meanwhile
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	rebuild_off($node);
+	hold('serves_before_stub');
+	$taker->query_until(qr/begun/, "\\echo begun\nEXECUTE before;\n");
+	is_held('serves_before_stub', $name);
+	unlink(index_file($node, 't_k')) or die;
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
+	is(index_state($node, 't_k'), 'invalid: it does not exist', "$name: marked");
+	release('serves_before_stub');
+	like($taker->query_safe('SELECT 1'), qr/^10\n1$/m, "$name: all rows");
+	rebuild_on($node);
+	return;
+}
+
 # A process comes to the gate; rows that its snapshot sees go, and t_k is lost and made anew.
 sub at_the_gate
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $come) = @_;
+	my ($name, $come, $mark) = @_;
 	my $snapshot;
 
 	$lock->query_safe('SELECT pg_advisory_lock(7)');
@@ -198,11 +221,12 @@ sub at_the_gate
 	take_over($taker, $snapshot);
 	sees_all($taker, 't', "a session that takes over from $name");
 	is($taker->query_safe("EXECUTE $_"), '10', "a session that takes over from $name, by a plan: $_") foreach qw(before in_worker meanwhile);
+	marked_meanwhile("a session that takes over from $name, marked meanwhile") if $mark;
 	$taker->query_safe('COMMIT');
 	$lock->query_safe('SELECT pg_advisory_unlock(7)');
 	is(gate_says(qr/gate: sees (\d+) rows/), '10', "$name itself");
-	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
 	comes_back($node, "after $name");
+	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
 	return;
 }
@@ -220,7 +244,7 @@ at_the_gate('autovacuum', sub {
 $node->safe_psql('postgres', "CREATE EVENT TRIGGER e ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION on_ddl()");
 at_the_gate('an event trigger', sub {
 		$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX CONCURRENTLY u_k ON u (k);\n");
-	});
+	}, 1);
 $builder->query_safe('SELECT 1');
 $_->quit foreach $lock, $old, $taker, $builder;
 $node->stop;

@@ -1,0 +1,53 @@
+# A standby is promoted while its pool is away: the file system is not mounted any more, or
+# the directory is gone.  Rows can be written, as on a primary that has lost it; constraints
+# say what has to be done.  When it is back the indexes come back by themselves.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = new_primary('primary');
+
+$primary->safe_psql('postgres', 'DROP TABLE t');
+$primary->safe_psql('postgres', invalid_fixture());
+$primary->safe_psql('postgres', 'CREATE TABLE r (k int4); INSERT INTO r SELECT generate_series(1, 1000); CREATE INDEX r_k ON r USING pmhash (k)');
+
+# event: unmounted while the server is a standby, which is promoted then
+foreach my $how ('absent', 'empty')
+{
+	my $standby = new_standby($primary, "standby_$how");
+	my $pool = pool($standby);
+	my $writes = 'INSERT INTO t SELECT i % 3000, i FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 7 = 3';
+
+	wait_for_state($standby, $_, qr/^valid$/, "$how: $_") foreach qw(t_k t_v o_k ex_k r_k);
+	rename($pool, "$pool.away") or die;
+	mkdir($pool) or die if $how eq 'empty';
+	$standby->promote;
+	my ($status, $stdout, $stderr) = $standby->psql('postgres', $writes);
+	is($stderr, '', "$how: rows are written");
+	$standby->psql('postgres', 'VACUUM t');
+	$standby->psql('postgres', $writes);
+	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5'), 4, "$how: rows are read");
+	fails_like($standby, 'INSERT INTO ex VALUES (0)', qr/directory "\Q$pool\E" has been unmounted, removed or replaced.*HINT:  Put it back, or restart the server/s, "$how: a constraint");
+	is(join(' ', glob("$pool/*")), '', "$how: nothing is made in its place");
+	rmdir($pool) if $how eq 'empty';
+	rename("$pool.away", $pool) or die;
+	$standby->safe_psql('postgres', $writes);
+	all_come_back($standby, "$how: put back");
+	same_answers($standby, 'r', 'k', 'r_k', "$how: put back");
+	$standby->safe_psql('postgres', $writes);
+	crash($standby);
+	$standby->start;
+	all_come_back($standby, "$how: killed");
+	$standby->stop;
+}
+$primary->stop;
+done_testing();
