@@ -262,8 +262,8 @@ raise_obstacle(Relation index, int attno, Obstacle obstacle)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column %d of index \"%s\" contains ranges that cannot be hashed",
 						attno, RelationGetRelationName(index)),
-				 errdetail("Their bounds are ordered by an operator class with an equality of its own, and PostgreSQL's hash function goes by the default one."),
-				 errhint("Use a range type with the default operator class of its subtype.")));
+				 errdetail("Their bounds are ordered by an operator class or a collation with an equality of its own, and PostgreSQL's hash function goes by the default one."),
+				 errhint("Use a range type with the default operator class of its subtype, and a deterministic collation.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FUNCTION),
 			 obstacle == NO_FUNCTION ?
