@@ -265,6 +265,30 @@ CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
 ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 %% (int4, int4);
 INSERT INTO loose VALUES (11);
 SELECT * FROM answers('SELECT k FROM loose WHERE k = 11', 'loose_k');
+-- nor does it of the hash function
+ALTER OPERATOR FAMILY loose_ops USING pmhash DROP FUNCTION 1 (int4, int4);
+\c -
+INSERT INTO loose VALUES (12);
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD FUNCTION 1 (int4, int4) hash_mod(int4, int8);
+CREATE OPERATOR CLASS loose_too FOR TYPE int4 USING pmhash FAMILY loose_ops AS
+	FUNCTION 1 hash_mod(int4, int8);
+\c -
+SELECT * FROM answers('SELECT k FROM loose WHERE k = 11', 'loose_k');
+-- without the index it gets one, which then is the one for all sessions, whatever function
+-- they have known the class with
+DROP INDEX loose_k;
+DROP OPERATOR FAMILY loose_ops USING pmhash CASCADE;
+CREATE OPERATOR FAMILY loose_ops USING pmhash;
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD OPERATOR 1 = (int4, int4),
+	FUNCTION 1 (int4, int4) hashint4extended(int4, int8);
+CREATE OPERATOR CLASS loose_ops FOR TYPE int4 USING pmhash FAMILY loose_ops AS STORAGE int4;
+CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
+DROP INDEX loose_k;
+ALTER OPERATOR FAMILY loose_ops USING pmhash DROP FUNCTION 1 (int4, int4);
+ALTER OPERATOR FAMILY loose_ops USING pmhash ADD FUNCTION 1 (int4, int4) hash_mod(int4, int8);
+CREATE INDEX loose_k ON loose USING pmhash (k loose_ops);
+\c -
+SELECT * FROM answers('SELECT k FROM loose WHERE k = 11', 'loose_k');
 DROP TABLE loose;
 DROP OPERATOR FAMILY loose_ops USING pmhash CASCADE;
 

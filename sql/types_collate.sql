@@ -107,6 +107,48 @@ EXCEPTION WHEN feature_not_supported THEN
 	END IF;
 END $$;
 DROP TABLE contained;
+-- a type whose order follows collations, as ranges do, and whose equality does not (as
+-- that of citext)
+SET client_min_messages = error;
+CREATE TYPE plain;
+CREATE FUNCTION plain_in(cstring) RETURNS plain AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION plain_out(plain) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE plain (input = plain_in, output = plain_out, like = text, collatable = true);
+CREATE FUNCTION plain_eq(plain, plain) RETURNS bool AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION plain_cmp(plain, plain) RETURNS int4 AS 'bttextcmp' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION plain_hash(plain) RETURNS int4 AS 'hashvarlena' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION plain_hash_extended(plain, int8) RETURNS int8 AS 'hashvarlenaextended' LANGUAGE internal IMMUTABLE STRICT;
+CREATE OPERATOR = (leftarg = plain, rightarg = plain, function = plain_eq,
+				   commutator = =, restrict = eqsel, join = eqjoinsel, hashes);
+CREATE OPERATOR CLASS plain_ops DEFAULT FOR TYPE plain USING btree AS
+	OPERATOR 3 =, FUNCTION 1 plain_cmp(plain, plain);
+CREATE OPERATOR CLASS plain_ops DEFAULT FOR TYPE plain USING hash AS
+	OPERATOR 1 =, FUNCTION 1 plain_hash(plain), FUNCTION 2 plain_hash_extended(plain, int8);
+CREATE TYPE plain_row AS (i int4, p plain COLLATE nocase);
+CREATE TYPE plain_range AS RANGE (subtype = plain, collation = nocase, multirange_type_name = plain_multirange);
+CREATE TYPE plain_strict_range AS RANGE (subtype = plain, collation = strict_icu);
+CREATE TYPE plain_array_range AS RANGE (subtype = plain[], collation = nocase);
+CREATE TYPE plain_row_range AS RANGE (subtype = plain_row);
+RESET client_min_messages;
+CREATE TABLE ranged (r plain_range, m plain_multirange, s plain_strict_range, ra plain_array_range,
+					 rr plain_row_range, a plain[] COLLATE nocase);
+INSERT INTO ranged VALUES ('[a,b)', '{[a,b)}', '[a,b)', '[{a},{b})', '["(1,a)","(1,b)")', '{a}'),
+	('[A,b)', '{[A,b)}', '[A,b)', '[{A},{b})', '["(1,A)","(1,b)")', '{A}');
+SELECT count(*) FROM ranged WHERE r = '[a,B)' AND m = '{[a,B)}' AND ra = '[{a},{B})' AND rr = '["(1,a)","(1,B)")';
+CREATE INDEX ON ranged USING pmhash (r);
+CREATE INDEX ON ranged USING pmhash (m);
+CREATE INDEX ON ranged USING pmhash (ra);
+CREATE INDEX ON ranged USING pmhash (rr);
+CREATE INDEX ranged_s ON ranged USING pmhash (s);
+CREATE INDEX ranged_a ON ranged USING pmhash (a);
+SELECT * FROM answers('SELECT s FROM ranged WHERE s = ''[a,b)''', 'ranged_s');
+SELECT * FROM answers('SELECT a FROM ranged WHERE a = ''{a}''', 'ranged_a');
+DROP TABLE ranged;
+\set VERBOSITY terse
+SET client_min_messages = error;
+DROP TYPE plain CASCADE;
+RESET client_min_messages;
+\set VERBOSITY default
 DROP DOMAIN collate_names;
 DROP TYPE collate_pair, collate_texts, collate_range;
 DROP COLLATION nocase;

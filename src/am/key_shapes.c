@@ -215,20 +215,26 @@ function_obstacle(Relation index, int attno, Oid proc)
 	}
 }
 
-/* The shape of a column of an index, looked up in the catalogs; attno from 1. */
+/*
+ * The shape of a column of an index, looked up in the catalogs; attno from 1.  (Not by
+ * index_getprocid: the server never forgets what an operator class had when the session
+ * saw it first, in relcache.c, LookupOpclassInfo; its indexes may have been dropped, and
+ * the class got another function, before this index was made.)
+ */
 static Obstacle
 find_column_shape(Relation index, int attno, PmhashShape *shape)
 {
 	Oid			type = index->rd_opcintype[attno - 1];
-	Oid			proc = index_getprocid(index, attno, PMHASH_HASH_PROC);
+	Oid			family = index->rd_opfamily[attno - 1];
+	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
 	const KnownKey *known = find_known_key(type, proc);
 
 	if (!OidIsValid(proc))
 		return NO_FUNCTION;
 	if (known)
 	{
-		Oid			equal = get_opfamily_member(index->rd_opfamily[attno - 1], type,
-												type, PMHASH_EQUAL_STRATEGY);
+		Oid			equal = get_opfamily_member(family, type, type,
+												PMHASH_EQUAL_STRATEGY);
 
 		if (!OidIsValid(equal))
 			return NO_EQUALITY;
@@ -256,8 +262,8 @@ raise_obstacle(Relation index, int attno, Obstacle obstacle)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column %d of index \"%s\" contains ranges that cannot be hashed",
 						attno, RelationGetRelationName(index)),
-				 errdetail("Their bounds are ordered by an operator class with an equality of its own, and PostgreSQL's hash function goes by the default one."),
-				 errhint("Use a range type with the default operator class of its subtype.")));
+				 errdetail("Their bounds are ordered by an operator class or a collation with an equality of its own, and PostgreSQL's hash function goes by the default one."),
+				 errhint("Use a range type with the default operator class of its subtype, and a deterministic collation.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FUNCTION),
 			 obstacle == NO_FUNCTION ?

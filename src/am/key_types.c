@@ -238,9 +238,22 @@ pmhash_core_hash_misleads(Oid type, Oid collation)
 }
 
 /*
+ * Strings that may be equal in an order under this collation, and are not by their "="?
+ * Core's types agree with themselves (but for hash functions: hash_misleads).  Those of
+ * others may have an "=" that knows nothing of collations, as citext has.
+ */
+static bool
+orders_otherwise(Oid type, Oid collation, void *arg)
+{
+	return OidIsValid(collation) && !get_collation_isdeterministic(collation) &&
+		type_is_collatable(type) && !OidIsValid(get_element_type(type)) &&
+		type != TEXTOID && type != VARCHAROID && type != BPCHAROID && type != NAMEOID;
+}
+
+/*
  * range_eq and multirange_eq compare bounds by the operator class that the range type was
- * made with.  hash_range calls the hash function that goes with the default equality of
- * their type.
+ * made with, and under its collation.  hash_range calls the hash function that goes with
+ * the default equality of their type.
  */
 static bool
 order_misleads(Oid type, Oid collation, void *arg)
@@ -258,7 +271,8 @@ order_misleads(Oid type, Oid collation, void *arg)
 	input = get_opclass_input_type(found.rngsubopc);
 	return get_opfamily_member(get_opclass_family(found.rngsubopc), input, input,
 							   BTEqualStrategyNumber) !=
-		lookup_type_cache(found.rngsubtype, TYPECACHE_EQ_OPR)->eq_opr;
+		lookup_type_cache(found.rngsubtype, TYPECACHE_EQ_OPR)->eq_opr ||
+		pmhash_visit_types(found.rngsubtype, found.rngcollation, orders_otherwise, NULL);
 }
 
 /*

@@ -78,18 +78,36 @@ set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
 		fmgr_info_cxt(proc, &operand->proc, context);
 }
 
+/* The hash function of a type of a column's family. */
+static Oid
+hash_proc(const PmhashKeyColumn *column, Oid type)
+{
+	Oid			proc = get_opfamily_proc(column->family, type, type,
+										 PMHASH_HASH_PROC);
+
+	if (!OidIsValid(proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("operator family \"%s\" of access method %s has no hash function for type %s",
+						pmhash_opfamily_name(column->family), "pmhash",
+						format_type_be(type))));
+	return proc;
+}
+
 static void
 make_column(PmhashKeys *keys, Relation index, int attno)
 {
 	PmhashKeyColumn *column = &keys->column[attno - 1];
 	PmhashShape shape = pmhash_column_shapes(index, false)[attno - 1];
-	Oid			proc = index_getprocid(index, attno, PMHASH_HASH_PROC);
+	Oid			type = index->rd_opcintype[attno - 1];
+	Oid			proc = InvalidOid;
 
 	column->kind = pmhash_shape_kind(shape);
 	column->family = index->rd_opfamily[attno - 1];
 	column->collation = index->rd_indcollation[attno - 1];
-	set_operand(&column->own, index->rd_opcintype[attno - 1], shape, proc,
-				keys->context);
+	if (column->kind == PMHASH_KEY_FUNCTION)
+		proc = hash_proc(column, type);
+	set_operand(&column->own, type, shape, proc, keys->context);
 	column->other.type = InvalidOid;
 	if (column->kind == PMHASH_KEY_FUNCTION && keys->scratch == NULL)
 		keys->scratch = AllocSetContextCreate(keys->context,
@@ -430,16 +448,9 @@ pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
 static void
 resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 {
-	Oid			proc = get_opfamily_proc(column->family, type, type,
-										 PMHASH_HASH_PROC);
+	Oid			proc = hash_proc(column, type);
 	PmhashShape shape;
 
-	if (!OidIsValid(proc))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("operator family \"%s\" of access method %s has no hash function for type %s",
-						pmhash_opfamily_name(column->family), "pmhash",
-						format_type_be(type))));
 	shape = pmhash_type_shape(type, proc, column->collation);
 	if (column->kind == PMHASH_KEY_FUNCTION &&
 		pmhash_shape_kind(shape) != PMHASH_KEY_FUNCTION)

@@ -9,9 +9,9 @@
  * be in a family with types that are hashed by a function, nor with types of
  * another layout.  Since such an index would miss rows, that rule is enforced
  * where members are added, not only complained of by amvalidate.  For the same reason
- * a family that has lost an equality gets none while there are indexes, and none gets a
- * hash function of another form: it would be called, and what it returns be taken for
- * a hash (or the key for the address of something).
+ * a family that has lost an equality or a hash function gets none while there are
+ * indexes, and none gets a hash function of another form: it would be called, and what
+ * it returns be taken for a hash (or the key for the address of something).
  *
  *-------------------------------------------------------------------------
  */
@@ -380,6 +380,28 @@ check_equality_is_first(Oid family, Oid created, const OpFamilyMember *member)
 }
 
 /*
+ * Refuse a hash function for a type that indexes use an operator class for: the keys in
+ * them were hashed by one that the family has lost, and it is not known whether that was
+ * the same.  If the family has one the server refuses it.
+ */
+static void
+check_function_is_first(Oid family, Oid created, const OpFamilyMember *member)
+{
+	Oid			type = member->lefttype;
+
+	if (type != member->righttype ||
+		OidIsValid(get_opfamily_proc(family, type, type, PMHASH_HASH_PROC)) ||
+		!are_in_use(classes_for_type(family_method(family), family, type, created)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("operator family \"%s\" of access method %s cannot get another hash function for type %s",
+					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
+			 errdetail("Indexes that use an operator class of the family were made with a function that has been dropped."),
+			 errhint("Drop these indexes, and create them again when the function has been added.")));
+}
+
+/*
  * What a member depends on: the opclass of its type if there is one (hard),
  * else the family (soft); cross-type members always the family.
  */
@@ -418,7 +440,11 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 	}
 	method = family_method(opfamilyoid);
 	foreach(lc, functions)
+	{
 		check_function_form((const OpFamilyMember *) lfirst(lc));
+		check_function_is_first(opfamilyoid, opclassoid,
+								(const OpFamilyMember *) lfirst(lc));
+	}
 	check_functions_alike(opfamilyoid, functions);
 	foreach(lc, operators)
 		check_equality_is_first(opfamilyoid, opclassoid,
