@@ -23,6 +23,9 @@ my $figures = history_figures();
 my $said = join(', ', map { "$figures->{$_} $_" } sort keys %$figures);
 
 # A searcher that asks nothing finds nothing.
-cmp_ok($figures->{$_}, '>', 0, "$_: $figures->{$_}") foreach qw(old_answers old_without old_rows kept_answers);
+my @wanted = qw(old_answers old_without old_rows kept_answers retries slot_looks late_slots handed_on);
+push @wanted, 'late_slots_of_standbys' if standbys_have_slots();
+cmp_ok($figures->{$_}, '>', 0, "$_: $figures->{$_}") foreach @wanted;
 diag($said);
+diag('standbys have no logical slots before 16: none of those') if !standbys_have_slots();
 done_testing();

@@ -26,6 +26,7 @@ use Time::HiRes qw(time usleep);
 our @EXPORT = qw(
   snapshot_history
   history_figures
+  standbys_have_slots
 );
 
 my $patience = 60;     # seconds for a statement
@@ -38,8 +39,15 @@ my @tables = qw(a b u);    # u is not logged, and not on a standby
 my $expected = qr/^(40001|40P01|55P03|57014|57P01|57P02|72000|55000|42704|(?:42P01|XX000) (?:relation with OID|could not open relation))/;
 
 # What has been done; answers: scans by the index; old: by a snapshot from before the
-# table's indexes changed last; without: the planner did without it.
-my %figures = map { $_ => 0 } qw(histories steps looks answers old_answers old_without old_rows kept_answers retries errors gone checks refused_checks);
+# table's indexes changed last; without: the planner did without it; late_slots: hand out a
+# snapshot of before that; handed_on: while it was waited for.
+my %figures = map { $_ => 0 } qw(histories steps looks answers old_answers old_without old_rows kept_answers retries
+  slot_looks late_slots late_slots_of_standbys handed_on errors gone checks refused_checks);
+
+# Statements that sessions have plans of, with a table and a key.  An index-only scan cannot go
+# through the table if the index turns out to be too young: its session has to try again.
+my $rows = "SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM %s WHERE %s";
+my %plans = (kept => $rows, par => $rows, only => "SELECT count(*) || ' rows' FROM %s WHERE %s");
 
 my %w;    # the history: servers, snapshots, what is open
 
@@ -151,6 +159,12 @@ CREATE TABLE g (k int4) WITH (autovacuum_enabled = off);
 CREATE TABLE w (k int4) WITH (autovacuum_enabled = off);
 CREATE EVENT TRIGGER e ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION on_ddl();
 SQL
+}
+
+# Logical slots, from 16 on.
+sub standbys_have_slots
+{
+	return $w{node}{primary}->pg_version >= 16;
 }
 
 # ---- sessions ----
@@ -295,7 +309,7 @@ sub make_plans
 
 	foreach my $table (grep { $session->{has_plans}{$_} } tables_of($session->{server}))
 	{
-		try_sql($session, "EXECUTE kept_$table(1)");
+		try_sql($session, "EXECUTE kept_$table(1); EXECUTE only_$table(1)");
 		try_sql($session, "SET $parallel = on; EXECUTE par_$table(1); SET $parallel = off") if defined $parallel;
 	}
 	return;
@@ -317,8 +331,8 @@ sub idle_session
 		{
 			# (Not if the table is locked.)
 			$session->{has_plans}{$table} = !grep {
-				!defined try_sql($session, "PREPARE ${_}_$table(int4) AS SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k = \$1")
-			} qw(kept par);
+				!defined try_sql($session, "PREPARE ${_}_$table(int4) AS " . sprintf($plans{$_}, $table, 'k = $1'))
+			} sort keys %plans;
 		}
 	}
 	make_plans($session) if rand() < .8;
@@ -424,7 +438,7 @@ sub close_holder
 		return;
 	}
 	kill('CONT', $holder->{pid}) if $holder->{state} eq 'stopped';
-	if ($holder->{kind} =~ /^slot|^use/ || $session->{dead})
+	if (defined $holder->{slot} || $session->{dead})
 	{
 		end_session($session);
 		return;
@@ -470,21 +484,24 @@ sub look_at_slot
 	return;
 }
 
-# Its process is stopped when it has its place in WAL, and waits for an open transaction.
+# Its process is stopped when it has its place in WAL, and waits: for an open transaction, or,
+# on a standby, for what comes.  (It has no lock in memory then, without which all would stop.)
 sub stop_slot
 {
 	my ($holder) = @_;
-	my $condition = "FROM pg_replication_slots WHERE slot_name = '$holder->{slot}'";
 	my $deadline = time + 5;
 	my $pid;
 
 	do
 	{
-		$pid = drive($holder->{server}, "SELECT active_pid $condition AND restart_lsn IS NOT NULL");
+		$pid = drive($holder->{server}, <<SQL);
+SELECT active_pid FROM pg_replication_slots JOIN pg_stat_activity ON pid = active_pid
+WHERE slot_name = '$holder->{slot}' AND restart_lsn IS NOT NULL AND wait_event ~* '^(transactionid|WalSenderWaitForWal)\$'
+SQL
 		look_at_slot($holder);
 		return 0 if $holder->{state} ne 'making' || $holder->{session}{dead} || time > $deadline;
+		usleep(2_000) if ($pid // '') eq '';
 	} while (($pid // '') eq '');
-	usleep(20_000);
 	return 0 if !kill('STOP', $pid);
 	$holder->{pid} = $pid;
 	$holder->{state} = 'stopped';
@@ -671,13 +688,13 @@ sub ask_by_plans
 {
 	my ($holder, $table, $indexes, $key) = @_;
 	my $parallel = $holder->{session}{parallel};
-	my $wanted = ask($holder, "SELECT count(*) || ' rows, sum ' || coalesce(sum(v), 0) FROM $table WHERE k + 0 = $key", 'by the table');
 
-	return if !defined $wanted;
-	foreach my $plan ('kept', defined $parallel ? 'par' : ())
+	foreach my $plan ('kept', 'only', defined $parallel ? 'par' : ())
 	{
-		my ($on, $off) = $plan eq 'par' ? map { "SET LOCAL $parallel = $_;" } qw(on off) : ('', '');
-		my $got = ask($holder, "$on SELECT 'scans', scans('$indexes'); EXECUTE ${plan}_$table($key); SELECT 'scans', scans('$indexes'); $off", "plan $plan");
+		my $wanted = ask($holder, sprintf($plans{$plan}, $table, "k + 0 = $key"), 'by the table') // return;
+		my $setting = $plan eq 'par' ? $parallel : 'enable_indexonlyscan';
+		my $got = ask($holder, "SET LOCAL $setting = on; SELECT 'scans', scans('$indexes'); EXECUTE ${plan}_$table($key);"
+			  . " SELECT 'scans', scans('$indexes'); SET LOCAL $setting = off", "plan $plan");
 		my ($before, $rows, $after);
 
 		return if !defined $got;
@@ -732,6 +749,7 @@ sub look
 	$said = ask($holder, "SELECT look('$table', '$indexes', '{$some}')", "table $table");
 	judge($holder, $table, $said) if defined $said;
 	return if $holder->{kind} eq 'use' || $holder->{session}{dead};
+	$figures{slot_looks}++ if $holder->{kind} eq 'slot';
 	ask_by_plans($holder, $table, $indexes, between(0, $keys - 1)) if rand() < .7 && $holder->{session}{has_plans}{$table};
 	ask_cursor($holder) if rand() < .2 && !$holder->{session}{dead};
 	ask_check($holder, $indexes) if rand() < .15 && !$holder->{session}{dead};
@@ -753,16 +771,45 @@ sub look_around
 			judge({ name => 'new', kind => 'new', born => $w{step} + 1, server => $server }, $table, $said) if defined $said;
 			drive($server, 'ROLLBACK') if !defined $said;
 		}
-		foreach my $holder (grep { $_->{kind} ne 'slot' } holders_of($server))
+		foreach my $holder (holders_of($server))
 		{
-			foreach my $table ($holder->{focus} ne '' ? $holder->{focus} : tables_of($server))
-			{
-				next if $holder->{focus} eq '' && rand() < .35;
-				look($holder, $table, $indexes{$table});
-				last if defined $holder->{session} && $holder->{session}{dead};
-			}
+			my @wanted = $holder->{focus} ne '' ? $holder->{focus} : grep { rand() > .35 } tables_of($server);
+
+			$holder->{kind} eq 'slot' ? look_by_import($holder, \%indexes, @wanted) : look_at_tables($holder, \%indexes, @wanted);
 		}
 	}
+	return;
+}
+
+sub look_at_tables
+{
+	my ($holder, $indexes, @wanted) = @_;
+
+	foreach my $table (@wanted)
+	{
+		look($holder, $table, $indexes->{$table});
+		last if defined $holder->{session} && $holder->{session}{dead};
+	}
+	return;
+}
+
+# A slot's snapshot is exported, so another session has to take it over, for as long as it looks.
+sub look_by_import
+{
+	my ($slot, $indexes, @wanted) = @_;
+	my $holder = open_snapshot($slot->{server}, 'slot', $slot->{snapshot});
+
+	if (!defined $holder)
+	{
+		push @{ $w{log} }, "    $slot->{name} has gone";
+		$figures{gone}++;
+		close_holder($slot);
+		return;
+	}
+	$holder->{name} .= " by $slot->{name}";
+	$holder->{born} = $slot->{born};
+	look_at_tables($holder, $indexes, @wanted);
+	close_holder($holder) if grep { $_ == $holder } holders_of($slot->{server});
 	return;
 }
 
@@ -950,9 +997,12 @@ sub insert_rows
 	return "INSERT INTO $table SELECT i % $keys, i FROM generate_series(1, " . between(12, 60) . ') i';
 }
 
+# No VACUUM while a slot is being made on the standby: what it says of pages, that all see all
+# their rows, is not so for the snapshot that comes with it, whatever the scan (heapam.c).
 sub change_rows_of
 {
 	my ($table) = @_;
+	my @vacuum = ("VACUUM (INDEX_CLEANUP on) $table", "VACUUM $table");
 
 	return one_of(
 		insert_rows($table), delete_rows($table), delete_rows($table) . '; ' . insert_rows($table),
@@ -960,7 +1010,7 @@ sub change_rows_of
 		"UPDATE $table SET v = v + 1 WHERE k IN (" . some_keys(2) . ')',
 		"BEGIN; " . delete_rows($table) . '; ROLLBACK',
 		"TRUNCATE $table; " . insert_rows($table),
-		"VACUUM (INDEX_CLEANUP on) $table", "VACUUM $table", "VACUUM FULL $table",
+		holders_of('standby', qw(making stopped)) ? () : @vacuum, "VACUUM FULL $table",
 		"SET enable_seqscan = off; " . "SELECT count(v) FROM $table WHERE k = ANY (ARRAY(SELECT generate_series(0, $keys))); SELECT pg_sleep(0.03); " x 2);
 }
 
@@ -1021,8 +1071,40 @@ sub hand_on
 	return "$server: $from->{name} is handed on to $to->{name}";
 }
 
-# The same while a concurrent build waits for it.
-sub hand_on_while_waited_for
+# Until a build waits for this holder's transaction, if it does: a rebuild, or CONCURRENTLY.
+sub is_waited_for
+{
+	my ($holder, @or) = @_;
+	my ($pid) = run_sql($holder->{session}, 'SELECT pg_backend_pid()');
+	my $deadline = time + 3;
+
+	return 0 if $pid !~ /^\d+$/;
+	while (time < $deadline)
+	{
+		return 1 if (drive('primary', <<SQL) // '') eq 't';
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'virtualxid' AND $pid = ANY (pg_blocking_pids(pid)))
+SQL
+		return 0 if @or && (drive('primary', @or) // '') eq 't';
+		usleep(5_000);
+	}
+	return 0;
+}
+
+# The transaction is waited for; then another one is, that takes its snapshot over.
+sub hand_on_waited_for
+{
+	my ($from) = @_;
+	my $to;
+
+	return if !is_waited_for($from);
+	$to = open_snapshot('primary', 'import', $from->{snapshot});
+	close_holder($from);
+	$figures{handed_on}++ if defined $to;
+	return $to;
+}
+
+# The same while CONCURRENTLY waits for it, which does not wait for who has it next.
+sub hand_on_past_concurrently
 {
 	my $table = one_of(tables_of('primary'));
 	my $said = end_waited_for(rand() < .5);
@@ -1030,20 +1112,41 @@ sub hand_on_while_waited_for
 	my $to;
 
 	drive('primary', delete_rows($table));
-	if (rand() < .15)
-	{
-		$said .= 'file ' . lose_file('primary', $table);
-		usleep(300_000);
-	}
-	else
-	{
-		$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
-		$said .= change_index($table, one_of('create', 'reindex'), 1);
-		usleep(100_000);
-	}
-	$to = open_snapshot('primary', 'import', $from->{snapshot});
-	close_holder($from);
+	$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
+	$said .= change_index($table, one_of('create', 'reindex'), 1);
+	$to = hand_on_waited_for($from);
 	return "$said: " . (defined $to ? "$from->{name} is handed on to $to->{name}; " : 'not handed on; ') . settle('primary', 1);
+}
+
+# The same while a rebuild waits for it, and then for who has it next, and the one after that.
+sub hand_on_past_rebuild
+{
+	my $table = one_of(tables_of('primary'));
+	my $delete = delete_rows($table);
+	my $said = end_waited_for(1);
+	my $state = "FROM pmhash_indexes WHERE index ~ '^${table}_' AND state = ";
+	my ($last, $index);
+
+	$said .= change_index($table, 'create', 0) . '; ' if (drive('primary', "SELECT count(*) $state 'valid'") // 0) == 0;
+	$last = open_snapshot('primary', 'rr') // return;
+	drive('primary', $delete);
+	$said .= "$delete; file " . lose_file('primary', $table);
+	for (1 .. 2)
+	{
+		my $next = hand_on_waited_for($last) // return "$said; $last->{name} is not handed on; " . settle('primary', 1);
+
+		$index //= drive('primary', "SELECT min(index) $state 'rebuilding'") // '';
+		$said .= "; $last->{name} is handed on to $next->{name}";
+		$last = $next;
+	}
+	# it gets all its rows nevertheless (it compares), so that has to be asked: by itself
+	if ($index ne '' && !is_waited_for($last, "SELECT count(*) > 0 $state 'valid' AND index = '$index'"))
+	{
+		my ($valid) = run_sql($last->{session}, "SELECT 'valid' $state 'valid' AND index = '$index'");
+
+		$w{finding} .= "$index is valid, but its rebuild had to wait for " . described($last) . "\n" if $valid eq 'valid';
+	}
+	return $said;
 }
 
 sub take_over
@@ -1067,8 +1170,9 @@ sub begin_writer
 
 sub end_writer
 {
+	my @ends = @_ ? @_ : ('COMMIT', 'ROLLBACK', "PREPARE TRANSACTION 'p" . ++$w{names} . "'");
 	my $writer = delete $w{writer} // return;
-	my $said = one_of('COMMIT', 'ROLLBACK', "PREPARE TRANSACTION 'p" . ++$w{names} . "'");
+	my $said = one_of(@ends);
 
 	run_sql($writer, $said);
 	end_session($writer);
@@ -1089,11 +1193,11 @@ sub slot
 {
 	my ($server) = @_;
 	my $late = rand() < .6;
-	my $use = rand() < .4 && $server eq 'primary';
+	my $use = rand() < .4;
 	my $holder;
 	my $said = '';
 
-	return if !has_room($server) || $w{node}{$server}->pg_version < 16 && $server eq 'standby';
+	return if !has_room($server) || $server eq 'standby' && !(standbys_have_slots() && try_to_catch_up(1));
 	if ($late)
 	{
 		begin_writer();
@@ -1120,7 +1224,7 @@ sub slot
 # Slots of a standby wait for it.
 sub standby_snapshot
 {
-	drive('primary', 'SELECT pg_log_standby_snapshot()') if $w{node}{primary}->pg_version >= 16;
+	drive('primary', 'SELECT pg_log_standby_snapshot()') if standbys_have_slots();
 	try_to_catch_up(1);
 	return;
 }
@@ -1128,16 +1232,101 @@ sub standby_snapshot
 sub slot_goes_on
 {
 	my $holder = one_of(map { holders_of($_, 'stopped') } servers()) // return;
-	my $deadline = time + 1;
 
 	standby_snapshot() if $holder->{server} eq 'standby';
-	go_on($holder);
+	return go_on_to_end($holder, 1);
+}
+
+# It goes on, and is made, or until it is clear that this takes longer.
+sub go_on_to_end
+{
+	my ($holder, $seconds) = @_;
+	my $deadline = time + $seconds;
+
+	go_on($holder) if $holder->{state} eq 'stopped';
 	do
 	{
-		usleep(20_000);
+		usleep(5_000);
 		look_at_slot($holder);
 	} while ($holder->{state} eq 'making' && !$holder->{session}{dead} && time < $deadline);
 	return "$holder->{name} goes on: $holder->{state}";
+}
+
+# A slot has its place in WAL, then rows go, and CONCURRENTLY, which does not wait for it,
+# makes an index valid without them; after that the slot is made.  CHECKPOINT writes down
+# which transactions run (none): by that place the slot's snapshot is as of then.
+sub late_slot
+{
+	my $table = one_of(tables_of('primary'));
+	my $said = end_waited_for(1) . "$table: ";
+	my $holder;
+
+	close_gates();
+	drive('primary', insert_rows($table));
+	$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
+	begin_writer();
+	$holder = begin_slot('primary', rand() < .6);
+	$holder->{focus} = $table;
+	return "$said$holder->{name} is not stopped" if !stop_slot($holder);
+	end_writer('COMMIT', 'ROLLBACK');
+	drive('primary', 'CHECKPOINT');
+	drive('primary', delete_rows($table));
+	$said .= change_index($table, one_of('create', 'reindex'), 1) . '; ' . settle('primary', 10);
+	$figures{late_slots}++ if $said =~ /all valid$/;
+	return "$said; " . go_on_to_end($holder, 5);
+}
+
+# Rows of a table go, and scans that find them dead remove their entries; no page is pruned.
+sub entries_go
+{
+	my ($table) = @_;
+	my $delete = delete_rows($table);
+	my $all_keys = join(',', 0 .. $keys - 1);
+	my $index = drive('primary', "SELECT min(indexrelid::regclass::text) FROM pg_index WHERE indrelid = '$table'::regclass");
+	my $deadline = time + 5;
+
+	return 'no index' if ($index // '') eq '';
+	drive('primary', $delete);
+	while (time < $deadline)
+	{
+		drive('primary', removing_scans($table, "ANY ('{$all_keys}')"));
+		return "$delete; entries are gone"
+		  if (drive('primary', "SELECT entries = (SELECT count(*) FROM $table) FROM pmhash_stats('$index')") // '') eq 't';
+	}
+	return "$delete; entries are left";
+}
+
+# The same on a standby (from 16 on): entries of rows that slots' snapshots see are removed
+# before these are made.  The primary must not know of them (hot_standby_feedback), nor prune
+# the rows, so its pages have room.
+sub late_slots_of_standby
+{
+	my $node = $w{node}{standby} // return;
+	my $table = one_of(qw(a b));
+	my ($said, @slots);
+
+	return if !standbys_have_slots();
+	$said = end_waited_for(1) . "standby, $table: ";
+	close_gates();
+	close_holder($_) foreach holders_of('standby', qw(live making stopped));
+	$node->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
+	$node->reload;
+	drive('primary', "TRUNCATE $table; " . insert_rows($table));
+	$said .= catch_up() . ', ' . settle('standby', 10);
+	begin_writer();
+	try_to_catch_up(2);
+	@slots = map { begin_slot('standby', $_) } 0, 1;
+	foreach my $slot (@slots)
+	{
+		$slot->{focus} = $table;
+		$said .= "; $slot->{name} is not stopped" if !stop_slot($slot);
+	}
+	end_writer('COMMIT', 'ROLLBACK');
+	standby_snapshot();
+	$said .= '; ' . entries_go($table);
+	try_to_catch_up(3);
+	$figures{late_slots_of_standbys}++ if $said =~ /entries are gone$/;
+	return "$said; " . join('; ', map { go_on_to_end($_, 5) } @slots);
 }
 
 sub gate
@@ -1203,7 +1392,7 @@ sub prepare_promotion
 
 	return $said if rand() < .2;
 	end_waited_for(1);
-	$w{node}{standby}->pg_version >= 16 && rand() < .6 ? begin_slot('standby', 0) : open_snapshot('standby', 'rr') for 1 .. 3;
+	standbys_have_slots() && rand() < .6 ? begin_slot('standby', rand() < .3) : open_snapshot('standby', 'rr') for 1 .. 3;
 	standby_snapshot();
 	look_at_slot($_) foreach holders_of('standby', 'making');
 	foreach my $table (qw(a b))
@@ -1308,13 +1497,16 @@ my @steps = (
 	[ 5, sub { on_some_server(.5, sub { has_room($_[0]) ? do { my $h = open_snapshot($_[0], 'rr'); "$_[0]: " . ($h ? $h->{name} : 'none') } : undef }) } ],
 	[ 6, sub { on_some_server(.6, \&take_over) } ],
 	[ 3, sub { on_some_server(.5, \&hand_on) } ],
-	[ 5, \&hand_on_while_waited_for ],
+	[ 4, \&hand_on_past_concurrently ],
+	[ 1, \&hand_on_past_rebuild ],
 	[ 4, sub { my $h = one_of(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
 	[ 2, sub { begin_writer() ? 'writer begins' : undef } ],
 	[ 4, sub { my $said = end_writer() // return; "writer: $said" } ],
 	[ 3, \&end_prepared ],
 	[ 7, sub { on_some_server(.5, \&slot) } ],
 	[ 5, \&slot_goes_on ],
+	[ 1, \&late_slot ],
+	[ 1, \&late_slots_of_standby ],
 	[ 7, \&gate ],
 	[ 2, sub { my ($g) = grep { $_->{kind} eq 'gate' } @{ $w{holders} }; $g // return; close_gates(); "end of $g->{name}" } ],
 	[ 3, sub { on_some_server(.5, \&open_cursor) } ],
@@ -1324,6 +1516,9 @@ my @steps = (
 	[ 2, sub { 'catch up: ' . catch_up() } ],
 	[ 1, sub { drive('primary', 'CHECKPOINT'); 'CHECKPOINT' } ],
 	[ 1, \&another_standby ]);
+
+# What each history has, at this part of its steps.
+my @in_each = ([ .15, \&late_slot ], [ .3, \&hand_on_past_rebuild ], [ .5, \&late_slots_of_standby ], [ .6, \&promote ]);
 
 sub keys_of_ddl
 {
@@ -1431,11 +1626,13 @@ sub run_steps
 	for my $n (1 .. $steps)
 	{
 		my $at = @{ $w{log} };
+		my ($step) = grep { $n == int($steps * $_->[0]) } @in_each;
 		my $said;
 
 		srand($seed * 10007 + $n);
 		$w{step} = $n;
-		$said = $n == int($steps * .6) ? promote() : one_step();
+		$said = defined $step ? $step->[1]->() : undef;
+		$said //= one_step();
 		splice(@{ $w{log} }, $at, 0, "$n: $said");
 		drop_invalid() if rand() < .3;
 		look_around();

@@ -27,6 +27,7 @@ our @EXPORT = qw(
   load_of_t
   follow
   caught_up
+  removing_scans
   gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys
@@ -183,12 +184,21 @@ sub caught_up
 	return;
 }
 
+# Index scans that find rows of such a key dead and remove their entries: in between an LSN is
+# flushed, and the backend that has found them comes by again.
+sub removing_scans
+{
+	my ($table, $key) = @_;
+	my $scan = "SELECT count(v) FROM $table WHERE k = $key; SELECT pg_sleep(0.05); ";
+
+	return 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . $scan x 3;
+}
+
 # Rows with k = 7 of q go, and their entries in q_k are removed by scans that find them dead;
 # no page is pruned, so that whoever has an older snapshot still finds them in the table.
 sub gone_with_entries
 {
 	my ($primary) = @_;
-	my $scan = 'SELECT count(v) FROM q WHERE k = 7; SELECT pg_sleep(0.05); ';
 	my $entries = q(SELECT entries FROM pmhash_stats('q_k'));
 	my $left;
 
@@ -196,8 +206,7 @@ sub gone_with_entries
 	$left = $primary->safe_psql('postgres', 'SELECT count(*) FROM q');
 	foreach (1 .. 600)
 	{
-		# an LSN is flushed, and the backend that has found them comes by again
-		$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . $scan x 3);
+		$primary->safe_psql('postgres', removing_scans('q', '7'));
 		return if $primary->safe_psql('postgres', $entries) == $left;
 	}
 	die 'the entries are still there';
