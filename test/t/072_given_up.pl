@@ -209,7 +209,7 @@ foreach my $case ('directory', 'stat')
 	}
 	else
 	{
-		faults('stat', 1, 3, 5, 'off');
+		faults('stat', 2, 3, 5, 'off');    # the first: is the pool there?
 		$node->start;
 	}
 	$node->wait_for_log(qr/undo journal: .* entries taken out/, $from);
