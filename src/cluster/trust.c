@@ -238,6 +238,9 @@ misses_end(const PmhashControl *control)
  * checkpoint at the end of its recovery, which stands where its replay ended (after
  * the header of a page, if one begins there).  That is not where the undo ends, if
  * other starts have come to that before it.
+ *
+ * Where WAL has ended with its segment (pg_switch_wal, archive_timeout), pg_resetwal puts
+ * its checkpoint there, too, and all that this start has replayed is lost.
  */
 static const char *
 unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -248,6 +251,7 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 		return !misses_end(control) || is_last_to_recover(control, server) ? NULL :
 			"the server has begun to recover without the pool";
 	if (control->replayed_to != 0 && !misses_end(control) &&
+		pmhash_is_checkpoint_of_server(&server->control) &&
 		redo >= control->replayed_to &&
 		redo - control->replayed_to <= SizeOfXLogLongPHD)
 		return NULL;

@@ -50,4 +50,17 @@ foreach my $how ('absent', 'empty')
 	$standby->stop;
 }
 $primary->stop;
+
+# The same where there is no launcher, which would have tried the pool first.
+my $alone = new_primary('alone', "max_worker_processes = 0\n");
+my $promoted = new_standby($alone, 'promoted');
+my $key = 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5';
+my $rows = $alone->safe_psql('postgres', $key);
+
+rename(pool($promoted), pool($promoted) . '.away') or die;
+$promoted->promote;
+is($promoted->safe_psql('postgres', $key), $rows, 'no launcher: rows are read at once');
+rename(pool($promoted) . '.away', pool($promoted)) or die;
+is($promoted->safe_psql('postgres', $key), $rows, 'no launcher: put back');
+$_->stop foreach $promoted, $alone;
 done_testing();
