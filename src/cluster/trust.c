@@ -628,6 +628,21 @@ pmhash_forget_undo(PmhashControl *control)
 	control->undo_redo = 0;
 }
 
+/*
+ * The timeline that this life stays on, or 0: it may get to another one.  If it dies before
+ * the first use, and a server without the library is promoted and dies before it has made
+ * a checkpoint, nothing else tells that there was one.
+ */
+static TimeLineID
+timeline_to_keep(const PmhashEntryState *entry, const PmhashServerState *server,
+				 PmhashStandbyStart start)
+{
+	if (server->standby || server->restored || entry->late ||
+		start == PMHASH_STANDBY_PROMOTED)
+		return 0;
+	return timeline_of(server);
+}
+
 /* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
@@ -654,7 +669,7 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->pg_control_found = pmhash_pg_control_mtime();
 	control->pg_control_begun = 0;
 	control->clean_checkpoint = 0;
-	control->timeline = 0;
+	control->timeline = timeline_to_keep(entry, server, start);
 	control->role = (server->standby && !entry->late) ||
 		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
