@@ -40,6 +40,7 @@ $old->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 my $from = -s $old->logfile;
 $old->start;
 like(slurp_file($old->logfile, $from), qr/not trusted: the server is on another timeline/, 'not trusted');
+wait_for_state($old, 't_k', qr/^valid$/, 'rebuilt');
 same_answers($old, 't', 'k', 't_k', 'rows of the other server');
 $_->stop foreach $old, $new;
 done_testing();
