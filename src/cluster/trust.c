@@ -629,9 +629,9 @@ pmhash_forget_undo(PmhashControl *control)
 }
 
 /*
- * The timeline that this life stays on, or 0: it may get to another one.  If it dies before
- * the first use, and a server without the library is promoted and dies before it has made
- * a checkpoint, nothing else tells that there was one.
+ * The timeline that this life stays on, or 0: it may get to another one.  If it dies
+ * before the first use, and a server without the library is promoted and dies before it
+ * has made a checkpoint, nothing else tells that there was one.
  */
 static TimeLineID
 timeline_to_keep(const PmhashEntryState *entry, const PmhashServerState *server,

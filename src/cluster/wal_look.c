@@ -239,8 +239,8 @@ pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
 
 /*
  * Has a server written the checkpoint that pg_control has?  pg_resetwal makes its own,
- * where the next segment begins: its record has none before it.  False also if it can't be
- * read.  For the postmaster, as above.
+ * where the next segment begins: its record has none before it.  False also if it can't
+ * be read.  For the postmaster, as above.
  */
 bool
 pmhash_is_checkpoint_of_server(const ControlFileData *server)
