@@ -1266,6 +1266,22 @@ run_child(void (*function) (void))
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* pg_switch_wal, or archive_timeout. */
+static void
+switch_segment(void)
+{
+	world->inserted = (world->inserted / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT;
+	world->flushed = world->inserted;
+	tell(" switches WAL");
+}
+
+/* Is WAL full to the end of a segment?  There may be no room for the next one. */
+static bool
+ends_with_segment(void)
+{
+	return world->inserted % SERVER_WAL_SEGMENT == 0;
+}
+
 /* StartupXLOG.  Exit code 1: it has died on the way. */
 static void
 recover(void)
@@ -1289,7 +1305,7 @@ recover(void)
 		if (with_pool)
 			resource_manager.rm_cleanup();
 	}
-	if (chance(10) == 0)
+	if (chance(ends_with_segment() ? 2 : 10) == 0)
 		_exit(1);
 	if (chance(10) == 0)
 	{
@@ -1303,15 +1319,6 @@ recover(void)
 	if (chance(10) == 0)
 		_exit(1);
 	write_pg_control(DB_IN_PRODUCTION);
-}
-
-/* pg_switch_wal, or archive_timeout. */
-static void
-switch_segment(void)
-{
-	world->inserted = (world->inserted / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT;
-	world->flushed = world->inserted;
-	tell(" switches WAL");
 }
 
 /* What the launcher and backends do, until one of them fails or all ends. */
@@ -1661,7 +1668,7 @@ run_history(uint64 seed)
 	{
 		if (i > 0 && chance(8) == 0)
 			(void) run_child(live_without);
-		else if (i > 0 && chance(10) == 0)
+		else if (i > 0 && chance(ends_with_segment() ? 2 : 10) == 0)
 			reset_wal();
 		if (i > 0 && chance(6) == 0)
 			lose_page_cache();
