@@ -647,7 +647,7 @@ pmhash_index_plannable(Relation index)
 	uint64		generation;
 	PmhashEntry *entry;
 
-	if (!pmhash_service_available() || is_not_ready())
+	if (!pmhash_service_available() || is_not_ready() || is_out_of_service(&trouble))
 		return false;
 	if (RecoveryInProgress())
 	{

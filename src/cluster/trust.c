@@ -238,6 +238,9 @@ misses_end(const PmhashControl *control)
  * checkpoint at the end of its recovery, which stands where its replay ended (after
  * the header of a page, if one begins there).  That is not where the undo ends, if
  * other starts have come to that before it.
+ *
+ * Where WAL has ended with its segment (pg_switch_wal, archive_timeout), pg_resetwal puts
+ * its checkpoint there, too, and all that this start has replayed is lost.
  */
 static const char *
 unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -248,6 +251,7 @@ unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *se
 		return !misses_end(control) || is_last_to_recover(control, server) ? NULL :
 			"the server has begun to recover without the pool";
 	if (control->replayed_to != 0 && !misses_end(control) &&
+		pmhash_is_checkpoint_of_server(&server->control) &&
 		redo >= control->replayed_to &&
 		redo - control->replayed_to <= SizeOfXLogLongPHD)
 		return NULL;
@@ -624,6 +628,21 @@ pmhash_forget_undo(PmhashControl *control)
 	control->undo_redo = 0;
 }
 
+/*
+ * The timeline that this life stays on, or 0: it may get to another one.  If it dies
+ * before the first use, and a server without the library is promoted and dies before it
+ * has made a checkpoint, nothing else tells that there was one.
+ */
+static TimeLineID
+timeline_to_keep(const PmhashEntryState *entry, const PmhashServerState *server,
+				 PmhashStandbyStart start)
+{
+	if (server->standby || server->restored || entry->late ||
+		start == PMHASH_STANDBY_PROMOTED)
+		return 0;
+	return timeline_of(server);
+}
+
 /* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
@@ -650,7 +669,7 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->pg_control_found = pmhash_pg_control_mtime();
 	control->pg_control_begun = 0;
 	control->clean_checkpoint = 0;
-	control->timeline = 0;
+	control->timeline = timeline_to_keep(entry, server, start);
 	control->role = (server->standby && !entry->late) ||
 		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);

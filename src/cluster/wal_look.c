@@ -238,6 +238,27 @@ pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
 }
 
 /*
+ * Has a server written the checkpoint that pg_control has?  pg_resetwal makes its own,
+ * where the next segment begins: its record has none before it.  False also if it can't
+ * be read.  For the postmaster, as above.
+ */
+bool
+pmhash_is_checkpoint_of_server(const ControlFileData *server)
+{
+	Look		look;
+	char	   *error;
+	bool		is;
+
+	if (!begin_look(&look, server, server->checkPoint))
+		return false;
+	XLogBeginRead(look.reader, server->checkPoint);
+	is = XLogReadRecord(look.reader, &error) != NULL &&
+		XLogRecGetPrev(look.reader) != InvalidXLogRecPtr;
+	end_look(&look);
+	return is;
+}
+
+/*
  * A standby's replay has ended at 'end', it was promoted, and pg_control has a
  * checkpoint past that.  Is that one of the life that was promoted?  False also if that
  * can't be found out, as when there is more than PMHASH_LONGEST_LOOK in between.  For

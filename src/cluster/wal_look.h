@@ -16,6 +16,7 @@
 
 extern XLogRecPtr pmhash_end_without_replay(const ControlFileData *server);
 extern bool pmhash_wal_is_as_crash_left_it(const ControlFileData *server);
+extern bool pmhash_is_checkpoint_of_server(const ControlFileData *server);
 extern bool pmhash_is_checkpoint_of_promoted(const ControlFileData *server,
 											 XLogRecPtr end);
 

@@ -118,6 +118,7 @@ typedef struct World
 	uint64		inserted;		/* end of WAL */
 	uint64		flushed;
 	uint64		crash_end;		/* where the last crash has left the end of WAL */
+	uint64		reset_checkpoint;	/* the one that pg_resetwal has made, or 0 */
 	ControlFileData control;	/* pg_control, also a file */
 	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
 	int			nrows;
@@ -788,6 +789,13 @@ pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
 		world->inserted == world->crash_end && chance(4) != 0;
 }
 
+/* Has a server written that checkpoint? */
+bool
+pmhash_is_checkpoint_of_server(const ControlFileData *server)
+{
+	return !fails(CALL_wal_look) && server->checkPoint != world->reset_checkpoint;
+}
+
 /* There are no standbys here, and no promotions. */
 bool
 pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
@@ -1258,6 +1266,22 @@ run_child(void (*function) (void))
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* pg_switch_wal, or archive_timeout. */
+static void
+switch_segment(void)
+{
+	world->inserted = (world->inserted / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT;
+	world->flushed = world->inserted;
+	tell(" switches WAL");
+}
+
+/* Is WAL full to the end of a segment?  There may be no room for the next one. */
+static bool
+ends_with_segment(void)
+{
+	return world->inserted % SERVER_WAL_SEGMENT == 0;
+}
+
 /* StartupXLOG.  Exit code 1: it has died on the way. */
 static void
 recover(void)
@@ -1281,7 +1305,7 @@ recover(void)
 		if (with_pool)
 			resource_manager.rm_cleanup();
 	}
-	if (chance(10) == 0)
+	if (chance(ends_with_segment() ? 2 : 10) == 0)
 		_exit(1);
 	if (chance(10) == 0)
 	{
@@ -1334,6 +1358,8 @@ serve_for_a_while(void)
 	world->has_index = table != NULL;
 	if (table != NULL)
 		pmh_close(table);
+	if (chance(4) == 0)
+		switch_segment();
 	if (chance(3) == 0)
 		write_back();
 }
@@ -1568,17 +1594,21 @@ live_without(void)
 		crash();
 }
 
-/* pg_resetwal -f: a checkpoint in the segment after the last, all WAL gone. */
+/*
+ * pg_resetwal -f: a checkpoint in the segment after the last, all WAL gone.  Where WAL has
+ * ended with a segment (switch_segment) that may be the one in which it would go on.
+ */
 static void
 reset_wal(void)
 {
 	bool		emptied = chance(2) == 0;
-	uint64		from = emptied ? world->control.checkPointCopy.redo : world->inserted;
+	uint64		from = emptied ? world->control.checkPointCopy.redo : world->inserted - 1;
 
 	tell("\n  pg_resetwal");
 	if (world->control.state != DB_SHUTDOWNED)
 		lose_wal(world->control.checkPointCopy.redo);
 	world->inserted = (from / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT + SizeOfXLogLongPHD;
+	world->reset_checkpoint = world->inserted;
 	checkpoint(false, DB_SHUTDOWNED);
 }
 
@@ -1638,7 +1668,7 @@ run_history(uint64 seed)
 	{
 		if (i > 0 && chance(8) == 0)
 			(void) run_child(live_without);
-		else if (i > 0 && chance(10) == 0)
+		else if (i > 0 && chance(ends_with_segment() ? 2 : 10) == 0)
 			reset_wal();
 		if (i > 0 && chance(6) == 0)
 			lose_page_cache();

@@ -22,6 +22,7 @@ wal_writer_flush_after = 0
 checkpoint_timeout = 1h
 fsync = on
 wal_keep_size = 256MB
+wal_recycle = off
 recovery_prefetch = off
 wal_log_hints = on
 CONF
@@ -60,7 +61,8 @@ SQL
 # The same with rows whose WAL was flushed, and is thrown away afterwards.
 sub crash_with_committed_rows
 {
-	my ($table) = @_;
+	my ($table, $then) = @_;
+	my $said = '';
 
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE $table (k int4, v text);
@@ -69,8 +71,9 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
+	$said = $node->safe_psql('postgres', $then) if defined $then;
 	crash($node);
-	return;
+	return (split /\n/, $said)[-1];
 }
 
 sub not_trusted
@@ -181,6 +184,36 @@ die_in_start($node);
 reset_wal();
 # trust: died-between
 not_trusted('t6', 'a start died, pg_resetwal');
+
+# event: WAL is full at the end of a segment, starts die of that, `pg_resetwal`
+# It puts its checkpoint where the replay of the last start has ended: what that has
+# replayed is in no table.
+sub no_room_for_wal
+{
+	my $pg_wal = "$data/pg_wal";
+	my $from = -s $node->logfile;
+
+	chmod(0500, $pg_wal) or die $!;
+	is($node->start(fail_ok => 1), 0, 'a start can make no segment');
+	chmod(0700, $pg_wal) or die $!;
+	like(slurp_file($node->logfile, $from), qr/redo done at.*could not create file "pg_wal/s, 'after its replay');
+	return;
+}
+
+# (What has been made beforehand is used up first.)
+my $next;
+do
+{
+	$node->safe_psql('postgres', 'CREATE TABLE s AS SELECT 1 AS i; DROP TABLE s; SELECT pg_switch_wal()');
+	$next = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_insert_lsn())');
+} while (-e "$data/pg_wal/$next");
+my $end_of_rows = crash_with_committed_rows('t15', 'SELECT pg_switch_wal(); SELECT pg_current_wal_insert_lsn()');
+no_room_for_wal();
+reset_wal();
+my ($after_reset) = run_command([ 'pg_controldata', $data ]);
+like($after_reset, qr{REDO location:\s+\Q$end_of_rows\E\n}, 'the reset is where replay has ended');
+# trust: reset-at-end
+not_trusted('t15', 'pg_resetwal where replay has ended');
 
 # A server without the library that writes WAL past that of the lost rows, and is killed.
 sub run_without_library
