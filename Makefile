@@ -283,7 +283,7 @@ REGRESS = \
 	build_pages \
 	shrink \
 	vacuum
-ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative row_type
+ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait vacuum_and_scan shrink_and_scan speculative row_type operator_family
 TAP_TESTS = 1
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the

@@ -20,10 +20,12 @@
 #include "postgres.h"
 
 #include "catalog/index.h"
+#include "catalog/pg_opfamily.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
+#include "storage/lmgr.h"
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
@@ -659,6 +661,19 @@ keep_row_types(Relation index)
 }
 
 /*
+ * Hash functions and equalities stay what they are until the transaction ends: who adds
+ * one to a family (validate.c) waits, and finds this index in the catalogs then.
+ * Before they are looked up.
+ */
+static void
+keep_operator_families(Relation index)
+{
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+		LockDatabaseObject(OperatorFamilyRelationId, index->rd_opfamily[i], 0,
+						   AccessShareLock);
+}
+
+/*
  * ambuild: fill a new index from the table.
  *
  * Called with a lock on the table that keeps writers out, or by CREATE INDEX
@@ -675,6 +690,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 
 	refuse_nulls_not_distinct(indexInfo);
 	keep_row_types(index);
+	keep_operator_families(index);
 	if (is_first_build(index, indexInfo))
 	{
 		pmhash_counters_forget_index(RelationGetRelid(index));

@@ -615,7 +615,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 				if (!pmhash_scan_known_dead(scan, so))
 					pmhash_value_to_tid(pmhash_scan_value(so), &tids[n++]);
 			}
-			tbm_add_tuples(tbm, tids, n, so->recheck);
+			tbm_add_tuples(tbm, tids, n, so->recheck || so->is_taken_as_is);
 			total += n;
 		}
 	}

@@ -79,6 +79,23 @@ can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
 }
 
 /*
+ * What a walk for logical decoding cannot do: it knows of the keys of the scan only, and
+ * has none to hand out.
+ */
+static void
+check_decoding(IndexScanDesc scan)
+{
+	bool		partial = RelationGetIndexPredicate(scan->indexRelation) != NIL;
+
+	if (partial || scan->xs_want_itup)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg(partial ? "partial index \"%s\" cannot be used by logical decoding" :
+						"index-only scan of index \"%s\" cannot be used by logical decoding",
+						RelationGetRelationName(scan->indexRelation))));
+}
+
+/*
  * pmhash_table_walk
  *		Begin to walk through the table of a scan, whose index is invalid, or has
  *		no entries for what is looked for.
@@ -106,12 +123,8 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		PMH_STOP_POINT("walk_before_error");
 		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
 	}
-	if (pmhash_scan_is_of_decoding(scan) &&
-		RelationGetIndexPredicate(scan->indexRelation) != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("partial index \"%s\" cannot be used by logical decoding",
-						RelationGetRelationName(scan->indexRelation))));
+	if (pmhash_scan_is_of_decoding(scan))
+		check_decoding(scan);
 	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

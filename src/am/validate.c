@@ -30,6 +30,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "parser/parse_coerce.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
@@ -438,6 +439,8 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 		CommandCounterIncrement();
 		type = get_opclass_input_type(opclassoid);
 	}
+	/* Builds have a lock, too (build.c): what they have made can be seen then. */
+	LockDatabaseObject(OperatorFamilyRelationId, opfamilyoid, 0, AccessExclusiveLock);
 	method = family_method(opfamilyoid);
 	foreach(lc, functions)
 	{

@@ -94,8 +94,10 @@ plan_for_now(PlannerInfo *root, Oid table)
 	root->glob->transientPlan = true;
 	if (list_length(planned_for_now) == MOST_TABLES)
 	{
+		List	   *all = list_make1_oid(InvalidOid);
+
 		list_free(planned_for_now);
-		planned_for_now = list_make1_oid(InvalidOid);
+		planned_for_now = all;
 	}
 	if (!list_member_oid(planned_for_now, InvalidOid))
 		planned_for_now = list_append_unique_oid(planned_for_now, table);
