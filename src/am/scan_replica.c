@@ -167,7 +167,7 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		MemoryContextSwitchTo(old);
 	}
 	InitDirtySnapshot(dirty);
-	dirty.xmin = InvalidTransactionId;
+	dirty.xmin = InvalidTransactionId;	/* if decoding leaves it as it is */
 	pmhash_value_to_tid(pmhash_scan_value(so), &tid);
 	do
 	{

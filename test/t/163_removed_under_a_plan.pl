@@ -28,18 +28,27 @@ my %settings = (
 	several => 'SET enable_bitmapscan = off',
 	all => 'SET enable_indexscan = off');
 
+# A table of 100 rows, with an index on these columns.
+sub make_table
+{
+	my ($columns) = @_;
+
+	$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS t;
+CREATE TABLE t (k int4, v int4);
+INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
+CREATE INDEX t_k ON t USING pmhash ($columns);
+SQL
+	return;
+}
+
 foreach my $kind (sort keys %scans)
 {
 	foreach my $column ('v', 'k')
 	{
 		(my $query = $scans{$kind}) =~ s/count\(v\)/count($column)/;
 		my $index_only = $column eq 'k' && $kind ne 'all';
-		$node->safe_psql('postgres', <<SQL);
-DROP TABLE IF EXISTS t;
-CREATE TABLE t (k int4, v int4);
-INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
-CREATE INDEX t_k ON t USING pmhash ($columns{$kind});
-SQL
+		make_table($columns{$kind});
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 		$session->query_safe("SET enable_seqscan = off; $settings{$kind}; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
 		is($session->query_safe('EXECUTE q'), $kind eq 'several' ? 2 : 0, "$kind, $column: before");
@@ -67,12 +76,7 @@ SQL
 
 # ---- a long list is in what is not mapped ----
 
-$node->safe_psql('postgres', <<SQL);
-DROP TABLE IF EXISTS t;
-CREATE TABLE t (k int4, v int4);
-INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
-CREATE INDEX t_k ON t USING pmhash (k);
-SQL
+make_table('k');
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)');
 is($session->query_safe('EXECUTE q'), 2, 'a list: before');
@@ -87,12 +91,7 @@ $session->quit;
 
 my $pool = pool($node);
 
-$node->safe_psql('postgres', <<SQL);
-DROP TABLE IF EXISTS t;
-CREATE TABLE t (k int4, v int4);
-INSERT INTO t SELECT i, i FROM generate_series(1, 100) i;
-CREATE INDEX t_k ON t USING pmhash (k);
-SQL
+make_table('k');
 $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan');
 $session->query_safe('PREPARE q AS SELECT count(k) FROM t WHERE k = 150000; PREPARE w AS SELECT count(v) FROM t WHERE k = 150000');
