@@ -13,7 +13,6 @@
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
 #define PMHASH_POOL_VERSION		4
-#define PMHASH_BOOT_ID_SIZE		48
 
 typedef enum PmhashPoolState
 {
@@ -65,7 +64,6 @@ typedef struct PmhashControl
 	uint8		old_nonce[PMHASH_NONCE_SIZE];	/* valid too while pending */
 	uint32		nonce_pending;
 	uint32		state;			/* PmhashPoolState */
-	char		boot_id[PMHASH_BOOT_ID_SIZE];
 	uint32		pmem;			/* the journal was on persistent memory */
 	uint32		timeline;		/* of the last server life with the pool, or 0 */
 	uint64		start_checkpoint;	/* pg_control's checkpoint at start */
@@ -113,35 +111,34 @@ PMHASH_AT(PmhashControl, nonce, 32);
 PMHASH_AT(PmhashControl, old_nonce, 48);
 PMHASH_AT(PmhashControl, nonce_pending, 64);
 PMHASH_AT(PmhashControl, state, 68);
-PMHASH_AT(PmhashControl, boot_id, 72);
-PMHASH_AT(PmhashControl, pmem, 120);
-PMHASH_AT(PmhashControl, timeline, 124);
-PMHASH_AT(PmhashControl, start_checkpoint, 128);
-PMHASH_AT(PmhashControl, clean_checkpoint, 136);
-PMHASH_AT(PmhashControl, dax_era, 144);
-PMHASH_AT(PmhashControl, cache_era, 152);
-PMHASH_AT(PmhashControl, journal_instance, 160);
-PMHASH_AT(PmhashControl, undo_end, 168);
-PMHASH_AT(PmhashControl, undo_inherited, 176);
-PMHASH_AT(PmhashControl, undo_doubt, 180);
-PMHASH_AT(PmhashControl, opts_mtime, 184);
-PMHASH_AT(PmhashControl, power_dax_era, 192);
-PMHASH_AT(PmhashControl, lock_inode, 200);
-PMHASH_AT(PmhashControl, lock_birth, 208);
-PMHASH_AT(PmhashControl, shut, 216);
-PMHASH_AT(PmhashControl, next_shut, 224);
-PMHASH_AT(PmhashControl, shut_begun, 232);
-PMHASH_AT(PmhashControl, all_shut, 240);
-PMHASH_AT(PmhashControl, undo_again, 244);
-PMHASH_AT(PmhashControl, life_instance, 248);
-PMHASH_AT(PmhashControl, seen_redo, 256);
-PMHASH_AT(PmhashControl, undo_redo, 264);
-PMHASH_AT(PmhashControl, role, 272);
-PMHASH_AT(PmhashControl, undo_foreseen, 276);
-PMHASH_AT(PmhashControl, pg_control_found, 280);
-PMHASH_AT(PmhashControl, pg_control_begun, 288);
-PMHASH_AT(PmhashControl, replayed_to, 296);
-PMHASH_SIZE(PmhashControl, 304);
+PMHASH_AT(PmhashControl, pmem, 72);
+PMHASH_AT(PmhashControl, timeline, 76);
+PMHASH_AT(PmhashControl, start_checkpoint, 80);
+PMHASH_AT(PmhashControl, clean_checkpoint, 88);
+PMHASH_AT(PmhashControl, dax_era, 96);
+PMHASH_AT(PmhashControl, cache_era, 104);
+PMHASH_AT(PmhashControl, journal_instance, 112);
+PMHASH_AT(PmhashControl, undo_end, 120);
+PMHASH_AT(PmhashControl, undo_inherited, 128);
+PMHASH_AT(PmhashControl, undo_doubt, 132);
+PMHASH_AT(PmhashControl, opts_mtime, 136);
+PMHASH_AT(PmhashControl, power_dax_era, 144);
+PMHASH_AT(PmhashControl, lock_inode, 152);
+PMHASH_AT(PmhashControl, lock_birth, 160);
+PMHASH_AT(PmhashControl, shut, 168);
+PMHASH_AT(PmhashControl, next_shut, 176);
+PMHASH_AT(PmhashControl, shut_begun, 184);
+PMHASH_AT(PmhashControl, all_shut, 192);
+PMHASH_AT(PmhashControl, undo_again, 196);
+PMHASH_AT(PmhashControl, life_instance, 200);
+PMHASH_AT(PmhashControl, seen_redo, 208);
+PMHASH_AT(PmhashControl, undo_redo, 216);
+PMHASH_AT(PmhashControl, role, 224);
+PMHASH_AT(PmhashControl, undo_foreseen, 228);
+PMHASH_AT(PmhashControl, pg_control_found, 232);
+PMHASH_AT(PmhashControl, pg_control_begun, 240);
+PMHASH_AT(PmhashControl, replayed_to, 248);
+PMHASH_SIZE(PmhashControl, 256);
 
 typedef enum PmhashControlRead
 {

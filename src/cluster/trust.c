@@ -419,40 +419,19 @@ copy_doubt(const PmhashControl *control, int lock_fd)
 	return "the pool is a copy that was made while the server was running";
 }
 
-/* Linux gives each boot a random id.  Empty: it is not known. */
-static void
-read_boot_id(char *boot_id)
-{
-	ssize_t		n;
-
-	memset(boot_id, 0, PMHASH_BOOT_ID_SIZE);
-	n = pmhash_read_small("/proc/sys/kernel/random/boot_id", boot_id,
-						  PMHASH_BOOT_ID_SIZE - 1);
-	if (n < 36)					/* of a UUID in text */
-		memset(boot_id, 0, PMHASH_BOOT_ID_SIZE);
-}
-
 /*
- * Why what the last server life has stored may not be in the page cache any
- * more, or NULL.  A postmaster that has had the pool's lock file open all the
- * time has kept the file system from being unmounted, and itself from being
- * booted.
+ * Why what the last server life has stored may not be in the page cache any more, or
+ * NULL.  The marker is in an inode that was in memory all the time since, hence so was
+ * all else of that file system, whatever the id of the boot: a container runtime may
+ * give each start one of its own.  A postmaster that has had the lock file open all the
+ * time has kept that inode itself.
  */
 static const char *
-page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
+page_cache_doubt(const PmhashEntryState *entry)
 {
-	char		boot_id[PMHASH_BOOT_ID_SIZE];
-
-	if (entry->lock_kept)
+	if (entry->lock_kept || pmhash_has_witness(entry->lock_fd))
 		return NULL;
-	read_boot_id(boot_id);
-	if (boot_id[0] == '\0' || control->boot_id[0] == '\0')
-		return "it is not known whether the operating system went down";
-	if (strcmp(control->boot_id, boot_id) != 0)
-		return "the operating system went down without a clean shutdown of the server";
-	if (!pmhash_has_witness(entry->lock_fd))
-		return "the file system may have been unmounted without a clean shutdown of the server";
-	return NULL;
+	return "the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server";
 }
 
 /*
@@ -502,7 +481,7 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 {
-	const char *doubt = page_cache_doubt(control, entry);
+	const char *doubt = page_cache_doubt(entry);
 	bool		pmem = control->pmem && control->role != PMHASH_ROLE_STANDBY;
 
 	if (doubt == NULL)
@@ -673,7 +652,6 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->role = (server->standby && !entry->late) ||
 		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
-	read_boot_id(control->boot_id);
 }
 
 /*

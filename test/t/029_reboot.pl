@@ -1,8 +1,7 @@
 # The machine was booted again: what that means for files in the page cache
 # (class cache) and for persistent memory (class dax), after a clean shutdown
-# and after none.  A boot is known by its id, which the test changes in the
-# control file; what is in the page cache survives here, so the decision is
-# tested and not the loss.
+# and after none.  A boot takes the marker from the lock file's inode, as the test does;
+# what is in the page cache survives here, so the decision is tested and not the loss.
 
 use strict;
 use warnings;
@@ -65,8 +64,8 @@ lose_rows($cache);
 pretend_reboot($pool);
 my $from = -s $cache->logfile;
 $cache->start;
-# trouble: LOG: `pmhash: the operating system went down without a clean shutdown of the server`
-like(slurp_file($cache->logfile, $from), qr/the operating system went down without a clean shutdown/, 'cache, unclean: log');
+# trouble: LOG: `pmhash: the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server`
+like(slurp_file($cache->logfile, $from), qr/the operating system went down, or the file system of the pool was unmounted, without a clean shutdown/, 'cache, unclean: log');
 # trust: eras
 stays_invalid($cache, $power, 'cache, unclean');
 rebuild_on($cache);
