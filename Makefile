@@ -148,7 +148,6 @@ CLUSTER_OBJS = \
 	src/cluster/rebuild_table.o \
 	src/cluster/refill.o \
 	src/cluster/removal.o \
-	src/cluster/replay.o \
 	src/cluster/requests.o \
 	src/cluster/service.o \
 	src/cluster/session_files.o \
@@ -174,7 +173,6 @@ CLUSTER_OBJS = \
 	src/cluster/try.o \
 	src/cluster/undo.o \
 	src/cluster/undo_journal.o \
-	src/cluster/wal_look.o \
 	src/cluster/wal_record.o \
 	src/cluster/wait_events.o \
 	src/cluster/witness.o \
@@ -446,7 +444,6 @@ CLUSTER_HEADERS = \
 	src/cluster/rebuild.h \
 	src/cluster/rebuild_table.h \
 	src/cluster/refill.h \
-	src/cluster/replay.h \
 	src/cluster/requests.h \
 	src/cluster/service.h \
 	src/cluster/session_files.h \
@@ -466,7 +463,6 @@ CLUSTER_HEADERS = \
 	src/cluster/undo_journal.h \
 	src/cluster/versions.h \
 	src/cluster/wait_events.h \
-	src/cluster/wal_look.h \
 	src/cluster/wal_record.h \
 	src/cluster/witness.h \
 	src/cluster/worker.h \

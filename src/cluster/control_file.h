@@ -12,12 +12,14 @@
 #include "cluster/format.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		4
+#define PMHASH_POOL_VERSION		5
 
 typedef enum PmhashPoolState
 {
 	PMHASH_POOL_RUNNING = 1,	/* a server uses it, or died */
-	PMHASH_POOL_CLEAN = 2		/* shut down, everything synced */
+	PMHASH_POOL_CLEAN = 2,		/* shut down, everything synced, and not used since */
+	PMHASH_POOL_STARTING = 3	/* a start has taken it that was not after a clean end,
+								 * and has not used it, or died */
 } PmhashPoolState;
 
 /* Files whose trust ends with an era. */
@@ -42,9 +44,7 @@ typedef enum PmhashStandbyStart
 {
 	PMHASH_STANDBY_FRESH,		/* with nothing */
 	PMHASH_STANDBY_RESUME,		/* with what it had itself */
-	PMHASH_STANDBY_DEMOTED,		/* with what it had as a primary, shut down cleanly */
-	PMHASH_STANDBY_PROMOTED		/* it is none any more, but what it has is a
-								 * standby's: killed before the first use */
+	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
 } PmhashStandbyStart;
 
 /*
@@ -71,9 +71,6 @@ typedef struct PmhashControl
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
-	uint64		undo_end;		/* end of replay after that life, or 0 */
-	uint32		undo_inherited; /* a start has found it unfinished before */
-	uint32		undo_doubt;		/* that end can't be known any more */
 	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
 	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
 	uint64		lock_inode;		/* of the lock file in this life, and when it */
@@ -83,19 +80,11 @@ typedef struct PmhashControl
 	uint64		next_shut;		/* stamp of the coming one */
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
-	uint32		undo_again;		/* a start has begun the undo and not saved the
-								 * end of replay: it may have had none */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
 	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
 	uint64		undo_redo;		/* the one found after the life whose journal is
 								 * kept, if it is later than that; or 0 */
 	uint32		role;			/* PmhashRole of that life */
-	uint32		undo_foreseen;	/* this start has set undo_end, since it has found
-								 * nothing to replay */
-	int64		pg_control_found;	/* its mtime (ns) as this start has found it, ... */
-	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
-	uint64		replayed_to;	/* where replay has ended in that life of a primary,
-								 * journal or not; or 0: it has not, or not known */
 } PmhashControl;
 
 /*
@@ -118,27 +107,19 @@ PMHASH_AT(PmhashControl, clean_checkpoint, 88);
 PMHASH_AT(PmhashControl, dax_era, 96);
 PMHASH_AT(PmhashControl, cache_era, 104);
 PMHASH_AT(PmhashControl, journal_instance, 112);
-PMHASH_AT(PmhashControl, undo_end, 120);
-PMHASH_AT(PmhashControl, undo_inherited, 128);
-PMHASH_AT(PmhashControl, undo_doubt, 132);
-PMHASH_AT(PmhashControl, opts_mtime, 136);
-PMHASH_AT(PmhashControl, power_dax_era, 144);
-PMHASH_AT(PmhashControl, lock_inode, 152);
-PMHASH_AT(PmhashControl, lock_birth, 160);
-PMHASH_AT(PmhashControl, shut, 168);
-PMHASH_AT(PmhashControl, next_shut, 176);
-PMHASH_AT(PmhashControl, shut_begun, 184);
-PMHASH_AT(PmhashControl, all_shut, 192);
-PMHASH_AT(PmhashControl, undo_again, 196);
-PMHASH_AT(PmhashControl, life_instance, 200);
-PMHASH_AT(PmhashControl, seen_redo, 208);
-PMHASH_AT(PmhashControl, undo_redo, 216);
-PMHASH_AT(PmhashControl, role, 224);
-PMHASH_AT(PmhashControl, undo_foreseen, 228);
-PMHASH_AT(PmhashControl, pg_control_found, 232);
-PMHASH_AT(PmhashControl, pg_control_begun, 240);
-PMHASH_AT(PmhashControl, replayed_to, 248);
-PMHASH_SIZE(PmhashControl, 256);
+PMHASH_AT(PmhashControl, opts_mtime, 120);
+PMHASH_AT(PmhashControl, power_dax_era, 128);
+PMHASH_AT(PmhashControl, lock_inode, 136);
+PMHASH_AT(PmhashControl, lock_birth, 144);
+PMHASH_AT(PmhashControl, shut, 152);
+PMHASH_AT(PmhashControl, next_shut, 160);
+PMHASH_AT(PmhashControl, shut_begun, 168);
+PMHASH_AT(PmhashControl, all_shut, 176);
+PMHASH_AT(PmhashControl, life_instance, 184);
+PMHASH_AT(PmhashControl, seen_redo, 192);
+PMHASH_AT(PmhashControl, undo_redo, 200);
+PMHASH_AT(PmhashControl, role, 208);
+PMHASH_SIZE(PmhashControl, 216);
 
 typedef enum PmhashControlRead
 {

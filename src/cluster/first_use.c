@@ -38,8 +38,7 @@ keep_control(PmhashControl *control)
 
 /*
  * Take out what the journal of the last server life says.  The new one is made
- * of it, so that a full file system does not matter.  A crash in between finds
- * a pool with nothing to undo: nothing has been written.
+ * of it, so that a full file system does not matter.
  */
 static void
 finish_last_life(PmhashControl *control)
@@ -47,7 +46,7 @@ finish_last_life(PmhashControl *control)
 	uint64		instance = control->journal_instance;
 
 	pmhash_undo(control);
-	pmhash_forget_undo(control);
+	control->journal_instance = 0;
 	pmhash_see_redo(control);
 	keep_control(control);
 	PMH_STOP_POINT("undo_written");
@@ -72,6 +71,8 @@ make_ready(void)
 		pmhash_standby_promote(&control);
 	}
 	pmhash_journal_create(pmhash_shared->instance, &pmem);
+	control.state = PMHASH_POOL_RUNNING;
+	control.clean_checkpoint = InvalidXLogRecPtr;
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
 	control.pmem = pmem;

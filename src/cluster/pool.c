@@ -610,12 +610,11 @@ give_up_files(PmhashControl *control, bool lost, int error)
  * was at the end of that, when it asks the kernel (shut_all_files).
  */
 static bool
-note_orderly_end(PmhashControl *control, const ControlFileData *server,
-				 uint64 instance, char *reason)
+note_orderly_end(PmhashControl *control, const ControlFileData *server, char *reason)
 {
-	/* An older journal may still await its undo. */
-	if (control->journal_instance == instance)
-		control->journal_instance = 0;
+	control->state = PMHASH_POOL_RUNNING;	/* files are about to be stamped */
+	control->journal_instance = 0;
+	control->clean_checkpoint = server->checkPoint;
 	control->seen_redo = server->checkPointCopy.redo;
 	return pmhash_pool_write_control(control, reason);
 }
@@ -637,9 +636,7 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 	control->all_shut = 1;
 	control->state = PMHASH_POOL_CLEAN;
 	control->clean_checkpoint = checkpoint;
-	return pmhash_pool_renew_nonce(control,
-								   control->journal_instance == 0 ? checkpoint : 0,
-								   reason);
+	return pmhash_pool_renew_nonce(control, checkpoint, reason);
 }
 
 /*
@@ -660,7 +657,8 @@ pmhash_pool_stop(uint64 instance)
 		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
 		server.state != (control.role == PMHASH_ROLE_STANDBY ?
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
-		control.life_instance != instance)
+		control.life_instance != instance ||
+		control.state == PMHASH_POOL_STARTING)
 		return;
 
 	/*
@@ -671,7 +669,7 @@ pmhash_pool_stop(uint64 instance)
 	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
 		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
 		return;
-	if (!note_orderly_end(&control, &server, instance, reason) ||
+	if (!note_orderly_end(&control, &server, reason) ||
 		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
 					instance, reason))
 	{

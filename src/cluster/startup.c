@@ -5,8 +5,6 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * startup		at the end of replay, before anything new is written to WAL:
- *				its end is saved in the control file (replay.c)
  * first user	(usually our worker): the undo journal, once (first_use.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
@@ -37,7 +35,6 @@
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
-#include "cluster/replay.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
@@ -256,10 +253,7 @@ postmaster_exit(int code, Datum arg)
 	pmhash_pool_stop(current_instance);
 }
 
-/*
- * Install the hooks of this file and of replay.c.  While shared_preload_libraries is
- * loaded.
- */
+/* Install the hooks.  While shared_preload_libraries is loaded. */
 void
 pmhash_startup_init(void)
 {
@@ -268,5 +262,4 @@ pmhash_startup_init(void)
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = shared_memory_startup;
 	on_proc_exit(postmaster_exit, (Datum) 0);
-	pmhash_replay_init();
 }

@@ -34,7 +34,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/xlog_internal.h"
 #include "miscadmin.h"
 
 #include "cluster/control_file.h"
@@ -46,7 +45,6 @@
 #include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
-#include "cluster/wal_look.h"
 #include "cluster/witness.h"
 
 #define WRITE_FAILED	"the file system has failed to write something back"
@@ -207,73 +205,20 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
 	return NULL;
 }
 
-/*
- * The last start has not got as far as to save where its replay ended.  Is it the
- * last that has begun to recover this server?  Else one without the library may
- * have left WAL at that end that pg_control does not tell of, which the coming
- * replay would take for that of the crashed life.
- *
- * One that was killed after it had changed pg_control, and before it could note that
- * (replay.c, note_begin_of_replay), looks like another.  So WAL itself is looked at.
- */
-static bool
-is_last_to_recover(const PmhashControl *control, const PmhashServerState *server)
-{
-	int64		mtime = pmhash_pg_control_mtime();
-
-	return (mtime != 0 &&
-			(mtime == control->pg_control_found || mtime == control->pg_control_begun)) ||
-		pmhash_wal_is_as_crash_left_it(&server->control);
-}
-
-/* Is there a journal whose undo needs to know where a replay has ended, and does not? */
-static bool
-misses_end(const PmhashControl *control)
-{
-	return control->journal_instance != 0 && control->undo_end == 0;
-}
-
-/*
- * A start that has not got as far as to have a journal.  It may have written the
- * checkpoint at the end of its recovery, which stands where its replay ended (after
- * the header of a page, if one begins there).  That is not where the undo ends, if
- * other starts have come to that before it.
- *
- * Where WAL has ended with its segment (pg_switch_wal, archive_timeout), pg_resetwal puts
- * its checkpoint there, too, and all that this start has replayed is lost.
- */
-static const char *
-unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *server)
-{
-	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-
-	if (redo == control->seen_redo)
-		return !misses_end(control) || is_last_to_recover(control, server) ? NULL :
-			"the server has begun to recover without the pool";
-	if (control->replayed_to != 0 && !misses_end(control) &&
-		pmhash_is_checkpoint_of_server(&server->control) &&
-		redo >= control->replayed_to &&
-		redo - control->replayed_to <= SizeOfXLogLongPHD)
-		return NULL;
-	return "the server has run without the pool";
-}
-
 static const char *
 wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
-
 	if (pmhash_has_ended_token(server))
 		return NULL;
-	if (control->state == PMHASH_POOL_CLEAN)
-	{
-		if (server->control.checkPoint == control->clean_checkpoint &&
-			server->control.state == DB_SHUTDOWNED && !misses_end(control))
-			return NULL;
-		return "the server has run without the pool since it was shut down";
-	}
-	if (control->journal_instance != 0 && !control->undo_inherited)
+	/* It may have written WAL where that of the life before was lost. */
+	if (control->state == PMHASH_POOL_STARTING)
+		return "the last start went down before it used the pool";
+	if (control->journal_instance != 0)
 		return crashed_life_doubt(control, server);
-	return unfinished_start_doubt(control, server);
+	if (server->control.checkPoint == control->clean_checkpoint &&
+		server->control.state == DB_SHUTDOWNED)
+		return NULL;
+	return "the server has run without the pool since it was shut down";
 }
 
 /*
@@ -320,42 +265,6 @@ timeline_of(const PmhashServerState *server)
 		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
 		return control->minRecoveryPointTLI;
 	return control->checkPointCopy.ThisTimeLineID;
-}
-
-/*
- * A standby's life, and now there is no signal file.  Was it promoted, and killed
- * before the first use of pmhash?  Its startup process has noted where replay ended,
- * as its last act before the promotion (standby_redo.c), and nothing has been done to
- * the files since.  So they are what the tables are, if what is replayed now is the
- * same, and after it only what that life has written on the timeline that begins
- * there: it has begun no statement that changes an index.
- *
- * That no other server has run since shows by postmaster.opts; and single-user mode,
- * which leaves that, by its checkpoint, which is past the end of replay, and not of
- * the promoted life (wal_look.c).  Before pg_control has the new timeline a start
- * replays the old one to its end, which pmhash_standby_end_of_replay compares.
- */
-static const char *
-promotion_doubt(const PmhashServerState *server)
-{
-	DBState		state = server->control.state;
-	PmhashStandbyEnd end;
-	TimeLineID	timeline = timeline_of(server);
-
-	if (!pmhash_standby_read_end(&end))
-		return "the server was a standby and has not been promoted in its last life";
-	if (server->control.checkPoint > end.lsn + PMHASH_LONGEST_LOOK)
-		return "the server has written much WAL since it was promoted, and not used the pool";
-	if ((state != DB_IN_ARCHIVE_RECOVERY && state != DB_IN_CRASH_RECOVERY &&
-		 state != DB_IN_PRODUCTION && state != DB_SHUTDOWNING) ||
-		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime() ||
-		(server->control.checkPoint >= end.lsn &&
-		 !pmhash_is_checkpoint_of_promoted(&server->control, end.lsn)))
-		return "the server has run without the pool since it was promoted";
-	if (timeline != end.timeline &&
-		!pmhash_timeline_forked_at(timeline, end.timeline, end.lsn))
-		return "the server is on another timeline than the one it was promoted to";
-	return NULL;
 }
 
 /* ---- is what was stored still in the page cache? ---- */
@@ -505,13 +414,6 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 
 /* ---- the decision ---- */
 
-/* Is a server being started that was a standby, and is none any more? */
-static bool
-was_standby(const PmhashControl *control, const PmhashServerState *server)
-{
-	return control->role == PMHASH_ROLE_STANDBY && !server->standby;
-}
-
 /*
  * Why must no file be trusted?  NULL if there is no reason: data directory
  * and pool were last used together.
@@ -530,9 +432,8 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the server has got another system identifier";
 	if (server->restored)
 		return "the data directory comes from a backup";
-	doubt = was_standby(control, server) ? promotion_doubt(server) : NULL;
-	if (doubt != NULL)
-		return doubt;
+	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
+		return "the server was a standby, and went down before it used the pool as a primary";
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
@@ -547,8 +448,6 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		doubt = write_back_doubt(control, entry);
 	if (doubt != NULL)
 		return doubt;
-	if (was_standby(control, server))
-		return NULL;
 	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 }
 
@@ -570,68 +469,27 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 }
 
 /*
- * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay, or now, if there is nothing to replay
- * (replayed_to).
- * If this is the first start since, and pg_control has a checkpoint that was not
- * seen in that life, undo.c has to find out whether it is of that life.
+ * What the server life that begins now starts from.  trusted: nothing speaks against the
+ * files.
+ *
+ * A clean pool stays so until it is used: a start that comes to nothing has changed
+ * nothing.  After a crash the first use is that of the journal, and a start that does not
+ * come to it leaves STARTING.
  */
-static void
-inherit_undo(PmhashControl *control, const PmhashServerState *server)
-{
-	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-
-	control->undo_foreseen = 0;
-	if (control->undo_end == 0)
-	{
-		control->undo_end = control->replayed_to;
-		control->undo_foreseen = control->undo_end != 0;
-	}
-	if (!control->undo_inherited)
-		control->undo_redo = redo > control->seen_redo ? redo : 0;
-	else if (control->undo_end == 0)
-		control->undo_again = 1;
-	control->undo_inherited = 1;
-}
-
-/* There is nothing to undo in this control file.  In memory only. */
-void
-pmhash_forget_undo(PmhashControl *control)
-{
-	control->journal_instance = 0;
-	control->undo_end = 0;
-	control->undo_inherited = 0;
-	control->undo_doubt = 0;
-	control->undo_again = 0;
-	control->undo_foreseen = 0;
-	control->undo_redo = 0;
-}
-
-/*
- * The timeline that this life stays on, or 0: it may get to another one.  If it dies
- * before the first use, and a server without the library is promoted and dies before it
- * has made a checkpoint, nothing else tells that there was one.
- */
-static TimeLineID
-timeline_to_keep(const PmhashEntryState *entry, const PmhashServerState *server,
-				 PmhashStandbyStart start)
-{
-	if (server->standby || server->restored || entry->late ||
-		start == PMHASH_STANDBY_PROMOTED)
-		return 0;
-	return timeline_of(server);
-}
-
-/* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
-		   const PmhashServerState *server, PmhashStandbyStart start, uint64 instance)
+		   const PmhashServerState *server, bool trusted, uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
 	control->shut_begun = control->all_shut ? 0 : control->next_shut;
 	control->next_shut = pmhash_random_id();
-	control->state = PMHASH_POOL_RUNNING;
+	if (server->standby)
+		control->state = PMHASH_POOL_RUNNING;
+	else if (!trusted || control->state != PMHASH_POOL_CLEAN)
+		control->state = PMHASH_POOL_STARTING;
+	control->clean_checkpoint = control->state == PMHASH_POOL_CLEAN ?
+		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
 	control->start_counter++;
 	control->life_instance = instance;
@@ -645,12 +503,8 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->start_checkpoint = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
-	control->pg_control_found = pmhash_pg_control_mtime();
-	control->pg_control_begun = 0;
-	control->clean_checkpoint = 0;
-	control->timeline = timeline_to_keep(entry, server, start);
-	control->role = (server->standby && !entry->late) ||
-		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
+	control->timeline = server->standby ? 0 : timeline_of(server);
+	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
 }
 
@@ -683,16 +537,13 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||
 			  check_page_cache(control, entry)) && entry->has_control)
-		start = control->role != PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_DEMOTED :
-			server->standby ? PMHASH_STANDBY_RESUME : PMHASH_STANDBY_PROMOTED;
+		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
+			PMHASH_STANDBY_DEMOTED;
 
-	/* The startup process saves where a replay ends, if there is anything to replay. */
-	control->replayed_to = server->standby || entry->late ? 0 :
-		pmhash_end_without_replay(&server->control);
-	if (control->journal_instance != 0)
-		inherit_undo(control, server);
-	else
-		pmhash_forget_undo(control);
-	begin_life(control, entry, server, start, instance);
+	/* undo.c has to find out whether a checkpoint that was not seen is of that life */
+	control->undo_redo = control->journal_instance != 0 &&
+		server->control.checkPointCopy.redo > control->seen_redo ?
+		server->control.checkPointCopy.redo : InvalidXLogRecPtr;
+	begin_life(control, entry, server, doubt == NULL, instance);
 	return start;
 }

@@ -24,7 +24,6 @@ typedef struct PmhashEntryState
 } PmhashEntryState;
 
 extern void pmhash_see_redo(PmhashControl *control);
-extern void pmhash_forget_undo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashEntryState *entry,
 										const PmhashServerState *server,

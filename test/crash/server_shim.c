@@ -43,6 +43,7 @@ const char *shim_complaint;
 static PmhashShared shared_memory;
 static jmp_buf error_jump;
 static uint64_t instance;		/* of this server life */
+static XLogRecPtr replay_end;
 static bool spare_there;		/* the journal of the last one is to be taken over */
 
 /* ---- variables and functions of the server ---- */
@@ -71,7 +72,7 @@ XLogFlush(XLogRecPtr lsn)
 XLogRecPtr
 GetXLogReplayRecPtr(TimeLineID *tli)
 {
-	return InvalidXLogRecPtr;
+	return replay_end;
 }
 
 /* ---- errors ---- */
@@ -248,8 +249,9 @@ shim_spoil(void)
 bool
 shim_undo(uint64_t end)
 {
-	PmhashControl control = {.journal_instance = instance, .undo_end = end};
+	PmhashControl control = {.journal_instance = instance};
 
+	replay_end = end;
 	if (setjmp(error_jump) != 0)
 		return false;
 	pmhash_undo(&control);
