@@ -97,7 +97,6 @@ typedef struct PmhashRequests
 typedef struct PmhashShared
 {
 	bool		usable;
-	bool		retried;		/* if not: the launcher goes on trying */
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
 	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
 	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */

@@ -11,9 +11,7 @@
  *
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why
- * (service.c).
- * If the pool is locked and only could not be read or written, the launcher goes on
- * trying; not that of a standby, which can't begin in the middle of replay.
+ * (service.c), until the server is restarted.
  *
  *-------------------------------------------------------------------------
  */
@@ -173,45 +171,13 @@ start_pool(void)
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;
-	pmhash_shared->retried = pool_refused && pmhash_pool_is_locked();
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (!pool_refused)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", pmhash_starts_standby() ? pmhash_standby_disabled_detail() :
-					   pmhash_disabled_detail(pmhash_shared->retried))));
+			 errdetail("%s", pmhash_disabled_detail(pmhash_starts_standby()))));
 	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-}
-
-/*
- * A server that was refused the pool tries again to take it into use.  Called
- * by the launcher.  False if it still cannot be used.
- */
-bool
-pmhash_try_again(void)
-{
-	static PmhashControl control;
-	char		reason[PMHASH_REASON_SIZE];
-	bool		done;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	done = pmhash_pool_start_late(&control, pmhash_shared->instance, reason);
-	if (done)
-	{
-		pmhash_shared->control = control;
-		pmhash_shared->retried = false; /* if it is given up later, that is for good */
-		pg_write_barrier();
-		pmhash_shared->usable = true;
-		pmhash_stub_changed();
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	if (done)
-		ereport(LOG,
-				(errmsg("pmhash is no longer disabled: directory \"%s\" can be used again",
-						pmhash_pool_path()),
-				 errdetail("Index files that are in it from before are not trusted.")));
-	return done;
 }
 
 /* ---- hooks ---- */

@@ -20,8 +20,7 @@
  *	files and page cache		what the last life has stored is still in the page
  *								cache, if that did not write it back
  *
- * Called by the postmaster, where an ERROR would keep the server from starting,
- * and for pmhash_pool_start_late in the launcher.
+ * Called by the postmaster, where an ERROR would keep the server from starting.
  *
  *-------------------------------------------------------------------------
  */
@@ -269,9 +268,6 @@ timeline_of(const PmhashServerState *server)
 
 /* ---- is what was stored still in the page cache? ---- */
 
-/* In lock_birth: there was no lock file, and the directory was locked (pool_lock.c). */
-#define NO_LOCK_FILE	UINT64CONST(1)
-
 /*
  * Which file is the lock file?  Its inode, and when that was made, which
  * distinguish it from a copy that was put there instead.  0 where the file
@@ -284,11 +280,6 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 	struct statx st;
 
 	*inode = *birth = 0;
-	if (pmhash_pool_lock_is_directory())
-	{
-		*birth = NO_LOCK_FILE;
-		return;
-	}
 	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
 	{
 		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
@@ -306,10 +297,7 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
  * pool, put back after a crash of the same server life, has everything that
  * distinguishes server lives, but not what was inserted since.  After a clean
  * shutdown a copy is as good as the original.  (For files in page cache the
- * witness shows as much; this is for persistent memory.)  The directory does not show
- * it, as it stays when what is in it is put back; and the hints of a life that had the
- * lock file are not in its inode.  So then, and after a life without the file, nothing
- * is known.  NULL: it has not.
+ * witness shows as much; this is for persistent memory.)  NULL: it has not.
  */
 static const char *
 copy_doubt(const PmhashControl *control, int lock_fd)
@@ -320,8 +308,6 @@ copy_doubt(const PmhashControl *control, int lock_fd)
 	if (control->state != PMHASH_POOL_RUNNING)
 		return NULL;
 	read_lock_identity(lock_fd, &inode, &birth);
-	if (birth == NO_LOCK_FILE || control->lock_birth == NO_LOCK_FILE)
-		return "the server went down without a clean shutdown, and its pool has, or had, no lock file";
 	if (control->lock_birth == 0 ||
 		(inode == control->lock_inode && birth == control->lock_birth))
 		return NULL;
@@ -426,8 +412,6 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 
 	if (pmhash_trust_is_revoked(entry->lock_fd))
 		return "the server had to give them up";
-	if (entry->late)
-		return "the pool could not be used when the server was started";
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
 	if (server->restored)
@@ -504,7 +488,7 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
 	control->timeline = server->standby ? 0 : timeline_of(server);
-	control->role = server->standby && !entry->late ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
+	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
 }
 
@@ -526,12 +510,10 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 
 	if (doubt != NULL)
 	{
-		/* The launcher, which tries every few seconds, reports its success. */
-		if (!entry->late)
-			ereport(LOG,
-					(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-							pmhash_pool_path(), doubt),
-					 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), doubt),
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
 		pmhash_renew_eras(control, PMHASH_ALL_FILES);
 		control->journal_instance = 0;
 	}

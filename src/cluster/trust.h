@@ -16,7 +16,6 @@ typedef struct PmhashEntryState
 {
 	int			lock_fd;		/* of the pool's lock file */
 	bool		lock_kept;		/* this postmaster had it before, too */
-	bool		late;			/* the server has been running without the pool */
 	bool		has_control;	/* the control file is there and sound */
 	bool		is_damaged;		/* it is there */
 	bool		is_other_version;	/* it is there, and another version's */

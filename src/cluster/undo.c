@@ -148,7 +148,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	header = (const PmhashJournalHeader *) file.base;
 	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
 		header->instance != instance ||
-		header->records != file.mapped / sizeof(*record) - 1)
+		header->records > file.mapped / sizeof(*record) - 1)
 	{
 		pm_close(&file);
 		return false;
@@ -290,7 +290,7 @@ pmhash_undo(PmhashControl *control)
 	const char *doubt;
 
 	undo.end = GetXLogReplayRecPtr(NULL);
-	pmhash_journal_path(path, control->journal_instance);
+	pmhash_journal_path(path);
 	if (!read_journal(path, control->journal_instance, &undo))
 		doubt = "the undo journal is missing or damaged";
 	else

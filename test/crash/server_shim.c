@@ -44,7 +44,6 @@ static PmhashShared shared_memory;
 static jmp_buf error_jump;
 static uint64_t instance;		/* of this server life */
 static XLogRecPtr replay_end;
-static bool spare_there;		/* the journal of the last one is to be taken over */
 
 /* ---- variables and functions of the server ---- */
 
@@ -99,7 +98,7 @@ pmhash_pool_path(void)
 }
 
 void
-pmhash_journal_path(char *path, uint64 instance)
+pmhash_journal_path(char *path)
 {
 	strlcpy(path, SHIM_JOURNAL, MAXPGPATH);
 }
@@ -139,32 +138,12 @@ stat(const char *path, struct stat *st)
 	return 0;
 }
 
-/* Nothing has been left by a start that died before (pmhash_journal_let_go). */
-int
-lstat(const char *path, struct stat *st)
-{
-	errno = ENOENT;
-	return -1;
-}
-
 int
 unlink(const char *path)
 {
 	if (strcmp(path, SHIM_TABLE) == 0)
 		shim_complaint = "undo has removed the index file";
 	return 0;
-}
-
-/* The spare journal, if it is there, is the file that the recorder keeps. */
-int
-rename(const char *from, const char *to)
-{
-	bool		ok = spare_there && strcmp(to, SHIM_JOURNAL) == 0;
-
-	spare_there = false;
-	if (!ok)
-		errno = ENOENT;
-	return ok ? 0 : -1;
 }
 
 /* ---- what the test calls ---- */
@@ -180,7 +159,7 @@ begin_life(uint64_t nrecords)
 	shared_memory.instance = instance;
 	shared_memory.journal_most = shared_memory.journal_records = nrecords;
 	shared_memory.journal_lsn = calloc(nrecords, sizeof(pg_atomic_uint64));
-	pmhash_journal_create(instance, &pmem);
+	pmhash_journal_begin(instance, &pmem);
 }
 
 void
@@ -217,10 +196,7 @@ shim_take_over(uint64_t nrecords)
 {
 	damage_records(nrecords);
 	instance++;
-	spare_there = true;
 	begin_life(nrecords);
-	if (spare_there)
-		abort();
 }
 
 void

@@ -840,15 +840,12 @@ lose_page_cache(void)
 	int			fd;
 
 	tell("\n  the page cache is lost");
-	for (int i = 0; i < 2; i++)
-	{
-		snprintf(path, sizeof(path), i == 0 ? "%s/pool/lock" : "%s/pool", scratch);
-		fd = __real_open(path, O_RDONLY, 0);
-		if (fd >= 0 && __real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
-			abort();
-		if (fd >= 0)
-			close(fd);
-	}
+	snprintf(path, sizeof(path), "%s/pool/lock", scratch);
+	fd = __real_open(path, O_RDONLY, 0);
+	if (fd >= 0 && __real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
+		abort();
+	if (fd >= 0)
+		close(fd);
 	snprintf(path, sizeof(path), "%s/pool/control", scratch);
 	fd = __real_open(path, O_RDONLY, 0);
 	if (fd >= 0 && __real_read(fd, &control, sizeof(control)) == sizeof(control) &&
@@ -891,15 +888,14 @@ fail_write_back(void)
 
 /*
  * A lock file opened now knows of the errors that some process has learned of by a lock
- * file, or by a syncfs of its own, and so does the directory that stands in for it; an
- * index file of those that it was asked for itself.
+ * file, or by a syncfs of its own; an index file of those that it was asked for itself.
  */
 static void
 note_open(const char *path, int fd)
 {
 	if (fd < 0 || fd >= MAX_DESCRIPTORS)
 		return;
-	if (strstr(path, "/lock") != NULL || strcmp(path, pmhash_directory) == 0)
+	if (strstr(path, "/lock") != NULL)
 		world->errors_of[fd] = world->errors_seen;
 	else if (strstr(path, ".pmh") != NULL)
 		world->errors_of[fd] = world->file_errors_seen;
@@ -1147,21 +1143,7 @@ lose_a_page(PmhTable *table)
 		pmhash_renew_nonce();	/* in the launcher's next round */
 }
 
-/* The launcher tries again: at first calls may fail still, then none does. */
-static bool
-enter_late(void)
-{
-	if (pmhash_try_again())
-		return true;
-	fail_at = -1;
-	if (pmhash_try_again())
-		return true;
-	if (world->complaint[0] == '\0')
-		snprintf(world->complaint, sizeof(world->complaint), "the pool is tried again in vain");
-	return false;
-}
-
-/* The pool is made ready, or tried again: true if it can be used. */
+/* The pool is made ready: true if it can be used. */
 static bool
 use_pool(void)
 {
@@ -1170,8 +1152,6 @@ use_pool(void)
 	PG_exception_stack = &jump;
 	if (sigsetjmp(jump, 0) != 0)
 		return false;
-	if (!pmhash_shared->usable && pmhash_shared->retried && chance(2) == 0 && enter_late())
-		tell(" enters late");
 	if (!pmhash_shared->usable)
 		return false;
 	if (pmhash_shared->control.journal_instance != 0 && chance(3) == 0)
@@ -1332,14 +1312,11 @@ can_lock(const char *name)
 	return can;
 }
 
-/*
- * A pool that this server has locked is locked, whatever its children do.  Another server
- * needs both the directory and what is a file in it.
- */
+/* A pool that this server has locked is locked, whatever its children do. */
 static void
 check_lock(void)
 {
-	if (pmhash_pool_is_locked() && can_lock("pool") && can_lock("pool/lock") &&
+	if (pmhash_pool_is_locked() && can_lock("pool/lock") &&
 		world->complaint[0] == '\0')
 		snprintf(world->complaint, sizeof(world->complaint), "another server can lock the pool");
 }

@@ -137,7 +137,7 @@ foreach my $case ([ 'gone', 0 ], [ 'unreadable', 0 ], [ 'gone', 1 ], [ 'unreadab
 
 	rebuild_off($node);
 	give_pool_up($without_hints);
-	($journal) = grep { !/spare/ } glob(pool($node) . '/journal.*');
+	$journal = pool($node) . '/journal';
 	$way eq 'gone' ? rename($journal, "$journal.away") : chmod(0, $journal);
 	$node->stop;
 	$way eq 'gone' ? rename("$journal.away", $journal) : chmod(0600, $journal);

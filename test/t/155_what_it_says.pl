@@ -56,18 +56,17 @@ $node->safe_psql('postgres', 'DROP INDEX o_f');
 # ---- no place for the journal ----
 {
 	my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
-	my $states = "SELECT DISTINCT left(state, 49) FROM pmhash_indexes";
+	my $states = 'SELECT DISTINCT left(state, ' . length("disabled: could not use file \"$pool/journal\": ") . ') FROM pmhash_indexes';
 
 	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
 	$node->stop;
-	unlink("$pool/journal.spare");
+	unlink("$pool/journal");
 	start_with_small_files($node);
-	is($node->safe_psql('postgres', $states), 'disabled: could not use the pmhash undo journal "', 'no journal: states');
+	is($node->safe_psql('postgres', $states), "disabled: could not use file \"$pool/journal\": ", 'no journal: states');
 	is($node->safe_psql('postgres', $role), 'disabled', 'no journal: to others');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1; DELETE FROM t WHERE k = 2'), '2', 'no journal: queries');
-	fails_like($node, $_, qr/ERROR:  could not use the pmhash undo journal/, "no journal: $_") foreach ('INSERT INTO t VALUES (1, 1)', 'VACUUM t');
-	limit_file_size((split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0], 'unlimited');
-	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (-7); VACUUM t');
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1); VACUUM t');
+	$node->restart;
 	all_come_back($node, 'there is a journal');
 }
 
