@@ -86,8 +86,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
 	PMHASH_REASON_FILLED = 14,
-	PMHASH_REASON_NOT_LOGGED = 15,	/* from here on of a standby, and in no stub */
-	PMHASH_REASON_NOT_BUILT = 16
+	PMHASH_REASON_NOT_LOGGED = 15,	/* this and the next: of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 16,
+	PMHASH_REASON_WRITE_FAILED = 17
 } PmhashReason;
 
 /* ---- init.c ---- */

@@ -77,6 +77,8 @@ pmhash_reason_text(PmhashReason reason)
 			return "the index is not logged";
 		case PMHASH_REASON_NOT_BUILT:
 			return "this standby has not built it";
+		case PMHASH_REASON_WRITE_FAILED:
+			return "the kernel has failed to write something back, or may have";
 	}
 	return "it is not to be used";
 }

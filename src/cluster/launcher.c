@@ -175,6 +175,7 @@ pmhash_checkpoint_made(void)
 
 	if (pmhash_shared == NULL)
 		return;
+	pmhash_ask_soon();
 	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
 		checkpoint_is_there(GetRedoRecPtr(), &reached))
 		pmhash_journal_try_note_flushed(reached);

@@ -519,7 +519,8 @@ is_of_the_past(const char *path)
 	if (pmh_read_identity(path, &id, &error) != PMH_OK)
 		return false;
 	reason = pmhash_identity_doubt(&id, true);
-	return reason == PMHASH_REASON_APART || reason == PMHASH_REASON_OTHER_CLUSTER;
+	return reason == PMHASH_REASON_APART || reason == PMHASH_REASON_WRITE_FAILED ||
+		reason == PMHASH_REASON_OTHER_CLUSTER;
 }
 
 /*

@@ -119,8 +119,9 @@ prepare_directory(char *reason)
 	if (strlen(pmhash_pool_path()) > MAXPGPATH - 64)
 		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
 	if (mkdir(pmhash_pool_path(), 0700) != 0 && errno != EEXIST)
-		return pmhash_fail(reason, "could not create directory \"%s\": %s",
-					pmhash_pool_path(), strerror(errno));
+		return pmhash_fail(reason, "could not create directory \"%s\": %s%s",
+						   pmhash_pool_path(), strerror(errno),
+						   pmhash_pool_is_default() ? "; \"pmhash.directory\" can name another one" : "");
 	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
 					pmhash_pool_path(), strerror(errno));
@@ -253,7 +254,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
 	entry.is_other_version = found == PMHASH_CONTROL_OTHER_VERSION;
-	entry.write_failed = entry.has_control && control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
+	entry.write_failed = entry.has_control &&
+		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
 	if (start == PMHASH_STANDBY_RESUME)
@@ -448,7 +450,7 @@ give_up_files(PmhashControl *control, bool lost, int error)
 					pmhash_pool_path())));
 	if (!lost)
 		return;
-	pmhash_renew_eras(control, PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));

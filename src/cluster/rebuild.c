@@ -25,6 +25,7 @@
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "utils/backend_progress.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -43,6 +44,7 @@
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
 #include "cluster/requests.h"
+#include "cluster/versions.h"
 
 /* ---- one index ---- */
 
@@ -82,12 +84,33 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 	return needed;
 }
 
+/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
+static int
+holder_of(Oid heap)
+{
+	VirtualTransactionId *holder;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
+	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
+	for (int i = 0; i < n; i++)
+	{
+		PGPROC	   *proc = pmhash_proc_of(holder[i]);
+
+		if (proc != NULL && proc->pid != 0)
+			return proc->pid;
+	}
+	return 0;
+}
+
 /* A failed try is over: note it and go on with the next index. */
 static void
-give_up(Oid relid, const char *name, MemoryContext context)
+give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 {
 	ErrorData  *error;
 	const char *hint;
+	int			holder;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -98,6 +121,9 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
 	(void) pmhash_rebuild_begins(relid, InvalidOid);
+	holder = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(heap) ? holder_of(heap) : 0;
+	if (holder != 0)
+		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -120,14 +146,14 @@ rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
-	Oid			heap = InvalidOid;
+	volatile Oid heap = InvalidOid;
 	bool		needed;
 
 	pmhash_refill_forget();
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		needed = needs_rebuild(relid, name, &heap);
+		needed = needs_rebuild(relid, name, unvolatize(Oid *, &heap));
 		CommitTransactionCommand();
 		if (needed && pmhash_rebuild_begins(relid, heap))
 		{
@@ -140,7 +166,7 @@ rebuild_index(Oid relid)
 	}
 	PG_CATCH();
 	{
-		give_up(relid, name, context);
+		give_up(relid, name, heap, context);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);

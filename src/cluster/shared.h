@@ -136,6 +136,7 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */
+	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
 	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */

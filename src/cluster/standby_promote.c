@@ -66,7 +66,7 @@ pmhash_standby_promote(PmhashControl *control)
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
 				 errdetail("Index files there are not trusted any more.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
 	}
 	standby->active = false;
 	pmhash_stub_changed();

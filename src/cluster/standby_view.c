@@ -89,9 +89,11 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return psprintf("to be built%s", what_builds_lack());
-	return psprintf("build failed: %s; it is tried again",
+	return psprintf("build failed: %s; next try at %s",
 					details ? state.message :
-					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)));
+					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)),
+					timestamptz_to_str(TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+																   Max(state.next_try - pmhash_clock_ms(), 0))));
 }
 
 /* How many files are in which status. */

@@ -17,17 +17,22 @@
  */
 #include "postgres.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/counters.h"
 #include "cluster/dead_list.h"
 #include "cluster/disabled.h"
+#include "cluster/failed_writes.h"
 #include "cluster/gucs.h"
 #include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
@@ -126,6 +131,8 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->ask_from,
+						IsPostmasterEnvironment ? pmhash_clock_ms() + PMHASH_FIRST_QUESTION : 0);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -159,6 +166,32 @@ init_shared_memory(void)
 /* ---- the pool ---- */
 
 /*
+ * A cluster that was upgraded within its own directory may have got the pools of its old
+ * and new parts there.  No server uses them, and each base backup has them.
+ */
+static void
+report_pools_inside(void)
+{
+	DIR		   *dir = opendir(DataDir);
+	struct dirent *de;
+	char		control[MAXPGPATH];
+	const char *end;
+
+	while (dir != NULL && (de = readdir(dir)) != NULL)
+	{
+		end = strrchr(de->d_name, '.');
+		snprintf(control, MAXPGPATH, "%s/%s/control", DataDir, de->d_name);
+		if (end != NULL && strcmp(end, ".pmhash") == 0 && access(control, F_OK) == 0)
+			ereport(LOG,
+					(errmsg("pmhash: directory \"%s/%s\" is not used, and is part of each backup of the data directory",
+							DataDir, de->d_name),
+					 errhint("Remove it.")));
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+/*
  * Take the pool into use for this server life.  If it was refused before,
  * another server may have used it meanwhile: then the token has gone, and
  * nothing is trusted.
@@ -168,6 +201,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
+	report_pools_inside();
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;

@@ -382,12 +382,9 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 	if (doubt == NULL)
 		return true;
 	if (!pmem)
-	{
-		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
-	}
-	pmhash_renew_eras(control,
-					  pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES,
+					  PMHASH_REASON_POWER);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
 			 pmem ?
@@ -402,11 +399,11 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 
 /*
  * Why must no file be trusted?  NULL if there is no reason: data directory
- * and pool were last used together.
+ * and pool were last used together.  *reason: as the files' states have it.
  */
 static const char *
 reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
-				 const PmhashServerState *server)
+				 const PmhashServerState *server, PmhashReason *reason)
 {
 	const char *doubt;
 
@@ -415,7 +412,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
 	if (server->restored)
-		return "the data directory comes from a backup";
+		return "the data directory has been restored from a backup, or rewound";
 	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
 		return "the server was a standby, and went down before it used the pool as a primary";
 	if (!server->has_token)
@@ -428,10 +425,14 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
 	doubt = copy_doubt(control, entry->lock_fd);
-	if (doubt == NULL)
-		doubt = write_back_doubt(control, entry);
 	if (doubt != NULL)
 		return doubt;
+	doubt = write_back_doubt(control, entry);
+	if (doubt != NULL)
+	{
+		*reason = PMHASH_REASON_WRITE_FAILED;
+		return doubt;
+	}
 	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 }
 
@@ -444,7 +445,7 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->magic = PMHASH_CONTROL_MAGIC;
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
-	pmhash_renew_eras(control, PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
 	if (entry->is_damaged)
 		return "its control file is damaged";
 	if (entry->is_other_version)
@@ -502,11 +503,12 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 {
 	const char *doubt;
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
+	PmhashReason reason = PMHASH_REASON_APART;
 
 	if (!entry->has_control)
 		doubt = new_control(control, entry, server);
 	else
-		doubt = reason_for_doubt(control, entry, server);
+		doubt = reason_for_doubt(control, entry, server, &reason);
 
 	if (doubt != NULL)
 	{
@@ -514,7 +516,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), doubt),
 				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, reason);
 		control->journal_instance = 0;
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||

@@ -302,7 +302,7 @@ pmhash_undo(PmhashControl *control)
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), doubt),
 				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
 	}
 	else
 	{

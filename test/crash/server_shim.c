@@ -123,7 +123,7 @@ pmhash_disable(const char *reason)
 }
 
 void
-pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
 {
 	shim_complaint = "the undo journal is not believed";
 }

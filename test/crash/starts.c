@@ -337,6 +337,7 @@ WRAP(void *, pmem_map_file, NULL, (const char *p, size_t n, int f, mode_t m, siz
 
 char	   *DataDir;
 bool		IsUnderPostmaster;
+bool		IsPostmasterEnvironment = true;
 bool		process_shared_preload_libraries_in_progress = true;
 char	   *pmhash_directory;
 int			pmhash_lock_stripes = 64;

@@ -53,6 +53,53 @@ $node->safe_psql('postgres', 'DROP INDEX o_f');
 	$node->safe_psql('postgres', 'DROP INDEX o_f');
 }
 
+# ---- in the log at a start ----
+{
+	my $inside = $node->data_dir . '/old.pmhash';
+
+	mkdir($inside) or die $!;
+	append_to_file("$inside/control", 'x');
+	my $from = -s $node->logfile;
+	$node->restart;
+	my $log = slurp_file($node->logfile, $from);
+	like($log, qr/LOG:  pmhash: directory "\Q$inside\E" is not used, and is part of each backup.*HINT:  Remove it/s, 'a pool in the data directory is named');
+	unlike($log, qr/resource manager/, 'nothing is said of resource managers');
+	PostgreSQL::Test::Utils::system_log('rm', '-r', $inside);
+}
+
+# ---- the default place cannot be made, as where the data directory is a mount point ----
+{
+	my $mounted = new_server('mounted');
+	my ($parent) = $mounted->data_dir =~ m,(.*)/,;
+
+	chmod(0500, $parent) or die $!;
+	$mounted->start;
+	install_extension($mounted);
+	is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'),
+		'could not create directory "' . pool($mounted) . '": Permission denied; "pmhash.directory" can name another one', 'mount point');
+	chmod(0700, $parent) or die $!;
+	$mounted->stop;
+}
+
+# ---- a rebuild waits for a lock ----
+{
+	my $holder;
+
+	rebuild_off($node);
+	my $file = index_file($node, 'o_k');
+	$node->stop;
+	unlink($file) or die $!;
+	$node->start;
+	$holder = $node->background_psql('postgres');
+	my $pid = $holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_backend_pid()');
+	rebuild_on($node);
+	ok($node->poll_query_until('postgres',
+			"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash_indexes WHERE index = 'o_k'"),
+		'a rebuild waits: for whom');
+	$holder->quit;
+	all_come_back($node, 'the lock is gone');
+}
+
 # ---- no place for the journal ----
 {
 	my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
