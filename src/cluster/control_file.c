@@ -36,8 +36,8 @@ pmhash_random_id(void)
 }
 
 /*
- * Distrust the files that lived in the page cache, or all files, which is for a reason: see
- * PmhashControl.  Takes effect when the control file is written.
+ * Distrust the files that lived in the page cache, or all files, which is for a reason:
+ * see PmhashControl.  Takes effect when the control file is written.
  */
 void
 pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)

@@ -5,10 +5,10 @@
  *
  * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of
  * writing back our files is part of, and once half a minute after the start: the last
- * server life may not have had the time to ask.  Not while it writes: if both are on one file system,
- * the kernel is at it for as long, and a server that is killed meanwhile has no file
- * that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a checkpoint does,
- * before it writes: xlog.c, CreateRestartPoint.)
+ * server life may not have had the time to ask.  Not while it writes: if both are on one
+ * file system, the kernel is at it for as long, and a server that is killed meanwhile
+ * has no file that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a
+ * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
  * By the launcher, that of a standby in recovery.  Where there is none
  * (max_worker_processes is too small, single-user mode), by the first process that uses
@@ -17,8 +17,8 @@
  *
  * A server that is killed in the middle of a question trusts nothing afterwards
  * (witness.c), and syncfs() may take a second.  So it is not asked again before 1,000
- * times as long has passed, however often checkpoints come: of 1,000 kills one at the most
- * meets a question.  A CHECKPOINT that a user says has it asked at once.
+ * times as long has passed, however often checkpoints come: of 1,000 kills one at the
+ * most meets a question.  A CHECKPOINT that a user says has it asked at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,12 +52,13 @@ is_due(XLogRecPtr *redo)
 {
 	XLogRecPtr	last = pg_atomic_read_u64(&pmhash_shared->asked_redo);
 	XLogRecPtr	under_way = pg_atomic_read_u64(&pmhash_shared->asked_under_way);
+	int64		from = (int64) pg_atomic_read_u64(&pmhash_shared->ask_from);
 	ControlFileData server;
 	char		reason[PMHASH_REASON_SIZE];
 
 	*redo = GetRedoRecPtr();
 	if (*redo == last ||
-		(failed[0] == '\0' && pmhash_clock_ms() < (int64) pg_atomic_read_u64(&pmhash_shared->ask_from)))
+		(failed[0] == '\0' && pmhash_clock_ms() < from))
 		return false;
 	/* One that the next has followed is over, or has failed. */
 	if (last == InvalidXLogRecPtr ||
@@ -125,7 +126,8 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 		return;
 	begun = pmhash_clock_ms();
 	complete = pmhash_pool_ask_files(device, ask_file, go_on) || failed[0] != '\0';
-	if (!complete || !LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+	if (!complete ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
 	{
 		rest_from(begun);
 		return;

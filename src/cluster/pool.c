@@ -104,9 +104,9 @@ looks_like_pool(char *reason)
 }
 
 /*
- * Make the directory, or make sure that an existing one is private.  One that
- * was not meant for us is left as it is, and so is one that others can write in: they may
- * have put links there to files that they cannot write and we can, or have written to ours.
+ * Make the directory, or make sure that an existing one is private.  One that was not
+ * meant for us is left as it is, and so is one that others can write in: they may have
+ * put links there to files that they cannot write and we can, or have written to ours.
  */
 static bool
 prepare_directory(char *reason)

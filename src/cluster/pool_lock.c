@@ -124,8 +124,8 @@ pmhash_require_pool_present(void)
 
 /*
  * Say in the lock file which process has the lock, so that a server that meets it need
- * not wait.  Always as many bytes, so that a full disk does not matter; where they can't be
- * written, the lock does without.
+ * not wait.  Always as many bytes, so that a full disk does not matter; where they can't
+ * be written, the lock does without.
  */
 static void
 sign_lock(void)
@@ -159,8 +159,8 @@ open_patiently(const char *path, int flags)
 }
 
 /*
- * Open the lock file, twice.  It is written before all else is known of the pool, so
- * not through a link, and what stands in its place must not hold the postmaster up, as the
+ * Open the lock file, twice.  It is written before all else is known of the pool, so not
+ * through a link, and what stands in its place must not hold the postmaster up, as the
  * reading end of a fifo would.
  */
 static bool

@@ -121,7 +121,8 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
 	(void) pmhash_rebuild_begins(relid, InvalidOid);
-	holder = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(heap) ? holder_of(heap) : 0;
+	holder = error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || !OidIsValid(heap) ? 0 :
+		holder_of(heap);
 	if (holder != 0)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);

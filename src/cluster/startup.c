@@ -131,8 +131,8 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
-	pg_atomic_init_u64(&pmhash_shared->ask_from,
-						IsPostmasterEnvironment ? pmhash_clock_ms() + PMHASH_FIRST_QUESTION : 0);
+	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
+					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);

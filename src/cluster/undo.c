@@ -148,7 +148,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	header = (const PmhashJournalHeader *) file.base;
 	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
 		header->instance != instance ||
-		header->records > file.mapped / sizeof(*record) - 1)
+		header->records != file.mapped / sizeof(*record) - 1)
 	{
 		pm_close(&file);
 		return false;

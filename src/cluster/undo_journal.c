@@ -9,12 +9,12 @@
  * next start the entries whose LSN is past the end of replay are taken out
  * (undo.c): such a transaction cannot have committed.
  *
- * The journal is a ring of one-line records in a file that is there from the first start
- * on and cleared for each server life, mapped by every backend.  Shared memory keeps the LSN of each record.
- * A record may be overwritten as soon as that LSN is flushed; a writer that meets
- * one that is not flushes WAL.  While a record is being written it is marked
- * busy, so that a writer that comes round the ring meanwhile takes another one
- * and never has its record overwritten by the slower first.
+ * The journal is a ring of one-line records in a file that is there from the first
+ * start on and cleared for each server life, mapped by every backend.  Shared memory
+ * keeps the LSN of each record. A record may be overwritten as soon as that LSN is
+ * flushed; a writer that meets one that is not flushes WAL.  While a record is being
+ * written it is marked busy, so that a writer that comes round the ring meanwhile takes
+ * another one and never has its record overwritten by the slower first.
  *
  *-------------------------------------------------------------------------
  */
@@ -114,14 +114,16 @@ open_or_make(PmFile *file, const char *path, PmhError *error)
 	if (result == PMH_ERR_FORMAT)
 		(void) unlink(path);
 	if (result == PMH_ERR_FORMAT || result == PMH_ERR_NO_FILE)
-		result = pm_create(file, path, size_of(pmhash_shared->journal_most), false, error);
+		result = pm_create(file, path, size_of(pmhash_shared->journal_most), false,
+						   error);
 	return result;
 }
 
 /*
- * There is to be a file for the journals of all server lives, so that none needs space for
- * its own.  Make it if there is none.  That it can be mapped shows that index files can be,
- * which some file systems don't allow.  For the postmaster, at a start; false with a reason.
+ * There is to be a file for the journals of all server lives, so that none needs space
+ * for its own.  Make it if there is none.  That it can be mapped shows that index files
+ * can be, which some file systems don't allow.  For the postmaster, at a start; false
+ * with a reason.
  */
 bool
 pmhash_journal_provide(char *reason)
@@ -217,10 +219,10 @@ clear_journal(PmFile *file)
 }
 
 /*
- * Begin the journal of a server life, in the file that there is; nothing has been noted in
- * this life, and what is in it is not needed any more.  *pmem: whether it is persistent
- * memory.  If pmhash.journal_size has been raised, and there is no room, it is as large as
- * it was.  The caller holds the pool lock.  ERROR if that fails.
+ * Begin the journal of a server life, in the file that there is; nothing has been noted
+ * in this life, and what is in it is not needed any more.  *pmem: whether it is
+ * persistent memory.  If pmhash.journal_size has been raised, and there is no room, it
+ * is as large as it was.  The caller holds the pool lock.  ERROR if that fails.
  */
 void
 pmhash_journal_begin(uint64 instance, bool *pmem)
@@ -230,20 +232,26 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
 	size_t		size = size_of(pmhash_shared->journal_most);
+	uint64		records;
 
 	pmhash_journal_path(path);
 	if (open_or_make(&file, path, &error) != PMH_OK)
 		journal_error(path, &error);
-	if (file.mapped < size && pm_extend(&file, file.mapped, size, &error) == PMH_OK)
-		(void) pm_remap(&file, size, &error);
-	pmhash_shared->journal_records = Min(pmhash_shared->journal_most,
-										 file.mapped / sizeof(PmhashJournalRecord) - 1);
+	if (file.mapped < size)
+	{
+		(void) pm_extend(&file, file.mapped, size, &error);
+		pm_close(&file);
+		if (open_or_make(&file, path, &error) != PMH_OK)
+			journal_error(path, &error);
+	}
+	records = file.mapped / sizeof(PmhashJournalRecord) - 1;
+	pmhash_shared->journal_records = Min(pmhash_shared->journal_most, records);
 	clear_journal(&file);
 	PMH_STOP_POINT("journal_begun");
 	header = (PmhashJournalHeader *) file.base;
 	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
-	pm_store64(&header->records, pmhash_shared->journal_records);
+	pm_store64(&header->records, records);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
 	pm_flush(&file, header, sizeof(*header));
 	pm_fence(&file);

@@ -21,7 +21,7 @@ typedef struct PmhashJournalHeader
 {
 	uint64		magic;
 	uint64		instance;		/* whose journal it is */
-	uint64		records;
+	uint64		records;		/* that the file has room for; not all may be used */
 	uint64		flushed;		/* end of a WAL record known to be flushed */
 	uint64		reserved[4];
 } PmhashJournalHeader;

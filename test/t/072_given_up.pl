@@ -107,11 +107,11 @@ foreach my $end ('immediate', 'fast')
 
 	$node->restart;
 	rebuild_off($node);
-	faults('pwrite fsync ftruncate unlink rename renameat2 pmem_map_file', 1, 1_000_000, 5, 'on', '');
+	faults('pwrite fsync ftruncate unlink rename renameat2 mmap', 1, 1_000_000, 5, 'on', '');
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 	eval { $session->quit };
-	$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+	$node->wait_for_log(qr/pmhash is disabled: could not use file/, $from);
 	wait_until_up($node);
 	open(my $lock, '<', pool($node) . '/lock') or die $!;
 	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";

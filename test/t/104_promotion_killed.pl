@@ -147,7 +147,7 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	chmod(0500, pool($node)) or die $!;
 	$node->promote;
 	sleep 1;
-	like(logged_since($node, $position), qr/could not use the pmhash undo journal/, 'first use: it has failed');
+	like(logged_since($node, $position), qr/pmhash could not be made ready: could not write file/, 'first use: it has failed');
 	chmod(0700, pool($node)) or die $!;
 	$node->safe_psql('postgres', q(INSERT INTO t VALUES (1, 'first use', 1)));
 	goes_on($node, 'first use fails', $position);
