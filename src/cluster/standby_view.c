@@ -91,8 +91,8 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return psprintf("to be built%s", what_builds_lack());
-	wait = Max(state.next_try - pmhash_clock_ms(), 0);
-	next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), wait);
+	wait = state.next_try - pmhash_clock_ms();
+	next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
 	return psprintf("build failed: %s; next try at %s",
 					details ? state.message :
 					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)),
