@@ -45,7 +45,6 @@ pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason re
 	control->cache_era = pmhash_random_id();
 	if (which != PMHASH_ALL_FILES)
 		return;
-	control->ended_era = control->dax_era;
 	control->ended_reason = reason;
 	control->dax_era = pmhash_random_id();
 }

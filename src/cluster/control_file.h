@@ -73,9 +73,7 @@ typedef struct PmhashControl
 	uint64		cache_era;
 	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
 	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
-	uint64		ended_era;		/* the dax_era before the last, or 0 ... */
-	uint32		ended_reason;	/* ... and why it has ended: PmhashReason */
-	uint32		reserved;		/* 0 */
+	uint64		ended_reason;	/* why the last dax_era has ended: PmhashReason */
 	uint64		lock_inode;		/* of the lock file in this life, and when it */
 	uint64		lock_birth;		/* was made, in ns; 0: not known */
 	uint64		shut;			/* stamp of all files at the last clean
@@ -111,20 +109,18 @@ PMHASH_AT(PmhashControl, dax_era, 96);
 PMHASH_AT(PmhashControl, cache_era, 104);
 PMHASH_AT(PmhashControl, journal_instance, 112);
 PMHASH_AT(PmhashControl, opts_mtime, 120);
-PMHASH_AT(PmhashControl, ended_era, 128);
-PMHASH_AT(PmhashControl, ended_reason, 136);
-PMHASH_AT(PmhashControl, reserved, 140);
-PMHASH_AT(PmhashControl, lock_inode, 144);
-PMHASH_AT(PmhashControl, lock_birth, 152);
-PMHASH_AT(PmhashControl, shut, 160);
-PMHASH_AT(PmhashControl, next_shut, 168);
-PMHASH_AT(PmhashControl, shut_begun, 176);
-PMHASH_AT(PmhashControl, all_shut, 184);
-PMHASH_AT(PmhashControl, life_instance, 192);
-PMHASH_AT(PmhashControl, seen_redo, 200);
-PMHASH_AT(PmhashControl, undo_redo, 208);
-PMHASH_AT(PmhashControl, role, 216);
-PMHASH_SIZE(PmhashControl, 224);
+PMHASH_AT(PmhashControl, ended_reason, 128);
+PMHASH_AT(PmhashControl, lock_inode, 136);
+PMHASH_AT(PmhashControl, lock_birth, 144);
+PMHASH_AT(PmhashControl, shut, 152);
+PMHASH_AT(PmhashControl, next_shut, 160);
+PMHASH_AT(PmhashControl, shut_begun, 168);
+PMHASH_AT(PmhashControl, all_shut, 176);
+PMHASH_AT(PmhashControl, life_instance, 184);
+PMHASH_AT(PmhashControl, seen_redo, 192);
+PMHASH_AT(PmhashControl, undo_redo, 200);
+PMHASH_AT(PmhashControl, role, 208);
+PMHASH_SIZE(PmhashControl, 216);
 
 typedef enum PmhashControlRead
 {
