@@ -414,7 +414,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 	if (server->restored)
 		return "the data directory has been restored from a backup, or rewound";
 	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
-		return "the server was a standby, and went down before it used the pool as a primary";
+		return "the server was a standby and has not used the pool as a primary";
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))

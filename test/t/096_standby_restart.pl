@@ -248,7 +248,7 @@ $old_position = log_position($primary);
 $primary->start;
 is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
 # trust: standby-signal
-like(logged_since($primary, $old_position), qr/was a standby and has not been promoted/,
+like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 	'signal removed: not trusted');
 $primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
   or die 'not rebuilt';

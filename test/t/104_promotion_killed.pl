@@ -116,7 +116,7 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	kill_it($node);
 	$node->start;
 	# trust: promoted
-	builds_anew($node, "killed, $point", $position, qr/the server was a standby, and went down before it used the pool as a primary/);
+	builds_anew($node, "killed, $point", $position, qr/the server was a standby and has not used the pool as a primary/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '1000', "killed, $point: what was committed is there");
 	$position = log_position($node);
 	crash($node);
@@ -134,7 +134,7 @@ foreach my $point (qw(promoted_before_use promoted_before_role))
 	$node->stop('immediate');
 	unlink($node->data_dir . '/standby.signal') or die $!;
 	$node->start;
-	builds_anew($node, 'signal removed', $position, qr/the server was a standby, and went down before/);
+	builds_anew($node, 'signal removed', $position, qr/the server was a standby and has not used/);
 	$node->stop;
 }
 
