@@ -239,10 +239,16 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 		journal_error(path, &error);
 	if (file.mapped < size)
 	{
-		(void) pm_extend(&file, file.mapped, size, &error);
+		PmhError	full = {0};
+
+		(void) pm_extend(&file, file.mapped, size, &full);
 		pm_close(&file);
 		if (open_or_make(&file, path, &error) != PMH_OK)
 			journal_error(path, &error);
+		if (file.mapped < size)
+			ereport(LOG,
+					(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s",
+							file.mapped, size, full.detail)));
 	}
 	records = file.mapped / sizeof(PmhashJournalRecord) - 1;
 	pmhash_shared->journal_records = Min(pmhash_shared->journal_most, records);

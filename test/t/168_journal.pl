@@ -84,6 +84,7 @@ foreach my $how ('fast', 'immediate')
 	start_with_small_files($node);
 	my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO t SELECT generate_series(2001, 60000)');
 	is($stderr, '', "no room for a larger journal ($how): many rows go in");
+	like(slurp_file($node->logfile), qr/the undo journal has \d+ bytes instead of \d+: The operation that failed was/, '... and the log says so');
 	goes_on($inode, mb(2), "no room for a larger journal ($how)");
 	$node->stop($how);
 }
