@@ -162,12 +162,11 @@ pin_stub(PmhashMoved *moved, Oid relid)
 	ResourceOwner owner = CurrentResourceOwner;
 	Relation	index = try_relation_open(relid, AccessShareLock);
 	PmhashStub	stub;
-	bool		found = false;
 
 	if (index == NULL)
 		return false;
-	if (pmhash_is_index(index) && pmhash_stub_may_be_read(index, &stub, &found) &&
-		found && stub.file_id == moved->file_id)
+	if (pmhash_is_index(index) && pmhash_stub_look(index, &stub) == PMHASH_LOOK_STUB &&
+		stub.file_id == moved->file_id)
 	{
 		CurrentResourceOwner = TopTransactionResourceOwner;
 		moved->index = relid;

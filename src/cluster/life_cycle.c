@@ -225,14 +225,16 @@ pmhash_note_drop(Oid relid)
 	Relation	index = relation_open(relid, NoLock);
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
-	bool		found;
 
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
 	{
-		if (!pmhash_stub_may_be_read(index, &stub, &found))
+		PmhashLook	look = pmhash_stub_look(index, &stub);
+
+		pmhash_stub_may_go(pmhash_node(index), look);
+		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
-		else if (found && stub.file_id != 0)
+		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
 		{
 			Pending    *p;
 
@@ -277,7 +279,6 @@ named_by(Oid relid, uint64 file_id)
 	Relation	index;
 	Owned		result = OWNED_NO;
 	PmhashStub	stub;
-	bool		found;
 
 	/* Another session may be rebuilding it, and be about to look at ours. */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
@@ -287,9 +288,11 @@ named_by(Oid relid, uint64 file_id)
 		return OWNED_NO;
 	if (pmhash_is_index(index))
 	{
-		if (!pmhash_stub_may_be_read(index, &stub, &found))
+		PmhashLook	look = pmhash_stub_look(index, &stub);
+
+		if (look == PMHASH_LOOK_UNREADABLE)
 			result = OWNED_UNKNOWN;
-		else if (found && stub.file_id == file_id)
+		else if (look == PMHASH_LOOK_STUB && stub.file_id == file_id)
 			result = OWNED_YES;
 	}
 	relation_close(index, NoLock);
@@ -417,13 +420,14 @@ note_replaced_forks(void)
 
 	for (int i = 0; i < n; i++)
 	{
-		uint64		file_id;
-		uint16		flags;
+		PmhashStub	stub;
+		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
 
-		if (!pmhash_stub_of_fork_may_be_read(node[i], &file_id, &flags))
+		pmhash_stub_may_go(node[i], look);
+		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
-		if (file_id != 0)
-			note_replaced(file_id, pmhash_flags_logged(flags));
+		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
+			note_replaced(stub.file_id, pmhash_flags_logged(stub.flags));
 	}
 	if (n > 0)
 		pfree(node);

@@ -425,7 +425,7 @@ void
 pmhash_stub_create_init(Relation index)
 {
 	SMgrRelation smgr = RelationGetSmgr(index);
-	PGAlignedBlock block;
+	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
 	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
 

@@ -10,7 +10,6 @@
 
 #include "cluster/cluster.h"
 #include "cluster/format.h"
-#include "cluster/try.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		1
@@ -96,13 +95,20 @@ extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
 
 /* ---- stub_read.c ---- */
 
+/* What a main fork has where a stub should be. */
+typedef enum PmhashLook
+{
+	PMHASH_LOOK_STUB,			/* a stub of the version that this code knows */
+	PMHASH_LOOK_EMPTY,			/* no page */
+	PMHASH_LOOK_OTHER,			/* a page that is no such stub, or of zeroes */
+	PMHASH_LOOK_UNREADABLE		/* that can't be told */
+} PmhashLook;
+
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
-extern uint64 pmhash_stub_in_recovery(PmhashNode node);
-extern ErrorData *pmhash_stub_try(PmhashTried read, void *arg);
-extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
-extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
-											uint16 *flags);
+extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
+extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
+extern void pmhash_stub_may_go(PmhashNode node, PmhashLook look);
 
 #endif							/* PMHASH_STUB_H */
