@@ -202,6 +202,7 @@ AM_OBJS = \
 	src/am/object_hook.o \
 	src/am/options.o \
 	src/am/wal_records.o \
+	src/am/predicate.o \
 	src/am/prewarm.o \
 	src/am/residence.o \
 	src/am/row_key.o \
@@ -483,6 +484,7 @@ AM_HEADERS = \
 	src/am/keys.h \
 	src/am/logged_removal.h \
 	src/am/object_hook.h \
+	src/am/predicate.h \
 	src/am/row_key.h \
 	src/am/row_types.h \
 	src/am/scan.h \
