@@ -20,6 +20,14 @@
 #include "engine/stop_point.h"
 #include "engine/table.h"
 
+/* What a serializable transaction has locked of its keys; see am/predicate.c. */
+typedef struct PmhashKeyLocks
+{
+	LocalTransactionId lxid;	/* the transaction */
+	int			count;			/* keys by themselves, and */
+	BlockNumber last[16];		/* the pages of the last ones */
+} PmhashKeyLocks;
+
 /*
  * An index file as this backend has it open.  Cached per backend and mapped
  * at first use; valid until the end of the transaction at least, as long as
@@ -31,6 +39,7 @@ typedef struct PmhashFile
 	uint64		file_id;		/* identity, as in the stub */
 	uint64		seed;			/* of the key hash, per file */
 	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
+	PmhashKeyLocks key_locks;
 	bool		journaled;		/* false for unlogged and temporary indexes */
 	uint64		standby_life;	/* opened on a standby: which file of this id */
 	uint64		standby_changes;	/* it was LIVE when the table had this */
