@@ -75,7 +75,7 @@ has_read_many(PmhashFile *file, BlockNumber page)
 		memset(locks, 0, sizeof(*locks));
 		locks->lxid = CURRENT_LXID;
 	}
-	for (int i = 0; i < lengthof(locks->last); i++)
+	for (int i = 0; i < (int) lengthof(locks->last); i++)
 	{
 		if (locks->last[i] == page)
 			return false;
