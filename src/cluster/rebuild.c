@@ -140,30 +140,39 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 
 /*
  * Rebuild an index if it is invalid; not while the worker of the other kind is at its
- * table, which has us started when it is done.
+ * table, which has us started when it is done.  Its name goes into name[NAMEDATALEN],
+ * its table into *heap.
  */
+static void
+rebuild_if_needed(Oid relid, char *name, Oid *heap)
+{
+	bool		needed;
+
+	StartTransactionCommand();
+	needed = needs_rebuild(relid, name, heap);
+	CommitTransactionCommand();
+	if (needed)
+	{
+		if (!pmhash_rebuild_begins(relid, *heap))
+			return;
+		pmhash_refill(relid);
+		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
+	}
+	pmhash_rebuild_is_over(relid);
+}
+
+/* The same; an error is noted. */
 static void
 rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
 	volatile Oid heap = InvalidOid;
-	bool		needed;
 
 	pmhash_refill_forget();
 	PG_TRY();
 	{
-		StartTransactionCommand();
-		needed = needs_rebuild(relid, name, unvolatize(Oid *, &heap));
-		CommitTransactionCommand();
-		if (needed && pmhash_rebuild_begins(relid, heap))
-		{
-			pmhash_refill(relid);
-			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
-			needed = false;
-		}
-		if (!needed)
-			pmhash_rebuild_is_over(relid);
+		rebuild_if_needed(relid, name, unvolatize(Oid *, &heap));
 	}
 	PG_CATCH();
 	{
@@ -290,5 +299,6 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		pmhash_rebuild_pass_ends();
 	if (kind == PMHASH_BUILD_PLAIN)
 		request_other_kind(rest);
+	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 }

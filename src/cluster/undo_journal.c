@@ -203,7 +203,7 @@ clear_journal(PmFile *file)
 {
 	PmhashJournalHeader *header = (PmhashJournalHeader *) file->base;
 	PmhashJournalRecord *record = (PmhashJournalRecord *) file->base;
-	size_t		n = file->mapped / sizeof(*record);
+	size_t		n = file->bound / sizeof(*record);
 
 	pm_store64(&header->magic, 0);
 	pm_flush(file, &header->magic, sizeof(header->magic));
@@ -237,20 +237,20 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 	pmhash_journal_path(path);
 	if (open_or_make(&file, path, &error) != PMH_OK)
 		journal_error(path, &error);
-	if (file.mapped < size)
+	if (file.bound < size)
 	{
 		PmhError	full = {0};
 
-		(void) pm_extend(&file, file.mapped, size, &full);
+		(void) pm_extend(&file, file.bound, size, &full);
 		pm_close(&file);
 		if (open_or_make(&file, path, &error) != PMH_OK)
 			journal_error(path, &error);
-		if (file.mapped < size)
+		if (file.bound < size)
 			ereport(LOG,
 					(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s",
-							file.mapped, size, full.detail)));
+							file.bound, size, full.detail)));
 	}
-	records = file.mapped / sizeof(PmhashJournalRecord) - 1;
+	records = file.bound / sizeof(PmhashJournalRecord) - 1;
 	pmhash_shared->journal_records = Min(pmhash_shared->journal_most, records);
 	clear_journal(&file);
 	PMH_STOP_POINT("journal_begun");
@@ -310,7 +310,7 @@ is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	return journal.mapped >= journal_size() &&
+	return journal.bound >= journal_size() &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
 		header->instance == pmhash_shared->instance;
 }
