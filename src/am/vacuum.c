@@ -99,7 +99,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	size_t		removed;
 	PmhResult	result;
 
-	if (pmhash_file_must_log(state->file, state->index))
+	if (state->file->logged)
 	{
 		if (state->logged == NULL)
 			state->logged = pmhash_logged_removal_make(state->index, state->file);
@@ -355,7 +355,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (state.logged != NULL)
 		state.removed += pmhash_logged_removal_finish(state.logged);
 	PMH_STOP_POINT("vacuum_before_epoch");
-	if (pmhash_file_must_log(state.file, info->index))
+	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)

@@ -36,8 +36,7 @@ typedef struct PmhashFile
 	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
-	bool		logged;			/* its stub said so when stub_generation was ... */
-	uint64		generation;		/* ... this; see logged.h */
+	bool		logged;			/* its changes are, see logged.c */
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
 	uint32		counted;		/* which of them: a bit each */

@@ -100,7 +100,6 @@ typedef struct PmhashShared
 	bool		retried;		/* if not: the launcher goes on trying */
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
 	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
-	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
 	uint64		journal_records;	/* as there are: fewer if there was no room */
