@@ -111,7 +111,6 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 		pmhash_removal_barrier(state->index);
 	state->barrier_passed = true;
 
-	pmhash_removal_begins(state->file);
 	PMH_STOP_POINT("vacuum_before_removal");
 	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
 	if (result != PMH_OK)

@@ -311,16 +311,6 @@ extern void pmhash_removal_replayed(uint64 file_id);
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);
 
-/* Entries are about to be removed: scans with older snapshots will notice. */
-extern void pmhash_removal_begins(const PmhashFile *file);
-
-/*
- * Has the snapshot become too old for what was read from the file before the
- * call?  ERROR if so, as core's TestForOldSnapshot.
- */
-extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
-										 Snapshot snapshot);
-
 /* ---- queue_count.c ---- */
 
 /* Entries of a file begin to wait in a queue of this session; none of them does. */

@@ -306,7 +306,6 @@ take_some_out(DeadBatch *batch, bool *more)
 		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 		return PMH_DONE;
 	}
-	pmhash_removal_begins(batch->file);
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);

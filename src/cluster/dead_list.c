@@ -378,7 +378,6 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 	int64		now = pmhash_clock_coarse();
 	bool		room = true;
 
-	pmhash_removal_begins(file);
 	for (int done = 0; room && done < n;)
 	{
 		PmhashDeadList *list = NULL;
@@ -456,9 +455,7 @@ known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int 
  *
  * True: a visit at the moment of the call would have found it so.  False: not known.
  * Not for transactions that began during recovery, whose snapshots may be older than
- * this server's horizons (indexam.c says the same with ignore_killed_tuples).  With
- * old_snapshot_threshold the caller has to test its snapshot afterwards
- * (pmhash_test_for_old_snapshot).
+ * this server's horizons (indexam.c says the same with ignore_killed_tuples).
  */
 bool
 pmhash_known_dead(const PmhashFile *file, uint64 value)
