@@ -343,27 +343,6 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 }
 
 /*
- * Are entries of the queue to be logged now?  As it was if no index has its file any
- * more.
- */
-static bool
-must_log(const PmhashInsertQueue *queue)
-{
-	Relation	index;
-	bool		log;
-
-	if (likely(pmhash_file_knows_log(queue->file, &log)))
-		return log;
-	index = open_owner(queue);
-	if (index != NULL)
-	{
-		log = pmhash_file_must_log(queue->file, index);
-		relation_close(index, NoLock);
-	}
-	return log;
-}
-
-/*
  * Journal records for the next group, then its entries, then a record of WAL if the
  * file is logged.  'first' goes on by those that are in, whatever else happens.
  * False if not all are.
@@ -374,7 +353,6 @@ insert_group(PmhashInsertQueue *queue)
 	PmhashFile *file = queue->file;
 	const PmhEntry *entries = &queue->entry[queue->first];
 	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
-	bool		log = must_log(queue);
 	PmhResult	result;
 	size_t		done;
 
@@ -382,7 +360,7 @@ insert_group(PmhashInsertQueue *queue)
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
-	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
+	result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
 	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);

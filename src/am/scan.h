@@ -307,9 +307,6 @@ extern uint32 pmhash_scan_start(IndexScanDesc scan, const PmhashFile *file);
 /* ---- visibility.c ---- */
 
 extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
-extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
-								  Buffer buffer);
-extern void pmhash_test_visited_page(IndexScanDesc scan);
 extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
 									Snapshot snapshot, Buffer *map);
 extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);
