@@ -16,8 +16,8 @@
 #include "cluster/gucs.h"
 #include "cluster/held.h"
 #include "cluster/life_cycle.h"
-#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
+#include "cluster/session_files.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/worker.h"
@@ -33,10 +33,9 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_define_gucs();
 	pmhash_startup_init();
 	pmhash_engine_hooks_init();
-	pmhash_life_cycle_init();
+	pmhash_session_files_init(pmhash_unlink);
 	pmhash_standby_redo_init();
 	pmhash_standby_database_init();
-	pmhash_logged_init();
 	pmhash_held_init();
 	pmhash_file_levels_init();
 	pmhash_worker_init();
