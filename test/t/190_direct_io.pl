@@ -47,7 +47,7 @@ is($node->safe_psql('postgres', "ALTER TABLE logged SET LOGGED; SET enable_seqsc
 # ---- stubs that are in no shared buffer ----
 
 $node->restart;
-is(scalar(index_files(pool($node))), 2, 'two files');
+wait_for_files(pool($node), 2, 'two files, when the one from before the crash is gone');
 is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash_indexes"),
 	'logged_k valid, unlogged_k valid', 'are shown');
 $node->restart;
