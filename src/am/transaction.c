@@ -77,6 +77,7 @@ transaction_has_ended(XactEvent event)
 		pmhash_files_aborted(0);
 	else
 		pmhash_files_committed();
+	pmhash_files_over();
 	pmhash_entries_at_end_of_transaction();
 	pmhash_transaction_is_ending = false;
 }

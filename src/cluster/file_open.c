@@ -219,6 +219,8 @@ entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool ma
 	{
 		trouble->standby_life = mapped->standby_life;
 		trouble->reason = pmhash_table_doubt(mapped->table);
+		if (pmhash_file_is_gone(mapped) && pmhash_pool_is_present())
+			trouble->reason = PMHASH_REASON_MISSING;	/* it lives on in here alone */
 		return trouble->reason != PMHASH_REASON_NONE ? NULL :
 			pmhash_entry_confirm(index, stub, generation);
 	}

@@ -66,6 +66,7 @@ typedef struct Pending
 	bool		not_yet;		/* drop: the index is still there */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
+	PmhashNode	table_node;		/* created: the main fork that its table had */
 	Oid			heap;			/* drop: its table, or InvalidOid if no other index
 								 * can have the file */
 	uint64		file_id;		/* drop, with a table */
@@ -78,6 +79,7 @@ typedef struct Pending
 
 static List *pending = NIL;
 static bool forks_replaced = false; /* has this transaction deleted some? */
+static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -137,7 +139,15 @@ free_pending(Pending *p)
 void
 pmhash_pending_create(const char *path, Relation index)
 {
-	add_pending(path, RelationGetRelid(index), false)->fork = pmhash_fork_of(index);
+	Pending    *p = add_pending(path, RelationGetRelid(index), false);
+	Relation	heap = RelationIdGetRelation(index->rd_index->indrelid);
+
+	p->fork = pmhash_fork_of(index);
+	if (heap != NULL)
+	{
+		p->table_node = pmhash_node(heap);
+		RelationClose(heap);
+	}
 }
 
 /*
@@ -187,12 +197,16 @@ pmhash_pending_keep(const char *path)
 }
 
 /*
- * The level whose abort removes the file at path, which was made in this transaction;
- * InvalidSubTransactionId if it was not, or stays.
+ * Does each abort that takes away the main fork which a table has now remove the file at
+ * path as well?  It does if the file was made when the table had that main fork, or, by
+ * levels, not further out than the main fork.  (Of open levels the inner one has the
+ * greater number.)  The server does not know which level made it if a later change was
+ * rolled back (relcache.c, AtEOSubXact_cleanup): then only the first counts.
  */
-SubTransactionId
-pmhash_pending_subid(const char *path)
+bool
+pmhash_goes_with_table(const char *path, Relation heap)
 {
+	SubTransactionId made = pmhash_fork_subid(heap);
 	ListCell   *lc;
 
 	foreach(lc, pending)
@@ -200,9 +214,17 @@ pmhash_pending_subid(const char *path)
 		const Pending *p = lfirst(lc);
 
 		if (!p->drop && strcmp(p->path, path) == 0)
-			return p->subid;
+			return memcmp(&p->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
+				(made != InvalidSubTransactionId && p->subid >= made);
 	}
-	return InvalidSubTransactionId;
+	return false;
+}
+
+/* An index is to be rebuilt as soon as this transaction has let its locks go. */
+void
+pmhash_rebuild_at_end(void)
+{
+	rebuild_at_end = true;
 }
 
 /* Something may be left over when this transaction has committed. */
@@ -563,6 +585,15 @@ pmhash_files_before_commit(void)
 		note_replaced_forks();
 	pmhash_session_files_look(note_replaced_session_file);
 	log_drops();
+}
+
+/* The transaction has ended, in whatever way. */
+void
+pmhash_files_over(void)
+{
+	if (rebuild_at_end)
+		pmhash_request_look(MyDatabaseId);
+	rebuild_at_end = false;
 }
 
 /* A level has become part of its parent. */

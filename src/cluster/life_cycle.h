@@ -16,7 +16,8 @@ extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(const char *path, Relation index);
 extern bool pmhash_pending_created(Relation index, char *path);
 extern void pmhash_pending_keep(const char *path);
-extern SubTransactionId pmhash_pending_subid(const char *path);
+extern bool pmhash_goes_with_table(const char *path, Relation heap);
+extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(void);
 extern void pmhash_unlink(const char *path);
 extern void pmhash_request_cleaning_at_commit(void);
@@ -24,6 +25,7 @@ extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
 extern void pmhash_files_prepared(void);
 extern void pmhash_files_aborted(int level);
+extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(int level, SubTransactionId subid,
 								   SubTransactionId parent);
 

@@ -16,7 +16,7 @@
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
-#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c, held.c */
+#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
 #define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
 #define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
@@ -89,9 +89,6 @@ extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
-extern bool pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags);
-extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
-								 bool permanent);
 
 /* ---- stub_read.c ---- */
 

@@ -17,7 +17,6 @@
 
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
-#include "cluster/moved.h"
 #include "cluster/stub.h"
 
 /*
@@ -86,8 +85,7 @@ take_stub(Buffer buffer, PmhashStub *stub)
  * page that was never filled.  With zero_on_error a damaged page counts as
  * none (for DROP, which must not fail for that).  ERROR if the page is
  * something else, or of a version this code does not know.  The caller holds
- * a lock on the index.  What the transaction itself may do with a file whose stub it
- * holds (pmhash_stub_hold), and no other can, it finds in the flags.
+ * a lock on the index.
  */
 bool
 pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
@@ -115,7 +113,6 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 						   PMHASH_STUB_MAGIC, PMHASH_STUB_VERSION),
 				 errhint("REINDEX INDEX makes a new one.")));
 	}
-	pmhash_moved_stub(index, stub);
 	return true;
 }
 
