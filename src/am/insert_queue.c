@@ -75,6 +75,7 @@
 #include "utils/relcache.h"
 
 #include "cluster/logged.h"
+#include "cluster/try.h"
 
 #include "am.h"
 #include "insert_queue.h"
@@ -120,7 +121,6 @@ static PmhashInsertQueue **chains = NULL;	/* the same by file_id, in context */
 static uint32 nchains = 0;		/* a power of two, or 0 */
 static uint32 nqueues = 0;
 static Size queued_bytes = 0;	/* of all entry arrays */
-static bool committing = false; /* our pre-commit callback has been called */
 static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -502,7 +502,7 @@ pmhash_insert_queue(Relation heap, PmhashFile *file)
 	int			level = GetCurrentTransactionNestLevel();
 	PmhashInsertQueue *queue;
 
-	if (committing)
+	if (pmhash_transaction_is_ending)
 		return NULL;
 	if (context == NULL)
 		make_contexts();
@@ -549,8 +549,8 @@ pmhash_enqueue_insert(PmhashInsertQueue *queue, const PmhEntry *entry)
 /* ---- ends of transactions ---- */
 
 /* Apply the queues of the innermost level. */
-static void
-apply_level(int level)
+void
+pmhash_queues_apply(int level)
 {
 	for (PmhashInsertQueue *queue = queues;
 		 queue != NULL && queue->level >= level; queue = queue->next)
@@ -561,8 +561,8 @@ apply_level(int level)
  * The level has become part of its parent: so do its queues.  Nothing may fail
  * here, so a queue that the parent has for the same file stays as a second one.
  */
-static void
-give_to_parent(int level)
+void
+pmhash_queues_to_parent(int level)
 {
 	PmhashInsertQueue **link = &queues;
 	PmhashInsertQueue *queue;
@@ -581,8 +581,8 @@ give_to_parent(int level)
 }
 
 /* The level has been aborted, and the rows of its queues with it. */
-static void
-drop_level(int level)
+void
+pmhash_queues_drop(int level)
 {
 	PmhashInsertQueue *queue;
 
@@ -596,8 +596,8 @@ drop_level(int level)
 /*
  * The memory goes with TopTransactionContext.  Handles of files may have gone already.
  */
-static void
-forget_everything(void)
+void
+pmhash_queues_forget(void)
 {
 	for (PmhashInsertQueue *queue = queues; queue != NULL; queue = queue->next)
 	{
@@ -609,54 +609,7 @@ forget_everything(void)
 	chains = NULL;
 	nchains = nqueues = 0;
 	queued_bytes = 0;
-	committing = false;
 	pmhash_queue_generation++;
-}
-
-static void
-transaction_callback(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			pmhash_apply_inserts(NULL);
-			committing = true;
-			pmhash_queue_generation++;
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			forget_everything();
-			break;
-	}
-}
-
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-
-	pmhash_queue_generation++;
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			apply_level(level);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			give_to_parent(level);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			drop_level(level);
-			break;
-	}
 }
 
 /*
@@ -703,12 +656,10 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	pmhash_statement_started(queryDesc);
 }
 
-/* Install the callbacks.  Called once, while the library is preloaded. */
+/* Install the hooks.  Called once, while the library is preloaded. */
 void
 pmhash_insert_queue_init(void)
 {
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	previous_executor_run = ExecutorRun_hook;

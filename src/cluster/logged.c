@@ -175,8 +175,8 @@ pmhash_file_is_not_new(uint64 file_id)
  * decoding has an empty transaction until it reads the next RUNNING_XACTS
  * (reorderbuffer.c, ReorderBufferAbortOld).
  */
-static void
-log_new_files(void)
+void
+pmhash_logged_committed(void)
 {
 	XLogRecPtr	before = XactLastRecEnd;
 	XLogRecPtr	end = InvalidXLogRecPtr;
@@ -195,8 +195,8 @@ log_new_files(void)
 }
 
 /* The transaction is about to be prepared: its files are announced by the cleaner. */
-static void
-leave_to_cleaner(void)
+void
+pmhash_logged_before_prepare(void)
 {
 	ListCell   *lc;
 
@@ -212,40 +212,15 @@ leave_to_cleaner(void)
 	}
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+/* The transaction has ended. */
+void
+pmhash_logged_forget(void)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_PREPARE:
-			leave_to_cleaner();
-			break;
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-			log_new_files();
-			pg_fallthrough;
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			new_files = NIL;	/* the memory goes with TopTransactionContext */
-			break;
-	}
+	new_files = NIL;			/* the memory goes with TopTransactionContext */
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
+void
+pmhash_logged_level_ends(SubXactEvent event)
 {
 	new_files = pmhash_level_ends(new_files, event);
-}
-
-/* Install the callbacks; children of the postmaster inherit them. */
-void
-pmhash_logged_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

@@ -11,6 +11,7 @@
 #define PMHASH_LOGGED_H
 
 #include "access/transam.h"
+#include "access/xact.h"
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"
@@ -38,7 +39,10 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 struct PmhashStub;
 
-extern void pmhash_logged_init(void);
+extern void pmhash_logged_before_prepare(void);
+extern void pmhash_logged_committed(void);
+extern void pmhash_logged_forget(void);
+extern void pmhash_logged_level_ends(SubXactEvent event);
 extern bool pmhash_wants_wal(Relation index);
 extern uint16 pmhash_new_wal_flags(Relation index);
 extern void pmhash_file_announce(Relation index, uint64 file_id);
