@@ -211,7 +211,6 @@ AM_OBJS = \
 	src/am/scan_ahead.o \
 	src/am/scan_array.o \
 	src/am/scan_dead.o \
-	src/am/scan_history.o \
 	src/am/scan_keys.o \
 	src/am/scan_queue.o \
 	src/am/scan_replica.o \
