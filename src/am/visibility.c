@@ -101,8 +101,7 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
  * all-visible a moment later?  Its look at the visibility map comes after
  * VACUUM may have given the TID away, so we have to know it here: either the
  * page is all-visible and the TID was not given away until after we looked, or
- * the row itself is visible.  (Of elements gone through again the epoch is not
- * known any more.)
+ * the row itself is visible.
  */
 bool
 pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
@@ -110,8 +109,7 @@ pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
 	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
 
 	PMH_STOP_POINT("scan_before_visibility");
-	if (!so->in_history &&
-		VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
 		pmhash_removal_epoch(so->file) == so->epoch &&
 		(likely(!IsolationIsSerializable()) ||
 		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,

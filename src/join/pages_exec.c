@@ -178,7 +178,8 @@ look_up(PmhashPagesState *ps)
 	ps->begun = true;
 	if (!hash_key(ps))
 		return;
-	pmhash_lock_keys(ps->index, ps->file, ps->keys, &ps->entry.hash, 1, ps->fetch.snapshot);
+	pmhash_lock_keys(ps->index, ps->file, ps->keys, &ps->entry.hash, 1,
+					 ps->fetch.snapshot);
 	pmh_cursor_open(ps->file->table, &ps->cursor, ps->entry.hash);
 	ps->cursor.memory = pmhash_cursor_memory();
 	pgstat_count_index_scan(ps->index);
