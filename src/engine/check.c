@@ -34,6 +34,7 @@
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 

@@ -79,9 +79,10 @@ needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
 	if (mask != 0)
 	{
 		uint64_t	word = pmh_slot_load_word(home, (unsigned) __builtin_ctz(mask));
+		uint64_t	offset = pmh_pointer_offset(pmh_word_payload(word));
 
 		if (pmh_word_is_pointer(word))
-			__builtin_prefetch(pmh_unchecked(t, pmh_pointer_offset(pmh_word_payload(word))), 1);
+			__builtin_prefetch(pmh_unchecked(t, offset), 1);
 	}
 	return true;
 }

@@ -459,9 +459,9 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 /*
- * Once it is recovered a file never becomes shorter in this run, so what is within a bound
- * from then on can be read.  But ours was at the end of the file as it was, for the process
- * that recovers and for one that waited for it, and the recovery may just have cut it.
+ * Once it is recovered a file never becomes shorter in this run, so what is within a
+ * bound from then on can be read.  But ours is at the end of the file as it was when we
+ * mapped it, and the recovery, by us or by one that we waited for, may have cut it.
  */
 static void
 lower_bound(PmhTable *t)

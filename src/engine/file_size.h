@@ -12,18 +12,6 @@
 #include "table.h"
 
 /*
- * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the file, but
- * that has outgrown our mapping; PMH_ERR_CORRUPT (with the error set) if it
- * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
- * after this call, what it got the offset from: the file may have been cut since.
- * What was got under a lock that keeps it from being freed may be believed.
- */
-extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
-
-/* Is it within the bound, perhaps after a look at how long the file is now? */
-extern bool pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len);
-
-/*
  * For one that is going to store another live word with a checksum (live.h), and holds
  * the grow lock: are they whole?  A new one would be made of a damaged one, or the space
  * taken that it hides.  PMH_OK, PMH_ERR_CORRUPT.
@@ -36,7 +24,7 @@ extern PmhResult pmh_check_live_words(PmhTable *t);
  */
 extern PmhResult pmh_provide(PmhTable *t);
 
-/* See to it that all the file can be touched, as long as it is now.  No lock may be held. */
+/* See to it that all of the file, as it is now, can be touched.  No lock may be held. */
 extern PmhResult pmh_map_all(PmhTable *t);
 
 /*

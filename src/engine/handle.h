@@ -88,7 +88,7 @@ pmh_within(const PmhTable *t, uint64_t offset, uint64_t len)
 	return offset <= t->file.bound && len <= t->file.bound - offset;
 }
 
-/* The address of an offset that has not been checked: for a prefetch, or a later check. */
+/* The address of an offset that has not been checked: for a prefetch, or until it is. */
 static inline void *
 pmh_unchecked(const PmhTable *t, uint64_t offset)
 {

@@ -101,11 +101,12 @@ static inline const PmhBucket *
 pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 {
 	PmhPlace	place;
+	uint32_t	number;
 
 	place.elem = h->elem;
 	(void) pmh_place_decode(t, &place);
-	return pmh_unchecked(t, pmh_bucket_offset(t, &place, pmh_alt_bucket(hash, place.hashing,
-									 pmh_home_bucket(hash, place.hashing))));
+	number = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
+	return pmh_unchecked(t, pmh_bucket_offset(t, &place, number));
 }
 
 /* Prefetch the directory element of a hash. */

@@ -21,6 +21,7 @@
 #include "lock.h"
 #include "lookup.h"
 #include "pm.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "value_array.h"

@@ -142,7 +142,8 @@ replace_in(PmFile *f, const PmMapping *m, uintptr_t address)
 {
 	uintptr_t	start = (uintptr_t) m->base;
 	uintptr_t	page = address & ~(page_size - 1);
-	uintptr_t	end = start + pmh_whole_pages(f->bound < m->addresses ? f->bound : m->addresses);
+	size_t		bound = f->bound < m->addresses ? f->bound : m->addresses;
+	uintptr_t	end = start + pmh_whole_pages(bound);
 
 	if (address < start || address - start >= m->addresses)
 		return false;
@@ -276,10 +277,12 @@ wanted_length(size_t size)
 #ifdef PMH_SHORT_MAPPINGS
 	return pmh_whole_pages(size);
 #else
-	size_t		wanted = size < MOST_MAPPED / MAPPED_TIMES ? size * MAPPED_TIMES : MOST_MAPPED;
+	size_t		wanted = MOST_MAPPED;
 
-	if (wanted < LEAST_MAPPED)
+	if (size < LEAST_MAPPED / MAPPED_TIMES)
 		wanted = LEAST_MAPPED;
+	else if (size < MOST_MAPPED / MAPPED_TIMES)
+		wanted = size * MAPPED_TIMES;
 	return pmh_whole_pages(wanted < size ? size : wanted);
 #endif
 }

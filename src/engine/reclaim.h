@@ -34,7 +34,7 @@ extern void pmh_reclaim_lose(PmhTable *t);
 
 /*
  * May it be called by a process that is about to allocate, i.e. is there no such
- * reclaim, or is its mark map where we have mapped the file?  PMH_OK, PMH_NEED (map further), or
+ * reclaim, or is its mark map where we have mapped the file?  PMH_OK, PMH_NEED, or
  * PMH_ERR_CORRUPT: the map is said to be where it cannot be.  The space lock is held.
  * (A buffer that is to be freed where the map is not mapped is discarded instead.)
  */

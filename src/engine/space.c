@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "bucket.h"
+#include "compiler.h"
 #include "error.h"
 #include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
@@ -26,6 +26,60 @@
 
 /* How far the search for a partly used block goes before a whole one is taken. */
 #define UNIT_SEARCH			4096
+
+uint64_t
+pmh_file_end(const PmhTable *t)
+{
+	uint64_t	word = pm_load_acquire(&pmh_live(t)->blocks);
+	uint64_t	blocks = pmh_live_number(word);
+
+	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word, offsetof(PmhLive, blocks)))
+		return 0;
+	return blocks << t->block_shift;
+}
+
+/*
+ * live.blocks is stored when the file has been made longer, and the file becomes shorter
+ * in its recovery only, when no one has a bound.  So a bound that was good once stays so,
+ * also if a shrink has lowered live.blocks since.
+ */
+bool
+pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	uint64_t	end;
+
+	if (likely(pmh_within(t, offset, len)))
+		return true;
+	/* Of a lost file we see no more: pmh_provide, which is asked then, says so. */
+	end = pm_is_lost(&t->file) ? 0 : pmh_file_end(t);
+	if (end > t->file.addresses)
+		end = t->file.addresses;
+#ifdef PMH_SHORT_MAPPINGS
+	/* No further than was asked for, so that one that was not asked for is found out. */
+	if (offset < end && len < end - offset)
+		end = offset + len;
+#endif
+	if (end > t->file.bound)
+		t->file.bound = end;
+	return pmh_within(t, offset, len);
+}
+
+PmhResult
+pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	uint64_t	bytes;
+
+	if (likely(pmh_reaches(t, offset, len)))
+		return PMH_OK;
+	bytes = pmh_file_end(t);
+	if (offset <= bytes && len <= bytes - offset)
+	{
+		t->need.map = true;
+		return PMH_NEED;
+	}
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+					"An offset points outside of the file.");
+}
 
 bool
 pmh_space_trylock(PmhTable *t)

@@ -20,6 +20,21 @@
 extern bool pmh_space_trylock(PmhTable *t);
 extern void pmh_space_release(PmhTable *t);
 
+/* The end of the file, as live.blocks tells it; 0 if that is damaged. */
+extern uint64_t pmh_file_end(const PmhTable *t);
+
+/*
+ * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the file, but
+ * that has outgrown our mapping; PMH_ERR_CORRUPT (with the error set) if it
+ * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
+ * after this call, what it got the offset from: the file may have been cut since.
+ * What was got under a lock that keeps it from being freed may be believed.
+ */
+extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
+
+/* Is it within the bound, perhaps after a look at how long the file is now? */
+extern bool pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len);
+
 /*
  * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
  * called under stripe and directory lock.  What is handed out lies inside our
