@@ -99,7 +99,6 @@ typedef struct PmhashShared
 	bool		usable;
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
 	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
-	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
 	uint64		journal_records;	/* as there are: fewer if there was no room */
@@ -120,7 +119,6 @@ typedef struct PmhashShared
 	uint64		journal_most;	/* records, as the setting has it */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
-	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 

@@ -121,7 +121,6 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
-	pg_atomic_init_u32(&pmhash_shared->logging_begun, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	for (int i = 0; i < PMHASH_BUILD_KINDS; i++)
 		pg_atomic_init_u32(&pmhash_shared->rebuilder_finished[i], 0);
@@ -157,7 +156,6 @@ init_shared_memory(void)
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-		pg_atomic_init_u64(&pmhash_shared->removal_lsn[i], InvalidXLogRecPtr);
 	}
 	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
 		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
