@@ -23,8 +23,7 @@
  *
  * Only the functions here know the carriers and the layout: should core ever make
  * RmgrTable const, another carrier takes a change of write_record(), of
- * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode(); and
- * wal_look.c, is_no_end_of_recovery(), counts with them.
+ * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode().
  *
  *-------------------------------------------------------------------------
  */

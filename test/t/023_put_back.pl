@@ -324,17 +324,4 @@ foreach my $put_back (0, 1)
 	start_again($put_back, 'nonce not written several times');
 	$node->stop;
 }
-
-# a start dies between end of replay and first use of the pool
-foreach my $put_back (0, 1)
-{
-	$node->start;
-	copy_running();
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	change_rows($node);
-	crash($node);
-	die_in_start($node);
-	start_again($put_back, 'start died');
-	$node->stop;
-}
 done_testing();
