@@ -160,7 +160,7 @@ grow(const char *path)
 	PmhError	error;
 
 	unlink(path);
-	if (pmh_create(path, NULL, NULL, &env, &watched, &error) != PMH_OK)
+	if (pmh_create(path, NULL, &env, &watched, &error) != PMH_OK)
 		return failed(path, &error);
 	watched_blocks = pmh_live(watched)->blocks;
 	sync();
