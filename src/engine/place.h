@@ -99,7 +99,7 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 
 /*
  * Fill the rest of a place in from its element.  False if that does not lie
- * within our mapping (pmh_locate_in finds out why).
+ * within the bound (pmh_locate_in finds out why).
  */
 static inline bool
 pmh_place_decode(const PmhTable *t, PmhPlace *p)
@@ -116,8 +116,8 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 	p->buckets = size * PMH_UNIT_BUCKETS;
 	p->hashing = p->buckets - PMH_STASH_BUCKETS;
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
-	return size != 0 && p->main <= t->file.mapped - PMH_BLOCK_SIZE &&
-		p->ext <= t->file.mapped - units * PMH_UNIT_SIZE;
+	return size != 0 && p->main <= t->file.bound - PMH_BLOCK_SIZE &&
+		p->ext <= t->file.bound - units * PMH_UNIT_SIZE;
 }
 
 /* Is the place still what the directory says? */
