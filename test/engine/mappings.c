@@ -284,7 +284,7 @@ test_grown_by_others(void)
 
 /* ---- pointers ---- */
 
-#define GROWTHS		6
+#define GROWTHS		7
 
 /* A pointer stays good and sees what is stored, however far the file grows. */
 static void
