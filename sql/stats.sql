@@ -34,6 +34,22 @@ SELECT entries, lists FROM pmhash_stats('st_d');
 SELECT pmhash_size('st_k') - pg_relation_size('st_k') = bytes AS sum FROM pmhash_stats('st_k');
 SELECT pmhash_size('st_k') > pmhash_size('st_empty') AS more;
 
+-- an empty index and one of few rows: no larger if it is built than if it has grown
+CREATE TABLE st_few (k int4, u int4);
+CREATE INDEX st_few_k ON st_few USING pmhash (k);
+CREATE INDEX st_few_u ON st_few USING pmhash (u);
+CREATE VIEW st_few_sizes AS
+SELECT pmhash_size('st_few_k') - pg_relation_size('st_few_k') AS k, pmhash_size('st_few_u') - pg_relation_size('st_few_u') AS u;
+TABLE st_few_sizes;
+INSERT INTO st_few SELECT i % 88, i FROM generate_series(1, 353) i;
+TABLE st_few_sizes;
+REINDEX TABLE st_few;
+TABLE st_few_sizes;
+SELECT pmhash_check('st_few_k'), pmhash_check('st_few_u');
+TRUNCATE st_few;
+TABLE st_few_sizes;
+DROP TABLE st_few CASCADE;
+
 -- the view: all indexes of the database, one row each
 SELECT schema, "table", index, durability, bytes > 0 AS bytes, file IS NOT NULL AS file, state
 FROM pmhash_indexes WHERE "table" = 'st' ORDER BY index;

@@ -93,12 +93,11 @@ touch_pages(void)
 static void
 make_table(uint64_t reserve)
 {
-	PmhGeometry geometry = {0};
 	PmhError	error;
 
-	if (pmh_create(file_path, &geometry, NULL, &env, &table, &error) != PMH_OK)
+	if (pmh_create(file_path, NULL, &env, &table, &error) != PMH_OK)
 		fail("creating the file", &error);
-	table->need.blocks = reserve >> table->block_shift;
+	table->need.blocks = reserve >> PMH_BLOCK_SHIFT;
 	must(pmh_provide(table), "reserving space");
 	pmh_close(table);
 }

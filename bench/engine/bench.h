@@ -34,7 +34,6 @@ typedef struct Options
 	bool		check;
 	bool		keep;
 	bool		existing;		/* the table is there already */
-	uint32_t	segment_buckets;
 	uint64_t	reserve;		/* bytes of free space in a new file */
 	uint32_t	group;			/* keys handed over together */
 	const char *file;

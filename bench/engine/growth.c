@@ -56,7 +56,7 @@ segments_by_strategy(PmhTable *t, uint64_t segments[3])
 	{
 		uint64_t	elem = pm_load_acquire(&dir[i]);
 
-		slots += (pmh_segment_buckets(t) + pmh_elem_units(elem) * pmh_unit_buckets(t)) * PMH_SLOTS;
+		slots += pmh_elem_size(elem) * PMH_UNIT_BUCKETS * PMH_SLOTS;
 		segments[pmh_elem_strategy(elem)]++;
 		i += UINT64_C(1) << (depth - pmh_elem_depth(elem));
 	}
@@ -66,8 +66,8 @@ segments_by_strategy(PmhTable *t, uint64_t segments[3])
 static uint64_t
 used_bytes(PmhTable *t)
 {
-	return (pmh_blocks(t) << t->block_shift) -
-		pm_load(&pmh_run(t)->free_units) * pmh_unit_size(t);
+	return (pmh_blocks(t) << PMH_BLOCK_SHIFT) -
+		pm_load(&pmh_run(t)->free_units) * PMH_UNIT_SIZE;
 }
 
 /* Sums over the samples that are taken of a growing table. */
@@ -96,7 +96,7 @@ sample_growth(Growth *g, PmhTable *t, uint64_t n, uint64_t step, FILE *csv)
 
 	if (csv != NULL)
 		fprintf(csv, "%llu,%.0f,%llu,%.3f,%.4f,%.4f,%.4f,%.4f\n", (unsigned long long) n, used,
-				(unsigned long long) (pmh_blocks(t) << t->block_shift),
+				(unsigned long long) (pmh_blocks(t) << PMH_BLOCK_SHIFT),
 				each, load, (double) segments[PMH_SINGLE] / (double) all,
 				(double) segments[PMH_TWO_CHOICE] / (double) all,
 				(double) segments[PMH_STASH] / (double) all);

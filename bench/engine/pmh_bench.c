@@ -91,17 +91,16 @@ share_memory(size_t size)
 static void
 reserve_space(PmhTable *t)
 {
-	t->need.blocks = opt.reserve >> t->block_shift;
+	t->need.blocks = opt.reserve >> PMH_BLOCK_SHIFT;
 	must(t, pmh_provide(t), "reserving space");
 }
 
 static void
 create_table(void)
 {
-	PmhGeometry geometry = {opt.segment_buckets};
 	PmhError	error;
 	PmhTable   *t;
-	PmhResult	result = pmh_create(opt.file, &geometry, NULL, &env, &t, &error);
+	PmhResult	result = pmh_create(opt.file, NULL, &env, &t, &error);
 
 	if (result != PMH_OK)
 		fail(opt.file, result, &error);
@@ -927,8 +926,6 @@ help(void)
 		   "  --keep               do not remove it\n"
 		   "  --existing           it is there already, with the keys of an insert\n"
 		   "  --force-pmem         flush and fence even if the file is not persistent memory\n"
-		   "  --segment-buckets M  buckets in the main part of a segment, 64 .. 2048\n"
-		   "                       (pmh_bench_any; else 64)\n"
 		   "  --reserve BYTES      free space that a new file begins with\n"
 		   "  --prefault           workers touch all pages before they begin\n"
 		   "  --group N            keys handed over together (default 64, at most %d)\n"
@@ -999,7 +996,6 @@ parse_options(int argc, char **argv)
 		{"keep", no_argument, NULL, 'k'},
 		{"existing", no_argument, NULL, 'e'},
 		{"force-pmem", no_argument, NULL, 'P'},
-		{"segment-buckets", required_argument, NULL, 'm'},
 		{"reserve", required_argument, NULL, 'R'},
 		{"prefault", no_argument, NULL, 'F'},
 		{"group", required_argument, NULL, 'g'},
@@ -1041,9 +1037,6 @@ parse_options(int argc, char **argv)
 				break;
 			case 'P':
 				opt.force_pmem = true;
-				break;
-			case 'm':
-				opt.segment_buckets = (uint32_t) number(optarg, 64, 2048);
 				break;
 			case 'R':
 				opt.reserve = number(optarg, 0, UINT64_MAX);

@@ -149,10 +149,6 @@ for ((i = 1; i <= repeats; i++)); do
 done
 run "growth" pmh_bench --keys "$keys" --op grow --csv "$results/engine_growth.csv"
 run_first "first_growth" --keys "$keys" --op grow
-for buckets in 64 128 256 512 1024 2048; do
-	run "segment_$buckets" pmh_bench_any --keys $((keys / 2)) --segment-buckets "$buckets" \
-		--op timeline,grow
-done
 for thetas in 0,0.2 0.4,0.5 0.6,0.8 0.9,0.99; do
 	run "skew" pmh_bench --keys $((keys / 2)) --theta "$thetas" --op grow-zipf
 done

@@ -86,7 +86,7 @@ create_file(const char *path, const PmhashIdentity *id, PmhTable **table,
 	if (!locked)
 		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 	do
-		result = pmh_create(path, NULL, id, &env, table, error);
+		result = pmh_create(path, id, &env, table, error);
 	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
 	if (!locked)
 		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));

@@ -341,7 +341,7 @@ create_file(PmhashFile *file)
 	PmhError	error;
 	PmhResult	result;
 
-	result = pmh_create(builder.build.new_path, NULL, &builder.identity, &env,
+	result = pmh_create(builder.build.new_path, &builder.identity, &env,
 						&builder.table, &error);
 	if (result != PMH_OK)
 		ereport(ERROR,

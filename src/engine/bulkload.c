@@ -50,16 +50,19 @@
 /* Segments are no more than so much deeper than expected. */
 #define DEPTH_ALLOWED	3
 
-/* Extensions are cut from extents of so many blocks. */
+/* Extensions are cut from extents of so many blocks, unless the segments are few. */
 #define EXTENSION_BLOCKS	16
+#define FEW_SEGMENTS_DEPTH	4
 
 /*
  * A value region made while loading has so many blocks, and this part of those
- * that there are already.  (Elsewhere each is half as large again as the one
- * before; what the last one has left over is up to a third of them all then.)
+ * that there are already; but no more than all values to come would fill, each of which
+ * takes no more than so many bytes in a list.  (Elsewhere each is half as large again as
+ * the one before; what the last one has left over is up to a third of them all then.)
  */
 #define REGION_BLOCKS	16
 #define REGION_PART		32
+#define VALUE_BYTES		8
 
 /* Entries of the rest that are inserted before it is asked whether to go on. */
 #define REST_AT_ONCE	1024
@@ -98,7 +101,7 @@ free_extension_rest(PmhBulk *bulk)
 	PmhTable   *t = bulk->table;
 
 	for (; bulk->ext_next < bulk->ext_end; bulk->ext_next++)
-		pmh_space_free_units(t, bulk->ext_next * pmh_unit_size(t), 1);
+		pmh_space_free_units(t, bulk->ext_next * PMH_UNIT_SIZE, 1);
 }
 
 /* Space for an extension: units of an extent of our own, packed. */
@@ -120,18 +123,43 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 		}
 		if (result != PMH_OK)
 			return result;
-		if (bulk->ext_end == offset / pmh_unit_size(t))
+		if (bulk->ext_end == offset / PMH_UNIT_SIZE)
 		{
 			bulk->ext_end += EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 			continue;
 		}
 		free_extension_rest(bulk);
-		bulk->ext_next = offset / pmh_unit_size(t);
+		bulk->ext_next = offset / PMH_UNIT_SIZE;
 		bulk->ext_end = bulk->ext_next + EXTENSION_BLOCKS * PMH_UNITS_PER_BLOCK;
 	}
 	*unit = bulk->ext_next;
 	bulk->ext_next += units;
 	return PMH_OK;
+}
+
+/* Space for a main part, and units for a small segment or one of few. */
+static PmhResult
+take_block(PmhTable *t, uint64_t *offset)
+{
+	PmhResult	result;
+
+	while ((result = pmh_space_alloc_block(t, offset)) == PMH_NEED &&
+		   (result = pmh_provide(t)) == PMH_OK)
+		;
+	return result;
+}
+
+static PmhResult
+take_units(PmhTable *t, uint32_t units, uint64_t *unit)
+{
+	uint64_t	offset = 0;
+	PmhResult	result;
+
+	while ((result = pmh_space_alloc_units(t, units, &offset)) == PMH_NEED &&
+		   (result = pmh_provide(t)) == PMH_OK)
+		;
+	*unit = offset / PMH_UNIT_SIZE;
+	return result;
 }
 
 /* Write what has been built, and note its element. */
@@ -140,48 +168,44 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 {
 	PmhTable   *t = bulk->table;
 	PmhBulkSegment    *segment;
-	uint64_t	main_offset;
+	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
+	uint64_t	main_offset = 0;
 	uint64_t	ext_unit = 0;
-	PmhResult	result;
+	PmhResult	result = PMH_OK;
 
 	if (!pmh_bulk_reserve((void **) &bulk->segment, bulk->nsegments, 1,
 				 &bulk->segment_room, sizeof(PmhBulkSegment)))
 		return pmh_bulk_no_memory(bulk);
-	while ((result = pmh_space_alloc_block(t, &main_offset)) == PMH_NEED)
-	{
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			break;
-	}
+	if (build->size >= PMH_UNITS_PER_BLOCK)
+		result = take_block(t, &main_offset);
+	if (result == PMH_OK && units > 0)
+		result = main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH ?
+			take_extension(bulk, units, &ext_unit) : take_units(t, units, &ext_unit);
 	if (result != PMH_OK)
-		return result;
-	if (build->units > 0)
 	{
-		result = take_extension(bulk, build->units, &ext_unit);
-		if (result != PMH_OK)
-		{
+		if (main_offset != 0)
 			pmh_space_free_block(t, main_offset);
-			return result;
-		}
+		return result;
 	}
 
-	pmh_build_store(t, build, main_offset, ext_unit * pmh_unit_size(t), true);
+	PMH_ASSERT(build->size < PMH_UNITS_PER_BLOCK ? ext_unit != 0 : main_offset != 0);
 	segment = &bulk->segment[bulk->nsegments++];
 	segment->prefix = prefix;
-	segment->elem = pmh_make_elem(main_offset >> t->block_shift, ext_unit,
-								  build->units, depth, build->strategy);
+	segment->elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_unit,
+								  build->size, depth, build->strategy);
+	pmh_build_store(t, build, segment->elem, true);
 	return PMH_OK;
 }
 
-/* Build a segment of so many units; false if the range does not fit. */
+/* Build a segment of this size; false if the range does not fit. */
 static bool
-fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t units)
+fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t size)
 {
 	PmhTable   *t = bulk->table;
 	PmhBuild   *build = t->build[0];
 	size_t		noverflow = 0;
 
-	pmh_build_begin(t, build, units);
+	pmh_build_begin(t, build, size);
 	for (size_t i = 0; i < range->n; i++)
 	{
 		const PmhEntry *e = &range->entry[i];
@@ -283,15 +307,15 @@ place_crowded(PmhBulk *bulk, PmhBulkRange *range)
 {
 	PmhTable   *t = bulk->table;
 	PmhBuild   *build = t->build[0];
-	uint32_t	units = 0;
+	uint32_t	size = PMH_UNITS_PER_BLOCK;
 	size_t		left = 0;
 	PmhResult	result = PMH_OK;
 
-	while (units < PMH_MAX_UNITS &&
-		   range->n * 100 > (uint64_t) pmh_build_slots(t, units) * bulk->fill)
-		units++;
+	while (size < PMH_MAX_SIZE &&
+		   range->n * 100 > (uint64_t) pmh_build_slots(size) * bulk->fill)
+		size++;
 	lists_first(range);
-	pmh_build_begin(t, build, units);
+	pmh_build_begin(t, build, size);
 	for (size_t i = 0; i < range->n; i++)
 	{
 		if (!pmh_build_home(build, range->entry[i].hash, range->entry[i].value))
@@ -321,9 +345,9 @@ pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range)
 		return true;
 	if (range->n <= bulk->most &&
 		range->n * 100 < (uint64_t) PMH_FULL_PERCENT *
-		pmh_build_slots(bulk->table, PMH_GROW_UNITS))
+		pmh_build_slots(PMH_GROWN_SIZE))
 		return false;
-	if (range->depth < PMH_SMALL_DIR_DEPTH || range->depth < bulk->depth)
+	if (range->depth < PMH_LOW_DEPTH || range->depth < bulk->depth)
 		return true;
 	for (size_t i = 0; i < range->n; i++)
 		second += range->entry[i].hash >> shift & 1;
@@ -370,12 +394,14 @@ pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range)
 	range->written = true;
 	if (range->n <= bulk->most)
 	{
-		for (uint32_t units = 0; units <= PMH_MAX_UNITS; units++)
+		for (uint32_t size = 1; size <= PMH_MAX_SIZE; size++)
 		{
-			uint64_t	slots = pmh_build_slots(bulk->table, units);
+			uint64_t	slots = pmh_build_slots(size);
 
+			if (size > PMH_SMALL_SIZE && size < PMH_UNITS_PER_BLOCK)
+				continue;
 			if (range->n * 100 <= slots * bulk->fill &&
-				fits_segment(bulk, range, units))
+				fits_segment(bulk, range, size))
 				return write_segment(bulk, bulk->table->build[0],
 									 range->depth, range->prefix);
 		}
@@ -420,8 +446,8 @@ static uint32_t
 deepest_for(uint32_t depth)
 {
 	depth += DEPTH_ALLOWED;
-	if (depth < PMH_SMALL_DIR_DEPTH)
-		return PMH_SMALL_DIR_DEPTH;
+	if (depth < PMH_LOW_DEPTH)
+		return PMH_LOW_DEPTH;
 	return depth < PMH_MAX_DEPTH ? depth : PMH_MAX_DEPTH;
 }
 
@@ -438,7 +464,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 						"There is no memory for the bulk load.");
 	b->table = table;
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
-	b->most = pmh_build_slots(table, PMH_MAX_UNITS) * b->fill / 100;
+	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
 	b->depth = choose_depth(expected, b->most);
 	b->deepest = deepest_for(b->depth);
 	b->foreseen = expected;
@@ -458,6 +484,18 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	return PMH_OK;
 }
 
+/* How long should the next value regions be? */
+static uint64_t
+region_blocks(const PmhBulk *bulk)
+{
+	uint64_t	blocks = pm_load(&pmh_run(bulk->table)->value_blocks);
+	uint64_t	most = 1 + (bulk->foreseen * VALUE_BYTES >> PMH_BLOCK_SHIFT);
+	uint64_t	part = REGION_BLOCKS + blocks / REGION_PART;
+
+	most = blocks < most ? most - blocks : 1;
+	return part < most ? part : most;
+}
+
 PmhResult
 pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
@@ -474,8 +512,7 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 		bulk->foreseen = 2 * bulk->given;
 		bulk->deepest = deepest_for(choose_depth(bulk->given, bulk->most));
 	}
-	pm_store64(&run->region_blocks,
-			   REGION_BLOCKS + pm_load(&run->value_blocks) / REGION_PART);
+	pm_store64(&run->region_blocks, region_blocks(bulk));
 	result = pmh_workspace_take(bulk->table);
 	if (result == PMH_OK)
 		result = pmh_bulk_build_range(bulk, &range);
@@ -541,7 +578,7 @@ fill_gaps(PmhBulk *bulk, uint64_t *dir, uint32_t depth)
 		while (above < depth && (i & ((UINT64_C(2) << above) - 1)) == 0 &&
 			   is_gap(dir, i, above + 1))
 			above++;
-		pmh_build_begin(t, t->build[0], 0);
+		pmh_build_begin(t, t->build[0], 1);
 		result = write_segment(bulk, t->build[0], depth - above, i >> above);
 		if (result != PMH_OK)
 			return result;
@@ -555,7 +592,7 @@ static PmhResult
 publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 {
 	PmhTable   *t = bulk->table;
-	uint64_t	nblocks = pmh_directory_blocks(t, depth);
+	uint64_t	nblocks = pmh_directory_blocks(depth);
 	uint64_t	to = pmh_small_directory(t);
 	uint64_t	dirword;
 	PmhPlace	empty;

@@ -42,7 +42,7 @@
 #define DIRECTORY_PIECE		4096
 
 /* Pointer slots a segment can have at the most: all of its slots. */
-#define MAX_POINTERS(t)		((size_t) 2 * (t)->segment_buckets * PMH_SLOTS)
+#define MAX_POINTERS		(PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS)
 
 /* So often at most does the check begin with a list that changes. */
 #define MOST_WALKS		10
@@ -89,7 +89,7 @@ check_format(PmhCheck *c)
 	if (crc != pmh_crc32c(&format, sizeof(format)))
 		pmh_check_finding(c, PMH_FORMAT_OFFSET,
 						  "The checksum of the format header does not match.");
-	if (format.segment_buckets != c->t->segment_buckets ||
+	if (format.segment_buckets != PMH_SEGMENT_BUCKETS ||
 		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
 		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
 		pmh_check_finding(c, PMH_FORMAT_OFFSET,
@@ -131,19 +131,19 @@ check_live(PmhCheck *c)
 				"The log of value regions is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
-		offset + size > blocks << c->t->block_shift)
+		offset + size > blocks << PMH_BLOCK_SHIFT)
 	{
 		pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
 		return false;
 	}
 	if (depth > PMH_SMALL_DIR_DEPTH)
 	{
-		if (offset % pmh_block_size(c->t) != 0)
+		if (offset % PMH_BLOCK_SIZE != 0)
 			pmh_check_finding(c, PMH_LIVE_OFFSET,
 							  "The directory does not begin with a block.");
 		if (c->exclusive)
-			pmh_check_claim_extent(c, offset >> c->t->block_shift,
-					  (size + pmh_block_size(c->t) - 1) >> c->t->block_shift,
+			pmh_check_claim_extent(c, offset >> PMH_BLOCK_SHIFT,
+					  (size + PMH_BLOCK_SIZE - 1) >> PMH_BLOCK_SHIFT,
 					  "The directory");
 	}
 	else if (offset != PMH_SMALL_DIR_OFFSET(0) && offset != PMH_SMALL_DIR_OFFSET(1))
@@ -159,7 +159,8 @@ claim_segment(PmhCheck *c, uint64_t elem)
 	uint32_t	units = pmh_elem_units(elem);
 	uint64_t	ext = pmh_elem_ext_unit(elem);
 
-	pmh_check_claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
+	if (pmh_elem_has_main(elem))
+		pmh_check_claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
 	{
 		uint32_t	mask = ((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK);
@@ -238,7 +239,7 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 		group = UINT64_C(1) << (depth - local);
 		start = (first + i) & ~(group - 1);
 		end = start + group < first + n ? start + group : first + n;
-		if (!pmh_elem_sane(c->t, elem[i], start, depth, piece->blocks))
+		if (!pmh_elem_sane(elem[i], start, depth, piece->blocks))
 			pmh_check_finding(c, offset, "Directory element %llu is impossible.",
 					(unsigned long long) (first + i));
 		else if (start < first + i && i > 0)
@@ -529,7 +530,7 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	const PmhBucket *b = &c->copy[bucket];
 	uint64_t	word = pmh_slot_load_word(b, slot);
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-	uint64_t	offset = pmh_bucket_offset(c->t, &snap->place, bucket);
+	uint64_t	offset = pmh_bucket_offset(&snap->place, bucket);
 	const char *wrong = misplaced(c, snap, bucket, hash);
 
 	if (wrong != NULL)
@@ -588,7 +589,7 @@ check_segment(PmhCheck *c, PmhPosition *at)
 
 		if (pmh_place_side(&snap.place) == PMH_OVERFLOW &&
 			(pmh_bucket_state(&c->copy[b]) & PMH_STATE_OVERFLOWED) != 0)
-			pmh_check_finding(c, pmh_bucket_offset(t, &snap.place, b),
+			pmh_check_finding(c, pmh_bucket_offset(&snap.place, b),
 					"A bucket of the overflow table tells of entries in it.");
 		for (; result == PMH_OK && left != 0; left &= left - 1)
 			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
@@ -628,14 +629,14 @@ begin(PmhCheck *c)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */
 	c->blocks = pmh_blocks(t);
-	c->copy = malloc(pmh_max_segment_size(t));
-	c->keys = malloc(MAX_POINTERS(t) * sizeof(uint64_t));
+	c->copy = malloc(PMH_MAX_SEGMENT_BYTES);
+	c->keys = malloc(MAX_POINTERS * sizeof(uint64_t));
 	no_memory = c->copy == NULL || c->keys == NULL;
 	if (c->exclusive)
 	{
 		/* With writers about, nothing is claimed: it may come to another use. */
 		c->units = calloc(c->blocks, 1);
-		c->grains = calloc(c->blocks, pmh_block_size(t) / PMH_GRAIN / 8);
+		c->grains = calloc(c->blocks, PMH_BLOCK_SIZE / PMH_GRAIN / 8);
 		no_memory |= c->units == NULL || c->grains == NULL;
 	}
 	if (no_memory)

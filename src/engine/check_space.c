@@ -25,12 +25,12 @@ pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *wh
 {
 	if (block >= c->blocks)
 	{
-		pmh_check_finding(c, block << c->t->block_shift,
+		pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 				"%s lies beyond the end of the file.", what);
 		return;
 	}
 	if ((c->units[block] & mask) != 0)
-		pmh_check_finding(c, block << c->t->block_shift,
+		pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 				"%s lies in block %llu, where something else is as well.",
 				what, (unsigned long long) block);
 	c->units[block] |= (uint8_t) mask;
@@ -119,7 +119,7 @@ pmh_check_regions(PmhCheck *c)
 			return pmh_check_absorb(c, result);
 		if (c->nregions > c->blocks)
 		{
-			pmh_check_finding(c, block << t->block_shift,
+			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 							  "The list of value regions runs in a circle.");
 			return PMH_OK;
 		}
@@ -134,9 +134,9 @@ pmh_check_regions(PmhCheck *c)
 								"There is no memory for the check.");
 			c->region = larger;
 		}
-		region = pmh_at(t, block << t->block_shift);
-		c->region[c->nregions].from = (block << t->block_shift) + PMH_LINE;
-		c->region[c->nregions].to = (block + region->blocks) << t->block_shift;
+		region = pmh_at(t, block << PMH_BLOCK_SHIFT);
+		c->region[c->nregions].from = (block << PMH_BLOCK_SHIFT) + PMH_LINE;
+		c->region[c->nregions].to = (block + region->blocks) << PMH_BLOCK_SHIFT;
 		c->nregions++;
 		pmh_check_claim_extent(c, block, region->blocks, "A value region");
 		block = region->next;
@@ -230,21 +230,21 @@ check_space_map(PmhCheck *c)
 		uint8_t		claimed = c->units[block];
 		uint8_t		used = pm_load(pmh_space_map(c->t, block));
 
-		if (pmh_space_is_map_block(c->t, block))
+		if (pmh_space_reserved(block) != 0)
 		{
-			if (claimed != 0)
-				pmh_check_finding(c, block << c->t->block_shift,
+			if ((claimed & pmh_space_reserved(block)) != 0)
+				pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 								  "Block %llu belongs to the space map and to "
 								  "something else.",
 								  (unsigned long long) block);
-			claimed = 0xff;
+			claimed |= pmh_space_reserved(block);
 		}
 		if ((claimed & ~used) != 0)
-			pmh_check_finding(c, block << c->t->block_shift,
+			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 							  "Block %llu is in use, the space map says it is free.",
 							  (unsigned long long) block);
 		if ((used & ~claimed) != 0)
-			pmh_check_finding(c, block << c->t->block_shift,
+			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
 							  "Block %llu is not in use, the space map says it is.",
 							  (unsigned long long) block);
 		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);

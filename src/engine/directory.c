@@ -34,7 +34,7 @@
 /* A directory takes no more than this part of the file. */
 #define DIRECTORY_PART	64
 
-_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <=
+_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_BLOCK_SIZE <=
 			   PMH_LONGEST_EXTENT,
 			   "the largest directory is an extent of blocks that cannot exist");
 
@@ -53,15 +53,17 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 
 	if (!pmh_place_current(t, p))
 		return PMH_RETRY;
-	if (pmh_elem_main_block(p->elem) <= 1)
+	if (pmh_elem_size(p->elem) == 0)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
 						pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
 						"A directory element names no segment.");
 	PMH_STOP_POINT("outside_before_span");
-	result = pmh_check_span(t, p->main, pmh_block_size(t));
+	result = PMH_OK;
+	if (pmh_elem_has_main(p->elem))
+		result = pmh_check_span(t, p->main, PMH_BLOCK_SIZE);
 	if (result == PMH_OK && p->ext != 0)
 		result = pmh_check_span(t, p->ext,
-								pmh_elem_units(p->elem) * pmh_unit_size(t));
+								pmh_elem_units(p->elem) * PMH_UNIT_SIZE);
 	if (result == PMH_ERR_CORRUPT &&
 		!pmh_version_same(&p->stripe->version[0], version))
 		return PMH_RETRY;
@@ -131,10 +133,11 @@ pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *p)
 }
 
 bool
-pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
+pmh_elem_sane(uint64_t elem, uint64_t index,
 			  uint32_t depth, uint64_t blocks)
 {
 	uint64_t	main_block = pmh_elem_main_block(elem);
+	bool		has_main = pmh_elem_has_main(elem);
 	uint32_t	units = pmh_elem_units(elem);
 	uint32_t	local = pmh_elem_depth(elem);
 
@@ -142,19 +145,19 @@ pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
 		return false;
 	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || !pmh_elem_whole(elem))
 		return false;
-	if (main_block >= blocks || pmh_space_is_map_block(t, main_block))
+	if (has_main ? main_block >= blocks || pmh_space_is_map_block(main_block) :
+		main_block != 0)
 		return false;
-	if (units > 0)
+	for (uint32_t i = 0; i < units; i++)
 	{
-		uint64_t	first = pmh_elem_ext_unit(elem);
-		uint64_t	block = first / PMH_UNITS_PER_BLOCK;
-		uint64_t	last = (first + units - 1) / PMH_UNITS_PER_BLOCK;
+		uint64_t	unit = pmh_elem_ext_unit(elem) + i;
+		uint64_t	block = unit / PMH_UNITS_PER_BLOCK;
 
-		if (last >= blocks || pmh_space_is_map_block(t, block) ||
-			pmh_space_is_map_block(t, last))
+		if (block >= blocks ||
+			(pmh_space_reserved(block) >> unit % PMH_UNITS_PER_BLOCK & 1) != 0)
 			return false;
 	}
-	return true;
+	return has_main || units > 0;
 }
 
 /* What is computed with the difference of the depths would be nonsense. */
@@ -447,11 +450,11 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 }
 
 uint64_t
-pmh_directory_blocks(const PmhTable *t, uint32_t depth)
+pmh_directory_blocks(uint32_t depth)
 {
 	if (depth <= PMH_SMALL_DIR_DEPTH)
 		return 0;
-	return (pmh_directory_size(depth) + pmh_block_size(t) - 1) >> t->block_shift;
+	return (pmh_directory_size(depth) + PMH_BLOCK_SIZE - 1) >> PMH_BLOCK_SHIFT;
 }
 
 bool
@@ -460,11 +463,11 @@ pmh_directory_warranted(const PmhTable *t, uint32_t depth)
 	uint64_t	blocks = pmh_blocks(t);
 	uint64_t	free_blocks = pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
 
-	if (depth <= PMH_SMALL_DIR_DEPTH)
+	if (depth <= PMH_LOW_DEPTH)
 		return true;
 	return depth <= PMH_MAX_DEPTH && free_blocks < blocks &&
 		pmh_directory_size(depth) <=
-		((blocks - free_blocks) << t->block_shift) / DIRECTORY_PART;
+		((blocks - free_blocks) << PMH_BLOCK_SHIFT) / DIRECTORY_PART;
 }
 
 /* Write every element of the directory at 'from' twice to 'to'. */
@@ -533,14 +536,14 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	pmh_unlock(&t->file_lock->directory);
 
 	if (result == PMH_OK && depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_extent(t, from, pmh_directory_blocks(t, depth));
+		pmh_space_free_extent(t, from, pmh_directory_blocks(depth));
 	return result;
 }
 
 PmhResult
 pmh_directory_double(PmhTable *t, uint32_t depth)
 {
-	uint64_t	nblocks = pmh_directory_blocks(t, depth + 1);
+	uint64_t	nblocks = pmh_directory_blocks(depth + 1);
 
 	for (;;)
 	{
@@ -650,7 +653,7 @@ fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
 	}
 	pmh_unlock(&t->file_lock->directory);
 	if (result == PMH_OK && old_depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_extent(t, from, pmh_directory_blocks(t, old_depth));
+		pmh_space_free_extent(t, from, pmh_directory_blocks(old_depth));
 	return result;
 }
 
@@ -679,9 +682,9 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 	if (result != PMH_OK)
 		return result == PMH_NEED ? PMH_OK : result;
 
-	nblocks = pmh_directory_blocks(t, depth);
+	nblocks = pmh_directory_blocks(depth);
 	if (depth == pmh_dirword_depth(dirword) &&
-		(nblocks == 0 || (end - 1) >> t->block_shift < limit))
+		(nblocks == 0 || (end - 1) >> PMH_BLOCK_SHIFT < limit))
 		return PMH_OK;
 	if (nblocks > 0 && !pmh_space_try_extent(t, nblocks, &to))
 		return PMH_OK;

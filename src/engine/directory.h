@@ -107,6 +107,9 @@ pmh_segment_unlock(const PmhPlace *place)
  */
 extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
 
+/* Directories of this depth are small, whatever is in the file. */
+#define PMH_LOW_DEPTH	8
+
 /*
  * Is what is in the file enough to warrant a directory of this depth?  No more
  * than a small share of the file is to be directory, or hashes that agree in
@@ -124,7 +127,7 @@ extern PmhResult pmh_directory_enter_overflow(PmhTable *t, uint64_t elem);
  * Blocks a directory of this depth takes: 0 if it stands in block 0; and the
  * offset for a small directory there that is not the current one's.
  */
-extern uint64_t pmh_directory_blocks(const PmhTable *t, uint32_t depth);
+extern uint64_t pmh_directory_blocks(uint32_t depth);
 extern uint64_t pmh_small_directory(const PmhTable *t);
 
 /*
@@ -155,7 +158,7 @@ extern PmhResult pmh_directory_strategy(PmhTable *t, PmhPlace *place,
 extern uint32_t pmh_dirlog_crc(const PmhDirLog *log, uint64_t count);
 
 /* Is the element possible in a directory of this depth and file length? */
-extern bool pmh_elem_sane(const PmhTable *t, uint64_t elem, uint64_t index,
+extern bool pmh_elem_sane(uint64_t elem, uint64_t index,
 						  uint32_t depth, uint64_t blocks);
 
 #endif							/* PMH_DIRECTORY_H */

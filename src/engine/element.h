@@ -52,16 +52,32 @@ pmh_elem_main_block(uint64_t elem)
 	return elem & ((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1);
 }
 
-static inline uint64_t
-pmh_elem_ext_unit(uint64_t elem)
+/* In units; 0 in what is no element. */
+static inline uint32_t
+pmh_elem_size(uint64_t elem)
 {
-	return (elem >> PMH_ELEM_EXT_SHIFT) & ((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
+	return (uint32_t) (elem >> PMH_ELEM_SIZE_SHIFT) & ((1 << PMH_ELEM_SIZE_BITS) - 1);
 }
 
+static inline bool
+pmh_elem_has_main(uint64_t elem)
+{
+	return pmh_elem_size(elem) >= PMH_UNITS_PER_BLOCK;
+}
+
+/* Units besides the main part: the extension, or all of a small segment. */
 static inline uint32_t
 pmh_elem_units(uint64_t elem)
 {
-	return (uint32_t) (elem >> PMH_ELEM_UNITS_SHIFT) & 7;
+	return pmh_elem_size(elem) % PMH_UNITS_PER_BLOCK;
+}
+
+/* The first of these units. */
+static inline uint64_t
+pmh_elem_ext_unit(uint64_t elem)
+{
+	return ((elem >> PMH_ELEM_EXT_SHIFT) & ((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1)) -
+		(pmh_elem_has_main(elem) ? 0 : PMH_SMALL_SHIFT);
 }
 
 static inline uint32_t
@@ -142,12 +158,15 @@ pmh_elem_whole(uint64_t elem)
 			__builtin_parityll(elem & PMH_ELEM_ODD)) == 0;
 }
 
+/* A segment of 'size' units has a main part (else main_block is 0) if they are 8. */
 static inline uint64_t
-pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t units,
+pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t size,
 			  uint32_t depth, PmhStrategy strategy)
 {
+	if (size < PMH_UNITS_PER_BLOCK)
+		ext_unit += PMH_SMALL_SHIFT;
 	return pmh_elem_seal(main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
-						 (uint64_t) units << PMH_ELEM_UNITS_SHIFT |
+						 (uint64_t) size << PMH_ELEM_SIZE_SHIFT |
 						 (uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
 }

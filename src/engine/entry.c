@@ -102,7 +102,7 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 
 	if (unlikely(!pmh_home_find(t, hash, &h)))
 		return false;
-	hashing = pmh_elem_hashing(t, h.elem);
+	hashing = pmh_elem_hashing(h.elem);
 	number = pmh_home_bucket(hash, hashing);
 	spot->elem = h.elem;
 	spot->stripe = &t->locks->stripe[(t->file_id + pmh_elem_main_block(h.elem)) &
@@ -110,7 +110,7 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	spot->home = (PmhBucket *) (uintptr_t) h.bucket;
 	spot->home_version = &spot->stripe->version[pmh_version_of(number)];
 	number = pmh_alt_bucket(hash, hashing, number);
-	alt_offset = pmh_elem_bucket_offset(t, h.elem, number);
+	alt_offset = pmh_elem_bucket_offset(h.elem, number);
 	spot->alt = pmh_unchecked(t, alt_offset);
 	spot->alt_version = &spot->stripe->version[pmh_version_of(number)];
 	if (unlikely(!pmh_within(t, alt_offset, PMH_BUCKET_SIZE)))

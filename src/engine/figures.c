@@ -259,7 +259,7 @@ add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *co
 static void *
 segment_copy(PmhTable *t)
 {
-	void	   *copy = malloc(pmh_max_segment_size(t));
+	void	   *copy = malloc(PMH_MAX_SEGMENT_BYTES);
 
 	if (copy == NULL)
 		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
@@ -307,9 +307,9 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 		return result;
 	run = pmh_run(table);
 	pmh_space_figures(table, &blocks, &free_units);
-	stats->value_bytes = pm_load(&run->value_blocks) << table->block_shift;
-	stats->file_bytes = blocks << table->block_shift;
-	stats->used_bytes = stats->file_bytes - free_units * pmh_unit_size(table);
+	stats->value_bytes = pm_load(&run->value_blocks) << PMH_BLOCK_SHIFT;
+	stats->file_bytes = blocks << PMH_BLOCK_SHIFT;
+	stats->used_bytes = stats->file_bytes - free_units * PMH_UNIT_SIZE;
 	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
 	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
 	stats->splits = pm_load(&run->splits);
@@ -433,7 +433,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 	PmhFill		fill;
 	PmhResult	result;
 
-	*file_bytes = pmh_blocks(table) << table->block_shift;
+	*file_bytes = pmh_blocks(table) << PMH_BLOCK_SHIFT;
 	result = estimate(table, guess_list, &fill);
 	*entries = (uint64_t) fill.entries;
 	return pmh_conclude(table, result);

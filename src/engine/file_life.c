@@ -33,17 +33,12 @@
 #include "stop_point.h"
 #include "table.h"
 
-#ifdef PMH_ANY_GEOMETRY
-#define MIN_SEGMENT_BUCKETS		64
-#define MAX_SEGMENT_BUCKETS		2048
-#else
-#define MIN_SEGMENT_BUCKETS		PMH_SEGMENT_BUCKETS
-#define MAX_SEGMENT_BUCKETS		PMH_SEGMENT_BUCKETS
-#endif
-
-/* Header, map, the first segment, and a block in reserve. */
-#define INITIAL_BLOCKS			4
-#define FIRST_SEGMENT_BLOCK		2
+/*
+ * A file begins with one block: the header, and the first segment in the last unit.  So
+ * the next one has room in between, be it a larger one or that of a bulk load.
+ */
+#define INITIAL_BLOCKS			1
+#define FIRST_SEGMENT_UNIT		(PMH_UNITS_PER_BLOCK - 1)
 
 /* ---- handles ---- */
 
@@ -55,23 +50,13 @@ free_handle(PmhTable *t)
 	free(t);
 }
 
-static uint32_t
-block_shift(const PmhFormat *format)
-{
-	const uint64_t bytes = (uint64_t) format->segment_buckets * PMH_BUCKET_SIZE;
-
-	return (uint32_t) __builtin_ctzll(bytes);
-}
-
-/* Take geometry over from the format header. */
+/* Take over what the format header says. */
 static void
-set_geometry(PmhTable *t, const PmhFormat *format)
+take_format(PmhTable *t, const PmhFormat *format)
 {
 	memcpy(t->identity, format->identity, PMH_IDENTITY_SIZE);
 	t->file_id = format->file_id;
 	t->file_lock = pmh_file_lock(t->locks, t->file_id);
-	t->segment_buckets = format->segment_buckets;
-	t->block_shift = block_shift(format);
 	t->stripe_mask = t->locks->nstripes - 1;
 	pmh_permutation_make(&t->permutation, format->overflow_key);
 }
@@ -115,8 +100,6 @@ format_crc(const PmhFormat *format)
 static PmhResult
 check_format(const PmhFormat *format, PmhError *error)
 {
-	uint32_t	m = format->segment_buckets;
-
 	if (format->magic != PMH_MAGIC)
 		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 							  "The file does not begin with the magic number of pmhash.");
@@ -127,7 +110,7 @@ check_format(const PmhFormat *format, PmhError *error)
 	if (format->crc != format_crc(format))
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
 							  "The checksum of the format header does not match.");
-	if (m < MIN_SEGMENT_BUCKETS || m > MAX_SEGMENT_BUCKETS || (m & (m - 1)) != 0 ||
+	if (format->segment_buckets != PMH_SEGMENT_BUCKETS ||
 		format->bucket_size != PMH_BUCKET_SIZE || format->slots != PMH_SLOTS ||
 		format->stash_buckets != PMH_STASH_BUCKETS)
 		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
@@ -202,8 +185,7 @@ pmh_read_identity(const char *path, void *identity, PmhError *error)
 
 /* Are the live words within a file of this size? */
 static PmhResult
-check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
-				 PmhError *error)
+check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 {
 	uint64_t	blocks = pmh_live_number(live->blocks);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
@@ -214,15 +196,14 @@ check_live_words(const PmhLive *live, uint32_t block_shift, uint64_t size,
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0,
 							  PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
 							  "What the header says of blocks in use is damaged.");
-	if (blocks <= FIRST_SEGMENT_BLOCK || blocks > PMH_MAX_BLOCKS ||
-		size < blocks << block_shift)
+	if (blocks == 0 || blocks > PMH_MAX_BLOCKS || size < blocks << PMH_BLOCK_SHIFT)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 							  "The file has %llu bytes, its header says %llu blocks of "
 							  "%llu.",
 							  (unsigned long long) size, (unsigned long long) blocks,
-							  1ULL << block_shift);
-	if (depth > PMH_MAX_DEPTH || offset < PMH_HEADER_SIZE ||
-		offset + pmh_directory_size(depth) > blocks << block_shift)
+							  1ULL << PMH_BLOCK_SHIFT);
+	if (depth > PMH_MAX_DEPTH || offset < PMH_SMALL_DIR_OFFSET(0) ||
+		offset + pmh_directory_size(depth) > blocks << PMH_BLOCK_SHIFT)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 							  "The place of the directory is not within the file.");
 	return PMH_OK;
@@ -286,7 +267,7 @@ pmh_examine(const char *path, void *identity, uint64_t *instance,
 		return result;
 	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
-	return check_live_words(&live, block_shift(&format), inode->size, error);
+	return check_live_words(&live, inode->size, error);
 }
 
 const void *
@@ -304,15 +285,12 @@ pmh_path(const PmhTable *table)
 /* ---- create ---- */
 
 static PmhResult
-make_format(PmhFormat *format, const PmhGeometry *geometry,
-			const void *identity, PmhError *error)
+make_format(PmhFormat *format, const void *identity, PmhError *error)
 {
 	memset(format, 0, sizeof(*format));
 	format->magic = PMH_MAGIC;
 	format->version = PMH_FORMAT_VERSION;
 	format->segment_buckets = PMH_SEGMENT_BUCKETS;
-	if (geometry != NULL && geometry->segment_buckets != 0)
-		format->segment_buckets = geometry->segment_buckets;
 	format->bucket_size = PMH_BUCKET_SIZE;
 	format->slots = PMH_SLOTS;
 	format->stash_buckets = PMH_STASH_BUCKETS;
@@ -340,7 +318,7 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	/* The file is new and all zeroes: so are the buckets and the log. */
 	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
-	pm_store64(dir, pmh_make_elem(FIRST_SEGMENT_BLOCK, 0, 0, 0, PMH_SINGLE));
+	pm_store64(dir, pmh_make_elem(0, FIRST_SEGMENT_UNIT, 1, 0, PMH_SINGLE));
 	pm_store64(&live->dirword, PMH_SMALL_DIR_OFFSET(0) / 64);
 	pm_store64(&live->blocks, pmh_seal_blocks(INITIAL_BLOCKS));
 	pm_flush(&t->file, dir, sizeof(uint64_t));
@@ -355,22 +333,22 @@ write_empty(PmhTable *t, const PmhFormat *format)
 }
 
 PmhResult
-pmh_create(const char *path, const PmhGeometry *geometry, const void *identity,
-		   const PmhEnv *env, PmhTable **table, PmhError *error)
+pmh_create(const char *path, const void *identity, const PmhEnv *env,
+		   PmhTable **table, PmhError *error)
 {
 	PmhFormat	format;
 	PmhTable   *t;
 	PmhResult	result;
 
 	*table = NULL;
-	result = make_format(&format, geometry, identity, error);
+	result = make_format(&format, identity, error);
 	if (result != PMH_OK)
 		return result;
 	t = new_handle(env, error);
 	if (t == NULL)
 		return error->code;
-	set_geometry(t, &format);
-	result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << t->block_shift,
+	take_format(t, &format);
+	result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << PMH_BLOCK_SHIFT,
 					   env->force_pmem, &t->error);
 	if (result != PMH_OK)
 	{
@@ -415,7 +393,7 @@ check_live(PmhTable *t)
 	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
 	result = pm_size(&t->file, &size, &t->error);
 	if (result == PMH_OK)
-		result = check_live_words(&live, t->block_shift, size, &t->error);
+		result = check_live_words(&live, size, &t->error);
 	if (result != PMH_OK)
 		return result;
 	return pmh_map_all(t);
@@ -466,7 +444,7 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 static void
 lower_bound(PmhTable *t)
 {
-	uint64_t	end = pmh_blocks(t) << t->block_shift;
+	uint64_t	end = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 
 	if (end < t->file.bound)
 		t->file.bound = end;
@@ -512,7 +490,7 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 		check_format(&format, &t->error);
 	if (result == PMH_OK)
 	{
-		set_geometry(t, &format);
+		take_format(t, &format);
 		result = open_formatted(t, env, &did_recover);
 	}
 	if (result != PMH_OK)

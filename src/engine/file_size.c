@@ -23,7 +23,11 @@
 #include "table.h"
 #include "value_space.h"
 
-#define MIN_GROWTH			((uint64_t) 64 * 1024)
+/*
+ * A file grows by a 32nd of its length ahead of use, but by no more than MAX_GROWTH; a
+ * small one by an eighth, as long as that is less than FAST_GROWTH.
+ */
+#define FAST_GROWTH			((uint64_t) 64 * 1024)
 #define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
 #define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
 
@@ -41,32 +45,29 @@ pmh_check_live_words(PmhTable *t)
 
 /* Where the file should end to have nblocks more in a row, and some reserve. */
 static uint64_t
-growth_target(const PmhTable *t, uint64_t blocks, uint64_t nblocks, bool reserve)
+growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 {
-	uint64_t	zone = pmh_block_size(t);
-	uint64_t	bytes = (blocks << t->block_shift) / 32;
+	uint64_t	bytes = (blocks << PMH_BLOCK_SHIFT) / 32;
 	uint64_t	step = nblocks;
+	uint64_t	map_block = PMH_HEADER_MAP_BLOCKS;
 	uint64_t	end;
 
-	if (bytes < MIN_GROWTH)
-		bytes = MIN_GROWTH;
+	if (bytes < FAST_GROWTH)
+		bytes = 4 * bytes < FAST_GROWTH ? 4 * bytes : FAST_GROWTH;
 	if (bytes > MAX_GROWTH)
 		bytes = MAX_GROWTH;
-	if (reserve && bytes >> t->block_shift > step)
-		step = bytes >> t->block_shift;
+	if (reserve && bytes >> PMH_BLOCK_SHIFT > step)
+		step = bytes >> PMH_BLOCK_SHIFT;
 
+	/* If a map block comes in between, let the extent fit after it. */
 	end = blocks + step;
-	if ((end - 1) / zone != blocks / zone || blocks % zone == 0)
+	if (blocks > map_block)
+		map_block = (blocks + PMH_BLOCK_SIZE - 1) & ~(PMH_BLOCK_SIZE - 1);
+	if (end > map_block && end < map_block + 1 + nblocks)
+		end = map_block + 1 + nblocks;
+	if (reserve && (end << PMH_BLOCK_SHIFT) >= LARGE_PAGE)
 	{
-		/* A map block comes in between: let the extent fit after it. */
-		uint64_t	map_block = (blocks + zone - 1) / zone * zone;
-
-		if (end < map_block + 1 + nblocks)
-			end = map_block + 1 + nblocks;
-	}
-	if (reserve && (end << t->block_shift) >= LARGE_PAGE)
-	{
-		uint64_t	align = LARGE_PAGE >> t->block_shift;
+		uint64_t	align = LARGE_PAGE >> PMH_BLOCK_SHIFT;
 
 		end = (end + align - 1) / align * align;
 	}
@@ -81,10 +82,10 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 
 	for (uint64_t block = from; block < to; block++)
 	{
-		bool		is_map = pmh_space_is_map_block(t, block);
+		bool		is_map = pmh_space_is_map_block(block);
 
 		if (is_map)
-			memset(pmh_at(t, block << t->block_shift), 0, pmh_block_size(t));
+			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
 		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
 		free_blocks += !is_map;
 	}
@@ -95,7 +96,7 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 static PmhResult
 grow_file(PmhTable *t, uint64_t nblocks)
 {
-	uint64_t	seen = t->file.bound >> t->block_shift;
+	uint64_t	seen = t->file.bound >> PMH_BLOCK_SHIFT;
 	uint64_t	blocks;
 	uint64_t	end;
 	uint64_t	free_blocks;
@@ -105,34 +106,35 @@ grow_file(PmhTable *t, uint64_t nblocks)
 		return pmh_fail_cancelled(t);
 	result = pmh_check_live_words(t);
 	blocks = pmh_blocks(t);
+	PMH_ASSERT(result != PMH_OK || blocks > 0);
 	if (result != PMH_OK || blocks > seen)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return result != PMH_OK ? result :
-			pm_raise_bound(&t->file, blocks << t->block_shift, &t->error);
+			pm_raise_bound(&t->file, blocks << PMH_BLOCK_SHIFT, &t->error);
 	}
 
-	end = growth_target(t, blocks, nblocks, true);
+	end = growth_target(blocks, nblocks, true);
 	if (end < blocks + nblocks)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
 						"The file has %llu MiB; it may have %llu, and more space is "
 						"needed than is free in it.",
-						(unsigned long long) (blocks << t->block_shift) >> 20,
-						(unsigned long long) (PMH_MAX_BLOCKS << t->block_shift) >> 20);
+						(unsigned long long) (blocks << PMH_BLOCK_SHIFT) >> 20,
+						(unsigned long long) (PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT) >> 20);
 	}
-	result = pm_extend(&t->file, blocks << t->block_shift,
-					   end << t->block_shift, &t->error);
+	result = pm_extend(&t->file, blocks << PMH_BLOCK_SHIFT,
+					   end << PMH_BLOCK_SHIFT, &t->error);
 	if (result == PMH_ERR_NO_SPACE)
 	{
 		/* Not enough for a reserve: try with what we must have. */
-		end = growth_target(t, blocks, nblocks, false);
-		result = pm_extend(&t->file, blocks << t->block_shift,
-						   end << t->block_shift, &t->error);
+		end = growth_target(blocks, nblocks, false);
+		result = pm_extend(&t->file, blocks << PMH_BLOCK_SHIFT,
+						   end << PMH_BLOCK_SHIFT, &t->error);
 	}
 	if (result == PMH_OK)
-		result = pm_raise_bound(&t->file, end << t->block_shift, &t->error);
+		result = pm_raise_bound(&t->file, end << PMH_BLOCK_SHIFT, &t->error);
 	if (result == PMH_OK)
 	{
 		PMH_STOP_POINT("grow_before_blocks");
@@ -168,7 +170,7 @@ pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
 static uint64_t
 end_of_use(const PmhTable *t, uint64_t blocks)
 {
-	while (blocks > 2 && (pmh_space_is_map_block(t, blocks - 1) ||
+	while (blocks > 1 && (pmh_space_is_map_block(blocks - 1) ||
 						  *pmh_space_map(t, blocks - 1) == 0))
 		blocks--;
 	return blocks;
@@ -183,7 +185,7 @@ forget_units(PmhTable *t, uint64_t from, uint64_t to)
 
 	for (uint64_t block = from; block < to; block++)
 	{
-		if (!pmh_space_is_map_block(t, block))
+		if (!pmh_space_is_map_block(block))
 			units += PMH_UNITS_PER_BLOCK;
 	}
 	pm_store64(&run->free_units, pm_load(&run->free_units) - units);
@@ -213,7 +215,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	blocks = pmh_blocks(t);
 	result = pmh_check_live_words(t);
 	if (result == PMH_OK)
-		result = pmh_check_span(t, 0, blocks << t->block_shift);
+		result = pmh_check_span(t, 0, blocks << PMH_BLOCK_SHIFT);
 	if (result != PMH_OK)
 	{
 		/* If none is damaged, another process needed more: so nothing is too much. */
@@ -237,8 +239,8 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	pmh_space_unlock(t);
 	PMH_STOP_POINT("cut_before_punch");
 	if (end < blocks)
-		result = pm_punch(&t->file, end << t->block_shift,
-						  blocks << t->block_shift, &t->error);
+		result = pm_punch(&t->file, end << PMH_BLOCK_SHIFT,
+						  blocks << PMH_BLOCK_SHIFT, &t->error);
 	pmh_unlock(&t->file_lock->grow);
 	/* The cut is done.  What cannot be given back stays until the next recovery. */
 	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;

@@ -54,8 +54,6 @@ struct PmhTable
 	PmhFileLock *file_lock;
 	uint64_t	instance;
 	uint64_t	file_id;
-	uint32_t	segment_buckets;	/* M */
-	uint32_t	block_shift;	/* log2 of the bytes of a block */
 	uint64_t	seen_dirword;	/* a directory seen to be within the bound, ... */
 	uint64_t	seen_offset;	/* ... where, ... */
 	uint64_t	seen_elements;	/* ... and of how many elements in a half */
@@ -118,59 +116,6 @@ static inline PmhRun *
 pmh_run(const PmhTable *t)
 {
 	return (PmhRun *) (t->file.base + PMH_RUN_OFFSET);
-}
-
-/*
- * The geometry.  Files are all made with one, so it is known to the compiler: what
- * every look-up computes with it then takes few instructions.  Builds for tests and
- * measurements (PMH_ANY_GEOMETRY) take it from the file.
- */
-static inline uint32_t
-pmh_segment_buckets(const PmhTable *t)
-{
-#ifdef PMH_ANY_GEOMETRY
-	return t->segment_buckets;
-#else
-	(void) t;
-	return PMH_SEGMENT_BUCKETS;
-#endif
-}
-
-/* log2 of the bytes of a block. */
-static inline uint32_t
-pmh_block_shift(const PmhTable *t)
-{
-#ifdef PMH_ANY_GEOMETRY
-	return t->block_shift;
-#else
-	(void) t;
-	return (uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE);
-#endif
-}
-
-static inline uint64_t
-pmh_block_size(const PmhTable *t)
-{
-	return (uint64_t) pmh_segment_buckets(t) * PMH_BUCKET_SIZE;
-}
-
-static inline uint64_t
-pmh_unit_size(const PmhTable *t)
-{
-	return pmh_block_size(t) / PMH_UNITS_PER_BLOCK;
-}
-
-static inline uint32_t
-pmh_unit_buckets(const PmhTable *t)
-{
-	return pmh_segment_buckets(t) / PMH_UNITS_PER_BLOCK;
-}
-
-/* Hashing buckets of a main part. */
-static inline uint32_t
-pmh_in_main(const PmhTable *t)
-{
-	return pmh_segment_buckets(t) - PMH_STASH_BUCKETS;
 }
 
 static inline void

@@ -33,24 +33,29 @@ typedef struct PmhHome
 
 /* Buckets of the segment of an element that hash values go to. */
 static inline uint32_t __attribute__((always_inline))
-pmh_elem_hashing(const PmhTable *t, uint64_t elem)
+pmh_elem_hashing(uint64_t elem)
 {
-	return pmh_in_main(t) + pmh_elem_units(elem) * pmh_unit_buckets(t);
+	return pmh_elem_size(elem) * PMH_UNIT_BUCKETS - PMH_STASH_BUCKETS;
 }
 
 /*
  * The offset of one of these.  Whether a bucket is in the extension, which cannot
- * be foreseen, takes no branch.
+ * be foreseen, takes no branch; and all of a small segment is as an extension is (see
+ * layout.h): no bucket of it has a number below -PMH_STASH_BUCKETS.
  */
 static inline uint64_t __attribute__((always_inline))
-pmh_elem_bucket_offset(const PmhTable *t, uint64_t elem, uint32_t number)
+pmh_elem_bucket_offset(uint64_t elem, uint32_t number)
 {
 	uint64_t	block = pmh_elem_main_block(elem);
-	uint64_t	offset = pmh_elem_ext_unit(elem) * pmh_unit_size(t) -
-		(uint64_t) pmh_in_main(t) * PMH_BUCKET_SIZE;
-	uint64_t	in_main = -(uint64_t) (number < pmh_in_main(t));	/* all bits or none */
+	uint64_t	unit = elem >> PMH_ELEM_EXT_SHIFT &
+		((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
+	uint64_t	offset = unit * PMH_UNIT_SIZE - PMH_IN_MAIN * PMH_BUCKET_SIZE;
+	int64_t		numbers_in_main =
+		(int64_t) (pmh_elem_size(elem) & PMH_UNITS_PER_BLOCK) * PMH_UNIT_BUCKETS -
+		PMH_STASH_BUCKETS;
+	uint64_t	in_main = (uint64_t) (((int64_t) number - numbers_in_main) >> 63);
 
-	offset += (block * pmh_block_size(t) - offset) & in_main;
+	offset += (block * PMH_BLOCK_SIZE - offset) & in_main;	/* all bits or none */
 	return offset + (uint64_t) number * PMH_BUCKET_SIZE;
 }
 
@@ -82,12 +87,13 @@ pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 	PMH_ASSERT(pmh_within(t, t->seen_offset, (index + 1) * sizeof(uint64_t)));
 	elem = h->elem = pm_load_acquire(h->at);
 	block = pmh_elem_main_block(elem);
-	number = pmh_home_bucket(hash, pmh_elem_hashing(t, elem));
-	offset = pmh_elem_bucket_offset(t, elem, number);
+	number = pmh_home_bucket(hash, pmh_elem_hashing(elem));
+	offset = pmh_elem_bucket_offset(elem, number);
 	h->bucket = (const PmhBucket *) (h->base + offset);
 	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
 		.version[pmh_version_of(number)];
-	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.bound;
+	/* (A damaged element may have an offset below 0.) */
+	return pmh_elem_size(elem) != 0 && offset <= t->file.bound - PMH_BUCKET_SIZE;
 }
 
 static inline bool
@@ -106,7 +112,7 @@ pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 	place.elem = h->elem;
 	(void) pmh_place_decode(t, &place);
 	number = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
-	return pmh_unchecked(t, pmh_bucket_offset(t, &place, number));
+	return pmh_unchecked(t, pmh_bucket_offset(&place, number));
 }
 
 /* Prefetch the directory element of a hash. */

@@ -30,13 +30,20 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	4
+#define PMH_FORMAT_VERSION	5
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
 #define PMH_SLOTS			18
-#define PMH_STASH_BUCKETS	2	/* the last two buckets of the main part */
-#define PMH_SEGMENT_BUCKETS	64	/* M, but for builds with PMH_ANY_GEOMETRY */
+#define PMH_STASH_BUCKETS	2	/* a segment's last two, by number */
+#define PMH_BLOCK_SHIFT		14	/* log2 of the bytes of a block */
+#define PMH_BLOCK_SIZE		(UINT64_C(1) << PMH_BLOCK_SHIFT)
+#define PMH_UNIT_SHIFT		11	/* and of a unit */
+#define PMH_UNIT_SIZE		(UINT64_C(1) << PMH_UNIT_SHIFT)
+#define PMH_UNITS_PER_BLOCK	8
+#define PMH_UNIT_BUCKETS	8
+#define PMH_SEGMENT_BUCKETS	(PMH_UNITS_PER_BLOCK * PMH_UNIT_BUCKETS)	/* M */
+#define PMH_IN_MAIN			(PMH_SEGMENT_BUCKETS - PMH_STASH_BUCKETS)
 
 #define PMH_MAX_FILE_SHIFT	44	/* log2 of the bytes of the largest file: 16 TiB */
 
@@ -209,9 +216,10 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
 /*
  * ---- directory element ----
  *
- * bits 0-24	offset of the main part, in blocks
- * bits 25-51	offset of the extension, in units (1/8 block); 0 if no ext
- * bits 52-54	units of the extension, 0..7 (bucket count = M + units * M/8)
+ * bits 0-23	offset of the main part, in blocks; 0 if there is none
+ * bits 24-50	offset of the extension, in units; 0 if no ext
+ * bits 51-54	size, in units of 8 buckets, with those of the main part: 8 if there is
+ *				no extension, up to 15; below 8 the segment is a small one
  * bits 55-59	local depth
  * bits 60-61	strategy
  * bit 62		parity of the other even bits, bit 63 that of the other odd ones
@@ -219,37 +227,42 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
  * The parity tells of a flipped bit, before what it says is followed by recovery or by a
  * writer; look-ups do not compute it.
  *
- * A block is M buckets (the main part of a segment; 16 KiB for M = 64).
+ * A block is M buckets: the main part of a segment.  Its hashing buckets come first, the
+ * two of the stash last; further hashing buckets are in the extension.  A small segment
+ * is units of one block and nothing else.  There the stash comes first, and the element
+ * has the offset of its units with PMH_SMALL_SHIFT added: so look-ups find a bucket of
+ * it as they find one of an extension, whose first bucket has the number PMH_IN_MAIN.
  */
-#define PMH_ELEM_MAIN_BITS		25
-#define PMH_ELEM_EXT_SHIFT		25
+#define PMH_ELEM_MAIN_BITS		24
+#define PMH_ELEM_EXT_SHIFT		24
 #define PMH_ELEM_EXT_BITS		27
-#define PMH_ELEM_UNITS_SHIFT	52
+#define PMH_ELEM_SIZE_SHIFT		51
+#define PMH_ELEM_SIZE_BITS		4
 #define PMH_ELEM_DEPTH_SHIFT	55
 #define PMH_ELEM_STRATEGY_SHIFT	60
 #define PMH_ELEM_STRATEGY_BITS	2
 #define PMH_ELEM_EVEN			UINT64_C(0x5555555555555555)
 #define PMH_ELEM_ODD			(~PMH_ELEM_EVEN)
 #define PMH_ELEM_PARITY_SHIFT	62
+#define PMH_SMALL_SHIFT			PMH_UNITS_PER_BLOCK
 
-#define PMH_UNITS_PER_BLOCK		8
+_Static_assert(PMH_SMALL_SHIFT * PMH_UNIT_SIZE ==
+			   (PMH_IN_MAIN + PMH_STASH_BUCKETS) * PMH_BUCKET_SIZE,
+			   "bucket 0 of a small segment is not the one after its stash");
 
 /*
  * ---- how large a file may be ----
  *
- * 2^24 blocks: 256 GiB with segments of the default size, 8 TiB with the
- * largest.  A segment of its own for each of the 2^PMH_MAX_DEPTH elements of the
- * largest directory takes about as much.  A file that would have to grow beyond
- * is PMH_ERR_TOO_LARGE; what is in it can be read and taken out.
+ * Nearly 2^24 blocks, 256 GiB.  A segment of its own for each of the 2^PMH_MAX_DEPTH
+ * elements of the largest directory takes about as much.  A file that would have to
+ * grow beyond is PMH_ERR_TOO_LARGE; what is in it can be read and taken out.
  *
- * No extent of blocks is longer than what lies between two map blocks; a block has
- * PMH_MIN_BLOCK bytes at least, and a map block tells of a block with each.
+ * No extent of blocks is longer than what lies between two map blocks, each of which
+ * tells of a block with a byte.
  */
 #define PMH_MAX_BLOCKS_SHIFT	24
-#define PMH_MAX_BLOCKS			(UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT)
-#define PMH_MIN_BLOCK			UINT64_C(16384)
-#define PMH_MAX_BLOCK			UINT64_C(524288)
-#define PMH_LONGEST_EXTENT			(PMH_MIN_BLOCK - 2)
+#define PMH_MAX_BLOCKS			((UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT) - 1)
+#define PMH_LONGEST_EXTENT		(PMH_BLOCK_SIZE - 2)
 
 /* Extents of blocks that the mark map of a reclaim may have (volatile). */
 #define PMH_MARK_EXTENTS			16
@@ -257,10 +270,13 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
 _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
 			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
 			   "an element cannot name every block");
-_Static_assert(PMH_MAX_BLOCKS * PMH_UNITS_PER_BLOCK <= UINT64_C(1) << PMH_ELEM_EXT_BITS &&
-			   PMH_ELEM_EXT_SHIFT + PMH_ELEM_EXT_BITS <= PMH_ELEM_UNITS_SHIFT,
+_Static_assert(PMH_MAX_BLOCKS * PMH_UNITS_PER_BLOCK + PMH_SMALL_SHIFT <=
+			   UINT64_C(1) << PMH_ELEM_EXT_BITS &&
+			   PMH_ELEM_EXT_SHIFT + PMH_ELEM_EXT_BITS <= PMH_ELEM_SIZE_SHIFT,
 			   "an element cannot name every unit");
-_Static_assert(PMH_MAX_BLOCKS * PMH_MAX_BLOCK <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
+_Static_assert(PMH_ELEM_SIZE_SHIFT + PMH_ELEM_SIZE_BITS <= PMH_ELEM_DEPTH_SHIFT,
+			   "an element cannot tell every size");
+_Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
 			   "the largest file is larger than it may be");
 _Static_assert(UINT64_C(1) << PMH_MAX_FILE_SHIFT <=
 			   (UINT64_C(1) << (PMH_VALUE_BITS - PMH_POINTER_CLASS_BITS)) * PMH_GRAIN,
@@ -329,7 +345,7 @@ typedef struct PmhDirLog
 } PmhDirLog;
 
 /*
- * ---- file header: block 0, bytes 0..4095 ----
+ * ---- file header: the first two units, 4096 bytes ----
  *
  * format	written once at creation; magic is stored last
  * live		persistent, changed by 8-byte commit stores
@@ -410,21 +426,25 @@ typedef struct PmhRun
 #define PMH_LIVE_OFFSET			512
 #define PMH_RUN_OFFSET			1024
 #define PMH_HEADER_SIZE			4096
+#define PMH_HEADER_UNITS		2
 
 /*
- * Two small directories stand in block 0, one of them current and the other
+ * Two small directories stand in the header, one of them current and the other
  * free for the next doubling; larger ones get blocks.
  */
-#define PMH_SMALL_DIR_OFFSET(i)	(4096 + (uint64_t) (i) * 4096)
-#define PMH_SMALL_DIR_DEPTH		8	/* 2 * 256 elements of 8 bytes */
+#define PMH_SMALL_DIR_OFFSET(i)	(2048 + (uint64_t) (i) * 1024)
+#define PMH_SMALL_DIR_DEPTH		6	/* 2 * 64 elements of 8 bytes */
 
 /*
  * ---- space map ----
  *
- * One byte per block, one bit per unit (set: in use).  The map of blocks
- * [z * Z, (z + 1) * Z), Z = block size in bytes, stands in block z * Z, for
- * z = 0 in block 1.  Volatile, rebuilt by recovery from what is reachable.
+ * One byte per block, one bit per unit (set: in use).  The map of the first
+ * PMH_HEADER_MAP_BLOCKS blocks stands in the header; that of the others among blocks
+ * [z * Z, (z + 1) * Z), Z = block size in bytes, in block z * Z, for z = 0 in block
+ * PMH_HEADER_MAP_BLOCKS.  Volatile, rebuilt by recovery from what is reachable.
  */
+#define PMH_HEADER_MAP_OFFSET	1536
+#define PMH_HEADER_MAP_BLOCKS	512
 
 /*
  * ---- region log ----
@@ -552,7 +572,10 @@ PMH_SIZE(PmhRegion, 64);
 
 _Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
 			   PMH_LIVE_OFFSET + sizeof(PmhLive) <= PMH_RUN_OFFSET &&
-			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_SIZE,
+			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_MAP_OFFSET &&
+			   PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS <= PMH_SMALL_DIR_OFFSET(0) &&
+			   PMH_SMALL_DIR_OFFSET(2) <= PMH_HEADER_SIZE &&
+			   PMH_HEADER_SIZE <= PMH_HEADER_UNITS * PMH_UNIT_SIZE,
 			   "the parts of the header overlap");
 _Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
 			   PMH_LIVE_OFFSET % PMH_LINE == 0,
@@ -566,9 +589,9 @@ _Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
  */
 _Static_assert(PMH_SLOTS == 18 && PMH_BUCKET_SIZE == 256 && PMH_LINE == 64,
 			   "the slots of a bucket are laid out by hand, here and in bucket.h");
-_Static_assert(((PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE) &
-				(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE - 1)) == 0,
-			   "a block is not a power of two");
+_Static_assert(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE == PMH_BLOCK_SIZE &&
+			   PMH_UNIT_BUCKETS * PMH_BUCKET_SIZE == PMH_UNIT_SIZE,
+			   "a block or a unit is not its buckets");
 _Static_assert(PMH_STATE_OCCUPIED == (UINT32_C(1) << PMH_SLOTS) - 1,
 			   "the state has not one bit for each slot");
 _Static_assert((PMH_STATE_OCCUPIED & PMH_STATE_POINTERS) == 0 &&
@@ -582,10 +605,8 @@ _Static_assert(PMH_SLOT_FINGERPRINT == sizeof(uint32_t) &&
 			   "the fingerprints do not lie in the first three words after the state");
 _Static_assert(PMH_WORD_HASH_SHIFT == PMH_VALUE_BITS + 1,
 			   "value, flag and hash do not make up a slot word");
-_Static_assert(PMH_SMALL_DIR_OFFSET(0) == PMH_HEADER_SIZE &&
-			   PMH_SMALL_DIR_OFFSET(2) <= PMH_MIN_BLOCK &&
-			   (UINT64_C(2) << PMH_SMALL_DIR_DEPTH) * 8 ==
+_Static_assert((UINT64_C(2) << PMH_SMALL_DIR_DEPTH) * 8 ==
 			   PMH_SMALL_DIR_OFFSET(1) - PMH_SMALL_DIR_OFFSET(0),
-			   "the small directories do not fit into block 0");
+			   "a small directory is not as long as its place");
 
 #endif							/* PMH_LAYOUT_H */

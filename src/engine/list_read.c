@@ -36,7 +36,7 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 
 	if (class < PMH_LEAST_CLASS || class > PMH_MAX_CLASS ||
-		!pmh_class_may_be_at(class, offset) || offset < pmh_block_size(t))
+		!pmh_class_may_be_at(class, offset) || offset < PMH_BLOCK_SIZE)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The pointer to a value buffer (offset %llu, class %u) is "
 						"impossible.",

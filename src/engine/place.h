@@ -25,8 +25,10 @@ typedef struct PmhPlace
 	uint64_t	dirword;
 	uint64_t	elem;
 	uint64_t	index;			/* of the element in the directory */
-	uint64_t	main;			/* offset of the main part */
-	uint64_t	ext;			/* offset of the extension, or 0 */
+	uint64_t	main;			/* offset of the main part, or 0 */
+	uint64_t	ext;			/* offset of the other units, or 0 */
+	uint64_t	first;			/* of bucket 0 */
+	uint64_t	stash;			/* of the first bucket of the stash */
 	uint32_t	hashing;		/* N */
 	uint32_t	buckets;		/* N + PMH_STASH_BUCKETS */
 	PmhStripe  *stripe;
@@ -47,21 +49,20 @@ typedef struct PmhSnapshot
 } PmhSnapshot;
 
 static inline uint64_t
-pmh_bucket_offset(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
+pmh_bucket_offset(const PmhPlace *p, uint32_t bucket)
 {
-	uint32_t	in_main = pmh_in_main(t);
-
-	if (bucket < in_main && bucket < p->hashing)
-		return p->main + (uint64_t) bucket * PMH_BUCKET_SIZE;
-	if (bucket < p->hashing)
-		return p->ext + (uint64_t) (bucket - in_main) * PMH_BUCKET_SIZE;
-	return p->main + (uint64_t) (in_main + bucket - p->hashing) * PMH_BUCKET_SIZE;
+	PMH_ASSERT(bucket < p->buckets);
+	if (bucket >= p->hashing)
+		return p->stash + (uint64_t) (bucket - p->hashing) * PMH_BUCKET_SIZE;
+	if (bucket < PMH_IN_MAIN)
+		return p->first + (uint64_t) bucket * PMH_BUCKET_SIZE;
+	return p->ext + (uint64_t) (bucket - PMH_IN_MAIN) * PMH_BUCKET_SIZE;
 }
 
 static inline PmhBucket *
 pmh_bucket(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 {
-	return (PmhBucket *) pmh_at(t, pmh_bucket_offset(t, p, bucket));
+	return (PmhBucket *) pmh_at(t, pmh_bucket_offset(p, bucket));
 }
 
 /*
@@ -104,16 +105,19 @@ static inline bool
 pmh_place_decode(const PmhTable *t, PmhPlace *p)
 {
 	uint64_t	block = pmh_elem_main_block(p->elem);
+	uint32_t	size = pmh_elem_size(p->elem);
 	uint32_t	units = pmh_elem_units(p->elem);
+	bool		has_main = pmh_elem_has_main(p->elem);
 
-	p->main = block << pmh_block_shift(t);
-	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (pmh_block_shift(t) - 3);
-	p->hashing = pmh_in_main(t) + units * pmh_unit_buckets(t);
-	p->buckets = p->hashing + PMH_STASH_BUCKETS;
+	p->main = has_main ? block << PMH_BLOCK_SHIFT : 0;
+	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << PMH_UNIT_SHIFT;
+	p->first = has_main ? p->main : p->ext + PMH_STASH_BUCKETS * PMH_BUCKET_SIZE;
+	p->stash = has_main ? p->main + PMH_IN_MAIN * PMH_BUCKET_SIZE : p->ext;
+	p->buckets = size * PMH_UNIT_BUCKETS;
+	p->hashing = p->buckets - PMH_STASH_BUCKETS;
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
-	return block > 1 &&
-		p->main + pmh_block_size(t) <= t->file.bound &&
-		p->ext + ((uint64_t) units << (pmh_block_shift(t) - 3)) <= t->file.bound;
+	return size != 0 && p->main <= t->file.bound - PMH_BLOCK_SIZE &&
+		p->ext <= t->file.bound - units * PMH_UNIT_SIZE;
 }
 
 /* Is the place still what the directory says? */
@@ -127,10 +131,8 @@ pmh_place_current(const PmhTable *t, const PmhPlace *p)
 		pm_load_acquire(&pmh_live(t)->dirword) == p->dirword;
 }
 
-static inline size_t
-pmh_max_segment_size(const PmhTable *t)
-{
-	return (size_t) 2 * pmh_segment_buckets(t) * PMH_BUCKET_SIZE;
-}
+/* The largest segment, in units; bytes that hold any. */
+#define PMH_MAX_SIZE			((1 << PMH_ELEM_SIZE_BITS) - 1)
+#define PMH_MAX_SEGMENT_BYTES	((size_t) (PMH_MAX_SIZE + 1) * PMH_UNIT_SIZE)
 
 #endif							/* PMH_PLACE_H */

@@ -56,12 +56,13 @@ typedef struct MarkMap
 	uint64_t	word[];			/* of the first extent */
 } MarkMap;
 
-_Static_assert(sizeof(MarkMap) <= PMH_MIN_BLOCK, "the first extent has a block more at most");
+_Static_assert(sizeof(MarkMap) <= PMH_BLOCK_SIZE,
+			   "the first extent has a block more at most");
 _Static_assert(MARK_EXTENT_BLOCKS + 1 <= PMH_LONGEST_EXTENT,
 			   "an extent of marks cannot exist");
 _Static_assert(PMH_MAX_BLOCKS / (8 * PMH_GRAIN) <= PMH_MARK_EXTENTS * MARK_EXTENT_BLOCKS,
 			   "there are not enough extents for the marks of the largest file");
-_Static_assert(MARK_LOW_BITS == PMH_MIN_BLOCK - 1, "flags are not apart from offsets");
+_Static_assert(MARK_LOW_BITS == PMH_BLOCK_SIZE - 1, "flags are not apart from offsets");
 
 static MarkMap *
 mark_map(const PmhTable *t, uint64_t mark)
@@ -71,9 +72,9 @@ mark_map(const PmhTable *t, uint64_t mark)
 
 /* Words of an extent that is not the last one. */
 static uint64_t
-words_of_extent(const PmhTable *t)
+words_of_extent(void)
 {
-	return MARK_EXTENT_BLOCKS << (t->block_shift - 3);
+	return MARK_EXTENT_BLOCKS << (PMH_BLOCK_SHIFT - 3);
 }
 
 static uint64_t
@@ -83,23 +84,23 @@ words_for(uint64_t covered)
 }
 
 static unsigned
-mark_extents(const PmhTable *t, uint64_t covered)
+mark_extents(uint64_t covered)
 {
-	return (unsigned) ((words_for(covered) + words_of_extent(t) - 1) /
-					   words_of_extent(t));
+	return (unsigned) ((words_for(covered) + words_of_extent() - 1) /
+					   words_of_extent());
 }
 
 /* Blocks of an extent, which are fewer for the last one. */
 static uint64_t
-mark_extent_blocks(const PmhTable *t, uint64_t covered, unsigned extent)
+mark_extent_blocks(uint64_t covered, unsigned extent)
 {
-	uint64_t	words = words_for(covered) - extent * words_of_extent(t);
+	uint64_t	words = words_for(covered) - extent * words_of_extent();
 	uint64_t	bytes;
 
-	if (words > words_of_extent(t))
-		words = words_of_extent(t);
+	if (words > words_of_extent())
+		words = words_of_extent();
 	bytes = words * sizeof(uint64_t) + (extent == 0 ? sizeof(MarkMap) : 0);
-	return (bytes + pmh_block_size(t) - 1) >> t->block_shift;
+	return (bytes + PMH_BLOCK_SIZE - 1) >> PMH_BLOCK_SHIFT;
 }
 
 /* The word with the bit of a grain, of a map whose extents r knows. */
@@ -107,11 +108,11 @@ static uint64_t *
 mark_word(const PmhTable *t, const PmhReclaim *r, uint64_t grain)
 {
 	uint64_t	word = grain / 64;
-	uint64_t	extent = word / words_of_extent(t);
+	uint64_t	extent = word / words_of_extent();
 
 	if (extent == 0)
 		return &mark_map(t, r->extent[0])->word[word];
-	return (uint64_t *) pmh_at(t, r->extent[extent]) + word % words_of_extent(t);
+	return (uint64_t *) pmh_at(t, r->extent[extent]) + word % words_of_extent();
 }
 
 static void
@@ -151,8 +152,8 @@ is_idle(uint64_t mark)
 static bool
 extent_is_within(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
-	return offset % pmh_block_size(t) == 0 &&
-		pmh_reaches(t, offset, nblocks << t->block_shift);
+	return offset % PMH_BLOCK_SIZE == 0 &&
+		pmh_reaches(t, offset, nblocks << PMH_BLOCK_SHIFT);
 }
 
 /*
@@ -166,15 +167,15 @@ find_mark_map(PmhTable *t, uint64_t mark, PmhReclaim *map)
 	if (!extent_is_within(t, map->extent[0], 1))
 		return false;
 	map->covered = pm_load(&mark_map(t, mark)->covered);
-	if (map->covered == 0 || map->covered > PMH_MAX_BLOCKS << t->block_shift)
+	if (map->covered == 0 || map->covered > PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT)
 		return false;
-	map->nextents = mark_extents(t, map->covered);
+	map->nextents = mark_extents(map->covered);
 	for (unsigned extent = 0; extent < map->nextents; extent++)
 	{
 		if (extent > 0)
 			map->extent[extent] = pm_load(&mark_map(t, mark)->more[extent - 1]);
 		if (!extent_is_within(t, map->extent[extent],
-							  mark_extent_blocks(t, map->covered, extent)))
+							  mark_extent_blocks(map->covered, extent)))
 			return false;
 	}
 	return true;
@@ -184,9 +185,9 @@ find_mark_map(PmhTable *t, uint64_t mark, PmhReclaim *map)
 static PmhResult
 check_mark_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
-	if (offset % pmh_block_size(t) != 0)
+	if (offset % PMH_BLOCK_SIZE != 0)
 		return PMH_ERR_CORRUPT;
-	return pmh_check_span(t, offset, nblocks << t->block_shift);
+	return pmh_check_span(t, offset, nblocks << PMH_BLOCK_SHIFT);
 }
 
 /*
@@ -208,12 +209,12 @@ pmh_reclaim_account_check(PmhTable *t)
 		uint64_t	covered = pm_load(&mark_map(t, mark)->covered);
 		unsigned	extents = 0;
 
-		if (covered != 0 && covered <= PMH_MAX_BLOCKS << t->block_shift)
-			extents = mark_extents(t, covered);
+		if (covered != 0 && covered <= PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT)
+			extents = mark_extents(covered);
 		for (unsigned extent = 0; extent < extents && result == PMH_OK; extent++)
 			result = check_mark_extent(t, extent == 0 ? mark & ~MARK_LOW_BITS :
 									pm_load(&mark_map(t, mark)->more[extent - 1]),
-									mark_extent_blocks(t, covered, extent));
+									mark_extent_blocks(covered, extent));
 	}
 	if (result == PMH_NEED)
 		return result;
@@ -267,14 +268,14 @@ pmh_reclaim_map_extent(PmhTable *t, unsigned extent, uint64_t *block,
 
 	if (mark == 0)
 		return false;
-	*block = (mark & ~MARK_LOW_BITS) >> t->block_shift;
+	*block = (mark & ~MARK_LOW_BITS) >> PMH_BLOCK_SHIFT;
 	*nblocks = 0;
 	if (!find_mark_map(t, mark, &map))
 		return extent == 0;
 	if (extent >= map.nextents)
 		return false;
-	*block = map.extent[extent] >> t->block_shift;
-	*nblocks = mark_extent_blocks(t, map.covered, extent);
+	*block = map.extent[extent] >> PMH_BLOCK_SHIFT;
+	*nblocks = mark_extent_blocks(map.covered, extent);
 	return true;
 }
 
@@ -299,7 +300,7 @@ clear_mark_map(PmhTable *t, const PmhReclaim *r)
 
 	for (unsigned extent = 0; extent < r->nextents; extent++)
 	{
-		uint64_t	n = words < words_of_extent(t) ? words : words_of_extent(t);
+		uint64_t	n = words < words_of_extent() ? words : words_of_extent();
 
 		if (extent > 0)
 			pm_store64(&map->more[extent - 1], r->extent[extent]);
@@ -315,7 +316,7 @@ free_mark_map(PmhTable *t, const PmhReclaim *r)
 {
 	for (unsigned extent = 0; extent < r->nextents; extent++)
 		pmh_space_free_extent(t, r->extent[extent],
-							  mark_extent_blocks(t, r->covered, extent));
+							  mark_extent_blocks(r->covered, extent));
 }
 
 /*
@@ -340,7 +341,7 @@ free_old_map(PmhTable *t, uint64_t mark)
 static PmhResult
 make_mark_map(PmhTable *t, PmhReclaim *r)
 {
-	unsigned	extents = mark_extents(t, r->covered);
+	unsigned	extents = mark_extents(r->covered);
 
 	for (r->nextents = 0; r->nextents < extents; r->nextents++)
 	{
@@ -348,7 +349,7 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 
 		do
 			result =
-				pmh_space_alloc_extent(t, mark_extent_blocks(t, r->covered, r->nextents),
+				pmh_space_alloc_extent(t, mark_extent_blocks(r->covered, r->nextents),
 										 &r->extent[r->nextents]);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result != PMH_OK)
@@ -396,7 +397,7 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
-	if (pmh_blocks(t) << t->block_shift == r->covered)
+	if (pmh_blocks(t) << PMH_BLOCK_SHIFT == r->covered)
 	{
 		pmh_lock(&t->file_lock->space);
 		*old_mark = pm_load(&pmh_run(t)->reclaim_mark);
@@ -422,7 +423,7 @@ pmh_reclaim_begin(PmhTable *t, PmhReclaim *r)
 	{
 		PmhResult	result;
 
-		r->covered = pmh_blocks(t) << t->block_shift;
+		r->covered = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 		result = make_mark_map(t, r);
 		if (result != PMH_OK)
 			return result;
@@ -579,17 +580,17 @@ free_unmarked(PmhTable *t, const PmhReclaim *r, uint64_t from, uint64_t to)
 static PmhResult
 settle_region(PmhTable *t, const PmhReclaim *r, uint64_t block, uint64_t *next)
 {
-	PmhResult	result = pmh_region_check(t, block, r->covered >> t->block_shift);
+	PmhResult	result = pmh_region_check(t, block, r->covered >> PMH_BLOCK_SHIFT);
 	const PmhRegion *region;
 	uint64_t	from;
 	uint64_t	to;
 
 	if (result != PMH_OK)
 		return result;
-	region = pmh_at(t, block << t->block_shift);
+	region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 	*next = region->next;
-	from = (block << t->block_shift) + PMH_LINE;
-	to = (block + region->blocks) << t->block_shift;
+	from = (block << PMH_BLOCK_SHIFT) + PMH_LINE;
+	to = (block + region->blocks) << PMH_BLOCK_SHIFT;
 	if (next_grain(t, r, from / PMH_GRAIN, to / PMH_GRAIN, true) == to / PMH_GRAIN)
 		return pmh_region_return(t, block);
 	free_unmarked(t, r, from, to);
@@ -621,7 +622,7 @@ pmh_reclaim_finish(PmhTable *t, PmhReclaim *r)
 	for (uint64_t block = r->first_region; ours && result == PMH_OK && block != 0;)
 	{
 		if (left-- == 0)
-			result = pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+			result = pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 							  "The list of value regions runs in a circle.");
 		else
 			result = settle_region(t, r, block, &block);

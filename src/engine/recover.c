@@ -101,7 +101,7 @@ check_directory(PmhTable *t)
 	{
 		uint64_t	elem = element_to_be(live, dir, i);
 
-		if (!pmh_elem_sane(t, elem, i, depth, blocks))
+		if (!pmh_elem_sane(elem, i, depth, blocks))
 			return fail_element(t, i);
 		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
 		for (uint64_t j = i + 1; j < i + count; j++)
@@ -157,10 +157,10 @@ is_whole_with(PmhRegion header, uint64_t next)
 static bool
 is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
 {
-	const PmhRegion *region = pmh_at(t, block << t->block_shift);
-	const PmhRegion *header = pmh_at(t, before << t->block_shift);
+	const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
+	const PmhRegion *header = pmh_at(t, before << PMH_BLOCK_SHIFT);
 
-	return before < blocks && !pmh_space_is_map_block(t, before) && before != block &&
+	return before < blocks && !pmh_space_is_map_block(before) && before != block &&
 		(header->next == block || header->next == region->next) &&
 		(is_whole_with(*header, block) || is_whole_with(*header, region->next)) &&
 		header->blocks != 0 && header->blocks <= blocks - before;
@@ -230,7 +230,7 @@ mark_units(PmhTable *t, uint64_t block, uint32_t mask)
 	uint8_t    *map = pmh_space_map(t, block);
 
 	if ((*map & mask) != 0)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 						"Two structures claim the same space.");
 	pm_store8(map, (uint8_t) (*map | mask));
 	pm_store64(&pmh_run(t)->free_units,
@@ -257,7 +257,7 @@ mark_blocks(PmhTable *t, uint64_t block, uint64_t nblocks)
 	PmhResult	result = PMH_OK;
 
 	if (block >= pmh_blocks(t) || nblocks > pmh_blocks(t) - block)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 						"A structure reaches beyond the end of the file.");
 	for (uint64_t i = 0; i < nblocks && result == PMH_OK; i++)
 		result = mark_units(t, block + i, 0xff);
@@ -284,24 +284,25 @@ clear_pages(uint64_t *at, size_t bytes)
 	}
 }
 
-/* An empty map: only block 0 and the map blocks are in use. */
+/* An empty map: only the header and the map blocks are in use. */
 static void
 clear_map(PmhTable *t)
 {
 	uint64_t	blocks = pmh_blocks(t);
-	uint64_t	zone = pmh_block_size(t);
-	uint64_t	free_blocks = 0;
+	uint64_t	free_units = 0;
 
-	for (uint64_t start = 0; start < blocks; start += zone)
-		clear_pages((uint64_t *) (void *) pmh_space_map(t, start), zone);
+	memset(pmh_space_map(t, 0), 0, PMH_HEADER_MAP_BLOCKS);
 	for (uint64_t block = 0; block < blocks; block++)
 	{
-		if (pmh_space_is_map_block(t, block))
-			pm_store8(pmh_space_map(t, block), 0xff);
-		else
-			free_blocks++;
+		uint8_t		reserved = pmh_space_reserved(block);
+
+		if (reserved == PMH_BLOCK_USED)
+			clear_pages(pmh_at(t, block << PMH_BLOCK_SHIFT), PMH_BLOCK_SIZE);
+		if (reserved != 0)
+			pm_store8(pmh_space_map(t, block), reserved);
+		free_units += PMH_UNITS_PER_BLOCK - pmh_mask_count(reserved);
 	}
-	pm_store64(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
+	pm_store64(&pmh_run(t)->free_units, free_units);
 }
 
 /* Mark what the segments occupy. */
@@ -320,7 +321,8 @@ mark_segments(PmhTable *t)
 		uint32_t	units = pmh_elem_units(dir[i]);
 		uint64_t	ext = pmh_elem_ext_unit(dir[i]);
 
-		result = mark_blocks(t, pmh_elem_main_block(dir[i]), 1);
+		if (pmh_elem_has_main(dir[i]))
+			result = mark_blocks(t, pmh_elem_main_block(dir[i]), 1);
 		if (result == PMH_OK && units > 0)
 			result = mark_extension(t, ext, units);
 	}
@@ -332,14 +334,14 @@ pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks)
 {
 	PmhRegion	region;
 
-	if (block < blocks && !pmh_space_is_map_block(t, block))
+	if (block < blocks && !pmh_space_is_map_block(block))
 	{
-		memcpy(&region, pmh_at(t, block << t->block_shift), sizeof(region));
+		memcpy(&region, pmh_at(t, block << PMH_BLOCK_SHIFT), sizeof(region));
 		if (is_whole_with(region, region.next) &&
 			region.blocks != 0 && region.blocks <= blocks - block)
 			return PMH_OK;
 	}
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+	return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 					"The header of a value region is damaged.");
 }
 
@@ -357,7 +359,7 @@ mark_regions(PmhTable *t)
 		result = pmh_region_check(t, block, pmh_blocks(t));
 		if (result != PMH_OK)
 			break;
-		region = pmh_at(t, block << t->block_shift);
+		region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 		result = mark_blocks(t, block, region->blocks);
 		pmh_run(t)->value_blocks += region->blocks;
 		block = region->next;
@@ -379,7 +381,7 @@ rebuild_run(PmhTable *t)
 	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
-		result = mark_blocks(t, dir >> t->block_shift, pmh_directory_blocks(t, depth));
+		result = mark_blocks(t, dir >> PMH_BLOCK_SHIFT, pmh_directory_blocks(depth));
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)
@@ -393,7 +395,7 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
-	uint64_t	size = pmh_blocks(t) << t->block_shift;
+	uint64_t	size = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 	PmhResult	result = pm_complete(&t->file, size, &t->error);
 
 	/* (Nothing has been stored yet, in this run: see pm.c, "its length".) */

@@ -35,15 +35,15 @@ region_before(PmhTable *t, uint64_t block, uint64_t *before)
 
 	for (*before = pmh_newest_region(t);; *before = next)
 	{
-		PmhResult	result = pmh_check_span(t, *before << t->block_shift, PMH_LINE);
+		PmhResult	result = pmh_check_span(t, *before << PMH_BLOCK_SHIFT, PMH_LINE);
 
 		if (result != PMH_OK)
 			return result;
-		next = pm_load(&((PmhRegion *) pmh_at(t, *before << t->block_shift))->next);
+		next = pm_load(&((PmhRegion *) pmh_at(t, *before << PMH_BLOCK_SHIFT))->next);
 		if (next == block)
 			return PMH_OK;
 		if (next == 0 || left-- == 0)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 							"The value region at block %llu is not on the list of "
 							"value regions.",
 							(unsigned long long) block);
@@ -55,9 +55,9 @@ pmh_region_redo_unlink(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	uint64_t	word = pm_load(&live->region_unlink);
-	PmhRegion  *before = pmh_at(t, (word >> PMH_UNLINK_BEFORE_SHIFT) << t->block_shift);
+	PmhRegion  *before = pmh_at(t, (word >> PMH_UNLINK_BEFORE_SHIFT) << PMH_BLOCK_SHIFT);
 	const PmhRegion *region =
-		pmh_at(t, (word & PMH_UNLINK_REGION_MASK) << t->block_shift);
+		pmh_at(t, (word & PMH_UNLINK_REGION_MASK) << PMH_BLOCK_SHIFT);
 	PmhRegion	header = *before;
 
 	header.next = pm_load(&region->next);
@@ -79,7 +79,7 @@ static PmhResult
 unlink_region(PmhTable *t, uint64_t block)
 {
 	PmhLive    *live = pmh_live(t);
-	const PmhRegion *region = pmh_at(t, block << t->block_shift);
+	const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 	uint64_t	before;
 	PmhResult	result = pmh_check_live_words(t);
 
@@ -110,7 +110,7 @@ PmhResult
 pmh_region_return(PmhTable *t, uint64_t block)
 {
 	PmhRun	   *run = pmh_run(t);
-	uint64_t	offset = block << t->block_shift;
+	uint64_t	offset = block << PMH_BLOCK_SHIFT;
 	PmhResult	result;
 
 	PMH_STOP_POINT("region_return_before_lock");
@@ -121,7 +121,7 @@ pmh_region_return(PmhTable *t, uint64_t block)
 		if (result == PMH_OK)
 		{
 			uint64_t	nblocks = ((const PmhRegion *) pmh_at(t, offset))->blocks;
-			uint64_t	end = offset + (nblocks << t->block_shift);
+			uint64_t	end = offset + (nblocks << PMH_BLOCK_SHIFT);
 
 			pmh_space_lock(t);
 			pm_store64(&run->value_blocks, pm_load(&run->value_blocks) - nblocks);
@@ -163,21 +163,21 @@ list_regions(PmhTable *t, uint64_t first, PmhRegionSpan *span, size_t room, size
 	for (*n = 0; block != 0;)
 	{
 		const PmhRegion *region;
-		PmhResult	result = pmh_check_span(t, block << t->block_shift, PMH_LINE);
+		PmhResult	result = pmh_check_span(t, block << PMH_BLOCK_SHIFT, PMH_LINE);
 
 		if (result != PMH_OK)
 			return result;
 		if (left-- == 0)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << t->block_shift,
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 							"The list of value regions runs in a circle.");
-		region = pmh_at(t, block << t->block_shift);
+		region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 		result = pmh_region_check(t, block, pmh_blocks(t));
 		if (result != PMH_OK)
 			return result;
 		newer = newer && block != first;
 		if (!newer && *n < room)
-			span[*n] = (PmhRegionSpan) {block << t->block_shift,
-			(block + region->blocks) << t->block_shift, 0};
+			span[*n] = (PmhRegionSpan) {block << PMH_BLOCK_SHIFT,
+			(block + region->blocks) << PMH_BLOCK_SHIFT, 0};
 		if (!newer)
 			(*n)++;
 		block = pm_load(&region->next);

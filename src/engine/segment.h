@@ -25,7 +25,7 @@
 
 /*
  * Reader: copy a whole segment out: snap->place.buckets buckets in the order
- * of their numbers into 'copy' (room for pmh_max_segment_size bytes).  The
+ * of their numbers into 'copy' (room for PMH_MAX_SEGMENT_BYTES).  The
  * snapshot's versions are those of the copy.  It is all of one state, but for
  * the last operation to count a version up before the copy began: of a put
  * that was under way then, the entry may be in the copy of its bucket and the

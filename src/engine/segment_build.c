@@ -30,7 +30,6 @@
 
 typedef struct PmhWorkspace
 {
-	uint32_t	segment_buckets;	/* of the geometry that it is for */
 	PmhBuild	build[2];
 	PmhItem    *overflow[2];
 } PmhWorkspace;
@@ -53,15 +52,15 @@ free_workspace(PmhWorkspace *w)
 }
 
 static PmhWorkspace *
-make_workspace(const PmhTable *t)
+make_workspace(void)
 {
-	size_t		buckets = 2 * (size_t) t->segment_buckets;
+	size_t		buckets = PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE;
 	PmhWorkspace *w = calloc(1, sizeof(PmhWorkspace));
 	bool		complete = w != NULL;
 
 	for (unsigned i = 0; i < 2 && w != NULL; i++)
 	{
-		w->build[i].bucket = aligned_alloc(PMH_LINE, pmh_max_segment_size(t));
+		w->build[i].bucket = aligned_alloc(PMH_LINE, PMH_MAX_SEGMENT_BYTES);
 		w->build[i].fill = malloc(buckets);
 		w->overflow[i] = malloc(buckets * PMH_SLOTS * sizeof(PmhItem));
 		complete &= w->build[i].bucket != NULL && w->build[i].fill != NULL &&
@@ -72,7 +71,6 @@ make_workspace(const PmhTable *t)
 		free_workspace(w);
 		return NULL;
 	}
-	w->segment_buckets = t->segment_buckets;
 	return w;
 }
 
@@ -84,13 +82,8 @@ pmh_workspace_take(PmhTable *t)
 	if (t->workspace != NULL)
 		return PMH_OK;
 	w = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
-	if (w != NULL && w->segment_buckets != t->segment_buckets)
-	{
-		free_workspace(w);
-		w = NULL;
-	}
 	if (w == NULL)
-		w = make_workspace(t);
+		w = make_workspace();
 	if (w == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
 						"There is no memory to build a segment in.");
@@ -122,13 +115,13 @@ pmh_workspace_give_back(PmhTable *t)
 /* ---- building ---- */
 
 void
-pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units)
+pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size)
 {
-	size_t		buckets = t->segment_buckets + units * pmh_unit_buckets(t);
+	size_t		buckets = size * PMH_UNIT_BUCKETS;
 
-	build->in_main = pmh_in_main(t);
-	build->units = units;
-	build->hashing = build->in_main + units * pmh_unit_buckets(t);
+	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
+	build->size = size;
+	build->hashing = size * PMH_UNIT_BUCKETS - PMH_STASH_BUCKETS;
 	build->strategy = PMH_SINGLE;
 
 	/* Where flushes count, inserts to come should find line 0 free. */
@@ -297,17 +290,19 @@ pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 }
 
 void
-pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t main_offset,
-				uint64_t ext_offset, bool fresh)
+pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t elem, bool fresh)
 {
-	uint64_t	in_main = (uint64_t) build->in_main * PMH_BUCKET_SIZE;
+	PmhPlace	place = {.elem = elem};
+	uint32_t	at_first = build->hashing < PMH_IN_MAIN ? build->hashing : PMH_IN_MAIN;
+	bool		mapped = pmh_place_decode(t, &place);
 
-	pm_copy_to_space(&t->file, pmh_at(t, main_offset), build->bucket, in_main, fresh);
-	pm_copy_to_space(&t->file, pmh_at(t, main_offset + in_main),
-					 &build->bucket[build->hashing],
+	PMH_ASSERT(mapped && place.hashing == build->hashing);
+	(void) mapped;
+	pm_copy_to_space(&t->file, pmh_at(t, place.first), build->bucket,
+					 at_first * PMH_BUCKET_SIZE, fresh);
+	pm_copy_to_space(&t->file, pmh_at(t, place.stash), &build->bucket[build->hashing],
 					 PMH_STASH_BUCKETS * PMH_BUCKET_SIZE, fresh);
-	if (build->units > 0)
-		pm_copy_to_space(&t->file, pmh_at(t, ext_offset),
-						 &build->bucket[build->in_main],
-						 build->units * pmh_unit_size(t), fresh);
+	if (at_first < build->hashing)
+		pm_copy_to_space(&t->file, pmh_at(t, place.ext), &build->bucket[at_first],
+						 (build->hashing - at_first) * PMH_BUCKET_SIZE, fresh);
 }

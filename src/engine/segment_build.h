@@ -37,8 +37,7 @@ typedef struct PmhBuild
 {
 	PmhBucket  *bucket;			/* by number; room for the largest segment */
 	uint8_t    *fill;			/* entries in each */
-	uint32_t	in_main;		/* hashing buckets in the main part */
-	uint32_t	units;
+	uint32_t	size;			/* in units */
 	uint32_t	hashing;
 	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
 	PmhStrategy strategy;		/* the simplest that holds what is in it */
@@ -80,7 +79,7 @@ pmh_build_home(PmhBuild *build, uint64_t hash, uint64_t payload)
 }
 
 /* Start over with an empty segment of so many extension units. */
-extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t units);
+extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size);
 
 /* Make the states agree with 'fill'; returns the number of entries. */
 extern uint32_t pmh_build_settle(PmhBuild *build);
@@ -101,17 +100,17 @@ extern bool pmh_build_find_room(PmhBuild *build, const PmhItem *item);
 extern void pmh_build_send_away(PmhBuild *build, uint64_t hash);
 
 /*
- * Copy to the file, into space that is ours, and 'fresh' if it has probably never
- * been used; complete after pm_fence.
+ * Copy to the file, into the space that its element names, which is ours, and 'fresh' if
+ * it has probably never been used; complete after pm_fence.
  */
-extern void pmh_build_store(PmhTable *t, const PmhBuild *build,
-							uint64_t main_offset, uint64_t ext_offset,
+extern void pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t elem,
 							bool fresh);
 
+/* Slots of a segment of a size. */
 static inline uint32_t
-pmh_build_slots(const PmhTable *t, uint32_t units)
+pmh_build_slots(uint32_t size)
 {
-	return (pmh_segment_buckets(t) + units * pmh_unit_buckets(t)) * PMH_SLOTS;
+	return size * PMH_UNIT_BUCKETS * PMH_SLOTS;
 }
 
 #endif							/* PMH_SEGMENT_BUILD_H */

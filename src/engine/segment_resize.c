@@ -123,7 +123,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 
 	for (unsigned half = 0; half < 2; half++)
 	{
-		pmh_build_begin(t, t->build[half], pmh_elem_units(place->elem));
+		pmh_build_begin(t, t->build[half], pmh_elem_size(place->elem));
 		t->build[half]->strategy = pmh_elem_strategy(place->elem);
 	}
 	for (uint32_t i = 0; i < place->buckets; i++)
@@ -150,16 +150,16 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 }
 
 /*
- * Build one segment of 'units' with all entries of one (right NULL) or of two
+ * Build one segment of this size with all entries of one (right NULL) or of two
  * buddies; false if they do not fit.
  */
 static bool
 build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
-		  uint32_t units)
+		  uint32_t size)
 {
 	size_t		noverflow[2] = {0, 0};
 
-	pmh_build_begin(t, t->build[0], units);
+	pmh_build_begin(t, t->build[0], size);
 	deal_out(t, left, 0, noverflow);
 	if (right != NULL)
 		deal_out(t, right, 0, noverflow);
@@ -170,27 +170,27 @@ build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 static void
 build_halves(PmhTable *t, const PmhPlace *place)
 {
-	uint32_t	units[2] = {0, 0};
+	uint32_t	size[2] = {PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK};
 	size_t		noverflow[2];
 
-	while (units[0] <= PMH_MAX_UNITS && units[1] <= PMH_MAX_UNITS)
+	while (size[0] <= PMH_MAX_SIZE && size[1] <= PMH_MAX_SIZE)
 	{
 		bool		fits = true;
 
 		noverflow[0] = noverflow[1] = 0;
-		pmh_build_begin(t, t->build[0], units[0]);
-		pmh_build_begin(t, t->build[1], units[1]);
+		pmh_build_begin(t, t->build[0], size[0]);
+		pmh_build_begin(t, t->build[1], size[1]);
 		deal_out(t, place, 1, noverflow);
 		for (unsigned half = 0; half < 2; half++)
 		{
 			PmhBuild   *build = t->build[half];
-			uint64_t	slots = pmh_build_slots(t, units[half]);
+			uint64_t	slots = pmh_build_slots(size[half]);
 
 			if ((pmh_build_settle(build) + noverflow[half]) * 100 >
 				slots * SPLIT_LOAD_PERCENT ||
 				!pmh_build_overflow(build, t->overflow[half], noverflow[half]))
 			{
-				units[half]++;
+				size[half]++;
 				fits = false;
 			}
 		}
@@ -200,28 +200,39 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	deal_out_unchanged(t, place);
 }
 
-/* Store a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
+/* Space for a segment, and the element that names it.  PMH_OK, PMH_NEED. */
 static PmhResult
-store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
+allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint64_t *elem)
 {
 	uint64_t	main_offset = 0;
 	uint64_t	ext_offset = 0;
-	PmhResult	result;
+	PmhResult	result = PMH_OK;
 
-	result = pmh_space_alloc_block(t, &main_offset);
-	if (result == PMH_OK && build->units > 0)
-		result = pmh_space_alloc_units(t, build->units, &ext_offset);
+	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
+	if (size >= PMH_UNITS_PER_BLOCK)
+		result = pmh_space_alloc_block(t, &main_offset);
+	if (result == PMH_OK && size % PMH_UNITS_PER_BLOCK > 0)
+		result = pmh_space_alloc_units(t, size % PMH_UNITS_PER_BLOCK, &ext_offset);
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
 			pmh_space_free_block(t, main_offset);
 		return result;
 	}
-	pmh_build_store(t, build, main_offset, ext_offset, false);
-	*elem = pmh_make_elem(main_offset >> t->block_shift,
-						  ext_offset / pmh_unit_size(t), build->units, depth,
-						  build->strategy);
+	*elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_offset / PMH_UNIT_SIZE,
+						  size, depth, strategy);
 	return PMH_OK;
+}
+
+/* Store a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
+static PmhResult
+store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
+{
+	PmhResult	result = allocate(t, build->size, depth, build->strategy, elem);
+
+	if (result == PMH_OK)
+		pmh_build_store(t, build, *elem, false);
+	return result;
 }
 
 PmhResult
@@ -235,7 +246,7 @@ pmh_overflow_begin(PmhTable *t)
 	{
 		uint64_t	elem;
 
-		pmh_build_begin(t, t->build[0], 0);
+		pmh_build_begin(t, t->build[0], PMH_UNITS_PER_BLOCK);
 		result = store_built(t, t->build[0], 0, &elem);
 		if (result == PMH_OK)
 		{
@@ -254,9 +265,11 @@ pmh_segment_free(PmhTable *t, uint64_t elem)
 {
 	uint32_t	units = pmh_elem_units(elem);
 
-	pmh_space_free_block(t, pmh_elem_main_block(elem) << t->block_shift);
+	PMH_ASSERT(pmh_elem_size(elem) != 0 && pmh_elem_whole(elem));
+	if (pmh_elem_has_main(elem))
+		pmh_space_free_block(t, pmh_elem_main_block(elem) << PMH_BLOCK_SHIFT);
 	if (units > 0)
-		pmh_space_free_units(t, pmh_elem_ext_unit(elem) * pmh_unit_size(t), units);
+		pmh_space_free_units(t, pmh_elem_ext_unit(elem) * PMH_UNIT_SIZE, units);
 }
 
 void
@@ -369,7 +382,7 @@ split_helps(const PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	depth = pmh_elem_depth(place->elem);
 
-	if (depth < PMH_SMALL_DIR_DEPTH)
+	if (depth < PMH_LOW_DEPTH)
 		return true;			/* segments so far up are few, whatever they hold */
 	return (depth < pmh_dirword_depth(place->dirword) ||
 			pmh_directory_warranted(t, depth + 1)) &&
@@ -379,25 +392,31 @@ split_helps(const PmhTable *t, const PmhPlace *place)
 PmhResult
 pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 {
-	uint32_t	units = pmh_elem_units(place->elem);
+	static const uint32_t sizes[] = {
+		PMH_SMALL_SIZE, PMH_UNITS_PER_BLOCK, PMH_GROWN_SIZE
+	};
+	uint32_t	size = pmh_elem_size(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
 	bool		primary = pmh_place_side(place) == PMH_PRIMARY;
 
-	if (primary && !PMH_SPLITS_ANYWAY && !is_full(t, place))
+	if (primary && size >= PMH_UNITS_PER_BLOCK && !PMH_SPLITS_ANYWAY &&
+		!is_full(t, place))
 		return PMH_CROWDED;
 	if (t->workspace == NULL)
 	{
 		t->need.workspace = true;
 		return PMH_NEED;
 	}
-	if (units == 0 && build_one(t, place, NULL, PMH_GROW_UNITS))
-		return replace_segment(t, place, 1);
-
+	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK; i++)
+	{
+		if (sizes[i] > size && build_one(t, place, NULL, sizes[i]))
+			return replace_segment(t, place, 1);
+	}
 	if (primary && (PMH_SPLITS_ANYWAY ? depth == PMH_MAX_DEPTH : !split_helps(t, place)))
 		return PMH_CROWDED;
 	if (depth == PMH_MAX_DEPTH)
 	{
-		if (units < PMH_MAX_UNITS && build_one(t, place, NULL, PMH_MAX_UNITS))
+		if (size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE))
 			return replace_segment(t, place, 1);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
 						"A segment of the greatest depth is full.");
@@ -416,8 +435,8 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 
 /*
  * Build a segment of one or two in which they take no more than 'percent' of
- * the slots, in as few units as possible and fewer than 'below'.  False: there
- * is none.
+ * the slots, with a main part and as few units as possible, fewer than 'below'.
+ * False: there is none.
  */
 static bool
 build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
@@ -427,10 +446,10 @@ build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 
 	if (right != NULL)
 		n += count_live(t, right);
-	for (uint32_t units = 0; units < below; units++)
+	for (uint32_t size = PMH_UNITS_PER_BLOCK; size < below; size++)
 	{
-		if (n * 100 <= (uint64_t) pmh_build_slots(t, units) * percent &&
-			build_one(t, left, right, units))
+		if (n * 100 <= (uint64_t) pmh_build_slots(size) * percent &&
+			build_one(t, left, right, size))
 			return true;
 	}
 	return false;
@@ -472,7 +491,7 @@ PmhResult
 pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 				  uint32_t percent)
 {
-	if (!build_smallest(t, left, right, percent, PMH_GROW_UNITS + 1))
+	if (!build_smallest(t, left, right, percent, PMH_GROWN_SIZE + 1))
 		return PMH_NOT_FOUND;
 	return replace_by_one(t, left, right);
 }
@@ -480,10 +499,8 @@ pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 PmhResult
 pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
 {
-	uint32_t	units = pmh_elem_units(place->elem);
-
-	if (units < PMH_REDUCE_UNITS ||
-		!build_smallest(t, place, NULL, percent, units - PMH_REDUCE_UNITS + 1))
+	if (!build_smallest(t, place, NULL, percent,
+						pmh_elem_size(place->elem) - PMH_REDUCE_UNITS + 1))
 		return PMH_NOT_FOUND;
 	return replace_by_one(t, place, NULL);
 }
@@ -491,31 +508,23 @@ pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
 PmhResult
 pmh_segment_move(PmhTable *t, const PmhPlace *place)
 {
-	uint32_t	units = pmh_elem_units(place->elem);
-	uint64_t	main_offset;
-	uint64_t	ext_offset = 0;
 	uint64_t	elem;
-	PmhResult	result = pmh_space_alloc_block(t, &main_offset);
+	PmhPlace	to;
+	PmhResult	result = allocate(t, pmh_elem_size(place->elem),
+								  pmh_elem_depth(place->elem),
+								  pmh_elem_strategy(place->elem), &elem);
 
 	if (result != PMH_OK)
 		return result;
-	if (units > 0)
-		result = pmh_space_alloc_units(t, units, &ext_offset);
-	if (result != PMH_OK)
-	{
-		pmh_space_free_block(t, main_offset);
-		return result;
-	}
-	pm_copy(&t->file, pmh_at(t, main_offset), pmh_at(t, place->main),
-			pmh_block_size(t));
-	if (units > 0)
-		pm_copy(&t->file, pmh_at(t, ext_offset), pmh_at(t, place->ext),
-				units * pmh_unit_size(t));
+	to.elem = elem;
+	(void) pmh_place_decode(t, &to);
+	PMH_ASSERT(to.first != place->first && to.hashing == place->hashing);
+	if (to.main != 0)
+		pm_copy(&t->file, pmh_at(t, to.main), pmh_at(t, place->main), PMH_BLOCK_SIZE);
+	if (to.ext != 0)
+		pm_copy(&t->file, pmh_at(t, to.ext), pmh_at(t, place->ext),
+				pmh_elem_units(elem) * PMH_UNIT_SIZE);
 	pm_fence(&t->file);
-	elem = pmh_make_elem(main_offset >> t->block_shift,
-						 ext_offset / pmh_unit_size(t), units,
-						 pmh_elem_depth(place->elem),
-						 pmh_elem_strategy(place->elem));
 	PMH_STOP_POINT("move_before_publish");
 	result = pmh_directory_publish(t, place, elem, elem);
 	if (result == PMH_OK)

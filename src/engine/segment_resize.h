@@ -12,9 +12,12 @@
 #include "place.h"
 #include "table.h"
 
-/* Units a segment grows by before it is split. */
-#define PMH_GROW_UNITS		4
-#define PMH_MAX_UNITS		7
+/*
+ * Sizes that a segment grows to, one after the other, before it is split.  The first is
+ * what block 0 has room for beside the segment of an empty table.
+ */
+#define PMH_SMALL_SIZE		5
+#define PMH_GROWN_SIZE		12
 
 /*
  * A segment of the primary table becomes larger only if it is so full, and is

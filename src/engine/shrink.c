@@ -59,9 +59,9 @@
 #define SPARSE_REGION		2
 #define LOW_REGION_FILL		0.4
 
-/* New regions hold this part of all lists. */
+/* New regions hold this part of all lists.  Sparse ones of fewer blocks do not pay. */
 #define REGION_PART			8
-#define MIN_REGION_BLOCKS	4
+#define FEW_REGION_BLOCKS	4
 
 /* Blocks that are left free, besides a share of the file. */
 #define SPARE_BLOCKS		4
@@ -210,11 +210,11 @@ begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 
 /* How long new value regions should be. */
 static uint64_t
-region_blocks_for(const PmhTable *t, const struct PmhShrinkPrivate *p)
+region_blocks_for(const struct PmhShrinkPrivate *p)
 {
-	uint64_t	blocks = (p->list_bytes >> t->block_shift) / REGION_PART;
+	uint64_t	blocks = (p->list_bytes >> PMH_BLOCK_SHIFT) / REGION_PART;
 
-	return blocks < MIN_REGION_BLOCKS ? MIN_REGION_BLOCKS : blocks;
+	return blocks < 1 ? 1 : blocks;
 }
 
 /*
@@ -259,7 +259,7 @@ forget_newer_regions(PmhTable *t, const PmhReclaim *reclaim)
 static PmhResult
 begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 {
-	uint64_t	region_blocks = region_blocks_for(t, p);
+	uint64_t	region_blocks = region_blocks_for(p);
 	PmhResult	result;
 
 	p->rounds++;
@@ -319,7 +319,7 @@ find_sparse_regions(PmhTable *t, struct PmhShrinkPrivate *p)
 		sparse += bytes;
 		p->region[n++] = p->region[i];
 	}
-	if (sparse < all / REGION_PART || sparse < MIN_REGION_BLOCKS * pmh_block_size(t))
+	if (sparse < all / REGION_PART || sparse < FEW_REGION_BLOCKS * PMH_BLOCK_SIZE)
 		return;
 	t->discard = p->region;
 	t->ndiscard = n;
@@ -345,10 +345,10 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 		return result;
 	*limit = used + used / 32 + SPARE_BLOCKS;
 	if (p->nregions > 0)
-		*limit += region_blocks_for(t, p);
-	across = pmh_region_of(p->region, p->nregions, *limit << t->block_shift);
-	if (across != NULL && across->from < *limit << t->block_shift)
-		*limit = across->to >> t->block_shift;
+		*limit += region_blocks_for(p);
+	across = pmh_region_of(p->region, p->nregions, *limit << PMH_BLOCK_SHIFT);
+	if (across != NULL && across->from < *limit << PMH_BLOCK_SHIFT)
+		*limit = across->to >> PMH_BLOCK_SHIFT;
 	return PMH_OK;
 }
 
@@ -462,8 +462,8 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 	pmh_space_figures(t, &blocks, &free_units);
 	if (blocks <= SMALL_FILE_BLOCKS)
 		return PMH_OK;
-	free_bytes = (double) free_units * (double) pmh_unit_size(t);
-	much = (double) (blocks << t->block_shift) * MUCH_FREE;
+	free_bytes = (double) free_units * (double) PMH_UNIT_SIZE;
+	much = (double) (blocks << PMH_BLOCK_SHIFT) * MUCH_FREE;
 	result = pmh_estimate_fill(t, &fill);
 	if (result == PMH_OK)
 		result = region_bytes(t, &regions);
@@ -484,7 +484,7 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 static uint64_t
 file_bytes(const PmhTable *t)
 {
-	return pmh_blocks(t) << t->block_shift;
+	return pmh_blocks(t) << PMH_BLOCK_SHIFT;
 }
 
 PmhResult
@@ -506,8 +506,8 @@ pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
 	if (p != NULL)
 	{
 		p->percent = percent;
-		p->copy = malloc(pmh_max_segment_size(table));
-		p->keys = malloc(pmh_max_segment_size(table) / PMH_BUCKET_SIZE *
+		p->copy = malloc(PMH_MAX_SEGMENT_BYTES);
+		p->keys = malloc(PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE *
 						 PMH_SLOTS * sizeof(uint64_t));
 	}
 	if (p == NULL || p->copy == NULL || p->keys == NULL)

@@ -79,7 +79,7 @@ must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
 
 	if (p->phase != PMH_SHRINK_EMPTYING || !pmh_reclaim_is_ours(t, &p->reclaim))
 		return false;
-	return (is_emptying(t, p) && offset >> t->block_shift >= p->limit) ||
+	return (is_emptying(t, p) && offset >> PMH_BLOCK_SHIFT >= p->limit) ||
 		pmh_region_of(t->discard, t->ndiscard, offset) != NULL;
 }
 
@@ -248,10 +248,10 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 
 /* Does a segment lie past the limit, all or in part? */
 static bool
-is_beyond(const PmhTable *t, const struct PmhShrinkPrivate *p, const PmhPlace *place)
+is_beyond(const struct PmhShrinkPrivate *p, const PmhPlace *place)
 {
-	uint64_t	end = p->limit << t->block_shift;
-	uint64_t	ext_bytes = pmh_elem_units(place->elem) * pmh_unit_size(t);
+	uint64_t	end = p->limit << PMH_BLOCK_SHIFT;
+	uint64_t	ext_bytes = pmh_elem_units(place->elem) * PMH_UNIT_SIZE;
 
 	return place->main >= end || (place->ext != 0 && place->ext + ext_bytes > end);
 }
@@ -265,7 +265,7 @@ pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 	if (result != PMH_OK)
 		return result;
-	if (is_emptying(t, p) && is_beyond(t, p, &place))
+	if (is_emptying(t, p) && is_beyond(p, &place))
 		result = pmh_segment_move(t, &place);
 	pmh_segment_unlock(&place);
 	if (result == PMH_NEED)

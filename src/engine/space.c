@@ -35,7 +35,7 @@ pmh_file_end(const PmhTable *t)
 
 	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word, offsetof(PmhLive, blocks)))
 		return 0;
-	return blocks << t->block_shift;
+	return blocks << PMH_BLOCK_SHIFT;
 }
 
 /*
@@ -102,9 +102,9 @@ usable_blocks(PmhTable *t)
 {
 	uint64_t	blocks = pmh_blocks(t);
 
-	if (pmh_reaches(t, 0, blocks << t->block_shift))
+	if (pmh_reaches(t, 0, blocks << PMH_BLOCK_SHIFT))
 		return blocks;
-	return t->file.bound >> t->block_shift;
+	return t->file.bound >> PMH_BLOCK_SHIFT;
 }
 
 /*
@@ -136,10 +136,12 @@ give_up_shrink(PmhTable *t)
 uint8_t *
 pmh_space_map(const PmhTable *t, uint64_t block)
 {
-	uint64_t	zone_start = block & ~(pmh_block_size(t) - 1);
-	uint64_t	map_block = zone_start == 0 ? 1 : zone_start;
+	uint64_t	zone_start = block & ~(PMH_BLOCK_SIZE - 1);
+	uint64_t	map_block = zone_start == 0 ? PMH_HEADER_MAP_BLOCKS : zone_start;
 
-	return (uint8_t *) pmh_at(t, (map_block << t->block_shift) + (block - zone_start));
+	if (block < PMH_HEADER_MAP_BLOCKS)
+		return (uint8_t *) pmh_at(t, PMH_HEADER_MAP_OFFSET + block);
+	return (uint8_t *) pmh_at(t, (map_block << PMH_BLOCK_SHIFT) + (block - zone_start));
 }
 
 /* Ask for an extent of blocks: of the file, or only of our mapping. */
@@ -161,18 +163,19 @@ static uint64_t
 find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 {
 	uint64_t	limit = allocatable_blocks(t);
-	uint64_t	zone_mask = pmh_block_size(t) - 1;
+	uint64_t	zone_mask = PMH_BLOCK_SIZE - 1;
 	uint64_t	free_blocks = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
 	while (block < limit)
 	{
-		uint64_t	zone_end = (block | zone_mask) + 1;
+		uint64_t	zone_end = block < PMH_HEADER_MAP_BLOCKS ? PMH_HEADER_MAP_BLOCKS :
+			(block | zone_mask) + 1;
 		uint64_t	end = zone_end < limit ? zone_end : limit;
 		const uint8_t *map;
 		const uint8_t *free_byte;
 
-		if (pmh_space_is_map_block(t, block))
+		if (pmh_space_is_map_block(block))
 		{
 			/* Whatever a damaged map says. */
 			free_blocks = 0;
@@ -222,6 +225,7 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	uint64_t	block;
 
+	PMH_ASSERT(nblocks > 0);
 	if (nblocks > PMH_LONGEST_EXTENT)
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
 						"No %llu blocks of a file can be next to each other.",
@@ -236,7 +240,7 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 
 	if (block == 0)
 		return need_blocks(t, nblocks);
-	*offset = block << t->block_shift;
+	*offset = block << PMH_BLOCK_SHIFT;
 	return PMH_OK;
 }
 
@@ -250,7 +254,7 @@ pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 	if (block != 0)
 		take_extent(t, block, nblocks);
 	pmh_space_unlock(t);
-	*offset = block << t->block_shift;
+	*offset = block << PMH_BLOCK_SHIFT;
 	return block != 0;
 }
 
@@ -288,28 +292,26 @@ fit_units(uint8_t used, uint32_t units)
 
 /*
  * The block to take units from: partly used ones first, near the hint, else a
- * whole one; 0 if there is none.  *at tells where in it.
+ * whole one.  Where in it, or -1 if there is none.
  */
-static uint64_t
-find_units(PmhTable *t, uint32_t units, int *at)
+static int
+find_units(PmhTable *t, uint32_t units, uint64_t *block)
 {
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
 	uint64_t	limit = allocatable_blocks(t);
 
 	if (limit > hint + UNIT_SEARCH)
 		limit = hint + UNIT_SEARCH;
-	for (uint64_t block = hint; block < limit; block++)
+	for (*block = hint; *block < limit; (*block)++)
 	{
-		uint8_t		used = *pmh_space_map(t, block);
+		uint8_t		used = *pmh_space_map(t, *block) | pmh_space_reserved(*block);
+		int			at = used == 0 ? -1 : fit_units(used, units);
 
-		if (used == 0 || used == PMH_BLOCK_USED || pmh_space_is_map_block(t, block))
-			continue;
-		*at = fit_units(used, units);
-		if (*at >= 0)
-			return block;
+		if (at >= 0)
+			return at;
 	}
-	*at = 0;
-	return find_extent(t, pm_load(&pmh_run(t)->space_hint), 1);
+	*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), 1);
+	return *block != 0 ? 0 : -1;
 }
 
 PmhResult
@@ -319,11 +321,12 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	uint64_t	block;
 	int			at;
 
+	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	pmh_space_lock_to_give(t);
 	do
-		block = find_units(t, units, &at);
-	while (block == 0 && give_up_shrink(t));
-	if (block != 0)
+		at = find_units(t, units, &block);
+	while (at < 0 && give_up_shrink(t));
+	if (at >= 0)
 	{
 		uint8_t    *map = pmh_space_map(t, block);
 
@@ -333,9 +336,9 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	}
 	pmh_space_unlock(t);
 
-	if (block == 0)
+	if (at < 0)
 		return need_blocks(t, 1);
-	*offset = (block << t->block_shift) + (uint64_t) at * pmh_unit_size(t);
+	*offset = (block << PMH_BLOCK_SHIFT) + (uint64_t) at * PMH_UNIT_SIZE;
 	return PMH_OK;
 }
 
@@ -362,8 +365,9 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 void
 pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
-	uint64_t	block = offset >> t->block_shift;
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
+	PMH_ASSERT(offset % PMH_BLOCK_SIZE == 0 && block > 0);
 	pmh_space_lock(t);
 	for (uint64_t i = 0; i < nblocks; i++)
 		free_in_block(t, block + i, PMH_BLOCK_USED);
@@ -379,10 +383,11 @@ pmh_space_free_block(PmhTable *t, uint64_t offset)
 void
 pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units)
 {
-	uint64_t	block = offset >> t->block_shift;
-	uint32_t	at = (uint32_t) ((offset & (pmh_block_size(t) - 1)) / pmh_unit_size(t));
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
+	uint32_t	at = (uint32_t) ((offset & (PMH_BLOCK_SIZE - 1)) / PMH_UNIT_SIZE);
 	uint32_t	mask = ((1u << units) - 1) << at;
 
+	PMH_ASSERT(offset % PMH_UNIT_SIZE == 0 && units > 0 && units < PMH_UNITS_PER_BLOCK);
 	pmh_space_lock(t);
 	free_in_block(t, block, (uint8_t) mask);
 	if (mask >> PMH_UNITS_PER_BLOCK != 0)

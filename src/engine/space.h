@@ -78,11 +78,20 @@ extern void pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_unit
  */
 extern uint8_t *pmh_space_map(const PmhTable *t, uint64_t block);
 
-/* Is this block a map block (or block 0)? */
+/* Is this block a map block?  (In block 0 the header has one.) */
 static inline bool
-pmh_space_is_map_block(const PmhTable *t, uint64_t block)
+pmh_space_is_map_block(uint64_t block)
 {
-	return block <= 1 || (block & (pmh_block_size(t) - 1)) == 0;
+	return (block & (PMH_BLOCK_SIZE - 1)) == 0 || block == PMH_HEADER_MAP_BLOCKS;
+}
+
+/* Units of a block that are never given out: of block 0 those of the header. */
+static inline uint8_t
+pmh_space_reserved(uint64_t block)
+{
+	if (block == 0)
+		return (1 << PMH_HEADER_UNITS) - 1;
+	return pmh_space_is_map_block(block) ? PMH_BLOCK_USED : 0;
 }
 
 static inline void

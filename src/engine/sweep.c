@@ -326,7 +326,7 @@ pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 
 	memset(sweep, 0, sizeof(*sweep));
 	if (p != NULL)
-		p->copy = malloc(pmh_max_segment_size(table));
+		p->copy = malloc(PMH_MAX_SEGMENT_BYTES);
 	if (p == NULL || p->copy == NULL)
 	{
 		free(p);

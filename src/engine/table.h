@@ -81,19 +81,6 @@ typedef struct PmhEnv
 	uint64_t	shut_begun;
 } PmhEnv;
 
-/*
- * Format parameters, chosen at creation and kept in the header.  Zeroes mean
- * the default.
- *
- * segment_buckets	buckets in the main part of a segment: 64.
- *					(In builds with PMH_ANY_GEOMETRY: a power of two from 64 to 2048.)
- *					A file with another number is PMH_ERR_FORMAT.
- */
-typedef struct PmhGeometry
-{
-	uint32_t	segment_buckets;
-} PmhGeometry;
-
 /* ---- file descriptors (descriptor.c) ---- */
 
 /*
@@ -161,9 +148,8 @@ extern void pmh_set_wait_hooks(const PmhWaitHooks *wanted);
  * pmh_open refuses.  On failure *table is NULL, the file is gone again and
  * *error says why.
  */
-extern PmhResult pmh_create(const char *path, const PmhGeometry *geometry,
-							const void *identity, const PmhEnv *env,
-							PmhTable **table, PmhError *error);
+extern PmhResult pmh_create(const char *path, const void *identity,
+							const PmhEnv *env, PmhTable **table, PmhError *error);
 
 /*
  * Open an existing file, running recovery first if this is the first open

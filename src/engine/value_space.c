@@ -25,12 +25,17 @@
 #include "table.h"
 #include "value_space.h"
 
-/* Blocks of the first value region, the part of all for one, bytes of the largest. */
-#define MIN_REGION_BLOCKS	4
+/*
+ * The part of all for one value region, blocks of the least, bytes of the largest.  Small
+ * regions waste more of their end: the least one is a quarter of all as long as they are
+ * few, and one for large buffers has room for several.
+ */
 #define REGION_PART			8
+#define LEAST_REGION_PART	4
+#define LEAST_REGION_BLOCKS	4
 #define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
 
-_Static_assert(MAX_REGION_BYTES / PMH_MIN_BLOCK <= PMH_LONGEST_EXTENT,
+_Static_assert(MAX_REGION_BYTES / PMH_BLOCK_SIZE <= PMH_LONGEST_EXTENT,
 			   "the largest value region is an extent of blocks that cannot exist");
 
 /* Put a buffer on its free list; the caller holds the space lock. */
@@ -73,7 +78,7 @@ push_span(PmhTable *t, uint64_t offset, uint64_t len)
 static PmhResult
 check_buffer(PmhTable *t, uint64_t offset, uint32_t class)
 {
-	if (!pmh_class_may_be_free_at(class, offset) || offset < pmh_block_size(t))
+	if (!pmh_class_may_be_free_at(class, offset) || offset < PMH_BLOCK_SIZE)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The free lists of value buffers are damaged.");
 	return pmh_check_span(t, offset, pmh_class_bytes(class));
@@ -205,7 +210,7 @@ beyond_limit(const PmhTable *t, uint64_t offset)
 {
 	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
 
-	return limit != 0 && offset >> t->block_shift >= limit;
+	return limit != 0 && offset >> PMH_BLOCK_SHIFT >= limit;
 }
 
 /* Does a shrink give up the space that this offset is in? */
@@ -267,27 +272,35 @@ pmh_value_forget_free(PmhTable *t)
  * restart now and then must not cost much space.
  */
 static PmhResult
-next_region_blocks(PmhTable *t, uint64_t newest, uint64_t *nblocks)
+next_region_blocks(PmhTable *t, uint64_t newest, uint32_t class, uint64_t *nblocks)
 {
-	const PmhRegion *region = pmh_at(t, newest << t->block_shift);
-	uint64_t	most = MAX_REGION_BYTES >> t->block_shift;
-	uint64_t	part = pm_load(&pmh_run(t)->value_blocks) / REGION_PART;
+	const PmhRegion *region = pmh_at(t, newest << PMH_BLOCK_SHIFT);
+	uint64_t	most = MAX_REGION_BYTES >> PMH_BLOCK_SHIFT;
+	uint64_t	all = pm_load(&pmh_run(t)->value_blocks);
+	uint64_t	least = LEAST_REGION_BLOCKS;
 	PmhResult	result;
 
 	*nblocks = pm_load(&pmh_run(t)->region_blocks);
+	if (*nblocks != 0)
+		least = (PMH_LINE + pmh_class_bytes(class) + PMH_BLOCK_SIZE - 1) >>
+			PMH_BLOCK_SHIFT;
+	else if (all / LEAST_REGION_PART < LEAST_REGION_BLOCKS &&
+			 pmh_class_bytes(class) <= PMH_BLOCK_SIZE / LEAST_REGION_BLOCKS)
+		least = 1 + all / LEAST_REGION_PART;
 	if (*nblocks == 0 && newest != 0 && pm_load(&pmh_run(t)->region_end) != 0)
 	{
 		result = pmh_region_check(t, newest, pmh_blocks(t));
 		if (result != PMH_OK)
 			return result;
 		*nblocks = region->blocks + region->blocks / 2;
-		if (*nblocks > part)
-			*nblocks = part;
+		if (*nblocks > all / REGION_PART)
+			*nblocks = all / REGION_PART;
 	}
-	if (*nblocks < MIN_REGION_BLOCKS)
-		*nblocks = MIN_REGION_BLOCKS;
+	if (*nblocks < least)
+		*nblocks = least;
 	if (*nblocks > most)
 		*nblocks = most;
+	PMH_ASSERT(PMH_LINE + pmh_class_bytes(class) <= *nblocks << PMH_BLOCK_SHIFT);
 	return PMH_OK;
 }
 
@@ -308,7 +321,7 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	region.crc = pmh_crc32c(&region, sizeof(region));
 	pm_copy(&t->file, pmh_at(t, offset), &region, sizeof(region));
 	pm_fence(&t->file);
-	pm_store64(&live->value_region, pmh_seal_region(offset >> t->block_shift));
+	pm_store64(&live->value_region, pmh_seal_region(offset >> PMH_BLOCK_SHIFT));
 	pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
 	pm_fence(&t->file);
 
@@ -319,7 +332,7 @@ publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	if (rest < rest_end)
 		push_span(t, rest, rest_end - rest);
 	pm_store64(&run->region_next, offset + PMH_LINE);
-	pm_store64(&run->region_end, offset + (nblocks << t->block_shift));
+	pm_store64(&run->region_end, offset + (nblocks << PMH_BLOCK_SHIFT));
 	pmh_space_unlock(t);
 }
 
@@ -360,9 +373,9 @@ pmh_region_provide(PmhTable *t, uint32_t class)
 		if (result == PMH_OK)
 			result = pmh_check_live_words(t);
 		if (result == PMH_OK)
-			result = pmh_check_span(t, newest << t->block_shift, PMH_LINE);
+			result = pmh_check_span(t, newest << PMH_BLOCK_SHIFT, PMH_LINE);
 		if (result == PMH_OK)
-			result = next_region_blocks(t, newest, &nblocks);
+			result = next_region_blocks(t, newest, class, &nblocks);
 		if (result == PMH_OK)
 			result = pmh_space_alloc_extent(t, nblocks, &offset);
 		if (result == PMH_OK)

@@ -24,7 +24,6 @@
 #include "pm.h"
 #include "table.h"
 
-#define UNIT_BYTES		(BLOCK_BYTES / PMH_UNITS_PER_BLOCK)
 
 static inline const char *
 at(uint64_t offset)
@@ -60,10 +59,12 @@ require(uint64_t offset, uint64_t len, const char *what, const PmSite *commit)
 static void
 require_segment(uint64_t elem, const PmSite *commit)
 {
-	require(pmh_elem_main_block(elem) * BLOCK_BYTES, BLOCK_BYTES, "a segment", commit);
+	if (pmh_elem_has_main(elem))
+		require(pmh_elem_main_block(elem) * PMH_BLOCK_SIZE, PMH_BLOCK_SIZE, "a segment",
+				commit);
 	if (pmh_elem_units(elem) > 0)
-		require(pmh_elem_ext_unit(elem) * UNIT_BYTES,
-				pmh_elem_units(elem) * UNIT_BYTES, "the extension of a segment", commit);
+		require(pmh_elem_ext_unit(elem) * PMH_UNIT_SIZE,
+				pmh_elem_units(elem) * PMH_UNIT_SIZE, "the extension of a segment", commit);
 }
 
 static void
@@ -160,7 +161,7 @@ sent_away(uint64_t side_hash, const PmSite *commit)
 	PmhPlace	place;
 
 	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) == PMH_OK)
-		require_bits(pmh_bucket_offset(crash.table, &place,
+		require_bits(pmh_bucket_offset(&place,
 									   pmh_home_bucket(hash, place.hashing)),
 					 PMH_STATE_OVERFLOWED, "the mark that entries are in the overflow table",
 					 commit);
@@ -185,7 +186,7 @@ announced(const PmhBucket *b, unsigned slot, const PmSite *commit)
 	home = pmh_home_bucket(hash, place.hashing);
 	if (b == pmh_bucket(crash.table, &place, home))
 		return;
-	require_bits(pmh_bucket_offset(crash.table, &place, home),
+	require_bits(pmh_bucket_offset(&place, home),
 				 b == pmh_bucket(crash.table, &place,
 								 pmh_alt_bucket(hash, place.hashing, home)) ?
 				 pmh_filter_bit(hash) : PMH_STATE_STASHED,
@@ -311,7 +312,7 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 	else if (addr == &live()->dirlog.count)
 		log_count(value, site);
 	else if (addr == &live()->value_region)
-		require(pmh_live_number(value) * BLOCK_BYTES, PMH_LINE, "the header of a value region", site);
+		require(pmh_live_number(value) * PMH_BLOCK_SIZE, PMH_LINE, "the header of a value region", site);
 	else if (addr == start)
 		magic(site);
 	else if (strcmp(function, "pmh_directory_store") == 0)

@@ -108,26 +108,22 @@ scramble(unsigned level)
 {
 	char	   *to = memory_file(level, 0);
 	const char *from = memory_file(0, 0);
-	uint64_t	blocks = pmh_live_number(((PmhLive *) (to + PMH_LIVE_OFFSET))->blocks);
-	size_t		map_bytes;
+	const size_t map_bytes = PMH_HEADER_MAP_BLOCKS;
 	uint64_t	r = crash_random();
 
-	if (blocks > 4096)
-		blocks = 4096;
-	map_bytes = (blocks + 512 + 63) & ~(size_t) 63;
 	for (size_t o = PMH_RUN_OFFSET; o < PMH_RUN_OFFSET + sizeof(PmhRun); o += PMH_LINE)
 		memory_touch(level, (uint32_t) (o / PMH_LINE));
 	for (size_t o = 0; o < map_bytes; o += PMH_LINE)
-		memory_touch(level, (uint32_t) ((BLOCK_BYTES + o) / PMH_LINE));
+		memory_touch(level, (uint32_t) ((PMH_HEADER_MAP_OFFSET + o) / PMH_LINE));
 	switch (r & 3)
 	{
 		case 0:
 			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, sizeof(PmhRun));
-			memcpy(to + BLOCK_BYTES, from + BLOCK_BYTES, map_bytes);
+			memcpy(to + PMH_HEADER_MAP_OFFSET, from + PMH_HEADER_MAP_OFFSET, map_bytes);
 			break;
 		case 1:
 			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
-			memset(to + BLOCK_BYTES, 0, map_bytes);
+			memset(to + PMH_HEADER_MAP_OFFSET, 0, map_bytes);
 			break;
 		case 2:
 			for (size_t o = 0; o + 8 <= sizeof(PmhRun); o += 8)
@@ -136,12 +132,12 @@ scramble(unsigned level)
 
 				memcpy(to + PMH_RUN_OFFSET + o, &noise, 8);
 			}
-			memset(to + BLOCK_BYTES, (int) (r >> 8), map_bytes);
+			memset(to + PMH_HEADER_MAP_OFFSET, (int) (r >> 8), map_bytes);
 			break;
 		case 3:
 			memset(to + PMH_RUN_OFFSET, 0, sizeof(PmhRun));
 			memcpy(to + PMH_RUN_OFFSET, from + PMH_RUN_OFFSET, PMH_LINE);
-			memcpy(to + BLOCK_BYTES, from + BLOCK_BYTES, map_bytes / 2);
+			memcpy(to + PMH_HEADER_MAP_OFFSET, from + PMH_HEADER_MAP_OFFSET, map_bytes / 2);
 			break;
 	}
 }

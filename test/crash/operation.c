@@ -99,7 +99,7 @@ op_create(void)
 
 	begin(OP_CREATE, crash_random());
 	crash.creating = true;
-	must_be(pmh_create(TABLE_NAME, NULL, NULL, &env, &crash.table, &error), PMH_OK, "pmh_create");
+	must_be(pmh_create(TABLE_NAME, NULL, &env, &crash.table, &error), PMH_OK, "pmh_create");
 	crash.creating = false;
 	end();
 }

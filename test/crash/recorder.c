@@ -610,7 +610,9 @@ static inline bool
 is_run_area(size_t offset)
 {
 	return (offset >= PMH_RUN_OFFSET && offset < PMH_RUN_OFFSET + sizeof(PmhRun)) ||
-		(offset >= BLOCK_BYTES && offset < 2 * BLOCK_BYTES);
+		(offset >= PMH_HEADER_MAP_OFFSET &&
+		 offset < PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS) ||
+		offset / PMH_BLOCK_SIZE == PMH_HEADER_MAP_BLOCKS;
 }
 
 static inline unsigned

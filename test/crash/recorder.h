@@ -33,7 +33,6 @@
 #include "pm.h"
 
 /* Block 1 is the first part of the space map. */
-#define BLOCK_BYTES		((uint64_t) PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE)
 
 #define LEVELS			3		/* workload, recovery, recovery after that */
 #define FILES			2

@@ -1006,7 +1006,6 @@ rebuild_index(void)
 {
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
-	PmhGeometry geometry;
 	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
 	PmhError	error;
@@ -1017,8 +1016,7 @@ rebuild_index(void)
 	memset(&id, 0, sizeof(id));
 	id.dax_era = pmhash_shared->control.dax_era;
 	id.cache_era = pmhash_shared->control.cache_era;
-	geometry.segment_buckets = 64;
-	if (pmh_create(path, &geometry, &id, &env, &table, &error) != PMH_OK)
+	if (pmh_create(path, &id, &env, &table, &error) != PMH_OK)
 		abort();
 	for (int i = 0; i < world->nrows; i++)
 	{

@@ -902,13 +902,13 @@ run_relocate(void)
 }
 
 static uint32_t
-units_of(uint64_t hash)
+size_of(uint64_t hash)
 {
 	PmhPlace	place;
 
 	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
-		return PMH_MAX_UNITS;
-	return pmh_elem_units(place.elem);
+		return PMH_MAX_SIZE;
+	return pmh_elem_size(place.elem);
 }
 
 /*
@@ -921,7 +921,7 @@ grow_and_leave(uint64_t prefix, uint32_t *n)
 {
 	Pairs		pairs = {0};
 
-	while (units_of(prefix << 40) == 0)
+	while (size_of(prefix << 40) <= PMH_UNITS_PER_BLOCK)
 	{
 		bool		odd = *n % 2 != 0;
 
@@ -950,7 +950,7 @@ run_reduce(void)
 	deepest_pair(depth, &n);
 	for (uint32_t d = 2; d < depth; d++)
 		grow_and_leave(UINT64_C(1) << (24 - d), &n);
-	for (; units_of(first) == 0; i++)
+	for (; size_of(first) <= PMH_UNITS_PER_BLOCK; i++)
 		op_insert(crash_mix(i) | first, 50000 + i, false);
 	while (i-- > 900)
 		op_delete(crash_mix(i) | first, 50000 + i);
@@ -959,7 +959,8 @@ run_reduce(void)
 	must_shrink();
 	if (pmh_run(crash.table)->merges != merges + depth - 1 ||
 		pmh_dirword_depth(pmh_live(crash.table)->dirword) != depth ||
-		units_of(first) == 0 || units_of(first) > PMH_GROW_UNITS - PMH_REDUCE_UNITS)
+		size_of(first) <= PMH_UNITS_PER_BLOCK ||
+		size_of(first) > PMH_GROWN_SIZE - PMH_REDUCE_UNITS)
 	{
 		fprintf(stderr, "%s: other than the extensions has changed\n", crash.workload);
 		exit(1);

@@ -205,7 +205,7 @@ damage_directory(PmhTable *t)
 	DAMAGE(dir[0], pmh_elem_seal(dir[0] | UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT),
 		   "is impossible");
 	DAMAGE(dir[0], pmh_elem_seal(dir[0] | main_bits), "is impossible");
-	DAMAGE(dir[0], pmh_elem_seal((dir[0] & ~main_bits) | 1), "is impossible");
+	DAMAGE(dir[0], pmh_elem_seal(dir[0] & ~main_bits), "is impossible");
 	for (unsigned bit = 0; bit < PMH_ELEM_DEPTH_SHIFT; bit++)
 		DAMAGE(dir[0], dir[0] ^ UINT64_C(1) << bit, "is impossible");
 	DAMAGE(dir[0], dir[(1 << depth) - 1], "something else");
@@ -305,10 +305,10 @@ damage_space(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 	PmhLive    *live = pmh_live(t);
-	PmhRegion  *region = pmh_at(t, pmh_newest_region(t) << t->block_shift);
+	PmhRegion  *region = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
 	Spot		chain = find_spot(t, pointer_to_chain);
 	uint64_t	used = pmh_pointer_offset(pmh_word_payload(chain.word));
-	uint8_t    *used_map = pmh_space_map(t, chain.place.main >> t->block_shift);
+	uint8_t    *used_map = pmh_space_map(t, chain.place.main >> PMH_BLOCK_SHIFT);
 	uint8_t    *free_map = NULL;
 
 	for (uint64_t block = 0; block < pmh_blocks(t) && free_map == NULL; block++)
@@ -328,7 +328,7 @@ damage_space(PmhTable *t)
 	DAMAGE(run->region_next, run->region_next - PMH_VALUE_LINE, "is in use");
 	DAMAGE(region->magic, 1, "value region is damaged");
 	DAMAGE(region->blocks, region->blocks + 1, "value region is damaged");
-	DAMAGE(live->value_region, pmh_seal_region(chain.place.main >> t->block_shift),
+	DAMAGE(live->value_region, pmh_seal_region(chain.place.main >> PMH_BLOCK_SHIFT),
 		   "value region is damaged");
 	DAMAGE(live->value_region, live->value_region ^ 1, "newest value region begins");
 	DAMAGE(live->blocks, live->blocks ^ UINT64_C(1) << 40, "length of the file is damaged");
@@ -480,7 +480,7 @@ main(void)
 	uint64_t	seed = 5;
 
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < LONG; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(0), i, false) == PMH_OK);
 	for (uint64_t i = 0; i < PAIRS; i++)

@@ -27,7 +27,7 @@ check_estimate(PmhTable *t, uint64_t entries, uint64_t percent)
 	REQUIRE(pmh_estimate(t, &guess, &bytes) == PMH_OK);
 	CHECK(guess >= entries - entries * percent / 100);
 	CHECK(guess <= entries + entries * percent / 100);
-	CHECK(bytes == pmh_blocks(t) << t->block_shift);
+	CHECK(bytes == pmh_blocks(t) << PMH_BLOCK_SHIFT);
 }
 
 /* What must be true of the statistics of any table. */

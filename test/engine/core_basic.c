@@ -98,18 +98,17 @@ check_structure(PmhTable *t, const Model *m)
 }
 
 static void
-run(const char *path, uint32_t segment_buckets, bool flushed, uint64_t keys)
+run(const char *path, bool flushed, uint64_t keys)
 {
-	PmhGeometry geometry = {segment_buckets};
 	PmhEnv		env = fixture_env_on(flushed, 1);
 	PmhError	error;
 	PmhTable   *t;
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
-	uint64_t	seed = 12345 + segment_buckets;
+	uint64_t	seed = 12345;
 	bool		recovered;
 
 	unlink(path);
-	REQUIRE(pmh_create(path, &geometry, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < 3 * keys; i++)
 		step(t, &m, &seed, 85);
 	check_all(t, &m);
@@ -181,7 +180,7 @@ run_groups(const char *path, bool flushed, uint64_t keys)
 	uint64_t	seed = 31;
 
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t round = 0; round < keys / 50; round++)
 	{
 		size_t		n = fixture_random(&seed) % BATCH;
@@ -290,7 +289,7 @@ bulk_short(const char *path, const uint64_t *hash)
 		}
 	}
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	REQUIRE(pmh_bulk_begin(t, SHORT_KEYS, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
@@ -321,7 +320,7 @@ run_short(const char *path)
 	size_t		nmany = 0;
 
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (size_t i = 0; i < SHORT_KEYS; i++)
 	{
 		hash[i] = fixture_hash(i);
@@ -350,13 +349,8 @@ main(void)
 {
 	const char *path = fixture_path("core_basic");
 
-#ifdef PMH_ANY_GEOMETRY			/* any_basic.c */
-	run(path, 256, false, FIXTURE_SCALE(200000));
-	run(path, 2048, false, FIXTURE_SCALE(100000));
-	return unit_done("any_basic");
-#endif
-	run(path, 0, false, FIXTURE_SCALE(1000000));
-	run(path, 0, true, FIXTURE_SCALE(100000));
+	run(path, false, FIXTURE_SCALE(1000000));
+	run(path, true, FIXTURE_SCALE(100000));
 	run_groups(path, false, FIXTURE_SCALE(200000));
 	run_groups(path, true, FIXTURE_SCALE(50000));
 	run_short(path);

@@ -124,10 +124,9 @@ check_found(PmhTable *t, const PmhEntry *sorted, uint64_t n)
 
 static void
 run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill,
-	uint32_t segment_buckets, double most_bytes)
+	double most_bytes)
 {
 	const char *path = fixture_path("core_bulk");
-	PmhGeometry geometry = {segment_buckets};
 	PmhEnv		env = fixture_env(1);
 	PmhEntry   *entry = malloc(2 * n * sizeof(PmhEntry) + 1);
 	PmhTable   *t;
@@ -139,7 +138,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = generate(i, n);
 	qsort(entry, n, sizeof(PmhEntry), pmh_compare_entries);
-	REQUIRE(pmh_create(path, &geometry, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
@@ -188,7 +187,7 @@ run_abandon(void)
 	PmhEntry	entry[5000];
 	uint32_t	depth;
 
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	REQUIRE(pmh_bulk_begin(t, 5000, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
 	for (uint64_t i = 0; i < 5000; i++)
 		entry[i] = some_duplicates(i, 5000);
@@ -206,19 +205,15 @@ run_abandon(void)
 int
 main(void)
 {
-#ifdef PMH_ANY_GEOMETRY			/* any_bulk.c */
-	TEST(run("large segments", unique_keys, FIXTURE_SCALE(500000), FIXTURE_SCALE(500000), 94, 2048, 0));
-	return unit_done("any_bulk");
-#endif
-	TEST(run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 16.0));
-	TEST(run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 0, 22.0));
-	TEST(run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 0, 17.0));
-	TEST(run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0, 0));
-	TEST(run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0));
-	TEST(run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0, 0));
-	TEST(run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0, 0));
-	TEST(run("none", unique_keys, 0, 0, 94, 0, 0));
-	TEST(run("one", unique_keys, 1, 1, 10, 0, 0));
+	TEST(run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 16.0));
+	TEST(run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 22.0));
+	TEST(run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 17.0));
+	TEST(run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0));
+	TEST(run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0));
+	TEST(run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0));
+	TEST(run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0));
+	TEST(run("none", unique_keys, 0, 0, 94, 0));
+	TEST(run("one", unique_keys, 1, 1, 10, 0));
 	TEST(run_abandon());
 	return unit_done("core_bulk");
 }

@@ -392,13 +392,13 @@ create(void)
 	pmh_close(table);
 	unlink(path);
 	armed = true;
-	result = pmh_create(path, NULL, NULL, &env, &table, &error);
+	result = pmh_create(path, NULL, &env, &table, &error);
 	armed = false;
 	memset(present, 0, sizeof(present));
 	if (result != PMH_OK)
 	{
 		CHECK(table == NULL && access(path, F_OK) != 0);
-		REQUIRE(pmh_create(path, NULL, NULL, &env, &table, &error) == PMH_OK);
+		REQUIRE(pmh_create(path, NULL, &env, &table, &error) == PMH_OK);
 	}
 	return result;
 }

@@ -149,7 +149,7 @@ run(bool force_pmem, int rounds)
 	unlink(path);
 	*done = 0;
 	memset(set, 0, sizeof(set));
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	pmh_close(t);
 	for (int round = 0; round < rounds; round++)
 	{

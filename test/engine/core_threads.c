@@ -184,7 +184,7 @@ test_concurrent(void)
 	PmhTable   *t;
 	PmhError	error;
 
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t k = 0; k < PERMANENT; k++)
 		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
 	workers_start(reader, READERS, read_keys, reading);

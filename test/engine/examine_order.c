@@ -88,7 +88,7 @@ make_files(void)
 
 	do
 	{
-		length = pmh_blocks(t) << t->block_shift;
+		length = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 		memcpy(small, pmh_at(t, 0), sizeof(small));
 		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth++)) == PMH_OK);
 	} while (pmh_dirword_offset(pm_load(&pmh_live(t)->dirword)) < length);

@@ -116,7 +116,7 @@ fixture_create_in(const char *path, const PmhEnv *env)
 	PmhError	error;
 
 	unlink(path);
-	if (pmh_create(path, NULL, NULL, env, &t, &error) != PMH_OK)
+	if (pmh_create(path, NULL, env, &t, &error) != PMH_OK)
 	{
 		fprintf(stderr, "cannot create %s: %s\n", path, error.detail);
 		exit(1);

@@ -76,7 +76,7 @@ make_table(void)
 static uint64_t
 file_bytes(const PmhTable *t)
 {
-	return pmh_blocks(t) << t->block_shift;
+	return pmh_blocks(t) << PMH_BLOCK_SHIFT;
 }
 
 /*
@@ -95,7 +95,7 @@ fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)
 			result = pmh_space_alloc_extent(t, nblocks, &offset);
 		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result == PMH_OK)
-			pm_store64(&pmh_run(t)->space_hint, (offset >> t->block_shift) + nblocks);
+			pm_store64(&pmh_run(t)->space_hint, (offset >> PMH_BLOCK_SHIFT) + nblocks);
 	}
 	return pmh_conclude(t, result);
 }
@@ -172,9 +172,9 @@ test_end(void)
 	PmhResult	result;
 
 	REQUIRE(fill(t, LONG_RUN, UINT64_MAX) == PMH_ERR_TOO_LARGE);
-	CHECK(strstr(pmh_error(t)->detail, "it may have 262144") != NULL);
-	CHECK(file_bytes(t) <= PMH_MAX_BLOCKS << t->block_shift);
-	CHECK(file_bytes(t) + (LONG_RUN + 1) * pmh_block_size(t) > PMH_MAX_BLOCKS << t->block_shift);
+	CHECK(strstr(pmh_error(t)->detail, "it may have 262143") != NULL);
+	CHECK(file_bytes(t) <= PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT);
+	CHECK(file_bytes(t) + (LONG_RUN + 1) * PMH_BLOCK_SIZE > PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT);
 	REQUIRE(fill(t, 1, UINT64_MAX) == PMH_ERR_TOO_LARGE);
 
 	sweep(t, false);

@@ -284,7 +284,7 @@ test_grown_by_others(void)
 
 /* ---- pointers ---- */
 
-#define GROWTHS		6
+#define GROWTHS		7
 
 /* A pointer stays good and sees what is stored, however far the file grows. */
 static void
@@ -374,7 +374,7 @@ reuse_directory(PmhTable *t, uint64_t dirword)
 	REQUIRE(pmh_conclude(t, pmh_directory_double(t, pmh_dirword_depth(dirword))) == PMH_OK);
 	REQUIRE(pm_load(&pmh_live(t)->dirword) != dirword);
 	for (uint64_t i = 0; i < pmh_directory_elements(pmh_dirword_depth(dirword)); i++)
-		pm_store64(&word[i], pmh_make_elem(end + 1 + i, 0, 0, 0, PMH_SINGLE));
+		pm_store64(&word[i], pmh_make_elem(end + 1 + i, 0, PMH_UNITS_PER_BLOCK, 0, PMH_SINGLE));
 }
 
 /*
@@ -464,9 +464,9 @@ alternative_is_beyond(const PmhTable *t, uint64_t hash, uint64_t *end)
 
 	if (!pmh_home_find(t, hash, &home) || !pmh_home_current(&home))
 		return false;
-	hashing = pmh_elem_hashing(t, home.elem);
+	hashing = pmh_elem_hashing(home.elem);
 	*end = PMH_BUCKET_SIZE +
-		pmh_elem_bucket_offset(t, home.elem,
+		pmh_elem_bucket_offset(home.elem,
 							   pmh_alt_bucket(hash, hashing, pmh_home_bucket(hash, hashing)));
 	return *end > t->file.bound;
 }

@@ -58,7 +58,7 @@ __wrap_posix_fallocate(int fd, off_t from, off_t len)
 static uint64_t
 recorded_length(PmhTable *t)
 {
-	return pmh_blocks(t) << t->block_shift;
+	return pmh_blocks(t) << PMH_BLOCK_SHIFT;
 }
 
 /* The first extent of the file at fd that ends past 'at'; false if there is none. */

@@ -407,7 +407,7 @@ do_reopen(PmhTable *t)
 static void
 do_restart(PmhTable *t)
 {
-	uint64_t	end = pmh_blocks(t) << t->block_shift;
+	uint64_t	end = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 
 	at_work = NULL;
 	for (unsigned i = 0; i < HANDLES; i++)
@@ -538,7 +538,7 @@ add_regions(const char *name)
 		return;
 	regions_added = true;
 	while (next_key < KEYS &&
-		   pmh_newest_region(t) << t->block_shift < handle[1]->file.bound)
+		   pmh_newest_region(t) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
 		add_keys(t, 1);
 	CHECK(next_key < KEYS);
 }

@@ -306,10 +306,10 @@ test_region_log(void)
 
 	insert_lists(t);
 	live = pmh_live(t);
-	before = pmh_at(t, pmh_newest_region(t) << t->block_shift);
+	before = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
 	block = before->next;
 	REQUIRE(block != 0);
-	region = pmh_at(t, block << t->block_shift);
+	region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 	next = region->next;
 
 	/* Nothing points to it any more but its neighbour, and the log. */
@@ -318,7 +318,7 @@ test_region_log(void)
 	before->next = next;		/* and not its checksum */
 	t = reopen(t);
 	live = pmh_live(t);
-	before = pmh_at(t, pmh_newest_region(t) << t->block_shift);
+	before = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
 	CHECK(live->region_unlink == 0);
 	CHECK(before->next == next);
 	check(t);

@@ -188,7 +188,7 @@ test_limit_without_map(void)
 	PmhShrink	shrink;
 	PmhTable   *t = begin_and_make_region(&shrink);
 
-	pmh_space_set_limit(others, list_offset(t, 0) >> t->block_shift, 0);
+	pmh_space_set_limit(others, list_offset(t, 0) >> PMH_BLOCK_SHIFT, 0);
 	for (uint64_t i = 0; i < VALUES; i++)
 		REQUIRE(pmh_delete(others, list_hash(0), i) == PMH_OK);
 	end_shrink(t, &shrink);

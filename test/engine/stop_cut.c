@@ -126,7 +126,7 @@ shrink_table(void)
 		continue;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before / 2);
 	pmh_shrink_end(table, &shrink);
-	CHECK(idle->seen_offset >= pmh_blocks(table) << table->block_shift);
+	CHECK(idle->seen_offset >= pmh_blocks(table) << PMH_BLOCK_SHIFT);
 }
 
 static void
@@ -178,7 +178,7 @@ given_back(const char *path)
 	before = allocated(path);
 	shrink_table();
 	after = allocated(path);
-	length = pmh_blocks(table) << table->block_shift;
+	length = pmh_blocks(table) << PMH_BLOCK_SHIFT;
 	if (is_on(path, TMPFS_MAGIC))
 		CHECK(after == before);
 	else if (gives_back(path))
@@ -205,7 +205,7 @@ cut_by_next_start(const char *path)
 	pmh_close(table);
 	t = fixture_open(path, 2);
 	CHECK(fixture_file_size(path) ==
-		  pmh_whole_pages(pmh_blocks(t) << t->block_shift));
+		  pmh_whole_pages(pmh_blocks(t) << PMH_BLOCK_SHIFT));
 	CHECK(allocated(path) <= fixture_file_size(path) + 64 * 1024);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);

@@ -71,7 +71,7 @@ main(void)
 
 	within = "pmh_space_figures";
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	REQUIRE(pmh_open(path, &env, &other, NULL, &error) == PMH_OK);
 	statistics(t);
 	for (uint64_t i = 0; i < n; i++)

@@ -179,7 +179,7 @@ round_trip(const char *path, uint32_t n)
 	bool		there;
 
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &writer, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &writer, &error) == PMH_OK);
 	REQUIRE(pmh_open(path, &env, &reader, NULL, &error) == PMH_OK);
 	keys = fill();
 	REQUIRE(pmh_lookup(reader, key(0), &values) == PMH_OK && values.n == 1);

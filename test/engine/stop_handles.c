@@ -137,7 +137,7 @@ static char away[4096];
 static void
 grow_past(const PmhTable *t)
 {
-	while (pmh_blocks(t) << t->block_shift <= t->file.bound)
+	while (pmh_blocks(t) << PMH_BLOCK_SHIFT <= t->file.bound)
 	{
 		others->need.blocks = 1;
 		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);

@@ -17,6 +17,7 @@
 #include "directory.h"
 #include "element.h"
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
@@ -470,7 +471,8 @@ look_into_overflow(void)
 {
 	PmhPlace	place;
 
-	found = pmh_locate_in(others, PMH_OVERFLOW, UINT64_MAX, &place);
+	while ((found = pmh_locate_in(others, PMH_OVERFLOW, UINT64_MAX, &place)) == PMH_NEED)
+		REQUIRE(pmh_provide(others) == PMH_OK);
 }
 
 /* The directory names it in part: an element that is still 0 is no damage. */

@@ -437,7 +437,7 @@ static const Work work[] = {
 		"value_free_locked unlink_region_logged unlink_region_before_crc "
 		"unlink_region_before_log_clear cut_before_punch"},
 	{"shrink after a crash", true, plan_shrink,
-		"merge_before_publish move_before_publish fold_before_dirword "
+		"merge_before_publish fold_before_dirword "
 		"rewrite_before_publish cut_before_punch"},
 };
 

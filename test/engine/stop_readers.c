@@ -59,8 +59,22 @@ static PmhTable *
 make_table(bool force_pmem)
 {
 	PmhEnv		env = fixture_env_on(force_pmem, 1);
+	PmhTable   *t = fixture_create_in(path, &env);
 
-	return fixture_create_in(path, &env);
+	/* One segment of a block, as hash_at takes it to be. */
+	for (uint32_t size = 0; size < PMH_UNITS_PER_BLOCK;)
+	{
+		PmhPlace	place;
+		PmhResult	result;
+
+		REQUIRE(pmh_segment_lock(t, 0, &place) == PMH_OK);
+		size = pmh_elem_size(place.elem);
+		result = size < PMH_UNITS_PER_BLOCK ? pmh_segment_enlarge(t, &place) : PMH_RETRY;
+		pmh_segment_unlock(&place);
+		REQUIRE(result == PMH_RETRY || (result == PMH_NEED && pmh_provide(t) == PMH_OK));
+	}
+	REQUIRE(pmh_conclude(t, PMH_OK) == PMH_OK);
+	return t;
 }
 
 static void
@@ -149,7 +163,7 @@ segment_given_away(void)
 		pid_t		reader;
 
 		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
-		block = place.main >> t->block_shift;
+		block = place.main >> PMH_BLOCK_SHIFT;
 		reader = start_reader("probe_before_reading", hash, 1, 1, trial * 100, trial * 100);
 		do
 		{
@@ -531,13 +545,13 @@ value_goes_elsewhere(void)
 
 /*
  * A hash with these buckets among the hashing ones of a table with one segment
- * that has not grown: 'number' tells such hashes apart.
+ * of one block: 'number' tells such hashes apart.
  */
 static uint64_t
-hash_at(const PmhTable *t, uint64_t home, uint64_t alt, uint64_t number)
+hash_at(uint64_t home, uint64_t alt, uint64_t number)
 {
-	uint64_t	home_bits = (home * 65536 + pmh_in_main(t) - 1) / pmh_in_main(t);
-	uint64_t	alt_bits = (alt * 65536 + pmh_in_main(t) - 2) / (pmh_in_main(t) - 1);
+	uint64_t	home_bits = (home * 65536 + PMH_IN_MAIN - 1) / PMH_IN_MAIN;
+	uint64_t	alt_bits = (alt * 65536 + PMH_IN_MAIN - 2) / (PMH_IN_MAIN - 1);
 
 	return number << 40 | alt_bits << 24 | home_bits << 8 | (number & 0xff);
 }
@@ -572,15 +586,15 @@ static void
 later_value_elsewhere(void)
 {
 	PmhTable   *t = make_table(false);
-	uint64_t	hash = hash_at(t, 10, 20, 500);
+	uint64_t	hash = hash_at(10, 20, 500);
 	pid_t		writer;
 	pid_t		reader;
 
 	for (uint64_t i = 0; i < PMH_SLOTS; i++)
-		put(t, hash_at(t, 10, 30, i), 1000 + i);
+		put(t, hash_at(10, 30, i), 1000 + i);
 	put(t, hash, 1);
 	for (uint64_t i = 0; i < 5; i++)
-		REQUIRE(pmh_delete(t, hash_at(t, 10, 30, i), 1000 + i) == PMH_OK);
+		REQUIRE(pmh_delete(t, hash_at(10, 30, i), 1000 + i) == PMH_OK);
 	writer = start_change(insert_two, "put_before_commit", 1, hash, 2);
 	reader = start_change(none_left_out, "probe_before_elsewhere", 1, hash, 0);
 	CHECK(goes_on_well(writer));
@@ -594,19 +608,19 @@ later_value_elsewhere(void)
 static uint64_t
 make_key_sent_away(PmhTable *t)
 {
-	uint64_t	hash = hash_at(t, 10, 20, 200);
+	uint64_t	hash = hash_at(10, 20, 200);
 
 	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
-		put(t, hash_at(t, 10, 20, i), 1001 + 16 * i);
+		put(t, hash_at(10, 20, i), 1001 + 16 * i);
 	put(t, hash, 1);
 	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
 	{
 		PmhProbe	probe;
 
-		REQUIRE(pmh_probe_in(t, PMH_PRIMARY, hash_at(t, 10, 20, i), &probe) == PMH_OK);
+		REQUIRE(pmh_probe_in(t, PMH_PRIMARY, hash_at(10, 20, i), &probe) == PMH_OK);
 		if (probe.n == 0)
 			continue;
-		REQUIRE(pmh_delete(t, hash_at(t, 10, 20, i), 1001 + 16 * i) == PMH_OK);
+		REQUIRE(pmh_delete(t, hash_at(10, 20, i), 1001 + 16 * i) == PMH_OK);
 		break;
 	}
 	return hash;
@@ -691,12 +705,12 @@ static void
 list_comes_while_copied(Change reading)
 {
 	PmhTable   *t = make_table(false);
-	uint64_t	hash = hash_at(t, 10, 20, 500);
+	uint64_t	hash = hash_at(10, 20, 500);
 	pid_t		writer;
 	pid_t		reader;
 
 	for (uint64_t i = 0; i < PMH_LINE0_SLOTS; i++)
-		put(t, hash_at(t, 10, 30, i), i);
+		put(t, hash_at(10, 30, i), i);
 	for (uint64_t i = 0; i < PMH_INLINE_MAX; i++)
 		put(t, hash, 100 + i);
 	writer = start_change(insert_pair, "compact_before_telling", 1, hash, 200);
@@ -734,8 +748,8 @@ static void
 deleted_while_copied(void)
 {
 	PmhTable   *t = make_table(false);
-	uint64_t	first = hash_at(t, 10, 30, 500);
-	uint64_t	second = hash_at(t, 20, 30, 501);
+	uint64_t	first = hash_at(10, 30, 500);
+	uint64_t	second = hash_at(20, 30, 501);
 	pid_t		reader;
 
 	put(t, first, 1);

@@ -381,6 +381,8 @@ list_grows_before_sweep(void)
 	pid_t		walker;
 
 	make_lists(true);
+	/* What the writer has mapped has room for the map of marks. */
+	pmh_space_free_extent(others, take_blocks(), FREED_BLOCKS);
 	writer = start_until(insert_one_more, "repoint_before_word", false);
 	walker = start(sweep_through, NULL, false);
 	for (unsigned i = 0; i < 1000 && pm_load(&pmh_run(others)->reclaim_mark) == 0; i++)

@@ -225,7 +225,7 @@ main(void)
 
 	path = fixture_path("sweep_reclaim_threads");
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	fill(t);
 	for (uint64_t key = 0; key < KEYS; key++)
 		pairs += values_of_key(key);
@@ -310,7 +310,7 @@ main(void)
 		CHECK(sweep(t, UINT64_MAX) == pairs);
 		pmh_run(t)->value_space_known = 0;
 		REQUIRE(pmh_sweep_begin(t, &new) == PMH_OK);
-		CHECK((pmh_run(t)->reclaim_mark ^ old_map) < pmh_block_size(t));
+		CHECK((pmh_run(t)->reclaim_mark ^ old_map) < PMH_BLOCK_SIZE);
 		while (pmh_sweep_next(t, &old) == PMH_OK)
 			;
 		pmh_sweep_end(t, &old);

@@ -422,7 +422,7 @@ main(void)
 	unlink(path);
 	tally = mmap(NULL, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(tally != MAP_FAILED);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	ids = fill(t);
 	seen = malloc(ids);
 	REQUIRE(seen != NULL);

@@ -44,7 +44,7 @@ create(void)
 
 	env.force_pmem = force_pmem;
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	return t;
 }
 

@@ -321,7 +321,7 @@ run(const char *path, bool force_pmem)
 
 	env.force_pmem = force_pmem;
 	unlink(path);
-	REQUIRE(pmh_create(path, NULL, NULL, &env, &t, &error) == PMH_OK);
+	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(20000); range = range * 3 + 1)
 		against_model(t, range, range);
 	given_once(t);

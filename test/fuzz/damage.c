@@ -402,11 +402,11 @@ directory_element(Damage *d, uint64_t *seed)
 			break;
 		case 2:
 			elem = pmh_make_elem(pmh_elem_main_block(elem), below(seed, 8 * (blocks + 2)),
-								 (uint32_t) below(seed, 8), pmh_elem_depth(elem),
+								 (uint32_t) below(seed, 16), pmh_elem_depth(elem),
 								 pmh_elem_strategy(elem));
 			break;
 		case 3:
-			elem ^= UINT64_C(1) << (PMH_ELEM_UNITS_SHIFT + below(seed, 3));
+			elem ^= UINT64_C(1) << (PMH_ELEM_SIZE_SHIFT + below(seed, PMH_ELEM_SIZE_BITS));
 			break;
 		case 4:
 			elem ^= UINT64_C(1) << (PMH_ELEM_DEPTH_SHIFT + below(seed, 5));

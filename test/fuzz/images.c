@@ -275,27 +275,26 @@ typedef struct Kind
 	const char *name;
 	void		(*fill) (PmhTable *t, Image *image);
 	void		(*leave) (PmhTable *t);
-	uint32_t	segment_buckets;
 	bool		force_pmem;
 	bool		needs_recovery;
 } Kind;
 
 static const Kind kinds[] = {
-	{"mixed", fill_mixed, NULL, 0, false, false},
-	{"mixed, flushed", fill_mixed, NULL, 0, true, false},
-	{"chain", fill_chain, NULL, 0, false, false},
-	{"bulk", fill_bulk, NULL, 0, false, false},
-	{"deep", fill_deep, NULL, 0, false, false},
-	{"wide", fill_wide, NULL, 0, false, false},
-	{"hostile", fill_hostile, NULL, 0, false, false},
-	{"hostile, flushed", fill_hostile, NULL, 0, true, false},
-	{"small", fill_small, NULL, 0, false, false},
-	{"empty", fill_empty, NULL, 0, false, false},
-	{"logged", fill_deep, leave_log, 0, false, true},
-	{"shadowed", fill_mixed, leave_shadowed, 0, false, false},
-	{"being swept", fill_mixed, leave_sweep, 0, false, false},
-	{"not swept", fill_chain, leave_unknown, 0, false, false},
-	{"foreign", fill_foreign, NULL, 0, false, false}
+	{"mixed", fill_mixed, NULL, false, false},
+	{"mixed, flushed", fill_mixed, NULL, true, false},
+	{"chain", fill_chain, NULL, false, false},
+	{"bulk", fill_bulk, NULL, false, false},
+	{"deep", fill_deep, NULL, false, false},
+	{"wide", fill_wide, NULL, false, false},
+	{"hostile", fill_hostile, NULL, false, false},
+	{"hostile, flushed", fill_hostile, NULL, true, false},
+	{"small", fill_small, NULL, false, false},
+	{"empty", fill_empty, NULL, false, false},
+	{"logged", fill_deep, leave_log, false, true},
+	{"shadowed", fill_mixed, leave_shadowed, false, false},
+	{"being swept", fill_mixed, leave_sweep, false, false},
+	{"not swept", fill_chain, leave_unknown, false, false},
+	{"foreign", fill_foreign, NULL, false, false}
 };
 
 #define KINDS	(sizeof(kinds) / sizeof(kinds[0]))
@@ -345,7 +344,7 @@ static void
 map_bucket(PmhTable *t, Image *image, const PmhPlace *place, uint32_t bucket)
 {
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
-	uint64_t	offset = pmh_bucket_offset(t, place, bucket);
+	uint64_t	offset = pmh_bucket_offset(place, bucket);
 
 	set_use(image, offset, PMH_BUCKET_SIZE, USE_ENTRIES);
 	if (pmh_state_count(pmh_bucket_state(b)) > 0)
@@ -393,10 +392,10 @@ map_space(PmhTable *t, Image *image)
 
 	for (uint64_t block = pmh_newest_region(t); block != 0;)
 	{
-		const PmhRegion *region = pmh_at(t, block << t->block_shift);
+		const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
 
-		add_offset(&image->spot[SPOT_REGION], block << t->block_shift);
-		set_use(image, block << t->block_shift, PMH_LINE, USE_HEADER);
+		add_offset(&image->spot[SPOT_REGION], block << PMH_BLOCK_SHIFT);
+		set_use(image, block << PMH_BLOCK_SHIFT, PMH_LINE, USE_HEADER);
 		block = region->next;
 	}
 	for (unsigned class = 0; class < PMH_CLASSES; class++)
@@ -419,7 +418,7 @@ map_space(PmhTable *t, Image *image)
 static void
 keep_bytes(PmhTable *t, Image *image)
 {
-	image->size = pmh_blocks(t) << t->block_shift;
+	image->size = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 	image->bytes = malloc(image->size);
 	if (image->bytes == NULL || image->size > DAMAGE_ROOM / 4)
 		give_up("no memory for an image, or it is too large");
@@ -430,7 +429,6 @@ static void
 build_image(const char *path, const Kind *kind, Image *image)
 {
 	PmhEnv		env = fixture_env(IMAGE_INSTANCE);
-	PmhGeometry geometry = {kind->segment_buckets};
 	PmhError	error;
 	PmhTable   *t;
 
@@ -442,12 +440,12 @@ build_image(const char *path, const Kind *kind, Image *image)
 	snprintf((char *) image->identity, sizeof(image->identity), "this is the file \"%s\"",
 			 kind->name);
 	env.force_pmem = kind->force_pmem;
-	if (pmh_create(path, &geometry, image->identity, &env, &t, &error) != PMH_OK)
+	if (pmh_create(path, image->identity, &env, &t, &error) != PMH_OK)
 		give_up(error.detail);
 	kind->fill(t, image);
 	must(t, pmh_check(t, true, fixture_report, NULL));
-	image->block_size = (uint32_t) pmh_block_size(t);
-	image->use = calloc((pmh_blocks(t) << t->block_shift) / PMH_LINE, 1);
+	image->block_size = (uint32_t) PMH_BLOCK_SIZE;
+	image->use = calloc((pmh_blocks(t) << PMH_BLOCK_SHIFT) / PMH_LINE, 1);
 	if (image->use == NULL)
 		give_up("no memory");
 	if (kind->leave != NULL && !kind->needs_recovery)

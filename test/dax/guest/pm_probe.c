@@ -143,7 +143,7 @@ remap(const char *directory)
 		if (i % 3 == 2)
 			pm_close(&files[i - 1]);
 		if (pm_extend(&files[i], INITIAL_SIZE, FINAL_SIZE, &error) != PMH_OK ||
-			pm_remap(&files[i], FINAL_SIZE, &error) != PMH_OK)
+			pm_raise_bound(&files[i], FINAL_SIZE, &error) != PMH_OK)
 			return failed(path, &error);
 		if ((uintptr_t) files[i].base % (2 * 1024 * 1024) != 0)
 			return printf("%s is mapped at %p\n", path, (void *) files[i].base), 1;
@@ -160,7 +160,7 @@ grow(const char *path)
 	PmhError	error;
 
 	unlink(path);
-	if (pmh_create(path, NULL, NULL, &env, &watched, &error) != PMH_OK)
+	if (pmh_create(path, NULL, &env, &watched, &error) != PMH_OK)
 		return failed(path, &error);
 	watched_blocks = pmh_live(watched)->blocks;
 	sync();

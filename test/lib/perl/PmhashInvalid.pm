@@ -96,7 +96,11 @@ sub first_segment
 	my $bytes = slurp_file($file, 0);
 	my $directory = (unpack('Q<', substr($bytes, 512, 8)) & ((1 << 42) - 1)) * 64;
 
-	return (unpack('Q<', substr($bytes, $directory, 8)) & ((1 << 25) - 1)) * 16384;
+	my $element = unpack('Q<', substr($bytes, $directory, 8));
+
+	# 16 KiB and more, or some units of 2 KiB
+	return ($element & ((1 << 24) - 1)) * 16384 if $element >> 54 & 1;
+	return (($element >> 24 & ((1 << 27) - 1)) - 8) * 2048;
 }
 
 # Ways to make a file unfit, for a server that is down: name, what the view
