@@ -51,6 +51,7 @@ pmh_bucket_offset(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
 {
 	uint32_t	in_main = pmh_in_main(t);
 
+	PMH_ASSERT(bucket < p->buckets);
 	if (bucket < in_main && bucket < p->hashing)
 		return p->main + (uint64_t) bucket * PMH_BUCKET_SIZE;
 	if (bucket < p->hashing)
@@ -93,6 +94,7 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 {
 	uint32_t	alt = (pmh_hash_alt_bits(hash) * (hashing - 1)) >> 16;
 
+	PMH_ASSERT(home < hashing);
 	return alt + (alt >= home);
 }
 

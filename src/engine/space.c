@@ -209,6 +209,10 @@ take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
+	PMH_ASSERT(!pmh_space_is_map_block(t, block));
+	PMH_ASSERT(pmh_within(t, block << t->block_shift, nblocks << t->block_shift));
 	for (uint64_t i = 0; i < nblocks; i++)
 		pm_store8(pmh_space_map(t, block + i), PMH_BLOCK_USED);
 	if (nblocks == 1)
@@ -319,6 +323,7 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	uint64_t	block;
 	int			at;
 
+	PMH_ASSERT(units > 0 && units <= PMH_UNITS_PER_BLOCK);
 	pmh_space_lock_to_give(t);
 	do
 		block = find_units(t, units, &at);
@@ -347,6 +352,8 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 	uint8_t    *map = pmh_space_map(t, block);
 	uint8_t		used = (uint8_t) (*map & ~units_mask);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(units_mask != 0);
 	pm_store8(map, used);
 	if (used == 0)
 	{
@@ -383,6 +390,7 @@ pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units)
 	uint32_t	at = (uint32_t) ((offset & (pmh_block_size(t) - 1)) / pmh_unit_size(t));
 	uint32_t	mask = ((1u << units) - 1) << at;
 
+	PMH_ASSERT(units > 0 && offset % pmh_unit_size(t) == 0);
 	pmh_space_lock(t);
 	free_in_block(t, block, (uint8_t) mask);
 	if (mask >> PMH_UNITS_PER_BLOCK != 0)

@@ -86,6 +86,7 @@ pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
 	uint64_t   *head = &pmh_run(t)->free_list[class];
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	*offset = pm_load(head);
 	if (*offset == 0)
 		return PMH_NOT_FOUND;
@@ -103,6 +104,7 @@ bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
 	uint64_t	next = pm_load(&run->region_next);
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (pm_load(&run->region_end) - next < pmh_class_bytes(class))
 		return PMH_NOT_FOUND;
 	result = check_buffer(t, next, class);
@@ -177,6 +179,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
 	pmh_space_lock_to_give(t);
 	result = pmh_reclaim_account_check(t);
 	if (result != PMH_OK)
