@@ -104,6 +104,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	uint32_t	line0 = free_slots & PMH_LINE0_MASK;
 	uint32_t	change;
 
+	PMH_ASSERT(free_slots != 0);
 	pmh_version_bump(version);
 
 	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
@@ -180,6 +181,8 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	state = pmh_bucket_state(b);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
+	PMH_ASSERT((mask & ~PMH_STATE_OCCUPIED) == 0);
 	if ((state & PMH_STATE_POINTERS) != 0)
 		mask |= shadowed_by(b, mask);
 	pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket), state, mask);
@@ -202,6 +205,7 @@ pmh_bucket_repoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint64_t	word = pmh_slot_load_word(b, slot);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && payload != 0);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 	PMH_STOP_POINT("repoint_before_word");
 	commit_word(t, b, slot, (word & ~PMH_WORD_PAYLOAD) | payload);
@@ -235,6 +239,8 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	size_t		n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
+	PMH_ASSERT(mask != 0 && (mask & ~PMH_STATE_OCCUPIED) == 0);
 	for (uint32_t m = mask; m != 0; m &= m - 1)
 		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
 	if (extra != NULL)

@@ -178,6 +178,7 @@ pmh_slot_word_at(PmhBucket *b, unsigned slot)
 static inline void
 pmh_slot_store(PmhBucket *b, unsigned slot, uint64_t hash, uint64_t word)
 {
+	PMH_ASSERT(slot < PMH_SLOTS && (pmh_bucket_state(b) & UINT32_C(1) << slot) == 0);
 	pm_store64(pmh_slot_word_at(b, slot), word);
 	pm_store32((uint32_t *) (b->bytes + pmh_slot_mid[slot]), (uint32_t) (hash >> 24));
 	pm_store8((uint8_t *) (b->bytes + pmh_slot_top[slot]), (uint8_t) (hash >> 56));

@@ -170,6 +170,7 @@ pmh_line_offset(uint64_t payload, uint32_t line)
 static inline PmhValueLine *
 pmh_buffer_line(const PmhTable *t, uint64_t payload, uint32_t line)
 {
+	PMH_ASSERT(line < pmh_class_lines(pmh_pointer_class(payload)));
 	return (PmhValueLine *) pmh_at(t, pmh_line_offset(payload, line));
 }
 

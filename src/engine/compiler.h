@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * compiler.h
- *	  Which way branches mostly go, for the compiler.
+ *	  Which way branches mostly go, for the compiler; and what is always so, for people
+ *	  and for the builds of the tests.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,8 +10,17 @@
 #define PMH_COMPILER_H
 
 #include <stdint.h>
+#ifdef PMH_ASSERTIONS
+#include <assert.h>
+#endif
 
 #define likely(x)			__builtin_expect((x) != 0, 1)
 #define unlikely(x)			__builtin_expect((x) != 0, 0)
+
+#ifdef PMH_ASSERTIONS
+#define PMH_ASSERT(condition)	assert(condition)
+#else
+#define PMH_ASSERT(condition)	((void) 0)
+#endif
 
 #endif							/* PMH_COMPILER_H */

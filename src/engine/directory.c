@@ -318,6 +318,9 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 {
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
 
+	PMH_ASSERT(count > 0 &&
+			   first + count <= pmh_directory_elements(pmh_dirword_depth(dirword)));
+	PMH_ASSERT(pmh_elem_whole(low) && pmh_elem_whole(high));
 	for (uint64_t i = 0; i < count; i++)
 	{
 		PMH_STOP_POINT(i == 0 ? "elements_before_first" : "elements_between");
@@ -338,6 +341,7 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
 {
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	pmh_lock(&t->file_lock->directory);
 	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(place->elem))
@@ -362,6 +366,7 @@ store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
 {
 	PmhDirLog  *log = &pmh_live(t)->dirlog;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory));
 	pm_store64(&log->first, first);
 	pm_store64(&log->low, low);
 	pm_store64(&log->high, high);
@@ -478,6 +483,7 @@ copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
 	uint64_t   *copy = pmh_at(t, to);
 	uint64_t	chunk[2 * COPY_ELEMENTS];
 
+	PMH_ASSERT(pmh_within(t, to, 2 * count * sizeof(uint64_t)));
 	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
 	{
 		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
@@ -609,6 +615,7 @@ copy_folded(PmhTable *t, uint64_t from, uint64_t to, uint64_t count, uint32_t sh
 	uint64_t   *copy = pmh_at(t, to);
 	uint64_t	chunk[COPY_ELEMENTS];
 
+	PMH_ASSERT(pmh_within(t, to, count * sizeof(uint64_t)));
 	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
 	{
 		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;

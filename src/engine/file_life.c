@@ -448,6 +448,7 @@ lower_bound(PmhTable *t)
 
 	if (end < t->file.bound)
 		t->file.bound = end;
+	PMH_ASSERT(t->file.bound >= PMH_HEADER_SIZE && t->file.bound <= t->file.addresses);
 }
 
 /* The file has a sound header: is the rest of it, and is it recovered? */

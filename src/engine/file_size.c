@@ -36,6 +36,7 @@ pmh_check_live_words(PmhTable *t)
 {
 	const PmhLive *live = pmh_live(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	if (pmh_live_whole(pm_load(&live->blocks), offsetof(PmhLive, blocks)) &&
 		pmh_live_whole(pm_load(&live->value_region), offsetof(PmhLive, value_region)))
 		return PMH_OK;
@@ -80,6 +81,8 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 {
 	uint64_t	free_blocks = 0;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
 	for (uint64_t block = from; block < to; block++)
 	{
 		bool		is_map = pmh_space_is_map_block(block);
@@ -170,6 +173,7 @@ pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
 static uint64_t
 end_of_use(const PmhTable *t, uint64_t blocks)
 {
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	while (blocks > 1 && (pmh_space_is_map_block(blocks - 1) ||
 						  *pmh_space_map(t, blocks - 1) == 0))
 		blocks--;
@@ -183,6 +187,7 @@ forget_units(PmhTable *t, uint64_t from, uint64_t to)
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	units = 0;
 
+	PMH_ASSERT(from < to && pmh_is_locked(&t->file_lock->space));
 	for (uint64_t block = from; block < to; block++)
 	{
 		if (!pmh_space_is_map_block(block))

@@ -15,10 +15,6 @@
 #ifndef PMH_HANDLE_H
 #define PMH_HANDLE_H
 
-#ifdef PMH_ASSERTIONS
-#include <assert.h>
-#endif
-
 #include "compiler.h"
 #include "error.h"
 #include "fail.h"
@@ -71,13 +67,6 @@ struct PmhTable
 	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 };
-
-/* What the builds of the engine's tests look at each time. */
-#ifdef PMH_ASSERTIONS
-#define PMH_ASSERT(condition)	assert(condition)
-#else
-#define PMH_ASSERT(condition)	((void) 0)
-#endif
 
 /* Is [offset, offset + len) known to be part of the file, and mapped? */
 static inline bool

@@ -89,8 +89,11 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 	uint64_t	list_bytes = pmh_class_bytes(class);
 	uint64_t	offset;
 	size_t		n = 0;
-	PmhResult	result = pmh_value_alloc(t, class, &offset);
+	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
+	PMH_ASSERT(stretch->values <= pmh_class_capacity(PMH_MAX_CLASS));
+	result = pmh_value_alloc(t, class, &offset);
 	if (result != PMH_OK)
 		return result;
 	/* Among zeroes, instead of a lost page, the list ends early. */
@@ -253,6 +256,7 @@ pmh_list_take_out(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 	uint64_t	offset = pmh_pointer_offset(at->payload);
 	uint32_t	class = pmh_pointer_class(at->payload);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	if (!pmh_buffer_valid(t, offset, at->version))
 		return PMH_RETRY;
 	if (!anything_left(t, at->payload, mask))

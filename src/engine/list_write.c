@@ -101,6 +101,8 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 	uint32_t	lines = pmh_class_lines(class);
 	uint32_t	line = 0;
 
+	PMH_ASSERT(n <= pmh_class_capacity(class));
+	PMH_ASSERT(next == 0 || pmh_class_has_header(class));
 	if (class == PMH_ODD_CLASS)
 	{
 		write_odd(t, payload, values, n);
@@ -273,6 +275,7 @@ append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 	uint32_t	state = pm_load(&l->state);
 	unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX);
 	pm_store32(pmh_cell_low(l, i), (uint32_t) value);
 	pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
 	if ((how & PMH_APPEND_FENCE_FIRST) != 0)

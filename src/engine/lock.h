@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "compiler.h"
 #include "table.h"
 
 #define PMH_VERSIONS		7	/* per stripe: together with the lock, a line */
@@ -119,9 +120,17 @@ extern void pm_record_unlock(const uint64_t *lock);
 #define pm_record_unlock(lock)	((void) 0)
 #endif
 
+/* Does somebody hold it?  For assertions. */
+static inline bool
+pmh_is_locked(const uint64_t *lock)
+{
+	return __atomic_load_n(lock, __ATOMIC_RELAXED) != 0;
+}
+
 static inline void
 pmh_unlock(uint64_t *lock)
 {
+	PMH_ASSERT(pmh_is_locked(lock));
 	pm_record_unlock(lock);
 	__atomic_store_n(lock, UINT64_C(0), __ATOMIC_RELEASE);
 }

@@ -43,6 +43,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "compiler.h"
 #include "layout.h"
 #include "lock.h"
 #include "map.h"
@@ -324,6 +325,7 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 		err = map_long(f, fd, MAP_SHARED, size);
 	if (err != 0)
 		return err;
+	PMH_ASSERT(size > 0 && size <= f->addresses);
 	f->bound = size;
 	add_file(f);
 	return 0;
@@ -335,6 +337,7 @@ pmh_map_further(PmFile *f, size_t size)
 	PmMapping  *old;
 	int			err;
 
+	PMH_ASSERT(size > f->addresses);
 	old = malloc(sizeof(PmMapping));
 	if (old == NULL)
 		return ENOMEM;

@@ -94,6 +94,7 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 {
 	uint32_t	alt = (pmh_hash_alt_bits(hash) * (hashing - 1)) >> 16;
 
+	PMH_ASSERT(home < hashing);
 	return alt + (alt >= home);
 }
 

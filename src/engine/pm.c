@@ -33,6 +33,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "compiler.h"
 #include "descriptor.h"
 #include "error.h"
 #include "fail.h"
@@ -414,8 +415,10 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	struct statx st;
 	int			fd;
-	PmhResult	result = open_again(f, &fd, &st, error);
+	PmhResult	result;
 
+	PMH_ASSERT(from <= to);
+	result = open_again(f, &fd, &st, error);
 	if (result != PMH_OK)
 		return result;
 	result = extend(f, fd, &st, from, to, error);
@@ -509,6 +512,7 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 		return pmh_fill_lost(error, f);
 	if (size > f->addresses && (err = pmh_map_further(f, size)) != 0)
 		return pm_error(error, err, "mapping more of the file");
+	PMH_ASSERT(f->bound <= f->addresses);
 	if (size > f->bound)
 		f->bound = size;
 	return PMH_OK;

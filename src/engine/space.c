@@ -212,6 +212,10 @@ take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 {
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
+	PMH_ASSERT(!pmh_space_is_map_block(block));
+	PMH_ASSERT(pmh_within(t, block << PMH_BLOCK_SHIFT, nblocks << PMH_BLOCK_SHIFT));
 	for (uint64_t i = 0; i < nblocks; i++)
 		pm_store8(pmh_space_map(t, block + i), PMH_BLOCK_USED);
 	if (nblocks == 1)
@@ -350,6 +354,8 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 	uint8_t    *map = pmh_space_map(t, block);
 	uint8_t		used = (uint8_t) (*map & ~units_mask);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(units_mask != 0);
 	pm_store8(map, used);
 	if (used == 0)
 	{

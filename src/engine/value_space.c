@@ -91,6 +91,7 @@ pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
 	uint64_t   *head = &pmh_run(t)->free_list[class];
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	*offset = pm_load(head);
 	if (*offset == 0)
 		return PMH_NOT_FOUND;
@@ -108,6 +109,7 @@ bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
 	uint64_t	next = pm_load(&run->region_next);
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (pm_load(&run->region_end) - next < pmh_class_bytes(class))
 		return PMH_NOT_FOUND;
 	result = check_buffer(t, next, class);
@@ -182,6 +184,7 @@ pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
 	pmh_space_lock_to_give(t);
 	result = pmh_reclaim_account_check(t);
 	if (result != PMH_OK)
