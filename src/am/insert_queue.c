@@ -580,38 +580,28 @@ pmhash_queues_apply(int level)
 }
 
 /*
- * The level has become part of its parent: so do its queues.  Nothing may fail
- * here, so a queue that the parent has for the same file stays as a second one.
+ * The level has ended.  If it has become part of its parent, so do its queues that are not
+ * empty.  Nothing may fail here, so one for a file that the parent has a queue for stays a
+ * second one.  If it has been aborted, so have the rows.
  */
 void
-pmhash_queues_to_parent(int level)
+pmhash_queues_level_ends(int level, bool committed)
 {
 	PmhashInsertQueue **link = &queues;
 	PmhashInsertQueue *queue;
 
 	while ((queue = *link) != NULL && queue->level >= level)
 	{
-		queue->level = level - 1;
-		if (queue->n > queue->first)
+		if (committed && queue->n > queue->first)
+		{
+			queue->level = level - 1;
 			link = &queue->next;
+		}
 		else
 		{
 			*link = queue->next;
 			free_queue(queue);
 		}
-	}
-}
-
-/* The level has been aborted, and the rows of its queues with it. */
-void
-pmhash_queues_drop(int level)
-{
-	PmhashInsertQueue *queue;
-
-	while ((queue = queues) != NULL && queue->level >= level)
-	{
-		queues = queue->next;
-		free_queue(queue);
 	}
 }
 
@@ -631,7 +621,6 @@ pmhash_queues_forget(void)
 	chains = NULL;
 	nchains = nqueues = 0;
 	queued_bytes = 0;
-	pmhash_queue_generation++;
 }
 
 /*
