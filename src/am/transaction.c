@@ -33,14 +33,7 @@ transaction_begins_to_end(XactEvent event)
 	if (event == XACT_EVENT_PRE_PREPARE)
 		pmhash_logged_before_prepare();
 	else
-	{
-		/*
-		 * Stubs are changed, and read after that for the files that go.  The records of
-		 * those are last: should the commit fail after them, standbys build theirs again.
-		 */
-		pmhash_logged_before_commit();
-		pmhash_files_before_commit();
-	}
+		pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
 	pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
 }
 
