@@ -482,24 +482,21 @@ pmhash_queues_apply(int level)
 		pmhash_apply_inserts(NULL);
 }
 
-/* The level has become part of its parent. */
+/* The level has ended: its queues are its parent's, or go with its rows. */
 void
-pmhash_queues_to_parent(int level)
-{
-	if (queue_level == level)
-		queue_level = level - 1;
-}
-
-/* The level has been aborted, and the rows of its queues with it. */
-void
-pmhash_queues_drop(int level)
+pmhash_queues_level_ends(int level, bool committed)
 {
 	MemoryContext made = context;
 
 	if (queues == NULL || queue_level != level)
 		return;
-	pmhash_queues_forget();
-	MemoryContextDelete(made);
+	if (committed)
+		queue_level = level - 1;
+	else
+	{
+		pmhash_queues_forget();
+		MemoryContextDelete(made);
+	}
 }
 
 /*
@@ -517,7 +514,6 @@ pmhash_queues_forget(void)
 	context = NULL;
 	queues = NULL;
 	queued_bytes = 0;
-	pmhash_queue_generation++;
 }
 
 /*

@@ -31,8 +31,7 @@ extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 								  const PmhEntry *entry);
 extern void pmhash_apply_inserts(const PmhashFile *file);
 extern void pmhash_queues_apply(int level);
-extern void pmhash_queues_to_parent(int level);
-extern void pmhash_queues_drop(int level);
+extern void pmhash_queues_level_ends(int level, bool committed);
 extern void pmhash_queues_forget(void);
 extern PmhashFile *pmhash_open_for_scan(Relation index, Snapshot snapshot);
 extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);

@@ -130,29 +130,6 @@ is_data_missing(int sqlstate)
 	return sqlstate == ERRCODE_DATA_CORRUPTED;
 }
 
-/*
- * The same, in a subtransaction.  Returns the error if data is missing, or NULL.  What
- * the executor holds then has gone with the subtransaction: nothing of it is shut down.
- */
-static ErrorData *
-try_to_compute_key(PmhashRow *row, Datum *values, bool *isnull)
-{
-	Computing	computing = {row, values, isnull};
-	ErrorData  *error;
-
-	if (row->estate != NULL)
-		FreeExecutorState(row->estate);
-	row->estate = NULL;
-	row->info = NULL;
-	error = pmhash_try(compute_and_detoast, &computing, is_data_missing);
-	if (error != NULL)
-	{
-		row->estate = NULL;
-		row->info = NULL;
-	}
-	return error;
-}
-
 /* Is the row fetched last still one that SnapshotDirty sees? */
 static bool
 is_still_there(PmhashRow *row)
@@ -178,12 +155,21 @@ is_still_there(PmhashRow *row)
 static bool
 compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 {
+	Computing	computing = {row, values, isnull};
 	ErrorData  *error;
 
 	PMH_STOP_POINT("row_key_in_progress");
-	error = try_to_compute_key(row, values, isnull);
+	if (row->estate != NULL)
+		FreeExecutorState(row->estate);
+	row->estate = NULL;
+	row->info = NULL;
+	error = pmhash_try(compute_and_detoast, &computing, is_data_missing);
 	if (error == NULL)
 		return true;
+
+	/* What the executor held has gone with the subtransaction. */
+	row->estate = NULL;
+	row->info = NULL;
 	if (is_still_there(row))
 		ReThrowError(error);
 	FreeErrorData(error);

@@ -1,13 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * transaction.c
- *	  What is done at the ends of transactions and subtransactions, and in which order.
+ *	  What is done at the ends of transactions and subtransactions, in which order.
  *
- * The only callbacks of this library for these events: the server would call several
- * in the reverse order of their registration (xact.c, CallXactCallbacks).
- *
- * What may fail is done before the commit; after it, and in aborts, nothing may, and
- * catalogs and shared buffers of relations can't be read.
+ * The only callbacks of this library for that: the server would call several in the
+ * reverse order of their registration.  What may fail is done before the commit; after it,
+ * and in aborts, nothing may, and no relation can be read.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,25 +28,13 @@ transaction_begins_to_end(XactEvent event)
 {
 	Assert(IsTransactionState() && !pmhash_transaction_is_ending);
 	pmhash_transaction_is_ending = true;
-
-	/* An error of the user's making comes before anything is written for nothing. */
-	pmhash_row_types_check();
-
-	/* Entries that wait; those of rows that are inserted from here on don't. */
-	pmhash_apply_inserts(NULL);
-	pmhash_queue_generation++;
-
-	/*
-	 * The records that have standbys give up files that go are the last: if the commit
-	 * fails after them, they have to build theirs again.
-	 */
+	pmhash_row_types_check();	/* the user's errors, before anything is written */
+	pmhash_apply_inserts(NULL); /* and no row inserted from here on is queued */
 	if (event == XACT_EVENT_PRE_PREPARE)
 		pmhash_logged_before_prepare();
 	else
-		pmhash_files_before_commit();
-
-	/* The next transaction's plans: not before the catalogs have been read here. */
-	pmhash_forget_plans_for_now();
+		pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
+	pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
 }
 
 static void
@@ -56,16 +42,9 @@ transaction_has_ended(XactEvent event)
 {
 	Assert(!IsTransactionState());
 	pmhash_row_types_forget();
-
-	/* Queues have pointers to the handles of files, which are closed last. */
-	pmhash_queues_forget();
-
-	/*
-	 * Standbys hear of new files before those of old are removed, which may take its
-	 * time.  A file that an abort removes is none that they are to hear of.
-	 */
+	pmhash_queues_forget();		/* they have pointers to files, which are closed last */
 	if (event == XACT_EVENT_COMMIT)
-		pmhash_logged_committed();
+		pmhash_logged_committed();	/* before files are removed, which may take long */
 	pmhash_logged_forget();
 	if (event == XACT_EVENT_PREPARE)
 		pmhash_files_prepared();
@@ -81,22 +60,11 @@ transaction_has_ended(XactEvent event)
 static void
 transaction_callback(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			transaction_begins_to_end(event);
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:	/* workers write nothing of their own */
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			transaction_has_ended(event);
-			break;
-	}
+	pmhash_queue_generation++;
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		transaction_begins_to_end(event);
+	else if (event != XACT_EVENT_PARALLEL_PRE_COMMIT)	/* workers write nothing */
+		transaction_has_ended(event);
 }
 
 static void
@@ -106,37 +74,29 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	int			level = GetCurrentTransactionNestLevel();
 
 	pmhash_queue_generation++;
-	switch (event)
+	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
+		pmhash_queues_apply(level);
+	else if (event != SUBXACT_EVENT_START_SUB)
 	{
-		case SUBXACT_EVENT_START_SUB:
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			Assert(IsTransactionState());
-			pmhash_queues_apply(level);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			pmhash_row_types_level_ends(event);
-			pmhash_queues_to_parent(level);
-			pmhash_logged_level_ends(event);
-			pmhash_files_to_parent(level, mySubid, parentSubid);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			pmhash_row_types_level_ends(event);
-			pmhash_queues_drop(level);	/* before their files are removed */
-			pmhash_logged_level_ends(event);
-			pmhash_files_aborted(level);
+		bool		committed = event == SUBXACT_EVENT_COMMIT_SUB;
 
-			/*
-			 * What has failed for the sake of its plan may be tried again in this
-			 * transaction, in a loop of PL/pgSQL for one, and that has to be made anew.
-			 * If the transaction has all locks from before, nothing has it read the
-			 * message that says so (lmgr.c, LockRelationOid), which may be a parallel
-			 * worker's.  Core reads messages in transactions that have failed, too
-			 * (postgres.c, ProcessClientReadInterrupt).
-			 */
-			AcceptInvalidationMessages();
-			break;
+		pmhash_row_types_level_ends(event);
+		pmhash_queues_level_ends(level, committed); /* before files are removed */
+		pmhash_logged_level_ends(event);
+		if (committed)
+			pmhash_files_to_parent(level, mySubid, parentSubid);
+		else
+			pmhash_files_aborted(level);
 	}
+
+	/*
+	 * What has failed for the sake of its plan may be tried again in this transaction, in
+	 * a loop of PL/pgSQL for one, and that has to be made anew.  If we have all locks from
+	 * before, nothing else has us read the message that says so (lmgr.c, LockRelationOid).
+	 * Core does it here, too (postgres.c, ProcessClientReadInterrupt).
+	 */
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		AcceptInvalidationMessages();
 }
 
 /* Install the callbacks; children of the postmaster inherit them. */

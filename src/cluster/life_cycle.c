@@ -248,6 +248,7 @@ pmhash_note_drop(Oid relid)
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
 
+	Assert(IsTransactionState());
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
 	{

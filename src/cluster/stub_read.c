@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "access/xact.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -92,6 +93,7 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 {
 	Buffer		buffer;
 
+	Assert(IsTransactionState());
 	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
 		return false;
 
