@@ -176,7 +176,7 @@ pmhash_file_begin_filling(Relation index)
 	pmhash_stub_changed();
 	pmhash_pending_keep(file->path);
 	RESUME_INTERRUPTS();
-	if (stub.flags & PMHASH_STUB_LOGGED)
+	if (pmhash_flags_logged(stub.flags))
 		pmhash_file_announce(index, stub.file_id);
 	return stub.file_id;
 }

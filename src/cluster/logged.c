@@ -98,14 +98,14 @@ pmhash_file_announce(Relation index, uint64 file_id)
 }
 
 /*
- * For the cleaner: announce the file if that has not been done, and no other process is at
- * the index.  The caller holds AccessShareLock on it.
+ * For the cleaner: announce the file if that has not been done, and no other process is
+ * at the index.  The caller holds AccessShareLock on it.
  */
 void
 pmhash_wal_examine(Relation index, const PmhashStub *stub)
 {
 	if ((stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_LOGGED ||
-		(stub->flags & PMHASH_STUB_INVALID) != 0 ||
+		!pmhash_flags_logged(stub->flags) ||
 		!ConditionalLockRelation(index, ShareUpdateExclusiveLock))
 		return;
 	pmhash_file_announce(index, stub->file_id);

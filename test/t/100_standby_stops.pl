@@ -8,6 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
+use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
@@ -142,6 +143,7 @@ caught_up($primary, $standby);
 	release($standby, 'scan_before_visibility');
 	$run->finish;
 	is($output, "9999\n", 'given up: no row that is gone is found');
+	rebuild_on($standby);
 }
 $primary->safe_psql('postgres', 'DROP TABLE e');
 
