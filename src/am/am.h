@@ -53,7 +53,7 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
-/* ---- foreign_equality.c ---- */
+/* ---- validate.c ---- */
 extern void pmhash_warn_of_equality(Relation index);
 
 /* ---- validate.c ---- */
@@ -65,11 +65,15 @@ extern void pmhash_require_index(Relation index);
 /* ---- vacuum.c ---- */
 extern void pmhash_vacuum_delay_point(void);
 
-/* ---- residence.c ---- */
+/* ---- cost.c ---- */
 struct RelOptInfo;
 extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);
 
-/* ---- options.c ---- */
+/* ---- handler.c ---- */
 extern int	pmhash_fillfactor(Relation index);
+
+/* ---- hooks.c ---- */
+extern void pmhash_object_hook_init(void);
+extern void pmhash_utility_hook_init(void);
 
 #endif							/* PMHASH_AM_H */
