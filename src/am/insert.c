@@ -70,7 +70,8 @@ look_at_table(PmhashInsertState *state, Relation index, Relation heap)
 	if (likely(pmhash_node_subid(heap) == state->node_subid &&
 			   pmhash_fork_subid(heap) == state->fork_subid))
 		return;
-	pmhash_table_moved(heap, index, state->file);
+	if (state->file != NULL && !pmhash_may_insert(heap, index, state->file))
+		state->file = NULL;
 	state->node_subid = pmhash_node_subid(heap);
 	state->fork_subid = pmhash_fork_subid(heap);
 }
@@ -174,13 +175,13 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	PmhEntry	entry;
 	uint64		hash;
 
+	look_at_table(state, index, heap);
 	if (unlikely(state->file == NULL))
 	{
 		/* Serializable readers have had their locks moved to the table. */
 		CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
 		return false;
 	}
-	look_at_table(state, index, heap);
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return true;
 
