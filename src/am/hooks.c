@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
@@ -25,37 +27,14 @@
 #include "am/insert_queue.h"
 #include "am/row_types.h"
 #include "am/statements.h"
-#include "cluster/file_levels.h"
 #include "cluster/launcher.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
-#include "cluster/moved.h"
 #include "cluster/new_database.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/requests.h"
 
 static object_access_hook_type previous_hook = NULL;
-
-/* A relation, of whatever kind. */
-static void
-note_relation(ObjectAccessType access, Oid relid)
-{
-	char		kind;
-
-	if (access != OAT_DROP && access != OAT_POST_ALTER)
-		return;
-	kind = get_rel_relkind(relid);
-	if (kind == RELKIND_INDEX && access == OAT_DROP)
-		pmhash_note_drop(relid);
-	else if (kind == RELKIND_INDEX)
-	{
-		pmhash_logged_note_alter(relid);
-		pmhash_moved_note_fork(relid);
-	}
-	else if (access == OAT_POST_ALTER &&
-			 (kind == RELKIND_RELATION || kind == RELKIND_MATVIEW))
-		pmhash_note_table_alter(relid);
-}
 
 /* A column of a table, or an attribute of a composite type. */
 static void
@@ -84,7 +63,10 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 	if (classId == DatabaseRelationId)
 		note_database(access, objectId);
 	else if (classId == RelationRelationId && subId == 0)
-		note_relation(access, objectId);
+	{
+		if (access == OAT_DROP && get_rel_relkind(objectId) == RELKIND_INDEX)
+			pmhash_note_drop(objectId);
+	}
 	else if (classId == RelationRelationId && subId > 0)
 		note_column(access, objectId, (AttrNumber) subId);
 }
@@ -130,6 +112,38 @@ imports_snapshot(const Node *utility)
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0;
 }
 
+/* It has changed the storage parameter "wal", perhaps of an index of ours. */
+static void
+tell_of_parameters(const AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+	ListCell   *option;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype != AT_SetRelOptions && cmd->subtype != AT_ResetRelOptions)
+			continue;
+		foreach(option, (List *) cmd->def)
+		{
+			Oid			relid;
+
+			if (strcmp(lfirst_node(DefElem, option)->defname, "wal") != 0)
+				continue;
+			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+			if (OidIsValid(relid))
+			{
+				Relation	index = relation_open(relid, AccessShareLock);
+
+				pmhash_tell_of_wal(index);
+				relation_close(index, NoLock);
+				return;
+			}
+		}
+	}
+}
+
 /* Execute the statement; while it lasts it is remembered (statements.c). */
 static void
 execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
@@ -168,6 +182,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	const Node *utility = pstmt->utilityStmt;
 	bool		finishes = finishes_prepared(utility);
 	bool		checkpoint = IsA(utility, CheckPointStmt);
+	bool		alters = IsA(utility, AlterTableStmt);
 
 	if (pmhash_may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
@@ -179,6 +194,8 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		pmhash_request_cleaning(MyDatabaseId);
 	if (checkpoint)
 		pmhash_checkpoint_made();
+	if (alters)
+		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();
 }
 

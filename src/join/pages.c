@@ -440,7 +440,6 @@ next_values(PmhashPagesState *ps)
 	result = pmh_cursor_next(ps->file->table, &ps->cursor, ps->want);
 	if (result != PMH_OK && result != PMH_DONE)
 		pmhash_engine_error(ps->index, ps->file, result);
-	pmhash_test_for_old_snapshot(ps->index, ps->file, ps->fetch.snapshot);
 	if (result == PMH_DONE)
 		return false;
 	ps->want = Min(ps->want * 2, PMHASH_CURSOR_VALUES);
