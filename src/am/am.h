@@ -53,10 +53,11 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
-/* ---- validate.c ---- */
-extern void pmhash_warn_of_equality(Relation index);
+/* ---- transaction.c ---- */
+extern void pmhash_transaction_init(void);
 
 /* ---- validate.c ---- */
+extern void pmhash_warn_of_equality(Relation index);
 extern char *pmhash_opfamily_name(Oid family);
 
 /* ---- index_stats.c ---- */

@@ -90,6 +90,7 @@
 #include "am/statements.h"
 #include "cluster/heap_table.h"
 #include "cluster/logged.h"
+#include "cluster/try.h"
 
 /*
  * Where the rows come from that aminsert gets: may their entries wait?
@@ -258,7 +259,6 @@ static HTAB *queue_of_file;		/* PmhashInsertQueue by file_id, in context */
 static PmhashInsertQueue *queues = NULL;	/* the same as a list */
 static int	queue_level;		/* of nested transactions: whose they are */
 static Size queued_bytes = 0;	/* of all entry arrays */
-static bool committing = false; /* our pre-commit callback has been called */
 static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -397,27 +397,6 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 }
 
 /*
- * Are entries of the queue to be logged now?  As it was if no index has its file any
- * more.
- */
-static bool
-must_log(const PmhashInsertQueue *queue)
-{
-	Relation	index;
-	bool		log;
-
-	if (likely(pmhash_file_knows_log(queue->file, &log)))
-		return log;
-	index = open_owner(queue);
-	if (index != NULL)
-	{
-		log = pmhash_file_must_log(queue->file, index);
-		relation_close(index, NoLock);
-	}
-	return log;
-}
-
-/*
  * Journal records for the next group, then its entries, then a record of WAL if the
  * file is logged.  'first' goes on by those that are in, whatever else happens.
  * False if not all are.
@@ -428,7 +407,6 @@ insert_group(PmhashInsertQueue *queue)
 	PmhashFile *file = queue->file;
 	const PmhEntry *entries = &queue->entry[queue->first];
 	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
-	bool		log = must_log(queue);
 	PmhResult	result;
 	size_t		done;
 
@@ -436,7 +414,7 @@ insert_group(PmhashInsertQueue *queue)
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
-	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
+	result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
 	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
@@ -586,7 +564,7 @@ pmhash_insert_queue(Relation heap, PmhashFile *file)
 	PmhashInsertQueue *queue;
 	bool		found;
 
-	if (committing)
+	if (pmhash_transaction_is_ending)
 		return NULL;
 	if (queue_level != level)
 		pmhash_apply_inserts(NULL);
@@ -635,9 +613,40 @@ pmhash_enqueue_insert(PmhashInsertQueue *queue, const PmhEntry *entry)
 
 /* ---- ends of transactions ---- */
 
-/* The level, or the transaction, is over.  Handles of files may have gone already. */
-static void
-forget_queues(void)
+/* A level is about to commit: an error of its entries is its own. */
+void
+pmhash_queues_apply(int level)
+{
+	if (queues != NULL && queue_level == level)
+		pmhash_apply_inserts(NULL);
+}
+
+/* The level has become part of its parent. */
+void
+pmhash_queues_to_parent(int level)
+{
+	if (queue_level == level)
+		queue_level = level - 1;
+}
+
+/* The level has been aborted, and the rows of its queues with it. */
+void
+pmhash_queues_drop(int level)
+{
+	MemoryContext made = context;
+
+	if (queues == NULL || queue_level != level)
+		return;
+	pmhash_queues_forget();
+	MemoryContextDelete(made);
+}
+
+/*
+ * The level, or the transaction, is over: then the memory goes with TopTransactionContext.
+ * Handles of files may have gone already.
+ */
+void
+pmhash_queues_forget(void)
 {
 	for (PmhashInsertQueue *queue = queues; queue != NULL; queue = queue->next)
 	{
@@ -648,58 +657,6 @@ forget_queues(void)
 	queues = NULL;
 	queued_bytes = 0;
 	pmhash_queue_generation++;
-}
-
-static void
-transaction_callback(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			pmhash_apply_inserts(NULL);
-			committing = true;
-			pmhash_queue_generation++;
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			forget_queues();
-			committing = false;
-			break;
-	}
-}
-
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-	MemoryContext made;
-
-	pmhash_queue_generation++;
-	if (queues == NULL || queue_level != level)
-		return;
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			pmhash_apply_inserts(NULL);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			queue_level = level - 1;
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			made = context;
-			forget_queues();
-			MemoryContextDelete(made);
-			break;
-	}
 }
 
 /*
@@ -746,12 +703,10 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	pmhash_statement_started(queryDesc);
 }
 
-/* Install the callbacks.  Called once, while the library is preloaded. */
+/* Install the hooks.  Called once, while the library is preloaded. */
 void
 pmhash_insert_queue_init(void)
 {
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	previous_executor_run = ExecutorRun_hook;

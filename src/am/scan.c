@@ -556,7 +556,6 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 
 	if (so->kind == SCAN_TABLE)
 		return more;
-	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
 	so->any_known_dead = more && scan->ignore_killed_tuples &&
 		pmhash_any_known_dead(so->file);
 	return more;
@@ -632,7 +631,6 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 	PmhashScan *so = scan->opaque;
 
 	Assert(ScanDirectionIsForward(dir));	/* amcanbackward is false */
-	pmhash_test_visited_page(scan);
 	if (scan->kill_prior_tuple)
 		pmhash_scan_note_dead(scan, so);
 	while (next_tid(scan, so))

@@ -268,9 +268,6 @@ extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
 /* ---- visibility.c ---- */
 
 extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
-extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
-								  Buffer buffer);
-extern void pmhash_test_visited_page(IndexScanDesc scan);
 extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
 									Snapshot snapshot, Buffer *map);
 extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);

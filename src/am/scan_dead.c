@@ -171,9 +171,6 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
 bool
 pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	if (likely(!so->any_known_dead) ||
-		!pmhash_known_dead(so->file, pmhash_scan_value(so)))
-		return false;
-	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
-	return true;
+	return unlikely(so->any_known_dead) &&
+		pmhash_known_dead(so->file, pmhash_scan_value(so));
 }

@@ -471,7 +471,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	size_t		removed;
 	PmhResult	result;
 
-	if (pmhash_file_must_log(state->file, state->index))
+	if (state->file->logged)
 	{
 		if (state->logged == NULL)
 			state->logged = logged_removal_make(state->index, state->file);
@@ -483,7 +483,6 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 		pmhash_removal_barrier(state->index);
 	state->barrier_passed = true;
 
-	pmhash_removal_begins(state->file);
 	PMH_STOP_POINT("vacuum_before_removal");
 	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
 	if (result != PMH_OK)
@@ -697,7 +696,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (state.logged != NULL)
 		state.removed += logged_removal_finish(state.logged);
 	PMH_STOP_POINT("vacuum_before_epoch");
-	if (pmhash_file_must_log(state.file, info->index))
+	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)

@@ -98,7 +98,6 @@ typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
-	bool		logged;			/* the removal is */
 	PmhRemoval	removal;
 	PmhEntry   *known;			/* of the file's list, known to be dead */
 	int			nknown;
@@ -132,7 +131,7 @@ drop_batch(int i)
 	pmh_removal_end(&batch->removal);
 	if (batch->known != NULL)
 	{
-		pmhash_dead_list_forget(batch->file, batch->epoch, batch->logged, batch->known,
+		pmhash_dead_list_forget(batch->file, batch->epoch, batch->known,
 								batch->nknown);
 		pfree(batch->known);
 	}
@@ -257,7 +256,7 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 
 /* Make a batch of entries; its number.  ERROR if there is no memory. */
 static int
-make_batch(Relation index, PmhashFile *file, uint64 epoch, bool logged,
+make_batch(Relation index, PmhashFile *file, uint64 epoch,
 		   const PmhEntry *entries, int n)
 {
 	static bool first = true;
@@ -267,7 +266,6 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch, bool logged,
 
 	batch->file = file;
 	batch->epoch = epoch;
-	batch->logged = logged;
 	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
 	if (result != PMH_OK)
 	{
@@ -325,7 +323,6 @@ take_some_out(DeadBatch *batch)
 		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 		return PMH_DONE;
 	}
-	pmhash_removal_begins(batch->file);
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
@@ -423,29 +420,18 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 	int			room;
 
 	n = not_known_yet(file, entries, n, fresh);
-	room = pmhash_dead_list_room(file, epoch, true);	/* once: it changes */
+	room = pmhash_dead_list_room(file, epoch);	/* once: it changes */
 	n = Min(n, room);
 	if (n > 0)
 	{
 		end = log_removal(index, file, epoch, fresh, n);
 		if (end != InvalidXLogRecPtr)
-			pmhash_dead_list_add(file, epoch, true, end, end, fresh, n);
+			pmhash_dead_list_add(file, epoch, end, end, fresh, n);
 	}
 	pfree(fresh);
 }
 
 /* ---- work ---- */
-
-/* The file is logged by now: what was found before that is found again. */
-static void
-drop_unlogged(const PmhashFile *file)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file && !batches[i]->logged)
-			drop_batch(i);
-	}
-}
 
 /* Something has to wait for WAL: is it to be flushed now? */
 static void
@@ -464,7 +450,7 @@ wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
  * its batch is dropped; an error must not leave it so, with nothing that removes it.
  */
 static void
-work_on_list(Relation index, PmhashFile *file, bool logged)
+work_on_list(Relation index, PmhashFile *file)
 {
 	PmhashDeadWaiting waiting;
 	XLogRecPtr	flushed;
@@ -483,7 +469,7 @@ work_on_list(Relation index, PmhashFile *file, bool logged)
 		return;
 	}
 	entries = MemoryContextAlloc(TopMemoryContext, waiting.n * sizeof(PmhEntry));
-	n = pmhash_dead_list_take(file, logged, flushed, &noted, entries, waiting.n, &epoch);
+	n = pmhash_dead_list_take(file, flushed, &noted, entries, waiting.n, &epoch);
 	if (n == 0)
 	{
 		pfree(entries);
@@ -492,11 +478,11 @@ work_on_list(Relation index, PmhashFile *file, bool logged)
 	PG_TRY();
 	{
 		pmhash_journal_note_flushed(noted);
-		number = make_batch(index, file, epoch, logged, entries, n);
+		number = make_batch(index, file, epoch, entries, n);
 	}
 	PG_CATCH();
 	{
-		pmhash_dead_list_forget(file, epoch, logged, entries, n);
+		pmhash_dead_list_forget(file, epoch, entries, n);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -515,19 +501,15 @@ work_on_list(Relation index, PmhashFile *file, bool logged)
 void
 pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
-	bool		logged;
 	int			number;
 
 	if (likely(nbatches == 0 && !pmhash_any_known_dead(file)))
 		return;
-	logged = pmhash_file_must_log(file, index);
-	if (logged)
-		drop_unlogged(file);
 	number = find_batch(file);
 	if (number >= 0)
 		work_on(index, number);
 	else
-		work_on_list(index, file, logged);
+		work_on_list(index, file);
 }
 
 /*
@@ -550,7 +532,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
 
 	Assert(n <= PMHASH_DEAD_MAX);
-	if (pmhash_file_must_log(file, index))
+	if (file->logged)
 	{
 		hand_over_logged(index, file, epoch, entries, n);
 		return;
@@ -559,7 +541,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		lsn = end;
 	lsn = Max(lsn, flushed);	/* max(P, F) */
 	if (file->journaled && !flushed_far_enough(lsn, end))
-		pmhash_dead_list_add(file, epoch, false, lsn, end, entries, n);
+		pmhash_dead_list_add(file, epoch, lsn, end, entries, n);
 	else if (find_batch(file) < 0)
-		work_on(index, make_batch(index, file, epoch, false, entries, n));
+		work_on(index, make_batch(index, file, epoch, entries, n));
 }

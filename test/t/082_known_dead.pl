@@ -239,25 +239,6 @@ is(scalar(grep { $_ > 160 } @removed), 0, 'a look-up takes few of 4,000 dead out
 is(sql($left), 0, 'others take out the rest');
 hold_wal_writer($node);
 
-# ---- a file begins, and ceases, to be logged while something waits ----
-
-foreach my $logged ('on', 'off')
-{
-	sql('CALL make_table()');
-	sql("ALTER INDEX d_k SET (wal = " . ($logged eq 'on' ? 'off' : 'on') . ")");
-	is(delete_and_look_up(2), '', "wal = $logged: before");
-	sql("ALTER INDEX d_k SET (wal = $logged)");
-	is(sql('SELECT count(v) FROM d WHERE k = 2'), 0, "wal = $logged");
-	for (1 .. 4)
-	{
-		flush_wal();
-		is(sql('SELECT count(v) FROM d WHERE k = 2'), 0, "wal = $logged, flushed");
-		last if entries() == 3000;
-	}
-	is(entries(), 3000, "wal = $logged: they go");
-	same_answers($node, 'd', 'k', 'd_k', "wal = $logged");
-}
-
 # ---- a crash: the deletion is lost, so are the lists ----
 
 release_wal_writer($node);
