@@ -12,9 +12,7 @@
 
 #include "am/am.h"
 #include "am/insert_queue.h"
-#include "am/object_hook.h"
 #include "am/standby_fill.h"
-#include "am/utility_hook.h"
 #include "cluster/cluster.h"
 #include "join/join.h"
 

@@ -56,10 +56,8 @@ extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 /* ---- transaction.c ---- */
 extern void pmhash_transaction_init(void);
 
-/* ---- foreign_equality.c ---- */
-extern void pmhash_warn_of_equality(Relation index);
-
 /* ---- validate.c ---- */
+extern void pmhash_warn_of_equality(Relation index);
 extern char *pmhash_opfamily_name(Oid family);
 
 /* ---- index_stats.c ---- */
@@ -68,11 +66,15 @@ extern void pmhash_require_index(Relation index);
 /* ---- vacuum.c ---- */
 extern void pmhash_vacuum_delay_point(void);
 
-/* ---- residence.c ---- */
+/* ---- cost.c ---- */
 struct RelOptInfo;
 extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);
 
-/* ---- options.c ---- */
+/* ---- handler.c ---- */
 extern int	pmhash_fillfactor(Relation index);
+
+/* ---- hooks.c ---- */
+extern void pmhash_object_hook_init(void);
+extern void pmhash_utility_hook_init(void);
 
 #endif							/* PMHASH_AM_H */

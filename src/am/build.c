@@ -31,7 +31,7 @@
 
 #include "build_scan.h"
 #include "key_types.h"
-#include "sort_entries.h"
+#include "spool.h"
 #include "temp_file.h"
 #include "unique.h"
 #include "cluster/counters.h"

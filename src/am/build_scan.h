@@ -18,7 +18,7 @@
 #include "keys.h"
 #include "spool.h"
 
-/* ---- build_pages.c ---- */
+/* ---- build_scan.c ---- */
 
 /* Blocks of a table, given out a piece at a time to all processes that scan it. */
 typedef struct PmhashBlockRange

@@ -26,7 +26,7 @@
 #include "utils/snapmgr.h"
 
 #include "row_key.h"
-#include "sort_entries.h"
+#include "spool.h"
 #include "unique.h"
 
 struct PmhashBuildUnique

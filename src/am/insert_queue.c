@@ -32,7 +32,7 @@
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.
  * And no reader may meet an entry whose TID belongs to another row by now: only
- * rows that VACUUM cannot remove while they wait are queued (insert_source.c).
+ * rows that VACUUM cannot remove while they wait are queued (insert_queue.c).
  *
  * Nothing that is queued is forgotten while a transaction that owns it can
  * still commit.  All queues belong to one nesting level of subtransactions, that of the
@@ -68,20 +68,159 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/partition.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/plannodes.h"
+#include "utils/catcache.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/syscache.h"
+#if PG_VERSION_NUM >= 180000
+#include "replication/logicalrelation.h"
+#endif
 
+#include "am/am.h"
+#include "am/insert_queue.h"
+#include "am/statements.h"
+#include "cluster/heap_table.h"
 #include "cluster/logged.h"
 #include "cluster/try.h"
 
-#include "am.h"
-#include "insert_queue.h"
-#include "statements.h"
+/*
+ * Where the rows come from that aminsert gets: may their entries wait?
+ *
+ * An entry that waits in a queue must not lose its row meanwhile.  Should
+ * VACUUM remove the row and another one take its TID, the queue would go on to
+ * put (old hash, TID) into the table: a wrong row for ever.  A row that a
+ * transaction has inserted and that this transaction does not roll back is not
+ * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
+ * with one exception: heap_abort_speculative makes it dead to all at once.
+ * src/README, "Inserts", has all cases.
+ *
+ * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert does not see it
+ * (the token is in the row, on a page that is not pinned any more), so it is
+ * turned round: which statements are known to insert no such rows?
+ *	  - a ModifyTable without ON CONFLICT: the index was opened in the context
+ *		of a statement that we have seen start (nodeModifyTable.c: ExecInsert
+ *		and ExecUpdatePrologue open indexes in es_query_cxt;
+ *		ExecInitPartitionInfo does in the one that its PartitionTupleRouting was
+ *		made in, which is that too), and whose plan has no ON CONFLICT anywhere;
+ *	  - COPY: the index was opened in the context in which the command was
+ *		called (copyfrom.c, CopyFrom).
+ * All other entries do not wait: those of the workers of logical replication (they
+ * have a ResultRelInfo for each row, so there is nothing to gain), of modules
+ * that call the table and index access methods by themselves, in ways of their
+ * own; and all of tables of another access method than heap, of whose rows we
+ * know nothing.
+ *
+ * Nor do those of tables without a key into which a subscription brings changes, as its
+ * worker has to find their rows at once.
+ */
+
+/* Has this plan no ON CONFLICT, as far as it is a ModifyTable? */
+static bool
+is_plain(const Plan *plan)
+{
+	return !IsA(plan, ModifyTable) ||
+		((const ModifyTable *) plan)->onConflictAction == ONCONFLICT_NONE;
+}
+
+/*
+ * Is every row that this statement inserts a plain one?  ModifyTable is at the top
+ * of a plan, or of that of a WITH query, which is among the subplans.  A module
+ * may put a node of its own there, of which we know nothing.
+ */
+static bool
+inserts_plain_rows(const PlannedStmt *statement)
+{
+	ListCell   *lc;
+
+	if (statement->commandType != CMD_SELECT && !IsA(statement->planTree, ModifyTable))
+		return false;
+	if (!is_plain(statement->planTree))
+		return false;
+	foreach(lc, statement->subplans)
+	{
+		const Plan *plan = lfirst(lc);
+
+		if (plan == NULL)
+			continue;
+		if (!is_plain(plan) || (statement->hasModifyingCTE && IsA(plan, CustomScan)))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Does VACUUM leave the rows alone that the statement of indexInfo inserts into
+ * heap, until the (sub)transaction is over?  Raises no error.
+ */
+static bool
+rows_stay(Relation heap, const struct IndexInfo *indexInfo)
+{
+	const PmhashStatement *statement;
+
+	if (!pmhash_is_heap_table(heap))
+		return false;
+	statement = pmhash_statement_in(indexInfo->ii_Context);
+	return statement != NULL && statement->inserts &&
+		(statement->planned == NULL || inserts_plain_rows(statement->planned));
+}
+
+#if PG_VERSION_NUM >= 180000
+
+static bool
+has_subscription(Oid table)
+{
+	CatCList   *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
+	bool		found = list->n_members > 0;
+
+	ReleaseSysCacheList(list);
+	return found;
+}
+
+/*
+ * May a worker of logical replication look for rows of the table by an index that is not
+ * unique?  It does so if the table has neither a replica identity index nor a primary
+ * key (relation.c, FindLogicalRepLocalIndex), in tables that have a row in
+ * pg_subscription_rel (worker.c, should_apply_changes_for_rel), and in their partitions
+ * (apply_handle_tuple_routing).  ERROR as for any look at the catalogs.
+ */
+static bool
+subscriber_looks(Relation heap)
+{
+	Oid			table = RelationGetRelid(heap);
+	bool		found;
+	List	   *ancestors;
+	ListCell   *lc;
+
+	if (OidIsValid(GetRelationIdentityOrPK(heap)))
+		return false;
+	found = has_subscription(table);
+	if (found || !heap->rd_rel->relispartition)
+		return found;
+	ancestors = get_partition_ancestors(table);
+	foreach(lc, ancestors)
+		found = found || has_subscription(lfirst_oid(lc));
+	list_free(ancestors);
+	return found;
+}
+
+#else							/* it uses indexes of core's methods only */
+
+static bool
+subscriber_looks(Relation heap)
+{
+	return false;
+}
+
+#endif
 
 /*
  * Entries of one queue, at first and when it is applied.  Those of a full queue
@@ -100,7 +239,7 @@ StaticAssertDecl(FULL % FIRST_CAPACITY == 0 &&
 				 ((FULL / FIRST_CAPACITY) & (FULL / FIRST_CAPACITY - 1)) == 0,
 				 "doubling a queue ends at a full one");
 
-struct PmhashInsertQueue
+typedef struct PmhashInsertQueue
 {
 	uint64		file_id;		/* key of the hash table */
 	PmhashFile *file;
@@ -110,7 +249,7 @@ struct PmhashInsertQueue
 	int			n;
 	int			capacity;
 	PmhEntry   *entry;			/* NULL if capacity is 0; else it is counted */
-};
+} PmhashInsertQueue;
 
 uint32		pmhash_queue_generation = 1;
 
@@ -389,7 +528,7 @@ pmhash_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	return pmhash_group_insert && !IsolationIsSerializable() &&
 		!pmhash_index_builder_runs() &&
 		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
-		pmhash_rows_stay(heap, indexInfo) && !pmhash_subscriber_looks(heap);
+		rows_stay(heap, indexInfo) && !subscriber_looks(heap);
 }
 
 static void

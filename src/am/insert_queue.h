@@ -17,7 +17,6 @@
 
 struct IndexInfo;
 
-/* ---- insert_queue.c ---- */
 typedef struct PmhashInsertQueue PmhashInsertQueue;
 
 /* Another one whenever queues may have gone: see pmhash_insert_queue. */
@@ -35,9 +34,5 @@ extern void pmhash_queues_level_ends(int level, bool committed);
 extern void pmhash_queues_forget(void);
 extern PmhashFile *pmhash_open_for_scan(Relation index, Snapshot snapshot);
 extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);
-
-/* ---- insert_source.c ---- */
-extern bool pmhash_rows_stay(Relation heap, const struct IndexInfo *indexInfo);
-extern bool pmhash_subscriber_looks(Relation heap);
 
 #endif							/* PMHASH_INSERT_QUEUE_H */

@@ -15,7 +15,7 @@
  *
  * The object access hook notes the relations whose columns change, and they are looked
  * for in the keys of all indexes with an operator class for such types when the
- * statement is over (utility_hook.c): DROP ... CASCADE may drop an attribute before the
+ * statement is over (hooks.c): DROP ... CASCADE may drop an attribute before the
  * index.  An index that another transaction is making cannot be seen, but its build locks
  * the types that it uses (key_types.c).  It is seen by the transaction that has waited
  * for that lock, since catalogs are read with a snapshot taken after the lock.

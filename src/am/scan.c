@@ -34,19 +34,197 @@
  */
 #include "postgres.h"
 
+#include "access/heapam.h"
 #include "access/xact.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "am/insert_queue.h"
+#include "am/row_key.h"
+#include "am/scan.h"
+#include "am/statements.h"
+#include "cluster/heap_table.h"
 #include "engine/sort.h"
-#include "insert_queue.h"
-#include "row_key.h"
-#include "scan.h"
+
+/*
+ * Scans that read a queue: FOR UPDATE SKIP LOCKED.
+ *
+ * A process that takes a row out of a queue passes over those that others have locked,
+ * and those that they have just deleted, which are not dead to all yet: all of what
+ * the others have taken lately, if all begin in the same place.  So such scans begin in
+ * different places.  Others begin in one place, lest two that lock all rows of a key do
+ * so crosswise, and deadlock.
+ *
+ * The choice is one scan's, not one statement's: of UPDATE job ... WHERE id = (SELECT id
+ * FROM job ... FOR UPDATE SKIP LOCKED) the inner scan never waits for a row, the outer
+ * one does; so do those of functions and triggers that it calls.  An access method gets
+ * no word of where in a plan its scan is.  But the statement is known (statements.c); and
+ * in that one's plan the scan is found, and with it its entry in the range table, of
+ * which the row marks tell (plannodes.h, PlanRowMark).  A scan that is not found begins
+ * where all do: those that EvalPlanQual runs anew, and those of nodes that other modules
+ * have brought.
+ */
+
+/* A scan that is looked for, and its entry in the range table. */
+typedef struct LockSearch
+{
+	IndexScanDesc scan;
+	Index		rti;
+} LockSearch;
+
+/* Rows that are locked have their TIDs from an index scan, not from an index-only one. */
+static bool
+find_scan(PlanState *node, void *context)
+{
+	LockSearch *search = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, IndexScanState) &&
+		((IndexScanState *) node)->iss_ScanDesc == search->scan)
+	{
+		search->rti = ((const Scan *) node->plan)->scanrelid;
+		return true;
+	}
+	return planstate_tree_walker(node, find_scan, search);
+}
+
+/* Are the rows that this scan finds passed over if they are locked? */
+static bool
+reads_queue(IndexScanDesc scan)
+{
+	PmhashScan *so = scan->opaque;
+	const PmhashStatement *statement =
+		pmhash_statement_in(MemoryContextGetParent(so->context));
+	LockSearch	search = {scan, 0};
+
+	return statement != NULL && statement->skips_locked &&
+		find_scan(statement->plan, &search) &&
+		pmhash_skips_locked(statement->planned, search.rti);
+}
+
+/*
+ * start_position
+ *		Where in the buffers of a long list is a scan to begin?  0: at their beginning;
+ *		else it reads a queue, and this is a cursor's 'start'.
+ *
+ * It is a queue if what is locked is passed over and any rows are known to be dead.
+ * Each scan begins somewhere else than the one before (multiples of the golden ratio lie
+ * evenly), so none of the rows that come first is left for good.
+ */
+static uint32
+start_position(IndexScanDesc scan, const PmhashFile *file)
+{
+	static uint32 start = 0;
+
+	if (!scan->ignore_killed_tuples || likely(!pmhash_any_known_dead(file)) ||
+		!reads_queue(scan))
+		return 0;
+	if (start == 0)
+		start = (uint32) MyProcPid * UINT32_C(0x85ebca6b);
+	start += UINT32_C(0x9e3779b9);
+	return Max(start, 1);
+}
+
+/*
+ * The heap pages of a plain index scan: prefetched, and found by hints.
+ *
+ * The executor visits a row as soon as its TID is handed out, and waits for some
+ * cache lines, one after the other.  The TIDs that come next are in the batch: their
+ * lines are prefetched meanwhile (fetch.c).  The longest wait, for the buffer table,
+ * is left out for a page that has been met before: we pin it by a hint, in the place
+ * where the heap's access method keeps the page it has pinned
+ * (heapam_handler.c, heapam_index_fetch_tuple).  That finds its page there and has
+ * only to lock it.  So it serves all plans with an index scan in them, whatever the
+ * executor does with the row.
+ *
+ * How far ahead grows with the rows handed out, so that LIMIT and EXISTS prefetch,
+ * and read from disk, at most two pages for each one that is visited.
+ */
+
+/*
+ * Rows at the beginning of a scan, and of a batch, that are not worth the trouble: a
+ * queue takes one row and passes by some ten that others have locked.
+ */
+#define FIRST_ROWS	24
+#define LEAST_BATCH	8
+
+/* Is the heap one of whose pages we know how they are pinned and laid out? */
+static bool
+is_plain_heap(IndexScanDesc scan)
+{
+	return scan->xs_heapfetch != NULL &&
+		pmhash_is_heap_table(scan->heapRelation) &&
+		!RelationUsesLocalBuffers(scan->heapRelation);
+}
+
+/* Get ready, once for all rescans.  False if it can't be done for this table. */
+static bool
+begin_fetch(IndexScanDesc scan, PmhashScan *so)
+{
+	if (so->fetch == NULL && is_plain_heap(scan))
+	{
+		so->fetch = MemoryContextAlloc(so->context, sizeof(PmhashFetch));
+		pmhash_fetch_begin(so->fetch, so->context, scan->heapRelation,
+						   scan->indexRelation, scan->xs_snapshot);
+	}
+	return so->fetch != NULL;
+}
+
+/* Bring the pipe to the element being handed out, in the batch that there is now. */
+static void
+set_pipe(PmhashScan *so)
+{
+	PmhashPipe *pipe = &so->pipe;
+
+	if (pipe->value == NULL)
+		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
+	pipe->next = so->batch_next - 1;
+	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
+	so->rows_ahead++;
+}
+
+/*
+ * fetch_ahead
+ *		The current element is about to be handed out, and visited: prefetch for
+ *		those that come after it, and pin its page.
+ *
+ * Nothing is done for rows that an invalid index has from the table itself.
+ */
+static void
+fetch_ahead(IndexScanDesc scan, PmhashScan *so)
+{
+	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->xs_heapfetch;
+	Buffer		pinned;
+
+	if (so->rows_ahead < FIRST_ROWS || so->batch_n < LEAST_BATCH)
+	{
+		so->rows_ahead++;
+		return;
+	}
+	if (so->kind == SCAN_TABLE || !begin_fetch(scan, so))
+		return;
+	set_pipe(so);
+	pmhash_fetch_ahead(so->fetch, &so->pipe);
+	pinned = heap->xs_cbuf;
+	heap->xs_cbuf = InvalidBuffer;	/* not ours any more if there is an error */
+#if PG_VERSION_NUM >= 190000
+	heap->xs_blk = InvalidBlockNumber;
+#endif
+	heap->xs_cbuf = pmhash_fetch_page(so->fetch, pinned, pmhash_scan_value(so));
+#if PG_VERSION_NUM >= 190000
+	/* by this the heap knows which block it has pinned (heapam_indexscan.c) */
+	heap->xs_blk = BufferGetBlockNumber(heap->xs_cbuf);
+#endif
+}
 
 /*
  * Values wanted of a cursor at first, and in a queue, where a scan meets few rows that
@@ -138,7 +316,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
-		so->start = pmhash_scan_start(scan, so->file);
+		so->start = start_position(scan, so->file);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
 	so->cursor.memory = pmhash_cursor_memory();
@@ -462,7 +640,7 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 		scan->xs_recheck = so->recheck;
 		if (!scan->xs_want_itup)
 		{
-			pmhash_scan_ahead(scan, so);
+			fetch_ahead(scan, so);
 			return true;
 		}
 		if (pmhash_scan_may_return(scan, so))

@@ -6,9 +6,7 @@
  *	scan.c			callbacks, kinds of scans, batches
  *	scan_keys.c		from scan keys to hashes
  *	scan_array.c	= ANY
- *	scan_ahead.c	heap pages of rows that come next
  *	scan_dead.c		entries whose rows have been found dead
- *	scan_queue.c	where the scan of a queue begins
  *	scan_replica.c	rows that a subscriber changes, or decoding reads
  *	table_walk.c	the table instead of the index
  *	visibility.c	index-only scans; heap pages
@@ -162,7 +160,7 @@ typedef struct PmhashScan
 	Buffer		visibility_map;
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
 
-	/* heap pages, ahead of the rows handed out (scan_ahead.c) */
+	/* heap pages, ahead of the rows handed out (fetch_ahead) */
 	PmhashFetch *fetch;			/* NULL until needed */
 	PmhashPipe	pipe;			/* in the batch; value NULL: not begun */
 	uint32		rows_ahead;		/* rows handed out since the last rescan */
@@ -255,10 +253,6 @@ extern bool pmhash_scan_next_hashes(PmhashScan *so);
 extern void pmhash_scan_array_start(PmhashScan *so);
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
-/* ---- scan_ahead.c ---- */
-
-extern void pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so);
-
 /* ---- scan_dead.c ---- */
 
 extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
@@ -270,10 +264,6 @@ extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
 extern bool pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
 extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
-
-/* ---- scan_queue.c ---- */
-
-extern uint32 pmhash_scan_start(IndexScanDesc scan, const PmhashFile *file);
 
 /* ---- visibility.c ---- */
 

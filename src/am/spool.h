@@ -52,4 +52,10 @@ extern void pmhash_spool_import(PmhashSpool *spool, FileSet *files,
 								const char *name,
 								const PmhashSpoolExport *list);
 
+/* ---- sorting, with a look at interrupts ---- */
+
+extern int	pmhash_compare_entries(const void *a, const void *b);
+extern void pmhash_sort_entries(PmhEntry *entry, size_t n);
+extern void pmhash_sort_numbers(uint64 *number, size_t n);
+
 #endif							/* PMHASH_SPOOL_H */

@@ -7,11 +7,11 @@
  * It is called without a word of which statement it is for.  But indexes are opened for
  * inserts, and scans are made, in the memory context of the execution that they belong
  * to (executor.h, es_query_cxt), or of COPY FROM; so the statement is found by that.
- * Remembered are those that may insert rows (insert_source.c), and those that pass over
- * locked ones (scan_queue.c), as long as their context is there.
+ * Remembered are those that may insert rows (insert_queue.c), and those that pass over
+ * locked ones (scan.c), as long as their context is there.
  *
  * And utility statements that may build indexes, in parallel: no plan says so, as it does
- * of queries (insert_queue.c, before_run).  utility_hook.c calls us for these.
+ * of queries (insert_queue.c, before_run).  hooks.c calls us for these.
  *
  *-------------------------------------------------------------------------
  */

@@ -60,7 +60,7 @@ pmhash_count(PmhashFile *file, PmhashCounter counter, uint64 n)
 	file->counted |= UINT32_C(1) << counter;
 }
 
-/* What rd_options of a pmhash index points to; see options.c. */
+/* What rd_options of a pmhash index points to; see handler.c. */
 typedef enum PmhashWalOption
 {
 	PMHASH_WAL_BY_DEFAULT,		/* as pmhash.wal says */

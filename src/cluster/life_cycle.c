@@ -6,7 +6,7 @@
  * Made		on a list with the nesting level of its (sub)transaction; an abort
  *			of that level removes the file.  COMMIT and PREPARE keep it.
  * Dropped	the file of every pmhash index that is deleted is noted
- *			(object_hook.c); it is removed after the commit record.  That is
+ *			(hooks.c); it is removed after the commit record.  That is
  *			flushed by then: a transaction that drops relation files never
  *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
  *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED

@@ -12,7 +12,7 @@
  *	wait	until all transactions before N0 are over: a fresh snapshot's xmin is not
  *			before N0.  What the others have inserted was replayed before the
  *			delta began, or is in it.  No snapshot and no lock is held meanwhile.
- *	scan	the table, page by page (am/standby_scan.c).  The locks are released every
+ *	scan	the table, page by page (am/standby_fill.c).  The locks are released every
  *			fifth of a second, for replay of DDL, and what they protect is looked at
  *			again when they are back: the index may have another file by then.
  *	load	what was found, with what is in the delta (am/standby_fill.c), into a

@@ -60,7 +60,7 @@ typedef enum PmhashJoinInts
 
 extern const CustomScanMethods pmhash_join_scan_methods;
 
-/* ---- plan.c, explain.c ---- */
+/* ---- plan.c ---- */
 
 /* A join that can be done by an index: what plan.c needs. */
 typedef struct PmhashJoinClauses
@@ -73,8 +73,6 @@ typedef struct PmhashJoinClauses
 extern struct Plan *pmhash_join_plan(PlannerInfo *root, RelOptInfo *rel,
 									 struct CustomPath *path, List *tlist,
 									 List *clauses, List *custom_plans);
-extern void pmhash_join_explain(CustomScanState *node, List *ancestors,
-								struct ExplainState *es);
 
 /* ---- executor ---- */
 
@@ -168,18 +166,21 @@ typedef struct PmhashJoinState
 	size_t		most_memory;
 } PmhashJoinState;
 
-/* ---- batch.c ---- */
+/* ---- probe.c ---- */
 extern void pmhash_join_make_batch(PmhashJoinState *js);
-extern void pmhash_join_note_memory(PmhashJoinState *js);
 extern bool pmhash_join_fill(PmhashJoinState *js);
 extern void pmhash_join_reset_batch(PmhashJoinState *js);
-
-/* ---- probe.c ---- */
 extern void pmhash_join_open_index(PmhashJoinState *js);
 extern void pmhash_join_look_up(PmhashJoinState *js);
 extern bool pmhash_join_next_values(PmhashJoinState *js);
 
-/* ---- path.c; for pmhash.c ---- */
+/* ---- path.c ---- */
+extern bool pmhash_query_only_reads(const PlannerInfo *root);
+extern bool pmhash_is_heap(Oid relid);
+extern bool pmhash_needs_table(void);
 extern void pmhash_join_init(void);
+
+/* ---- pages.c ---- */
+extern void pmhash_pages_init(void);
 
 #endif							/* PMHASH_JOIN_H */

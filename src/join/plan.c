@@ -22,7 +22,6 @@
 #include "optimizer/restrictinfo.h"
 
 #include "join/join.h"
-#include "join/path.h"
 
 /* ---- the order of conditions ---- */
 

@@ -1,9 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * utility_hook.c
- *	  What pmhash does before and after utility statements.
+ * hooks.c
+ *	  What pmhash takes note of when objects are made, altered and dropped, and does
+ *	  before and after utility statements.
  *
- * Statements may nest: this is called again within one that is being executed.
+ * The server calls the hook for each object that a statement makes, alters or drops,
+ * before the change can be seen.  What is noted is looked at when the statement or the
+ * transaction is over; only a new database is looked at here and now, since its files
+ * are copied next (new_database.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -11,21 +15,77 @@
 
 #include "access/relation.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "utils/lsyscache.h"
 
+#include "am/am.h"
 #include "am/insert_queue.h"
 #include "am/row_types.h"
 #include "am/statements.h"
-#include "am/utility_hook.h"
 #include "cluster/launcher.h"
+#include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/new_database.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/requests.h"
 
-static ProcessUtility_hook_type previous_hook = NULL;
+static object_access_hook_type previous_hook = NULL;
+
+/* A column of a table, or an attribute of a composite type. */
+static void
+note_column(ObjectAccessType access, Oid relid, AttrNumber attno)
+{
+	if (access == OAT_POST_CREATE || access == OAT_DROP)
+		pmhash_row_types_note(relid, 0);
+	else if (access == OAT_POST_ALTER)
+		pmhash_row_types_note(relid, attno);
+}
+
+static void
+note_database(ObjectAccessType access, Oid database)
+{
+	if (access == OAT_DROP)
+		pmhash_note_database_drop(database);
+	else if (access == OAT_POST_CREATE)
+		pmhash_note_database(database);
+}
+
+static void
+object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	if (previous_hook)
+		previous_hook(access, classId, objectId, subId, arg);
+	if (classId == DatabaseRelationId)
+		note_database(access, objectId);
+	else if (classId == RelationRelationId && subId == 0)
+	{
+		if (access == OAT_DROP && get_rel_relkind(objectId) == RELKIND_INDEX)
+			pmhash_note_drop(objectId);
+	}
+	else if (classId == RelationRelationId && subId > 0)
+		note_column(access, objectId, (AttrNumber) subId);
+}
+
+/* Install the hook.  Called once, while the library is preloaded. */
+void
+pmhash_object_hook_init(void)
+{
+	previous_hook = object_access_hook;
+	object_access_hook = object_hook;
+}
+
+/*
+ * What pmhash does before and after utility statements.
+ *
+ * Statements may nest: this is called again within one that is being executed.
+ */
+
+static ProcessUtility_hook_type previous_utility = NULL;
 
 /*
  * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
@@ -95,9 +155,9 @@ execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	pmhash_utility_begins(pstmt->utilityStmt, &statement);
 	PG_TRY();
 	{
-		if (previous_hook)
-			previous_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv,
-						  dest, qc);
+		if (previous_utility)
+			previous_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
 		else
 			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
 									queryEnv, dest, qc);
@@ -143,6 +203,6 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 void
 pmhash_utility_hook_init(void)
 {
-	previous_hook = ProcessUtility_hook;
+	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = utility_hook;
 }
