@@ -144,16 +144,18 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
  * its table into *heap.
  */
 static void
-rebuild_if_needed(Oid relid, char *name, Oid *heap)
+rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 {
+	Oid			table = InvalidOid;
 	bool		needed;
 
 	StartTransactionCommand();
-	needed = needs_rebuild(relid, name, heap);
+	needed = needs_rebuild(relid, name, &table);
 	CommitTransactionCommand();
+	*heap = table;
 	if (needed)
 	{
-		if (!pmhash_rebuild_begins(relid, *heap))
+		if (!pmhash_rebuild_begins(relid, table))
 			return;
 		pmhash_refill(relid);
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
@@ -172,7 +174,7 @@ rebuild_index(Oid relid)
 	pmhash_refill_forget();
 	PG_TRY();
 	{
-		rebuild_if_needed(relid, name, unvolatize(Oid *, &heap));
+		rebuild_if_needed(relid, name, &heap);
 	}
 	PG_CATCH();
 	{

@@ -84,7 +84,7 @@
 
 /* The calls that can fail, and how. */
 #define CALLS(X) \
-	X(open) X(read) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
+	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
 	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(fstatfs) X(uname) X(statx) \
 	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file)
 
@@ -316,7 +316,6 @@ __wrap_fcntl(int fd, int command, void *p)
 }
 
 WRAP(int, uname, -1, (struct utsname *u), (u))
-WRAP(ssize_t, read, -1, (int fd, void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pread, -1, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(ssize_t, pwrite, -1, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(int, ftruncate, -1, (int fd, off_t n), (fd, n))
@@ -806,7 +805,7 @@ copy_file(const char *from, const char *to)
 	if (in < 0)
 		return;
 	out = __real_open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	while ((n = __real_read(in, buffer, sizeof(buffer))) > 0)
+	while ((n = read(in, buffer, sizeof(buffer))) > 0)
 	{
 		if (write(out, buffer, (size_t) n) != n)
 			abort();
@@ -849,7 +848,7 @@ lose_page_cache(void)
 		close(fd);
 	snprintf(path, sizeof(path), "%s/pool/control", scratch);
 	fd = __real_open(path, O_RDONLY, 0);
-	if (fd >= 0 && __real_read(fd, &control, sizeof(control)) == sizeof(control) &&
+	if (fd >= 0 && read(fd, &control, sizeof(control)) == sizeof(control) &&
 		control.state == PMHASH_POOL_CLEAN)
 		write_back();
 	if (fd >= 0)
