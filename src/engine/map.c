@@ -321,6 +321,12 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 		err = map_long(f, fd, MAP_SHARED, size);
 	if (err != 0)
 		return err;
+	/*
+	 * Hashes have no neighbours: what is around a page that is read from disk is not
+	 * needed with it (read_ahead.c).  Another mapping of the file will have this, too.
+	 */
+	if (!*synchronous)
+		(void) madvise(f->base, f->addresses, MADV_RANDOM);
 	f->bound = size;
 	add_file(f);
 	return 0;
