@@ -170,3 +170,18 @@ RESET log_temp_files;
 RESET work_mem;
 DROP TABLE product, product_small;
 DROP FUNCTION some_a, some_b;
+
+-- memory shorter than table and index: pages of the index are read again and again
+CREATE TABLE read_again (k int4, v int4);
+INSERT INTO read_again SELECT hashint4(i), i FROM generate_series(1, 50000) i;
+CREATE INDEX read_again_k ON read_again USING pmhash (k);
+CREATE TABLE read_keys AS SELECT k FROM read_again WHERE v % 4 = 0;
+VACUUM ANALYZE read_again, read_keys;
+SET max_parallel_workers_per_gather = 0;
+EXPLAIN (COSTS OFF) SELECT count(r.k) FROM read_keys JOIN read_again r USING (k);
+SET effective_cache_size = '1MB';
+EXPLAIN (COSTS OFF) SELECT count(r.k) FROM read_keys JOIN read_again r USING (k);
+EXPLAIN (COSTS OFF) SELECT v FROM read_again WHERE k = 1;
+RESET effective_cache_size;
+RESET max_parallel_workers_per_gather;
+DROP TABLE read_again, read_keys;

@@ -46,6 +46,8 @@ extern void pmhash_costestimate(struct PlannerInfo *root, struct IndexPath *path
 								Selectivity *selectivity, double *correlation,
 								double *pages);
 struct IndexOptInfo;
+extern double pmhash_unread_part(struct PlannerInfo *root,
+								 struct IndexOptInfo *index);
 extern double pmhash_index_correlation(struct PlannerInfo *root,
 									   struct IndexOptInfo *index);
 extern bytea *pmhash_options(Datum reloptions, bool validate);

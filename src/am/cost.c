@@ -34,6 +34,9 @@
  *			is charged nothing of the kind, so beside one we are not either: it would
  *			be chosen, and takes twice the time.
  *
+ *	disk	what memory (effective_cache_size) does not hold of the index, beside the
+ *			tables of the query, is read a page for a probe, in no order.
+ *
  *	cached	pages that are in shared buffers cost nothing, and 0.02 more for each row
  *			instead: cost.c has a look.  A plain scan has the lines of the next
  *			rows prefetched and knows where their pages are (scan.c); a bitmap
@@ -76,6 +79,8 @@
 #define LOOP_PROBE_COST		(12 * cpu_operator_cost)
 #define LOOP_ROW_COST		(4 * cpu_tuple_cost)
 #define CACHED_ROW_COST		(2 * cpu_tuple_cost)
+
+#define ENTRY_BYTES			20	/* in the file */
 
 /* So few rows are taken for unread without a look. */
 #define FEW_ROWS			8
@@ -164,6 +169,16 @@ pmhash_index_correlation(PlannerInfo *root, IndexOptInfo *index)
 	return correlation;
 }
 
+/* The part of an index's pages, 0 to 1, that memory has no room for. */
+double
+pmhash_unread_part(PlannerInfo *root, IndexOptInfo *index)
+{
+	double		pages = index->rel->tuples * ENTRY_BYTES / BLCKSZ +
+		Max(root->total_table_pages, index->rel->pages);
+
+	return Max(1 - effective_cache_size / Max(pages, 1), 0);
+}
+
 /*
  * What a btree on that many rows charges for a descent (selfuncs.c,
  * btcostestimate), with pages of 366 entries.
@@ -250,6 +265,7 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 {
 	IndexOptInfo *index = path->indexinfo;
 	List	   *quals = get_quals_from_indexclauses(path->indexclauses);
+	double		probes = count_probes(quals);
 	double		tuples;
 
 	/* of a partial index only what its predicate lets through can match */
@@ -261,7 +277,8 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 
 	*startup = index_other_operands_eval_cost(root, quals);
 	tuples = *selectivity * index->rel->tuples;
-	*total = *startup + count_probes(quals) * PROBE_COST + tuples * TUPLE_COST;
+	*total = *startup + probes * PROBE_COST + tuples * TUPLE_COST +
+		probes * pmhash_unread_part(root, index) * random_page_cost;
 	if (loop_count > 1)
 		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
 	else if (tuples > FEW_ROWS && enable_indexscan && path->path.pathtype == T_IndexScan)

@@ -120,6 +120,7 @@ extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
 extern int	pmhash_cleaner_naptime;	/* seconds */
+extern int	pmhash_warm_up;			/* MB, -1: what memory there is */
 extern bool pmhash_rebuild;		/* rebuild invalid indexes? */
 extern bool pmhash_group_insert;	/* may entries be queued? */
 extern bool pmhash_vacuum_shrink;	/* does VACUUM give space back? */

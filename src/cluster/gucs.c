@@ -26,6 +26,7 @@ char	   *pmhash_directory = NULL;
 int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 2048;
 int			pmhash_cleaner_naptime = 60;
+int			pmhash_warm_up = -1;
 bool		pmhash_rebuild = true;
 bool		pmhash_group_insert = true;
 bool		pmhash_vacuum_shrink = true;
@@ -121,6 +122,12 @@ define_start_gucs(void)
 							"Further indexes are counted in the sums of the server only.",
 							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
 							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.warm_up",
+							"Sets how much of pmhash index files is read into memory when the server starts.",
+							"Files are read as a whole or not at all. -1 means three quarters of the memory that is available then, without shared buffers; 0 means none.",
+							&pmhash_warm_up, -1, -1, INT_MAX,
+							PGC_POSTMASTER, GUC_UNIT_MB,
 							NULL, NULL, NULL);
 }
 

@@ -344,11 +344,18 @@ pmhash_worker_init(void)
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_RecoveryFinished, PMHASH_WORKER_RESTART);
 	launcher_registered = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
-	if (stat(STANDBY_SIGNAL_FILE, &st) != 0)
-		return;
-	pmhash_register_worker("pmhash_standby_cleaner_main", "pmhash standby cleaner",
-						   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
-						   BGW_NEVER_RESTART);
-	pmhash_standby_worker_init();
-	standby_launcher_registered = is_registered("pmhash_standby_launcher_main");
+	if (stat(STANDBY_SIGNAL_FILE, &st) == 0)
+	{
+		pmhash_register_worker("pmhash_standby_cleaner_main", "pmhash standby cleaner",
+							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
+							   BGW_NEVER_RESTART);
+		pmhash_standby_worker_init();
+		standby_launcher_registered = is_registered("pmhash_standby_launcher_main");
+	}
+
+	/* The last to get a slot, and the first to give it back. */
+	if (pmhash_warm_up != 0)
+		pmhash_register_worker("pmhash_warmer_main", "pmhash warmer",
+							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
+							   BGW_NEVER_RESTART);
 }

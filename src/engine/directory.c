@@ -224,6 +224,23 @@ prefetch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 					   1);
 }
 
+/*
+ * Those that are needed are in memory before it is taken: nobody is to wait for a lock
+ * while its holder waits for the disk.
+ */
+static inline void
+touch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
+{
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	uint32_t	state = pmh_bucket_state(pmh_bucket(t, place, home));
+
+	if (pmh_state_count(state) >= PMH_BALANCE_FROM || (state & pmh_filter_bit(hash)) != 0)
+		(void) pmh_bucket_state(pmh_bucket(t, place,
+										   pmh_alt_bucket(hash, place->hashing, home)));
+	if ((state & PMH_STATE_STASHED) != 0)
+		(void) pmh_bucket_state(pmh_bucket(t, place, place->hashing));
+}
+
 /* Lock the segment of hash, waiting for the lock or not. */
 static inline PmhResult
 lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wait)
@@ -242,6 +259,9 @@ lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wai
 		if (result != PMH_OK)
 			return result;
 		prefetch_buckets(t, place, hash);
+		if (!t->file.persist)
+			touch_buckets(t, place, hash);
+		PMH_STOP_POINT("segment_before_lock");
 		if (!(wait ? pmh_lock_or_cancel(&place->stripe->lock) :
 			  pmh_trylock(&place->stripe->lock)))
 			return wait ? pmh_fail_cancelled(t) : PMH_RETRY;

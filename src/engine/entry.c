@@ -29,6 +29,7 @@
 #include "overflow.h"
 #include "place.h"
 #include "pm.h"
+#include "read_ahead.h"
 #include "segment.h"
 #include "segment_resize.h"
 #include "space.h"
@@ -88,6 +89,20 @@ needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
 }
 
 /*
+ * The alternative bucket too, if it is needed, is in memory before the segment is locked.
+ * (The home bucket has been looked at.)
+ */
+static inline void __attribute__((always_inline))
+touch_alternative(const PmhTable *t, const Spot *spot, uint64_t hash)
+{
+	uint32_t	state = pmh_bucket_state(spot->home);
+	bool		needed = (state & pmh_filter_bit(hash)) != 0;
+
+	if (!t->file.persist && (needed || pmh_state_count(state) >= PMH_BALANCE_FROM))
+		(void) pmh_bucket_state(spot->alt);
+}
+
+/*
  * Find the buckets of a hash in the primary table, as look-ups do, and lock their
  * segment if it is free.  False (nothing locked) if that cannot be done at once, of which
  * pmh_segment_lock_in finds out why, or if it is of no use to an insert.
@@ -118,6 +133,7 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	prefetch_spot(spot);
 	if (insert && unlikely(needs_long_way(t, spot->home, hash)))
 		return false;
+	touch_alternative(t, spot, hash);
 	PMH_STOP_POINT("short_before_lock");
 	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
 		return false;
@@ -237,6 +253,7 @@ pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
 {
 	bool		begun = false;
 
+	pmh_touch_for_insert(t, side, hash);
 	for (;;)
 	{
 		PmhPlace	place;

@@ -32,6 +32,7 @@
 #include "lock.h"
 #include "place.h"
 #include "pm.h"
+#include "read_ahead.h"
 #include "segment.h"
 #include "space.h"
 #include "table.h"
@@ -60,6 +61,7 @@ typedef struct Group
  */
 typedef struct Ahead
 {
+	size_t		page;
 	size_t		element;
 	size_t		bucket;
 	size_t		line;
@@ -117,9 +119,12 @@ prefetch_slot_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
  * stage for the lines that the next one reads.
  */
 static inline void __attribute__((always_inline))
-prefetch(const PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
+prefetch(PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
 		 Ahead *ahead, PrefetchLine line)
 {
+	if (unlikely(ahead->page < n && ahead->page < at + PMH_ASK_KEYS / 2))
+		ahead->page += pmh_ask_for_homes(t, &entries[ahead->page].hash, 2,
+										 n - ahead->page, line == prefetch_free_line);
 	for (; ahead->element < n && ahead->element < at + 4 * PMH_GROUP_MAX;
 		 ahead->element++)
 		pmh_prefetch_element(t, entries[ahead->element].hash);
@@ -284,7 +289,7 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	PmhResult	result = PMH_OK;
 
 	*done = 0;
-	ahead.element = ahead.bucket = ahead.line = 0;
+	ahead.page = ahead.element = ahead.bucket = ahead.line = 0;
 	if (fence_first)
 		pm_fence(&table->file);
 	while (*done < n && result == PMH_OK)
@@ -527,7 +532,7 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 	Ahead		ahead;
 	PmhResult	result = PMH_OK;
 
-	ahead.element = ahead.bucket = ahead.line = p->at;
+	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
 	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
 		result = delete_piece(t, p, &ahead);	/* durable when it unlocks */
 	count_states(removal);

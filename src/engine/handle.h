@@ -66,6 +66,11 @@ struct PmhTable
 	size_t		ndiscard;
 	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
+	/* of read_ahead.c: */
+	uint32_t	cold;			/* groups whose pages are asked for, still */
+	uint32_t	walk_left;		/* segments asked for and not read yet; ... */
+	uint64_t	walk_at;		/* ... the element after them; ... */
+	uint64_t	walk_next;		/* ... the hash where a walk goes on */
 };
 
 /* Is [offset, offset + len) known to be part of the file, and mapped? */

@@ -21,6 +21,7 @@
 #include "lock.h"
 #include "lookup.h"
 #include "pm.h"
+#include "read_ahead.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
@@ -218,6 +219,15 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	PmhListPosition next;
 	PmhResult	result;
 
+	/* A long list: the rest of this buffer, and the next one. */
+	if (class >= PMH_CHAIN_CLASS && line == first)
+	{
+		uint64_t	next_payload = pm_load(&pmh_buffer_header(t, pos->payload)->next);
+
+		pmh_ask_for_buffer(t, pos->payload);
+		if (next_payload != 0)
+			pmh_ask_for_buffer(t, next_payload);
+	}
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{

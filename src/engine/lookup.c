@@ -24,6 +24,7 @@
 #include "lookup.h"
 #include "overflow.h"
 #include "place.h"
+#include "read_ahead.h"
 #include "stop_point.h"
 #include "table.h"
 #include "value_array.h"
@@ -555,6 +556,8 @@ continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 						   pmh_slot_line((unsigned) __builtin_ctz(p->sight.mask)));
 	if (unlikely((p->sight.state & pmh_filter_bit(hash)) != 0))
 		prefetch_all(pmh_home_alternative(t, hash, &p->home));
+	if (unlikely(t->cold > 0))
+		pmh_ask_further(t, hash, &p->home, p->sight.mask);
 }
 
 /* PMH_VALUE_MANY alone. */
@@ -687,6 +690,7 @@ lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
 {
 	PmhValues	values = {0};
 	Probing		probing[2 * BATCH];
+	size_t		asked = 0;
 	PmhResult	result = PMH_OK;
 
 	for (size_t i = 0; i < n && i < BATCH; i++)
@@ -697,6 +701,8 @@ lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
 		size_t		next = end + BATCH < n ? end + BATCH : n;
 		size_t		last = from < n ? from : n;
 
+		if (unlikely(asked < n && asked <= from + PMH_ASK_KEYS / 2))
+			asked += pmh_ask_for_homes(table, hashes + asked, 1, n - asked, false);
 		for (size_t i = from; i < end; i++)
 			begin_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
 		for (size_t i = end; i < next; i++)

@@ -326,6 +326,12 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 	if (err != 0)
 		return err;
 	PMH_ASSERT(size > 0 && size <= f->addresses);
+	/*
+	 * Hashes have no neighbours: what is around a page that is read from disk is not
+	 * needed with it (read_ahead.c).  Another mapping of the file will have this, too.
+	 */
+	if (!*synchronous)
+		(void) madvise(f->base, f->addresses, MADV_RANDOM);
 	f->bound = size;
 	add_file(f);
 	return 0;

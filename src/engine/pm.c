@@ -339,6 +339,34 @@ pm_rest(PmFile *f)
 	(void) madvise(f->base, f->addresses, MADV_DONTNEED);
 }
 
+/* Where the page of an address in the mapping begins. */
+static char *
+page_of(const PmFile *f, const void *address)
+{
+	size_t		offset = (size_t) ((const char *) address - f->base);
+
+	return f->base + pmh_whole_pages(offset + 1) - pmh_whole_pages(1);
+}
+
+void
+pm_read_ahead(const PmFile *f, const void *address, size_t size)
+{
+	char	   *page = page_of(f, address);
+
+	if (!f->is_pmem)
+		(void) madvise(page, (const char *) address + size - page, MADV_WILLNEED);
+}
+
+/* What the kernel does not tell, it will read when it is asked for. */
+bool
+pm_is_resident(const PmFile *f, const void *address)
+{
+	unsigned char resident;
+
+	return f->is_pmem || mincore(page_of(f, address), 1, &resident) != 0 ||
+		(resident & 1) != 0;
+}
+
 /* ---- its length ---- */
 
 /*

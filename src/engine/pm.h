@@ -96,6 +96,14 @@ extern void pm_close(PmFile *f);
 extern void pm_rest(PmFile *f);
 
 /*
+ * Have the pages of [address, address + size) read from disk, without waiting for it.
+ * They may be past the end of the mapping: then nothing is done.  Nor is it for
+ * persistent memory, all of which is resident.
+ */
+extern void pm_read_ahead(const PmFile *f, const void *address, size_t size);
+extern bool pm_is_resident(const PmFile *f, const void *address);
+
+/*
  * posix_fallocate [from, to), and the rest of the last page; never leaves a hole:
  * PMH_ERR_LOST if the file is shorter than 'from' tells.  On failure the file has become
  * longer by whole pages, or not at all.

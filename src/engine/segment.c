@@ -23,6 +23,7 @@
 #include "lock.h"
 #include "place.h"
 #include "pm.h"
+#include "read_ahead.h"
 #include "segment.h"
 #include "segment_resize.h"
 #include "stop_point.h"
@@ -583,6 +584,7 @@ pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap,
 
 		if (result != PMH_OK)
 			return result;
+		pmh_ask_for_next_segments(t, side, hash);
 		for (uint32_t i = 0; i < snap->place.buckets; i++)
 		{
 			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));
@@ -592,6 +594,8 @@ pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap,
 		for (uint32_t i = 0; i < PMH_VERSIONS; i++)
 			same = same && pmh_snapshot_valid(snap, i);
 		if (same)
-			return PMH_OK;
+			break;
 	}
+	pmh_ask_for_lists(t, copy, snap->place.buckets);
+	return PMH_OK;
 }

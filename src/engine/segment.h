@@ -20,9 +20,6 @@
 /* A full bucket compacts the largest group of equal hashes of this size. */
 #define PMH_COMPACT_MIN		3
 
-/* Two choices count from this many entries in the home bucket on. */
-#define PMH_BALANCE_FROM	14
-
 /*
  * Reader: copy a whole segment out: snap->place.buckets buckets in the order
  * of their numbers into 'copy' (room for PMH_MAX_SEGMENT_BYTES).  The

@@ -36,6 +36,7 @@
 #include "overflow.h"
 #include "place.h"
 #include "pm.h"
+#include "read_ahead.h"
 #include "reclaim.h"
 #include "region.h"
 #include "segment_resize.h"
@@ -158,6 +159,8 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	bool		merged = false;
 	PmhResult	result = pmh_workspace_take(t);
 
+	start = pmh_touch_segment(t, p->at.side, p->at.next);
+	(void) pmh_touch_segment(t, p->at.side, start); /* its buddy */
 	if (result == PMH_OK)
 		result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
 	if (result != PMH_OK)

@@ -106,6 +106,15 @@ typedef struct PmhEnv
 extern void pmh_set_descriptor_callbacks(bool (*reserve) (void),
 										 void (*release) (void));
 
+/* ---- memory (memory.c) ---- */
+
+/*
+ * Bytes of memory that pages of files could take without others having to be swapped
+ * out: the system's, or what a cgroup of this process leaves.  0: nobody knows.  root:
+ * "", or a directory with the files of a test.
+ */
+extern uint64_t pmh_available_memory(const char *root);
+
 /* ---- lock table (lock.c) ---- */
 
 /* Bytes needed for a table of nstripes stripes (a power of two, >= 64). */

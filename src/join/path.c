@@ -73,9 +73,11 @@
  * of 32 bytes, one that is stored out of line is a pointer, and copied as such).
  *
  * Pages that have to be read cost what a bitmap scan is charged for them, as they are
- * read ahead; pages that are in shared buffers already cost little: am/cost.c has
- * a look.  The planner itself takes all pages for unread, and so would prefer to read
- * the whole table for a tenth of its rows.
+ * read ahead, if memory holds table and index: then each is read once.  The less it holds
+ * of them (effective_cache_size), the more of them are read again and again, in
+ * no order, and pages of the index with them.  Pages that are in shared buffers already
+ * cost little: am/cost.c has a look.  The planner itself takes all pages for unread,
+ * and so would prefer to read the whole table for a tenth of its rows.
  */
 
 /* See above; as multiples of what the planner's user may have set. */
@@ -180,17 +182,19 @@ cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Joi
 	double		part = pages / Max(rel->pages, 1);
 	double		rows = w->visited / w->probes * w->loops;
 	double		cached = 0;
+	double		unread = pmhash_unread_part(root, index);
+	Cost		of_index = w->probes * unread * random_page_cost;
 	double		random_page;
 	double		seq_page;
 
 	if (pages <= 0)
-		return 0;
+		return of_index;
 	if (pages > FEW_PAGES)
 		cached = pages * pmhash_residence(root, rel);
 	get_tablespace_page_costs(rel->reltablespace, &random_page, &seq_page);
 	if (get_tablespace_io_concurrency(rel->reltablespace) > 0)
-		random_page -= (random_page - seq_page) * sqrt(Min(part, 1));
-	return (pages - cached) * random_page * w->probes / w->loops +
+		random_page -= (random_page - seq_page) * sqrt(Min(part, 1)) * (1 - unread);
+	return of_index + (pages - cached) * random_page * w->probes / w->loops +
 		cached * seq_page * Min(rows / Max(rel->tuples, 1), 1);
 }
 

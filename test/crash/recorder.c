@@ -927,6 +927,22 @@ pm_rest(PmFile *f)
 	(void) f;
 }
 
+void
+pm_read_ahead(const PmFile *f, const void *address, size_t size)
+{
+	(void) f;
+	(void) address;
+	(void) size;
+}
+
+bool
+pm_is_resident(const PmFile *f, const void *address)
+{
+	(void) f;
+	(void) address;
+	return true;
+}
+
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {

@@ -152,6 +152,23 @@ pm_rest(PmFile *f)
 	(void) f;
 }
 
+void
+pm_read_ahead(const PmFile *f, const void *address, size_t size)
+{
+	(void) f;
+	(void) address;
+	(void) size;
+}
+
+/* So that the pages are asked for, in vain. */
+bool
+pm_is_resident(const PmFile *f, const void *address)
+{
+	(void) f;
+	(void) address;
+	return false;
+}
+
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {

@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * read_ahead.c
+ *	  Pages of the file, read from disk before an operation waits for them.
+ *
+ * The kernel reads a page at a time for us (map.c, MADV_RANDOM): hashes have no
+ * neighbours.  What is known to be needed soon is asked for here, all at once, and the
+ * device reads it together.
+ *
+ * Each page that is asked for is a system call of half a microsecond, five times what a
+ * look-up takes.  So one page of a group is looked at first: if it is in memory,
+ * nothing is asked for; if it is not, neither for this group nor for the next ones is
+ * looked any further.  Of a file of which a part is in memory that finds the groups that
+ * would wait, soon enough.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "bucket.h"
+#include "buffer.h"
+#include "directory.h"
+#include "element.h"
+#include "handle.h"
+#include "home.h"
+#include "layout.h"
+#include "place.h"
+#include "pm.h"
+#include "read_ahead.h"
+
+/* Groups of fewer keys are not worth the look. */
+#define LEAST_KEYS		8
+
+/* After a page that was not in memory so many groups are asked for without one. */
+#define GROUPS_ON		16
+
+/* Segments of a walk that are asked for together. */
+#define SEGMENTS		32
+
+/* Are pages to be asked for, if those at 'address' are next? */
+static bool
+is_cold(PmhTable *t, const void *address)
+{
+	if (!pm_is_resident(&t->file, address))
+		t->cold = GROUPS_ON;
+	else if (t->cold > 0)
+		t->cold--;
+	return t->cold > 0;
+}
+
+size_t
+pmh_ask_for_homes(PmhTable *t, const uint64_t *hash, size_t stride,
+				  size_t n, bool alternatives)
+{
+	PmhPlace	place;			/* of the first; found in the directory as it is now */
+	PmhHome		h;
+
+	n = n < PMH_ASK_KEYS ? n : PMH_ASK_KEYS;
+	if (n < LEAST_KEYS || pmh_locate_in(t, PMH_PRIMARY, *hash, &place) != PMH_OK ||
+		!pmh_home_find(t, *hash, &h) || !is_cold(t, h.bucket))
+		return n;
+	for (size_t i = 0; i < n; i++)
+	{
+		if (!pmh_home_find(t, hash[i * stride], &h))
+			continue;
+		pm_read_ahead(&t->file, h.bucket, PMH_BUCKET_SIZE);
+		if (alternatives)
+			pm_read_ahead(&t->file, pmh_home_alternative(t, hash[i * stride], &h),
+						  PMH_BUCKET_SIZE);
+	}
+	return n;
+}
+
+/* The word of the first slot of a mask; 0 if that is empty. */
+static uint64_t
+first_word(const PmhBucket *b, uint32_t mask)
+{
+	return mask == 0 ? 0 : pmh_slot_load_word(b, (unsigned) __builtin_ctz(mask));
+}
+
+static void
+ask_for_buffer(const PmhTable *t, uint64_t payload)
+{
+	pm_read_ahead(&t->file, pmh_unchecked(t, pmh_pointer_offset(payload)),
+				  pmh_class_bytes(pmh_pointer_class(payload)));
+}
+
+void
+pmh_ask_further(const PmhTable *t, uint64_t hash, const PmhHome *h, uint32_t mask)
+{
+	uint64_t	word = first_word(h->bucket, mask);
+	uint64_t	payload = pmh_word_payload(word);
+
+	if ((pmh_bucket_state(h->bucket) & pmh_filter_bit(hash)) != 0)
+		pm_read_ahead(&t->file, pmh_home_alternative(t, hash, h), PMH_BUCKET_SIZE);
+	if (pmh_word_is_pointer(word))
+		ask_for_buffer(t, payload);
+}
+
+void
+pmh_ask_for_buffer(PmhTable *t, uint64_t payload)
+{
+	if (is_cold(t, pmh_unchecked(t, pmh_pointer_offset(payload))))
+		ask_for_buffer(t, payload);
+}
+
+void
+pmh_ask_for_lists(PmhTable *t, const PmhBucket *copy, uint32_t n)
+{
+	bool		looked = false;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	plain;
+		uint32_t	pointers;
+
+		pmh_bucket_kinds(&copy[i], &plain, &pointers);
+		for (; pointers != 0; pointers &= pointers - 1)
+		{
+			uint64_t	payload = pmh_word_payload(first_word(&copy[i], pointers));
+
+			if (!looked && !is_cold(t, pmh_unchecked(t, pmh_pointer_offset(payload))))
+				return;
+			looked = true;
+			ask_for_buffer(t, payload);
+		}
+	}
+}
+
+/* The pages of a segment, in as many calls as it has parts. */
+static void
+ask_for_segment(const PmhTable *t, const PmhPlace *place)
+{
+	uint32_t	units = pmh_elem_units(place->elem);
+
+	if (place->main != 0)
+		pm_read_ahead(&t->file, pmh_unchecked(t, place->main), PMH_BLOCK_SIZE);
+	if (units > 0)
+		pm_read_ahead(&t->file, pmh_unchecked(t, place->ext), units * PMH_UNIT_SIZE);
+}
+
+void
+pmh_ask_for_next_segments(PmhTable *t, PmhSide side, uint64_t hash)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset) +
+		(side == PMH_PRIMARY ? 0 : t->seen_elements);
+	uint64_t	at = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
+	uint32_t	depth = (uint32_t) __builtin_ctzll(t->seen_elements);
+	bool		walks = hash == t->walk_next;
+	unsigned	wanted = walks ? SEGMENTS : 1;
+	uint64_t	elem = pm_load_acquire(&dir[at]);
+	PmhPlace	place;
+
+	if (pmh_elem_depth(elem) > depth)
+		return;
+	t->walk_next = pmh_segment_end(hash, pmh_elem_depth(elem));
+	if (t->walk_left > 0)
+		t->walk_left--;
+	if (!walks || t->walk_left == 0)
+	{
+		t->walk_left = 0;
+		t->walk_at = at;
+	}
+	place.elem = elem;
+	if (t->walk_left > SEGMENTS / 2 || !pmh_place_decode(t, &place) ||
+		!is_cold(t, pmh_at(t, place.first)))
+		return;
+	for (; t->walk_left < wanted && t->walk_at < t->seen_elements; t->walk_left++)
+	{
+		place.elem = pm_load_acquire(&dir[t->walk_at]);
+		if (!pmh_place_decode(t, &place) || pmh_elem_depth(place.elem) > depth)
+			break;
+		ask_for_segment(t, &place);
+		t->walk_at += UINT64_C(1) << (depth - pmh_elem_depth(place.elem));
+	}
+}
+
+/* ---- before a lock ---- */
+
+static inline void
+touch(const PmhTable *t, uint64_t offset)
+{
+	(void) pm_load_acquire((const uint64_t *) pmh_at(t, offset));
+}
+
+/* The place of a hash in the directory that was seen last.  False: there is none. */
+static bool
+find_place(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, PmhPlace *place)
+{
+	if (!pmh_home_find_in(t, side, hash, h))
+		return false;
+	place->elem = h->elem;
+	return pmh_place_decode(t, place);
+}
+
+static void
+touch_place(const PmhTable *t, const PmhPlace *place)
+{
+	if (!pm_is_resident(&t->file, pmh_at(t, place->first)))
+		ask_for_segment(t, place);
+	for (uint32_t i = 0; place->main != 0 && i < PMH_UNITS_PER_BLOCK; i++)
+		touch(t, place->main + i * PMH_UNIT_SIZE);
+	for (uint32_t i = 0; i < pmh_elem_units(place->elem); i++)
+		touch(t, place->ext + i * PMH_UNIT_SIZE);
+}
+
+uint64_t
+pmh_touch_segment(const PmhTable *t, PmhSide side, uint64_t hash)
+{
+	PmhHome		h;
+	PmhPlace	place;
+
+	if (t->file.persist || !find_place(t, side, hash, &h, &place))
+		return hash;
+	touch_place(t, &place);
+	return pmh_segment_end(hash, pmh_elem_depth(place.elem));
+}
+
+void
+pmh_touch_for_insert(const PmhTable *t, PmhSide side, uint64_t hash)
+{
+	PmhHome		h;
+	PmhPlace	place;
+	uint32_t	alt;
+	uint32_t	state;
+	uint64_t	word;
+	bool		full;
+
+	if (t->file.persist || !find_place(t, side, hash, &h, &place))
+		return;
+	alt = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
+	word = first_word(h.bucket,
+					  pmh_bucket_match(h.bucket, pmh_hash_fingerprint(hash), &state));
+	if (pmh_word_is_pointer(word) &&
+		pmh_within(t, pmh_pointer_offset(pmh_word_payload(word)), sizeof(uint64_t)))
+		touch(t, pmh_pointer_offset(pmh_word_payload(word)));
+	full = pmh_state_full(state);
+	full &= pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, alt)));
+	for (uint32_t b = place.hashing; b < place.buckets; b++)
+		full &= pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, b)));
+
+	/* Then a larger one is made of it. */
+	if (full)
+		touch_place(t, &place);
+}
