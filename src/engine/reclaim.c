@@ -369,7 +369,7 @@ record_mark_map(PmhTable *t, PmhReclaim *r)
 	PmhRun	   *run = pmh_run(t);
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && pmh_is_locked(&t->file_lock->space));
-	PMH_ASSERT(r->nextents == mark_extents(t, r->covered));
+	PMH_ASSERT(r->nextents == mark_extents(r->covered));
 	r->mark = r->extent[0];
 	r->serial = pm_load(&run->mark_serial) + 1;
 	pm_store64(&run->mark_serial, r->serial);
