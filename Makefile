@@ -124,7 +124,7 @@ $(SOAKS): soak-%:
 	bash $(top)/test/soak/run.sh $*
 dax-test ha-test:
 	bash $(top)/test/$(@:-test=)/run.sh $(ARGS)
-versions-test tools-test packages-test:
+versions-test tools-test packages-test assert-test analyzers-test:
 	bash $(top)/test/$(@:-test=).sh $(ARGS)
 mutants:
 	bash $(top)/test/mutants/mutants.sh $(MUTANT:%=--mutant=%) $(MUTANTS)
