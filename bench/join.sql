@@ -40,7 +40,8 @@ CREATE PROCEDURE joins.choose(way text) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM set_config('enable_hashjoin', (way = 'hash join')::text, false),
 		set_config('enable_mergejoin', (way = 'merge join')::text, false),
-		set_config('enable_nestloop', (way LIKE 'nested loop%')::text, false),
+		set_config('enable_nestloop', (way LIKE 'nested loop%' OR way = 'pmhash join')::text, false),
+		set_config('cpu_index_tuple_cost', CASE way WHEN 'pmhash join' THEN '1000' ELSE '0.005' END, false),
 		set_config('pmhash.enable_join', (way = 'pmhash join')::text, false),
 		set_config('enable_seqscan', 'on', false), set_config('enable_material', 'off', false),
 		set_config('enable_memoize', 'off', false), set_config('enable_bitmapscan', 'off', false),

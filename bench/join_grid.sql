@@ -56,7 +56,8 @@ DECLARE
 BEGIN
 	PERFORM set_config('enable_hashjoin', (own OR way = 'hash join')::text, false),
 		set_config('enable_mergejoin', (own OR way = 'merge join')::text, false),
-		set_config('enable_nestloop', (own OR nested)::text, false),
+		set_config('enable_nestloop', (own OR nested OR way = 'pmhash join')::text, false),
+		set_config('cpu_index_tuple_cost', CASE WHEN way = 'pmhash join' AND NOT own THEN '1000' ELSE '0.005' END, false),
 		set_config('pmhash.enable_join', (own OR way = 'pmhash join')::text, false),
 		set_config('enable_material', (own OR way = 'merge join')::text, false),
 		set_config('enable_memoize', (own OR way = 'memoize')::text, false),

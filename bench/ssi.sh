@@ -7,12 +7,13 @@
 # Two such transactions conflict in truth only if each has read a key that the
 # other has written; what an access method locks beyond that makes failures
 # that need not be.  Prints a table of transactions and failures by method and
-# by number of keys.
+# by number of keys; last for transactions that read 100 keys which follow each other,
+# with as many locks as a server allows by itself.
 #
 #   ssi.sh BINDIR [SECONDS]
 #
 # BINDIR: programs of a server that has pmhash installed.  SECONDS: of each of
-# six runs, 5 by default.  Everything else is done in a temporary directory and
+# nine runs, 5 by default.  Everything else is done in a temporary directory and
 # removed at the end.
 
 set -euo pipefail
@@ -49,19 +50,28 @@ as_account tee "$work/transaction.sql" >/dev/null <<-'SQL'
 	COMMIT;
 SQL
 
-measure()					# method keys
+as_account tee "$work/many.sql" >/dev/null <<-'SQL'
+	\set a random(1, :keys - 99)
+	\set b random(1, :keys)
+	BEGIN;
+	SELECT count(v) FROM account WHERE k = ANY (ARRAY(SELECT generate_series(:a, :a + 99)));
+	INSERT INTO account VALUES (:b, 1);
+	COMMIT;
+SQL
+
+measure()					# method keys rows-per-key transaction
 {
 	local output processed failed
 
 	sql <<-SQL
 		DROP TABLE IF EXISTS account;
 		CREATE TABLE account (k int4, v int4);
-		INSERT INTO account SELECT i % $2 + 1, 0 FROM generate_series(1, 10 * $2) i;
+		INSERT INTO account SELECT i % $2 + 1, 0 FROM generate_series(0, $3 * $2 - 1) i;
 		CREATE INDEX account_k ON account USING $1 (k);
 		VACUUM ANALYZE account;
 	SQL
 	output=$(as_account "$bindir/pgbench" -n -c 8 -j 2 -T "$seconds" -D "keys=$2" \
-		-f "$work/transaction.sql" 2>/dev/null)
+		-f "$work/$4.sql" 2>/dev/null)
 	processed=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' <<<"$output")
 	failed=$(sed -n 's/^number of failed transactions: \([0-9]*\) .*/\1/p' <<<"$output")
 	printf '%-8s %8d %14d %10d %9.2f %%\n' "$1" "$2" "$processed" "$failed" \
@@ -71,6 +81,11 @@ measure()					# method keys
 printf '%-8s %8s %14s %10s %11s\n' method keys committed failed share
 for keys in 1000 20000; do
 	for method in btree hash pmhash; do
-		measure "$method" "$keys"
+		measure "$method" "$keys" 10 transaction
 	done
+done
+sql >/dev/null -c 'ALTER SYSTEM RESET max_pred_locks_per_relation' -c 'SELECT pg_reload_conf()'
+echo '100 keys that follow each other'
+for method in btree hash pmhash; do
+	measure "$method" 20000 1 many
 done

@@ -65,12 +65,12 @@ SET pmhash.enable_join = on;
 SELECT pmhash_stat_reset('grown_k');
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
-SET enable_nestloop = off;
+SET cpu_index_tuple_cost = 1000;
 SELECT count(*) FROM generate_series(1, 3000) s JOIN grown ON k = s;
 SELECT n FROM counters('grown_k') WHERE counter = 'group_keys';
 RESET enable_hashjoin;
 RESET enable_mergejoin;
-RESET enable_nestloop;
+RESET cpu_index_tuple_cost;
 RESET pmhash.enable_join;
 
 -- an index that has gone is not shown; one of the same name begins anew

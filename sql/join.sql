@@ -19,7 +19,9 @@ VACUUM ANALYZE inr;
 
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
-SET enable_nestloop = off;
+SET enable_material = off;
+-- a nested loop counts what the index has for it, a join what is visited
+SET cpu_index_tuple_cost = 1000;
 
 -- Answers with the join and without: rows, none of them more often than in the other.
 CREATE FUNCTION joined(query text) RETURNS text LANGUAGE plpgsql AS $$
@@ -151,7 +153,7 @@ ROLLBACK;
 -- INSERT and CREATE TABLE AS may be fed; what EvalPlanQual might see again is not
 SELECT plan('INSERT INTO outr SELECT o.id, i.v FROM outr o JOIN inr i ON i.k = o.k');
 SELECT plan('CREATE TABLE fed AS SELECT o.id, i.v FROM outr o JOIN inr i ON i.k = o.k');
-SET enable_nestloop = on;
+RESET cpu_index_tuple_cost;
 SET enable_memoize = off;
 CREATE FUNCTION uses_join(query text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
@@ -202,7 +204,7 @@ ANALYZE guarded;
 GRANT SELECT ON guarded, outr TO join_reader;
 SET ROLE join_reader;
 SET enable_seqscan = off;
-SET enable_nestloop = off;
+SET cpu_index_tuple_cost = 1000;
 SELECT plan('SELECT g.v FROM outr o JOIN guarded g ON g.k = o.k AND tell(g.v) WHERE o.id = 1');
 SELECT g.v FROM outr o JOIN guarded g ON g.k = o.k AND tell(g.v) WHERE o.id = 1 ORDER BY 1;
 RESET ROLE;
@@ -213,7 +215,7 @@ DROP ROLE join_reader;
 DROP FUNCTION tell(int4);
 
 -- statistics: an index scan for each key, as a nested loop counts
-SET enable_nestloop = off;
+SET cpu_index_tuple_cost = 1000;
 SELECT pg_stat_force_next_flush();
 SELECT pg_stat_reset_single_table_counters('inr_k'::regclass);
 SELECT count(i.v) FROM outr o JOIN inr i ON i.k = o.k WHERE o.id < 9 AND i.v < 100;
@@ -265,15 +267,72 @@ CREATE TABLE narrow (k int4, v int4);
 INSERT INTO narrow SELECT i, i FROM generate_series(1, 10000) i;
 CREATE INDEX narrow_k ON narrow USING pmhash (k);
 VACUUM ANALYZE wide, narrow;
-SET enable_nestloop = on;
+RESET cpu_index_tuple_cost;
 SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_2;
 UPDATE pg_statistic SET stawidth = 2000 WHERE starelid = 'wide'::regclass AND staattnum = 2;
 SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_2000;
 UPDATE pg_statistic SET stawidth = 1000000 WHERE starelid = 'wide'::regclass AND staattnum = 2;
 SELECT uses_join('SELECT w.t, n.v FROM wide w JOIN narrow n ON n.k = w.k') AS width_1000000;
 SELECT uses_join('SELECT n.v FROM wide w JOIN narrow n ON n.k = w.k') AS not_wanted;
-SET enable_nestloop = off;
+SET cpu_index_tuple_cost = 1000;
 DROP TABLE wide, narrow;
+
+-- to its user it is a nested loop over an index scan: it obeys what these obey, and is
+-- still there where nothing else is
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_material;
+RESET cpu_index_tuple_cost;
+CREATE TABLE probing (k int4, x int4);
+INSERT INTO probing SELECT i * 97 % 20000, i FROM generate_series(1, 500) i;
+CREATE TABLE probed (k int4, y int4, pad text);
+INSERT INTO probed SELECT i, i, repeat('x', 100) FROM generate_series(1, 20000) i;
+CREATE INDEX probed_k ON probed USING pmhash (k);
+VACUUM ANALYZE probing, probed;
+CREATE FUNCTION uses_join_without(variadic settings text[]) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	answers text := '';
+	query text;
+BEGIN
+	PERFORM set_config(setting, 'off', true) FROM unnest(settings) setting;
+	FOREACH query IN ARRAY ARRAY[
+		'SELECT p.x, q.pad FROM probing p JOIN probed q USING (k)',
+		'SELECT p.x, q.pad FROM probing p LEFT JOIN probed q USING (k)',
+		'SELECT p.x FROM probing p WHERE EXISTS (SELECT FROM probed q WHERE q.k = p.k AND q.y > 7)',
+		'SELECT p.x FROM probing p WHERE NOT EXISTS (SELECT FROM probed q WHERE q.k = p.k AND q.y > 7)']
+	LOOP
+		answers := concat_ws(' ', answers, CASE WHEN uses_join(query) THEN 'join' ELSE '-' END);
+	END LOOP;
+	PERFORM set_config(setting, 'on', true) FROM unnest(settings) setting;
+	RETURN ltrim(answers);
+END $$;
+SELECT uses_join_without('enable_sort');
+SELECT uses_join_without('enable_nestloop');
+SELECT uses_join_without('enable_nestloop', 'enable_mergejoin');
+SELECT uses_join_without('enable_nestloop', 'enable_hashjoin');
+SELECT uses_join_without('enable_mergejoin', 'enable_hashjoin');
+SELECT uses_join_without('enable_indexscan');
+SELECT uses_join_without('enable_indexscan', 'enable_bitmapscan');
+-- a page scan obeys as the index scan that it is
+SET enable_seqscan = off;
+SELECT plan('SELECT * FROM inr WHERE k = 5') LIMIT 1;
+SET enable_indexscan = off;
+SELECT plan('SELECT * FROM inr WHERE k = 5') LIMIT 1;
+RESET enable_indexscan;
+RESET enable_seqscan;
+-- all that is left is disabled: the cheapest is taken all the same
+CREATE TABLE only_way (k int4, v int4);
+CREATE INDEX only_way_k ON only_way USING pmhash (k);
+INSERT INTO only_way SELECT i, i FROM generate_series(1, 50000) i;
+VACUUM ANALYZE only_way;
+SET enable_nestloop = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET cpu_index_tuple_cost = 1000;
+SELECT uses_join('SELECT p.x, q.v FROM probing p JOIN only_way q USING (k)');
+SELECT count(*) FROM probing p JOIN only_way q USING (k);
+DROP FUNCTION uses_join_without(text[]);
+DROP TABLE probing, probed, only_way;
 
 DROP FUNCTION joined(text), uses_join(text), analyzed(text);
 DROP TABLE outr, inr, several, empty;

@@ -17,8 +17,8 @@ VACUUM ANALYZE wanted, stock;
 -- Force the one or the other.
 CREATE FUNCTION force(way text) RETURNS void LANGUAGE sql AS $$
 SELECT set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
-	set_config('enable_nestloop', (way = 'loop')::text, false), set_config('pmhash.enable_join', (way = 'join')::text, false),
-	set_config('enable_memoize', 'off', false), set_config('enable_bitmapscan', 'off', false),
+	set_config('cpu_index_tuple_cost', CASE way WHEN 'join' THEN '1000' ELSE '0.005' END, false), set_config('pmhash.enable_join', (way = 'join')::text, false),
+	set_config('enable_memoize', 'off', false), set_config('enable_material', 'off', false), set_config('enable_bitmapscan', 'off', false),
 	set_config('enable_seqscan', 'on', false), set_config('max_parallel_workers_per_gather', '0', false)
 $$;
 -- The same by both ways; a nested loop lets go of a page after each key, a join only
@@ -292,11 +292,13 @@ BEGIN
 	locked := (SELECT count(*) FROM jobs WHERE xmax = pg_current_xact_id()::xid);
 	UPDATE jobs SET id = id;
 END $$;
+SET cpu_index_tuple_cost = 1;
 SELECT l.* FROM unnest(ARRAY[
 	'SELECT * FROM (SELECT * FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED) j JOIN stock s ON s.k = j.k LIMIT 2',
 	'SELECT * FROM (SELECT * FROM (SELECT * FROM jobs ORDER BY id FOR SHARE) i OFFSET 0) j JOIN stock s ON s.k = j.k LIMIT 2',
 	'WITH j AS (SELECT * FROM jobs ORDER BY id FOR UPDATE) SELECT * FROM j JOIN stock s ON s.k = j.k LIMIT 2'
 	]) query, locked(query) l;
+SET cpu_index_tuple_cost = 1000;
 -- what changes rows is always read to its end
 SELECT count(*) FROM plan('WITH j AS (DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE id < 5 FOR UPDATE) RETURNING k) SELECT * FROM j JOIN stock s ON s.k = j.k LIMIT 2') line
 WHERE line LIKE '%pmhash join%';

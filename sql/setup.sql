@@ -18,7 +18,7 @@ BEGIN
 			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
 			set_config('enable_hashjoin', (kind = 'seq')::text, true),
 			set_config('enable_mergejoin', (kind = 'seq')::text, true),
-			set_config('enable_nestloop', (kind <> 'join')::text, true),
+			set_config('cpu_index_tuple_cost', CASE kind WHEN 'join' THEN '1000' ELSE '0.005' END, true),
 			set_config('pmhash.enable_pagescan', (kind = 'pages')::text, true),
 			set_config('pmhash.enable_join', (kind = 'join')::text, true),
 			set_config('enable_material', (kind = 'seq')::text, true);
@@ -34,7 +34,8 @@ BEGIN
 			INTO result;
 	END IF;
 	PERFORM set_config(name, 'on', true)
-	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,enable_nestloop,pmhash.enable_join,pmhash.enable_pagescan,enable_material}'::text[]) name;
+	FROM unnest('{enable_seqscan,enable_indexscan,enable_indexonlyscan,enable_bitmapscan,enable_hashjoin,enable_mergejoin,pmhash.enable_join,pmhash.enable_pagescan,enable_material}'::text[]) name;
+	PERFORM set_config('cpu_index_tuple_cost', '0.005', true);
 	RETURN result;
 END $$;
 

@@ -85,7 +85,7 @@ touch_pages(void)
 {
 	long		page = sysconf(_SC_PAGESIZE);
 
-	for (size_t at = 0; at < table->file.mapped; at += (size_t) page)
+	for (size_t at = 0; at < table->file.bound; at += (size_t) page)
 		(void) __atomic_fetch_or((uint8_t *) table->file.base + at, 0, __ATOMIC_RELAXED);
 }
 

@@ -134,7 +134,7 @@ prefault(PmhTable *t)
 {
 	long		page = sysconf(_SC_PAGESIZE);
 
-	for (size_t at = 0; at < t->file.mapped; at += (size_t) page)
+	for (size_t at = 0; at < t->file.bound; at += (size_t) page)
 		(void) __atomic_fetch_or((uint8_t *) t->file.base + at, 0, __ATOMIC_RELAXED);
 }
 

@@ -56,7 +56,7 @@ op_trace(void)
 
 	must(t, pmh_lookup(t, key_hash(0), &values), "look-up");	/* allocates */
 	printf("trace file %#llx %zu\n", (unsigned long long) (uintptr_t) t->file.base,
-		   t->file.mapped);
+		   t->file.bound);
 	printf("trace locks %#llx %zu\n", (unsigned long long) (uintptr_t) t->locks,
 		   pmh_locks_size(t->locks->nstripes));
 	for (int kind = 0; kind < 5; kind++)

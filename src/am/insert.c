@@ -21,6 +21,7 @@
 #include "am.h"
 #include "insert_queue.h"
 #include "keys.h"
+#include "predicate.h"
 #include "unique.h"
 
 /* Short statements gain nothing by a queue. */
@@ -69,7 +70,8 @@ look_at_table(PmhashInsertState *state, Relation index, Relation heap)
 	if (likely(pmhash_node_subid(heap) == state->node_subid &&
 			   pmhash_fork_subid(heap) == state->fork_subid))
 		return;
-	pmhash_table_moved(heap, index, state->file);
+	if (state->file != NULL && !pmhash_may_insert(heap, index, state->file))
+		state->file = NULL;
 	state->node_subid = pmhash_node_subid(heap);
 	state->fork_subid = pmhash_fork_subid(heap);
 }
@@ -137,16 +139,17 @@ has_null(const PmhashKeys *keys, const bool *isnull)
 }
 
 /*
- * The entry is there.  Serializable readers may have locked its key's pseudo-page,
- * or had their locks moved to the table since heap_insert has looked at that one:
- * this statement may have opened the file before the index was marked.  In this
- * order, as they are moved all at once.
+ * The entry is there.  Serializable readers may have locked its key, or had their locks
+ * moved to the table since heap_insert has looked at that one: this statement may have
+ * opened the file before the index was marked.  In this order, as they are moved all at
+ * once.
  */
 static void
-check_conflicts(Relation index, Relation heap, PmhashFile *file, uint64 hash)
+check_conflicts(Relation index, Relation heap, const PmhashInsertState *state,
+				uint64 hash)
 {
 	PMH_STOP_POINT("insert_before_conflict_check");
-	CheckForSerializableConflictIn(index, NULL, pmhash_predicate_block(file, hash));
+	pmhash_check_readers(index, state->file, state->keys, hash);
 	CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
 }
 
@@ -161,13 +164,6 @@ check_conflicts(Relation index, Relation heap, PmhashFile *file, uint64 hash)
  * is inserted; its rebuild waits for our transaction and finds the row, which
  * is why the choice is made anew for each statement (and by none while a rebuild
  * is under way).  Takes no lock but the engine's.
- *
- * A serializable reader locks its key's pseudo-page first and reads then; we
- * insert first and look for such locks then.  So one of us always sees the
- * other: if the reader did not see the entry, its lock was there before we
- * looked; if it did, it visits the heap tuple and finds the conflict there.
- * (btree and hash can check first because reader and writer meet in a buffer
- * lock, which we do not have.)
  */
 bool
 pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
@@ -179,13 +175,13 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	PmhEntry	entry;
 	uint64		hash;
 
+	look_at_table(state, index, heap);
 	if (unlikely(state->file == NULL))
 	{
 		/* Serializable readers have had their locks moved to the table. */
 		CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
 		return false;
 	}
-	look_at_table(state, index, heap);
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return true;
 
@@ -197,7 +193,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 												  &entry, values, isnull, checkUnique);
 
 		if (checkUnique != UNIQUE_CHECK_EXISTING)
-			check_conflicts(index, heap, state->file, hash);
+			check_conflicts(index, heap, state, hash);
 		return unique;
 	}
 	queue = queue_for(state, index, heap, indexInfo);
@@ -207,6 +203,6 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		return true;
 	}
 	insert_entry(index, state->file, &entry);
-	check_conflicts(index, heap, state->file, hash);
+	check_conflicts(index, heap, state, hash);
 	return true;
 }

@@ -682,33 +682,15 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 }
 
 /*
- * Have a plan with parallel workers run without: what is below its Gather runs here
- * then (nodeGather.c, es_use_parallel_mode).  The plan itself may be in a cache.
- */
-static void
-run_alone(QueryDesc *queryDesc)
-{
-	PlannedStmt *alone = MemoryContextAlloc(GetMemoryChunkContext(queryDesc),
-											sizeof(PlannedStmt));
-
-	*alone = *queryDesc->plannedstmt;
-	alone->parallelModeNeeded = false;
-	queryDesc->plannedstmt = alone;
-}
-
-/*
- * What a plan's workers must find in tables, and what they must not read, is settled
- * right before they are started: they are by the plan's first run only, and nowhere
- * else (execMain.c, ExecutePlan: es_use_parallel_mode).
+ * What a plan's workers must find in tables is put there right before they are started:
+ * they are by the plan's first run only, and nowhere else (execMain.c, ExecutePlan:
+ * es_use_parallel_mode).
  */
 static void
 before_run(QueryDesc *queryDesc)
 {
-	if (likely(!queryDesc->plannedstmt->parallelModeNeeded))
-		return;
-	pmhash_apply_inserts(NULL);
-	if (unlikely(pmhash_stubs_are_held()))
-		run_alone(queryDesc);
+	if (unlikely(queryDesc->plannedstmt->parallelModeNeeded))
+		pmhash_apply_inserts(NULL);
 }
 
 #if PG_VERSION_NUM >= 180000

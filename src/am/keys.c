@@ -532,18 +532,6 @@ pmhash_keys_unhash(PmhashKeys *keys, uint64 hash)
 					   pmhash_unhash_word(hash, keys->flip));
 }
 
-/*
- * pmhash_predicate_block
- *		The pseudo-page that stands for a key hash in predicate locks.
- */
-BlockNumber
-pmhash_predicate_block(const PmhashFile *file, uint64 hash)
-{
-	uint64		veil = pmhash_veil(hash, file->predicate_key);
-
-	return 1 + (BlockNumber) ((veil >> 32) % 0x7fffffff);
-}
-
 /* ---- TIDs ---- */
 
 void

@@ -95,13 +95,4 @@ pmhash_entry_value(Relation index, ItemPointer tid)
 	return pmhash_tid_to_value(tid);
 }
 
-/*
- * ---- predicate locks (keys.c): a pseudo-page per key hash, never block 0 ----
- *
- * 31 bits, since pg_locks shows page numbers as signed integers.  Since it shows
- * them to all users, they are no bits of the hash, but of what a function makes
- * of it whose key no user sees.
- */
-extern BlockNumber pmhash_predicate_block(const PmhashFile *file, uint64 hash);
-
 #endif							/* PMHASH_KEYS_H */

@@ -19,10 +19,8 @@
 
 #include "am/object_hook.h"
 #include "am/row_types.h"
-#include "cluster/file_levels.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
-#include "cluster/moved.h"
 
 static object_access_hook_type previous_hook = NULL;
 
@@ -38,13 +36,7 @@ note_relation(ObjectAccessType access, Oid relid)
 	if (kind == RELKIND_INDEX && access == OAT_DROP)
 		pmhash_note_drop(relid);
 	else if (kind == RELKIND_INDEX)
-	{
 		pmhash_logged_note_alter(relid);
-		pmhash_moved_note_fork(relid);
-	}
-	else if (access == OAT_POST_ALTER &&
-			 (kind == RELKIND_RELATION || kind == RELKIND_MATVIEW))
-		pmhash_note_table_alter(relid);
 }
 
 /* A column of a table, or an attribute of a composite type. */

@@ -40,7 +40,6 @@
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -119,26 +118,6 @@ open_file(IndexScanDesc scan, PmhashScan *so)
 /* ---- starting ---- */
 
 /*
- * Called after locks for serializable transactions are taken, and before what
- * they guard is read.  If the index has been marked as invalid by then, writers may
- * have left rows out already, without having met our locks, and we would not find
- * those rows in the file.  If it is marked later, our locks are moved to the table
- * (invalid.c, pmhash_mark_invalid).
- */
-void
-pmhash_scan_check_locks(Relation index, Snapshot snapshot, const PmhashFile *file)
-{
-	if (likely(!IsolationIsSerializable()) || (XactReadOnly && XactDeferrable) ||
-		pmhash_file_open_for_scan(index, snapshot) == file)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access because index \"%s\" has become invalid",
-					RelationGetRelationName(index)),
-			 errhint("The transaction might succeed if retried.")));
-}
-
-/*
  * Bytes that a cursor may take to remember what it has handed out.  Less than the
  * engine's own bound makes long keys very slow (each range of values is read twice);
  * a set of more would take too long to grow, without a look at interrupts.
@@ -154,9 +133,7 @@ pmhash_cursor_memory(void)
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
-	PredicateLockPage(scan->indexRelation, pmhash_predicate_block(so->file, hash),
-					  scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
+	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1, scan->xs_snapshot);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
@@ -211,8 +188,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhResult	result;
 
-	PredicateLockRelation(scan->indexRelation, scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
+	pmhash_lock_all_keys(scan->indexRelation, so->file, scan->xs_snapshot);
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
 	{

@@ -29,6 +29,7 @@
 #include "am/am.h"
 #include "am/fetch.h"
 #include "am/keys.h"
+#include "am/predicate.h"
 
 /* ---- scan.c ---- */
 
@@ -202,8 +203,6 @@ typedef struct PmhashScan
 /* ---- scan.c ---- */
 
 extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
-extern void pmhash_scan_check_locks(Relation index, Snapshot snapshot,
-									const PmhashFile *file);
 extern void pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so,
 								   PmhResult result);
 

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 
 #include "engine/sort.h"
@@ -138,11 +137,8 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 	}
 	n = Min(array->group, so->nhashes - so->next_hash);
 	array->group_hashes = so->hashes + so->next_hash;
-	for (size_t i = 0; i < n; i++)
-		PredicateLockPage(scan->indexRelation,
-						  pmhash_predicate_block(so->file, array->group_hashes[i]),
-						  scan->xs_snapshot);
-	pmhash_scan_check_locks(scan->indexRelation, scan->xs_snapshot, so->file);
+	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, array->group_hashes, n,
+					 scan->xs_snapshot);
 
 	if (array->room >= LEAST_ROOM)
 		array->room = Max(n * VALUES_PER_KEY, LEAST_ROOM);

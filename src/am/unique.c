@@ -46,7 +46,6 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -75,7 +74,7 @@ typedef struct UniqueInsert
 	ItemPointerData tid;		/* of the row */
 	Datum	   *values;
 	bool	   *isnull;
-	bool		exact;			/* equal hashes mean equal keys */
+	const PmhashKeys *keys;
 	bool		noted;			/* in the journal */
 	IndexUniqueCheck check;
 	uint64		epoch;			/* removal epoch before others[] was read */
@@ -229,7 +228,7 @@ has_our_key(UniqueInsert *insert, PmhashRow *row, const SnapshotData *dirty)
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 
-	return insert->exact ||
+	return insert->keys->exact ||
 		(pmhash_row_key(row, dirty, values, isnull) &&
 		 pmhash_keys_equal(insert->index, values, insert->values));
 }
@@ -314,9 +313,7 @@ duplicate_key(UniqueInsert *insert)
 	char	   *key;
 
 	/* a conflict of serializable transactions is the better error */
-	CheckForSerializableConflictIn(index, NULL,
-								   pmhash_predicate_block(insert->file,
-														  insert->entry.hash));
+	pmhash_check_readers(index, insert->file, insert->keys, insert->entry.hash);
 	key = BuildIndexValueDescription(index, insert->values, insert->isnull);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
@@ -442,7 +439,7 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 		.entry = *entry,
 		.values = values,
 		.isnull = isnull,
-		.exact = keys->exact,
+		.keys = keys,
 		.check = check
 	};
 	bool		unique = true;

@@ -20,6 +20,14 @@
 #include "engine/stop_point.h"
 #include "engine/table.h"
 
+/* What a serializable transaction has locked of its keys; see am/predicate.c. */
+typedef struct PmhashKeyLocks
+{
+	LocalTransactionId lxid;	/* the transaction */
+	int			count;			/* keys by themselves, and */
+	BlockNumber last[16];		/* the pages of the last ones */
+} PmhashKeyLocks;
+
 /*
  * An index file as this backend has it open.  Cached per backend and mapped
  * at first use; valid until the end of the transaction at least, as long as
@@ -31,6 +39,7 @@ typedef struct PmhashFile
 	uint64		file_id;		/* identity, as in the stub */
 	uint64		seed;			/* of the key hash, per file */
 	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
+	PmhashKeyLocks key_locks;
 	bool		journaled;		/* false for unlogged and temporary indexes */
 	uint64		standby_life;	/* opened on a standby: which file of this id */
 	uint64		standby_changes;	/* it was LIVE when the table had this */
@@ -86,8 +95,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
 	PMHASH_REASON_FILLED = 14,
-	PMHASH_REASON_NOT_LOGGED = 15,	/* from here on of a standby, and in no stub */
-	PMHASH_REASON_NOT_BUILT = 16
+	PMHASH_REASON_MOVED = 15,
+	PMHASH_REASON_NOT_LOGGED = 16,	/* from here on of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 17
 } PmhashReason;
 
 /* ---- init.c ---- */
@@ -225,17 +235,13 @@ extern void pmhash_index_invalidate(Relation index, const PmhashFile *file,
 extern void pmhash_index_lost_file(Relation index, const PmhashFile *file);
 
 /*
- * Entries of heap's rows are about to be made in the open file of one of its indexes:
- * see to it that they go with the rows, should this transaction give the table back
- * files that it had before (held.c).  To be called once a statement, and again
- * whenever pmhash_node_subid(heap) or pmhash_fork_subid(heap) have changed, if the
- * former is a level.  The index's stub may be written, and all processes read it again.
- * ERROR if that fails; nothing must be inserted then.
+ * May entries of heap's rows be made in the open file of one of its indexes?  Not if this
+ * transaction may give the table back files that it had before, and not the index: then
+ * the index has been marked as invalid.  ERROR if it enforces a constraint or is
+ * temporary.  To be asked once a statement, and again whenever pmhash_node_subid(heap) or
+ * pmhash_fork_subid(heap) have changed, if the former is a level.
  */
-extern void pmhash_table_moved(Relation heap, Relation index, const PmhashFile *file);
-
-/* Has that been done in this transaction?  Then parallel workers can't use the file. */
-extern bool pmhash_stubs_are_held(void);
+extern bool pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file);
 
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,

@@ -62,7 +62,7 @@ pmhash_read_small(const char *path, void *data, size_t size)
 
 	if (fd < 0)
 		return -1;
-	n = read(fd, data, size);
+	n = pread(fd, data, size, 0);
 	save_errno = errno;
 	close(fd);
 	errno = save_errno;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -21,8 +22,6 @@
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
 #include "cluster/file_error.h"
-#include "cluster/file_levels.h"
-#include "cluster/held.h"
 #include "cluster/identity.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
@@ -236,13 +235,27 @@ part_with_file_before(Relation index)
 }
 
 /*
+ * An index whose main fork is not new is about to be built: does an abort give its table
+ * back files with rows?
+ */
+static bool
+rows_may_come_back(Relation index)
+{
+	Relation	heap = relation_open(index->rd_index->indrelid, NoLock);
+	bool		moved = pmhash_node_subid(heap) != InvalidSubTransactionId;
+
+	relation_close(heap, NoLock);
+	return moved && index->rd_index->indisready;
+}
+
+/*
  * ambuild: make the file of an index and its stub.  ERROR if it can't be made.
  *
  * A table with a new main fork of its own is emptied in place (heap.c,
  * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main
  * fork (the table was given another tablespace in this transaction, ATExecSetTableSpace)
  * a rollback brings all rows back and leaves that index empty, of any access method.
- * Ours does not answer then: until the commit its stub says FILLING (held.c).
+ * Ours is marked as invalid then.
  * (CREATE INDEX CONCURRENTLY builds on an older main fork as well; its index is not
  * ready before.)
  */
@@ -253,26 +266,22 @@ pmhash_file_create(Relation index)
 	PmhashStub	stub;
 	bool		is_new = storage_is_new(index);
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-	bool		comes_back = !is_new && pmhash_table_comes_back(index);
-	bool		fills = comes_back && !temporary;
+	bool		comes_back = !is_new && rows_may_come_back(index);
 
 	pmhash_require_service(index);
-	pmhash_note_level_of(index->rd_index->indrelid);
 	part_with_file_before(index);
 	new_stub(&stub);
-	stub.flags = fills ? flags_of_filling(index) : pmhash_new_wal_flags(index);
+	stub.flags = comes_back ? PMHASH_STUB_INVALID : pmhash_new_wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
 		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (stub.flags & PMHASH_STUB_STANDBY)
 		pmhash_file_is_new(index, stub.file_id);
-	if (fills && (stub.flags & PMHASH_STUB_LOGGED) != 0)
-		pmhash_file_announce(index, stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->path);
 	if (comes_back)
-		pmhash_held_from_birth(index, file->file_id);
+		pmhash_rebuild_at_end();
 	return file;
 }
 

@@ -219,6 +219,8 @@ entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool ma
 	{
 		trouble->standby_life = mapped->standby_life;
 		trouble->reason = pmhash_table_doubt(mapped->table);
+		if (pmhash_file_is_gone(mapped) && pmhash_pool_is_present())
+			trouble->reason = PMHASH_REASON_MISSING;	/* it lives on in here alone */
 		return trouble->reason != PMHASH_REASON_NONE ? NULL :
 			pmhash_entry_confirm(index, stub, generation);
 	}
@@ -609,10 +611,10 @@ pmhash_index_doubt(Relation index)
 
 /*
  * Is the file of a valid index persistent memory?  It has to be mapped for that,
- * but not to stay so.  ERROR if it can't be.  The caller holds a lock on the index.
+ * but not to stay so.  Returns as pmhash_named_file_doubt.
  */
-bool
-pmhash_index_is_pmem(Relation index)
+PmhashReason
+pmhash_index_pmem(Relation index, bool *pmem)
 {
 	PmhashTrouble		trouble;
 	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
@@ -620,9 +622,10 @@ pmhash_index_is_pmem(Relation index)
 	memset(&trouble, 0, sizeof(trouble));
 	if (entry == NULL || entry->file == NULL)
 		entry = entry_by_stub(index, PMHASH_READ, true, &trouble);
-	if (entry == NULL)
+	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
-	return pmh_is_pmem(entry->file->table);
+	*pmem = entry != NULL && pmh_is_pmem(entry->file->table);
+	return trouble.reason;
 }
 
 /* Has nobody made the pool ready, in spite of tries? */

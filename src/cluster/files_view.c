@@ -136,19 +136,23 @@ describe(Relation index, Datum *values, bool *nulls)
 {
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
-	bool		found;
+	PmhashLook	look;
 	PmhInode	inode;
 	const char *state;
 	bool		details = pmhash_may_see_details(index);
 
 	if (!pmhash_service_available())
 		state = disabled_state(details);
-	else if ((found = pmhash_stub_read(index, true, &stub)) &&
-			 (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+	else if ((look = pmhash_stub_look(index, &stub)) == PMHASH_LOOK_UNREADABLE &&
+			 errno != 0 && errno != ENOENT)
+		state = "unreadable";	/* no fork, and a damaged page, are no stub */
+	else if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		state = "empty";
 	else
 	{
+		bool		found = look == PMHASH_LOOK_STUB;
 		bool		named = found && stub.file_id != 0;
+		bool		pmem = false;
 		bool		there;
 
 		if (named)
@@ -168,57 +172,17 @@ describe(Relation index, Datum *values, bool *nulls)
 		if (strcmp(state, "valid") == 0)
 		{
 			/* Mapping thousands of files to ask would take longer than all else. */
-			values[2] = CStringGetTextDatum((there && inode.never_pmem) ||
-											!pmhash_index_is_pmem(index) ?
-											"cache" : "dax");
-			nulls[2] = false;
+			PmhashReason reason = there && inode.never_pmem ? PMHASH_REASON_NONE :
+				pmhash_index_pmem(index, &pmem);
+
+			if (reason != PMHASH_REASON_NONE)
+				state = psprintf("invalid: %s", pmhash_reason_text(reason));
+			values[2] = CStringGetTextDatum(pmem ? "dax" : "cache");
+			nulls[2] = reason != PMHASH_REASON_NONE;
 		}
 	}
 	values[4] = CStringGetTextDatum(state);
 	nulls[4] = false;
-}
-
-typedef struct Described
-{
-	Relation	index;
-	Datum	   *values;
-	bool	   *nulls;
-} Described;
-
-static void
-describe_it(void *arg)
-{
-	Described  *described = arg;
-
-	describe(described->index, described->values, described->nulls);
-}
-
-static bool
-is_unreadable(int sqlstate)
-{
-	return sqlstate == ERRCODE_IO_ERROR ||
-		sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE; /* EACCES */
-}
-
-static bool
-is_state_of_file(int sqlstate)
-{
-	return is_unreadable(sqlstate) || sqlstate == ERRCODE_DATA_CORRUPTED ||
-		sqlstate == ERRCODE_INDEX_CORRUPTED;
-}
-
-/* The same; what keeps a file from being opened for now is a state to be shown. */
-static void
-describe_safely(Relation index, Datum *values, bool *nulls)
-{
-	Described	described = {index, values, nulls};
-	ErrorData  *error = pmhash_try(describe_it, &described, is_state_of_file);
-
-	if (error == NULL)
-		return;
-	values[4] = CStringGetTextDatum(is_unreadable(error->sqlerrcode) ? "unreadable" : "damaged");
-	nulls[4] = false;
-	FreeErrorData(error);
 }
 
 /*
@@ -316,7 +280,7 @@ static bool
 file_row(Oid relid, Datum *values, bool *nulls)
 {
 	Relation	index;
-	ErrorData  *error;
+	bool		damaged;
 
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
@@ -335,7 +299,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 		UnlockRelationOid(relid, AccessShareLock);
 		return true;
 	}
-	index = pmhash_open_listed(relid, &error);
+	index = pmhash_open_listed(relid, &damaged);
 	if (index == NULL)
 	{
 		UnlockRelationOid(relid, AccessShareLock);
@@ -348,7 +312,7 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	}
 	else
 	{
-		describe_safely(index, values, nulls);
+		describe(index, values, nulls);
 		mind_incomplete(relid, values);
 	}
 	relation_close(index, AccessShareLock);

@@ -21,7 +21,6 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/index_list.h"
-#include "cluster/try.h"
 
 /*
  * Is this a handler function of this library?  Looked up by the name of the C
@@ -102,50 +101,18 @@ pmhash_list_indexes(bool temporary)
 	return indexes;
 }
 
-typedef struct Opening
-{
-	Oid			relid;
-	bool		there;
-} Opening;
-
-static void
-open_and_close(void *arg)
-{
-	Opening    *opening = arg;
-	Relation	index = try_relation_open(opening->relid, NoLock);
-
-	opening->there = index != NULL;
-	if (index != NULL)
-		relation_close(index, NoLock);
-}
-
-/*
- * A row that is missing is an internal error of the server's (relcache.c, syscache.c).
- * So is much else, which may pass (elog.c, errcode_for_file_access).
- */
-static bool
-may_be_of_catalogs(int sqlstate)
-{
-	return sqlstate == ERRCODE_INTERNAL_ERROR ||
-		sqlstate == ERRCODE_DATA_CORRUPTED ||
-		sqlstate == ERRCODE_INDEX_CORRUPTED;
-}
-
 /*
  * pmhash_open_listed
  *		Open an index that pmhash_list_indexes has listed.
  *
- * For what goes through all of them, and must not end at one.  The caller holds a lock
- * on it, and closes it with NoLock.  NULL, and *error is NULL: it is gone.  NULL, and
- * *error is set (in the current memory context): it can't be opened, as what the
- * catalogs say of it is damaged, or for a moment.  Not to be called in a parallel
- * operation.
+ * The caller holds a lock on it, and closes it with NoLock.  NULL: it is gone; or, and
+ * *damaged is set, it has no row in pg_index, which the server could not open.  What goes
+ * through all indexes must not end at one.  Other damage of catalogs is an ERROR.
  */
 Relation
-pmhash_open_listed(Oid relid, ErrorData **error)
+pmhash_open_listed(Oid relid, bool *damaged)
 {
-	Opening		opening = {relid, false};
-
-	*error = pmhash_try(open_and_close, &opening, may_be_of_catalogs);
-	return *error == NULL && opening.there ? try_relation_open(relid, NoLock) : NULL;
+	*damaged = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)) &&
+		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid));
+	return *damaged ? NULL : try_relation_open(relid, NoLock);
 }

@@ -15,6 +15,6 @@
 
 extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
-extern Relation pmhash_open_listed(Oid relid, ErrorData **error);
+extern Relation pmhash_open_listed(Oid relid, bool *damaged);
 
 #endif							/* PMHASH_INDEX_LIST_H */

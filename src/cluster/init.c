@@ -12,9 +12,7 @@
 #include "cluster/am_callbacks.h"
 #include "cluster/cluster.h"
 #include "cluster/engine_hooks.h"
-#include "cluster/file_levels.h"
 #include "cluster/gucs.h"
-#include "cluster/held.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/planner_hook.h"
@@ -37,7 +35,5 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_standby_redo_init();
 	pmhash_standby_database_init();
 	pmhash_logged_init();
-	pmhash_held_init();
-	pmhash_file_levels_init();
 	pmhash_worker_init();
 }

@@ -30,6 +30,7 @@
 #include "cluster/cluster.h"
 #include "cluster/file_error.h"
 #include "cluster/invalid.h"
+#include "cluster/life_cycle.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild_table.h"
 #include "cluster/shared.h"
@@ -73,6 +74,8 @@ pmhash_reason_text(PmhashReason reason)
 			return "it has not been filled completely";
 		case PMHASH_REASON_FILLED:
 			return "transactions that are older than it are still running";
+		case PMHASH_REASON_MOVED:
+			return "its table was given another tablespace and new rows in one transaction";
 		case PMHASH_REASON_NOT_LOGGED:
 			return "the index is not logged";
 		case PMHASH_REASON_NOT_BUILT:
@@ -277,6 +280,19 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 	if (pmhash_stub_invalidate(index, file_id, reason))
 	{
 		/*
+		 * A main fork that is new in this transaction goes with an abort, and the
+		 * mark with it.  The file that the fork of before names must not be trusted
+		 * then, so it goes now.  (What has it mapped looks for it, entry_of_stub.)
+		 */
+		if (pmhash_node_subid(index) != InvalidSubTransactionId && file_id != 0)
+		{
+			char		path[MAXPGPATH];
+
+			pmhash_file_path(path, MyDatabaseId, file_id);
+			pmhash_unlink(path);
+		}
+
+		/*
 		 * The reason may be gone after a crash (a bad page of the page cache
 		 * is read from disk again, as it once was), so the mark has to stay
 		 * even if this transaction does not.
@@ -290,6 +306,39 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		TransferPredicateLocksToHeapRelation(index);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+/*
+ * pmhash_may_insert
+ *
+ * SET TABLESPACE copies a table block by block: TIDs stay, and so do the indexes.  (All
+ * else that gives a table new files builds its indexes anew.)  If it is rolled back, the
+ * old files know nothing of rows that were inserted meanwhile, not even as dead ones:
+ * VACUUM never meets their TIDs, and other rows get them.  An entry that was made for
+ * them would lead there for ever.  (A btree keeps it, and answers wrongly.)
+ *
+ * So none is made: the rows are left out, unless the same abort takes the file away.  If
+ * an abort takes the mark away, the main fork is new, and was made at this level or
+ * further out: then it takes the rows away, too.
+ */
+bool
+pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
+{
+	if (pmhash_node_subid(heap) == InvalidSubTransactionId ||
+		pmhash_goes_with_table(file->path, heap))
+		return true;
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		pmhash_enforces_constraint(index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot insert into pmhash index \"%s\" because its table was moved in the same transaction",
+						RelationGetRelationName(index)),
+				 errdetail("If that is rolled back, the files that table \"%s\" had before do not know the new rows.",
+						   RelationGetRelationName(heap)),
+				 errhint("Insert the rows in another transaction, or use REINDEX INDEX after the table has been moved.")));
+	pmhash_mark_invalid(index, file->file_id, 0, PMHASH_REASON_MOVED);
+	pmhash_rebuild_at_end();
+	return false;
 }
 
 /*

@@ -66,6 +66,7 @@ typedef struct Pending
 	bool		not_yet;		/* drop: the index is still there */
 	Oid			relid;			/* of the index */
 	PmhashFork	fork;			/* created: for its main fork */
+	PmhashNode	table_node;		/* created: the main fork that its table had */
 	Oid			heap;			/* drop: its table, or InvalidOid if no other index
 								 * can have the file */
 	uint64		file_id;		/* drop, with a table */
@@ -78,6 +79,7 @@ typedef struct Pending
 
 static List *pending = NIL;
 static bool forks_replaced = false; /* has this transaction deleted some? */
+static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -137,7 +139,15 @@ free_pending(Pending *p)
 void
 pmhash_pending_create(const char *path, Relation index)
 {
-	add_pending(path, RelationGetRelid(index), false)->fork = pmhash_fork_of(index);
+	Pending    *p = add_pending(path, RelationGetRelid(index), false);
+	Relation	heap = RelationIdGetRelation(index->rd_index->indrelid);
+
+	p->fork = pmhash_fork_of(index);
+	if (heap != NULL)
+	{
+		p->table_node = pmhash_node(heap);
+		RelationClose(heap);
+	}
 }
 
 /*
@@ -187,12 +197,16 @@ pmhash_pending_keep(const char *path)
 }
 
 /*
- * The level whose abort removes the file at path, which was made in this transaction;
- * InvalidSubTransactionId if it was not, or stays.
+ * Does each abort that takes away the main fork which a table has now remove the file at
+ * path as well?  It does if the file was made when the table had that main fork, or, by
+ * levels, not further out than the main fork.  (Of open levels the inner one has the
+ * greater number.)  The server does not know which level made it if a later change was
+ * rolled back (relcache.c, AtEOSubXact_cleanup): then only the first counts.
  */
-SubTransactionId
-pmhash_pending_subid(const char *path)
+bool
+pmhash_goes_with_table(const char *path, Relation heap)
 {
+	SubTransactionId made = pmhash_fork_subid(heap);
 	ListCell   *lc;
 
 	foreach(lc, pending)
@@ -200,9 +214,17 @@ pmhash_pending_subid(const char *path)
 		const Pending *p = lfirst(lc);
 
 		if (!p->drop && strcmp(p->path, path) == 0)
-			return p->subid;
+			return memcmp(&p->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
+				(made != InvalidSubTransactionId && p->subid >= made);
 	}
-	return InvalidSubTransactionId;
+	return false;
+}
+
+/* An index is to be rebuilt as soon as this transaction has let its locks go. */
+void
+pmhash_rebuild_at_end(void)
+{
+	rebuild_at_end = true;
 }
 
 /* Something may be left over when this transaction has committed. */
@@ -225,14 +247,16 @@ pmhash_note_drop(Oid relid)
 	Relation	index = relation_open(relid, NoLock);
 	char		path[MAXPGPATH];
 	PmhashStub	stub;
-	bool		found;
 
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
 	{
-		if (!pmhash_stub_may_be_read(index, &stub, &found))
+		PmhashLook	look = pmhash_stub_look(index, &stub);
+
+		pmhash_stub_may_go(pmhash_node(index), look);
+		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
-		else if (found && stub.file_id != 0)
+		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
 		{
 			Pending    *p;
 
@@ -277,7 +301,6 @@ named_by(Oid relid, uint64 file_id)
 	Relation	index;
 	Owned		result = OWNED_NO;
 	PmhashStub	stub;
-	bool		found;
 
 	/* Another session may be rebuilding it, and be about to look at ours. */
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
@@ -287,9 +310,11 @@ named_by(Oid relid, uint64 file_id)
 		return OWNED_NO;
 	if (pmhash_is_index(index))
 	{
-		if (!pmhash_stub_may_be_read(index, &stub, &found))
+		PmhashLook	look = pmhash_stub_look(index, &stub);
+
+		if (look == PMHASH_LOOK_UNREADABLE)
 			result = OWNED_UNKNOWN;
-		else if (found && stub.file_id == file_id)
+		else if (look == PMHASH_LOOK_STUB && stub.file_id == file_id)
 			result = OWNED_YES;
 	}
 	relation_close(index, NoLock);
@@ -417,13 +442,14 @@ note_replaced_forks(void)
 
 	for (int i = 0; i < n; i++)
 	{
-		uint64		file_id;
-		uint16		flags;
+		PmhashStub	stub;
+		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
 
-		if (!pmhash_stub_of_fork_may_be_read(node[i], &file_id, &flags))
+		pmhash_stub_may_go(node[i], look);
+		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
-		if (file_id != 0)
-			note_replaced(file_id, pmhash_flags_logged(flags));
+		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
+			note_replaced(stub.file_id, pmhash_flags_logged(stub.flags));
 	}
 	if (n > 0)
 		pfree(node);
@@ -574,6 +600,9 @@ transaction_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			return;
 	}
+	if (rebuild_at_end)
+		pmhash_request_look(MyDatabaseId);
+	rebuild_at_end = false;
 	pmhash_entries_at_end_of_transaction();
 }
 

@@ -242,13 +242,6 @@ typedef struct Owners
 	int			unknown;		/* stubs that can't be read or looked at */
 } Owners;
 
-typedef enum StubState
-{
-	STUB_READ,
-	STUB_NONE,					/* the main fork is empty: dropped */
-	STUB_UNREADABLE
-} StubState;
-
 /*
  * pmhash_first_complaint
  *		Is a message about an index of this database the first one in this server life?
@@ -293,54 +286,17 @@ complain_once(Relation index, const char *why)
 
 /* Say that an index can't be opened, once. */
 static void
-complain_of_catalogs(Oid relid, const char *why)
+complain_of_catalogs(Oid relid)
 {
 	const char *name = get_rel_name(relid);
 
 	if (!pmhash_first_complaint(relid))
 		return;
 	ereport(LOG,
-			(errmsg("pmhash could not determine which file %s has: %s",
-					pmhash_index_label(relid, name ? name : ""), why),
-			 errdetail("The index could not be opened. Files that may belong to it are kept."),
-			 errhint("If it stays so, the system catalogs are damaged.")));
-}
-
-typedef struct StubReading
-{
-	Relation	index;
-	PmhashStub *stub;
-	StubState	state;
-} StubReading;
-
-/* A page of zeroes in the main fork of an index that we see is not as it was written. */
-static void
-read_stub(void *arg)
-{
-	StubReading *reading = arg;
-
-	reading->state = STUB_READ;
-	if (RelationGetNumberOfBlocks(reading->index) == 0)
-		reading->state = STUB_NONE;
-	else if (!pmhash_stub_read(reading->index, false, reading->stub))
-	{
-		complain_once(reading->index, "its stub page is empty");
-		reading->state = STUB_UNREADABLE;
-	}
-}
-
-/* Read a stub.  ERROR only for what is not the page's fault. */
-static StubState
-read_stub_if_possible(Relation index, PmhashStub *stub)
-{
-	StubReading reading = {index, stub, STUB_UNREADABLE};
-	ErrorData  *error = pmhash_stub_try(read_stub, &reading);
-
-	if (error == NULL)
-		return reading.state;
-	complain_once(index, error->message);
-	FreeErrorData(error);
-	return STUB_UNREADABLE;
+			(errmsg("pmhash could not determine which file %s has: its row in pg_index is missing",
+					pmhash_index_label(relid, name ? name : "")),
+			 errdetail("Files that may belong to it are kept."),
+			 errhint("The system catalogs are damaged.")));
 }
 
 /*
@@ -352,18 +308,23 @@ note_owner(Relation index, Owners *owners)
 {
 	PmhashStub	stub;
 
-	switch (read_stub_if_possible(index, &stub))
+	switch (pmhash_stub_look(index, &stub))
 	{
-		case STUB_UNREADABLE:
+		case PMHASH_LOOK_UNREADABLE:
+			complain_once(index, errno != 0 ? strerror(errno) : "its stub page is damaged");
 			owners->unknown++;
 			return;
-		case STUB_READ:
+		case PMHASH_LOOK_OTHER:
+			complain_once(index, "its page is no stub page");
+			owners->unknown++;
+			return;
+		case PMHASH_LOOK_STUB:
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
 				add_id(&owners->owned, stub.file_id);
 			pmhash_index_examine(index, &stub);
 			pmhash_wal_examine(index, &stub);
 			break;
-		case STUB_NONE:
+		case PMHASH_LOOK_EMPTY:	/* dropped */
 			break;
 	}
 	add_id(&owners->known, RelationGetRelid(index));
@@ -373,19 +334,16 @@ note_owner(Relation index, Owners *owners)
 static bool
 note_owner_of(Oid relid, Owners *owners)
 {
-	ErrorData  *error;
-	Relation	index = pmhash_open_listed(relid, &error);
+	bool		damaged;
+	Relation	index = pmhash_open_listed(relid, &damaged);
 
 	if (index != NULL)
 	{
 		note_owner(index, owners);
 		relation_close(index, NoLock);
 	}
-	if (error != NULL)
-	{
-		complain_of_catalogs(relid, error->message);
-		FreeErrorData(error);
-	}
+	if (damaged)
+		complain_of_catalogs(relid);
 	return index != NULL;
 }
 

@@ -113,30 +113,38 @@ give_up(Oid relid, const char *name, MemoryContext context)
 
 /*
  * Rebuild an index if it is invalid; not while the worker of the other kind is at its
- * table, which has us started when it is done.
+ * table, which has us started when it is done.  Its name goes into name[NAMEDATALEN].
  */
+static void
+rebuild_if_needed(Oid relid, char *name)
+{
+	Oid			heap = InvalidOid;
+	bool		needed;
+
+	StartTransactionCommand();
+	needed = needs_rebuild(relid, name, &heap);
+	CommitTransactionCommand();
+	if (needed)
+	{
+		if (!pmhash_rebuild_begins(relid, heap))
+			return;
+		pmhash_refill(relid);
+		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
+	}
+	pmhash_rebuild_is_over(relid);
+}
+
+/* The same; an error is noted. */
 static void
 rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
-	Oid			heap = InvalidOid;
-	bool		needed;
 
 	pmhash_refill_forget();
 	PG_TRY();
 	{
-		StartTransactionCommand();
-		needed = needs_rebuild(relid, name, &heap);
-		CommitTransactionCommand();
-		if (needed && pmhash_rebuild_begins(relid, heap))
-		{
-			pmhash_refill(relid);
-			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
-			needed = false;
-		}
-		if (!needed)
-			pmhash_rebuild_is_over(relid);
+		rebuild_if_needed(relid, name);
 	}
 	PG_CATCH();
 	{
@@ -263,5 +271,6 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		pmhash_rebuild_pass_ends();
 	if (kind == PMHASH_BUILD_PLAIN)
 		request_other_kind(rest);
+	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 }

@@ -421,34 +421,6 @@ pmhash_rebuild_wanted(Oid index)
 	pmhash_request_look(MyDatabaseId);
 }
 
-/*
- * pmhash_rebuild_due_now
- *		An index of this database can be rebuilt from now on: what has failed before is
- *		forgotten, and a rebuilder requested.
- *
- * A rebuild that goes on is left alone.  Others that share the bit of this index are
- * tried once too often.  Takes the rebuild lock; raises no error and allocates nothing,
- * so it can be called when a transaction is over.
- */
-void
-pmhash_rebuild_due_now(Oid index)
-{
-	PmhashRebuild *r;
-	int			word;
-	uint64		bit = known_bit(index, &word);
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	while ((r = find_either(index)) != NULL && !r->running)
-	{
-		if (OidIsValid(r->index))
-			memset(r, 0, sizeof(*r));
-		else
-			r->known[word] &= ~bit;
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	pmhash_request_look(MyDatabaseId);
-}
-
 /* This worker begins to go through the indexes of this kind of its database. */
 void
 pmhash_rebuild_pass_begins(PmhashBuildKind kind)

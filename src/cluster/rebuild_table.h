@@ -14,7 +14,6 @@
 #include "cluster/shared.h"
 
 extern void pmhash_rebuild_wanted(Oid index);
-extern void pmhash_rebuild_due_now(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern bool pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state);

@@ -320,7 +320,7 @@ map_header(void)
 		standby_path(path);
 		if (pm_open(&mapping, path, false, &error) != PMH_OK)
 			return NULL;
-		if (mapping.mapped < HEADER_SIZE)
+		if (mapping.bound < HEADER_SIZE)
 		{
 			pm_close(&mapping);
 			return NULL;

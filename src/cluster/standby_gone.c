@@ -29,13 +29,15 @@ pmhash_standby_note_named(XLogReaderState *record)
 {
 	PmhashWalRecord gone;
 	PmhashNode	node;
+	PmhashStub	stub;
 
 	named = 0;
 	if (pmhash_wal_decode(record, &gone) != PMHASH_WAL_OURS ||
 		gone.type != PMHASH_WAL_FILE_GONE || gone.file_id != 0)
 		return;
 	XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
-	named = pmhash_stub_in_recovery(node);
+	if (pmhash_stub_look_at(node, &stub) == PMHASH_LOOK_STUB)
+		named = stub.file_id;
 }
 
 /* Is this a file of the record's database that has not had the record (S2)? */

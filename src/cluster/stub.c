@@ -24,7 +24,6 @@
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
-#include "cluster/moved.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
 #include "engine/stop_point.h"
@@ -89,22 +88,6 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 }
 
 /*
- * The same, logged even if the fork is new in this transaction and its other changes
- * need no WAL (wal_level = minimal): for one that is about to be deleted and may come
- * back, and after the commit.  Raises no error.
- */
-static void
-log_page_always(Buffer buffer, const PmhashStub *stub, bool permanent)
-{
-	START_CRIT_SECTION();
-	fill_page(BufferGetPage(buffer), stub);
-	MarkBufferDirty(buffer);
-	if (permanent)
-		(void) log_newpage_buffer(buffer, true);
-	END_CRIT_SECTION();
-}
-
-/*
  * Make block 0 of an empty main fork the stub of file_id.
  */
 void
@@ -118,7 +101,8 @@ pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, uint64 seed)
 	if (BufferGetBlockNumber(buffer) != 0)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
-	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
+	stub = make_stub(flags, file_id, seed, (flags & PMHASH_STUB_INVALID) != 0 ?
+					 PMHASH_REASON_MOVED : PMHASH_REASON_NONE);
 	log_page(index, buffer, &stub);
 	UnlockReleaseBuffer(buffer);
 }
@@ -236,121 +220,6 @@ pmhash_stub_validate(Relation index, uint64 file_id)
 						PMHASH_REASON_NONE, NULL);
 }
 
-/* ---- forks that come back with an abort ---- */
-
-/*
- * Give the stub in a locked buffer this flag for its use, if it names file_id, and is
- * not marked as invalid.  If the file was logged standbys give theirs up at the same
- * point of WAL.  False: nothing was changed.
- */
-static bool
-restrict_use(Buffer buffer, uint64 file_id, uint16 flag, PmhashReason reason,
-			 bool permanent)
-{
-	PmhashStub	stub;
-	bool		ends;
-
-	if (PageIsNew(BufferGetPage(buffer)))
-		return false;
-	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
-	if (!pmhash_stub_is_known(&stub) || stub.file_id != file_id ||
-		(stub.flags & (PMHASH_STUB_INVALID | flag)) != 0)
-		return false;
-	ends = pmhash_flags_logged(stub.flags);
-	stub.flags &= flag == PMHASH_STUB_INVALID ? 0 : PMHASH_STUB_WAL;
-	stub.flags |= flag;
-	stub.reason = reason;
-	if (ends)
-		log_page_and_end(buffer, &stub);
-	else
-		log_page_always(buffer, &stub, permanent);
-	return true;
-}
-
-static bool
-fork_has_page(PmhashNode node)
-{
-	SMgrRelation smgr = pmhash_open_fork(node);
-
-	return smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
-}
-
-/*
- * The same in all main forks that indexes of the table have had in this transaction, but
- * for the one that this index has now: an abort may bring one of them back.
- */
-static void
-restrict_left_forks(Relation index, uint64 file_id, uint16 flag, PmhashReason reason)
-{
-	ListCell   *lc;
-
-	foreach(lc, pmhash_left_forks())
-	{
-		const PmhashLeftFork *left = lfirst(lc);
-		Buffer		buffer;
-
-		if (left->heap != index->rd_index->indrelid ||
-			memcmp(&left->node, &pmhash_node(index), sizeof(PmhashNode)) == 0 ||
-			!fork_has_page(left->node))
-			continue;
-		buffer = ReadBufferWithoutRelcache(left->node, MAIN_FORKNUM, 0, RBM_NORMAL,
-										   NULL, left->permanent);
-		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-		(void) restrict_use(buffer, file_id, flag, reason, left->permanent);
-		UnlockReleaseBuffer(buffer);
-	}
-}
-
-/*
- * pmhash_stub_hold
- *		Let a stub that names file_id say FILLING, whatever becomes of this
- *		transaction, until pmhash_stub_let_go.
- *
- * Standbys give their files up.  *flags: PMHASH_STUB_FILLED if it said so, else 0.
- * False, and nothing done, if it names another file, or says FILLING or INVALID already.
- */
-bool
-pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags)
-{
-	Buffer		buffer;
-	PmhashStub	stub;
-	bool		held;
-
-	restrict_left_forks(index, file_id, PMHASH_STUB_FILLING, PMHASH_REASON_NONE);
-	buffer = ReadBuffer(index, 0);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
-	*flags = stub.flags & PMHASH_STUB_FILLED;
-	held = restrict_use(buffer, file_id, PMHASH_STUB_FILLING, PMHASH_REASON_NONE,
-						RelationIsPermanent(index));
-	UnlockReleaseBuffer(buffer);
-	return held;
-}
-
-/*
- * pmhash_stub_let_go
- *		The transaction has committed: the stub in this pinned buffer says what it said.
- *
- * Nothing is done if it does not name file_id, or does not say FILLING any more.
- * Returns the stub's flags.  Raises no error.
- */
-uint16
-pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags, bool permanent)
-{
-	PmhashStub	stub;
-
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
-	if (stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		(stub.flags & PMHASH_STUB_FILLING) != 0)
-	{
-		stub.flags = (stub.flags & PMHASH_STUB_WAL) | flags;
-		log_page_always(buffer, &stub, permanent);
-	}
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	return stub.flags;
-}
-
 /* An index whose page does not tell: may standbys have a file of it? */
 static bool
 may_be_logged(Relation index)
@@ -363,8 +232,7 @@ may_be_logged(Relation index)
  * names that one.  The id stays, so that the file can be removed.  A page that
  * is not one of ours is replaced, one that is not there is made.  The record
  * stands in WAL before any that this transaction writes from now on; if the file was
- * logged, or may have been, it is the one for standbys, too (P6).  Main forks that an
- * abort may bring back are marked first, if they name file_id.  Tells whether the stub
+ * logged, or may have been, it is the one for standbys, too (P6).  Tells whether the stub
  * was not marked before.
  */
 bool
@@ -377,8 +245,6 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	bool		ours;
 	bool		mark;
 
-	if (file_id != 0)
-		restrict_left_forks(index, file_id, PMHASH_STUB_INVALID, reason);
 	LockRelationForExtension(index, ExclusiveLock);
 	if (RelationGetNumberOfBlocks(index) == 0)
 	{
@@ -425,7 +291,7 @@ void
 pmhash_stub_create_init(Relation index)
 {
 	SMgrRelation smgr = RelationGetSmgr(index);
-	PGAlignedBlock block;
+	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
 	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
 

@@ -10,14 +10,13 @@
 
 #include "cluster/cluster.h"
 #include "cluster/format.h"
-#include "cluster/try.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		1
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
-#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c, held.c */
+#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
 #define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
 #define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
 #define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
@@ -90,19 +89,23 @@ extern bool pmhash_stub_validate(Relation index, uint64 file_id);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
-extern bool pmhash_stub_hold(Relation index, uint64 file_id, uint16 *flags);
-extern uint16 pmhash_stub_let_go(Buffer buffer, uint64 file_id, uint16 flags,
-								 bool permanent);
 
 /* ---- stub_read.c ---- */
+
+/* What a main fork has where a stub should be. */
+typedef enum PmhashLook
+{
+	PMHASH_LOOK_STUB,			/* a stub of the version that this code knows */
+	PMHASH_LOOK_EMPTY,			/* no page */
+	PMHASH_LOOK_OTHER,			/* a page that is no such stub, or of zeroes */
+	PMHASH_LOOK_UNREADABLE		/* that can't be told */
+} PmhashLook;
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
-extern uint64 pmhash_stub_in_recovery(PmhashNode node);
-extern ErrorData *pmhash_stub_try(PmhashTried read, void *arg);
-extern bool pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found);
-extern bool pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id,
-											uint16 *flags);
+extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
+extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
+extern void pmhash_stub_may_go(PmhashNode node, PmhashLook look);
 
 #endif							/* PMHASH_STUB_H */

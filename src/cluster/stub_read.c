@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stub_read.c
- *	  Reading the stub of an index: by its relation, by its fork, in recovery.
+ *	  Reading the stub of an index: for its use, and to see what is there.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,14 +13,11 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
-#include "storage/checksum.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
 #include "cluster/durable.h"
-#include "cluster/moved.h"
 #include "cluster/stub.h"
-#include "cluster/try.h"
 
 /*
  * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
@@ -59,23 +56,27 @@ fork_is_there(PmhashNode node)
 	return stat(path, &st) == 0 && st.st_size >= BLCKSZ;
 }
 
-/*
- * Copy the stub out of a pinned buffer, and unpin that.  False: the page was never
- * filled.
- */
+/* Copy the stub out of a page.  False: that was never filled. */
+static bool
+copy_stub(Page page, PmhashStub *stub)
+{
+	if (PageIsNew(page))
+		return false;
+	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	if (stub->database != MyDatabaseId)
+		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
+	return true;
+}
+
+/* The same of a pinned buffer, which is unpinned. */
 static bool
 take_stub(Buffer buffer, PmhashStub *stub)
 {
-	Page		page = BufferGetPage(buffer);
 	bool		found;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	found = !PageIsNew(page);
-	if (found)
-		memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	found = copy_stub(BufferGetPage(buffer), stub);
 	UnlockReleaseBuffer(buffer);
-	if (found && stub->database != MyDatabaseId)
-		stub->flags &= ~PMHASH_STUB_WAL;	/* records are of the original's file */
 	return found;
 }
 
@@ -84,8 +85,7 @@ take_stub(Buffer buffer, PmhashStub *stub)
  * page that was never filled.  With zero_on_error a damaged page counts as
  * none (for DROP, which must not fail for that).  ERROR if the page is
  * something else, or of a version this code does not know.  The caller holds
- * a lock on the index.  What the transaction itself may do with a file whose stub it
- * holds (pmhash_stub_hold), and no other can, it finds in the flags.
+ * a lock on the index.
  */
 bool
 pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
@@ -113,7 +113,6 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 						   PMHASH_STUB_MAGIC, PMHASH_STUB_VERSION),
 				 errhint("REINDEX INDEX makes a new one.")));
 	}
-	pmhash_moved_stub(index, stub);
 	return true;
 }
 
@@ -139,162 +138,94 @@ pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
 	return found && pmhash_stub_is_known(stub);
 }
 
-/* The same of a page that is in no shared buffer, by its file. */
-static bool
+/*
+ * The same of a page that is in no shared buffer, by its file, in which alone errno has
+ * a meaning: why there is no page; 0 if there is one, and it is damaged.
+ */
+static PmhashLook
 look_at_file(PmhashNode node, PmhashStub *stub)
 {
 	char		path[MAXPGPATH];
-	PGAlignedBlock block;
+	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
+	ssize_t		n;
 
 	fork_path(node, path);
-	if (pmhash_read_small(path, block.data, BLCKSZ) != BLCKSZ || PageIsNew(page) ||
-		(DataChecksumsEnabled() &&
-		 pg_checksum_page(block.data, 0) != ((PageHeader) page)->pd_checksum))
-		return false;
-	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
-	return pmhash_stub_is_known(stub);
+	n = pmhash_read_small(path, block.data, BLCKSZ);
+	if (n == 0)
+		return PMHASH_LOOK_EMPTY;
+	if (n != BLCKSZ || !pmhash_page_is_sound(page, 0))
+	{
+		errno = n < 0 ? errno : 0;
+		return PMHASH_LOOK_UNREADABLE;
+	}
+	return copy_stub(page, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
+		PMHASH_LOOK_OTHER;
 }
 
 /*
- * pmhash_stub_in_recovery
- *		The file id that the stub in a permanent main fork names; 0: none, or not known.
+ * pmhash_stub_look_at
+ *		The stub in a main fork of a relation that is not temporary, or what is there
+ *		instead: an answer, never an ERROR for what is found.
  *
- * For the startup process, to which no ERROR must come out of a read of a buffer: none
- * would end what the buffer is marked with (bufmgr.c, AbortBufferIO), and it waits for
- * itself when it restores the page.  Raises none.
- */
-uint64
-pmhash_stub_in_recovery(PmhashNode node)
-{
-	PmhashStub	stub;
-
-	return pmhash_stub_peek(node, &stub) || look_at_file(node, &stub) ?
-		stub.file_id : 0;
-}
-
-/*
- * The file id that the stub in a permanent or unlogged main fork names, by the
- * fork's number alone: for one that this transaction is about to delete.  0 if it
- * is not one of ours, or names none.  *flags are the stub's.  ERROR if the page can't
- * be read: it may be a table's, which comes back if the commit fails, so it must not
- * be taken for an empty one here (RBM_ZERO_ON_ERROR would make it one in shared
- * buffers, whatever zero_damaged_pages says).
- */
-static uint64
-stub_of_fork(PmhashNode node, uint16 *flags)
-{
-	SMgrRelation smgr = pmhash_open_fork(node);
-	Buffer		buffer;
-	Page		page;
-	PmhashStub	stub;
-
-	*flags = 0;
-	memset(&stub, 0, sizeof(stub));
-	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) != 1)
-		return 0;
-	buffer = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, 0, RBM_NORMAL, NULL, true);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (!PageIsNew(page))
-		memcpy(&stub, PageGetContents(page), sizeof(PmhashStub));
-	UnlockReleaseBuffer(buffer);
-	*flags = stub.flags;
-	return pmhash_stub_is_known(&stub) ? stub.file_id : 0;
-}
-
-/*
- * A bad checksum, an error of the disk, a main fork that is not there or may not be
- * opened.
- */
-static bool
-page_is_at_fault(int sqlstate)
-{
-	return sqlstate == ERRCODE_DATA_CORRUPTED ||
-		sqlstate == ERRCODE_UNDEFINED_FILE ||
-		sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE ||
-		sqlstate == ERRCODE_INDEX_CORRUPTED ||
-		sqlstate == ERRCODE_IO_ERROR;
-}
-
-/*
- * pmhash_stub_try
- *		Have a page read, and go on if it can't be.
+ * For those that must go on if a page can't be read: the commands that do away with it,
+ * the cleaner, the views, and replay.  A read by the buffer manager would not do: it
+ * raises an ERROR, and to catch that takes a subtransaction, for which it is too late
+ * where the server deletes relations at commit (PreCommit_on_commit_actions comes after
+ * AfterTriggerEndXact); in the startup process nothing would end what the buffer is marked
+ * with (bufmgr.c, AbortBufferIO).  Nor is a page taken into shared buffers that is
+ * none of ours, or zeroed there because it is damaged.
  *
- * For what must not fail because a stub can't be read: above all the commands that do
- * away with it.  As pmhash_try, if the page is at fault.
+ * While the file is read the page may come into a buffer, and be changed there; so that
+ * is looked at once more.  That it has come, changed and gone again by then can't be: the
+ * caller holds a lock on the index, or has its table locked.
+ *
+ * PMHASH_LOOK_UNREADABLE: errno says why, or is 0 if the page is damaged.
  */
-ErrorData *
-pmhash_stub_try(PmhashTried read, void *arg)
+PmhashLook
+pmhash_stub_look_at(PmhashNode node, PmhashStub *stub)
 {
-	return pmhash_try(read, arg, page_is_at_fault);
-}
+	PmhashLook	look;
+	int			save_errno;
 
-typedef struct Reading
-{
-	Relation	index;
-	PmhashNode	node;
-	PmhashStub *stub;
-	bool		found;
-	uint64		file_id;
-	uint16		flags;			/* ... and the flags with it */
-} Reading;
-
-/*
- * For commands that do away with the page.  Not if its file may not be opened: the server
- * would come to that after the commit, and PANIC (smgrDoPendingDeletes, smgrexists).
- */
-static bool
-succeeds(PmhashTried read, Reading *reading)
-{
-	ErrorData  *error = pmhash_stub_try(read, reading);
-
-	if (error == NULL)
-		return true;
-	if (error->sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
-		ReThrowError(error);
-	FreeErrorData(error);
-	return false;
-}
-
-static void
-read_of_index(void *arg)
-{
-	Reading    *reading = arg;
-
-	reading->found = pmhash_stub_read(reading->index, true, reading->stub);
-}
-
-static void
-read_of_fork(void *arg)
-{
-	Reading    *reading = arg;
-
-	reading->file_id = stub_of_fork(reading->node, &reading->flags);
+	if (pmhash_stub_peek(node, stub))
+		return PMHASH_LOOK_STUB;
+	look = look_at_file(node, stub);
+	save_errno = errno;
+	if (pmhash_stub_peek(node, stub))
+		return PMHASH_LOOK_STUB;
+	errno = save_errno;
+	return look;
 }
 
 /*
- * pmhash_stub_read with zero_on_error, its result in *found; false if the page can't
- * be read at all.  Not to be called in a parallel operation.
+ * The same of an index.  One of this session's temporary ones has its page in this
+ * process, or in a file of its own, and is read as usual.
  */
-bool
-pmhash_stub_may_be_read(Relation index, PmhashStub *stub, bool *found)
+PmhashLook
+pmhash_stub_look(Relation index, PmhashStub *stub)
 {
-	Reading		reading = {.index = index, .stub = stub};
-	bool		done = succeeds(read_of_index, &reading);
-
-	*found = done && reading.found;
-	return done;
+	if (!RelationUsesLocalBuffers(index))
+		return pmhash_stub_look_at(pmhash_node(index), stub);
+	return pmhash_stub_read(index, true, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
 }
 
-/* The same of stub_of_fork. */
-bool
-pmhash_stub_of_fork_may_be_read(PmhashNode node, uint64 *file_id, uint16 *flags)
+/*
+ * For a page that this transaction does away with: ERROR if its file may not be opened.
+ * The server would come to that after the commit, and PANIC (smgrDoPendingDeletes,
+ * smgrexists).  errno is as of the look.
+ */
+void
+pmhash_stub_may_go(PmhashNode node, PmhashLook look)
 {
-	Reading		reading = {.node = node};
-	bool		done = succeeds(read_of_fork, &reading);
+	char		path[MAXPGPATH];
+	int			save_errno = errno;
 
-	*file_id = done ? reading.file_id : 0;
-	*flags = done ? reading.flags : 0;
-	return done;
+	if (look != PMHASH_LOOK_UNREADABLE || (errno != EACCES && errno != EPERM))
+		return;
+	fork_path(node, path);
+	errno = save_errno;
+	ereport(ERROR,
+			(errcode_for_file_access(),
+			 errmsg("could not open file \"%s\": %m", path)));
 }

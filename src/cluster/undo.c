@@ -146,9 +146,9 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 		return false;
 	}
 	header = (const PmhashJournalHeader *) file.base;
-	if (file.mapped < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
+	if (file.bound < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
 		header->instance != instance ||
-		header->records != file.mapped / sizeof(*record) - 1)
+		header->records != file.bound / sizeof(*record) - 1)
 	{
 		pm_close(&file);
 		return false;

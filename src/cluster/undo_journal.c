@@ -274,7 +274,7 @@ static void
 forget_damaged(PmFile *file)
 {
 	PmhashJournalRecord *record = (PmhashJournalRecord *) file->base;
-	size_t		n = file->mapped / sizeof(*record);
+	size_t		n = file->bound / sizeof(*record);
 
 	for (size_t i = 1; i < n; i++)
 	{
@@ -308,8 +308,8 @@ take_spare(PmFile *file, const char *path, size_t least, size_t most)
 		(void) pmhash_journal_let_go(path); /* want of a descriptor, perhaps */
 	else
 	{
-		if (file->mapped >= least && file->mapped <= most &&
-			file->mapped % sizeof(PmhashJournalRecord) == 0)
+		if (file->bound >= least && file->bound <= most &&
+			file->bound % sizeof(PmhashJournalRecord) == 0)
 		{
 			header = (PmhashJournalHeader *) file->base;
 			pm_store64(&header->magic, 0);
@@ -347,9 +347,9 @@ get_journal(PmFile *file, const char *path, PmhError *error)
 	}
 	if (!take_spare(file, path, SMALLEST, size))
 		return false;
-	if (file->mapped < size)
+	if (file->bound < size)
 		ereport(LOG,
-				(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->mapped,
+				(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->bound,
 						size, error->sys_errno != 0 ? strerror(error->sys_errno) :
 						error->detail)));
 	memset(error, 0, sizeof(*error));
@@ -374,7 +374,7 @@ pmhash_journal_create(uint64 instance, bool *pmem)
 	(void) pmhash_journal_let_go(path);
 	if (!get_journal(&file, path, &error))
 		journal_error(path, &error);
-	pmhash_shared->journal_records = file.mapped / sizeof(PmhashJournalRecord) - 1;
+	pmhash_shared->journal_records = file.bound / sizeof(PmhashJournalRecord) - 1;
 	header = (PmhashJournalHeader *) file.base;
 	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
@@ -429,7 +429,7 @@ is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	return journal.mapped >= journal_size() &&
+	return journal.bound >= journal_size() &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
 		header->instance == pmhash_shared->instance;
 }

@@ -105,6 +105,20 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 #define pg_noreturn						pg_attribute_noreturn()
 #endif
 
+/* The buffer of a page that is read or written without shared buffers. */
+#if PG_VERSION_NUM < 160000
+#define PGIOAlignedBlock				PGAlignedBlock
+#endif
+
+/* Is a page as it was written?  Says nothing of it, and counts nothing. */
+#if PG_VERSION_NUM >= 180000
+#define pmhash_page_is_sound(page, block) \
+	PageIsVerified(page, block, 0, &(bool) {false})
+#else
+#define pmhash_page_is_sound(page, block) \
+	PageIsVerifiedExtended(page, block, 0)
+#endif
+
 /*
  * PostgreSQL 19: further parameters, set to what earlier versions do.  Of a WAL reader
  * that finds nothing it tells the reason.

@@ -112,12 +112,8 @@ check_live(PmhCheck *c)
 	{
 		dirword = pm_load_acquire(&live->dirword);
 		PMH_STOP_POINT("check_before_blocks");
-		word = pm_load_acquire(&live->blocks);
-		blocks = pmh_live_number(word);
+		blocks = pmh_blocks(c->t);
 	} while (pm_load_acquire(&live->dirword) != dirword);
-	if (!pmh_live_whole(word, offsetof(PmhLive, blocks)))
-		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
-				"The length of the file is damaged in its header.");
 	word = pm_load_acquire(&live->value_region);
 	if (!pmh_live_whole(word, offsetof(PmhLive, value_region)))
 		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, value_region),
@@ -624,6 +620,9 @@ begin(PmhCheck *c)
 	bool		no_memory;
 
 	result = pmh_map_all(t);
+	if (result == PMH_ERR_CORRUPT)
+		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
+						  "The length of the file is damaged in its header.");
 	if (result != PMH_OK)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */

@@ -39,7 +39,7 @@ _Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_MIN_BLOCK <=
 			   "the largest directory is an extent of blocks that cannot exist");
 
 /*
- * A place lies outside of our mapping: map further, or corrupt, or outdated.
+ * A place lies beyond the bound: the file has grown, or it is corrupt, or outdated.
  * Beyond the end of the file as well proves damage only if the segment was in
  * use when the end was looked up: the place is current after a load of one of
  * its versions, all of which are counted up before it is freed, and this version
@@ -69,7 +69,7 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 }
 
 /*
- * A directory lies within our mapping, which becomes no shorter once the file is open:
+ * A directory lies within the bound, which is never lowered once the file is open:
  * look-ups that meet it again need not check that.
  */
 static inline void
@@ -104,7 +104,7 @@ pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *p)
 		uint64_t	size = pmh_directory_size(depth);
 		PmhResult	result;
 
-		if (offset + size > t->file.mapped)
+		if (!pmh_within(t, offset, size))
 		{
 			PMH_STOP_POINT("directory_before_span");
 			result = pmh_check_span(t, offset, size);
@@ -413,10 +413,13 @@ pmh_directory_enter_overflow(PmhTable *t, uint64_t elem)
 		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	depth = pmh_dirword_depth(dirword);
-	dir = pmh_at(t, pmh_dirword_offset(dirword));
 	result = pmh_check_span(t, pmh_dirword_offset(dirword), pmh_directory_size(depth));
-	if (result == PMH_OK && pm_load(&dir[UINT64_C(1) << depth]) != 0)
-		result = PMH_RETRY;
+	if (result == PMH_OK)
+	{
+		dir = pmh_at(t, pmh_dirword_offset(dirword));
+		if (pm_load(&dir[UINT64_C(1) << depth]) != 0)
+			result = PMH_RETRY;
+	}
 	if (result == PMH_OK)
 		store_logged(t, dirword, UINT64_C(1) << depth, UINT64_C(1) << depth, elem, elem);
 	pmh_unlock(&t->file_lock->directory);
@@ -669,14 +672,16 @@ pmh_directory_fold(PmhTable *t, uint64_t limit)
 	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	end = pmh_dirword_offset(dirword) + pmh_directory_size(pmh_dirword_depth(dirword));
 	depth = pmh_dirword_depth(dirword);
-	if (end <= t->file.mapped)
+	result = pmh_check_span(t, 0, end);
+	if (result == PMH_OK)
 		depth = deepest(t, dirword);
 	pmh_unlock(&t->file_lock->directory);
+	if (result != PMH_OK)
+		return result == PMH_NEED ? PMH_OK : result;
 
 	nblocks = pmh_directory_blocks(t, depth);
-	if (end > t->file.mapped ||
-		(depth == pmh_dirword_depth(dirword) &&
-		 (nblocks == 0 || (end - 1) >> t->block_shift < limit)))
+	if (depth == pmh_dirword_depth(dirword) &&
+		(nblocks == 0 || (end - 1) >> t->block_shift < limit))
 		return PMH_OK;
 	if (nblocks > 0 && !pmh_space_try_extent(t, nblocks, &to))
 		return PMH_OK;

@@ -81,7 +81,7 @@ needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
 		uint64_t	word = pmh_slot_load_word(home, (unsigned) __builtin_ctz(mask));
 
 		if (pmh_word_is_pointer(word))
-			__builtin_prefetch(pmh_at(t, pmh_pointer_offset(pmh_word_payload(word))), 1);
+			__builtin_prefetch(pmh_unchecked(t, pmh_pointer_offset(pmh_word_payload(word))), 1);
 	}
 	return true;
 }
@@ -110,9 +110,9 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	spot->home_version = &spot->stripe->version[pmh_version_of(number)];
 	number = pmh_alt_bucket(hash, hashing, number);
 	alt_offset = pmh_elem_bucket_offset(t, h.elem, number);
-	spot->alt = pmh_at(t, alt_offset);
+	spot->alt = pmh_unchecked(t, alt_offset);
 	spot->alt_version = &spot->stripe->version[pmh_version_of(number)];
-	if (unlikely(alt_offset + PMH_BUCKET_SIZE > t->file.mapped))
+	if (unlikely(!pmh_within(t, alt_offset, PMH_BUCKET_SIZE)))
 		return false;
 	prefetch_spot(spot);
 	if (insert && unlikely(needs_long_way(t, spot->home, hash)))

@@ -459,14 +459,17 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 /*
- * Once it is recovered a file never becomes shorter in this run, so what is mapped of it
- * from then on can be read.  But we had mapped all that there was, as the process that
- * recovers or as one that waited for it, and the recovery may just have cut it.
+ * Once it is recovered a file never becomes shorter in this run, so what is within a bound
+ * from then on can be read.  But ours was at the end of the file as it was, for the process
+ * that recovers and for one that waited for it, and the recovery may just have cut it.
  */
 static void
-map_no_more(PmhTable *t)
+lower_bound(PmhTable *t)
 {
-	pm_trim(&t->file, pmh_blocks(t) << t->block_shift);
+	uint64_t	end = pmh_blocks(t) << t->block_shift;
+
+	if (end < t->file.bound)
+		t->file.bound = end;
 }
 
 /* The file has a sound header: is the rest of it, and is it recovered? */
@@ -480,7 +483,7 @@ open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 	if (result == PMH_OK)
 		result = recover_once(t, env, recovered);
 	if (result == PMH_OK)
-		map_no_more(t);
+		lower_bound(t);
 	return pmh_conclude(t, result);
 }
 

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "compiler.h"
 #include "directory.h"
 #include "error.h"
 #include "fail.h"
@@ -26,14 +27,52 @@
 #define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
 #define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
 
+/* The end of the file, as live.blocks tells it; 0 if that is damaged. */
+static uint64_t
+end_of_file(const PmhTable *t)
+{
+	uint64_t	word = pm_load_acquire(&pmh_live(t)->blocks);
+	uint64_t	blocks = pmh_live_number(word);
+
+	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word, offsetof(PmhLive, blocks)))
+		return 0;
+	return blocks << t->block_shift;
+}
+
+/*
+ * live.blocks is stored when the file has been made longer, and the file becomes shorter
+ * in its recovery only, when no one has a bound.  So a bound that was good once stays so,
+ * also if a shrink has lowered live.blocks since.
+ */
+bool
+pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len)
+{
+	uint64_t	end;
+
+	if (likely(pmh_within(t, offset, len)))
+		return true;
+	/* Of a lost file we see no more: pmh_provide, which is asked then, says so. */
+	end = pm_is_lost(&t->file) ? 0 : end_of_file(t);
+	if (end > t->file.addresses)
+		end = t->file.addresses;
+#ifdef PMH_SHORT_MAPPINGS
+	/* No further than was asked for, so that one that was not asked for is found out. */
+	if (offset < end && len < end - offset)
+		end = offset + len;
+#endif
+	if (end > t->file.bound)
+		t->file.bound = end;
+	return pmh_within(t, offset, len);
+}
+
 PmhResult
 pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	uint64_t	bytes;
 
-	if (offset <= t->file.mapped && len <= t->file.mapped - offset)
+	if (likely(pmh_reaches(t, offset, len)))
 		return PMH_OK;
-	bytes = pmh_blocks(t) << t->block_shift;
+	bytes = end_of_file(t);
 	if (offset <= bytes && len <= bytes - offset)
 	{
 		t->need.map = true;
@@ -107,11 +146,11 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 	return free_blocks;
 }
 
-/* Let the file grow by an extent of nblocks, or map what others have added. */
+/* Let the file grow by an extent of nblocks, unless others have done it meanwhile. */
 static PmhResult
 grow_file(PmhTable *t, uint64_t nblocks)
 {
-	uint64_t	seen = t->file.mapped >> t->block_shift;
+	uint64_t	seen = t->file.bound >> t->block_shift;
 	uint64_t	blocks;
 	uint64_t	end;
 	uint64_t	free_blocks;
@@ -125,7 +164,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return result != PMH_OK ? result :
-			pm_remap(&t->file, blocks << t->block_shift, &t->error);
+			pm_raise_bound(&t->file, blocks << t->block_shift, &t->error);
 	}
 
 	end = growth_target(t, blocks, nblocks, true);
@@ -148,7 +187,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 						   end << t->block_shift, &t->error);
 	}
 	if (result == PMH_OK)
-		result = pm_remap(&t->file, end << t->block_shift, &t->error);
+		result = pm_raise_bound(&t->file, end << t->block_shift, &t->error);
 	if (result == PMH_OK)
 	{
 		PMH_STOP_POINT("grow_before_blocks");
@@ -228,12 +267,14 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	pmh_lock(&t->file_lock->grow);
 	blocks = pmh_blocks(t);
 	result = pmh_check_live_words(t);
-	if (result != PMH_OK || blocks << t->block_shift > t->file.mapped)
+	if (result == PMH_OK)
+		result = pmh_check_span(t, 0, blocks << t->block_shift);
+	if (result != PMH_OK)
 	{
 		/* If none is damaged, another process needed more: so nothing is too much. */
 		pmh_unlock(&t->file_lock->grow);
 		pmh_space_set_limit(t, 0, 0);
-		return result;
+		return result == PMH_NEED ? PMH_OK : result;
 	}
 	pmh_space_lock(t);
 	end = end_of_use(t, blocks);
@@ -261,15 +302,14 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 PmhResult
 pmh_map_all(PmhTable *t)
 {
-	uint64_t	blocks;
+	uint64_t	end;
 
 	PMH_STOP_POINT("map_all_before_length");
-	blocks = pmh_blocks(t);
-	if (blocks > PMH_MAX_BLOCKS)
+	end = end_of_file(t);
+	if (end == 0)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The header says that the file has %llu blocks.",
-						(unsigned long long) blocks);
-	return pm_remap(&t->file, blocks << t->block_shift, &t->error);
+						"What the header says of the length of the file is damaged.");
+	return pm_raise_bound(&t->file, end, &t->error);
 }
 
 PmhResult

@@ -12,13 +12,16 @@
 #include "table.h"
 
 /*
- * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the
- * file but not yet in our mapping; PMH_ERR_CORRUPT (with the error set) if it
+ * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the file, but
+ * that has outgrown our mapping; PMH_ERR_CORRUPT (with the error set) if it
  * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
  * after this call, what it got the offset from: the file may have been cut since.
  * What was got under a lock that keeps it from being freed may be believed.
  */
 extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
+
+/* Is it within the bound, perhaps after a look at how long the file is now? */
+extern bool pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len);
 
 /*
  * For one that is going to store another live word with a checksum (live.h), and holds
@@ -33,7 +36,7 @@ extern PmhResult pmh_check_live_words(PmhTable *t);
  */
 extern PmhResult pmh_provide(PmhTable *t);
 
-/* Map as far as live.blocks tells.  No lock may be held. */
+/* See to it that all the file can be touched, as long as it is now.  No lock may be held. */
 extern PmhResult pmh_map_all(PmhTable *t);
 
 /*

@@ -3,11 +3,12 @@
  * handle.h
  *	  The handle of a process on a file, and pointers into its mapping.
  *
- * Pointers into the mapping (pmh_at) are good until the public function returns
- * that they were made in, also across pmh_provide() and pmh_map_all(): nothing
- * is unmapped before pmh_conclude().  So no public function calls another one
- * that maps, and no pointer is kept in a handle or in the state of a sweep, a
- * shrink, a cursor or a bulk load: offsets are.  See src/README, "Mapping".
+ * Pointers into the mapping (pmh_at) are good until the handle rests or is closed.
+ * What outlives an operation (sweep, shrink, cursor, bulk load) holds offsets.
+ *
+ * An offset that was read from the file is followed only after pmh_check_span, or
+ * pmh_within, has said that the file reaches so far: test builds look at each one.
+ * See src/README, "Mapping".
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,7 @@
 /* What pmh_provide() is to see to. */
 typedef struct PmhNeed
 {
-	bool		map;			/* map as far as live.blocks tells */
+	bool		map;			/* map anew: the file has outgrown its mapping */
 	bool		workspace;		/* memory to build segments in */
 	bool		doubling;		/* double the directory ... */
 	uint32_t	doubling_depth; /* ... if it still has this depth */
@@ -55,7 +56,7 @@ struct PmhTable
 	uint64_t	file_id;
 	uint32_t	segment_buckets;	/* M */
 	uint32_t	block_shift;	/* log2 of the bytes of a block */
-	uint64_t	seen_dirword;	/* a directory seen to lie in our mapping, ... */
+	uint64_t	seen_dirword;	/* a directory seen to be within the bound, ... */
 	uint64_t	seen_offset;	/* ... where, ... */
 	uint64_t	seen_elements;	/* ... and of how many elements in a half */
 	PmhPermutation permutation; /* from a hash to that in the overflow table */
@@ -73,10 +74,32 @@ struct PmhTable
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 };
 
+/* What the builds of the engine's tests look at each time. */
+#ifdef PMH_ASSERTIONS
+#define PMH_ASSERT(condition)	assert(condition)
+#else
+#define PMH_ASSERT(condition)	((void) 0)
+#endif
+
+/* Is [offset, offset + len) known to be part of the file, and mapped? */
+static inline bool
+pmh_within(const PmhTable *t, uint64_t offset, uint64_t len)
+{
+	return offset <= t->file.bound && len <= t->file.bound - offset;
+}
+
+/* The address of an offset that has not been checked: for a prefetch, or a later check. */
+static inline void *
+pmh_unchecked(const PmhTable *t, uint64_t offset)
+{
+	return t->file.base + offset;
+}
+
 static inline void *
 pmh_at(const PmhTable *t, uint64_t offset)
 {
-	return t->file.base + offset;
+	PMH_ASSERT(pmh_within(t, offset, sizeof(uint64_t)));
+	return pmh_unchecked(t, offset);
 }
 
 static inline PmhFormat *
@@ -164,20 +187,12 @@ pmh_count(uint64_t *counter, uint64_t by)
 extern PmhResult pmh_workspace_take(PmhTable *t);
 extern void pmh_workspace_give_back(PmhTable *t);
 
-/* What the builds of the engine's tests look at each time. */
-#ifdef PMH_ASSERTIONS
-#define PMH_ASSERT(condition)	assert(condition)
-#else
-#define PMH_ASSERT(condition)	((void) 0)
-#endif
-
 /* The results of fail.h never leave the engine. */
 #define PMH_ASSERT_PUBLIC(result)	PMH_ASSERT((result) <= PMH_CANCELLED)
 
 /*
- * What a public function returns at its end that cannot have mapped more of the
- * file: 'result', unless the file is lost.  Ordered after everything that the
- * caller has read.
+ * What a public function returns at its end that cannot have built segments: 'result',
+ * unless the file is lost.  Ordered after everything that the caller has read.
  */
 static inline PmhResult
 pmh_conclude_reading(PmhTable *t, PmhResult result)
@@ -192,18 +207,14 @@ pmh_conclude_reading(PmhTable *t, PmhResult result)
 }
 
 /*
- * The same for a function that may have mapped more of the file, or built segments:
- * the pointers that it had are forgotten, so what was outgrown can go, and so can the
- * memory that it has built in.  Hence none of these functions may be called inside of
- * another one.
+ * The same for a function that may have built segments: the memory that it has built in
+ * goes.  Hence none of these functions may be called inside of another one.
  */
 static inline PmhResult
 pmh_conclude(PmhTable *t, PmhResult result)
 {
 	if (unlikely(t->workspace != NULL))
 		pmh_workspace_give_back(t);
-	if (unlikely(t->file.nold != 0))
-		pmh_map_forget_old(&t->file);
 	return pmh_conclude_reading(t, result);
 }
 

@@ -19,8 +19,7 @@
 
 /*
  * The home bucket of a hash as a look-up finds it: the little of a PmhPlace that
- * nearly all of them need.  The pointers are good as long as the mapping stays
- * where it is.
+ * nearly all of them need.
  */
 typedef struct PmhHome
 {
@@ -57,7 +56,7 @@ pmh_elem_bucket_offset(const PmhTable *t, uint64_t elem, uint32_t number)
 
 /*
  * Find the home bucket of hash in the directory that was seen last.  False if
- * the bucket does not lie within our mapping, or the element cannot be one
+ * the bucket does not lie within the bound, or the element cannot be one
  * (pmh_locate_in finds out why).  As there, nothing is locked.  Whether the
  * directory is the right one is left to pmh_home_current, which has to look at
  * dirword anyway: an element of one that is not any more leads to nothing that
@@ -80,6 +79,7 @@ pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 	h->base = t->file.base;
 	h->dirword = t->seen_dirword;
 	h->at = (const uint64_t *) (h->base + t->seen_offset) + index;
+	PMH_ASSERT(pmh_within(t, t->seen_offset, (index + 1) * sizeof(uint64_t)));
 	elem = h->elem = pm_load_acquire(h->at);
 	block = pmh_elem_main_block(elem);
 	number = pmh_home_bucket(hash, pmh_elem_hashing(t, elem));
@@ -87,7 +87,7 @@ pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 	h->bucket = (const PmhBucket *) (h->base + offset);
 	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
 		.version[pmh_version_of(number)];
-	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.mapped;
+	return block > 1 && offset + PMH_BUCKET_SIZE <= t->file.bound;
 }
 
 static inline bool
@@ -96,7 +96,7 @@ pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
 	return pmh_home_find_in(t, PMH_PRIMARY, hash, h);
 }
 
-/* The alternative bucket beside a home that was found; it may not be mapped. */
+/* The alternative bucket beside a home that was found, for a prefetch: unchecked. */
 static inline const PmhBucket *
 pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 {
@@ -104,16 +104,15 @@ pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 
 	place.elem = h->elem;
 	(void) pmh_place_decode(t, &place);
-	return pmh_bucket(t, &place,
-					  pmh_alt_bucket(hash, place.hashing,
-									 pmh_home_bucket(hash, place.hashing)));
+	return pmh_unchecked(t, pmh_bucket_offset(t, &place, pmh_alt_bucket(hash, place.hashing,
+									 pmh_home_bucket(hash, place.hashing))));
 }
 
 /* Prefetch the directory element of a hash. */
 static inline void __attribute__((always_inline))
 pmh_prefetch_element(const PmhTable *t, uint64_t hash)
 {
-	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset);
+	const uint64_t *dir = (const uint64_t *) pmh_unchecked(t, t->seen_offset);
 
 	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
 }

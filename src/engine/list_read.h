@@ -54,7 +54,7 @@ typedef struct PmhListPosition
 } PmhListPosition;
 
 /*
- * Reader: the start of a buffer (0: the end) that is inside our mapping and was
+ * Reader: the start of a buffer (0: the end) that is within the bound and was
  * seen to be in its list after 'version' was loaded.
  */
 extern PmhListPosition pmh_list_at(const PmhTable *t, uint64_t payload,

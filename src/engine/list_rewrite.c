@@ -227,6 +227,10 @@ drop_walked(PmhTable *t, const PmhPlace *place, uint64_t hash, bool wait,
 			!pmh_buffer_valid(t, pmh_pointer_offset(from), before->version) ||
 			pmh_buffer_next(t, from) != at->payload)
 			return PMH_RETRY;
+		/* The walk has not come by what is the first buffer now. */
+		result = pmh_buffer_check(t, hash, slot.payload);
+		if (result != PMH_OK)
+			return result;
 	}
 	if (!wait && !pmh_space_trylock(t))
 		return PMH_BUSY;

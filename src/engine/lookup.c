@@ -98,7 +98,7 @@ note_list(const PmhTable *t, PmhProbe *probe)
 	if (likely(probe->list == 0))
 		return;
 	for (unsigned i = 0; at < end && i < LIST_AHEAD; at += PMH_LINE, i++)
-		__builtin_prefetch(pmh_at(t, at));
+		__builtin_prefetch(pmh_unchecked(t, at));
 	probe->list_version = pmh_buffer_version(t, offset);
 }
 

@@ -27,7 +27,7 @@ typedef struct PmhProbe
 } PmhProbe;
 
 /*
- * PMH_OK or a real error; the list's first buffer is inside our mapping.  In the
+ * PMH_OK or a real error; the list's first buffer is within the bound.  In the
  * overflow table, hash is its own; if there is none, nothing is found.
  */
 extern PmhResult pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash,

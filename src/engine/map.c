@@ -1,42 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * map.c
- *	  Where files are mapped: reservations, mappings that grow in them, and
- *	  what happens when a page of one cannot be read.
+ *	  Where files are mapped, and what happens when a page of one cannot be read.
  *
- * A pointer into a mapping must not become void because the mapping grows.  So
- * addresses are reserved for several times the length of a file (PROT_NONE:
- * they cost neither memory nor page tables), and its mapping grows in them.
- * Where a reservation is outgrown, a longer one is made and the file is mapped
- * there as well: two mappings of the same pages, at whichever of them they are
- * read or changed.  The old one is kept until the operation that was under way
- * has come to its end (pmh_map_forget_old, called by pmh_conclude).  See
- * src/README, "Mapping".
+ * A file is mapped for many times its length at once.  Linux makes the pages valid as
+ * the file grows, whoever lets it grow: when a page is touched first the kernel asks how
+ * long the file is then (filemap_fault(), dax_iomap_fault()).  What lies past the end
+ * takes addresses, no memory and no page tables, and no accounting either, since the
+ * mapping is shared.  The engine touches nothing past the end: PmFile.bound.
+ *
+ * A file that outgrows its mapping is mapped a second time, longer; the first mapping
+ * stays until the handle rests or is closed, so that pointers into it stay good: two
+ * mappings of the same pages, at whichever of them they are read or changed.
  *
  * Relied upon, of mremap(2): with the old length 0 it maps the pages of a
  * shared mapping once more, at any length, with the same flags (MAP_SYNC among
- * them: VM_SYNC is a flag of the area, which the kernel's copy_vma() copies);
- * and it makes a mapping longer where it is if nothing is mapped after it.  Both
- * take the file from the mapping that is there, so neither needs a descriptor,
- * and the two pieces of a mapping that has grown are one area, not two.
- *
- * A reservation that has room takes two of the areas of vm.max_map_count: the
- * file and what is reserved after it.
+ * them: VM_SYNC is a flag of the area, which the kernel's copy_vma() copies).  It
+ * takes the file from the mapping that is there, so no descriptor is needed.
  *
  * SIGBUS.  A load from or a store to a mapping raises it if the page is past
  * the end of the file by now, cannot be read, or is on damaged memory.  The
  * handler here puts private zeroes instead of the page and of all that follows
- * it in that mapping, notes in the PmFile and on the board of lost files
+ * it in that mapping up to the bound, notes in the PmFile and on the board of lost files
  * (lock.h) that this has happened, and returns: the operation goes on with
  * zeroes, gives its locks back the ordinary way, and fails at its end.  It does
  * not jump out, since the locks could not be given back then.  It knows all
- * mappings of a file, old ones too: each has faults of its own.  See
+ * mappings of a file, outgrown ones too: each has faults of its own.  See
  * src/README, "Faults of the medium".
  *
- * With PMH_MOVE_MAPPINGS (test/engine) no reservation has room to spare, so
- * that each growth moves the mapping, and an old mapping is not unmapped but
- * made inaccessible for good: the process that keeps a pointer for longer than
- * its operation takes meets SIGSEGV at once.
+ * With PMH_SHORT_MAPPINGS (tests) a mapping is no longer than the file was when it was
+ * made, so that each growth is one too many for it.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,36 +48,15 @@
 #include "map.h"
 #include "pm.h"
 
-/* Huge page and DAX PMD size: reservations as large begin at a multiple of it. */
-#define ALIGNMENT		((size_t) 2 * 1024 * 1024)
-
 /*
- * A file's reservation has room for it four times, a large file's twice.  Small
- * files have small ones, next to each other: 10,000 of them take 2.5 GiB of
- * addresses, and the page table of 2 MiB serves eight.
+ * A mapping is so many times as long as the file, or as a small file may become.  So a
+ * file is mapped anew five times at most on its way to the largest one.  Addresses of a
+ * process: 47 bits.  10,000 small files take 10 GiB of them, and two share the page table
+ * of 2 MiB.  Where there are not so many addresses (RLIMIT_AS) it is shorter.
  */
-#define LEAST_RESERVED	((size_t) 256 * 1024)
-#define LARGE_FILE		((size_t) 16 * 1024 * 1024 * 1024)
-
-/* A reservation that is outgrown is followed by one at least as large. */
-#define GROWTH_SMALL	2		/* log2: four times */
-#define GROWTH_LARGE	1
-
-/*
- * So many reservations at most follow each other up to the largest file, but
- * for those that found no addresses to spare.
- */
-#define LOG_LEAST		18
-#define LOG_LARGE		34
-_Static_assert(LEAST_RESERVED == (size_t) 1 << LOG_LEAST, "LOG_LEAST");
-_Static_assert(LARGE_FILE == (size_t) 1 << LOG_LARGE, "LOG_LARGE");
-_Static_assert((LOG_LARGE - LOG_LEAST) / GROWTH_SMALL +
-			   (PMH_MAX_FILE_SHIFT + 1 - LOG_LARGE) / GROWTH_LARGE < PM_OLD_MAPPINGS,
-			   "an operation may leave more old mappings than there is room for");
-
-/* Addresses of a process: 47 bits, with page tables of four levels. */
-_Static_assert(PMH_MAX_FILE_SHIFT + GROWTH_LARGE < 47,
-			   "the largest file has no room in the address space");
+#define MAPPED_TIMES	16
+#define LEAST_MAPPED	((size_t) 1024 * 1024)
+#define MOST_MAPPED		((size_t) 256 << 30)
 
 /*
  * The mapped files of this process, the lock that guards the list and the
@@ -161,22 +133,21 @@ replace_range(uintptr_t from, uintptr_t to)
 }
 
 /*
- * If the address is in this mapping, replace what there is from its page on
- * (or, with memory so short, the page alone).  The number of faults an operation
- * can meet is thus no larger than that of the pages it touches, and the mapping
- * falls into two pieces at the most.
+ * If the address is in this mapping, replace what there is from its page on, up to the
+ * bound (or, with memory so short, the page alone).  The number of faults an operation
+ * can meet is thus no larger than that of the pages it touches.
  */
 static bool
-replace_in(PmFile *f, const char *base, size_t mapped, uintptr_t address)
+replace_in(PmFile *f, const PmMapping *m, uintptr_t address)
 {
-	uintptr_t	start = (uintptr_t) base;
-	uintptr_t	end = start + pmh_whole_pages(mapped);
-	uintptr_t	page = start + ((address - start) & ~(page_size - 1));
+	uintptr_t	start = (uintptr_t) m->base;
+	uintptr_t	page = address & ~(page_size - 1);
+	uintptr_t	end = start + pmh_whole_pages(f->bound < m->addresses ? f->bound : m->addresses);
 
-	if (address < start || address >= end)
+	if (address < start || address - start >= m->addresses)
 		return false;
 	pmh_map_note_lost(f, page - start);
-	return replace_range(page, end) ||
+	return (page < end && replace_range(page, end)) ||
 		map_zeroes((void *) page, page_size) != MAP_FAILED;
 }
 
@@ -185,11 +156,11 @@ replace_lost(uintptr_t address)
 {
 	for (PmFile *f = mapped_files; f != NULL; f = f->next)
 	{
-		if (replace_in(f, f->base, f->mapped, address))
-			return true;
-		for (unsigned i = 0; i < f->nold; i++)
+		PmMapping	now = {f->outgrown, f->base, f->addresses};
+
+		for (const PmMapping *m = &now; m != NULL; m = m->next)
 		{
-			if (replace_in(f, f->old[i].base, f->old[i].mapped, address))
+			if (replace_in(f, m, address))
 				return true;
 		}
 	}
@@ -296,239 +267,105 @@ remove_file(PmFile *f)
 	pmh_unlock(&mapped_files_lock);
 }
 
-/* ---- reservations ---- */
+/* ---- mappings ---- */
 
 /* How many addresses a file of this size should have. */
 static size_t
-wanted_reservation(size_t size)
+wanted_length(size_t size)
 {
-#ifdef PMH_MOVE_MAPPINGS
+#ifdef PMH_SHORT_MAPPINGS
 	return pmh_whole_pages(size);
 #else
-	size_t		wanted = size << (size < LARGE_FILE ? GROWTH_SMALL : GROWTH_LARGE);
+	size_t		wanted = size < MOST_MAPPED / MAPPED_TIMES ? size * MAPPED_TIMES : MOST_MAPPED;
 
-	return pmh_whole_pages(wanted < LEAST_RESERVED ? LEAST_RESERVED : wanted);
+	if (wanted < LEAST_MAPPED)
+		wanted = LEAST_MAPPED;
+	return pmh_whole_pages(wanted < size ? size : wanted);
 #endif
 }
 
 /*
- * Reserve 'size' addresses, a multiple of the page size; large reservations
- * begin at a multiple of ALIGNMENT, so that huge pages are possible.  NULL if
- * there are none.
+ * Map a file of this size: what fd has open, with 'flags', or (-1) what f has mapped
+ * already.  0 or an errno.  (Files on persistent memory begin at a multiple of 2 MiB, so
+ * that huge pages are possible: thp_get_unmapped_area() sees to it.)
  */
-static char *
-reserve_exactly(size_t size)
+static int
+map_long(PmFile *f, int fd, int flags, size_t size)
 {
-	size_t		spare = size < ALIGNMENT ? 0 : ALIGNMENT;
-	uintptr_t	area;
-	uintptr_t	start;
-	void	   *base = mmap(NULL, size + spare, PROT_NONE,
-							MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (base == MAP_FAILED)
-		return NULL;
-	area = (uintptr_t) base;
-	start = spare == 0 ? area : (area + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-	if (start > area)
-		(void) munmap(base, start - area);
-	if (start - area < spare)
-		(void) munmap((void *) (start + size), spare - (start - area));
-	return (char *) start;
-}
-
-/*
- * Reserve addresses for a file of 'size' bytes: with room for growth, or if
- * there are not so many (RLIMIT_AS), without.  NULL with errno set.
- */
-static char *
-reserve(size_t size, size_t *reserved)
-{
-	char	   *base;
-
-	*reserved = wanted_reservation(size);
-	base = reserve_exactly(*reserved);
-	if (base == NULL && *reserved > pmh_whole_pages(size))
+	for (size_t length = wanted_length(size);;)
 	{
-		*reserved = pmh_whole_pages(size);
-		base = reserve_exactly(*reserved);
+		void	   *base = fd < 0 ? mremap(f->base, 0, length, MREMAP_MAYMOVE) :
+			mmap(NULL, length, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+		if (base != MAP_FAILED)
+		{
+			f->base = base;
+			f->addresses = length;
+			return 0;
+		}
+		if (errno != ENOMEM || length <= pmh_whole_pages(size))
+			return errno;
+		length = pmh_whole_pages(length / 2 < size ? size : length / 2);
 	}
-	return base;
-}
-
-/* ---- mappings ---- */
-
-/*
- * Does the kernel grant MAP_SYNC for this file?  Tried at another address first:
- * whether mmap leaves the reservation as it was when it refuses is not said.
- */
-static bool
-grants_sync(int fd)
-{
-	void	   *base = mmap(NULL, 1, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
-
-	if (base == MAP_FAILED)
-		return false;
-	(void) munmap(base, 1);
-	return true;
 }
 
 int
 pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 {
-	size_t		reserved;
-	char	   *base;
-	int			flags;
+	int			err;
 
 	prepare();
-	*synchronous = grants_sync(fd);
-	flags = MAP_FIXED | (*synchronous ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED);
-	base = reserve(size, &reserved);
-	if (base == NULL)
-		return errno;
-	if (mmap(base, pmh_whole_pages(size), PROT_READ | PROT_WRITE, flags, fd, 0) ==
-		MAP_FAILED)
-	{
-		int			err = errno;
-
-		(void) munmap(base, reserved);
+	err = map_long(f, fd, MAP_SHARED_VALIDATE | MAP_SYNC, size);
+	*synchronous = err == 0;
+	if (err != 0)
+		err = map_long(f, fd, MAP_SHARED, size);
+	if (err != 0)
 		return err;
-	}
-	f->base = base;
-	f->mapped = size;
-	f->reserved = reserved;
+	f->bound = size;
 	add_file(f);
 	return 0;
-}
-
-/*
- * Grow inside the reservation.  Another thread may take addresses between the
- * two calls; then what is left of the reservation is given up, and false.  The
- * lock keeps the handler from addresses that change.
- */
-static bool
-grow_in_place(PmFile *f, size_t size)
-{
-	size_t		old_size = pmh_whole_pages(f->mapped);
-	size_t		new_size = pmh_whole_pages(size);
-	bool		done;
-
-	if (new_size > f->reserved)
-		return false;
-	pmh_lock(&mapped_files_lock);
-	done = new_size == old_size ||
-		(munmap(f->base + old_size, new_size - old_size) == 0 &&
-		 mremap(f->base, old_size, new_size, 0) != MAP_FAILED);
-	if (done)
-		f->mapped = size;
-	else
-	{
-		if (f->reserved > new_size)
-			(void) munmap(f->base + new_size, f->reserved - new_size);
-		f->reserved = old_size;
-	}
-	pmh_unlock(&mapped_files_lock);
-	return done;
-}
-
-/* The current mapping becomes an old one; the lock is held. */
-static void
-keep_old(PmFile *f)
-{
-	size_t		size = pmh_whole_pages(f->mapped);
-
-	if (f->reserved > size)
-		(void) munmap(f->base + size, f->reserved - size);
-	f->old[f->nold++] = (PmMapping) {f->base, f->mapped};
-}
-
-/* Map the file a second time, longer, where there is room.  0 or an errno. */
-static int
-grow_elsewhere(PmFile *f, size_t size)
-{
-	size_t		reserved;
-	char	   *base;
-	int			err = 0;
-
-	if (f->nold == PM_OLD_MAPPINGS)
-		return ENOMEM;
-	if (f->old == NULL && (f->old = calloc(PM_OLD_MAPPINGS, sizeof(PmMapping))) == NULL)
-		return ENOMEM;
-	base = reserve(size, &reserved);
-	if (base == NULL)
-		return errno;
-	pmh_lock(&mapped_files_lock);
-	if (mremap(f->base, 0, pmh_whole_pages(size), MREMAP_MAYMOVE | MREMAP_FIXED, base) ==
-		MAP_FAILED)
-	{
-		err = errno;
-		(void) munmap(base, reserved);
-	}
-	else
-	{
-		keep_old(f);
-		f->base = base;
-		f->mapped = size;
-		f->reserved = reserved;
-	}
-	pmh_unlock(&mapped_files_lock);
-	return err;
 }
 
 int
 pmh_map_further(PmFile *f, size_t size)
 {
-	if (grow_in_place(f, size))
-		return 0;
-	return grow_elsewhere(f, size);
+	PmMapping  *old;
+	int			err;
+
+	old = malloc(sizeof(PmMapping));
+	if (old == NULL)
+		return ENOMEM;
+	*old = (PmMapping) {f->outgrown, f->base, f->addresses};
+	/* The lock keeps the handler from a mapping that changes. */
+	pmh_lock(&mapped_files_lock);
+	err = map_long(f, -1, 0, size);
+	if (err == 0)
+		f->outgrown = old;
+	pmh_unlock(&mapped_files_lock);
+	if (err != 0)
+		free(old);
+	return err;
 }
 
 void
-pmh_map_less(PmFile *f, size_t size)
-{
-	size_t		end = pmh_whole_pages(size);
-	size_t		old_end = pmh_whole_pages(f->mapped);
-
-	pmh_lock(&mapped_files_lock);
-	/*
-	 * Where that fails (memory for the kernel's own records), what was mapped may be
-	 * gone all the same, before 6.12.  So all that follows is given up.
-	 */
-	if (end < old_end &&
-		mmap(f->base + end, old_end - end, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-		MAP_FAILED && munmap(f->base + end, f->reserved - end) == 0)
-		f->reserved = end;
-	f->mapped = size;
-	pmh_unlock(&mapped_files_lock);
-}
-
-static void
-drop(const PmMapping *m)
-{
-#ifdef PMH_MOVE_MAPPINGS
-	(void) mmap(m->base, pmh_whole_pages(m->mapped), PROT_NONE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-#else
-	(void) munmap(m->base, pmh_whole_pages(m->mapped));
-#endif
-}
-
-void
-pmh_map_forget_old(PmFile *f)
+pmh_unmap_outgrown(PmFile *f)
 {
 	pmh_lock(&mapped_files_lock);
-	for (unsigned i = 0; i < f->nold; i++)
-		drop(&f->old[i]);
-	f->nold = 0;
+	while (f->outgrown != NULL)
+	{
+		PmMapping  *old = f->outgrown;
+
+		f->outgrown = old->next;
+		(void) munmap(old->base, old->addresses);
+		free(old);
+	}
 	pmh_unlock(&mapped_files_lock);
-	free(f->old);
-	f->old = NULL;
 }
 
 void
 pmh_unmap(PmFile *f)
 {
-	pmh_map_forget_old(f);
+	pmh_unmap_outgrown(f);
 	remove_file(f);
-	(void) munmap(f->base, f->reserved);
+	(void) munmap(f->base, f->addresses);
 }

@@ -11,28 +11,24 @@
 #include "pm.h"
 
 /*
- * Map the first 'size' bytes of the file that fd has open, which may be closed
- * then: a mapping holds the file by itself.  *synchronous: with MAP_SYNC, which
+ * Map the file that fd has open, which is 'size' bytes long and may become longer; fd may
+ * be closed then: a mapping holds the file by itself.  *synchronous: with MAP_SYNC, which
  * the kernel grants where a store is durable once its line is flushed.  Sets
- * base, mapped and reserved of *f and enters it into the list of the SIGBUS
+ * base, mapped and bound of *f and enters it into the list of the SIGBUS
  * handler.  0, or an errno: nothing is mapped then.
  */
 extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
 
 /*
- * Let the mapping reach 'size', which is more than it has and no more than the
- * file has.  Takes no descriptor, and works for a file that has no name any
- * more.  Where the reservation is outgrown, f->base is another one afterwards,
- * and the old mapping stays as it is, on f->old, until pmh_map_forget_old.  0,
- * or an errno: nothing has changed then.
+ * The file is 'size' bytes long, which is more than is mapped: map it anew.  Takes no
+ * descriptor, and works for a file that has no name any more.  f->base is another one
+ * afterwards, and the old mapping stays as it is until pmh_unmap_outgrown.  0, or an
+ * errno: nothing has changed then.
  */
 extern int	pmh_map_further(PmFile *f, size_t size);
 
-/*
- * Let the mapping end at 'size', which is less than it has: what comes after is
- * reserved only.  No pointer may be in use that leads there.
- */
-extern void pmh_map_less(PmFile *f, size_t size);
+/* No pointer into what has been outgrown is in use any more. */
+extern void pmh_unmap_outgrown(PmFile *f);
 
 /*
  * So many bytes, rounded up to whole pages.  Only once a file has been mapped: before

@@ -98,14 +98,13 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 
 /*
  * Fill the rest of a place in from its element.  False if that does not lie
- * within our mapping (pmh_locate_in finds out why).
+ * within the bound (pmh_locate_in finds out why).
  */
 static inline bool
 pmh_place_decode(const PmhTable *t, PmhPlace *p)
 {
 	uint64_t	block = pmh_elem_main_block(p->elem);
 	uint32_t	units = pmh_elem_units(p->elem);
-	uint64_t	mapped = t->file.mapped;
 
 	p->main = block << pmh_block_shift(t);
 	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << (pmh_block_shift(t) - 3);
@@ -113,8 +112,8 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 	p->buckets = p->hashing + PMH_STASH_BUCKETS;
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
 	return block > 1 &&
-		p->main + pmh_block_size(t) <= mapped &&
-		p->ext + ((uint64_t) units << (pmh_block_shift(t) - 3)) <= mapped;
+		p->main + pmh_block_size(t) <= t->file.bound &&
+		p->ext + ((uint64_t) units << (pmh_block_shift(t) - 3)) <= t->file.bound;
 }
 
 /* Is the place still what the directory says? */

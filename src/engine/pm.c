@@ -332,9 +332,10 @@ pm_close(PmFile *f)
 
 /* (The pages of a shared mapping are the file's: nothing is thrown away.) */
 void
-pm_rest(const PmFile *f)
+pm_rest(PmFile *f)
 {
-	(void) madvise(f->base, f->mapped, MADV_DONTNEED);
+	pmh_unmap_outgrown(f);
+	(void) madvise(f->base, f->addresses, MADV_DONTNEED);
 }
 
 /* ---- its length ---- */
@@ -500,34 +501,17 @@ pm_truncate(PmFile *f, size_t size, PmhError *error)
 }
 
 PmhResult
-pm_remap(PmFile *f, size_t size, PmhError *error)
+pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 {
-	uint64_t	length;
-	PmhResult	result;
 	int			err;
 
 	if (pm_is_lost(f))
 		return pmh_fill_lost(error, f);
-	if (size <= f->mapped)
-		return PMH_OK;
-
-	/* What is mapped past the end of the file would be SIGBUS. */
-	result = pm_size(f, &length, error);
-	if (result != PMH_OK)
-		return result;
-	if (length < size)
-		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
-							  "The file has %llu bytes, its header tells of %llu.",
-							  (unsigned long long) length, (unsigned long long) size);
-	err = pmh_map_further(f, size);
-	return err == 0 ? PMH_OK : pm_error(error, err, "mapping more of the file");
-}
-
-void
-pm_trim(PmFile *f, size_t size)
-{
-	if (size < f->mapped)
-		pmh_map_less(f, size);
+	if (size > f->addresses && (err = pmh_map_further(f, size)) != 0)
+		return pm_error(error, err, "mapping more of the file");
+	if (size > f->bound)
+		f->bound = size;
+	return PMH_OK;
 }
 
 void

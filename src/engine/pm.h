@@ -17,9 +17,8 @@
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
  *
- * A pointer into the mapping is good until the public function of the engine
- * that has made it returns, whatever is mapped further meanwhile.  See map.c,
- * and src/README, "Mapping".
+ * A pointer into the mapping is good until the handle rests or is closed.  Nothing past
+ * 'bound' may be touched.  See map.c, and src/README, "Mapping".
  *
  * A page that can't be read or written any more (SIGBUS: the file was
  * truncated, or its medium is damaged) is replaced by zeroes of this process,
@@ -42,17 +41,12 @@
 
 #include "error.h"
 
-/* Mappings that an operation may leave; see map.c. */
-#ifdef PMH_MOVE_MAPPINGS
-#define PM_OLD_MAPPINGS		4096
-#else
-#define PM_OLD_MAPPINGS		24
-#endif
-
+/* A mapping that a file has outgrown. */
 typedef struct PmMapping
 {
+	struct PmMapping *next;		/* older, or NULL */
 	char	   *base;
-	size_t		mapped;
+	size_t		addresses;
 } PmMapping;
 
 /* What tells one file from another that has taken its name. */
@@ -68,7 +62,7 @@ typedef struct PmFile
 {
 	int			fd;				/* of a bulk load; else -1 */
 	char	   *base;			/* where the file is mapped just now */
-	size_t		mapped;			/* bytes mapped */
+	size_t		bound;			/* bytes of it that may be touched: the file has them */
 	bool		is_pmem;		/* libpmem's word, and the kernel's; on x86-64 only */
 	bool		persist;		/* flush and fence for real */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
@@ -79,10 +73,8 @@ typedef struct PmFile
 	struct PmFile **link;		/* ... and what points to this one */
 	char	   *path;			/* as given */
 	PmBirth		birth;
-	size_t		reserved;		/* addresses from base on that are ours */
-	unsigned	nold;			/* mappings that may have pointers into them */
-	PmMapping  *old;			/* PM_OLD_MAPPINGS of them, or NULL: a process may
-								 * have thousands of these */
+	size_t		addresses;		/* from base on that are ours */
+	PmMapping  *outgrown;
 } PmFile;
 
 /*
@@ -97,11 +89,11 @@ extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
 extern void pm_close(PmFile *f);
 
 /*
- * Give up the pages that this process has of the mapping.  The file and what has
- * been stored stay; the next access gets its page again.  No other thread may be at
- * work on this mapping.
+ * Give up the pages that this process has of the mapping, and what has been outgrown.
+ * The file and what has been stored stay; the next access gets its page again.  No other
+ * thread may be at work on this mapping.
  */
-extern void pm_rest(const PmFile *f);
+extern void pm_rest(PmFile *f);
 
 /*
  * posix_fallocate [from, to), and the rest of the last page; never leaves a hole:
@@ -134,25 +126,11 @@ extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
 extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 
 /*
- * Map up to 'size' bytes (another process has extended the file).  The base
- * may be another one afterwards; pointers into the mapping as it was stay good
- * until pmh_map_forget_old.  Whether the file is as long as that is looked up by
- * its name: PMH_ERR_NO_FILE if it was removed or replaced, also for a reader that
- * meets what others had added before.
+ * The file has 'size' bytes (at least): let the bound be there, if it is not further up
+ * already, and map the file anew if it has outgrown its mapping.  PMH_ERR_LOST,
+ * PMH_ERR_NO_MEMORY.
  */
-extern PmhResult pm_remap(PmFile *f, size_t size, PmhError *error);
-
-/*
- * Map no more than 'size' bytes: the file is going to be cut there, or has been.
- * No pointer may be in use that leads past it.
- */
-extern void pm_trim(PmFile *f, size_t size);
-
-/*
- * No operation of this handle has a pointer into the mapping any more: unmap
- * what has been outgrown.
- */
-extern void pmh_map_forget_old(PmFile *f);
+extern PmhResult pm_raise_bound(PmFile *f, size_t size, PmhError *error);
 
 /* The length of the file in bytes.  PMH_OK, PMH_ERR_NO_FILE, PMH_ERR_IO ... */
 extern PmhResult pm_size(const PmFile *f, uint64_t *size, PmhError *error);

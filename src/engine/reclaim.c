@@ -147,25 +147,23 @@ is_idle(uint64_t mark)
 	return mark == 0 || (mark & MARK_CLOSED) != 0;
 }
 
-/* Does an extent lie inside our mapping? */
+/* Does an extent lie within the bound? */
 static bool
-extent_is_mapped(const PmhTable *t, uint64_t offset, uint64_t nblocks)
+extent_is_within(PmhTable *t, uint64_t offset, uint64_t nblocks)
 {
-	uint64_t	mapped = t->file.mapped;
-
-	return offset % pmh_block_size(t) == 0 && offset < mapped &&
-		nblocks <= (mapped - offset) >> t->block_shift;
+	return offset % pmh_block_size(t) == 0 &&
+		pmh_reaches(t, offset, nblocks << t->block_shift);
 }
 
 /*
  * Where the map is that 'mark' tells of; false if it is not one, or not all of
- * it is inside our mapping.
+ * it is within the bound.
  */
 static bool
-find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
+find_mark_map(PmhTable *t, uint64_t mark, PmhReclaim *map)
 {
 	map->extent[0] = mark & ~MARK_LOW_BITS;
-	if (!extent_is_mapped(t, map->extent[0], 1))
+	if (!extent_is_within(t, map->extent[0], 1))
 		return false;
 	map->covered = pm_load(&mark_map(t, mark)->covered);
 	if (map->covered == 0 || map->covered > PMH_MAX_BLOCKS << t->block_shift)
@@ -175,7 +173,7 @@ find_mark_map(const PmhTable *t, uint64_t mark, PmhReclaim *map)
 	{
 		if (extent > 0)
 			map->extent[extent] = pm_load(&mark_map(t, mark)->more[extent - 1]);
-		if (!extent_is_mapped(t, map->extent[extent],
+		if (!extent_is_within(t, map->extent[extent],
 							  mark_extent_blocks(t, map->covered, extent)))
 			return false;
 	}
@@ -261,7 +259,7 @@ pmh_reclaim_lose(PmhTable *t)
 }
 
 bool
-pmh_reclaim_map_extent(const PmhTable *t, unsigned extent, uint64_t *block,
+pmh_reclaim_map_extent(PmhTable *t, unsigned extent, uint64_t *block,
 					   uint64_t *nblocks)
 {
 	uint64_t	mark = pm_load(&pmh_run(t)->reclaim_mark);
@@ -403,11 +401,8 @@ install_mark_map(PmhTable *t, PmhReclaim *r, uint64_t *old_mark)
 		pmh_lock(&t->file_lock->space);
 		*old_mark = pm_load(&pmh_run(t)->reclaim_mark);
 		result = (*old_mark & MARK_CLOSED) != 0 ? PMH_DONE : PMH_OK;
-		if (result == PMH_OK && *old_mark != 0 && t->file.mapped < r->covered)
-		{
-			t->need.map = true;
-			result = PMH_NEED;
-		}
+		if (result == PMH_OK && *old_mark != 0)
+			result = pmh_check_span(t, 0, r->covered);
 		if (result == PMH_OK)
 			record_mark_map(t, r);
 		pmh_unlock(&t->file_lock->space);

@@ -15,7 +15,7 @@
 /*
  * Called by value_space.c under the space lock when run.reclaim_mark is not 0, for
  * what is allocated or is going to a free list: it is accounted for, the reclaim must
- * not free it.  False: its map is not inside our mapping; nothing was done.  (That
+ * not free it.  False: its map is past the end of our mapping; nothing was done.  (That
  * cannot be after pmh_reclaim_account_check.)
  */
 extern bool pmh_reclaim_account(PmhTable *t, uint64_t offset, uint64_t len);
@@ -34,7 +34,7 @@ extern void pmh_reclaim_lose(PmhTable *t);
 
 /*
  * May it be called by a process that is about to allocate, i.e. is there no such
- * reclaim, or is its mark map inside our mapping?  PMH_OK, PMH_NEED (map further), or
+ * reclaim, or is its mark map where we have mapped the file?  PMH_OK, PMH_NEED (map further), or
  * PMH_ERR_CORRUPT: the map is said to be where it cannot be.  The space lock is held.
  * (A buffer that is to be freed where the map is not mapped is discarded instead.)
  */
@@ -89,7 +89,7 @@ extern void pmh_reclaim_abandon(PmhTable *t, PmhReclaim *r);
  * false: there is none.  *nblocks is 0 if what tells of it is damaged.  All of
  * the file is mapped.
  */
-extern bool pmh_reclaim_map_extent(const PmhTable *t, unsigned extent, uint64_t *block,
+extern bool pmh_reclaim_map_extent(PmhTable *t, unsigned extent, uint64_t *block,
 							  uint64_t *nblocks);
 
 #endif							/* PMH_RECLAIM_H */

@@ -410,7 +410,7 @@ pmh_recover(PmhTable *t)
 	result = redo_region_unlink(t);
 	if (result == PMH_OK)
 		result = rebuild_run(t);
-	if (result == PMH_OK && t->file.mapped > size)
+	if (result == PMH_OK && t->file.bound > size)
 	{
 		/* What a shrink has left past the end; if it stays, no harm. */
 		(void) pm_truncate(&t->file, size, &t->error);

@@ -5,7 +5,7 @@
  *
  * It is volatile (see src/README, "Space") and is guarded by the space lock of the
  * file.  Space beyond our own mapping is never handed out: a caller that asks for it
- * gets PMH_NEED, and pmh_provide() maps further where no lock is held.
+ * gets PMH_NEED, and pmh_provide() maps the file anew where no lock is held.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@
 #include "bucket.h"
 #include "error.h"
 #include "fail.h"
+#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
@@ -43,12 +44,13 @@ pmh_space_release(PmhTable *t)
 
 /* Blocks that exist and are mapped here. */
 static uint64_t
-usable_blocks(const PmhTable *t)
+usable_blocks(PmhTable *t)
 {
 	uint64_t	blocks = pmh_blocks(t);
-	uint64_t	mapped = t->file.mapped >> t->block_shift;
 
-	return blocks < mapped ? blocks : mapped;
+	if (pmh_reaches(t, 0, blocks << t->block_shift))
+		return blocks;
+	return t->file.bound >> t->block_shift;
 }
 
 /*
@@ -56,7 +58,7 @@ usable_blocks(const PmhTable *t)
  * lock is held.
  */
 static uint64_t
-allocatable_blocks(const PmhTable *t)
+allocatable_blocks(PmhTable *t)
 {
 	uint64_t	blocks = usable_blocks(t);
 	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
@@ -102,7 +104,7 @@ need_blocks(PmhTable *t, uint64_t nblocks)
  * cross a map block, since that is in use.
  */
 static uint64_t
-find_extent(const PmhTable *t, uint64_t from, uint64_t nblocks)
+find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 {
 	uint64_t	limit = allocatable_blocks(t);
 	uint64_t	zone_mask = pmh_block_size(t) - 1;
@@ -235,7 +237,7 @@ fit_units(uint8_t used, uint32_t units)
  * whole one; 0 if there is none.  *at tells where in it.
  */
 static uint64_t
-find_units(const PmhTable *t, uint32_t units, int *at)
+find_units(PmhTable *t, uint32_t units, int *at)
 {
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
 	uint64_t	limit = allocatable_blocks(t);

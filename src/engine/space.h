@@ -59,7 +59,7 @@ extern void pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_unit
 
 /*
  * The byte of the space map for a block (bit i: unit i in use).  The block
- * must be inside our mapping.  Racing access: use pm_load.
+ * must be within the bound.  Racing access: use pm_load.
  */
 extern uint8_t *pmh_space_map(const PmhTable *t, uint64_t block);
 

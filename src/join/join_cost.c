@@ -206,12 +206,7 @@ undercut_nested_loops(const RelOptInfo *joinrel, const RelOptInfo *inner,
 {
 	ListCell   *lc;
 
-	/* next to disable_cost the planner sees no difference between nested loops */
-#if PG_VERSION_NUM >= 190000
-	if ((joinrel->pgs_mask & PGS_NESTLOOP_PLAIN) == 0)
-		return;
-#endif
-	if (outer->rows < FEW_PROBES || !enable_nestloop)
+	if (outer->rows < FEW_PROBES)
 		return;
 	foreach(lc, outer->parallel_workers > 0 ? joinrel->partial_pathlist
 			: joinrel->pathlist)
@@ -227,6 +222,65 @@ undercut_nested_loops(const RelOptInfo *joinrel, const RelOptInfo *inner,
 							   path->startup_cost + copies + LESS_THAN_LOOP *
 							   (other->total_cost - other->startup_cost));
 	}
+}
+
+/* ---- what is disabled ---- */
+
+/*
+ * Were index scans of the table disabled when its paths were made?  They say so
+ * themselves, also where a hint has disabled them for this table alone and the settings
+ * are others by now.  A bitmap scan that has won over an index scan is made of it.
+ */
+static bool
+index_scan_is_disabled(const RelOptInfo *inner)
+{
+	ListCell   *lc;
+
+	foreach(lc, inner->pathlist)
+	{
+		const Path *path = lfirst(lc);
+
+		if (IsA(path, BitmapHeapPath))
+			path = ((const BitmapHeapPath *) path)->bitmapqual;
+		if (!IsA(path, IndexPath))
+			continue;
+#if PG_VERSION_NUM >= 180000
+		return path->disabled_nodes > 0;
+#else
+		return path->total_cost >= disable_cost;
+#endif
+	}
+	return !enable_indexscan;
+}
+
+/*
+ * A join of ours is a nested loop over an index scan to its user, and as often disabled
+ * as that is (costsize.c, initial_cost_nestloop; cost_index).
+ */
+static void
+charge_for_disabled(const RelOptInfo *inner, const JoinPathExtraData *extra,
+					const Path *outer, Path *path)
+{
+#if PG_VERSION_NUM >= 190000
+	bool		no_loop = (extra->pgs_mask & PGS_NESTLOOP_PLAIN) == 0;
+#else
+	bool		no_loop = !enable_nestloop;
+#endif
+	bool		no_scan = index_scan_is_disabled(inner);
+
+#if PG_VERSION_NUM >= 180000
+	path->disabled_nodes = outer->disabled_nodes + no_loop + no_scan;
+#else
+	Cost		cost = 0;
+
+	if (no_loop)
+		cost += disable_cost;
+	/* each rescan is charged for it */
+	if (no_scan)
+		cost += disable_cost * Max(outer->rows, 1);
+	path->startup_cost += no_loop || no_scan ? disable_cost : 0;
+	path->total_cost += cost;
+#endif
 }
 
 /*
@@ -253,8 +307,6 @@ pmhash_join_cost(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 	run_cost += cost_of_pages(root, index, index_only, &w);
 	run_cost += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
 	path->total_cost = path->startup_cost + run_cost;
-#if PG_VERSION_NUM >= 180000
-	path->disabled_nodes = outer->disabled_nodes;
-#endif
+	charge_for_disabled(index->rel, extra, outer, path);
 	undercut_nested_loops(joinrel, index->rel, outer, w.copies, path);
 }

@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "pgstat.h"
-#include "storage/predicate.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -179,9 +178,7 @@ look_up(PmhashPagesState *ps)
 	ps->begun = true;
 	if (!hash_key(ps))
 		return;
-	PredicateLockPage(ps->index, pmhash_predicate_block(ps->file, ps->entry.hash),
-					  ps->fetch.snapshot);
-	pmhash_scan_check_locks(ps->index, ps->fetch.snapshot, ps->file);
+	pmhash_lock_keys(ps->index, ps->file, ps->keys, &ps->entry.hash, 1, ps->fetch.snapshot);
 	pmh_cursor_open(ps->file->table, &ps->cursor, ps->entry.hash);
 	ps->cursor.memory = pmhash_cursor_memory();
 	pgstat_count_index_scan(ps->index);

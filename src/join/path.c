@@ -392,6 +392,15 @@ key_is_enough(const IndexOptInfo *index)
 	ListCell   *lc;
 	int			attno = index->indexkeys[0] - FirstLowInvalidHeapAttributeNumber;
 
+	/* a hint may have ruled it out when the paths of the table were made */
+	foreach(lc, index->rel->pathlist)
+	{
+		const IndexPath *path = lfirst(lc);
+
+		if (IsA(path, IndexPath) && path->indexinfo == index &&
+			path->path.pathtype != T_IndexOnlyScan)
+			return false;
+	}
 	if (!enable_indexonlyscan || index->nkeycolumns != 1 || index->indexkeys[0] <= 0 ||
 		!index->canreturn[0])
 		return false;
@@ -544,7 +553,7 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	if (IS_GROUPED_REL(joinrel) || IS_GROUPED_REL(outerrel))
 		return;
 #endif
-	if (!pmhash_enable_join || !enable_indexscan || !is_known_type(jointype) ||
+	if (!pmhash_enable_join || !is_known_type(jointype) ||
 		!has_index(innerrel) || !pmhash_query_only_reads(root) ||
 		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||
 		has_unusual_clause(extra->restrictlist) ||

@@ -20,7 +20,6 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -56,18 +55,6 @@ pmhash_join_open_index(PmhashJoinState *js)
 	MemoryContextSwitchTo(old);
 	if (js->keys->exact)
 		js->condition = NULL;
-}
-
-/* Serializable transactions lock the keys of a group before they are read. */
-static void
-lock_keys(PmhashJoinState *js)
-{
-	if (likely(!IsolationIsSerializable()))
-		return;
-	for (int i = 0; i < js->nhashes; i++)
-		PredicateLockPage(js->index, pmhash_predicate_block(js->file, js->hash[i]),
-						  js->fetch.snapshot);
-	pmhash_scan_check_locks(js->index, js->fetch.snapshot, js->file);
 }
 
 /* The hashes of the rows from js->looked on, as many as make a group. */
@@ -166,7 +153,8 @@ pmhash_join_look_up(PmhashJoinState *js)
 	set_pipe(js, js->value, 0);
 	if (js->nhashes == 0)
 		return;
-	lock_keys(js);
+	pmhash_lock_keys(js->index, js->file, js->keys, js->hash, js->nhashes,
+						 js->fetch.snapshot);
 	js->epoch = pmhash_removal_epoch(js->file);
 	js->stopped = js->nhashes;
 	result = pmh_lookup_group_short(js->file->table, js->hash, js->nhashes,

@@ -870,11 +870,11 @@ set_file(PmFile *f, unsigned file)
 {
 	f->fd = -1;
 	f->base = memory_file(recorder_level, file);
-	f->mapped = memories[recorder_level].length[file];
+	f->bound = memories[recorder_level].length[file];
+	f->addresses = FILE_BYTES;
 	f->is_pmem = recorder_persist;
 	f->persist = recorder_persist;
 	f->lost = 0;
-	f->nold = 0;
 }
 
 /* A file has been made so long: at level 0 for good. */
@@ -920,7 +920,7 @@ pm_close(PmFile *f)
 }
 
 void
-pm_rest(const PmFile *f)
+pm_rest(PmFile *f)
 {
 	(void) f;
 }
@@ -972,19 +972,12 @@ pm_truncate(PmFile *f, size_t size, PmhError *error)
 }
 
 PmhResult
-pm_remap(PmFile *f, size_t size, PmhError *error)
+pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 {
 	(void) error;
-	if (size > f->mapped)
-		f->mapped = size;
+	if (size > f->bound)
+		f->bound = size;
 	return PMH_OK;
-}
-
-void
-pm_trim(PmFile *f, size_t size)
-{
-	if (size < f->mapped)
-		f->mapped = size;
 }
 
 PmhResult

@@ -463,26 +463,6 @@ unlink_damaged(PmhTable *t)
 	free(saved);
 }
 
-/* Blocks that the header tells of and the file has not got are not mapped. */
-static void
-read_past_end(PmhTable *t)
-{
-	PmhLive    *live = pmh_live(t);
-	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	blocks = pmh_blocks(t);
-	uint64_t	elem = dir[0];
-	PmhValues	values = {0};
-
-	live->blocks = pmh_seal_blocks(2 * blocks);
-	dir[0] = (elem & ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1)) | (blocks + blocks / 2);
-	CHECK(pmh_lookup(t, 1, &values) == PMH_ERR_CORRUPT);
-	CHECK(strstr(pmh_error(t)->detail, "its header tells of") != NULL);
-	live->blocks = pmh_seal_blocks(blocks);
-	dir[0] = elem;
-	CHECK(pmh_lookup(t, 1, &values) == PMH_OK);
-	pmh_values_free(&values);
-}
-
 static void
 check_sound(PmhTable *t)
 {
@@ -528,7 +508,6 @@ main(void)
 	check_sound(t);
 	TEST(unlink_damaged(t));
 	check_sound(t);
-	TEST(read_past_end(t));
 	check_sound(t);
 	pmh_close(t);
 	unlink(path);

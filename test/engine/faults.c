@@ -364,7 +364,7 @@ try_fault(const void *image, size_t size, Operation op, uint64_t page, bool cut)
 	CHECK(fixture_no_lock_held());
 	if (result == PMH_ERR_LOST)
 	{
-		CHECK(pmh_error(t)->offset < t->file.mapped);
+		CHECK(pmh_error(t)->offset < t->file.bound);
 		everybody_knows(t, other);
 	}
 	else if (!cut && op != do_bulk)
@@ -509,7 +509,7 @@ static void
 test_place_is_lost(PmhResult (*begin) (PmhTable *t), PmhResult (*end) (PmhTable *t))
 {
 	PmhTable   *t = make_table(path);
-	uint64_t	pages = t->file.mapped / PAGE;
+	uint64_t	pages = t->file.bound / PAGE;
 	unsigned	noticed = 0;
 
 	pmh_close(t);

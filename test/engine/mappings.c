@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mappings.c
- *	  What a handle takes of its process: no descriptor, two mappings, addresses
+ *	  What a handle takes of its process: no descriptor, one mapping, addresses
  *	  in proportion to the file; and what happens when there is none to be had,
  *	  or when the file has lost its name.
  *
@@ -30,6 +30,7 @@
 #include "unit.h"
 
 #define KEYS		UINT64_C(20000)
+#define LARGE		(5 * KEYS)		/* more than the first mapping has room for */
 #define FILES		40
 
 static const char *path;
@@ -39,10 +40,9 @@ static PmhValues values;
 
 /*
  * There mmap with MAP_FIXED has unmapped what was at that place when it finds that it
- * cannot go on: for want of memory, or by strict accounting (vm.overcommit_memory = 2) of
- * private memory that can be written.
+ * cannot go on, by strict accounting (vm.overcommit_memory = 2) of private memory that can
+ * be written.
  */
-static bool no_reservations;
 static bool strict;
 
 extern void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
@@ -53,9 +53,8 @@ __wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
 {
 	bool		fixed = (flags & MAP_FIXED) != 0;
 
-	if ((flags & MAP_ANONYMOUS) == 0 ||
-		!((no_reservations && fixed && prot == PROT_NONE) ||
-		  (strict && (prot & PROT_WRITE) != 0 && len > pmh_whole_pages(1))))
+	if ((flags & MAP_ANONYMOUS) == 0 || !strict || (prot & PROT_WRITE) == 0 ||
+		len <= pmh_whole_pages(1))
 		return __real_mmap(addr, len, prot, flags, fd, at);
 	if (fixed)
 		(void) munmap(addr, len);
@@ -106,6 +105,22 @@ allow(int resource, bool more)
 	REQUIRE(setrlimit(resource, &limit) == 0);
 }
 
+/* No more addresses than it has now, and so many more. */
+static void
+allow_addresses(uint64_t more)
+{
+	FILE	   *f = fopen("/proc/self/statm", "r");
+	unsigned long pages;
+	struct rlimit limit;
+
+	REQUIRE(f != NULL && fscanf(f, "%lu", &pages) == 1);
+	fclose(f);
+	allow(RLIMIT_AS, false);
+	REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+	limit.rlim_cur = pages * 4096 + more;
+	REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
 /* ---- a table ---- */
 
 /* From 'key' on until there are n, or one fails; *key is that one. */
@@ -151,10 +166,10 @@ test_no_descriptor(void)
 	CHECK(open_descriptors() == before);
 
 	/* Readers need none, whatever others have added. */
-	mapped = other->file.mapped;
+	mapped = other->file.bound;
 	allow(RLIMIT_NOFILE, false);
 	check_keys(other, KEYS);
-	CHECK(other->file.mapped > mapped);
+	CHECK(other->file.bound > mapped);
 
 	/* Writers need one when the file has to grow; nothing is lost. */
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_ERR_NO_DESCRIPTOR);
@@ -183,18 +198,18 @@ test_no_memory(void)
 	uint64_t	key = 0;
 
 	allow(RLIMIT_AS, false);
-	CHECK(insert(t, &key, KEYS) == PMH_ERR_NO_MEMORY);
+	CHECK(insert(t, &key, LARGE) == PMH_ERR_NO_MEMORY);
 	CHECK(pmh_error(t)->sys_errno == ENOMEM);
 	check_keys(t, key);
 	allow(RLIMIT_AS, true);
-	CHECK(insert(t, &key, KEYS) == PMH_OK);
-	check_keys(t, KEYS);
+	CHECK(insert(t, &key, LARGE) == PMH_OK);
+	check_keys(t, LARGE);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 #endif
 }
 
-/* Two areas a file, also when it has grown: what was outgrown is gone. */
+/* One area a file, also when it has grown: what was outgrown goes when it rests. */
 static void
 test_areas(void)
 {
@@ -208,13 +223,14 @@ test_areas(void)
 
 		snprintf(name[i], sizeof(name[i]), "%.80s.%d", path, i);
 		table[i] = fixture_create(name[i]);
-		CHECK(table[i]->file.reserved <= 256 * 1024);
-		REQUIRE(insert(table[i], &key, KEYS * 2) == PMH_OK);
-		CHECK(table[i]->file.nold == 0);
-		CHECK(table[i]->file.reserved <= 4 * table[i]->file.mapped);
+		CHECK(table[i]->file.addresses == 1024 * 1024);
+		REQUIRE(insert(table[i], &key, i % 8 == 0 ? LARGE : KEYS) == PMH_OK);
+		CHECK((table[i]->file.outgrown != NULL) == (i % 8 == 0));
+		CHECK(table[i]->file.addresses <= 16 * table[i]->file.bound);
+		pmh_rest(table[i]);
 	}
 	/* malloc has a few of its own. */
-	CHECK(mapped_areas() - before <= 2 * FILES + FILES / 2);
+	CHECK(mapped_areas() - before <= FILES + FILES / 2);
 	for (int i = 0; i < FILES; i++)
 	{
 		check_keys(table[i], KEYS);
@@ -223,27 +239,72 @@ test_areas(void)
 	}
 }
 
+/* Where there are few addresses a mapping has as many as there are. */
+static void
+test_few_addresses(void)
+{
+#ifndef __SANITIZE_ADDRESS__
+	PmhTable   *t = fixture_create(path);
+	uint64_t	key = 0;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	pmh_close(t);
+	allow_addresses(3 * fixture_file_size(path));
+	t = fixture_open(path, 1);
+	CHECK(t->file.addresses >= t->file.bound && t->file.addresses <= 3 * t->file.bound);
+	check_keys(t, KEYS);
+	allow(RLIMIT_AS, true);
+	CHECK(insert(t, &key, LARGE) == PMH_OK);
+	check_keys(t, LARGE);
+	pmh_close(t);
+#endif
+}
+
+/*
+ * What others let a file grow by can be read without a system call: the mapping is where
+ * it was, and as long.
+ */
+static void
+test_grown_by_others(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhTable   *other = fixture_open(path, 1);
+	const char *base = other->file.base;
+	size_t		bound = other->file.bound;
+	uint64_t	key = 0;
+
+	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
+	CHECK(other->file.bound == bound);
+	check_keys(other, KEYS);
+	CHECK(other->file.base == base && other->file.outgrown == NULL);
+	CHECK(other->file.bound > 4 * bound && other->file.bound <= t->file.bound);
+	pmh_close(other);
+	pmh_close(t);
+}
+
 /* ---- pointers ---- */
+
+#define GROWTHS		6
 
 /* A pointer stays good and sees what is stored, however far the file grows. */
 static void
 test_old_pointers(void)
 {
 	PmhTable   *t = fixture_create(path);
-	char	   *pointer[8];
-	uint64_t	place[8];
-	size_t		size = t->file.mapped;
+	char	   *pointer[GROWTHS];
+	uint64_t	place[GROWTHS];
+	size_t		size = t->file.bound;
 
-	for (unsigned i = 0; i < 8; i++)
+	for (unsigned i = 0; i < GROWTHS; i++)
 	{
 		place[i] = size - PMH_LINE;
 		pointer[i] = pmh_at(t, place[i]);
 		REQUIRE(pm_extend(&t->file, size, 4 * size, &t->error) == PMH_OK);
 		size *= 4;
-		REQUIRE(pm_remap(&t->file, size, &t->error) == PMH_OK);
+		REQUIRE(pm_raise_bound(&t->file, size, &t->error) == PMH_OK);
 	}
-	CHECK(t->file.nold >= 4);
-	for (unsigned i = 0; i < 8; i++)
+	CHECK(t->file.outgrown != NULL && t->file.outgrown->next != NULL);
+	for (unsigned i = 0; i < GROWTHS; i++)
 	{
 		strcpy(pointer[i], "by an old pointer");
 		CHECK(strcmp(pmh_at(t, place[i]), "by an old pointer") == 0);
@@ -255,7 +316,9 @@ test_old_pointers(void)
 	REQUIRE(truncate(path, PMH_HEADER_SIZE) == 0);
 	CHECK(pm_load((uint64_t *) (void *) pointer[2]) == 0);
 	CHECK(pm_is_lost(&t->file) && t->file.lost - 1 <= place[2]);
-	CHECK(pmh_conclude(t, PMH_OK) == PMH_ERR_LOST && t->file.nold == 0);
+	CHECK(pmh_conclude(t, PMH_OK) == PMH_ERR_LOST);
+	pmh_rest(t);
+	CHECK(t->file.outgrown == NULL);
 	pmh_close(t);
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
@@ -315,8 +378,8 @@ reuse_directory(PmhTable *t, uint64_t dirword)
 }
 
 /*
- * The process that recovers a file with a tail past live.blocks had mapped the tail
- * as well.  It does not touch it, whatever it finds where a directory was.
+ * The process that recovers a file with a tail past live.blocks had a bound past that
+ * as well.  It does not touch the tail, whatever it finds where a directory was.
  */
 static void
 test_cut_when_opened(bool group_insert)
@@ -335,7 +398,7 @@ test_cut_when_opened(bool group_insert)
 	REQUIRE(truncate(path, (off_t) fixture_file_size(path) + TAIL) == 0);
 
 	t = fixture_open(path, 2);
-	CHECK(t->file.mapped <= fixture_file_size(path));
+	CHECK(t->file.bound <= fixture_file_size(path));
 	check_keys(t, 1);
 	dirword = pm_load(&pmh_live(t)->dirword);
 	CHECK(t->seen_dirword == dirword && pmh_dirword_depth(dirword) == OLD_DEPTH);
@@ -353,7 +416,6 @@ test_cut_when_opened(bool group_insert)
 		CHECK(pmh_delete_group(t, entry, PMH_GROUP_MAX, &done) == PMH_OK);
 	CHECK(done == PMH_GROUP_MAX && !pm_is_lost(&t->file));
 
-	/* What is reserved past the mapping is there for what the file grows by. */
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
 	CHECK(pmh_check(other, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(other);
@@ -361,50 +423,7 @@ test_cut_when_opened(bool group_insert)
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
-/* ---- addresses that are gone ---- */
-
-#define FOREIGN		((size_t) 64 * 1024)
-#define FOREIGN_BYTE	42
-
-static bool
-is_foreign(const char *memory)
-{
-	unsigned char core[FOREIGN / 4096];
-
-	return mincore((void *) (uintptr_t) memory, FOREIGN, core) == 0 &&
-		memory[0] == FOREIGN_BYTE && memory[FOREIGN - 1] == FOREIGN_BYTE;
-}
-
-/*
- * What is past the end of the file cannot be reserved any more, and something else is
- * mapped there.  It is let alone when the file grows, and when it is closed.
- */
-static void
-test_reservation_is_lost(void)
-{
-	PmhTable   *t = fixture_create(path);
-	uint64_t	key = 0;
-	char	   *memory;
-
-	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
-	pmh_close(t);
-	REQUIRE(truncate(path, (off_t) fixture_file_size(path) + TAIL) == 0);
-	no_reservations = true;
-	t = fixture_open(path, 2);
-	no_reservations = false;
-	memory = mmap(t->file.base + t->file.mapped, FOREIGN, PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-	REQUIRE(memory == t->file.base + t->file.mapped);
-	memset(memory, FOREIGN_BYTE, FOREIGN);
-	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
-	CHECK(is_foreign(memory));
-	check_keys(t, 3 * KEYS);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
-	CHECK(is_foreign(memory));
-	if (is_foreign(memory))
-		(void) munmap(memory, FOREIGN);
-}
+/* ---- memory that is short ---- */
 
 /* Of a file that has lost much, one page at a time can be replaced by zeroes. */
 static void
@@ -416,7 +435,7 @@ test_zeroes_are_short(void)
 	unsigned char core;
 
 	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
-	size = t->file.mapped;
+	size = t->file.bound;
 	REQUIRE(truncate(path, (off_t) PMH_HEADER_SIZE) == 0);
 	strict = true;
 	for (size_t at = size / 2 / 4096 * 4096; at < size; at += 4096)
@@ -449,7 +468,7 @@ alternative_is_beyond(const PmhTable *t, uint64_t hash, uint64_t *end)
 	*end = PMH_BUCKET_SIZE +
 		pmh_elem_bucket_offset(t, home.elem,
 							   pmh_alt_bucket(hash, hashing, pmh_home_bucket(hash, hashing)));
-	return *end > t->file.mapped;
+	return *end > t->file.bound;
 }
 
 /*
@@ -475,7 +494,7 @@ test_alternative_is_beyond(void)
 			if (!alternative_is_beyond(t, fixture_hash(mine), &end))
 				continue;
 			REQUIRE(pmh_insert(t, fixture_hash(mine), mine, false) == PMH_OK);
-			CHECK(t->file.mapped >= end);
+			CHECK(t->file.bound >= end);
 			met++;
 			break;
 		}
@@ -492,13 +511,14 @@ main(void)
 	path = fixture_path("mappings");
 	TEST(test_no_descriptor());
 	TEST(test_no_memory());
+	TEST(test_few_addresses());
+	TEST(test_grown_by_others());
 	TEST(test_areas());
 	TEST(test_old_pointers());
 	TEST(test_name_is_gone(false));
 	TEST(test_name_is_gone(true));
 	TEST(test_cut_when_opened(false));
 	TEST(test_cut_when_opened(true));
-	TEST(test_reservation_is_lost());
 	TEST(test_zeroes_are_short());
 	TEST(test_alternative_is_beyond());
 	pmh_values_free(&values);

@@ -140,7 +140,7 @@ check_recovered(PmhTable *t)
 	t = reopen(t);
 	check_lengths(t);
 	CHECK(fixture_file_size(path) == pmh_whole_pages(recorded_length(t)));
-	CHECK(t->file.mapped == recorded_length(t));
+	CHECK(t->file.bound == recorded_length(t));
 	check(t);
 	return t;
 }

@@ -4,8 +4,7 @@
  *	  pm.h for ThreadSanitizer: handles of one process on one file share one
  *	  mapping, so that threads race (or do not) at the same addresses.
  *
- * Address space is reserved for the largest file a test makes; the file is
- * mapped into it piece by piece, and never moves.
+ * The file is mapped once for the longest that a test makes.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +21,7 @@
 #include "fail.h"
 #include "pm.h"
 
-#define RESERVED	((size_t) 1 << 30)
+#define LONGEST		((size_t) 1 << 30)
 #define FILES		16
 
 typedef struct Shared
@@ -31,7 +30,6 @@ typedef struct Shared
 	ino_t		ino;
 	unsigned	handles;		/* 0: free */
 	char	   *base;
-	size_t		mapped;
 } Shared;
 
 static Shared shared[FILES];
@@ -69,42 +67,21 @@ find_shared(const PmFile *f)
 	}
 	if (unused != NULL)
 	{
-		void	   *base = mmap(NULL, RESERVED, PROT_NONE,
-								MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		void	   *base = mmap(NULL, LONGEST, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 
 		if (base == MAP_FAILED)
 			return NULL;
 		unused->dev = st.st_dev;
 		unused->ino = st.st_ino;
 		unused->base = base;
-		unused->mapped = 0;
 	}
 	return unused;
-}
-
-/* Let the shared mapping reach 'size'. */
-static PmhResult
-map_further(Shared *s, PmFile *f, size_t size, PmhError *error)
-{
-	if (size > s->mapped)
-	{
-		size_t		from = s->mapped & ~(size_t) 4095;
-
-		if (size > RESERVED ||
-			mmap(s->base + from, size - from, PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_FIXED, f->fd, (off_t) from) == MAP_FAILED)
-			return fail(error, ENOMEM);
-		s->mapped = size;
-	}
-	f->base = s->base;
-	f->mapped = size;
-	return PMH_OK;
 }
 
 static PmhResult
 attach(PmFile *f, bool force_pmem, PmhError *error)
 {
-	PmhResult	result;
+	PmhResult	result = PMH_OK;
 	struct stat st;
 	Shared	   *s;
 
@@ -114,9 +91,12 @@ attach(PmFile *f, bool force_pmem, PmhError *error)
 	if (s == NULL || fstat(f->fd, &st) != 0)
 		result = fail(error, ENOMEM);
 	else
-		result = map_further(s, f, (size_t) st.st_size, error);
-	if (result == PMH_OK)
+	{
+		f->base = s->base;
+		f->addresses = LONGEST;
+		f->bound = (size_t) st.st_size;
 		s->handles++;
+	}
 	pthread_mutex_unlock(&mutex);
 	if (result != PMH_OK)
 		close(f->fd);
@@ -161,13 +141,13 @@ pm_close(PmFile *f)
 	pthread_mutex_lock(&mutex);
 	s = find_shared(f);
 	if (s != NULL && --s->handles == 0)
-		munmap(s->base, RESERVED);
+		munmap(s->base, LONGEST);
 	pthread_mutex_unlock(&mutex);
 	close(f->fd);
 }
 
 void
-pm_rest(const PmFile *f)
+pm_rest(PmFile *f)
 {
 	(void) f;
 }
@@ -210,29 +190,13 @@ pm_truncate(PmFile *f, size_t size, PmhError *error)
 }
 
 PmhResult
-pm_remap(PmFile *f, size_t size, PmhError *error)
+pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 {
-	PmhResult	result = PMH_OK;
-	Shared	   *s;
-
-	if (size <= f->mapped)
-		return PMH_OK;
-	pthread_mutex_lock(&mutex);
-	s = find_shared(f);
-	if (s == NULL)
-		result = fail(error, ENOMEM);
-	else
-		result = map_further(s, f, size, error);
-	pthread_mutex_unlock(&mutex);
-	return result;
-}
-
-/* What the others have of the shared mapping stays. */
-void
-pm_trim(PmFile *f, size_t size)
-{
-	if (size < f->mapped)
-		f->mapped = size;
+	if (size > f->addresses)
+		return fail(error, ENOMEM);
+	if (size > f->bound)
+		f->bound = size;
+	return PMH_OK;
 }
 
 PmhResult

@@ -88,7 +88,7 @@ come_by(const char *name, const void *addr)
 	if (loss.at != name || --loss.time > 0)
 		return;
 	loss.at = NULL;
-	if (loss.this && addr != NULL && offset < lose_from->file.mapped)
+	if (loss.this && addr != NULL && offset < lose_from->file.bound)
 		loss.page = offset / PAGE;
 	if (loss.rest)
 		REQUIRE(truncate(path, (off_t) (loss.page * PAGE)) == 0);

@@ -14,6 +14,7 @@
  */
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "error.h"
@@ -326,19 +327,19 @@ take_blocks(void)
 }
 
 /*
- * It finds space for its own map, but cannot map the other one: the file has no name
- * just then.  The other one's space is not lost by that.
+ * It finds space for its own map, but cannot map the other one: it has no addresses just
+ * then.  The other one's space is not lost by that.
  */
 static void
 old_map_out_of_reach(void)
 {
-	char		away[4200];
+	struct rlimit limit;
+	struct rlimit none;
 	uint64_t	offset;
 	PmhTable   *t;
 	PmhSweep	old;
 	PmhSweep	sweep;
 
-	snprintf(away, sizeof(away), "%s.away", path);
 	others = fixture_create(path);
 	insert_values(FIRST_HASH, FULL_VALUES);
 	offset = take_blocks();
@@ -347,12 +348,14 @@ old_map_out_of_reach(void)
 		REQUIRE(pmh_insert(others, fixture_hash(i + 100), i, false) == PMH_OK);
 	pm_store64(&pmh_run(others)->value_space_known, 0);
 	REQUIRE(pmh_sweep_begin(others, &old) == PMH_OK);
-	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.bound);
 	pmh_space_free_extent(others, offset, FREED_BLOCKS);
 
-	REQUIRE(rename(path, away) == 0);
-	CHECK(pmh_sweep_begin(t, &sweep) == PMH_ERR_NO_FILE);
-	REQUIRE(rename(away, path) == 0);
+	REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+	none = (struct rlimit) {1, limit.rlim_max};
+	REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
+	CHECK(pmh_sweep_begin(t, &sweep) == PMH_ERR_NO_MEMORY);
+	REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
 	pmh_sweep_end(others, &old);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
 
@@ -448,16 +451,16 @@ freed_after_mark_without_map(void)
 		while ((result = pmh_space_alloc_block(others, &taken[n])) == PMH_NEED)
 			REQUIRE(pmh_provide(others) == PMH_OK);
 		REQUIRE(result == PMH_OK);
-	} while (taken[n++] < t->file.mapped);
+	} while (taken[n++] < t->file.bound);
 	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
-	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.bound);
 	while (n > 0)
 		pmh_space_free_block(others, taken[--n]);
 	result = pmh_sweep_next(others, &sweep);
 	REQUIRE(result == PMH_OK && sweep.segments_done > 0);
 	for (uint64_t i = 0; i < FULL_VALUES; i++)
 		CHECK(pmh_delete(t, FIRST_HASH, i) == PMH_OK);
-	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.mapped);
+	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.bound);
 	CHECK(sweep_to_end(others, &sweep, result) == PMH_OK);
 	CHECK(pm_load(&pmh_run(others)->value_space_known) == 0);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);

@@ -70,6 +70,7 @@ typedef struct Case
 	bool		new_instance;
 	bool		force_pmem;
 	bool		later;			/* damage comes while the file is open */
+	bool		short_too;		/* a second handle, from before the changes, reads after them */
 	uint64_t	seed;
 } Case;
 
@@ -107,10 +108,11 @@ make_case(uint64_t number, const Image *images, size_t nimages, char *bytes, Cas
 	times = 1 + (below(&seed, 4) == 0) + (below(&seed, 8) == 0);
 	while (times-- > 0)
 		damage_once(&c->damage, &seed, !c->later);
-	snprintf(progress->what, sizeof(progress->what), "\"%s\", %s%s%s:%s", c->image->name,
+	c->short_too = below(&seed, 2) == 0;
+	snprintf(progress->what, sizeof(progress->what), "\"%s\", %s%s%s%s:%s", c->image->name,
 			 c->new_instance ? "new instance" : "same instance",
 			 c->force_pmem ? ", flushed" : "", c->later ? ", while open" : "",
-			 c->damage.what);
+			 c->short_too ? ", two handles" : "", c->damage.what);
 	if (verbose)
 		printf("%s\n", progress->what);
 }
@@ -224,6 +226,7 @@ static Outcome
 run_case(Case *c, Seen *before, Seen *after)
 {
 	PmhTable   *t;
+	PmhTable   *short_one = NULL;
 
 	(void) pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 	write_file(c->later ? c->image->bytes : c->damage.bytes,
@@ -233,12 +236,19 @@ run_case(Case *c, Seen *before, Seen *after)
 		tell("open", before);
 		return before->strange > 0 ? FAILED : REFUSED;
 	}
+	if (c->short_too)
+		(void) open_file(c, IMAGE_INSTANCE + c->new_instance, &short_one, before);
 	if (c->later)
 		write_file(c->damage.bytes, c->damage.size);
 	c->damage.foreign = c->damage.foreign || is_foreign(c);
 	exercise_read(t, c->image, before);
 	tell("before", before);
 	exercise_change(t, c->image, c->seed, after);
+	if (short_one != NULL)
+	{
+		exercise_read_changed(short_one, c->image, c->seed, after);
+		pmh_close(short_one);
+	}
 	pmh_close(t);
 	tell("after", after);
 	if (open_file(c, IMAGE_INSTANCE + 2, &t, after) == PMH_OK)

@@ -4,8 +4,8 @@
  *	  Mappings with nothing beside them: an access out of bounds is SIGSEGV,
  *	  not a visit to whatever is mapped next door.
  *
- * The engine is linked with --wrap for mmap and munmap: where it reserves
- * addresses (map.c) it gets them from the middle of a large reservation.
+ * The engine is linked with --wrap for mmap and munmap: a file gets addresses from the
+ * middle of a large reservation.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,72 +25,55 @@ void	   *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t 
 int			__wrap_munmap(void *addr, size_t len);
 int			__real_munmap(void *addr, size_t len);
 
-/* What the engine has reserved, and how much of that is still its own. */
+/* Where files are mapped. */
 static struct
 {
 	char	   *all;			/* with the guards; NULL: free */
-	size_t		all_len;
-	char	   *base;
-	size_t		len;
+	size_t		len;			/* without */
 }			area[MAX_AREAS];
-
-static void *
-nothing_at(void *addr, size_t len)
-{
-	return __real_mmap(addr, len, PROT_NONE,
-					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
-					   (addr == NULL ? 0 : MAP_FIXED), -1, 0);
-}
 
 void *
 __wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	if (addr != NULL || prot != PROT_NONE)
+	int			i = 0;
+	char	   *all;
+	void	   *base;
+
+	if (addr != NULL || fd < 0)
 		return __real_mmap(addr, len, prot, flags, fd, offset);
-	for (int i = 0; i < MAX_AREAS; i++)
+	while (i < MAX_AREAS && area[i].all != NULL)
+		i++;
+	if (i == MAX_AREAS)
 	{
-		if (area[i].all != NULL)
-			continue;
-		area[i].all = nothing_at(NULL, len + 2 * GUARD);
-		if (area[i].all == MAP_FAILED)
-		{
-			area[i].all = NULL;
-			return MAP_FAILED;
-		}
-		area[i].all_len = len + 2 * GUARD;
-		area[i].base = area[i].all + GUARD;
-		area[i].len = len;
-		return area[i].base;
+		fprintf(stderr, "more than %d mappings\n", MAX_AREAS);
+		abort();
 	}
-	fprintf(stderr, "more than %d reservations\n", MAX_AREAS);
-	abort();
+	all = __real_mmap(NULL, len + 2 * GUARD, PROT_NONE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (all == MAP_FAILED)
+		return MAP_FAILED;
+	base = __real_mmap(all + GUARD, len, prot, flags | MAP_FIXED, fd, offset);
+	if (base == MAP_FAILED)
+	{
+		(void) __real_munmap(all, len + 2 * GUARD);
+		return MAP_FAILED;
+	}
+	area[i].all = all;
+	area[i].len = len;
+	return base;
 }
 
-/*
- * What is given back at either end becomes part of the guard.  In between a
- * mapping is going to grow.  (To the very end it cannot; then it moves.)
- */
 int
 __wrap_munmap(void *addr, size_t len)
 {
 	for (int i = 0; i < MAX_AREAS; i++)
 	{
-		char	   *base = area[i].base;
-		size_t		rest = area[i].len - len;
+		char	   *all = area[i].all;
 
-		if (area[i].all == NULL || (char *) addr < base || (char *) addr >= base + area[i].len)
+		if (all == NULL || (char *) addr != all + GUARD)
 			continue;
-		if (addr == base && rest == 0)
-		{
-			addr = area[i].all;
-			area[i].all = NULL;
-			return __real_munmap(addr, area[i].all_len);
-		}
-		if (addr != base && (char *) addr + len != base + area[i].len)
-			break;
-		area[i].base = addr == base ? base + len : base;
-		area[i].len = rest;
-		return nothing_at(addr, len) == MAP_FAILED ? -1 : 0;
+		area[i].all = NULL;
+		return __real_munmap(all, area[i].len + 2 * GUARD);
 	}
 	return __real_munmap(addr, len);
 }

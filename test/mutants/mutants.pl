@@ -23,7 +23,7 @@
 #               test/mutants/needless names those that may be left out, and why.
 #
 # A mutant runs against its stages in their order, until one of them fails:
-#   engine:NAME  asan:NAME  tsan:NAME  stop:NAME  loads:NAME  moved:NAME  pages:NAME
+#   engine:NAME  asan:NAME  tsan:NAME  stop:NAME  loads:NAME  short:NAME  pages:NAME
 #                                                  test/engine/NAME.c
 #   unit:NAME                                      test/unit/NAME.c
 #   crash  crash:WORKLOAD[,WORKLOAD]  random       test/crash, the engine
@@ -54,7 +54,7 @@ my $here = "$top/test/mutants";
 # Seconds of processor time of a stage that runs alone; one that needs more hangs.
 # Those against a server get real time.  All get REAL_SECONDS at the most.
 my %cpu_seconds = (
-	engine => 120, asan => 240, tsan => 240, stop => 120, loads => 120, moved => 120, pages => 120,
+	engine => 120, asan => 240, tsan => 240, stop => 120, loads => 120, short => 120, pages => 120,
 	unit => 60,
 	crash => 240, random => 240, journal => 120, starts => 120, fuzz => 120);
 my $real_seconds = 2400;
@@ -390,7 +390,7 @@ sub stage_commands
 	my $root = $tree->{tree};
 	my @make = ('make', '-s', '--no-print-directory');
 
-	if ($kind =~ /^(engine|asan|tsan|stop|loads|moved|pages)$/)
+	if ($kind =~ /^(engine|asan|tsan|stop|loads|short|pages)$/)
 	{
 		my $built = '../build/engine/' . ($kind eq 'engine' ? 'plain' : $kind) . "/$what";
 		return ("$root/test/engine", [ @make, $built ], [$built]);

@@ -184,7 +184,7 @@ foreach my $rebuild (0, 1)
 
 	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
 		"old plan, index-only scan: error $state");
-	(undef, $error) = fetch_late('SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off',
+	(undef, $error) = fetch_late('SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000',
 		'SELECT t.v FROM (VALUES (7), (8), (NULL)) AS key (k) JOIN t USING (k)', 't_k', $rebuild);
 	like($error, qr/ERROR:  $state: pmhash index "t_k" has no usable file/,
 		"old plan, join: error $state");

@@ -90,9 +90,10 @@ sub all_is_well
 	my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash_indexes WHERE state <> 'valid'";
 	my $states = $session->query_safe($states_query);
 	my $filled = time + 30;
-	# a table that was moved and emptied in one transaction: its index is rebuilt
-	while ($states =~ /has not been filled|rebuild/ && time < $filled)
+	# a table was moved in a transaction, and got rows or was emptied: its index is rebuilt
+	while ($states =~ /its table was given|it does not exist|has not been filled|rebuild/ && time < $filled)
 	{
+		$session->query_safe('REINDEX TABLE tt') if $states =~ /tt_k2? is invalid/;
 		usleep(20_000);
 		$states = $session->query_safe($states_query);
 	}

@@ -165,14 +165,14 @@ $_->quit foreach $reader, $writer;
 
 fresh_table();
 sql('CREATE TABLE o AS SELECT i % 3 + 1 AS k FROM generate_series(1, 300) i; ANALYZE o');
-my $by_join = 'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off; SET LOCAL enable_seqscan = on';
+my $by_join = 'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL cpu_index_tuple_cost = 1000; SET LOCAL enable_seqscan = on';
 my $join = 'SELECT count(d.v) FROM o JOIN d USING (k)';
-cmp_ok(reads("$by_join; $join WHERE o.k = 2") =~ s/^.*\n//r, '>=', 1000, 'a join reads TIDs');
+cmp_ok(reads("$by_join; $join WHERE o.k + 0 = 2") =~ s/^.*\n//r, '>=', 1000, 'a join reads TIDs');
 delete_and_look_up(2);
 is(reads('SELECT count(v) FROM d WHERE k = 2'), "0\n0", 'they are known');
 like(sql("BEGIN; $by_join; EXPLAIN $join"), qr/pmhash join/, 'plan of a join');
 is(sql("BEGIN; $by_join; $join"), 200000, 'a join passes over them');
-is(reads("$by_join; $join WHERE o.k = 2"), "0\n0", 'a join visits none of them');
+is(reads("$by_join; $join WHERE o.k + 0 = 2"), "0\n0", 'a join visits none of them');
 flush_wal();
 $session = hold_removal('SELECT count(v) FROM d WHERE k = 1');
 sql('VACUUM d; INSERT INTO d SELECT 2, -i FROM generate_series(1, 1000) i');

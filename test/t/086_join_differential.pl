@@ -44,7 +44,8 @@ foreach my $query ($endless, "$endless WHERE o.id + i.id + j.id < 0",
 	my $began = time();
 
 	$node->psql('postgres', <<SQL, stdout => \$out, stderr => \$err, timeout => 60);
-SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off;
+SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000;
+SET enable_material = off; SET seq_page_cost = 1000;
 SET max_parallel_workers_per_gather = 0;
 EXPLAIN (COSTS OFF) $query;
 SET statement_timeout = 200;

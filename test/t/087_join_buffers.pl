@@ -16,7 +16,7 @@ my $node = new_server('join_buffers', <<'CONF');
 shared_buffers = 16MB
 fsync = off
 CONF
-my $by_join = 'SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off';
+my $by_join = 'SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000';
 my $by_hash = 'SET pmhash.enable_join = off; SET enable_nestloop = off; SET enable_indexscan = off; SET enable_bitmapscan = off';
 
 $node->start;

@@ -73,7 +73,7 @@ caught_up($late, $first);
 both_valid($first, 'snapshot: built again after a deletion');
 $late->stop('fast');
 $first->promote;
-$session->query_safe("$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off");
+$session->query_safe("$by_index; SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000");
 is($session->query_safe('SELECT count(n) FROM t WHERE k = 8'), $seen,
 	'snapshot: it sees after the promotion what it has seen before');
 is($session->query_safe('SELECT count(n) FROM (VALUES (8), (NULL)) v (k) JOIN t USING (k)'), $seen, 'snapshot: and by a join');

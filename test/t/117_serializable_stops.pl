@@ -28,7 +28,7 @@ ANALYZE;
 SQL
 
 my $refused = qr/could not serialize access due to read\/write dependencies/;
-my $by_join = 'SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0';
+my $by_join = 'SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000; SET max_parallel_workers_per_gather = 0';
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 my @readers = (
 	[ 'join', $by_join, 'SELECT count(*) FROM wanted WHERE EXISTS (SELECT FROM item WHERE item.k = wanted.k)', 'Index Only: true', 2 ],

@@ -1,6 +1,11 @@
 # VACUUM of long lists, again and again: where a list needs new space in the middle is
 # another place with each index, since each has hashes of its own.  A step that is done
 # once more there is no circle (it was taken for one in 5 of 100).
+#
+# And a VACUUM that hardly gets on (its process is stopped again and again, as on a machine
+# that has too much to do) in a list that others make longer: the list's first buffer is
+# soon in a part of the file that was not there when the VACUUM came by (the server crashed
+# in 3 of 4 rounds).
 
 use strict;
 use warnings;
@@ -9,6 +14,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib/perl";
 use PmhashTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $rounds = $ENV{PMHASH_LIST_ROUNDS} || 60;
 my $node = new_server('long_lists', "fsync = off\nmax_wal_size = 4GB\n");
@@ -35,4 +41,43 @@ SQL
 	$node->safe_psql('postgres', 'DROP TABLE d');
 }
 is(join("\n", @failed), '', "VACUUM of long lists, $rounds times");
+
+# ---- a VACUUM that hardly gets on ----
+
+use constant MOST_STOPS => 150;
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE slow (k int4) WITH (autovacuum_enabled = off);
+CREATE INDEX slow_k ON slow USING pmhash (k);
+SQL
+
+my $stopped = 0;
+foreach my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', 'INSERT INTO slow SELECT 1 FROM generate_series(1, 300000)');
+	$node->safe_psql('postgres', 'DELETE FROM slow WHERE random() < .999');
+	my $vacuum = $node->background_psql('postgres', on_error_stop => 0);
+	my $insert = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $vacuum->query_safe('SELECT pg_backend_pid()');
+	$vacuum->query_until(qr/begun/, "\\echo begun\nVACUUM slow;\n\\echo vacuumed\n");
+	$insert->query_until(qr/begun/, "\\echo begun\n" .
+		"INSERT INTO slow SELECT CASE WHEN g % 3 = 0 THEN 1 ELSE g END FROM generate_series(1, 60000) g;\n" x 5 .
+		"\\echo inserted\n");
+	foreach (1 .. MOST_STOPS)
+	{
+		last if $node->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $pid") ne 'active';
+		$stopped += kill('STOP', $pid);
+		usleep(50_000);
+		kill('CONT', $pid);
+		usleep(4_000);
+	}
+	$vacuum->query_until(qr/vacuumed/, '');
+	$insert->query_until(qr/inserted/, '');
+	$vacuum->quit;
+	$insert->quit;
+	my (undef, undef, $error) = $node->psql('postgres', q(SELECT pmhash_check('slow_k')));
+	is($error, '', "round $round of a VACUUM that is stopped again and again");
+}
+cmp_ok($stopped, '>', 10, "VACUUM was stopped");
+unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC/, 'no process has died');
 done_testing();

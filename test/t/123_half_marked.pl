@@ -124,16 +124,14 @@ foreach my $point (qw(stub_before_mark stub_marked))
 	is_rebuilt($name);
 }
 
-# ---- and while it says that the stub is what it was ----
+# ---- the same of a table that was moved, and of its index ----
 
-# The file of a table that was moved is not to be used before the transaction has
-# committed; the server dies when it has, or has not quite.
+# The crash gives them the files of before back, with a stub that has no mark.
 $primary->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE moved LOCATION ''));
-foreach my $case ([ 'moved_before_hold', 0 ], [ 'moved_held', 0 ], [ 'moved_committed', 1 ])
+foreach my $point (qw(stub_before_mark stub_marked))
 {
-	my ($point, $rows) = @$case;
-	my $name = "killed at $point";
-	my $move = 'BEGIN; ALTER TABLE m SET TABLESPACE moved; INSERT INTO m VALUES (777); COMMIT';
+	my $name = "moved, killed at $point";
+	my $move = 'BEGIN; ALTER TABLE m SET TABLESPACE moved; ALTER INDEX m_k SET TABLESPACE moved; INSERT INTO m VALUES (777); COMMIT';
 	my $check = "$by_index SELECT (SELECT count(*) FROM m WHERE k = 777), (SELECT count(*) FROM m WHERE k = 888)";
 	my $writer;
 
@@ -146,9 +144,8 @@ foreach my $case ([ 'moved_before_hold', 0 ], [ 'moved_held', 0 ], [ 'moved_comm
 	release($point);
 	$primary->start;
 	$primary->safe_psql('postgres', 'INSERT INTO m SELECT 888');
-	is($primary->safe_psql('postgres', $check), "$rows|1", "$name: rows");
-	$primary->safe_psql('postgres', 'REINDEX INDEX m_k');
-	is($primary->safe_psql('postgres', "$check; SELECT pmhash_check('m_k')"), "$rows|1\n", "$name: rows after REINDEX");
+	is($primary->safe_psql('postgres', $check), '0|1', "$name: rows");
+	is($primary->safe_psql('postgres', "$check; SELECT pmhash_check('m_k')"), "0|1\n", "$name: pmhash_check");
 	$primary->safe_psql('postgres', 'DROP TABLE m');
 }
 

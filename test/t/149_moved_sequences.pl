@@ -1,9 +1,9 @@
 # Statements that give a table or its indexes other files, two and three of them in one
 # transaction, with savepoints that are rolled back and released in between: each
-# sequence is run and a small model says what the index must be after it.  Valid, if
-# every entry of its file has its row in the table's files; else invalid.  Too many
-# files given up is a fault as well: a transaction can't rebuild what it has locked, so
-# its constraint could not be checked any more.
+# sequence is run and a small model says what the index must be after it.  Invalid, if
+# rows have been left out that an abort might have taken away without a trace; else
+# valid.  Too many files given up is a fault as well: a transaction can't rebuild what it
+# has locked.
 
 use strict;
 use warnings;
@@ -28,8 +28,8 @@ $node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLES
 #
 # A level is a number, 0 is the time before the transaction.  Table: a list of files,
 # each with the level that has made it; an abort of that level takes it away.  Index: the
-# same of main forks, each with the index file that it names.  An index file has the
-# level whose abort removes it, and the levels that rows in it depend on.
+# same of main forks, each with the index file that it names, and whether it is marked.
+# An index file has the level whose abort removes it, and the table's file of that time.
 my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type);
 
 sub begin_model
@@ -37,7 +37,7 @@ sub begin_model
 	$levels = [1];
 	$next_level = 2;
 	$heap = [ { level => 0 } ];
-	$files = [ { made => 0, of => {} } ];
+	$files = [ { made => 0, table => 0 } ];
 	$forks = [ { level => 0, file => $files->[0] } ];
 	$known = 0;    # the level that the server knows the table's files by, or 0
 	$place = [ [ 0, 'pg_default' ] ];
@@ -65,7 +65,7 @@ sub new_heap
 
 sub new_index
 {
-	push @$files, { made => level(), of => {} };
+	push @$files, { made => level(), table => $heap->[-1] };
 	push @$forks, { level => level(), file => $files->[-1] };
 	return;
 }
@@ -75,9 +75,9 @@ sub emptied_in_place
 	my $own_fork = $forks->[-1]{level} > 0;
 
 	$forks->[-1]{file}{gone} = 1;
-	push @$files, { made => $own_fork ? level() : 0, of => {} };
-	$files->[-1]{of}{ $heap->[-1]{level} } = 1 if !$own_fork;
+	push @$files, { made => $own_fork ? level() : 0, table => $heap->[-1] };
 	$forks->[-1]{file} = $files->[-1];
+	$forks->[-1]{marked} = !$own_fork;
 	return;
 }
 
@@ -90,7 +90,6 @@ sub abort_level
 	foreach my $file (@$files)
 	{
 		$file->{gone} = 1 if $file->{made} == $level;
-		$file->{spoiled} = 1 if delete $file->{of}{$level};
 	}
 	foreach my $list ($place, $index_place, $type)
 	{
@@ -111,7 +110,6 @@ sub commit_level
 	foreach my $file (@$files)
 	{
 		$file->{made} = $parent if $file->{made} == $level;
-		$file->{of}{$parent} = 1 if delete $file->{of}{$level};
 	}
 	foreach my $one (map { @$_ } $place, $index_place, $type)
 	{
@@ -140,7 +138,7 @@ my %statements = (
 		return 'ALTER TABLE m SET TABLESPACE ' . other_place($place);
 	},
 	'move index' => sub {
-		push @$forks, { level => level(), file => $forks->[-1]{file} };
+		push @$forks, { %{ $forks->[-1] }, level => level() };
 		return 'ALTER INDEX m_k SET TABLESPACE ' . other_place($index_place);
 	},
 	'truncate' => sub {
@@ -175,8 +173,15 @@ my %statements = (
 		my $first = ++$rows;
 
 		$rows += 3;
-		$file->{of}{ $heap->[-1]{level} } = 1
-		  if $heap->[-1]{level} > $file->{made};
+		if ($file->{gone})
+		{
+			$forks->[-1]{marked} = 1;
+		}
+		elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1] && !($known && $file->{made} >= $known))
+		{
+			$forks->[-1]{marked} = 1;
+			$file->{gone} = 1 if $forks->[-1]{level} > 0;
+		}
 		return "INSERT INTO m SELECT i, i FROM generate_series($first, $rows) i";
 	},
 	'compare' => sub { return 'SELECT compared()' },
@@ -196,8 +201,7 @@ my %statements = (
 		return 'RELEASE s' . (scalar(@$levels) + 1);
 	});
 
-# SQL of the end of a transaction.  Of prepared ones nothing is known any more at their
-# end, so files that hold by then are given up.
+# SQL of the end of a transaction.
 sub end
 {
 	my ($how) = @_;
@@ -210,7 +214,6 @@ sub end
 	}
 	if ($how eq 'prepared')
 	{
-		$_->{spoiled} = 1 foreach grep { %{ $_->{of} } } @$files;
 		commit_level(1, 0);
 		return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'";
 	}
@@ -258,14 +261,13 @@ foreach my $x (@changes)
 sub written
 {
 	my ($sequence, $how) = @_;
-	my (@sql, $name, $file, $state);
+	my (@sql, $name, $state);
 
 	$rows = 100;
 	begin_model();
 	push @sql, $statements{$_}->() foreach @$sequence;
 	push @sql, end($how);
-	$file = $forks->[-1]{file};
-	$state = $file->{gone} || $file->{spoiled} ? 'invalid' : 'valid';
+	$state = $forks->[-1]{marked} || $forks->[-1]{file}{gone} ? 'invalid' : 'valid';
 	$name = join(', ', (grep { $_ ne 'compare' } @$sequence), $how);
 	return ($name, join("; ", 'BEGIN', @sql) . ';', $state, scalar(grep { $_ eq 'compare' } @$sequence));
 }

@@ -44,7 +44,7 @@ SQL
 my %way = (
 	'by index' => 'SET enable_seqscan = off; SET enable_bitmapscan = off',
 	'by bitmap' => 'SET enable_seqscan = off; SET enable_indexscan = off',
-	'by join' => 'SET enable_nestloop = off; SET enable_bitmapscan = off');
+	'by join' => 'SET cpu_index_tuple_cost = 1000; SET enable_bitmapscan = off');
 my $no_index = 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; '
   . 'SET enable_hashjoin = on; SET enable_mergejoin = on; SET pmhash.enable_join = off; SET pmhash.enable_pagescan = off';
 

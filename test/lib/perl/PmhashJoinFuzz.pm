@@ -167,7 +167,7 @@ my @seq = (
 	enable_bitmapscan => 'off',
 	enable_hashjoin => 'on',
 	enable_mergejoin => 'on',
-	enable_nestloop => 'on',
+	cpu_index_tuple_cost => 0.005,
 	max_parallel_workers_per_gather => 0);
 my @by_index = (
 	enable_seqscan => 'on',
@@ -449,7 +449,7 @@ sub forced
 	return (
 		@by_index,
 		'pmhash.enable_join' => 'on',
-		enable_nestloop => 'off',
+		cpu_index_tuple_cost => 1000,
 		work_mem => one_of('64kB', '4MB'),
 		geqo_threshold => one_of(2, 12),
 		enable_partitionwise_join => one_of('on', 'off'),
@@ -476,7 +476,7 @@ sub scanned
 		enable_indexscan => $plain,
 		enable_indexonlyscan => $plain,
 		enable_bitmapscan => $plain eq 'on' ? 'off' : 'on',
-		enable_nestloop => 'on',
+		cpu_index_tuple_cost => 0.005,
 		work_mem => one_of('64kB', '4MB'),
 		max_parallel_workers_per_gather => rand() < 0.1 ? 2 : 0,
 		parallel_setup_cost => 0,
@@ -490,7 +490,7 @@ sub comparison
 	my $text = "\$q\$$query\$q\$";
 	my @on = $is_list ? scanned('on') : forced();
 	my @off = $is_list ? scanned('off') :
-	  (@join_off, @by_index, enable_nestloop => 'on', max_parallel_workers_per_gather => 0);
+	  (@join_off, @by_index, cpu_index_tuple_cost => 0.005, max_parallel_workers_per_gather => 0);
 
 	return 'WITH j AS MATERIALIZED (SELECT answer(' . array(@on) . ", $text) AS rows, "
 	  . "plan_of($text) AS plan), "

@@ -628,7 +628,7 @@ sub make_anew
 }
 
 # A move of the table may have been taken back.  The server's own indexes have entries then
-# of rows that came meanwhile (src/README, held.c says how): they lead to other rows, or to where the
+# of rows that came meanwhile (src/README, "Moved tables", says how): they lead to other rows, or to where the
 # table ends no more.  Until here no other session has seen that.
 sub mend_btrees
 {

@@ -35,7 +35,7 @@ our %by = (
 	pages => 'SET enable_seqscan = off; SET enable_bitmapscan = off',
 	bitmap => 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off');
 $by{index} = "$by{pages}; SET pmhash.enable_pagescan = off";
-$by{join} = "$by{index}; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off";
+$by{join} = "$by{index}; SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000";
 
 my $patience = 60;
 my ($node, $points);
