@@ -8,7 +8,7 @@
 #              alone right after a checkpoint; without the table's own
 #   inserts    rows a second, in a statement of many rows and one by one
 #   replay     rows a second that have waited, and the standby's lag under clients
-#   build      seconds from ALTER INDEX ... SET (wal = on) until the standby has it;
+#   build      seconds from REINDEX with wal = on until the standby has it;
 #              and what replay is beside it, in percent of what it is alone (only of
 #              tables so large that the build lasts for longer than that)
 #   promotion  milliseconds from the end of recovery to the first answer by the index,
@@ -255,9 +255,9 @@ measure_replay_beside_build()	# rows-of-b
 		alone=$(replay_rate "$batch")
 		replay_beside_reader
 		readers+=("$(percent_of "$alone" "$rate")")
-		sql -c 'ALTER INDEX b_k SET (wal = off)'
+		sql -c 'ALTER INDEX b_k SET (wal = off)' -c 'REINDEX INDEX b_k'
 		catch_up
-		sql -c 'ALTER INDEX b_k SET (wal = on)'
+		sql -c 'ALTER INDEX b_k SET (wal = on)' -c 'REINDEX INDEX b_k'
 		until [[ $(state_of_b) == building* ]]; do
 			sleep 0.02
 		done
@@ -283,7 +283,7 @@ measure_build()
 			-c 'CREATE INDEX b_k ON b USING pmhash (k) WITH (wal = off)' -c 'VACUUM ANALYZE b'
 		catch_up
 		begun=$(now)
-		sql -c 'ALTER INDEX b_k SET (wal = on)'
+		sql -c 'ALTER INDEX b_k SET (wal = on)' -c 'REINDEX INDEX b_k'
 		wait_for_index b_k
 		note "build" pmhash "$n" "$(elapsed "$begun" "$(now)")" s
 		measure_replay_beside_build "$n"

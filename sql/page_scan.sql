@@ -175,10 +175,8 @@ RESET plan_cache_mode;
 -- ---- cursors ----
 
 BEGIN;
--- (others may go backward, which index scans do)
 SELECT plan('DECLARE d CURSOR FOR SELECT * FROM pages WHERE k = 2');
-DECLARE c NO SCROLL CURSOR FOR SELECT * FROM pages WHERE k = 2;
-SELECT plan('DECLARE d NO SCROLL CURSOR FOR SELECT * FROM pages WHERE k = 2');
+DECLARE c CURSOR FOR SELECT * FROM pages WHERE k = 2;
 MOVE 70 FROM c;
 FETCH 2 FROM c;
 UPDATE pages SET n = -1 WHERE CURRENT OF c;

@@ -13,7 +13,6 @@
 #include "am/am.h"
 #include "am/insert_queue.h"
 #include "am/object_hook.h"
-#include "am/row_types.h"
 #include "am/standby_fill.h"
 #include "am/utility_hook.h"
 #include "cluster/cluster.h"
@@ -31,7 +30,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		pmhash_insert_queue_init();
-		pmhash_row_types_init();
+		pmhash_transaction_init();
 		pmhash_utility_hook_init();
 		pmhash_object_hook_init();
 		pmhash_join_init();

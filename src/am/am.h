@@ -53,6 +53,9 @@ extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
 
+/* ---- transaction.c ---- */
+extern void pmhash_transaction_init(void);
+
 /* ---- foreign_equality.c ---- */
 extern void pmhash_warn_of_equality(Relation index);
 

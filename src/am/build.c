@@ -609,7 +609,6 @@ init_build(BuildState *build, Relation index, PmhashFile *file)
 	build->file = file != NULL ? file : pmhash_file_create(index);
 	build->beside_writers = file != NULL;
 	build->fillfactor = pmhash_fillfactor(index);
-	pmhash_removal_begins(build->file); /* rows pruned early are not put in */
 	MemoryContextSwitchTo(old);
 
 	/* half for the spool, half for the part of it that is being loaded */

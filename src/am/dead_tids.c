@@ -1,24 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * dead_tids.c
- *	  Which TIDs of an index are dead, found out in the order of the heap.
+ *	  Which TIDs VACUUM has found dead, as a bitmap of all TIDs of the table.
  *
  * VACUUM's callback searches a sorted array of dead TIDs (vacuum.c,
  * vac_tid_reaped).  Called in the order of hashes it misses the cache at every
- * step of every search, and that is most of what a bulk delete costs.  So the
- * TIDs of the whole index are collected first, in a bitmap of all TIDs of the
- * table; then each of them is judged, in the order of the bitmap, and only the
- * dead keep their bits.  Removal then needs only the bitmap.
- *
- * If it is VACUUM that calls, its callback need not be called at all: what it
- * searches is an array of dead TIDs (PostgreSQL 15 and 16) or a TidStore (17 and
- * later), which we can read (pmhash_dead_tids_from_vacuum).  validate_index,
- * which lists all TIDs, has a callback of its own.
- *
- * Otherwise each TID is judged exactly once, which validate_index relies on.  A TID
- * judged dead stays so until VACUUM gives it away, which it does after bulk
- * delete only; and TIDs that come into the index after having been collected
- * are not dead.
+ * step of every search, and that is most of what a bulk delete costs.  So it is not
+ * called at all: what it searches, an array of dead TIDs (PostgreSQL 15 and 16) or a
+ * TidStore (17 and later), we can read.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +21,6 @@
 #include "catalog/index.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 
@@ -48,16 +36,13 @@
 StaticAssertDecl(MaxHeapTuplesPerPage < 8 * BLOCK_BYTES,
 				 "the last offset of a block has a bit");
 
-/* TIDs judged between two looks at vacuum_cost_delay and interrupts */
-#define JUDGED_AT_ONCE	8192
+/* TIDs taken over between two looks at vacuum_cost_delay and interrupts */
+#define TAKEN_AT_ONCE	8192
 
 struct PmhashDeadTids
 {
-	IndexBulkDeleteCallback callback;
-	void	   *callback_state;
 	BlockNumber nblocks;		/* of the table when bulk delete began */
-	uint8	   *tids;			/* BLOCK_BYTES for each block: what is in the
-								 * index, and in a complete set: what is dead */
+	uint8	   *tids;			/* BLOCK_BYTES for each block */
 	uint64		ndead;
 };
 
@@ -79,16 +64,11 @@ heap_blocks(Relation index)
 }
 
 /*
- * pmhash_dead_tids_make
- *		An empty set, to find out by callback which TIDs of index are dead.
- *
- * Returns NULL if there can't be one: the table is not a heap, or the bitmap
- * would take more than half of maintenance_work_mem.  Memory comes from the
- * current context.
+ * An empty set.  NULL if there can't be one: the table is not a heap, or the bitmap
+ * would take more than half of maintenance_work_mem.
  */
-PmhashDeadTids *
-pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
-					  void *callback_state)
+static PmhashDeadTids *
+make_set(Relation index)
 {
 	PmhashDeadTids *set;
 	BlockNumber nblocks = heap_blocks(index);
@@ -99,8 +79,6 @@ pmhash_dead_tids_make(Relation index, IndexBulkDeleteCallback callback,
 		return NULL;
 
 	set = palloc0(sizeof(PmhashDeadTids));
-	set->callback = callback;
-	set->callback_state = callback_state;
 	set->nblocks = nblocks;
 	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
 										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -127,35 +105,6 @@ static inline Size
 byte_of(BlockNumber block, OffsetNumber offset)
 {
 	return (Size) block * BLOCK_BYTES + offset / 8;
-}
-
-/* Judge a TID that the bitmap has no bit for: the table did not have it. */
-static void
-judge_new(const PmhashDeadTids *set, uint64 value)
-{
-	ItemPointerData tid;
-
-	pmhash_value_to_tid(value, &tid);
-	if (set->callback(&tid, set->callback_state))
-		elog(ERROR, "TID (%u,%u) is dead for the caller of bulk delete, but was not in the table",
-			 ItemPointerGetBlockNumber(&tid), ItemPointerGetOffsetNumber(&tid));
-}
-
-/* Have the values of n entries judged, now or by pmhash_dead_tids_judge. */
-void
-pmhash_dead_tids_collect(PmhashDeadTids *set, const PmhEntry *entries, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-	{
-		uint64		value = entries[i].value;
-		BlockNumber block = pmhash_value_to_block(value);
-		OffsetNumber offset = pmhash_value_to_offset(value);
-
-		if (has_bit(set, block, offset))
-			set->tids[byte_of(block, offset)] |= 1 << (offset % 8);
-		else
-			judge_new(set, value);
-	}
 }
 
 /* ---- what VACUUM has found ---- */
@@ -238,10 +187,10 @@ offsets_of_block(TidStoreIterResult *found, OffsetNumber **offsets)
  * are vacuumed, by however many processes, nothing is added to it.
  */
 static void
-add_dead_of_vacuum(PmhashDeadTids *set)
+add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 {
 	OffsetNumber buffer[MaxOffsetNumber];
-	TidStoreIter *iter = TidStoreBeginIterate(set->callback_state);
+	TidStoreIter *iter = TidStoreBeginIterate(callback_state);
 	TidStoreIterResult *found;
 	uint64		next_pause = 0;
 
@@ -253,7 +202,7 @@ add_dead_of_vacuum(PmhashDeadTids *set)
 		if (set->ndead >= next_pause)
 		{
 			pmhash_vacuum_delay_point();
-			next_pause = set->ndead + JUDGED_AT_ONCE;
+			next_pause = set->ndead + TAKEN_AT_ONCE;
 		}
 		for (int i = 0; i < n; i++)
 			add_dead_tid(set, found->blkno, offsets[i]);
@@ -264,13 +213,13 @@ add_dead_of_vacuum(PmhashDeadTids *set)
 #else							/* its dead TIDs are in an array */
 
 static void
-add_dead_of_vacuum(PmhashDeadTids *set)
+add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 {
-	const VacDeadItems *dead = set->callback_state;
+	const VacDeadItems *dead = callback_state;
 
 	for (int i = 0; i < dead->num_items; i++)
 	{
-		if (i % JUDGED_AT_ONCE == 0)
+		if (i % TAKEN_AT_ONCE == 0)
 			pmhash_vacuum_delay_point();
 		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
 					 ItemPointerGetOffsetNumber(&dead->items[i]));
@@ -280,74 +229,32 @@ add_dead_of_vacuum(PmhashDeadTids *set)
 #endif
 
 /*
- * pmhash_dead_tids_from_vacuum
- *		If it is VACUUM that wants entries deleted, take over its dead TIDs:
- *		the set is complete then.  Else false.
+ * pmhash_dead_tids_of_vacuum
+ *		If it is VACUUM that wants entries deleted: its dead TIDs.
+ *
+ * NULL if it is another caller (validate_index), or if there can't be a set.  Memory
+ * comes from the current context.
  */
-bool
-pmhash_dead_tids_from_vacuum(PmhashDeadTids *set, const IndexVacuumInfo *info)
+PmhashDeadTids *
+pmhash_dead_tids_of_vacuum(const IndexVacuumInfo *info,
+						   IndexBulkDeleteCallback callback, void *callback_state)
 {
+	PmhashDeadTids *set;
+
 	if (vacuum_callback == NULL)
 		find_callback(info);
-	if (set->callback != vacuum_callback)
-		return false;
-	add_dead_of_vacuum(set);
+	if (callback != vacuum_callback)
+		return NULL;
+	set = make_set(info->index);
+	if (set == NULL)
+		return NULL;
+	add_dead_of_vacuum(set, callback_state);
 	elog(DEBUG1, "index \"%s\": took over " UINT64_FORMAT " dead TIDs from VACUUM",
 		 RelationGetRelationName(info->index), set->ndead);
-	return true;
+	return set;
 }
 
-/* ---- judging by callback ---- */
-
-/* Judge the TIDs that a byte of the bitmap has.  Returns those that are dead. */
-static uint8
-judge_byte(const PmhashDeadTids *set, BlockNumber block, int byte, uint8 tids)
-{
-	uint8		dead = 0;
-
-	for (; tids != 0; tids &= tids - 1)
-	{
-		int			bit = pg_rightmost_one_pos32(tids);
-		ItemPointerData tid;
-
-		ItemPointerSet(&tid, block, (OffsetNumber) (byte * 8 + bit));
-		if (set->callback(&tid, set->callback_state))
-			dead |= 1 << bit;
-	}
-	return dead;
-}
-
-/*
- * Judge all that has been collected: the set is complete then.  Returns how many
- * TIDs are dead.
- */
-uint64
-pmhash_dead_tids_judge(PmhashDeadTids *set)
-{
-	int			judged = JUDGED_AT_ONCE;
-
-	for (BlockNumber block = 0; block < set->nblocks; block++)
-	{
-		uint8	   *tids = set->tids + (Size) block * BLOCK_BYTES;
-
-		if (judged >= JUDGED_AT_ONCE)
-		{
-			pmhash_vacuum_delay_point();
-			judged = 0;
-		}
-		for (int byte = 0; byte < BLOCK_BYTES; byte++)
-		{
-			if (tids[byte] == 0)
-				continue;
-			judged += 8;
-			tids[byte] = judge_byte(set, block, byte, tids[byte]);
-			set->ndead += pg_number_of_ones[tids[byte]];
-		}
-	}
-	return set->ndead;
-}
-
-/* Does a value name a dead TID?  Only of a complete set. */
+/* Does a value name a dead TID? */
 bool
 pmhash_tid_is_dead(const PmhashDeadTids *set, uint64 value)
 {

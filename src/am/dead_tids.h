@@ -16,16 +16,11 @@
 
 typedef struct PmhashDeadTids PmhashDeadTids;
 
-extern PmhashDeadTids *pmhash_dead_tids_make(Relation index,
-											 IndexBulkDeleteCallback callback,
-											 void *callback_state);
 extern bool pmhash_dead_tids_is_probe(IndexBulkDeleteCallback callback,
 									  void *callback_state);
-extern bool pmhash_dead_tids_from_vacuum(PmhashDeadTids *set,
-										 const IndexVacuumInfo *info);
-extern void pmhash_dead_tids_collect(PmhashDeadTids *set,
-									 const PmhEntry *entries, size_t n);
-extern uint64 pmhash_dead_tids_judge(PmhashDeadTids *set);
+extern PmhashDeadTids *pmhash_dead_tids_of_vacuum(const IndexVacuumInfo *info,
+												  IndexBulkDeleteCallback callback,
+												  void *callback_state);
 extern bool pmhash_tid_is_dead(const PmhashDeadTids *set, uint64 value);
 extern void pmhash_dead_tids_free(PmhashDeadTids *set);
 

@@ -441,7 +441,6 @@ pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
 	if (unlikely(fetch->dead))
 		fetch->lsn = BufferGetLSNAtomic(fetch->buffer);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
-	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
 	pgstat_count_index_tuples(fetch->index, 1);
 	if (!found)
 		return false;
@@ -549,7 +548,6 @@ pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, PmhashPageRows *row
 	pmhash_fetch_ahead(fetch, pipe);
 	go_to_block(fetch, block);
 	find_rows(fetch, pipe, pipe->next, end, rows);
-	pmhash_test_heap_page(fetch->snapshot, fetch->heap, fetch->buffer);
 	pgstat_count_index_tuples(fetch->index, end - pipe->next);
 	for (int i = 0; i < rows->n; i++)
 		pgstat_count_heap_fetch(fetch->index);

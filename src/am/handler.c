@@ -33,7 +33,7 @@ set_abilities(IndexAmRoutine *am)
 	am->amconsistentordering = false;
 #endif
 	am->amcanorderbyop = false;
-	am->amcanbackward = true;	/* see scan_history.c */
+	am->amcanbackward = false;
 #if PG_VERSION_NUM >= 180000
 	am->amcanunique = true;
 #else

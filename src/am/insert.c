@@ -108,7 +108,6 @@ queue_for(PmhashInsertState *state, Relation index, Relation heap,
 static void
 insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 {
-	bool		log = pmhash_file_must_log(file, index);
 	PmhResult	result;
 	size_t		done;
 
@@ -116,7 +115,7 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 		pmhash_journal_note(file, entry, 1);
 
 	PMH_STOP_POINT("insert_after_journal");
-	if (log)
+	if (file->logged)
 		result = pmhash_insert_and_log(file, entry, 1, &done);
 	else
 		result = pmh_insert(file->table, entry->hash, entry->value,

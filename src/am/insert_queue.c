@@ -35,20 +35,21 @@
  * rows that VACUUM cannot remove while they wait are queued (insert_source.c).
  *
  * Nothing that is queued is forgotten while a transaction that owns it can
- * still commit.  A queue belongs to one nesting level of subtransactions, as
- * the statement does that fills it.  It is dropped when its level aborts, since
- * its rows are dead then; and in no other way but by being applied.  Applying
+ * still commit.  All queues belong to one nesting level of subtransactions, that of the
+ * statements that fill them; when another one begins to what waits is applied.
+ * They are dropped when the level aborts, since
+ * their rows are dead then; and in no other way but by being applied.  Applying
  * may fail at any group, with any error, in a statement or subtransaction that
  * is not the queue's own, and that error may be caught.  So 'first' is stepped
  * after each group by what has gone in, and the rest waits until the queue is
  * applied again: by the commit of its level at the latest, which fails if it still
- * does not go in.  A level applies its queues when it is about to commit, where an
+ * does not go in.  The level applies its queues when it is about to commit, where an
  * error is still allowed (SUBXACT_EVENT_PRE_COMMIT_SUB); what is left or new
- * after that, because another callback has inserted something, goes to the
- * parent, when the level cannot be aborted by itself any more
+ * after that, because another callback has inserted something, becomes the
+ * parent's, when the level cannot be aborted by itself any more
  * (SUBXACT_EVENT_COMMIT_SUB; xact.c, CommitSubTransaction).
  *
- * A queue belongs to a file, too, not to an index: after TRUNCATE in the
+ * A queue belongs to a file, not to an index: after TRUNCATE in the
  * same transaction it is applied to the file that goes away with the commit, as
  * a subtransaction's ROLLBACK may bring that back.  The handle is good until
  * the end of the transaction (file_cache.c).  An error of such a file is one
@@ -70,11 +71,13 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
 #include "cluster/logged.h"
+#include "cluster/try.h"
 
 #include "am.h"
 #include "insert_queue.h"
@@ -99,12 +102,10 @@ StaticAssertDecl(FULL % FIRST_CAPACITY == 0 &&
 
 struct PmhashInsertQueue
 {
-	PmhashInsertQueue *next;
-	PmhashInsertQueue *next_in_chain;	/* of those found by the same hash */
-	int			level;			/* of nested transactions */
-	Oid			heapid;			/* the table */
+	uint64		file_id;		/* key of the hash table */
 	PmhashFile *file;
-	uint64		file_id;		/* its own, for when the handle has gone */
+	PmhashInsertQueue *next;
+	Oid			heapid;			/* the table */
 	int			first;			/* entries before this one are in the table */
 	int			n;
 	int			capacity;
@@ -115,12 +116,10 @@ uint32		pmhash_queue_generation = 1;
 
 static MemoryContext context = NULL;	/* of this transaction's queues, or NULL */
 static MemoryContext entries_context;	/* below it, of their entries */
-static PmhashInsertQueue *queues = NULL;	/* innermost level first */
-static PmhashInsertQueue **chains = NULL;	/* the same by file_id, in context */
-static uint32 nchains = 0;		/* a power of two, or 0 */
-static uint32 nqueues = 0;
+static HTAB *queue_of_file;		/* PmhashInsertQueue by file_id, in context */
+static PmhashInsertQueue *queues = NULL;	/* the same as a list */
+static int	queue_level;		/* of nested transactions: whose they are */
 static Size queued_bytes = 0;	/* of all entry arrays */
-static bool committing = false; /* our pre-commit callback has been called */
 static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -172,90 +171,6 @@ make_room(PmhashInsertQueue *queue)
 	queued_bytes += (capacity - queue->capacity) * sizeof(PmhEntry);
 	queue->entry = entry;
 	queue->capacity = capacity;
-}
-
-/* ---- finding ---- */
-
-#define FIRST_CHAINS	32
-
-StaticAssertDecl((FIRST_CHAINS & (FIRST_CHAINS - 1)) == 0,
-				 "chains are chosen by bits of the file's identifier");
-
-/* Of all queues for a file, whatever their level and handle.  chains is there. */
-static inline PmhashInsertQueue **
-chain_of(uint64 file_id)
-{
-	return &chains[file_id & (nchains - 1)];	/* it is a random number */
-}
-
-static void
-put_into_chain(PmhashInsertQueue *queue)
-{
-	PmhashInsertQueue **chain = chain_of(queue->file_id);
-
-	queue->next_in_chain = *chain;
-	*chain = queue;
-}
-
-/*
- * Double the chains.  Each is divided into two in the order that it has, so that
- * the queue of the innermost level stays the first.
- */
-static void
-divide_chains(PmhashInsertQueue **made)
-{
-	for (uint32 i = 0; i < nchains; i++)
-	{
-		PmhashInsertQueue **tail[2] = {&made[i], &made[i + nchains]};
-
-		for (PmhashInsertQueue *queue = chains[i]; queue != NULL;
-			 queue = queue->next_in_chain)
-		{
-			int			half = (queue->file_id & nchains) != 0;
-
-			*tail[half] = queue;
-			tail[half] = &queue->next_in_chain;
-		}
-		*tail[0] = *tail[1] = NULL;
-	}
-}
-
-/*
- * Chains for one queue more.  ERROR if there is no memory for the first ones; if
- * there is none for more they get longer.
- */
-static void
-make_chains(void)
-{
-	uint32		n = nchains == 0 ? FIRST_CHAINS : 2 * nchains;
-	PmhashInsertQueue **made;
-
-	if (nqueues < nchains)
-		return;
-	made = MemoryContextAllocExtended(context, n * sizeof(PmhashInsertQueue *),
-									  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO |
-									  (nchains != 0 ? MCXT_ALLOC_NO_OOM : 0));
-	if (made == NULL)
-		return;
-	divide_chains(made);
-	if (chains != NULL)
-		pfree(chains);
-	chains = made;
-	nchains = n;
-}
-
-/* Its entries are dead, or in the table.  It is in no list but its chain. */
-static void
-free_queue(PmhashInsertQueue *queue)
-{
-	PmhashInsertQueue **link = chain_of(queue->file_id);
-
-	while (*link != queue)
-		link = &(*link)->next_in_chain;
-	*link = queue->next_in_chain;
-	nqueues--;
-	free_entries(queue);
-	pfree(queue);
 }
 
 /* ---- applying ---- */
@@ -343,27 +258,6 @@ group_failed(PmhashInsertQueue *queue, PmhResult result)
 }
 
 /*
- * Are entries of the queue to be logged now?  As it was if no index has its file any
- * more.
- */
-static bool
-must_log(const PmhashInsertQueue *queue)
-{
-	Relation	index;
-	bool		log;
-
-	if (likely(pmhash_file_knows_log(queue->file, &log)))
-		return log;
-	index = open_owner(queue);
-	if (index != NULL)
-	{
-		log = pmhash_file_must_log(queue->file, index);
-		relation_close(index, NoLock);
-	}
-	return log;
-}
-
-/*
  * Journal records for the next group, then its entries, then a record of WAL if the
  * file is logged.  'first' goes on by those that are in, whatever else happens.
  * False if not all are.
@@ -374,7 +268,6 @@ insert_group(PmhashInsertQueue *queue)
 	PmhashFile *file = queue->file;
 	const PmhEntry *entries = &queue->entry[queue->first];
 	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
-	bool		log = must_log(queue);
 	PmhResult	result;
 	size_t		done;
 
@@ -382,7 +275,7 @@ insert_group(PmhashInsertQueue *queue)
 	if (file->journaled)
 		pmhash_journal_note(file, entries, n);
 	PMH_STOP_POINT("group_after_journal");
-	result = log ? pmhash_insert_and_log(file, entries, n, &done) :
+	result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
 	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
@@ -444,11 +337,9 @@ pmhash_apply_inserts(const PmhashFile *file)
 		apply_all();
 		return;
 	}
-	for (queue = *chain_of(file->file_id); queue != NULL; queue = queue->next_in_chain)
-	{
-		if (queue->capacity > 0 && queue->file->file_id == file->file_id)
-			apply_and_free(queue);
-	}
+	queue = hash_search(queue_of_file, &file->file_id, HASH_FIND, NULL);
+	if (queue != NULL && queue->capacity > 0)
+		apply_and_free(queue);
 }
 
 /*
@@ -508,42 +399,55 @@ make_contexts(void)
 											   "pmhash insert queues",
 											   ALLOCSET_SMALL_SIZES);
 
+	HASHCTL		control = {
+		.keysize = sizeof(uint64),
+		.entrysize = sizeof(PmhashInsertQueue),
+		.hcxt = made
+	};
+
+	queue_of_file = hash_create("pmhash insert queues", 32, &control,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	entries_context = AllocSetContextCreate(made, "pmhash queued entries",
 											ALLOCSET_DEFAULT_SIZES);
 	context = made;
 }
 
 /*
- * The queue of the current nesting level for entries of file, which is that of
- * an index of the table heap; NULL if nothing can wait any more.  Good as long
- * as pmhash_queue_generation is the same.  ERROR if memory is short.
+ * The queue for entries of file, which is that of an index of the table heap; NULL if
+ * they are to be inserted directly: nothing can wait any more, or something waits that
+ * can't be applied for the moment (group_failed).  Good as long as
+ * pmhash_queue_generation is the same.  ERROR as pmhash_apply_inserts.
  */
 PmhashInsertQueue *
 pmhash_insert_queue(Relation heap, PmhashFile *file)
 {
 	int			level = GetCurrentTransactionNestLevel();
 	PmhashInsertQueue *queue;
+	bool		found;
 
-	if (committing)
+	if (pmhash_transaction_is_ending)
 		return NULL;
+	if (queue_level != level)
+		pmhash_apply_inserts(NULL);
+	if (queue_level != level && queued_bytes > 0)
+		return NULL;
+	queue_level = level;
 	if (context == NULL)
 		make_contexts();
-	make_chains();
-	for (queue = *chain_of(file->file_id); queue != NULL; queue = queue->next_in_chain)
+	queue = hash_search(queue_of_file, &file->file_id, HASH_ENTER, &found);
+	if (!found)
 	{
-		if (queue->file == file && queue->level == level)
-			return queue;
+		memset((char *) queue + sizeof(uint64), 0, sizeof(*queue) - sizeof(uint64));
+		queue->heapid = RelationGetRelid(heap);
+		queue->file = file;
+		queue->next = queues;
+		queues = queue;
 	}
-	Assert(queues == NULL || queues->level <= level);
-	queue = MemoryContextAllocZero(context, sizeof(PmhashInsertQueue));
-	queue->level = level;
-	queue->heapid = RelationGetRelid(heap);
+	if (queue->file != file && queue->capacity > 0)
+		apply_and_free(queue);
+	if (queue->n > queue->first && queue->file != file)
+		return NULL;
 	queue->file = file;
-	queue->file_id = file->file_id;
-	queue->next = queues;
-	queues = queue;
-	put_into_chain(queue);
-	nqueues++;
 	return queue;
 }
 
@@ -570,56 +474,40 @@ pmhash_enqueue_insert(PmhashInsertQueue *queue, const PmhEntry *entry)
 
 /* ---- ends of transactions ---- */
 
-/* Apply the queues of the innermost level. */
-static void
-apply_level(int level)
+/* A level is about to commit: an error of its entries is its own. */
+void
+pmhash_queues_apply(int level)
 {
-	for (PmhashInsertQueue *queue = queues;
-		 queue != NULL && queue->level >= level; queue = queue->next)
-		apply_and_free(queue);
+	if (queues != NULL && queue_level == level)
+		pmhash_apply_inserts(NULL);
 }
 
-/*
- * The level has become part of its parent: so do its queues.  Nothing may fail
- * here, so a queue that the parent has for the same file stays as a second one.
- */
-static void
-give_to_parent(int level)
+/* The level has become part of its parent. */
+void
+pmhash_queues_to_parent(int level)
 {
-	PmhashInsertQueue **link = &queues;
-	PmhashInsertQueue *queue;
-
-	while ((queue = *link) != NULL && queue->level >= level)
-	{
-		queue->level = level - 1;
-		if (queue->n > queue->first)
-			link = &queue->next;
-		else
-		{
-			*link = queue->next;
-			free_queue(queue);
-		}
-	}
+	if (queue_level == level)
+		queue_level = level - 1;
 }
 
 /* The level has been aborted, and the rows of its queues with it. */
-static void
-drop_level(int level)
+void
+pmhash_queues_drop(int level)
 {
-	PmhashInsertQueue *queue;
+	MemoryContext made = context;
 
-	while ((queue = queues) != NULL && queue->level >= level)
-	{
-		queues = queue->next;
-		free_queue(queue);
-	}
+	if (queues == NULL || queue_level != level)
+		return;
+	pmhash_queues_forget();
+	MemoryContextDelete(made);
 }
 
 /*
- * The memory goes with TopTransactionContext.  Handles of files may have gone already.
+ * The level, or the transaction, is over: then the memory goes with TopTransactionContext.
+ * Handles of files may have gone already.
  */
-static void
-forget_everything(void)
+void
+pmhash_queues_forget(void)
 {
 	for (PmhashInsertQueue *queue = queues; queue != NULL; queue = queue->next)
 	{
@@ -628,57 +516,8 @@ forget_everything(void)
 	}
 	context = NULL;
 	queues = NULL;
-	chains = NULL;
-	nchains = nqueues = 0;
 	queued_bytes = 0;
-	committing = false;
 	pmhash_queue_generation++;
-}
-
-static void
-transaction_callback(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			pmhash_apply_inserts(NULL);
-			committing = true;
-			pmhash_queue_generation++;
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			forget_everything();
-			break;
-	}
-}
-
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-
-	pmhash_queue_generation++;
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			apply_level(level);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			give_to_parent(level);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			drop_level(level);
-			break;
-	}
 }
 
 /*
@@ -725,12 +564,10 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	pmhash_statement_started(queryDesc);
 }
 
-/* Install the callbacks.  Called once, while the library is preloaded. */
+/* Install the hooks.  Called once, while the library is preloaded. */
 void
 pmhash_insert_queue_init(void)
 {
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	previous_executor_run = ExecutorRun_hook;

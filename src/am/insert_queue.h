@@ -30,6 +30,10 @@ extern PmhashInsertQueue *pmhash_insert_queue(Relation heap, PmhashFile *file);
 extern void pmhash_enqueue_insert(PmhashInsertQueue *queue,
 								  const PmhEntry *entry);
 extern void pmhash_apply_inserts(const PmhashFile *file);
+extern void pmhash_queues_apply(int level);
+extern void pmhash_queues_to_parent(int level);
+extern void pmhash_queues_drop(int level);
+extern void pmhash_queues_forget(void);
 extern PmhashFile *pmhash_open_for_scan(Relation index, Snapshot snapshot);
 extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);
 

@@ -74,7 +74,6 @@ remove_logged(PmhashLoggedRemoval *batch)
 	PmhRemoval	removal;
 	PmhResult	result;
 
-	pmhash_removal_begins(batch->file);
 	result = pmh_removal_begin(batch->file->table, batch->entry, batch->n, true,
 							   &removal);
 	if (result != PMH_OK)

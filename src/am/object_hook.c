@@ -20,24 +20,8 @@
 #include "am/object_hook.h"
 #include "am/row_types.h"
 #include "cluster/life_cycle.h"
-#include "cluster/logged.h"
 
 static object_access_hook_type previous_hook = NULL;
-
-/* A relation, of whatever kind. */
-static void
-note_relation(ObjectAccessType access, Oid relid)
-{
-	char		kind;
-
-	if (access != OAT_DROP && access != OAT_POST_ALTER)
-		return;
-	kind = get_rel_relkind(relid);
-	if (kind == RELKIND_INDEX && access == OAT_DROP)
-		pmhash_note_drop(relid);
-	else if (kind == RELKIND_INDEX)
-		pmhash_logged_note_alter(relid);
-}
 
 /* A column of a table, or an attribute of a composite type. */
 static void
@@ -66,7 +50,10 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 	if (classId == DatabaseRelationId)
 		note_database(access, objectId);
 	else if (classId == RelationRelationId && subId == 0)
-		note_relation(access, objectId);
+	{
+		if (access == OAT_DROP && get_rel_relkind(objectId) == RELKIND_INDEX)
+			pmhash_note_drop(objectId);
+	}
 	else if (classId == RelationRelationId && subId > 0)
 		note_column(access, objectId, (AttrNumber) subId);
 }

@@ -52,7 +52,7 @@ options_kind(void)
 						  "Percentage of slots that CREATE INDEX fills",
 						  PMH_DEFAULT_FILL, PMH_MIN_FILL, 100,
 						  ShareUpdateExclusiveLock);
-		/* that writers go on meanwhile is provided for; see cluster/logged.c */
+		/* the same; see cluster/logged.c */
 		add_enum_reloption(fresh, "wal",
 						   "Write entries to WAL, for standbys",
 						   wal_values, PMHASH_WAL_BY_DEFAULT,

@@ -5,12 +5,12 @@
  *
  * A reader locks pages that the index does not have, numbered by keys: the key's own
  * page at first.  The server lets a transaction have so many locks of a relation
- * (max_pred_locks_per_relation, 31 by default) and takes one of all of the index in their
- * place when these are more, which every insert meets.  So a reader of more than half as
- * many keys locks the pages of groups from then on: the 256 keys that differ in their last
- * byte only, about as many as are in a leaf page of a btree, whose locks have the same
- * limit.  A group is known where the key can be computed from the hash; elsewhere it is
- * the key's own page still.  Writers look for both.
+ * (max_pred_locks_per_relation, 31 by default) and takes one of all of the index in
+ * their place when these are more, which every insert meets.  So a reader of more than
+ * half as many keys locks the pages of groups from then on: the 256 keys that differ in
+ * their last byte only, about as many as are in a leaf page of a btree, whose locks have
+ * the same limit.  A group is known where the key can be computed from the hash;
+ * elsewhere it is the key's own page still.  Writers look for both.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,14 +34,16 @@
 #endif
 
 /*
- * The page of a number, which is a hash or a group.  Never block 0; 31 bits, since pg_locks
- * shows page numbers as signed integers.  It shows them to all users: so they are no bits
- * of the hash, but of what a function makes of it whose key no user sees.
+ * The page of a number, which is a hash or a group.  Never block 0; 31 bits, since
+ * pg_locks shows page numbers as signed integers.  It shows them to all users: so they
+ * are no bits of the hash, but of what a function makes of it whose key no user sees.
  */
 static BlockNumber
 page_of(const PmhashFile *file, uint64 number)
 {
-	return 1 + (BlockNumber) ((pmhash_veil(number, file->predicate_key) >> 32) % 0x7fffffff);
+	uint64		veil = pmhash_veil(number, file->predicate_key);
+
+	return 1 + (BlockNumber) ((veil >> 32) % 0x7fffffff);
 }
 
 static BlockNumber
@@ -51,7 +53,7 @@ page_of_group(const PmhashFile *file, const PmhashKeys *keys, uint64 hash)
 	return page_of(file, pmhash_unhash_word(hash, keys->flip) >> GROUP_BITS);
 }
 
-/* How many locks of the index are not replaced by one of all of it (predicate.c of the server)? */
+/* So many locks of the index are not replaced (core's MaxPredicateChildLocks). */
 static int
 most_locks(void)
 {
@@ -87,10 +89,10 @@ has_read_many(PmhashFile *file, BlockNumber page)
 }
 
 /*
- * Called after locks are taken, and before what they guard is read.  If the index has been
- * marked as invalid by then, writers may have left rows out already, without having met our
- * locks, and we would not find those rows in the file.  If it is marked later, our locks are
- * moved to the table (invalid.c, pmhash_mark_invalid).
+ * Called after locks are taken, and before what they guard is read.  If the index has
+ * been marked as invalid by then, writers may have left rows out already, without having
+ * met our locks, and we would not find those rows in the file.  If it is marked later,
+ * our locks are moved to the table (invalid.c, pmhash_mark_invalid).
  */
 static void
 check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
@@ -144,10 +146,10 @@ pmhash_lock_all_keys(Relation index, PmhashFile *file, Snapshot snapshot)
  *		Has a serializable transaction read the key, of which there is an entry now?
  *
  * A reader locks first and reads then; a writer inserts first and looks for locks
- * then.  So one of them always sees the other: if the reader did not see the entry its lock
- * was there before we looked; if it did, it visits the heap tuple and finds the conflict
- * there.  (btree and hash can look first because reader and writer meet in a buffer lock,
- * which we do not have.)
+ * then.  So one of them always sees the other: if the reader did not see the entry its
+ * lock was there before we looked; if it did, it visits the heap tuple and finds the
+ * conflict there.  (btree and hash can look first because reader and writer meet in a
+ * buffer lock, which we do not have.)
  */
 void
 pmhash_check_readers(Relation index, const PmhashFile *file, const PmhashKeys *keys,

@@ -345,39 +345,15 @@ pmhash_row_types_check(void)
 
 /* ---- transactions ---- */
 
-static void
-transaction_callback(XactEvent event, void *arg)
+/* The transaction has ended. */
+void
+pmhash_row_types_forget(void)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			/* what was altered by no statement, but by a function in C */
-			pmhash_row_types_check();
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			altered = NIL;
-			break;
-	}
+	altered = NIL;				/* the memory goes with TopTransactionContext */
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
+void
+pmhash_row_types_level_ends(SubXactEvent event)
 {
 	altered = pmhash_level_ends(altered, event);
-}
-
-/* Install the callbacks.  Called once, while the library is preloaded. */
-void
-pmhash_row_types_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

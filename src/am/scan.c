@@ -133,7 +133,8 @@ pmhash_cursor_memory(void)
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 {
-	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1, scan->xs_snapshot);
+	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1,
+					 scan->xs_snapshot);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
@@ -215,7 +216,6 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhashBoundColumns bound;
 
-	so->turns = pmhash_scan_turns(scan);
 	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
 	if (unlikely(so->is_taken_as_is && pmhash_scan_wants_table(scan)))
 	{
@@ -378,7 +378,6 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 
 	if (so->kind == SCAN_TABLE)
 		return more;
-	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
 	so->any_known_dead = more && scan->ignore_killed_tuples &&
 		pmhash_any_known_dead(so->file);
 	return more;
@@ -416,122 +415,32 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
-	if (so->kind != SCAN_UNBOUND && so->turns == PMHASH_MAY_BE_REWOUND)
-	{
-		/* The keys are the same.  What was handed out comes first, in that order. */
-		so->turns = pmhash_scan_turns(scan);
-		so->in_history = true;
-		so->history_at = -1;
-		return;
-	}
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
 	so->kind = SCAN_UNBOUND;
 	so->handing_out = false;
 	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
-	so->in_history = false;
 	so->any_known_dead = false;
 	so->rows_ahead = 0;
-	if (so->history != NULL)
-		pmhash_history_clear(so->history);
 }
 
-/* The batch is about to be replaced: remember it if the scan may turn back. */
-static void
-leave_batch(PmhashScan *so)
-{
-	if (so->turns != PMHASH_ONLY_FORWARD && so->batch_n > 0)
-	{
-		if (so->history == NULL)
-			so->history = pmhash_history_make(so->context);
-		for (size_t i = 0; i < so->batch_n; i++)
-		{
-			PmhEntry	entry;
-
-			entry.hash = so->batch_hashes != NULL ? pmhash_batch_hash(so, i) : 0;
-			entry.value = pmhash_batch_value(so, i);
-			pmhash_history_add(so->history, entry);
-		}
-	}
-	so->batch_n = so->batch_next = 0;
-}
-
-/* Go on to the next element.  False if there is none. */
+/* The next element, its TID into scan->xs_heaptid.  False if there is none. */
 static bool
-go_forward(IndexScanDesc scan, PmhashScan *so)
+next_tid(IndexScanDesc scan, PmhashScan *so)
 {
-	if (unlikely(so->in_history))
-	{
-		CHECK_FOR_INTERRUPTS();
-		so->history_at++;
-		if (so->history != NULL &&
-			so->history_at < (int64) pmhash_history_length(so->history))
-			return true;
-		so->in_history = false;
-		so->batch_next = 0;
-	}
-	while (so->batch_next >= so->batch_n)
-	{
-		leave_batch(so);
-		if (!fill_batch(scan, so))
-			return false;
-	}
-	so->batch_next++;
-	return true;
-}
-
-/*
- * Go back to the element before.  False if there is none; the next one is the
- * first again then.  A scan that has not begun is at its end, as in btree.
- */
-static bool
-go_backward(IndexScanDesc scan, PmhashScan *so)
-{
-	if (so->kind == SCAN_UNBOUND)
-		while (go_forward(scan, so))
-			;
-	if (so->turns == PMHASH_ONLY_FORWARD)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("scan of index \"%s\" can only go forward",
-						RelationGetRelationName(scan->indexRelation)),
-				 errhint("Declare the cursor with SCROLL option.")));
-	if (!so->in_history)
-	{
-		if (so->batch_next > 1)
-		{
-			so->batch_next--;
-			return true;
-		}
-		so->in_history = true;
-		so->history_at = so->history == NULL ? 0 :
-			(int64) pmhash_history_length(so->history);
-	}
-	CHECK_FOR_INTERRUPTS();
-	if (so->history_at >= 0)
-		so->history_at--;
-	return so->history_at >= 0;
-}
-
-/*
- * The next element in a direction, its TID into scan->xs_heaptid.  False if
- * there is none.
- */
-static bool
-next_tid(IndexScanDesc scan, PmhashScan *so, ScanDirection dir)
-{
-	bool		found;
-
 	do
 	{
-		found = likely(ScanDirectionIsForward(dir)) ? go_forward(scan, so) :
-			go_backward(scan, so);
-	} while (found && pmhash_scan_known_dead(scan, so));
-
-	if (found)
-		pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
-	return found;
+		while (so->batch_next >= so->batch_n)
+		{
+			so->batch_n = so->batch_next = 0;
+			if (!fill_batch(scan, so))
+				return false;
+		}
+		so->batch_next++;
+	} while (pmhash_scan_known_dead(scan, so));
+	pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
+	return true;
 }
 
 /*
@@ -543,18 +452,17 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 {
 	PmhashScan *so = scan->opaque;
 
-	pmhash_test_visited_page(scan);
+	Assert(ScanDirectionIsForward(dir));	/* amcanbackward is false */
 	if (scan->kill_prior_tuple)
 		pmhash_scan_note_dead(scan, so);
-	while (next_tid(scan, so, dir))
+	while (next_tid(scan, so))
 	{
 		if (unlikely(so->is_taken_as_is) && !pmhash_scan_row_fits(scan, so))
 			continue;
 		scan->xs_recheck = so->recheck;
 		if (!scan->xs_want_itup)
 		{
-			if (likely(ScanDirectionIsForward(dir)))
-				pmhash_scan_ahead(scan, so);
+			pmhash_scan_ahead(scan, so);
 			return true;
 		}
 		if (pmhash_scan_may_return(scan, so))
@@ -615,8 +523,6 @@ pmhash_endscan(IndexScanDesc scan)
 		pmhash_row_end(so->row);
 	if (so->walk != NULL)
 		pmhash_table_walk_end(so->walk);
-	if (so->history != NULL)
-		pmhash_history_clear(so->history);
 	MemoryContextDelete(so->context);
 	scan->opaque = NULL;
 }

@@ -3,12 +3,11 @@
  * scan.h
  *	  What the files that make up an index scan share: its state and steps.
  *
- *	scan.c			callbacks, kinds of scans, batches, directions
+ *	scan.c			callbacks, kinds of scans, batches
  *	scan_keys.c		from scan keys to hashes
  *	scan_array.c	= ANY
  *	scan_ahead.c	heap pages of rows that come next
  *	scan_dead.c		entries whose rows have been found dead
- *	scan_history.c	what has been handed out, for cursors that turn back
  *	scan_queue.c	where the scan of a queue begins
  *	scan_replica.c	rows that a subscriber changes, or decoding reads
  *	table_walk.c	the table instead of the index
@@ -34,24 +33,6 @@
 /* ---- scan.c ---- */
 
 extern size_t pmhash_cursor_memory(void);
-
-/* ---- scan_history.c ---- */
-
-typedef struct PmhashScanHistory PmhashScanHistory;
-
-typedef enum PmhashTurns
-{
-	PMHASH_ONLY_FORWARD,
-	PMHASH_MAY_TURN_BACK,
-	PMHASH_MAY_BE_REWOUND		/* the same, and rescans have the same keys */
-} PmhashTurns;
-
-extern PmhashTurns pmhash_scan_turns(IndexScanDesc scan);
-extern PmhashScanHistory *pmhash_history_make(MemoryContext context);
-extern void pmhash_history_clear(PmhashScanHistory *history);
-extern uint64 pmhash_history_length(const PmhashScanHistory *history);
-extern void pmhash_history_add(PmhashScanHistory *history, PmhEntry entry);
-extern PmhEntry pmhash_history_get(PmhashScanHistory *history, uint64 at);
 
 /* ---- table_walk.c ---- */
 
@@ -152,8 +133,8 @@ typedef struct PmhashScan
 	size_t		want;
 	bool		streaming;
 	bool		repeats;		/* values that come twice are all right */
-	bool		start_chosen;	/* SCAN_ONE: kept by rescans, so that a cursor that is */
-	uint32		start;			/* rewound has its rows in the same order */
+	bool		start_chosen;	/* SCAN_ONE: kept by rescans */
+	uint32		start;
 
 	/* SCAN_ARRAY: what scan_keys.c makes */
 	PmhashProduct product;
@@ -192,12 +173,6 @@ typedef struct PmhashScan
 
 	PmhashScanDead dead;
 	bool		any_known_dead; /* in the file, when the batch was read */
-
-	/* scans that may turn back (scan_history.c): the batches before this one */
-	PmhashTurns turns;
-	PmhashScanHistory *history; /* NULL until needed */
-	bool		in_history;		/* the current element is there */
-	int64		history_at;		/* where; -1: the scan is before its first */
 } PmhashScan;
 
 /* ---- scan.c ---- */
@@ -240,8 +215,6 @@ pmhash_batch_hash(const PmhashScan *so, size_t at)
 static inline uint64
 pmhash_scan_value(const PmhashScan *so)
 {
-	if (unlikely(so->in_history))
-		return pmhash_history_get(so->history, so->history_at).value;
 	return pmhash_batch_value(so, so->batch_next - 1);
 }
 
@@ -249,8 +222,6 @@ pmhash_scan_value(const PmhashScan *so)
 static inline uint64
 pmhash_scan_hash(const PmhashScan *so)
 {
-	if (unlikely(so->in_history))
-		return pmhash_history_get(so->history, so->history_at).hash;
 	return pmhash_batch_hash(so, so->batch_next - 1);
 }
 
@@ -307,9 +278,6 @@ extern uint32 pmhash_scan_start(IndexScanDesc scan, const PmhashFile *file);
 /* ---- visibility.c ---- */
 
 extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
-extern void pmhash_test_heap_page(Snapshot snapshot, Relation heap,
-								  Buffer buffer);
-extern void pmhash_test_visited_page(IndexScanDesc scan);
 extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
 									Snapshot snapshot, Buffer *map);
 extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);

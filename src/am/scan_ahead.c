@@ -73,8 +73,7 @@ set_pipe(PmhashScan *so)
  *		The current element is about to be handed out, and visited: prefetch for
  *		those that come after it, and pin its page.
  *
- * A scan that goes backward, or through its history, visits page by page; nor is
- * anything done for rows that an invalid index has from the table itself.
+ * Nothing is done for rows that an invalid index has from the table itself.
  */
 void
 pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so)
@@ -87,7 +86,7 @@ pmhash_scan_ahead(IndexScanDesc scan, PmhashScan *so)
 		so->rows_ahead++;
 		return;
 	}
-	if (so->in_history || so->kind == SCAN_TABLE || !begin_fetch(scan, so))
+	if (so->kind == SCAN_TABLE || !begin_fetch(scan, so))
 		return;
 	set_pipe(so);
 	pmhash_fetch_ahead(so->fetch, &so->pipe);

@@ -127,17 +127,13 @@ pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
 	}
 }
 
-/*
- * The current element's tuple is dead to all.
- *
- * What is gone through again, backward, has been noted when it was read.
- */
+/* The current element's tuple is dead to all. */
 void
 pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhEntry	entry;
 
-	if (so->batch_hashes == NULL || so->dead.enough || so->in_history)
+	if (so->batch_hashes == NULL || so->dead.enough)
 		return;
 	entry.hash = pmhash_scan_hash(so);
 	entry.value = pmhash_scan_value(so);
@@ -171,15 +167,10 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
  * pmhash_scan_known_dead
  *		Is the row of the current element known to be dead to all?  It is to be
  *		passed over then, as if it had been visited.
- *
- * What is gone through again, backward, is visited: it was handed out before.
  */
 bool
 pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so)
 {
-	if (likely(!so->any_known_dead) || so->in_history ||
-		!pmhash_known_dead(so->file, pmhash_scan_value(so)))
-		return false;
-	pmhash_test_for_old_snapshot(scan->indexRelation, so->file, scan->xs_snapshot);
-	return true;
+	return unlikely(so->any_known_dead) &&
+		pmhash_known_dead(so->file, pmhash_scan_value(so));
 }

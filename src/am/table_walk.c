@@ -176,7 +176,6 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	n = collect_roots(BufferGetPage(buffer), walk->next, values);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	pmhash_test_heap_page(walk->snapshot, walk->heap, buffer);
 	ReleaseBuffer(buffer);
 	walk->next++;
 	walk->pages++;

@@ -149,12 +149,12 @@ forget_present(void)
 
 /* Into the table, and into WAL if the file is logged; the journal has its note. */
 static PmhResult
-put_in(UniqueInsert *insert, bool log)
+put_in(UniqueInsert *insert)
 {
 	PmhashFile *file = insert->file;
 	size_t		done;
 
-	return log ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
+	return file->logged ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
 		pmh_insert(file->table, insert->entry.hash, insert->entry.value,
 				   file->journaled);
 }
@@ -168,7 +168,6 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 {
 	PmhashFile *file = insert->file;
 	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
-	bool		log = pmhash_file_must_log(file, insert->index);
 	bool		inserted = false;
 	uint64		epoch;
 	PmhResult	result;
@@ -183,7 +182,7 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	if (result == PMH_OK && (anyway || nothing_is_new(insert)))
 	{
 		PMH_STOP_POINT("unique_before_insert");
-		result = put_in(insert, log);
+		result = put_in(insert);
 		inserted = result == PMH_OK;
 	}
 	LWLockRelease(lock);

@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
+#include "catalog/namespace.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
@@ -18,6 +20,7 @@
 #include "am/statements.h"
 #include "am/utility_hook.h"
 #include "cluster/launcher.h"
+#include "cluster/logged.h"
 #include "cluster/new_database.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/requests.h"
@@ -47,6 +50,38 @@ imports_snapshot(const Node *utility)
 
 	return IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0;
+}
+
+/* It has changed the storage parameter "wal", perhaps of an index of ours. */
+static void
+tell_of_parameters(const AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+	ListCell   *option;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype != AT_SetRelOptions && cmd->subtype != AT_ResetRelOptions)
+			continue;
+		foreach(option, (List *) cmd->def)
+		{
+			Oid			relid;
+
+			if (strcmp(lfirst_node(DefElem, option)->defname, "wal") != 0)
+				continue;
+			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+			if (OidIsValid(relid))
+			{
+				Relation	index = relation_open(relid, AccessShareLock);
+
+				pmhash_tell_of_wal(index);
+				relation_close(index, NoLock);
+				return;
+			}
+		}
+	}
 }
 
 /* Execute the statement; while it lasts it is remembered (statements.c). */
@@ -87,6 +122,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	const Node *utility = pstmt->utilityStmt;
 	bool		finishes = finishes_prepared(utility);
 	bool		checkpoint = IsA(utility, CheckPointStmt);
+	bool		alters = IsA(utility, AlterTableStmt);
 
 	if (pmhash_may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
@@ -98,6 +134,8 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		pmhash_request_cleaning(MyDatabaseId);
 	if (checkpoint)
 		pmhash_checkpoint_made();
+	if (alters)
+		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();
 }
 

@@ -5,11 +5,9 @@
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
  * by the engine and looked at here with no lock held, and its dead entries are
- * taken out together.  What VACUUM has found dead is known beforehand
- * (dead_tids.c).  For other callers a first sweep collects the TIDs, which are
- * judged in the order of the heap; a second one, if any are dead, removes.
- * Where there is no memory for the set of TIDs, one sweep judges and removes.
- * Every entry that was there when the (first) sweep began is judged exactly once
+ * taken out together.  What VACUUM has found dead is known beforehand (dead_tids.c);
+ * where there is no memory for that, and for other callers, the callback is asked.
+ * Every entry that was there when the sweep began is judged
  * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
  * When all is done, the removal epoch advances: from then on VACUUM may give the
  * TIDs to other rows.
@@ -37,7 +35,7 @@ typedef struct VacuumState
 	PmhashFile *file;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
-	PmhashDeadTids *dead_tids;	/* NULL: judge and remove in one sweep */
+	PmhashDeadTids *dead_tids;	/* NULL: the callback is asked */
 	PmhashLoggedRemoval *logged;	/* what waits for its WAL, or NULL */
 	bool		barrier_passed;	/* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* which entries of a step are */
@@ -59,7 +57,7 @@ reserve_dead(VacuumState *state, size_t n)
 	state->dead_capacity = n;
 }
 
-/* Is an entry dead?  By the set, if there is one, else by VACUUM's callback. */
+/* Is an entry dead?  By the set, if there is one, else by the callback. */
 static inline bool
 is_dead(const VacuumState *state, uint64 value)
 {
@@ -99,7 +97,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	size_t		removed;
 	PmhResult	result;
 
-	if (pmhash_file_must_log(state->file, state->index))
+	if (state->file->logged)
 	{
 		if (state->logged == NULL)
 			state->logged = pmhash_logged_removal_make(state->index, state->file);
@@ -111,7 +109,6 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 		pmhash_removal_barrier(state->index);
 	state->barrier_passed = true;
 
-	pmhash_removal_begins(state->file);
 	PMH_STOP_POINT("vacuum_before_removal");
 	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
 	if (result != PMH_OK)
@@ -150,28 +147,14 @@ pmhash_vacuum_delay_point(void)
 typedef void (*StepAction) (VacuumState *state, PmhSweep *sweep);
 
 static void
-collect_step(VacuumState *state, PmhSweep *sweep)
-{
-	pmhash_dead_tids_collect(state->dead_tids, sweep->entries, sweep->n);
-	state->seen += sweep->n;
-	charge_step(sweep, false);
-}
-
-static void
 remove_step(VacuumState *state, PmhSweep *sweep)
 {
 	size_t		dead = judge_step(state, sweep);
 
+	state->seen += sweep->n;
 	if (dead > 0)
 		remove_dead(state, sweep);
 	charge_step(sweep, dead > 0);
-}
-
-static void
-count_and_remove_step(VacuumState *state, PmhSweep *sweep)
-{
-	state->seen += sweep->n;
-	remove_step(state, sweep);
 }
 
 /* A step of a sweep that only finds out what is free. */
@@ -227,25 +210,6 @@ sweep_table(VacuumState *state, StepAction action)
 		pmh_sweep_end(state->file->table, &sweep);
 	}
 	PG_END_TRY();
-}
-
-/* Judge all entries and remove the dead ones. */
-static void
-delete_dead(VacuumState *state, const IndexVacuumInfo *info)
-{
-	state->dead_tids = pmhash_dead_tids_make(state->index, state->callback,
-											 state->callback_state);
-	if (state->dead_tids == NULL ||
-		pmhash_dead_tids_from_vacuum(state->dead_tids, info))
-		sweep_table(state, count_and_remove_step);
-	else
-	{
-		sweep_table(state, collect_step);
-		if (pmhash_dead_tids_judge(state->dead_tids) > 0)
-			sweep_table(state, remove_step);
-	}
-	if (state->dead_tids != NULL)
-		pmhash_dead_tids_free(state->dead_tids);
 }
 
 /*
@@ -351,11 +315,14 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	}
 	state.callback = callback;
 	state.callback_state = callback_state;
-	delete_dead(&state, info);
+	state.dead_tids = pmhash_dead_tids_of_vacuum(info, callback, callback_state);
+	sweep_table(&state, remove_step);
+	if (state.dead_tids != NULL)
+		pmhash_dead_tids_free(state.dead_tids);
 	if (state.logged != NULL)
 		state.removed += pmhash_logged_removal_finish(state.logged);
 	PMH_STOP_POINT("vacuum_before_epoch");
-	if (pmhash_file_must_log(state.file, info->index))
+	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
 	pmhash_removal_finished(state.file);
 	if (state.dead != NULL)

@@ -42,35 +42,6 @@ pmhash_visited_heap_page(IndexScanDesc scan)
 }
 
 /*
- * Can rows that the snapshot sees have been pruned from a page of the table,
- * which is pinned but not locked, as old_snapshot_threshold allows?  ERROR if
- * so.  core tests the pages of sequential scans only (heapam.c): visiting one by
- * an index is left to the test of the index page (heap_hot_search_buffer), which
- * pruning does not touch.
- */
-void
-pmhash_test_heap_page(Snapshot snapshot, Relation heap, Buffer buffer)
-{
-#if PG_VERSION_NUM < 170000
-	if (likely(old_snapshot_threshold < 0))
-		return;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);	/* else the LSN may be torn */
-	TestForOldSnapshot(snapshot, heap, BufferGetPage(buffer));
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-#endif
-}
-
-/* The same for the page that was visited last, if there is one. */
-void
-pmhash_test_visited_page(IndexScanDesc scan)
-{
-	Buffer		visited = pmhash_visited_heap_page(scan);
-
-	if (BufferIsValid(visited))
-		pmhash_test_heap_page(scan->xs_snapshot, scan->heapRelation, visited);
-}
-
-/*
  * A row of this page of the table is about to be taken without a visit, as the page is
  * all-visible.  For serializable transactions: lock the page in place of the row, and
  * say whether it is all-visible still.
@@ -120,7 +91,6 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
 									scan->xs_snapshot, so->slot,
 									&call_again, &all_dead);
 	ExecClearTuple(so->slot);
-	pmhash_test_visited_page(scan);
 	if (all_dead && !scan->xactStartedInRecovery)
 		pmhash_scan_note_dead(scan, so);
 	return found;
@@ -131,8 +101,7 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
  * all-visible a moment later?  Its look at the visibility map comes after
  * VACUUM may have given the TID away, so we have to know it here: either the
  * page is all-visible and the TID was not given away until after we looked, or
- * the row itself is visible.  (Of elements gone through again the epoch is not
- * known any more.)
+ * the row itself is visible.
  */
 bool
 pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
@@ -140,8 +109,7 @@ pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so)
 	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
 
 	PMH_STOP_POINT("scan_before_visibility");
-	if (!so->in_history &&
-		VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
 		pmhash_removal_epoch(so->file) == so->epoch &&
 		(likely(!IsolationIsSerializable()) ||
 		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,

@@ -45,8 +45,7 @@ typedef struct PmhashFile
 	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
-	bool		logged;			/* its stub said so when stub_generation was ... */
-	uint64		generation;		/* ... this; see logged.h */
+	bool		logged;			/* its changes are, see logged.c */
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
 	uint32		counted;		/* which of them: a bit each */
@@ -96,8 +95,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_FILLING = 13,
 	PMHASH_REASON_FILLED = 14,
 	PMHASH_REASON_MOVED = 15,
-	PMHASH_REASON_NOT_LOGGED = 16,	/* from here on of a standby, and in no stub */
-	PMHASH_REASON_NOT_BUILT = 17
+	PMHASH_REASON_WRITE_FAILED = 16,
+	PMHASH_REASON_NOT_LOGGED = 17,	/* from here on of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 18
 } PmhashReason;
 
 /* ---- init.c ---- */
@@ -320,16 +320,6 @@ extern void pmhash_removal_replayed(uint64 file_id);
 
 /* The same for an invalid index, of whose file nothing is known. */
 extern void pmhash_removal_skipped(void);
-
-/* Entries are about to be removed: scans with older snapshots will notice. */
-extern void pmhash_removal_begins(const PmhashFile *file);
-
-/*
- * Has the snapshot become too old for what was read from the file before the
- * call?  ERROR if so, as core's TestForOldSnapshot.
- */
-extern void pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
-										 Snapshot snapshot);
 
 /* ---- queue_count.c ---- */
 

@@ -36,15 +36,17 @@ pmhash_random_id(void)
 }
 
 /*
- * Distrust the files that lived in the page cache, or all files: see
- * PmhashControl.  Takes effect when the control file is written.
+ * Distrust the files that lived in the page cache, or all files, which is for a reason:
+ * see PmhashControl.  Takes effect when the control file is written.
  */
 void
-pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
 {
 	control->cache_era = pmhash_random_id();
-	if (which == PMHASH_ALL_FILES)
-		control->dax_era = pmhash_random_id();
+	if (which != PMHASH_ALL_FILES)
+		return;
+	control->ended_reason = reason;
+	control->dax_era = pmhash_random_id();
 }
 
 static pg_crc32c

@@ -8,17 +8,19 @@
 #ifndef PMHASH_CONTROL_FILE_H
 #define PMHASH_CONTROL_FILE_H
 
+#include "cluster/cluster.h"
 #include "cluster/data_directory.h"
 #include "cluster/format.h"
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		4
-#define PMHASH_BOOT_ID_SIZE		48
+#define PMHASH_POOL_VERSION		5
 
 typedef enum PmhashPoolState
 {
 	PMHASH_POOL_RUNNING = 1,	/* a server uses it, or died */
-	PMHASH_POOL_CLEAN = 2		/* shut down, everything synced */
+	PMHASH_POOL_CLEAN = 2,		/* shut down, everything synced, and not used since */
+	PMHASH_POOL_STARTING = 3	/* a start has taken it that was not after a clean end,
+								 * and has not used it, or died */
 } PmhashPoolState;
 
 /* Files whose trust ends with an era. */
@@ -43,9 +45,7 @@ typedef enum PmhashStandbyStart
 {
 	PMHASH_STANDBY_FRESH,		/* with nothing */
 	PMHASH_STANDBY_RESUME,		/* with what it had itself */
-	PMHASH_STANDBY_DEMOTED,		/* with what it had as a primary, shut down cleanly */
-	PMHASH_STANDBY_PROMOTED		/* it is none any more, but what it has is a
-								 * standby's: killed before the first use */
+	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
 } PmhashStandbyStart;
 
 /*
@@ -65,7 +65,6 @@ typedef struct PmhashControl
 	uint8		old_nonce[PMHASH_NONCE_SIZE];	/* valid too while pending */
 	uint32		nonce_pending;
 	uint32		state;			/* PmhashPoolState */
-	char		boot_id[PMHASH_BOOT_ID_SIZE];
 	uint32		pmem;			/* the journal was on persistent memory */
 	uint32		timeline;		/* of the last server life with the pool, or 0 */
 	uint64		start_checkpoint;	/* pg_control's checkpoint at start */
@@ -73,11 +72,8 @@ typedef struct PmhashControl
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
-	uint64		undo_end;		/* end of replay after that life, or 0 */
-	uint32		undo_inherited; /* a start has found it unfinished before */
-	uint32		undo_doubt;		/* that end can't be known any more */
 	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
-	uint64		power_dax_era;	/* the dax_era that loss of power has ended, or 0 */
+	uint64		ended_reason;	/* why the last dax_era has ended: PmhashReason */
 	uint64		lock_inode;		/* of the lock file in this life, and when it */
 	uint64		lock_birth;		/* was made, in ns; 0: not known */
 	uint64		shut;			/* stamp of all files at the last clean
@@ -85,19 +81,11 @@ typedef struct PmhashControl
 	uint64		next_shut;		/* stamp of the coming one */
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
-	uint32		undo_again;		/* a start has begun the undo and not saved the
-								 * end of replay: it may have had none */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
 	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
 	uint64		undo_redo;		/* the one found after the life whose journal is
 								 * kept, if it is later than that; or 0 */
 	uint32		role;			/* PmhashRole of that life */
-	uint32		undo_foreseen;	/* this start has set undo_end, since it has found
-								 * nothing to replay */
-	int64		pg_control_found;	/* its mtime (ns) as this start has found it, ... */
-	int64		pg_control_begun;	/* ... and when this start began to replay, or 0 */
-	uint64		replayed_to;	/* where replay has ended in that life of a primary,
-								 * journal or not; or 0: it has not, or not known */
 } PmhashControl;
 
 /*
@@ -113,35 +101,26 @@ PMHASH_AT(PmhashControl, nonce, 32);
 PMHASH_AT(PmhashControl, old_nonce, 48);
 PMHASH_AT(PmhashControl, nonce_pending, 64);
 PMHASH_AT(PmhashControl, state, 68);
-PMHASH_AT(PmhashControl, boot_id, 72);
-PMHASH_AT(PmhashControl, pmem, 120);
-PMHASH_AT(PmhashControl, timeline, 124);
-PMHASH_AT(PmhashControl, start_checkpoint, 128);
-PMHASH_AT(PmhashControl, clean_checkpoint, 136);
-PMHASH_AT(PmhashControl, dax_era, 144);
-PMHASH_AT(PmhashControl, cache_era, 152);
-PMHASH_AT(PmhashControl, journal_instance, 160);
-PMHASH_AT(PmhashControl, undo_end, 168);
-PMHASH_AT(PmhashControl, undo_inherited, 176);
-PMHASH_AT(PmhashControl, undo_doubt, 180);
-PMHASH_AT(PmhashControl, opts_mtime, 184);
-PMHASH_AT(PmhashControl, power_dax_era, 192);
-PMHASH_AT(PmhashControl, lock_inode, 200);
-PMHASH_AT(PmhashControl, lock_birth, 208);
-PMHASH_AT(PmhashControl, shut, 216);
-PMHASH_AT(PmhashControl, next_shut, 224);
-PMHASH_AT(PmhashControl, shut_begun, 232);
-PMHASH_AT(PmhashControl, all_shut, 240);
-PMHASH_AT(PmhashControl, undo_again, 244);
-PMHASH_AT(PmhashControl, life_instance, 248);
-PMHASH_AT(PmhashControl, seen_redo, 256);
-PMHASH_AT(PmhashControl, undo_redo, 264);
-PMHASH_AT(PmhashControl, role, 272);
-PMHASH_AT(PmhashControl, undo_foreseen, 276);
-PMHASH_AT(PmhashControl, pg_control_found, 280);
-PMHASH_AT(PmhashControl, pg_control_begun, 288);
-PMHASH_AT(PmhashControl, replayed_to, 296);
-PMHASH_SIZE(PmhashControl, 304);
+PMHASH_AT(PmhashControl, pmem, 72);
+PMHASH_AT(PmhashControl, timeline, 76);
+PMHASH_AT(PmhashControl, start_checkpoint, 80);
+PMHASH_AT(PmhashControl, clean_checkpoint, 88);
+PMHASH_AT(PmhashControl, dax_era, 96);
+PMHASH_AT(PmhashControl, cache_era, 104);
+PMHASH_AT(PmhashControl, journal_instance, 112);
+PMHASH_AT(PmhashControl, opts_mtime, 120);
+PMHASH_AT(PmhashControl, ended_reason, 128);
+PMHASH_AT(PmhashControl, lock_inode, 136);
+PMHASH_AT(PmhashControl, lock_birth, 144);
+PMHASH_AT(PmhashControl, shut, 152);
+PMHASH_AT(PmhashControl, next_shut, 160);
+PMHASH_AT(PmhashControl, shut_begun, 168);
+PMHASH_AT(PmhashControl, all_shut, 176);
+PMHASH_AT(PmhashControl, life_instance, 184);
+PMHASH_AT(PmhashControl, seen_redo, 192);
+PMHASH_AT(PmhashControl, undo_redo, 200);
+PMHASH_AT(PmhashControl, role, 208);
+PMHASH_SIZE(PmhashControl, 216);
 
 typedef enum PmhashControlRead
 {
@@ -161,6 +140,7 @@ extern bool pmhash_control_first_nonce(PmhashControl *control,
 extern bool pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint,
 									char *reason);
 extern uint64 pmhash_random_id(void);
-extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which);
+extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which,
+							  PmhashReason reason);
 
 #endif							/* PMHASH_CONTROL_FILE_H */

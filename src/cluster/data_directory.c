@@ -13,7 +13,6 @@
 
 #include <sys/stat.h>
 
-#include "access/xlog_internal.h"
 #if PG_VERSION_NUM >= 170000
 #include "common/file_utils.h"
 #endif
@@ -94,74 +93,23 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
 	return pmhash_fail(reason, "file \"%s\" has a wrong checksum", path);
 }
 
-/* When a file of the data directory was written last, in ns; 0: not known. */
-static int64
-mtime_of(const char *name)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	snprintf(path, MAXPGPATH, "%s/%s", DataDir, name);
-	if (stat(path, &st) != 0)
-		return 0;
-	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
-		st.st_mtim.tv_nsec;
-}
-
 /*
- * When the last postmaster start on this data directory was.  The postmaster
- * rewrites postmaster.opts at each start, after shared memory is set up
+ * When the last postmaster start on this data directory was, in ns; 0: not known.  The
+ * postmaster rewrites postmaster.opts at each start, after shared memory is set up
  * (postmaster.c, CreateOptsFile), so during our start-up it is still that of the
  * server life before.
  */
 int64
 pmhash_postmaster_opts_mtime(void)
 {
-	return mtime_of("postmaster.opts");
-}
-
-/*
- * When pg_control was written last.  A server that recovers writes it before it
- * replays any record (xlog.c, StartupXLOG), and then not until it has made its own
- * checkpoint, unless it replays a change of parameters.
- */
-int64
-pmhash_pg_control_mtime(void)
-{
-	return mtime_of("global/pg_control");
-}
-
-/*
- * Does the history of a timeline say that it has forked off this parent at this point?
- * Its last line has both (timeline.c, writeTimeLineHistory).  What can't be read says
- * nothing: false.
- */
-bool
-pmhash_timeline_forked_at(TimeLineID timeline, TimeLineID parent, XLogRecPtr at)
-{
-	char		name[MAXFNAMELEN];
 	char		path[MAXPGPATH];
-	char		line[1024];
-	FILE	   *file;
-	bool		forked = false;
-	unsigned	id;
-	unsigned	high;
-	unsigned	low;
+	struct stat st;
 
-	TLHistoryFileName(name, timeline);
-	snprintf(path, MAXPGPATH, "%s/" XLOGDIR "/%s", DataDir, name);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return false;
-	while (fgets(line, sizeof(line), file) != NULL)
-	{
-		if (sscanf(line, "%u %X/%X", &id, &high, &low) == 3)
-			forked = id == parent && (((uint64) high << 32) | low) == at;
-	}
-	if (ferror(file))
-		forked = false;			/* the last line may be another */
-	fclose(file);
-	return forked;
+	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
+	if (stat(path, &st) != 0)
+		return 0;
+	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
+		st.st_mtim.tv_nsec;
 }
 
 /* ---- the token ---- */

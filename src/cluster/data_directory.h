@@ -9,7 +9,6 @@
 #ifndef PMHASH_DATA_DIRECTORY_H
 #define PMHASH_DATA_DIRECTORY_H
 
-#include "access/xlogdefs.h"
 #include "catalog/pg_control.h"
 
 #include "cluster/format.h"
@@ -55,9 +54,6 @@ typedef struct PmhashServerState
 
 extern bool pmhash_read_pg_control(ControlFileData *data, char *reason);
 extern int64 pmhash_postmaster_opts_mtime(void);
-extern int64 pmhash_pg_control_mtime(void);
-extern bool pmhash_timeline_forked_at(TimeLineID timeline, TimeLineID parent,
-									  XLogRecPtr at);
 extern bool pmhash_start_calls_syncfs(void);
 extern bool pmhash_starts_standby(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);

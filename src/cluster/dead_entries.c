@@ -42,10 +42,11 @@
  *
  * Nor does a read work long for others.  In a list of millions of values a
  * removal may take many milliseconds, most of all if another process has taken
- * out what was found, for then the list is walked to its end.  So a scan works
- * for LONGEST_WORK at once, in steps between which the removal lock is free;
+ * out what was found, for then the list is walked to its end.  So a scan does one step,
+ * a tenth of a millisecond or less, when it begins and one when it ends;
  * the batch remembers where it is, and the next scan of the index goes on from
- * there.  A batch that no scan comes back to is replaced by another, and is gone with
+ * there.  What it has taken out of the list is known to be dead until it is through.  A
+ * batch that no scan comes back to is replaced by another, and is gone with
  * the backend, or when the file is unmapped; what it has not removed is found again.
  *
  * If the file is logged, what a scan has found is logged before it is put into the
@@ -59,7 +60,7 @@
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
-#include "portability/instr_time.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
@@ -75,11 +76,9 @@
 #define DEAD_BATCHES	8
 
 /*
- * For how long a scan works on removals at once, in microseconds; and how much
- * it has the engine do in a step, during which it holds the removal lock: pieces
- * as of pmh_removal_step, some 10 microseconds each.
+ * How much a scan has the engine do in a step, during which it holds the removal lock:
+ * pieces as of pmh_removal_step, some 10 microseconds each.
  */
-#define LONGEST_WORK		1000
 #define STEP_EFFORT			8
 
 /* How many entries wait before a flush is requested, or for how long, in ms. */
@@ -99,8 +98,9 @@ typedef struct DeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
-	bool		logged;			/* the removal is */
 	PmhRemoval	removal;
+	PmhEntry   *known;			/* of the file's list, known to be dead */
+	int			nknown;
 } DeadBatch;
 
 static DeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
@@ -129,6 +129,12 @@ drop_batch(int i)
 	batches[i] = NULL;
 	nbatches--;
 	pmh_removal_end(&batch->removal);
+	if (batch->known != NULL)
+	{
+		pmhash_dead_list_forget(batch->file, batch->epoch, batch->known,
+								batch->nknown);
+		pfree(batch->known);
+	}
 	pfree(batch);
 }
 
@@ -144,6 +150,14 @@ free_number(void)
 	next_batch = (next_batch + 1) % DEAD_BATCHES;
 	drop_batch(next_batch);
 	return next_batch;
+}
+
+/* The process ends: what its batches have taken may be found by others. */
+static void
+drop_batches(int code, Datum arg)
+{
+	for (int i = 0; i < DEAD_BATCHES; i++)
+		drop_batch(i);
 }
 
 /* The file is about to be unmapped: its batches go with it.  Raises no error. */
@@ -242,22 +256,25 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 
 /* Make a batch of entries; its number.  ERROR if there is no memory. */
 static int
-make_batch(Relation index, PmhashFile *file, uint64 epoch, bool logged,
+make_batch(Relation index, PmhashFile *file, uint64 epoch,
 		   const PmhEntry *entries, int n)
 {
+	static bool first = true;
 	int			number = free_number();
 	DeadBatch  *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadBatch));
 	PmhResult	result;
 
 	batch->file = file;
 	batch->epoch = epoch;
-	batch->logged = logged;
 	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
 	if (result != PMH_OK)
 	{
 		pfree(batch);
 		pmhash_engine_error(index, file, result);
 	}
+	if (first)
+		before_shmem_exit(drop_batches, (Datum) 0);
+	first = false;
 	batches[number] = batch;
 	nbatches++;
 	return number;
@@ -287,20 +304,18 @@ begin_anew(DeadBatch *batch)
 }
 
 /*
- * Take some entries of a batch out, if their TIDs cannot have changed hands.  *more
- * is set if one can go on with it at once.  PMH_OK: some are left for later;
- * PMH_DONE: nothing of the batch is left.
+ * Take some entries of a batch out, if their TIDs cannot have changed hands.
+ * PMH_OK: some are left for later; PMH_DONE: nothing of the batch is left.
  *
  * A scan must not wait for other processes here: what is in their way stays for
  * the next one, or for VACUUM.
  */
 static PmhResult
-take_some_out(DeadBatch *batch, bool *more)
+take_some_out(DeadBatch *batch)
 {
 	PmhResult	result = PMH_DONE;
 	size_t		before = batch->removal.removed;
 
-	*more = false;
 	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
 		return PMH_OK;
 	if (pmhash_removal_epoch(batch->file) != batch->epoch)
@@ -308,11 +323,9 @@ take_some_out(DeadBatch *batch, bool *more)
 		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 		return PMH_DONE;
 	}
-	pmhash_removal_begins(batch->file);
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
-	*more = result == PMH_OK;
 	return result == PMH_DONE ? begin_anew(batch) : result;
 }
 
@@ -329,25 +342,16 @@ removal_failed(Relation index, PmhashFile *file, PmhResult result)
 	pmhash_index_lost_file(index, file);
 }
 
-/* Work on a batch, by its number, which waits no longer, for LONGEST_WORK. */
+/* Do a step of a batch, by its number, which waits no longer. */
 static void
 work_on(Relation index, int number)
 {
 	DeadBatch  *batch = batches[number];
 	PmhashFile *file = batch->file;
 	PmhResult	result;
-	instr_time	begun;
-	instr_time	spent;
-	bool		more;
 
-	INSTR_TIME_SET_CURRENT(begun);
-	do
-	{
-		PMH_STOP_POINT("dead_before_removal");
-		result = take_some_out(batch, &more);
-		INSTR_TIME_SET_CURRENT(spent);
-		INSTR_TIME_SUBTRACT(spent, begun);
-	} while (more && INSTR_TIME_GET_MICROSEC(spent) < LONGEST_WORK);
+	PMH_STOP_POINT("dead_before_removal");
+	result = take_some_out(batch);
 	if (result == PMH_OK)
 		return;
 	drop_batch(number);
@@ -416,29 +420,18 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 	int			room;
 
 	n = not_known_yet(file, entries, n, fresh);
-	room = pmhash_dead_list_room(file, epoch, true);	/* once: it changes */
+	room = pmhash_dead_list_room(file, epoch);	/* once: it changes */
 	n = Min(n, room);
 	if (n > 0)
 	{
 		end = log_removal(index, file, epoch, fresh, n);
 		if (end != InvalidXLogRecPtr)
-			pmhash_dead_list_add(file, epoch, true, end, end, fresh, n);
+			pmhash_dead_list_add(file, epoch, end, end, fresh, n);
 	}
 	pfree(fresh);
 }
 
 /* ---- work ---- */
-
-/* The file is logged by now: what was found before that is found again. */
-static void
-drop_unlogged(const PmhashFile *file)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file && !batches[i]->logged)
-			drop_batch(i);
-	}
-}
 
 /* Something has to wait for WAL: is it to be flushed now? */
 static void
@@ -453,17 +446,18 @@ wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
 }
 
 /*
- * Take what may go out of the file's list and work on it.  Until this returns it is
- * known to be dead; an error must not leave it so, with nothing that removes it.
+ * Take what may go out of the file's list and work on it.  It is known to be dead until
+ * its batch is dropped; an error must not leave it so, with nothing that removes it.
  */
 static void
-work_on_list(Relation index, PmhashFile *file, bool logged)
+work_on_list(Relation index, PmhashFile *file)
 {
 	PmhashDeadWaiting waiting;
 	XLogRecPtr	flushed;
 	XLogRecPtr	noted;
 	PmhEntry   *entries;
 	uint64		epoch;
+	int			number;
 	int			n;
 
 	if (likely(!pmhash_dead_list_look(file, &waiting)))
@@ -474,22 +468,27 @@ work_on_list(Relation index, PmhashFile *file, bool logged)
 		wait_on(file, &waiting);
 		return;
 	}
-	entries = palloc(waiting.n * sizeof(PmhEntry));
-	n = pmhash_dead_list_take(file, logged, flushed, &noted, entries, waiting.n, &epoch);
+	entries = MemoryContextAlloc(TopMemoryContext, waiting.n * sizeof(PmhEntry));
+	n = pmhash_dead_list_take(file, flushed, &noted, entries, waiting.n, &epoch);
+	if (n == 0)
+	{
+		pfree(entries);
+		return;
+	}
 	PG_TRY();
 	{
-		if (n > 0)
-		{
-			pmhash_journal_note_flushed(noted);
-			work_on(index, make_batch(index, file, epoch, logged, entries, n));
-		}
+		pmhash_journal_note_flushed(noted);
+		number = make_batch(index, file, epoch, entries, n);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
-		pmhash_dead_list_forget(file, epoch, logged, entries, n);
+		pmhash_dead_list_forget(file, epoch, entries, n);
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	pfree(entries);
+	batches[number]->known = entries;
+	batches[number]->nknown = n;
+	work_on(index, number);
 }
 
 /*
@@ -497,24 +496,20 @@ work_on_list(Relation index, PmhashFile *file, bool logged)
  *		Work on what was found dead in a file and is still there.
  *
  * Called at the beginning of each scan; costs next to nothing if there is nothing.
- * Takes LONGEST_WORK at most, and a step.  Locks and errors as below.
+ * Locks and errors as below.
  */
 void
 pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
-	bool		logged;
 	int			number;
 
 	if (likely(nbatches == 0 && !pmhash_any_known_dead(file)))
 		return;
-	logged = pmhash_file_must_log(file, index);
-	if (logged)
-		drop_unlogged(file);
 	number = find_batch(file);
 	if (number >= 0)
 		work_on(index, number);
 	else
-		work_on_list(index, file, logged);
+		work_on_list(index, file);
 }
 
 /*
@@ -525,7 +520,7 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
  * before any of them was read.  lsn is the latest of the LSNs that the heap
  * pages of their tuples had after the tuples were judged; InvalidXLogRecPtr if
  * that is not known.  Entries that are not there (any more) do not matter.
- * The caller holds a lock on the index.  Takes LONGEST_WORK at most, and a step.
+ * The caller holds a lock on the index.
  * ERROR if the file is damaged, the journal cannot be used or there is no memory.
  * Not to be called during recovery.
  */
@@ -537,7 +532,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
 
 	Assert(n <= PMHASH_DEAD_MAX);
-	if (pmhash_file_must_log(file, index))
+	if (file->logged)
 	{
 		hand_over_logged(index, file, epoch, entries, n);
 		return;
@@ -546,7 +541,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		lsn = end;
 	lsn = Max(lsn, flushed);	/* max(P, F) */
 	if (file->journaled && !flushed_far_enough(lsn, end))
-		pmhash_dead_list_add(file, epoch, false, lsn, end, entries, n);
+		pmhash_dead_list_add(file, epoch, lsn, end, entries, n);
 	else if (find_batch(file) < 0)
-		work_on(index, make_batch(index, file, epoch, false, entries, n));
+		work_on(index, make_batch(index, file, epoch, entries, n));
 }

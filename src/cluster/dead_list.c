@@ -85,7 +85,6 @@ typedef struct PmhashDeadList
 	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
 	pg_atomic_uint32 known;		/* values in words; likewise */
 	slock_t		mutex;			/* the rest */
-	bool		logged;			/* the removals are */
 	uint32		head;			/* the first of them in the ring */
 	XLogRecPtr	last_lsn;		/* of the last of them */
 	XLogRecPtr	last_end;
@@ -217,7 +216,7 @@ find_list(const PmhashFile *file)
 
 /* Give a list to a file, empty.  The mutex is held. */
 static void
-change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
+change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
 	pg_atomic_fetch_add_u64(&list->change, 1);	/* a full barrier, as below */
 	for (int i = 0; i < SETS; i++)
@@ -229,17 +228,15 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool lo
 	pg_atomic_write_u32(&list->known, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
-	list->logged = logged;
 	list->last_lsn = list->last_end = list->requested = InvalidXLogRecPtr;
 	pg_atomic_fetch_add_u64(&list->change, 1);
 }
 
 /* Is it a file's, and for entries read in this epoch?  The mutex is held. */
 static inline bool
-is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
+is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
-	return belongs_to(list, file) && pg_atomic_read_u64(&list->epoch) == epoch &&
-		list->logged == logged;
+	return belongs_to(list, file) && pg_atomic_read_u64(&list->epoch) == epoch;
 }
 
 /*
@@ -249,7 +246,7 @@ is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch, bool logged)
  * reader uses, and the next that notes something begins it anew.)
  */
 static PmhashDeadList *
-lock_list(const PmhashFile *file, uint64 epoch, bool logged)
+lock_list(const PmhashFile *file, uint64 epoch)
 {
 	PmhashDeadList *list = find_list(file);
 	XLogRecPtr	flushed;
@@ -257,7 +254,7 @@ lock_list(const PmhashFile *file, uint64 epoch, bool logged)
 	if (list != NULL)
 	{
 		SpinLockAcquire(&list->mutex);
-		if (is_for(list, file, epoch, logged))
+		if (is_for(list, file, epoch))
 			return list;
 		SpinLockRelease(&list->mutex);
 	}
@@ -268,7 +265,7 @@ lock_list(const PmhashFile *file, uint64 epoch, bool logged)
 		SpinLockAcquire(&list->mutex);
 		if (belongs_to(list, file) || list->last_lsn <= flushed)
 		{
-			change_owner(list, file, epoch, logged);
+			change_owner(list, file, epoch);
 			return list;
 		}
 		SpinLockRelease(&list->mutex);
@@ -280,14 +277,14 @@ lock_list(const PmhashFile *file, uint64 epoch, bool logged)
 
 /* For how many more entries the file's list has room; gives it one if it has none. */
 int
-pmhash_dead_list_room(const PmhashFile *file, uint64 epoch, bool logged)
+pmhash_dead_list_room(const PmhashFile *file, uint64 epoch)
 {
 	PmhashDeadList *list;
 	int			room = 0;
 
 	if (pmhash_removal_epoch(file) != epoch)
 		return 0;
-	list = lock_list(file, epoch, logged);
+	list = lock_list(file, epoch);
 	if (list != NULL)
 	{
 		room = PMHASH_DEAD_MAX - pg_atomic_read_u32(&list->n);
@@ -371,23 +368,22 @@ push(PmhashDeadList *list, const Waiting *waiting)
  * Note entries, n of them, read in removal epoch 'epoch', whose rows are dead to all.
  * They may be removed when WAL is flushed up to lsn, which what made them dead is not
  * past.  end: the end of all WAL at a moment after they were found, not before lsn.
- * logged: their removal has been logged.  What there is no room for is not noted.
+ * What there is no room for is not noted.
  */
 void
-pmhash_dead_list_add(const PmhashFile *file, uint64 epoch, bool logged,
+pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 					 XLogRecPtr lsn, XLogRecPtr end, const PmhEntry *entries, int n)
 {
 	Waiting		waiting = {.lsn = lsn, .end = end};
 	int64		now = pmhash_clock_coarse();
 	bool		room = true;
 
-	pmhash_removal_begins(file);
 	for (int done = 0; room && done < n;)
 	{
 		PmhashDeadList *list = NULL;
 
 		if (pmhash_removal_epoch(file) == epoch)
-			list = lock_list(file, epoch, logged);
+			list = lock_list(file, epoch);
 		if (list == NULL)
 			return;
 		if (pg_atomic_read_u32(&list->n) == 0)
@@ -459,9 +455,7 @@ known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int 
  *
  * True: a visit at the moment of the call would have found it so.  False: not known.
  * Not for transactions that began during recovery, whose snapshots may be older than
- * this server's horizons (indexam.c says the same with ignore_killed_tuples).  With
- * old_snapshot_threshold the caller has to test its snapshot afterwards
- * (pmhash_test_for_old_snapshot).
+ * this server's horizons (indexam.c says the same with ignore_killed_tuples).
  */
 bool
 pmhash_known_dead(const PmhashFile *file, uint64 value)
@@ -565,16 +559,15 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *no
  * pmhash_dead_list_take
  *		Take what may be removed out of the list of a file, 'room' entries at most.
  *
- * flushed: how far WAL is.  logged: as in pmhash_dead_list_add.  Returns how many;
+ * flushed: how far WAL is.  Returns how many;
  * *epoch is the one of their reading, and *noted a record's end, not before what made
  * them dead and not past 'flushed', to be noted in the journal before they go.
  *
  * 'flushed' is the end of a record unless it is the end of a page (dead_entries.c,
  * flushed_far_enough).  They are known to be dead until pmhash_dead_list_forget.
- * What was noted when the file was not logged yet, or still was, is dropped instead.
  */
 int
-pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
+pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 					  XLogRecPtr *noted, PmhEntry *entries, int room, uint64 *epoch)
 {
 	PmhashDeadList *list = find_list(file);
@@ -590,10 +583,8 @@ pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
 		SpinLockAcquire(&list->mutex);
 		if (n == 0)
 			*epoch = pg_atomic_read_u64(&list->epoch);
-		if (is_for(list, file, *epoch, logged))
+		if (is_for(list, file, *epoch))
 			some = take_piece(list, flushed, is_end, noted, entries + n, room - n);
-		else if (n == 0 && belongs_to(list, file))
-			change_owner(list, file, *epoch, logged);
 		SpinLockRelease(&list->mutex);
 		n += some;
 	} while (some == PIECE);
@@ -605,7 +596,7 @@ pmhash_dead_list_take(const PmhashFile *file, bool logged, XLogRecPtr flushed,
  * to be dead any more, and those that are still there will be found again.
  */
 void
-pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
+pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
 						const PmhEntry *entries, int n)
 {
 	for (int done = 0; done < n;)
@@ -615,7 +606,7 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
 		if (list == NULL)
 			return;
 		SpinLockAcquire(&list->mutex);
-		if (!is_for(list, file, epoch, logged))
+		if (!is_for(list, file, epoch))
 			done = n;
 		for (int i = 0; i < PIECE && done < n; i++)
 			take_from_word(list, entries[done++].value);

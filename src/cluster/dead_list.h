@@ -23,16 +23,16 @@ typedef struct PmhashDeadWaiting
 
 extern Size pmhash_dead_lists_size(void);
 extern void pmhash_dead_lists_init(void);
-extern int	pmhash_dead_list_room(const PmhashFile *file, uint64 epoch, bool logged);
-extern void pmhash_dead_list_add(const PmhashFile *file, uint64 epoch, bool logged,
+extern int	pmhash_dead_list_room(const PmhashFile *file, uint64 epoch);
+extern void pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 								 XLogRecPtr lsn, XLogRecPtr end,
 								 const PmhEntry *entries, int n);
 extern bool pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting);
 extern void pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn);
-extern int	pmhash_dead_list_take(const PmhashFile *file, bool logged,
+extern int	pmhash_dead_list_take(const PmhashFile *file,
 								  XLogRecPtr flushed, XLogRecPtr *noted,
 								  PmhEntry *entries, int room, uint64 *epoch);
-extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch, bool logged,
+extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
 									const PmhEntry *entries, int n);
 
 #endif							/* PMHASH_DEAD_LIST_H */

@@ -13,18 +13,10 @@
 
 /* What a disabled pmhash means to others. */
 const char *
-pmhash_disabled_detail(bool retried)
+pmhash_disabled_detail(bool standby)
 {
-	return retried ?
-		"Rows are written without index entries, and constraints that need an index refuse them, until this is repaired." :
+	return standby ? "This standby does without index files until the server is restarted." :
 		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
-}
-
-/* The same of a standby.  Its launcher of rebuilds, which tries again, starts later. */
-const char *
-pmhash_standby_disabled_detail(void)
-{
-	return "This standby does without index files until the server is restarted.";
 }
 
 /*

@@ -9,7 +9,6 @@
 #define PMHASH_DISABLED_H
 
 extern void pmhash_disable(const char *reason);
-extern const char *pmhash_disabled_detail(bool retried);
-extern const char *pmhash_standby_disabled_detail(void);
+extern const char *pmhash_disabled_detail(bool standby);
 
 #endif							/* PMHASH_DISABLED_H */

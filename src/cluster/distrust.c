@@ -70,7 +70,7 @@ distrust_all(const char *why)
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
-	pmhash_renew_eras(&control, PMHASH_ALL_FILES);
+	pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
 	written = pmhash_pool_is_present() ?
 		pmhash_pool_write_control(&control, reason) :
 		pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",

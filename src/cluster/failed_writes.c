@@ -4,16 +4,21 @@
  *	  When the kernel is asked for failed writes, and by which process.
  *
  * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of
- * writing back our files is part of, and once at the beginning: the last server life may
- * not have had the time to ask.  Not while it writes: if both are on one file system,
- * the kernel is at it for as long, and a server that is killed meanwhile has no file
- * that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a checkpoint does,
- * before it writes: xlog.c, CreateRestartPoint.)
+ * writing back our files is part of, and once half a minute after the start: the last
+ * server life may not have had the time to ask.  Not while it writes: if both are on one
+ * file system, the kernel is at it for as long, and a server that is killed meanwhile
+ * has no file that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a
+ * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
  * By the launcher, that of a standby in recovery.  Where there is none
  * (max_worker_processes is too small, single-user mode), by the first process that uses
  * an index after that.  At a start also by the postmaster (pool.c, ask_before_server),
  * and at the end.
+ *
+ * A server that is killed in the middle of a question trusts nothing afterwards
+ * (witness.c), and syncfs() may take a second.  So it is not asked again before 1,000
+ * times as long has passed, however often checkpoints come: of 1,000 kills one at the
+ * most meets a question.  A CHECKPOINT that a user says has it asked at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +37,14 @@
 #include "cluster/shared.h"
 #include "cluster/syncfs.h"
 #include "cluster/worker.h"
+
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
+#define ASKING_SHARE	1000	/* one part in so many of the time is spent asking */
+#define SHORT_PASS		100		/* ms: little has been written meanwhile, then */
+#define MOST_PASSES		4
+
+/* What a file has said that could not be written back, until that is written down. */
+static char failed[PMHASH_REASON_SIZE];
 
 /* Is the kernel to be asked, *redo: because of which checkpoint? */
 static bool
@@ -40,11 +52,13 @@ is_due(XLogRecPtr *redo)
 {
 	XLogRecPtr	last = pg_atomic_read_u64(&pmhash_shared->asked_redo);
 	XLogRecPtr	under_way = pg_atomic_read_u64(&pmhash_shared->asked_under_way);
+	int64		from = (int64) pg_atomic_read_u64(&pmhash_shared->ask_from);
 	ControlFileData server;
 	char		reason[PMHASH_REASON_SIZE];
 
 	*redo = GetRedoRecPtr();
-	if (*redo == last)
+	if (*redo == last ||
+		(failed[0] == '\0' && pmhash_clock_ms() < from))
 		return false;
 	/* One that the next has followed is over, or has failed. */
 	if (last == InvalidXLogRecPtr ||
@@ -55,8 +69,24 @@ is_due(XLogRecPtr *redo)
 	return false;
 }
 
-/* What a file has said that could not be written back, until that is written down. */
-static char failed[PMHASH_REASON_SIZE];
+/*
+ * Write index files back, and what has been stored in them meanwhile, until that is
+ * little: syncfs() has to wait for what is left.  False if go_on says so.
+ */
+static bool
+write_back(uint64 device, PmhashGoOn go_on)
+{
+	for (int i = 0; i < MOST_PASSES; i++)
+	{
+		int64		begun = pmhash_clock_ms();
+
+		if (!pmhash_pool_write_back(device, go_on))
+			return false;
+		if (!pmhash_clock_past(begun, SHORT_PASS))
+			break;
+	}
+	return true;
+}
 
 static bool
 ask_file(int fd, const char *path)
@@ -70,6 +100,15 @@ ask_file(int fd, const char *path)
 	return asked;
 }
 
+/* It has been asked since then. */
+static void
+rest_from(int64 begun)
+{
+	int64		now = pmhash_clock_ms();
+
+	pg_atomic_write_u64(&pmhash_shared->ask_from, now + (now - begun + 1) * ASKING_SHARE);
+}
+
 /*
  * Ask, because of the checkpoint with this redo pointer, unless another process does or
  * has done so.  Index files are written back before, so that it is soon over, or each is
@@ -80,12 +119,19 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
 	uint64		device = pmhash_device_of_syncfs();
 	XLogRecPtr	asked;
+	int64		begun;
+	bool		complete;
 
-	if ((!pmhash_pool_write_back(device, go_on) ||
-		 !pmhash_pool_ask_files(device, ask_file, go_on)) && failed[0] == '\0')
+	if (!write_back(device, go_on) && failed[0] == '\0')
 		return;
-	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+	begun = pmhash_clock_ms();
+	complete = pmhash_pool_ask_files(device, ask_file, go_on) || failed[0] != '\0';
+	if (!complete ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+	{
+		rest_from(begun);
 		return;
+	}
 	asked = pg_atomic_read_u64(&pmhash_shared->asked_redo);
 	if ((asked < redo || failed[0] != '\0') && pmhash_ask_for_failed_writes(failed))
 	{
@@ -94,6 +140,17 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
+	rest_from(begun);
+}
+
+/*
+ * pmhash_ask_soon
+ *		A user has said CHECKPOINT.
+ */
+void
+pmhash_ask_soon(void)
+{
+	pg_atomic_write_u64(&pmhash_shared->ask_from, 0);
 }
 
 /*

@@ -10,7 +10,11 @@
 
 #include "cluster/pool_files.h"
 
+/* ms from the start of a server life to its first question */
+#define PMHASH_FIRST_QUESTION	30000
+
 extern void pmhash_notice_failed_writes(PmhashGoOn go_on);
+extern void pmhash_ask_soon(void);
 extern void pmhash_notice_for_launcher(void);
 
 #endif							/* PMHASH_FAILED_WRITES_H */

@@ -321,7 +321,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 
 /* A handle. */
 static PmhashFile *
-make_handle(Relation index, PmhTable *table, const PmhashStub *stub, uint64 generation)
+make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 {
 	PmhashFile *file = MemoryContextAlloc(TopMemoryContext, sizeof(PmhashFile));
 	PmhashIdentity id;
@@ -335,7 +335,6 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub, uint64 gene
 	file->standby_life = file->standby_changes = 0;
 	file->filling = is_filling(stub->flags);
 	file->logged = pmhash_flags_logged(stub->flags);
-	file->generation = generation;
 	file->index = RelationGetRelid(index);
 	memset(&file->counts, 0, sizeof(file->counts));
 	file->counted = 0;
@@ -386,8 +385,6 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	if (entry->file != NULL)
 	{
 		entry->file->filling = is_filling(stub->flags);
-		entry->file->logged = pmhash_flags_logged(stub->flags);
-		entry->file->generation = generation;
 	}
 	entry->generation = generation;
 	entry->valid = true;
@@ -433,7 +430,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 
 	PG_TRY();
 	{
-		file = make_handle(index, table, stub, generation);
+		file = make_handle(index, table, stub);
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);

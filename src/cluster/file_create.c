@@ -276,7 +276,7 @@ pmhash_file_create(Relation index)
 	if (temporary)
 		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
-	if (stub.flags & PMHASH_STUB_STANDBY)
+	if (pmhash_flags_logged(stub.flags))
 		pmhash_file_is_new(index, stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->path);

@@ -640,6 +640,11 @@ is_not_ready(void)
  * pass, as want of descriptors or memory, is no reason to take another plan in
  * silence: the plan that uses the index fails if it is still there.  A file
  * that an unlogged index does not have yet is left to the first use.
+ *
+ * With old_snapshot_threshold (PostgreSQL 15 and 16) VACUUM and pruning take rows from under
+ * snapshots, and a query is to fail then and not to find fewer.  Core compares a snapshot
+ * with the LSN of each index page that is read (bufmgr.h, TestForOldSnapshot), which a file
+ * of ours has not; so all of them read the table.
  */
 bool
 pmhash_index_plannable(Relation index)
@@ -650,6 +655,10 @@ pmhash_index_plannable(Relation index)
 	uint64		generation;
 	PmhashEntry *entry;
 
+#if PG_VERSION_NUM < 170000
+	if (old_snapshot_threshold >= 0)
+		return false;
+#endif
 	if (!pmhash_service_available() || is_not_ready() || is_out_of_service(&trouble))
 		return false;
 	if (RecoveryInProgress())

@@ -107,10 +107,7 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 static const char *
 until_when(void)
 {
-	if (pmhash_shared->usable)
-		return "";
-	return pmhash_shared->retried && !RecoveryInProgress() ?
-		"; it is tried again every few seconds" :
+	return pmhash_shared->usable ? "" :
 		"; when that is repaired the server has to be restarted";
 }
 

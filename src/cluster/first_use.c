@@ -36,22 +36,14 @@ keep_control(PmhashControl *control)
 	pmhash_shared->control = *control;
 }
 
-/*
- * Take out what the journal of the last server life says.  The new one is made
- * of it, so that a full file system does not matter.  A crash in between finds
- * a pool with nothing to undo: nothing has been written.
- */
+/* Take out what the journal of the last server life says; it is not needed any more. */
 static void
 finish_last_life(PmhashControl *control)
 {
-	uint64		instance = control->journal_instance;
-
 	pmhash_undo(control);
-	pmhash_forget_undo(control);
+	control->journal_instance = 0;
 	pmhash_see_redo(control);
 	keep_control(control);
-	PMH_STOP_POINT("undo_written");
-	pmhash_journal_retire(instance);
 }
 
 /* The part of pmhash_pool_ready that one process does. */
@@ -71,7 +63,9 @@ make_ready(void)
 		PMH_STOP_POINT("promoted_before_use");
 		pmhash_standby_promote(&control);
 	}
-	pmhash_journal_create(pmhash_shared->instance, &pmem);
+	pmhash_journal_begin(pmhash_shared->instance, &pmem);
+	control.state = PMHASH_POOL_RUNNING;
+	control.clean_checkpoint = InvalidXLogRecPtr;
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
 	control.pmem = pmem;

@@ -46,8 +46,7 @@ pmhash_identity_doubt(const PmhashIdentity *id, bool pmem)
 	if (id->system_identifier != control->system_identifier)
 		return PMHASH_REASON_OTHER_CLUSTER;
 	if (id->dax_era != control->dax_era)
-		return id->dax_era == control->power_dax_era ?
-			PMHASH_REASON_POWER : PMHASH_REASON_APART;
+		return (PmhashReason) control->ended_reason;
 	if (!(pmem && control->pmem) && id->cache_era != control->cache_era)
 		return PMHASH_REASON_POWER;
 	return PMHASH_REASON_NONE;

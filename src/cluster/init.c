@@ -14,8 +14,8 @@
 #include "cluster/engine_hooks.h"
 #include "cluster/gucs.h"
 #include "cluster/life_cycle.h"
-#include "cluster/logged.h"
 #include "cluster/planner_hook.h"
+#include "cluster/session_files.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/worker.h"
@@ -31,9 +31,8 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_define_gucs();
 	pmhash_startup_init();
 	pmhash_engine_hooks_init();
-	pmhash_life_cycle_init();
+	pmhash_session_files_init(pmhash_unlink);
 	pmhash_standby_redo_init();
 	pmhash_standby_database_init();
-	pmhash_logged_init();
 	pmhash_worker_init();
 }

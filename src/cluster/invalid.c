@@ -80,6 +80,8 @@ pmhash_reason_text(PmhashReason reason)
 			return "the index is not logged";
 		case PMHASH_REASON_NOT_BUILT:
 			return "this standby has not built it";
+		case PMHASH_REASON_WRITE_FAILED:
+			return "the kernel has failed to write something back, or may have";
 	}
 	return "it is not to be used";
 }
@@ -154,7 +156,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 				 errmsg("pmhash index \"%s\" cannot be used during recovery",
 						RelationGetRelationName(index)),
 				 errdetail("The index is not logged, so standbys have no file of it."),
-				 errhint("Set its storage parameter \"wal\" on the primary server.")));
+				 errhint("Set its storage parameter \"wal\" on the primary server, and use REINDEX there.")));
 	if (pmhash_rebuilds_itself(index) && !failing)
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)

@@ -45,7 +45,6 @@
 #include "cluster/undo_journal.h"
 #include "cluster/versions.h"
 #include "cluster/wait_events.h"
-#define RETRY_AFTER			2000	/* ms, if the pool could not be written */
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */
@@ -176,6 +175,7 @@ pmhash_checkpoint_made(void)
 
 	if (pmhash_shared == NULL)
 		return;
+	pmhash_ask_soon();
 	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
 		checkpoint_is_there(GetRedoRecPtr(), &reached))
 		pmhash_journal_try_note_flushed(reached);
@@ -321,19 +321,6 @@ pmhash_launcher_wait_for(BackgroundWorkerHandle *worker)
 	MemoryContextDelete(context);
 }
 
-/* The pool was refused at start.  Wait until it can be used. */
-static void
-wait_for_pool(void)
-{
-	if (!pmhash_shared->usable && !pmhash_shared->retried)
-		wait_for_another_life();
-	while (!pmhash_shared->usable && !pmhash_try_again())
-	{
-		pmhash_sleep(RETRY_AFTER, pmhash_wait_event(PMHASH_WAIT_POOL));
-		pmhash_launcher_interrupts();
-	}
-}
-
 /*
  * The launcher.
  */
@@ -350,7 +337,8 @@ pmhash_launcher_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL)
 		proc_exit(0);
-	wait_for_pool();
+	if (!pmhash_shared->usable)
+		wait_for_another_life();
 	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 

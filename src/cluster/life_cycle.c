@@ -497,9 +497,12 @@ remove_dropped(const Pending *p, int before)
 		pmhash_unlink(p->path);
 }
 
-/* Raises no error, and allocates nothing. */
-static void
-at_commit(void)
+/*
+ * What is noted when the transaction has begun to end (ON COMMIT DROP) has not been
+ * verified, and is real.  Raises no error, and allocates nothing.
+ */
+void
+pmhash_files_committed(void)
 {
 	ListCell   *lc;
 	int			dropped = 0;
@@ -535,8 +538,8 @@ at_commit(void)
 }
 
 /* Abort of what is at this nesting level or below. */
-static void
-at_abort(int level)
+void
+pmhash_files_aborted(int level)
 {
 	ListCell   *lc;
 
@@ -560,8 +563,8 @@ at_abort(int level)
 }
 
 /* Now it is for the cleaner to follow the prepared transaction. */
-static void
-at_prepare(void)
+void
+pmhash_files_prepared(void)
 {
 	ListCell   *lc;
 
@@ -573,66 +576,38 @@ at_prepare(void)
 	cleaning_wanted = InvalidOid;
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+/* The transaction is about to commit: find out which files go. */
+void
+pmhash_files_before_commit(void)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-			verify_drops();
-			if (forks_replaced)
-				note_replaced_forks();
-			pmhash_session_files_look(note_replaced_session_file);
-			log_drops();
-			return;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-			at_commit();
-			break;
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			at_abort(0);
-			break;
-		case XACT_EVENT_PREPARE:
-			at_prepare();
-			break;
-		case XACT_EVENT_PRE_PREPARE:
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			return;
-	}
+	verify_drops();
+	if (forks_replaced)
+		note_replaced_forks();
+	pmhash_session_files_look(note_replaced_session_file);
+	log_drops();
+}
+
+/* The transaction has ended, in whatever way. */
+void
+pmhash_files_over(void)
+{
 	if (rebuild_at_end)
 		pmhash_request_look(MyDatabaseId);
 	rebuild_at_end = false;
-	pmhash_entries_at_end_of_transaction();
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
+/* A level has become part of its parent. */
+void
+pmhash_files_to_parent(int level, SubTransactionId subid, SubTransactionId parent)
 {
-	int			level = GetCurrentTransactionNestLevel();
 	ListCell   *lc;
 
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		at_abort(level);
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+	foreach(lc, pending)
 	{
-		foreach(lc, pending)
-		{
-			Pending    *p = lfirst(lc);
+		Pending    *p = lfirst(lc);
 
-			p->level = Min(p->level, level - 1);
-			if (p->subid == mySubid)
-				p->subid = parentSubid;
-		}
+		p->level = Min(p->level, level - 1);
+		if (p->subid == subid)
+			p->subid = parent;
 	}
-}
-
-/* Install the callbacks; children of the postmaster inherit them. */
-void
-pmhash_life_cycle_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
-	pmhash_session_files_init(pmhash_unlink);
 }

@@ -10,7 +10,6 @@
 
 #include "cluster/cluster.h"
 
-extern void pmhash_life_cycle_init(void);
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
@@ -22,5 +21,12 @@ extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(void);
 extern void pmhash_unlink(const char *path);
 extern void pmhash_request_cleaning_at_commit(void);
+extern void pmhash_files_before_commit(void);
+extern void pmhash_files_committed(void);
+extern void pmhash_files_prepared(void);
+extern void pmhash_files_aborted(int level);
+extern void pmhash_files_over(void);
+extern void pmhash_files_to_parent(int level, SubTransactionId subid,
+								   SubTransactionId parent);
 
 #endif							/* PMHASH_LIFE_CYCLE_H */

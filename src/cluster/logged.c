@@ -4,34 +4,18 @@
  *	  Which files are logged, on a primary.
  *
  * The storage parameter "wal" says what is wanted, the GUC pmhash.wal what is
- * wanted where it says nothing.  What is done stands in the stub, in two flags:
+ * wanted where it says nothing.  That is settled when a file is made, for its life,
+ * and stands in the stub, in two flags:
  *
  *	LOGGED	a process that changes entries of this file writes records of it;
- *	STANDBY	all do, so a standby may build a file of its own.
+ *	STANDBY	standbys have been told of the file, and may build one of their own.
  *
  * A standby builds from its own heap.  Rows of transactions that it has seen begun
  * before it came to STANDBY it waits for and finds there; of all others it takes
  * the entries from WAL, and does not look.  So the rule is: if a row's heap record
- * stands in WAL after STANDBY, its entry does too.  A new file is LOGGED and STANDBY
- * from the beginning, since no process has it yet.  One that is in use is changed in
- * this order:
- *
- *	1	the stub says LOGGED;
- *	2	stub_generation is stepped, so that each process reads the stub again
- *		before its next entry (pmhash_file_must_log), after the heap record
- *		that the entry is made for;
- *	3	FILE_NEW is logged, and the stub says STANDBY.
- *
- * What makes an entry without a record has looked before 2, so its heap record is
- * before 3.  The same goes for removals: what was found dead before 2 was made so
- * by WAL before 3, and a standby that begins then leaves it out.
- *
- * The other way: the stub has no flags any more, and the record of that is FILE_GONE for
- * standbys; the generation is stepped.  What is still logged then is dropped by standbys.
- *
- * ALTER INDEX does this just before its commit.  If it aborts after that, or a
- * crash comes in between, or the configuration changes, stub and parameter differ:
- * the cleaner, which reads all stubs, puts that right.
+ * stands in WAL after STANDBY, its entry does too.  It does, as the file has been
+ * logged from its beginning.  With wal_level = minimal nothing is, but no standby
+ * replays such WAL (xlog.c, CheckRequiredParameterValues).
  *
  * FILE_NEW of a new file is logged just after the commit record: until then standbys
  * do not see the index, and one that delays commits (recovery_min_apply_delay) would
@@ -70,17 +54,16 @@ typedef struct NewFile
 } NewFile;
 
 static List *new_files = NIL;	/* NewFile */
-static List *altered = NIL;		/* Oid of indexes that ALTER has been at */
 
 /* ---- what is wanted ---- */
 
-/* Are changes of this index's entries to be logged?  Raises no error. */
+/* Are changes of a file that is made for this index to be logged?  Raises no error. */
 bool
 pmhash_wants_wal(Relation index)
 {
 	const PmhashOptions *options = (const PmhashOptions *) index->rd_options;
 
-	if (!RelationIsPermanent(index) || !XLogIsNeeded())
+	if (!RelationIsPermanent(index))
 		return false;
 	if (options == NULL || options->wal == PMHASH_WAL_BY_DEFAULT)
 		return pmhash_wal;
@@ -97,45 +80,8 @@ pmhash_new_wal_flags(Relation index)
 /* ---- what is done ---- */
 
 /*
- * Without a look at the index where no file in use has become logged in this server
- * life: to find and lock it may wait for, or fail because of, what is none of the
- * transaction's business.  logging_begun is set before the generation is stepped.
- */
-bool
-pmhash_file_knows_log(const PmhashFile *file, bool *log)
-{
-	*log = file->logged;
-	return !file->journaled ||
-		(!file->logged && pg_atomic_read_u32(&pmhash_shared->logging_begun) == 0) ||
-		file->generation == pg_atomic_read_u64(&pmhash_shared->stub_generation);
-}
-
-/*
- * The heap record that the change is made for was inserted under locks that are
- * full barriers, so it is before the look at the generation for all processes.
- */
-bool
-pmhash_file_must_log(PmhashFile *file, Relation index)
-{
-	uint64		generation;
-	PmhashStub	stub;
-	bool		log;
-
-	if (likely(pmhash_file_knows_log(file, &log)))
-		return log;
-	generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
-	pg_read_barrier();
-	if (pmhash_stub_read(index, true, &stub) && stub.file_id == file->file_id)
-		file->logged = pmhash_flags_logged(stub.flags);
-	file->generation = generation;
-	return file->logged;
-}
-
-/* ---- beginning and ending ---- */
-
-/*
- * The stub of an index names a file that is in use, says LOGGED and not yet
- * STANDBY, and all processes have seen it.
+ * The stub of an index names a file that is in use, and says LOGGED and not yet
+ * STANDBY.
  *
  * FILE_NEW before STANDBY: whatever a standby has of this file, it has given that up
  * when it finds STANDBY in the stub.  A crash in between leaves a stub that the cleaner
@@ -151,71 +97,43 @@ pmhash_file_announce(Relation index, uint64 file_id)
 	(void) pmhash_stub_set_wal(index, file_id, PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY);
 }
 
-static void
-begin_logging(Relation index, const PmhashStub *stub)
-{
-	(void) pg_atomic_exchange_u32(&pmhash_shared->logging_begun, 1);
-	if ((stub->flags & PMHASH_STUB_LOGGED) == 0 &&
-		!pmhash_stub_set_wal(index, stub->file_id, PMHASH_STUB_LOGGED))
-		return;
-	pmhash_stub_changed();
-	pmhash_file_announce(index, stub->file_id);
-}
-
-static void
-end_logging(Relation index, const PmhashStub *stub)
-{
-	if (pmhash_stub_set_wal(index, stub->file_id, 0))
-		pmhash_stub_changed();
-}
-
 /*
- * May flags be given to a stub?  A copy that CREATE DATABASE has made names a file of
- * the original: said to be logged, it would have standbys take that for its own.
- */
-static bool
-has_own_file(const PmhashStub *stub)
-{
-	return stub->file_id != 0 && stub->database == MyDatabaseId &&
-		(stub->flags & PMHASH_STUB_INVALID) == 0;
-}
-
-/*
- * Let the stub say what is wanted.  The caller holds ShareUpdateExclusiveLock on
- * the index, so no other process does the same, and its parameters do not change.
- */
-static void
-settle(Relation index)
-{
-	PmhashStub	stub;
-	uint16		flags;
-
-	if (!RelationIsPermanent(index) || !pmhash_stub_read(index, true, &stub) ||
-		!has_own_file(&stub))
-		return;
-	flags = stub.flags & PMHASH_STUB_WAL;
-	if (!pmhash_wants_wal(index) && flags != 0)
-		end_logging(index, &stub);
-	else if (pmhash_wants_wal(index) && flags != PMHASH_STUB_WAL)
-		begin_logging(index, &stub);
-}
-
-/*
- * For the cleaner: settle the index if need be and if no other process is at it.  The
- * caller holds AccessShareLock on it and has just read its stub.
+ * For the cleaner: announce the file if that has not been done, and no other process is at
+ * the index.  The caller holds AccessShareLock on it.
  */
 void
 pmhash_wal_examine(Relation index, const PmhashStub *stub)
 {
-	uint16		wanted = pmhash_wants_wal(index) ? PMHASH_STUB_WAL : 0;
-
-	if (!RelationIsPermanent(index) || !has_own_file(stub) ||
-		(stub->flags & PMHASH_STUB_WAL) == wanted)
+	if ((stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_LOGGED ||
+		(stub->flags & PMHASH_STUB_INVALID) != 0 ||
+		!ConditionalLockRelation(index, ShareUpdateExclusiveLock))
 		return;
-	if (!ConditionalLockRelation(index, ShareUpdateExclusiveLock))
-		return;
-	settle(index);
+	pmhash_file_announce(index, stub->file_id);
 	UnlockRelation(index, ShareUpdateExclusiveLock);
+}
+
+/*
+ * pmhash_tell_of_wal
+ *		A storage parameter of an index has been changed: what it says of logging is done
+ *		when the index gets another file.
+ */
+void
+pmhash_tell_of_wal(Relation index)
+{
+	PmhashStub	stub;
+
+	if (!pmhash_is_index(index) || RELATION_IS_OTHER_TEMP(index) ||
+		!pmhash_stub_read(index, true, &stub) || stub.file_id == 0 ||
+		(stub.flags & PMHASH_STUB_INVALID) != 0 ||
+		pmhash_wants_wal(index) == ((stub.flags & PMHASH_STUB_LOGGED) != 0))
+		return;
+	ereport(NOTICE,
+			(pmhash_wants_wal(index) ?
+			 errmsg("index \"%s\" is not logged before it is rebuilt",
+					RelationGetRelationName(index)) :
+			 errmsg("index \"%s\" is logged until it is rebuilt",
+					RelationGetRelationName(index)),
+			 errhint("Use REINDEX INDEX CONCURRENTLY to have it rebuilt now.")));
 }
 
 /* ---- transactions ---- */
@@ -248,37 +166,6 @@ pmhash_file_is_not_new(uint64 file_id)
 	}
 }
 
-/* An index of any kind is being altered: what it is then is looked at before commit. */
-void
-pmhash_logged_note_alter(Oid index)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-
-	altered = list_append_unique_oid(altered, index);
-	MemoryContextSwitchTo(old);
-}
-
-/* ALTER INDEX holds its lock to the end of the transaction. */
-static void
-settle_altered(void)
-{
-	ListCell   *lc;
-
-	if (pmhash_shared == NULL || !pmhash_shared->usable)
-		return;					/* the cleaner does it some day */
-	foreach(lc, altered)
-	{
-		Relation	index = try_relation_open(lfirst_oid(lc), AccessShareLock);
-
-		if (index == NULL)
-			continue;
-		if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
-			CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true))
-			settle(index);
-		relation_close(index, NoLock);
-	}
-}
-
 /*
  * The transaction has committed.  Flushed, since no later commit may come for long.
  * The next transaction, which may write nothing, is not to take these records for its
@@ -288,8 +175,8 @@ settle_altered(void)
  * decoding has an empty transaction until it reads the next RUNNING_XACTS
  * (reorderbuffer.c, ReorderBufferAbortOld).
  */
-static void
-log_new_files(void)
+void
+pmhash_logged_committed(void)
 {
 	XLogRecPtr	before = XactLastRecEnd;
 	XLogRecPtr	end = InvalidXLogRecPtr;
@@ -308,8 +195,8 @@ log_new_files(void)
 }
 
 /* The transaction is about to be prepared: its files are announced by the cleaner. */
-static void
-leave_to_cleaner(void)
+void
+pmhash_logged_before_prepare(void)
 {
 	ListCell   *lc;
 
@@ -325,43 +212,15 @@ leave_to_cleaner(void)
 	}
 }
 
-static void
-transaction_callback(XactEvent event, void *arg)
+/* The transaction has ended. */
+void
+pmhash_logged_forget(void)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-			settle_altered();
-			break;
-		case XACT_EVENT_PRE_PREPARE:
-			leave_to_cleaner();
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-		case XACT_EVENT_COMMIT:
-			log_new_files();
-			pg_fallthrough;
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			new_files = NIL;	/* the memory goes with TopTransactionContext */
-			altered = NIL;
-			break;
-	}
+	new_files = NIL;			/* the memory goes with TopTransactionContext */
 }
 
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
+void
+pmhash_logged_level_ends(SubXactEvent event)
 {
 	new_files = pmhash_level_ends(new_files, event);
-}
-
-/* Install the callbacks; children of the postmaster inherit them. */
-void
-pmhash_logged_init(void)
-{
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

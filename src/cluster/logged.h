@@ -11,25 +11,10 @@
 #define PMHASH_LOGGED_H
 
 #include "access/transam.h"
+#include "access/xact.h"
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"
-
-/* ---- logged.c ---- */
-
-/*
- * Must what is done to this file now be logged?  index is the one that has it.  To
- * be called after the WAL of the heap that the change is made for, and again for
- * each insertion: a handle outlives ALTER INDEX.  Reads the stub again if some
- * stub has been changed since; ERROR if that can't be done.
- */
-extern bool pmhash_file_must_log(PmhashFile *file, Relation index);
-
-/*
- * The same where the index is not known: false if it has to be looked for, to
- * call pmhash_file_must_log; else *log is the answer.
- */
-extern bool pmhash_file_knows_log(const PmhashFile *file, bool *log);
 
 /* ---- logged_entries.c ---- */
 
@@ -54,11 +39,14 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 struct PmhashStub;
 
-extern void pmhash_logged_init(void);
-extern void pmhash_logged_note_alter(Oid index);
+extern void pmhash_logged_before_prepare(void);
+extern void pmhash_logged_committed(void);
+extern void pmhash_logged_forget(void);
+extern void pmhash_logged_level_ends(SubXactEvent event);
 extern bool pmhash_wants_wal(Relation index);
 extern uint16 pmhash_new_wal_flags(Relation index);
 extern void pmhash_file_announce(Relation index, uint64 file_id);
+extern void pmhash_tell_of_wal(Relation index);
 extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
 extern void pmhash_file_is_new(Relation index, uint64 file_id);
 extern void pmhash_file_is_not_new(uint64 file_id);

@@ -470,14 +470,14 @@ pmhash_remove_orphans(void)
 static bool
 is_of_the_past(const char *path)
 {
+	const PmhashControl *control = &pmhash_shared->control;
 	PmhashIdentity id;
 	PmhError	error;
-	PmhashReason reason;
 
-	if (pmh_read_identity(path, &id, &error) != PMH_OK)
-		return false;
-	reason = pmhash_identity_doubt(&id, true);
-	return reason == PMHASH_REASON_APART || reason == PMHASH_REASON_OTHER_CLUSTER;
+	return pmh_read_identity(path, &id, &error) == PMH_OK &&
+		id.version == PMHASH_IDENTITY_VERSION &&
+		(id.dax_era != control->dax_era ||
+		 id.system_identifier != control->system_identifier);
 }
 
 /*

@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
@@ -104,13 +103,18 @@ plan_for_now(PlannerInfo *root, Oid table)
 	MemoryContextSwitchTo(old);
 }
 
-/* In this session alone: others have plans of their own. */
-static void
-forget_plans_for_now(void)
+/*
+ * In this session alone: others have plans of their own.  After an abort they go with the
+ * next commit: a relation may not be read then.
+ */
+void
+pmhash_forget_plans_for_now(void)
 {
 	SharedInvalidationMessage message;
 	ListCell   *lc;
 
+	if (likely(planned_for_now == NIL))
+		return;
 	memset(&message, 0, sizeof(message));
 	message.rc.id = SHAREDINVALRELCACHE_ID;
 	message.rc.dbId = MyDatabaseId;
@@ -121,30 +125,6 @@ forget_plans_for_now(void)
 	}
 	list_free(planned_for_now);
 	planned_for_now = NIL;
-}
-
-/* After an abort they go with the next commit: a relation may not be read then. */
-static void
-transaction_callback(XactEvent event, void *arg)
-{
-	if ((event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE) &&
-		unlikely(planned_for_now != NIL))
-		forget_plans_for_now();
-}
-
-/*
- * What has failed for the sake of its plan may be tried again in this transaction, in a
- * loop of PL/pgSQL for one, and that has to be made anew.  If the transaction has all
- * locks from before, nothing has it read the message that says so (lmgr.c,
- * LockRelationOid), which may be a parallel worker's.  Core reads messages in
- * transactions that have failed, too (postgres.c, ProcessClientReadInterrupt).
- */
-static void
-subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
-						SubTransactionId parentSubid, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		AcceptInvalidationMessages();
 }
 
 /* ---- what is hidden ---- */
@@ -217,6 +197,4 @@ pmhash_planner_hook_init(void)
 	previous_hook = get_relation_info_hook;
 	get_relation_info_hook = relation_hook;
 #endif
-	RegisterXactCallback(transaction_callback, NULL);
-	RegisterSubXactCallback(subtransaction_callback, NULL);
 }

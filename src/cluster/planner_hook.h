@@ -9,5 +9,6 @@
 #define PMHASH_PLANNER_HOOK_H
 
 extern void pmhash_planner_hook_init(void);
+extern void pmhash_forget_plans_for_now(void);
 
 #endif							/* PMHASH_PLANNER_HOOK_H */

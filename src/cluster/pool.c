@@ -5,7 +5,7 @@
  *
  *		<pool>/lock						held by flock() while a server uses it
  *		<pool>/control					PmhashControl (control_file.c)
- *		<pool>/journal.<instance>		undo journal of one server life
+ *		<pool>/journal					undo journal of the server life that uses it
  *		<pool>/<database>/<id>.pmh		index files
  *		<data directory>/pmhash.nonce	ties data directory and pool together
  *
@@ -65,7 +65,7 @@ known_name(const char *name)
 		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
 		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
 		strncmp(name, "standby", 7) == 0 ||
-		strncmp(name, "journal.", 8) == 0 ||
+		strcmp(name, "journal") == 0 ||
 		pmhash_parse_database_name(name, &database);
 }
 
@@ -103,82 +103,10 @@ looks_like_pool(char *reason)
 	return ok;
 }
 
-/* In the mode of the directory: others could write in it, and it is still trusted. */
-#define WAS_OPEN	S_ISVTX
-
-static bool was_open = false;	/* the mode says so, or has said so */
-
-static bool is_all_ours(const char *directory, bool top, char *reason);
-
-/* Is this one, in a directory where others could write, ours and no link? */
-static bool
-is_ours_alone(const char *path, bool top, char *reason)
-{
-	struct stat st;
-
-	if (lstat(path, &st) != 0)
-		return pmhash_fail(reason, "could not stat file \"%s\": %s", path, strerror(errno));
-	if (st.st_uid != geteuid() || !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) ||
-		(S_ISREG(st.st_mode) && st.st_nlink != 1))
-		return pmhash_fail(reason, "other users could write in directory \"%s\", and \"%s\" is a link or not the server's",
-						   pmhash_pool_path(), path);
-	if (!S_ISDIR(st.st_mode))
-		return true;
-	if (chmod(path, 0700) != 0)
-		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
-						   path, strerror(errno));
-	return top ? is_all_ours(path, false, reason) :
-		pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					pmhash_pool_path(), path);
-}
-
-static bool
-is_all_ours(const char *directory, bool top, char *reason)
-{
-	DIR		   *dir = opendir(directory);
-	struct dirent *de;
-	char		path[MAXPGPATH];
-	bool		read = dir != NULL;
-	bool		ours = true;
-
-	while (read && ours && (de = pmhash_next_name(dir, &read)) != NULL)
-	{
-		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0 ||
-			(top && strcmp(de->d_name, "lost+found") == 0))
-			continue;
-		snprintf(path, MAXPGPATH, "%s/%s", directory, de->d_name);
-		ours = is_ours_alone(path, top, reason);
-	}
-	if (!read)
-		ours = pmhash_fail(reason, "could not read directory \"%s\": %s",
-						   directory, strerror(errno));
-	if (dir != NULL)
-		closedir(dir);
-	return ours;
-}
-
 /*
- * Others could write in the directory until now, and so have put links there to files
- * that they cannot write and we can, or written to ours.  (Not only by mistake:
- * Kubernetes makes all of a volume writable to a group whenever a pod begins,
- * securityContext.fsGroup.)  It is taken if all in it is ours when they cannot any more,
- * and nothing in it is trusted then (forget_if_open): until that has been seen to, its
- * mode says so.  What was not meant for us is left as it is.
- */
-static bool
-close_to_others(char *reason)
-{
-	if (!looks_like_pool(reason))
-		return false;
-	if (chmod(pmhash_pool_path(), 0700 | WAS_OPEN) != 0)
-		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
-						   pmhash_pool_path(), strerror(errno));
-	return is_all_ours(pmhash_pool_path(), true, reason);
-}
-
-/*
- * Make the directory, or make sure that an existing one is private.  One that
- * was not meant for us is left as it is.
+ * Make the directory, or make sure that an existing one is private.  One that was not
+ * meant for us is left as it is, and so is one that others can write in: they may have
+ * put links there to files that they cannot write and we can, or have written to ours.
  */
 static bool
 prepare_directory(char *reason)
@@ -191,8 +119,9 @@ prepare_directory(char *reason)
 	if (strlen(pmhash_pool_path()) > MAXPGPATH - 64)
 		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
 	if (mkdir(pmhash_pool_path(), 0700) != 0 && errno != EEXIST)
-		return pmhash_fail(reason, "could not create directory \"%s\": %s",
-					pmhash_pool_path(), strerror(errno));
+		return pmhash_fail(reason, "could not create directory \"%s\": %s%s",
+						   pmhash_pool_path(), strerror(errno),
+						   pmhash_pool_is_default() ? "; \"pmhash.directory\" can name another one" : "");
 	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
 					pmhash_pool_path(), strerror(errno));
@@ -200,30 +129,9 @@ prepare_directory(char *reason)
 		return pmhash_fail(reason, "\"%s\" is not a directory", pmhash_pool_path());
 	if (st.st_uid != geteuid())
 		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pmhash_pool_path());
-	was_open = (st.st_mode & (S_IWGRP | S_IWOTH | WAS_OPEN)) != 0;
-	if (was_open && !close_to_others(reason))
-		return false;
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+		return pmhash_fail(reason, "other users can write in directory \"%s\"", pmhash_pool_path());
 	return looks_like_pool(reason);
-}
-
-/*
- * The pool is ours and locked.  If others could write in it its control file goes, so
- * that nothing is trusted; *found is what has been read.
- */
-static bool
-forget_if_open(PmhashControlRead *found, char *reason)
-{
-	if (!was_open)
-		return true;
-	if (!pmhash_control_remove(reason))
-		return false;
-	if (*found != PMHASH_CONTROL_ABSENT)
-		ereport(LOG,
-				(errmsg("pmhash: other users could write in directory \"%s\"; it is closed to them now",
-						pmhash_pool_path()),
-				 errdetail("What is in it is not trusted.")));
-	*found = PMHASH_CONTROL_ABSENT;
-	return true;
 }
 
 /* The pool is ours and locked: may we write in it?  No other user shall look. */
@@ -235,42 +143,13 @@ open_to_us(char *reason)
 	if (stat(pmhash_pool_path(), &st) != 0)
 		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
 						   pmhash_pool_path(), strerror(errno));
-	if ((st.st_mode & (0077 | WAS_OPEN)) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
+	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
 		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
 					pmhash_pool_path(), strerror(errno));
 	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
 		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
 					pmhash_pool_path(), strerror(errno));
 	return true;
-}
-
-/*
- * Remove journals of server lives that need no undo any more, but for the spare one, or
- * one that can be it.
- */
-static void
-remove_old_journals(uint64 keep)
-{
-	DIR		   *dir = opendir(pmhash_pool_path());
-	struct dirent *de;
-	char		kept[MAXPGPATH];
-	char		path[MAXPGPATH];
-
-	if (dir == NULL)
-		return;
-	pmhash_journal_path(kept, keep);
-	while ((de = readdir(dir)) != NULL)
-	{
-		if (strncmp(de->d_name, "journal.", 8) != 0 ||
-			pmhash_journal_is_spare(de->d_name))
-			continue;
-		snprintf(path, MAXPGPATH, "%s/%s", pmhash_pool_path(), de->d_name);
-		if (strcmp(path, kept) != 0 && !pmhash_journal_let_go(path))
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	}
-	closedir(dir);
 }
 
 /* ---- start ---- */
@@ -362,7 +241,7 @@ ask_before_server(void)
  */
 static bool
 take_pool(PmhashControl *control, PmhashControlRead found,
-		  const PmhashServerState *server, uint64 instance, bool late, char *reason)
+		  const PmhashServerState *server, uint64 instance, char *reason)
 {
 	PmhashEntryState entry;
 	PmhashStandbyStart start;
@@ -372,11 +251,10 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	memset(&entry, 0, sizeof(entry));
 	entry.lock_fd = pmhash_pool_lock_fd();
 	entry.lock_kept = lock_served;
-	entry.late = late;
 	entry.has_control = found == PMHASH_CONTROL_VALID;
 	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
 	entry.is_other_version = found == PMHASH_CONTROL_OTHER_VERSION;
-	entry.write_failed = entry.has_control && !late &&
+	entry.write_failed = entry.has_control &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
@@ -397,43 +275,34 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	}
 	pmhash_set_witness(pmhash_pool_lock_fd());
 	lock_served = true;
-	remove_old_journals(control->journal_instance);
 	return true;
 }
 
 /*
  * Enter the locked pool.  False with a reason if it can't be used; it is then
- * unlocked if it is another's, not if it only cannot be read or written now.  What
- * enters late is not the postmaster: it would unlock the pool for all, and they would
- * not know.
+ * unlocked if it is another's, not if it only cannot be read or written now.
  */
 static bool
-enter_pool(PmhashControl *control, uint64 instance, bool late, char *reason)
+enter_pool(PmhashControl *control, uint64 instance, char *reason)
 {
 	PmhashServerState server;
 	PmhashControlRead there = pmhash_control_read(control, reason);
 	PmhashControlRead found = there;
 	uint64		owner = control->system_identifier;
-	bool		taken_over;
 
 	/* Whose it is can't be read now.  It may be ours, and that may pass. */
 	if (there == PMHASH_CONTROL_REFUSED || !pmhash_read_server_state(&server, reason))
 		return false;
 	if (!is_ours(control, &found, &server, reason))
 	{
-		if (!late)
-		{
-			pmhash_pool_unlock();
-			lock_served = false;
-		}
+		pmhash_pool_unlock();
+		lock_served = false;
 		return false;
 	}
-	taken_over = found != there;
-	if (!forget_if_open(&found, reason) || !open_to_us(reason) ||
-		!take_pool(control, found, &server, instance, late, reason))
+	if (!open_to_us(reason) || !pmhash_journal_provide(reason) ||
+		!take_pool(control, found, &server, instance, reason))
 		return false;
-	was_open = false;
-	if (taken_over)
+	if (found != there)
 		report_taken_over(owner);
 	return true;
 }
@@ -450,21 +319,7 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 {
 	pmhash_set_pool_path();
 	return prepare_directory(reason) && take_lock(reason) &&
-		enter_pool(control, instance, false, reason);
-}
-
-/*
- * The same in the middle of a server life that was refused the pool at its
- * start: it has the lock, and what could not be written then may be writable by
- * now.  Nothing is trusted.  By one process, under the pool lock.
- */
-bool
-pmhash_pool_start_late(PmhashControl *control, uint64 instance, char *reason)
-{
-	if (!pmhash_pool_is_present())
-		return pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
-						   pmhash_pool_path());
-	return enter_pool(control, instance, true, reason);
+		enter_pool(control, instance, reason);
 }
 
 /* ---- stop ---- */
@@ -595,7 +450,7 @@ give_up_files(PmhashControl *control, bool lost, int error)
 					pmhash_pool_path())));
 	if (!lost)
 		return;
-	pmhash_renew_eras(control, PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
@@ -610,12 +465,11 @@ give_up_files(PmhashControl *control, bool lost, int error)
  * was at the end of that, when it asks the kernel (shut_all_files).
  */
 static bool
-note_orderly_end(PmhashControl *control, const ControlFileData *server,
-				 uint64 instance, char *reason)
+note_orderly_end(PmhashControl *control, const ControlFileData *server, char *reason)
 {
-	/* An older journal may still await its undo. */
-	if (control->journal_instance == instance)
-		control->journal_instance = 0;
+	control->state = PMHASH_POOL_RUNNING;	/* files are about to be stamped */
+	control->journal_instance = 0;
+	control->clean_checkpoint = server->checkPoint;
 	control->seen_redo = server->checkPointCopy.redo;
 	return pmhash_pool_write_control(control, reason);
 }
@@ -637,9 +491,7 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 	control->all_shut = 1;
 	control->state = PMHASH_POOL_CLEAN;
 	control->clean_checkpoint = checkpoint;
-	return pmhash_pool_renew_nonce(control,
-								   control->journal_instance == 0 ? checkpoint : 0,
-								   reason);
+	return pmhash_pool_renew_nonce(control, checkpoint, reason);
 }
 
 /*
@@ -660,7 +512,8 @@ pmhash_pool_stop(uint64 instance)
 		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
 		server.state != (control.role == PMHASH_ROLE_STANDBY ?
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
-		control.life_instance != instance)
+		control.life_instance != instance ||
+		control.state == PMHASH_POOL_STARTING)
 		return;
 
 	/*
@@ -671,7 +524,7 @@ pmhash_pool_stop(uint64 instance)
 	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
 		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
 		return;
-	if (!note_orderly_end(&control, &server, instance, reason) ||
+	if (!note_orderly_end(&control, &server, reason) ||
 		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
 					instance, reason))
 	{
@@ -679,5 +532,4 @@ pmhash_pool_stop(uint64 instance)
 			ereport(LOG, (errmsg("pmhash: %s", reason)));
 		return;
 	}
-	pmhash_journal_retire(instance);
 }

@@ -14,8 +14,6 @@
 
 extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 							  char *reason);
-extern bool pmhash_pool_start_late(PmhashControl *control, uint64 instance,
-								   char *reason);
 extern void pmhash_pool_stop(uint64 instance);
 
 #endif							/* PMHASH_POOL_H */

@@ -25,52 +25,27 @@
 #define LOCK_STEP_MS	50
 #define LOCK_TEXT		16		/* bytes in the lock file */
 
-/*
- * The lock file, or the directory where there is none to be had (pmhash_pool_lock).  Held
- * by the postmaster, inherited.
- */
+/* The lock file, held by the postmaster, inherited; or -1. */
 static int	lock_fd = -1;
-static bool is_directory = false;
-
-/* The directory itself, locked as well; -1 where that can't be. */
-static int	directory_fd = -1;
 
 /*
- * What lock_fd is, once more, to ask through: an open file reports a failed write
+ * The same file once more, to ask through: an open file reports a failed write
  * once, and what one process has learned by this one before it was killed, the
  * postmaster can still learn by the other.
  */
 static int	ask_fd = -1;
 
-/* What came of an attempt to lock something. */
-typedef enum LockResult
-{
-	LOCKED,
-	IN_USE,						/* by another server */
-	NOT_LOCKED					/* that can't be done; see errno */
-} LockResult;
-
 /* Is the process that wrote its id into the lock file still there? */
 static bool
-holder_is_alive(int fd)
+holder_is_alive(void)
 {
 	char		text[32] = {0};
 	pid_t		pid;
 
-	if (fd < 0 || pread(fd, text, sizeof(text) - 1, 0) <= 0)
+	if (pread(lock_fd, text, sizeof(text) - 1, 0) <= 0)
 		return false;
 	pid = (pid_t) atol(text);
 	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
-}
-
-static void
-let_go(int *fd)
-{
-	if (*fd < 0)
-		return;
-	flock(*fd, LOCK_UN);
-	close(*fd);
-	*fd = -1;
 }
 
 /*
@@ -80,15 +55,17 @@ let_go(int *fd)
 void
 pmhash_pool_unlock(void)
 {
-	let_go(&lock_fd);
-	let_go(&ask_fd);
-	let_go(&directory_fd);
+	if (lock_fd >= 0)
+	{
+		flock(lock_fd, LOCK_UN);
+		close(lock_fd);
+	}
+	if (ask_fd >= 0)
+		close(ask_fd);
+	lock_fd = ask_fd = -1;
 }
 
-/*
- * The descriptor of the lock file, or of what stands in for it, or -1.  Children have it
- * from the postmaster.
- */
+/* The descriptor of the lock file, or -1.  Children have it from the postmaster. */
 int
 pmhash_pool_lock_fd(void)
 {
@@ -109,13 +86,6 @@ pmhash_pool_is_locked(void)
 	return lock_fd >= 0;
 }
 
-/* Without a lock file, by its directory alone? */
-bool
-pmhash_pool_lock_is_directory(void)
-{
-	return is_directory;
-}
-
 /*
  * Is the directory still the one that this server has locked?  Not if it has
  * been unmounted, moved, removed or replaced since: then nothing must be made
@@ -129,7 +99,7 @@ pmhash_pool_is_present(void)
 	struct stat there;
 	struct stat ours;
 
-	snprintf(path, MAXPGPATH, is_directory ? "%s" : "%s/lock", pmhash_pool_path());
+	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
 	return stat(path, &there) == 0 && fstat(lock_fd, &ours) == 0 &&
 		there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
 }
@@ -154,11 +124,11 @@ pmhash_require_pool_present(void)
 
 /*
  * Say in the lock file which process has the lock, so that a server that meets it need
- * not wait.  Always as many bytes, so that a full disk does not matter; where it can't be
- * written, for whatever reason, the lock does without.
+ * not wait.  Always as many bytes, so that a full disk does not matter; where they can't
+ * be written, the lock does without.
  */
 static void
-sign_lock(int fd)
+sign_lock(void)
 {
 	char		text[LOCK_TEXT];
 
@@ -166,12 +136,9 @@ sign_lock(int fd)
 	snprintf(text, sizeof(text), "%d", (int) getpid());
 	text[strlen(text)] = ' ';
 	text[sizeof(text) - 1] = '\n';
-	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY &&
-		pwrite(fd, text, sizeof(text), 0) < 0)
+	if (pwrite(lock_fd, text, sizeof(text), 0) < 0)
 		ereport(DEBUG1, (errmsg_internal("pmhash: could not sign the lock file: %m")));
 }
-
-/* ---- what is opened ---- */
 
 /*
  * open(), which waits if others have what it needs: a start that gave up for that would
@@ -192,104 +159,39 @@ open_patiently(const char *path, int flags)
 }
 
 /*
- * Open the lock file: for reading if it can't be written, whatever the reason is (a mode,
- * "chattr +i", a file system), as without the lock nothing can be tried again later.  It
- * is written before all else is known of the pool, so not through a link, and what stands
- * in its place must not hold the postmaster up, as the reading end of a fifo would.  -1
- * with a reason.
+ * Open the lock file, twice.  It is written before all else is known of the pool, so not
+ * through a link, and what stands in its place must not hold the postmaster up, as the
+ * reading end of a fifo would.
  */
-static int
+static bool
 open_lock(const char *path, char *reason)
 {
 	int			flags = O_NOFOLLOW | O_NONBLOCK;
-	int			fd = open_patiently(path, O_RDWR | O_CREAT | flags);
-	int			save_errno = errno;
 	struct stat st;
 
-	if (fd < 0)
-		fd = open(path, O_RDONLY | O_CLOEXEC | flags);
-	if (fd < 0)
-		pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(save_errno));
-	else if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-	{
-		pmhash_fail(reason, "\"%s\" is not a file", path);
-		close(fd);
-		fd = -1;
-	}
-	return fd;
+	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
+	if (lock_fd >= 0)
+		ask_fd = open_patiently(path, O_RDONLY | flags);
+	if (lock_fd < 0 || ask_fd < 0)
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
+	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return pmhash_fail(reason, "\"%s\" is not a file", path);
+	return true;
 }
 
-/* ---- what is locked ---- */
-
-/* Lock an open file.  signed_fd: where its holder may have written its id, or -1. */
-static LockResult
-lock_open_file(int fd, int signed_fd)
+static bool
+lock_open_file(const char *path, char *reason)
 {
-	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; waited += LOCK_STEP_MS)
+	for (int waited = 0; flock(lock_fd, LOCK_EX | LOCK_NB) != 0; waited += LOCK_STEP_MS)
 	{
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			return NOT_LOCKED;
-		if (waited >= LOCK_WAIT_MS || holder_is_alive(signed_fd))
-			return IN_USE;
+			return pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
+		if (waited >= LOCK_WAIT_MS || holder_is_alive())
+			return pmhash_fail(reason, "directory \"%s\" is in use by another server",
+							   pmhash_pool_path());
 		pg_usleep(LOCK_STEP_MS * 1000L);
 	}
-	return LOCKED;
-}
-
-/* Lock the directory, into directory_fd. */
-static LockResult
-lock_directory(int signed_fd)
-{
-	LockResult	result = NOT_LOCKED;
-	int			save_errno;
-
-	directory_fd = open_patiently(pmhash_pool_path(), O_RDONLY | O_DIRECTORY);
-	if (directory_fd >= 0)
-		result = lock_open_file(directory_fd, signed_fd);
-	save_errno = errno;
-	if (directory_fd >= 0 && result != LOCKED)
-	{
-		close(directory_fd);
-		directory_fd = -1;
-	}
-	errno = save_errno;
-	return result;
-}
-
-/*
- * Lock the lock file, *fd, if there is one.  If it can't be locked *fd becomes -1, with a
- * reason.
- */
-static LockResult
-lock_file(int *fd, const char *path, char *reason)
-{
-	LockResult	result = NOT_LOCKED;
-
-	if (*fd >= 0)
-		result = lock_open_file(*fd, *fd);
-	if (*fd < 0 || result == LOCKED)
-		return result;
-	if (result == NOT_LOCKED)
-		pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
-	close(*fd);
-	*fd = -1;
-	return result;
-}
-
-/*
- * Both are locked, or one of them.  Have lock_fd and ask_fd, of fd, the lock file, or of
- * the directory if that is -1.
- */
-static bool
-keep_locks(int fd, const char *path, char *reason)
-{
-	is_directory = fd < 0;
-	if (is_directory)
-		fd = open_patiently(path, O_RDONLY | O_DIRECTORY);
-	ask_fd = open_patiently(path, O_RDONLY);
-	lock_fd = fd;
-	return (fd >= 0 && ask_fd >= 0) ||
-		pmhash_fail(reason, "could not open \"%s\": %s", path, strerror(errno));
+	return true;
 }
 
 /*
@@ -298,39 +200,19 @@ keep_locks(int fd, const char *path, char *reason)
  * writes.  A new postmaster on this data directory may meet the last of them
  * (syslogger); it waits for those, but not for a living other postmaster.  A lock that
  * we have is given up first.
- *
- * The directory is locked, and the file in it that is there to be locked.  One of both
- * is enough, so nothing that stands in the place of the file, and no lack of space for
- * it, keeps a server from its pool; each server tries both, so they meet.  Without the
- * file the directory's inode has the hints (witness.c), and no life that does not end in
- * order is trusted (trust.c, copy_doubt).
  */
 bool
 pmhash_pool_lock(char *reason)
 {
 	char		path[MAXPGPATH];
-	int			fd;
-	bool		in_use;
 
 	pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
-	fd = open_lock(path, reason);
-	in_use = lock_directory(fd) == IN_USE || lock_file(&fd, path, reason) == IN_USE;
-	if (in_use)
-		pmhash_fail(reason, "directory \"%s\" is in use by another server",
-					pmhash_pool_path());
-	else if (fd >= 0)
-		sign_lock(fd);
-	else if (directory_fd >= 0)
-		ereport(LOG,
-				(errmsg("pmhash: %s", reason),
-				 errdetail("The directory is locked instead. Index files in it are not trusted after a crash of the server."),
-				 errhint("Remove what stands there, if anything does; the next start makes a new file.")));
-	if (!in_use && (fd >= 0 || directory_fd >= 0) &&
-		keep_locks(fd, fd >= 0 ? path : pmhash_pool_path(), reason))
+	if (open_lock(path, reason) && lock_open_file(path, reason))
+	{
+		sign_lock();
 		return true;
-	if (in_use && fd >= 0)
-		close(fd);
+	}
 	pmhash_pool_unlock();
 	return false;
 }

@@ -13,7 +13,6 @@ extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
 extern int	pmhash_pool_ask_fd(void);
 extern bool pmhash_pool_is_locked(void);
-extern bool pmhash_pool_lock_is_directory(void);
 extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
 

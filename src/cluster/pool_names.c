@@ -36,12 +36,11 @@ pmhash_file_path(char *path, Oid database, uint64 file_id)
 			 pool_path, database, file_id);
 }
 
-/* The path of the undo journal of a server life. */
+/* The path of the undo journal. */
 void
-pmhash_journal_path(char *path, uint64 instance)
+pmhash_journal_path(char *path)
 {
-	snprintf(path, MAXPGPATH, "%s/journal." PMHASH_ID_FORMAT,
-			 pool_path, instance);
+	snprintf(path, MAXPGPATH, "%s/journal", pool_path);
 }
 
 /* Is name that of an index file? Sets its id. */

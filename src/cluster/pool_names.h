@@ -18,7 +18,7 @@ extern void pmhash_set_pool_path(void);
 extern const char *pmhash_pool_path(void);
 extern void pmhash_database_path(char *path, Oid database);
 extern void pmhash_file_path(char *path, Oid database, uint64 file_id);
-extern void pmhash_journal_path(char *path, uint64 instance);
+extern void pmhash_journal_path(char *path);
 extern bool pmhash_parse_file_name(const char *name, uint64 *file_id);
 extern bool pmhash_parse_database_name(const char *name, Oid *database);
 

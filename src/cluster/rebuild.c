@@ -25,6 +25,7 @@
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "utils/backend_progress.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -43,6 +44,7 @@
 #include "cluster/rebuild_table.h"
 #include "cluster/refill.h"
 #include "cluster/requests.h"
+#include "cluster/versions.h"
 
 /* ---- one index ---- */
 
@@ -82,12 +84,33 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 	return needed;
 }
 
+/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
+static int
+holder_of(Oid heap)
+{
+	VirtualTransactionId *holder;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
+	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
+	for (int i = 0; i < n; i++)
+	{
+		PGPROC	   *proc = pmhash_proc_of(holder[i]);
+
+		if (proc != NULL && proc->pid != 0)
+			return proc->pid;
+	}
+	return 0;
+}
+
 /* A failed try is over: note it and go on with the next index. */
 static void
-give_up(Oid relid, const char *name, MemoryContext context)
+give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 {
 	ErrorData  *error;
 	const char *hint;
+	int			holder;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -98,6 +121,10 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_refill_failed();
 	MemoryContextSwitchTo(context);
 	(void) pmhash_rebuild_begins(relid, InvalidOid);
+	holder = error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || !OidIsValid(heap) ? 0 :
+		holder_of(heap);
+	if (holder != 0)
+		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -113,20 +140,20 @@ give_up(Oid relid, const char *name, MemoryContext context)
 
 /*
  * Rebuild an index if it is invalid; not while the worker of the other kind is at its
- * table, which has us started when it is done.  Its name goes into name[NAMEDATALEN].
+ * table, which has us started when it is done.  Its name goes into name[NAMEDATALEN],
+ * its table into *heap.
  */
 static void
-rebuild_if_needed(Oid relid, char *name)
+rebuild_if_needed(Oid relid, char *name, Oid *heap)
 {
-	Oid			heap = InvalidOid;
 	bool		needed;
 
 	StartTransactionCommand();
-	needed = needs_rebuild(relid, name, &heap);
+	needed = needs_rebuild(relid, name, heap);
 	CommitTransactionCommand();
 	if (needed)
 	{
-		if (!pmhash_rebuild_begins(relid, heap))
+		if (!pmhash_rebuild_begins(relid, *heap))
 			return;
 		pmhash_refill(relid);
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
@@ -140,15 +167,16 @@ rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
+	volatile Oid heap = InvalidOid;
 
 	pmhash_refill_forget();
 	PG_TRY();
 	{
-		rebuild_if_needed(relid, name);
+		rebuild_if_needed(relid, name, unvolatize(Oid *, &heap));
 	}
 	PG_CATCH();
 	{
-		give_up(relid, name, context);
+		give_up(relid, name, heap, context);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);

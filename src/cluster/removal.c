@@ -45,22 +45,12 @@
  * A process that acts on that knowledge, and does not just use it for a choice,
  * holds the removal lock shared meanwhile: an epoch does not advance under it.
  *
- * Beside the epoch stands the LSN of the last removal, for
- * old_snapshot_threshold (PostgreSQL 15 and 16), with which VACUUM and pruning
- * take rows away that a snapshot still sees; its query is to get an error then,
- * and not fewer rows.  btree and hash compare the snapshot's LSN with that of
- * each page they read (bufmgr.h, TestForOldSnapshot); a file of ours has no
- * pages with LSNs, so a stripe of files has one for all.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/transam.h"
 #include "access/xlog.h"
-#if PG_VERSION_NUM < 170000
-#include "storage/bufmgr.h"
-#endif
 #include "storage/procarray.h"
 #include "utils/snapmgr.h"
 
@@ -194,68 +184,3 @@ pmhash_removal_skipped(void)
 		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 }
-
-#if PG_VERSION_NUM < 170000
-
-static pg_atomic_uint64 *
-removal_lsn_of(const PmhashFile *file)
-{
-	return &pmhash_shared->removal_lsn[file->file_id % PMHASH_REMOVAL_EPOCHS];
-}
-
-/*
- * Call before entries of a file are removed, in any way.  The LSN noted is
- * greater than that of every snapshot taken so far (procarray.c,
- * GetSnapshotDataInitOldSnapshot: the insert position), and is there for all
- * that miss one of the entries.  (So a snapshot taken later, but at the same
- * insert position, counts as older too, and is refused once it is past the
- * threshold: an error too many, where nothing at all was written in between.)
- */
-void
-pmhash_removal_begins(const PmhashFile *file)
-{
-	pg_atomic_uint64 *noted;
-	uint64		old;
-	uint64		lsn;
-
-	if (old_snapshot_threshold < 0)
-		return;
-	noted = removal_lsn_of(file);
-	lsn = GetXLogInsertRecPtr() + 1;
-	old = pg_atomic_read_u64(noted);
-	while (old < lsn && !pg_atomic_compare_exchange_u64(noted, &old, lsn))
-		;
-	pg_memory_barrier();
-}
-
-/*
- * Call after each part of a file that has been read, before anything is made of
- * it.  TestForOldSnapshot_impl decides by the time when the snapshot was taken.
- */
-void
-pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
-							 Snapshot snapshot)
-{
-	if (likely(old_snapshot_threshold < 0) || snapshot == NULL ||
-		snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		snapshot->lsn == InvalidXLogRecPtr)
-		return;
-	pg_read_barrier();
-	if (pg_atomic_read_u64(removal_lsn_of(file)) > snapshot->lsn)
-		TestForOldSnapshot_impl(snapshot, index);
-}
-
-#else							/* there is no such thing any more */
-
-void
-pmhash_removal_begins(const PmhashFile *file)
-{
-}
-
-void
-pmhash_test_for_old_snapshot(Relation index, const PmhashFile *file,
-							 Snapshot snapshot)
-{
-}
-
-#endif

@@ -53,8 +53,6 @@ pmhash_require_service(Relation index)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
 				 detail_of_disabled(pmhash_may_see_details(index)),
-				 pmhash_shared->retried && !RecoveryInProgress() ?
-				 errhint("Repair this; it is tried again every few seconds.") :
 				 errhint("Repair this and restart the server.")));
 	if (unlikely(RecoveryInProgress()))
 	{

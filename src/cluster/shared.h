@@ -97,10 +97,8 @@ typedef struct PmhashRequests
 typedef struct PmhashShared
 {
 	bool		usable;
-	bool		retried;		/* if not: the launcher goes on trying */
 	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
 	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
-	pg_atomic_uint32 logging_begun; /* of a file that was in use; see logged.c */
 	PmhLocks   *locks;			/* engine lock table */
 	LWLockPadded *lwlocks;
 	uint64		journal_records;	/* as there are: fewer if there was no room */
@@ -121,7 +119,6 @@ typedef struct PmhashShared
 	uint64		journal_most;	/* records, as the setting has it */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
-	pg_atomic_uint64 removal_lsn[PMHASH_REMOVAL_EPOCHS];	/* likewise */
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
@@ -137,6 +134,7 @@ typedef struct PmhashShared
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */
+	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
 	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */

@@ -578,6 +578,7 @@ pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 		state->delta_length = pg_atomic_read_u64(&row->delta_ops);
 		state->failures = row->failures;
 		state->sqlstate = row->sqlstate;
+		state->next_try = row->next_try;
 		strlcpy(state->message, row->message, sizeof(state->message));
 	}
 	LWLockRelease(pmhash_standby_lock);

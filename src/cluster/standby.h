@@ -247,6 +247,7 @@ typedef struct PmhashStandbyState
 	uint64		delta_length;
 	int			failures;
 	int			sqlstate;		/* of the last failure */
+	int64		next_try;		/* pmhash_clock_ms */
 	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyState;
 

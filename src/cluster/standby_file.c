@@ -55,7 +55,7 @@
 
 #define STANDBY_FILE	"standby"
 #define STANDBY_MAGIC	UINT64CONST(0x59424453484d50ff)
-#define STANDBY_VERSION 5
+#define STANDBY_VERSION 6
 #define HEADER_SIZE		4096	/* the rows begin there */
 #define HEADER_COPIES	2
 #define HEADER_STRIDE	2048	/* from one copy to the other */
@@ -68,12 +68,9 @@ typedef struct Header
 	uint64		applied;		/* XLogRecPtr */
 	uint32		timeline;		/* of it */
 	uint32		life;			/* the lower half of the server life's instance */
-	uint64		ended;			/* where replay ended, if a promotion has followed,
-								 * on that timeline; or 0 */
-	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
 	uint64		touched;		/* XLogRecPtr, on the same timeline */
 	uint32		crc;			/* CRC-32C of all before it */
-	uint32		reserved;		/* 0 */
+	uint32		reserved[5];	/* 0 */
 } Header;
 
 typedef struct KeptRow
@@ -96,11 +93,9 @@ PMHASH_AT(Header, rows, 12);
 PMHASH_AT(Header, applied, 16);
 PMHASH_AT(Header, timeline, 24);
 PMHASH_AT(Header, life, 28);
-PMHASH_AT(Header, ended, 32);
-PMHASH_AT(Header, ended_opts, 40);
-PMHASH_AT(Header, touched, 48);
-PMHASH_AT(Header, crc, 56);
-PMHASH_AT(Header, reserved, 60);
+PMHASH_AT(Header, touched, 32);
+PMHASH_AT(Header, crc, 40);
+PMHASH_AT(Header, reserved, 44);
 PMHASH_SIZE(Header, 64);
 
 PMHASH_AT(KeptRow, file_id, 0);
@@ -160,8 +155,6 @@ fill_header(Header *header, const PmhashStandbyHead *head)
 	header->applied = head->applied;
 	header->timeline = head->timeline;
 	header->life = (uint32) pmhash_shared->instance;
-	header->ended = head->ended;
-	header->ended_opts = head->ended_opts;
 	header->touched = head->touched;
 	header->crc = header_crc(header);
 }
@@ -289,22 +282,6 @@ pmhash_standby_restate_applied(char *reason)
 {
 	PmhashStandbyHead head = pmhash_shared->standby->head;
 
-	return write_head(&head, reason);
-}
-
-/*
- * Replay is over, and what comes next is a promotion: say durably that the LIVE
- * files have all of it (trust.c, promotion_doubt).  By the startup process, after the
- * last record, under the lock, exclusively.  False with a reason.
- */
-bool
-pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason)
-{
-	PmhashStandbyHead head = pmhash_shared->standby->head;
-
-	head.applied = head.ended = end->lsn;
-	head.timeline = end->timeline;
-	head.ended_opts = end->opts_mtime;
 	return write_head(&head, reason);
 }
 
@@ -442,8 +419,6 @@ take_head(PmhashStandbyHead *head, const Header *header)
 {
 	head->applied = header->applied;
 	head->timeline = header->timeline;
-	head->ended = header->ended;
-	head->ended_opts = header->ended_opts;
 	head->touched = header->touched;
 }
 
@@ -459,18 +434,6 @@ read_head(PmhashStandbyHead *head)
 	return true;
 }
 
-/* The end of replay that a head tells of; false: of none. */
-static bool
-end_of(const PmhashStandbyHead *head, PmhashStandbyEnd *end)
-{
-	if (head->ended == InvalidXLogRecPtr || head->ended != head->applied)
-		return false;
-	end->lsn = head->ended;
-	end->timeline = head->timeline;
-	end->opts_mtime = head->ended_opts;
-	return true;
-}
-
 /* How far the last run, of this server life, has applied records, or 0: not known. */
 XLogRecPtr
 pmhash_standby_read_applied(uint64 instance)
@@ -478,15 +441,6 @@ pmhash_standby_read_applied(uint64 instance)
 	Header		header;
 
 	return read_header(&header, &instance) ? header.applied : InvalidXLogRecPtr;
-}
-
-/* Where the last run's replay ended, if it did; false: not, or not known. */
-bool
-pmhash_standby_read_end(PmhashStandbyEnd *end)
-{
-	PmhashStandbyHead head;
-
-	return read_head(&head) && end_of(&head, end);
 }
 
 /* Make the file anew, with the LIVE rows of the table.  False with a reason. */
@@ -570,41 +524,13 @@ read_rows(char *reason)
 /* ---- start and end ---- */
 
 /*
- * The life before was a standby's that was promoted and killed before the first use:
- * the table as that has left it.  Its file stays as it is: a start that dies finds
- * the same.  What can't be read is not LIVE.
- */
-static bool
-load_promoted(char *reason)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashStandbyHead head;
-	PmhashStandbyEnd end;
-
-	if (!read_head(&head) || !end_of(&head, &end) || !read_rows(reason))
-	{
-		pmhash_standby_reset();
-		return true;
-	}
-	standby->head = head;
-	standby->others_wrote = true;
-	standby->promoted_end = end.lsn;
-	standby->promoted_timeline = end.timeline;
-	return true;
-}
-
-/*
- * Go on with what the file says: the LIVE files, and *head, which says of no end any
- * more, in the file as well.  False if it can't be believed, read, or written.
+ * Go on with what the file says: the LIVE files, and *head, of this life now in the file
+ * as well.  False if it can't be believed, read, or written.
  */
 static bool
 resume(PmhashStandbyHead *head, char *reason)
 {
-	if (!read_head(head))
-		return false;
-	head->ended = InvalidXLogRecPtr;
-	head->ended_opts = 0;
-	return write_head(head, reason) && read_rows(reason);
+	return read_head(head) && write_head(head, reason) && read_rows(reason);
 }
 
 /*
@@ -642,8 +568,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 	head.applied = server->control.checkPoint;	/* if DEMOTED */
 	head.timeline = server->control.checkPointCopy.ThisTimeLineID;
-	if (how == PMHASH_STANDBY_PROMOTED)
-		return load_promoted(reason);
 	if (how == PMHASH_STANDBY_DEMOTED && !pmhash_standby_adopt_files())
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_RESUME && !resume(&kept, reason))
@@ -669,7 +593,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->skip_timeline = head.timeline;
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
-	standby->others_wrote = how != PMHASH_STANDBY_DEMOTED;
 	standby->nudge[PMHASH_NUDGE_SOON].all = true;
 	standby->active = true;
 	return true;

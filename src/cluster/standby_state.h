@@ -68,9 +68,6 @@ typedef struct PmhashStandbyHead
 {
 	XLogRecPtr	applied;		/* S2 */
 	TimeLineID	timeline;		/* of it */
-	XLogRecPtr	ended;			/* where replay ended, if a promotion has followed, on
-								 * that timeline; or 0 */
-	int64		ended_opts;		/* mtime of postmaster.opts then, ns */
 	XLogRecPtr	touched;		/* LIVE files may have something of the record that ends
 								 * here, or 0 */
 } PmhashStandbyHead;
@@ -95,12 +92,7 @@ typedef struct PmhashStandby
 	pg_atomic_uint32 reached;
 	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
 
-	/* The server life before was promoted and killed: where its replay ended. */
-	XLogRecPtr	promoted_end;	/* or 0 */
-	TimeLineID	promoted_timeline;
 	bool		complete;		/* recovery is over; LIVE files have all of it */
-	bool		others_wrote;	/* WAL that this server has not written itself has been
-								 * replayed since it was a primary, or may have been */
 
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
@@ -128,14 +120,6 @@ pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
 {
 	return row->restored && end <= pmhash_shared->standby->skip_to;
 }
-
-/* How replay has ended: the last record of a standby, before its promotion. */
-typedef struct PmhashStandbyEnd
-{
-	XLogRecPtr	lsn;
-	TimeLineID	timeline;
-	int64		opts_mtime;		/* of postmaster.opts, ns */
-} PmhashStandbyEnd;
 
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
@@ -176,8 +160,6 @@ extern bool pmhash_standby_restate_applied(char *reason);
 extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
 extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
 extern XLogRecPtr pmhash_standby_read_applied(uint64 instance);
-extern bool pmhash_standby_read_end(PmhashStandbyEnd *end);
-extern bool pmhash_standby_note_end(const PmhashStandbyEnd *end, char *reason);
 extern void pmhash_standby_remove_file(void);
 extern bool pmhash_standby_sync(void);
 
@@ -201,9 +183,7 @@ extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end
 /* ---- standby_database.c ---- */
 extern void pmhash_standby_database_init(void);
 
-/* ---- standby_promote.c, called by replay.c and first_use.c ---- */
-extern void pmhash_standby_begin_of_replay(void);
-extern void pmhash_standby_end_of_replay(void);
+/* ---- standby_promote.c ---- */
 extern void pmhash_standby_promote(PmhashControl *control);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

@@ -71,6 +71,8 @@ const char *
 pmhash_standby_index_state(const PmhashStub *stub, bool details)
 {
 	PmhashStandbyState state;
+	TimestampTz next;
+	int64		wait;
 
 	if (stub == NULL || (stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		return "absent: the index is not logged (storage parameter wal)";
@@ -89,9 +91,12 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return psprintf("to be built%s", what_builds_lack());
-	return psprintf("build failed: %s; it is tried again",
+	wait = state.next_try - pmhash_clock_ms();
+	next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
+	return psprintf("build failed: %s; next try at %s",
 					details ? state.message :
-					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)));
+					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)),
+					timestamptz_to_str(next));
 }
 
 /* How many files are in which status. */

@@ -495,11 +495,7 @@ pmhash_standby_launcher_main(Datum arg)
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
 		if (pmhash_standby_is_active())
-		{
 			pmhash_notice_failed_writes(goes_on);
-			if (pmhash_pool_is_present())
-				pmhash_journal_provide_spare();
-		}
 		next = see_to_builds();
 		pmhash_sleep(pmhash_clock_until(next, LOOK_FOR_RESTARTPOINT),
 					 pmhash_wait_event(PMHASH_WAIT_STANDBY));

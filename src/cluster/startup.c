@@ -5,21 +5,20 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * startup		at the end of replay, before anything new is written to WAL:
- *				its end is saved in the control file (replay.c)
  * first user	(usually our worker): the undo journal, once (first_use.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why
- * (service.c).
- * If the pool is locked and only could not be read or written, the launcher goes on
- * trying; not that of a standby, which can't begin in the middle of replay.
+ * (service.c), until the server is restarted.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <dirent.h>
+#include <unistd.h>
 
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
@@ -27,17 +26,18 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/counters.h"
 #include "cluster/dead_list.h"
 #include "cluster/disabled.h"
+#include "cluster/failed_writes.h"
 #include "cluster/gucs.h"
 #include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
-#include "cluster/replay.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
 #include "cluster/startup.h"
@@ -121,7 +121,6 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
-	pg_atomic_init_u32(&pmhash_shared->logging_begun, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	for (int i = 0; i < PMHASH_BUILD_KINDS; i++)
 		pg_atomic_init_u32(&pmhash_shared->rebuilder_finished[i], 0);
@@ -131,6 +130,8 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
+					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
 	SpinLockInit(&pmhash_shared->mutex);
@@ -155,13 +156,38 @@ init_shared_memory(void)
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-		pg_atomic_init_u64(&pmhash_shared->removal_lsn[i], InvalidXLogRecPtr);
 	}
 	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
 		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }
 
 /* ---- the pool ---- */
+
+/*
+ * A cluster that was upgraded within its own directory may have got the pools of its old
+ * and new parts there.  No server uses them, and each base backup has them.
+ */
+static void
+report_pools_inside(void)
+{
+	DIR		   *dir = opendir(DataDir);
+	struct dirent *de;
+	char		control[MAXPGPATH];
+	const char *end;
+
+	while (dir != NULL && (de = readdir(dir)) != NULL)
+	{
+		end = strrchr(de->d_name, '.');
+		snprintf(control, MAXPGPATH, "%s/%s/control", DataDir, de->d_name);
+		if (end != NULL && strcmp(end, ".pmhash") == 0 && access(control, F_OK) == 0)
+			ereport(LOG,
+					(errmsg("pmhash: directory \"%s/%s\" is not used, and is part of each backup of the data directory",
+							DataDir, de->d_name),
+					 errhint("Remove it.")));
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
 
 /*
  * Take the pool into use for this server life.  If it was refused before,
@@ -173,48 +199,17 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
+	report_pools_inside();
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;
-	pmhash_shared->retried = pool_refused && pmhash_pool_is_locked();
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (!pool_refused)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", pmhash_starts_standby() ? pmhash_standby_disabled_detail() :
-					   pmhash_disabled_detail(pmhash_shared->retried))));
+			 errdetail("%s", pmhash_disabled_detail(pmhash_starts_standby()))));
 	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-}
-
-/*
- * A server that was refused the pool tries again to take it into use.  Called
- * by the launcher.  False if it still cannot be used.
- */
-bool
-pmhash_try_again(void)
-{
-	static PmhashControl control;
-	char		reason[PMHASH_REASON_SIZE];
-	bool		done;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	done = pmhash_pool_start_late(&control, pmhash_shared->instance, reason);
-	if (done)
-	{
-		pmhash_shared->control = control;
-		pmhash_shared->retried = false; /* if it is given up later, that is for good */
-		pg_write_barrier();
-		pmhash_shared->usable = true;
-		pmhash_stub_changed();
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	if (done)
-		ereport(LOG,
-				(errmsg("pmhash is no longer disabled: directory \"%s\" can be used again",
-						pmhash_pool_path()),
-				 errdetail("Index files that are in it from before are not trusted.")));
-	return done;
 }
 
 /* ---- hooks ---- */
@@ -256,10 +251,7 @@ postmaster_exit(int code, Datum arg)
 	pmhash_pool_stop(current_instance);
 }
 
-/*
- * Install the hooks of this file and of replay.c.  While shared_preload_libraries is
- * loaded.
- */
+/* Install the hooks.  While shared_preload_libraries is loaded. */
 void
 pmhash_startup_init(void)
 {
@@ -268,5 +260,4 @@ pmhash_startup_init(void)
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = shared_memory_startup;
 	on_proc_exit(postmaster_exit, (Datum) 0);
-	pmhash_replay_init();
 }

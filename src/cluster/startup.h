@@ -8,7 +8,6 @@
 #ifndef PMHASH_STARTUP_H
 #define PMHASH_STARTUP_H
 
-extern bool pmhash_try_again(void);
 extern void pmhash_startup_init(void);
 
 #endif							/* PMHASH_STARTUP_H */

@@ -181,8 +181,7 @@ pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
 /*
  * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
  * invalid; false, and nothing done, if it is not such a one, or a copy of another
- * database's.  With none of them standbys give their files up, if they were to have
- * some, at the same point of WAL.
+ * database's.
  */
 bool
 pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
@@ -190,7 +189,6 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub;
 	bool		found;
-	bool		ends;
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
@@ -198,12 +196,8 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 		stub.database == MyDatabaseId && (stub.flags & PMHASH_STUB_INVALID) == 0;
 	if (found)
 	{
-		ends = wal == 0 && pmhash_flags_logged(stub.flags);
 		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
-		if (ends)
-			log_page_and_end(buffer, &stub);
-		else
-			log_page(index, buffer, &stub);
+		log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;

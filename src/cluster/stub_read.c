@@ -172,13 +172,13 @@ look_at_file(PmhashNode node, PmhashStub *stub)
  * the cleaner, the views, and replay.  A read by the buffer manager would not do: it
  * raises an ERROR, and to catch that takes a subtransaction, for which it is too late
  * where the server deletes relations at commit (PreCommit_on_commit_actions comes after
- * AfterTriggerEndXact); in the startup process nothing would end what the buffer is marked
- * with (bufmgr.c, AbortBufferIO).  Nor is a page taken into shared buffers that is
+ * AfterTriggerEndXact); in the startup process nothing would end what the buffer is
+ * marked with (bufmgr.c, AbortBufferIO).  Nor is a page taken into shared buffers that is
  * none of ours, or zeroed there because it is damaged.
  *
- * While the file is read the page may come into a buffer, and be changed there; so that
- * is looked at once more.  That it has come, changed and gone again by then can't be: the
- * caller holds a lock on the index, or has its table locked.
+ * What was changed before the call is seen: the page is in a buffer, or it was written
+ * before it left that, and so before the file is read.  While that is done it may come
+ * into a buffer and be changed there, so that is looked at once more.
  *
  * PMHASH_LOOK_UNREADABLE: errno says why, or is 0 if the page is damaged.
  */

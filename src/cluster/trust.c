@@ -20,8 +20,7 @@
  *	files and page cache		what the last life has stored is still in the page
  *								cache, if that did not write it back
  *
- * Called by the postmaster, where an ERROR would keep the server from starting,
- * and for pmhash_pool_start_late in the launcher.
+ * Called by the postmaster, where an ERROR would keep the server from starting.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +33,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/xlog_internal.h"
 #include "miscadmin.h"
 
 #include "cluster/control_file.h"
@@ -46,7 +44,6 @@
 #include "cluster/syncfs.h"
 #include "cluster/trust.h"
 #include "cluster/undo_journal.h"
-#include "cluster/wal_look.h"
 #include "cluster/witness.h"
 
 #define WRITE_FAILED	"the file system has failed to write something back"
@@ -207,73 +204,20 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
 	return NULL;
 }
 
-/*
- * The last start has not got as far as to save where its replay ended.  Is it the
- * last that has begun to recover this server?  Else one without the library may
- * have left WAL at that end that pg_control does not tell of, which the coming
- * replay would take for that of the crashed life.
- *
- * One that was killed after it had changed pg_control, and before it could note that
- * (replay.c, note_begin_of_replay), looks like another.  So WAL itself is looked at.
- */
-static bool
-is_last_to_recover(const PmhashControl *control, const PmhashServerState *server)
-{
-	int64		mtime = pmhash_pg_control_mtime();
-
-	return (mtime != 0 &&
-			(mtime == control->pg_control_found || mtime == control->pg_control_begun)) ||
-		pmhash_wal_is_as_crash_left_it(&server->control);
-}
-
-/* Is there a journal whose undo needs to know where a replay has ended, and does not? */
-static bool
-misses_end(const PmhashControl *control)
-{
-	return control->journal_instance != 0 && control->undo_end == 0;
-}
-
-/*
- * A start that has not got as far as to have a journal.  It may have written the
- * checkpoint at the end of its recovery, which stands where its replay ended (after
- * the header of a page, if one begins there).  That is not where the undo ends, if
- * other starts have come to that before it.
- *
- * Where WAL has ended with its segment (pg_switch_wal, archive_timeout), pg_resetwal puts
- * its checkpoint there, too, and all that this start has replayed is lost.
- */
-static const char *
-unfinished_start_doubt(const PmhashControl *control, const PmhashServerState *server)
-{
-	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-
-	if (redo == control->seen_redo)
-		return !misses_end(control) || is_last_to_recover(control, server) ? NULL :
-			"the server has begun to recover without the pool";
-	if (control->replayed_to != 0 && !misses_end(control) &&
-		pmhash_is_checkpoint_of_server(&server->control) &&
-		redo >= control->replayed_to &&
-		redo - control->replayed_to <= SizeOfXLogLongPHD)
-		return NULL;
-	return "the server has run without the pool";
-}
-
 static const char *
 wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
-
 	if (pmhash_has_ended_token(server))
 		return NULL;
-	if (control->state == PMHASH_POOL_CLEAN)
-	{
-		if (server->control.checkPoint == control->clean_checkpoint &&
-			server->control.state == DB_SHUTDOWNED && !misses_end(control))
-			return NULL;
-		return "the server has run without the pool since it was shut down";
-	}
-	if (control->journal_instance != 0 && !control->undo_inherited)
+	/* It may have written WAL where that of the life before was lost. */
+	if (control->state == PMHASH_POOL_STARTING)
+		return "the last start went down before it used the pool";
+	if (control->journal_instance != 0)
 		return crashed_life_doubt(control, server);
-	return unfinished_start_doubt(control, server);
+	if (server->control.checkPoint == control->clean_checkpoint &&
+		server->control.state == DB_SHUTDOWNED)
+		return NULL;
+	return "the server has run without the pool since it was shut down";
 }
 
 /*
@@ -322,46 +266,7 @@ timeline_of(const PmhashServerState *server)
 	return control->checkPointCopy.ThisTimeLineID;
 }
 
-/*
- * A standby's life, and now there is no signal file.  Was it promoted, and killed
- * before the first use of pmhash?  Its startup process has noted where replay ended,
- * as its last act before the promotion (standby_redo.c), and nothing has been done to
- * the files since.  So they are what the tables are, if what is replayed now is the
- * same, and after it only what that life has written on the timeline that begins
- * there: it has begun no statement that changes an index.
- *
- * That no other server has run since shows by postmaster.opts; and single-user mode,
- * which leaves that, by its checkpoint, which is past the end of replay, and not of
- * the promoted life (wal_look.c).  Before pg_control has the new timeline a start
- * replays the old one to its end, which pmhash_standby_end_of_replay compares.
- */
-static const char *
-promotion_doubt(const PmhashServerState *server)
-{
-	DBState		state = server->control.state;
-	PmhashStandbyEnd end;
-	TimeLineID	timeline = timeline_of(server);
-
-	if (!pmhash_standby_read_end(&end))
-		return "the server was a standby and has not been promoted in its last life";
-	if (server->control.checkPoint > end.lsn + PMHASH_LONGEST_LOOK)
-		return "the server has written much WAL since it was promoted, and not used the pool";
-	if ((state != DB_IN_ARCHIVE_RECOVERY && state != DB_IN_CRASH_RECOVERY &&
-		 state != DB_IN_PRODUCTION && state != DB_SHUTDOWNING) ||
-		end.opts_mtime == 0 || end.opts_mtime != pmhash_postmaster_opts_mtime() ||
-		(server->control.checkPoint >= end.lsn &&
-		 !pmhash_is_checkpoint_of_promoted(&server->control, end.lsn)))
-		return "the server has run without the pool since it was promoted";
-	if (timeline != end.timeline &&
-		!pmhash_timeline_forked_at(timeline, end.timeline, end.lsn))
-		return "the server is on another timeline than the one it was promoted to";
-	return NULL;
-}
-
 /* ---- is what was stored still in the page cache? ---- */
-
-/* In lock_birth: there was no lock file, and the directory was locked (pool_lock.c). */
-#define NO_LOCK_FILE	UINT64CONST(1)
 
 /*
  * Which file is the lock file?  Its inode, and when that was made, which
@@ -375,11 +280,6 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
 	struct statx st;
 
 	*inode = *birth = 0;
-	if (pmhash_pool_lock_is_directory())
-	{
-		*birth = NO_LOCK_FILE;
-		return;
-	}
 	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
 	{
 		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
@@ -397,10 +297,7 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
  * pool, put back after a crash of the same server life, has everything that
  * distinguishes server lives, but not what was inserted since.  After a clean
  * shutdown a copy is as good as the original.  (For files in page cache the
- * witness shows as much; this is for persistent memory.)  The directory does not show
- * it, as it stays when what is in it is put back; and the hints of a life that had the
- * lock file are not in its inode.  So then, and after a life without the file, nothing
- * is known.  NULL: it has not.
+ * witness shows as much; this is for persistent memory.)  NULL: it has not.
  */
 static const char *
 copy_doubt(const PmhashControl *control, int lock_fd)
@@ -411,48 +308,25 @@ copy_doubt(const PmhashControl *control, int lock_fd)
 	if (control->state != PMHASH_POOL_RUNNING)
 		return NULL;
 	read_lock_identity(lock_fd, &inode, &birth);
-	if (birth == NO_LOCK_FILE || control->lock_birth == NO_LOCK_FILE)
-		return "the server went down without a clean shutdown, and its pool has, or had, no lock file";
 	if (control->lock_birth == 0 ||
 		(inode == control->lock_inode && birth == control->lock_birth))
 		return NULL;
 	return "the pool is a copy that was made while the server was running";
 }
 
-/* Linux gives each boot a random id.  Empty: it is not known. */
-static void
-read_boot_id(char *boot_id)
-{
-	ssize_t		n;
-
-	memset(boot_id, 0, PMHASH_BOOT_ID_SIZE);
-	n = pmhash_read_small("/proc/sys/kernel/random/boot_id", boot_id,
-						  PMHASH_BOOT_ID_SIZE - 1);
-	if (n < 36)					/* of a UUID in text */
-		memset(boot_id, 0, PMHASH_BOOT_ID_SIZE);
-}
-
 /*
- * Why what the last server life has stored may not be in the page cache any
- * more, or NULL.  A postmaster that has had the pool's lock file open all the
- * time has kept the file system from being unmounted, and itself from being
- * booted.
+ * Why what the last server life has stored may not be in the page cache any more, or
+ * NULL.  The marker is in an inode that was in memory all the time since, hence so was
+ * all else of that file system, whatever the id of the boot: a container runtime may
+ * give each start one of its own.  A postmaster that has had the lock file open all the
+ * time has kept that inode itself.
  */
 static const char *
-page_cache_doubt(const PmhashControl *control, const PmhashEntryState *entry)
+page_cache_doubt(const PmhashEntryState *entry)
 {
-	char		boot_id[PMHASH_BOOT_ID_SIZE];
-
-	if (entry->lock_kept)
+	if (entry->lock_kept || pmhash_has_witness(entry->lock_fd))
 		return NULL;
-	read_boot_id(boot_id);
-	if (boot_id[0] == '\0' || control->boot_id[0] == '\0')
-		return "it is not known whether the operating system went down";
-	if (strcmp(control->boot_id, boot_id) != 0)
-		return "the operating system went down without a clean shutdown of the server";
-	if (!pmhash_has_witness(entry->lock_fd))
-		return "the file system may have been unmounted without a clean shutdown of the server";
-	return NULL;
+	return "the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server";
 }
 
 /*
@@ -502,18 +376,15 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 {
-	const char *doubt = page_cache_doubt(control, entry);
+	const char *doubt = page_cache_doubt(entry);
 	bool		pmem = control->pmem && control->role != PMHASH_ROLE_STANDBY;
 
 	if (doubt == NULL)
 		return true;
 	if (!pmem)
-	{
-		control->power_dax_era = control->dax_era;
 		control->journal_instance = 0;
-	}
-	pmhash_renew_eras(control,
-					  pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES,
+					  PMHASH_REASON_POWER);
 	ereport(LOG,
 			(errmsg("pmhash: %s", doubt),
 			 pmem ?
@@ -526,34 +397,24 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
 
 /* ---- the decision ---- */
 
-/* Is a server being started that was a standby, and is none any more? */
-static bool
-was_standby(const PmhashControl *control, const PmhashServerState *server)
-{
-	return control->role == PMHASH_ROLE_STANDBY && !server->standby;
-}
-
 /*
  * Why must no file be trusted?  NULL if there is no reason: data directory
- * and pool were last used together.
+ * and pool were last used together.  *reason: as the files' states have it.
  */
 static const char *
 reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
-				 const PmhashServerState *server)
+				 const PmhashServerState *server, PmhashReason *reason)
 {
 	const char *doubt;
 
 	if (pmhash_trust_is_revoked(entry->lock_fd))
 		return "the server had to give them up";
-	if (entry->late)
-		return "the pool could not be used when the server was started";
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
 	if (server->restored)
-		return "the data directory comes from a backup";
-	doubt = was_standby(control, server) ? promotion_doubt(server) : NULL;
-	if (doubt != NULL)
-		return doubt;
+		return "the data directory has been restored from a backup, or rewound";
+	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
+		return "the server was a standby and has not used the pool as a primary";
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
 	if (!is_our_nonce(control, &server->token))
@@ -564,12 +425,14 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
 	doubt = copy_doubt(control, entry->lock_fd);
-	if (doubt == NULL)
-		doubt = write_back_doubt(control, entry);
 	if (doubt != NULL)
 		return doubt;
-	if (was_standby(control, server))
-		return NULL;
+	doubt = write_back_doubt(control, entry);
+	if (doubt != NULL)
+	{
+		*reason = PMHASH_REASON_WRITE_FAILED;
+		return doubt;
+	}
 	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 }
 
@@ -582,7 +445,7 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->magic = PMHASH_CONTROL_MAGIC;
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
-	pmhash_renew_eras(control, PMHASH_ALL_FILES);
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
 	if (entry->is_damaged)
 		return "its control file is damaged";
 	if (entry->is_other_version)
@@ -591,68 +454,27 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 }
 
 /*
- * There is a journal whose undo has not been completed.  undo_end is saved by
- * the startup process at the end of replay, or now, if there is nothing to replay
- * (replayed_to).
- * If this is the first start since, and pg_control has a checkpoint that was not
- * seen in that life, undo.c has to find out whether it is of that life.
+ * What the server life that begins now starts from.  trusted: nothing speaks against the
+ * files.
+ *
+ * A clean pool stays so until it is used: a start that comes to nothing has changed
+ * nothing.  After a crash the first use is that of the journal, and a start that does not
+ * come to it leaves STARTING.
  */
-static void
-inherit_undo(PmhashControl *control, const PmhashServerState *server)
-{
-	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-
-	control->undo_foreseen = 0;
-	if (control->undo_end == 0)
-	{
-		control->undo_end = control->replayed_to;
-		control->undo_foreseen = control->undo_end != 0;
-	}
-	if (!control->undo_inherited)
-		control->undo_redo = redo > control->seen_redo ? redo : 0;
-	else if (control->undo_end == 0)
-		control->undo_again = 1;
-	control->undo_inherited = 1;
-}
-
-/* There is nothing to undo in this control file.  In memory only. */
-void
-pmhash_forget_undo(PmhashControl *control)
-{
-	control->journal_instance = 0;
-	control->undo_end = 0;
-	control->undo_inherited = 0;
-	control->undo_doubt = 0;
-	control->undo_again = 0;
-	control->undo_foreseen = 0;
-	control->undo_redo = 0;
-}
-
-/*
- * The timeline that this life stays on, or 0: it may get to another one.  If it dies
- * before the first use, and a server without the library is promoted and dies before it
- * has made a checkpoint, nothing else tells that there was one.
- */
-static TimeLineID
-timeline_to_keep(const PmhashEntryState *entry, const PmhashServerState *server,
-				 PmhashStandbyStart start)
-{
-	if (server->standby || server->restored || entry->late ||
-		start == PMHASH_STANDBY_PROMOTED)
-		return 0;
-	return timeline_of(server);
-}
-
-/* What the server life that begins now starts from. */
 static void
 begin_life(PmhashControl *control, const PmhashEntryState *entry,
-		   const PmhashServerState *server, PmhashStandbyStart start, uint64 instance)
+		   const PmhashServerState *server, bool trusted, uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
 	control->shut_begun = control->all_shut ? 0 : control->next_shut;
 	control->next_shut = pmhash_random_id();
-	control->state = PMHASH_POOL_RUNNING;
+	if (server->standby)
+		control->state = PMHASH_POOL_RUNNING;
+	else if (!trusted || control->state != PMHASH_POOL_CLEAN)
+		control->state = PMHASH_POOL_STARTING;
+	control->clean_checkpoint = control->state == PMHASH_POOL_CLEAN ?
+		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
 	control->start_counter++;
 	control->life_instance = instance;
@@ -666,14 +488,9 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	control->start_checkpoint = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->control.checkPointCopy.redo;
-	control->pg_control_found = pmhash_pg_control_mtime();
-	control->pg_control_begun = 0;
-	control->clean_checkpoint = 0;
-	control->timeline = timeline_to_keep(entry, server, start);
-	control->role = (server->standby && !entry->late) ||
-		start == PMHASH_STANDBY_PROMOTED ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
+	control->timeline = server->standby ? 0 : timeline_of(server);
+	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
-	read_boot_id(control->boot_id);
 }
 
 /*
@@ -686,35 +503,31 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 {
 	const char *doubt;
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
+	PmhashReason reason = PMHASH_REASON_APART;
 
 	if (!entry->has_control)
 		doubt = new_control(control, entry, server);
 	else
-		doubt = reason_for_doubt(control, entry, server);
+		doubt = reason_for_doubt(control, entry, server, &reason);
 
 	if (doubt != NULL)
 	{
-		/* The launcher, which tries every few seconds, reports its success. */
-		if (!entry->late)
-			ereport(LOG,
-					(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-							pmhash_pool_path(), doubt),
-					 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), doubt),
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, reason);
 		control->journal_instance = 0;
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||
 			  check_page_cache(control, entry)) && entry->has_control)
-		start = control->role != PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_DEMOTED :
-			server->standby ? PMHASH_STANDBY_RESUME : PMHASH_STANDBY_PROMOTED;
+		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
+			PMHASH_STANDBY_DEMOTED;
 
-	/* The startup process saves where a replay ends, if there is anything to replay. */
-	control->replayed_to = server->standby || entry->late ? 0 :
-		pmhash_end_without_replay(&server->control);
-	if (control->journal_instance != 0)
-		inherit_undo(control, server);
-	else
-		pmhash_forget_undo(control);
-	begin_life(control, entry, server, start, instance);
+	/* undo.c has to find out whether a checkpoint that was not seen is of that life */
+	control->undo_redo = control->journal_instance != 0 &&
+		server->control.checkPointCopy.redo > control->seen_redo ?
+		server->control.checkPointCopy.redo : InvalidXLogRecPtr;
+	begin_life(control, entry, server, doubt == NULL, instance);
 	return start;
 }

@@ -16,7 +16,6 @@ typedef struct PmhashEntryState
 {
 	int			lock_fd;		/* of the pool's lock file */
 	bool		lock_kept;		/* this postmaster had it before, too */
-	bool		late;			/* the server has been running without the pool */
 	bool		has_control;	/* the control file is there and sound */
 	bool		is_damaged;		/* it is there */
 	bool		is_other_version;	/* it is there, and another version's */
@@ -24,7 +23,6 @@ typedef struct PmhashEntryState
 } PmhashEntryState;
 
 extern void pmhash_see_redo(PmhashControl *control);
-extern void pmhash_forget_undo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashEntryState *entry,
 										const PmhashServerState *server,

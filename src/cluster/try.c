@@ -8,10 +8,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
 #include "cluster/try.h"
+
+bool		pmhash_transaction_is_ending = false;
 
 /*
  * pmhash_try
@@ -20,7 +23,8 @@
  * Runs in a subtransaction, which gives back what an error leaves of the doing; what
  * is opened has to be closed in it.  Returns NULL if all went well; the error (in the
  * current memory context) if 'at_fault' says of its SQLSTATE that what is looked at is
- * at fault; any other is raised again.  Not to be called in a parallel operation.
+ * at fault; any other is raised again.  Not to be called in a parallel operation, with
+ * a lock of shared memory, or when the transaction has begun to end.
  */
 ErrorData *
 pmhash_try(PmhashTried tried, void *arg, bool (*at_fault) (int sqlstate))
@@ -29,6 +33,9 @@ pmhash_try(PmhashTried tried, void *arg, bool (*at_fault) (int sqlstate))
 	ResourceOwner owner = CurrentResourceOwner;
 	ErrorData  *volatile error = NULL;
 
+	Assert(IsTransactionState() && !pmhash_transaction_is_ending);
+	Assert(!IsInParallelMode());
+	Assert(InterruptHoldoffCount == 0 && CritSectionCount == 0);
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();

@@ -13,6 +13,13 @@
 /* What is tried: does it, or raises an ERROR. */
 typedef void (*PmhashTried) (void *arg);
 
+/*
+ * The transaction has begun to end: no subtransaction may be begun any more.  From the
+ * callback before commit or PREPARE (xact.c calls AfterTriggerEndXact right after it) to
+ * the one at the end.
+ */
+extern bool pmhash_transaction_is_ending;
+
 extern ErrorData *pmhash_try(PmhashTried tried, void *arg,
 							 bool (*at_fault) (int sqlstate));
 

@@ -4,14 +4,14 @@
  *	  Take out of the index files what a crash has taken out of the heap.
  *
  * Input is the journal of the crashed server life and the end of replay after
- * it.  Every record past the end of replay names an entry whose transaction
- * cannot have committed: it is deleted, if it is there.  All of it can be
- * repeated, so a crash in here is followed by the same again; the control file
- * forgets the journal only when all is done.
+ * it, which the server knows (xlogrecovery.c, PerformWalRecovery; if there was nothing to
+ * replay it is the end of the checkpoint's record).  Every record past the end of replay
+ * names an entry whose transaction cannot have committed: it is deleted, if it is there.
+ * It is done in the first start after the crash, or not at all: one that is killed before
+ * has WAL of its own past that end.  An error in here is followed by the same again.
  *
- * If the end of replay is not known, or if WAL was replayed that is not that of
- * the crashed server life, nothing can be said about any entry: no file is
- * trusted.
+ * If WAL was replayed that is not that of the crashed server life, nothing can be said
+ * about any entry: no file is trusted.
  *
  * An error that says nothing about a file (no descriptor, no memory, no space,
  * an interrupted call) is no reason to give up that file, or all of them: it is
@@ -262,8 +262,6 @@ deal_with_all(Undo *undo)
 static const char *
 undo_doubt(const PmhashControl *control, const Undo *undo)
 {
-	if (control->undo_doubt)
-		return "it is not known which WAL was lost in two crashes in a row";
 	if (undo->end == InvalidXLogRecPtr || undo->end < undo->flushed)
 		return "WAL that had been flushed was not replayed";
 
@@ -275,18 +273,6 @@ undo_doubt(const PmhashControl *control, const Undo *undo)
 	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
 		return "it is not known whether the server has run without the pool";
 	return NULL;
-}
-
-/*
- * Where replay ended.  If there was nothing to replay, and that could not be found
- * out before, it was not saved, but the server still knows (xlogrecovery.c,
- * PerformWalRecovery): it is the end of the checkpoint's record.  0: there was no
- * recovery.
- */
-static XLogRecPtr
-end_of_replay(const PmhashControl *control)
-{
-	return control->undo_end != 0 ? control->undo_end : GetXLogReplayRecPtr(NULL);
 }
 
 /*
@@ -303,8 +289,8 @@ pmhash_undo(PmhashControl *control)
 	Undo		undo = {0};
 	const char *doubt;
 
-	undo.end = end_of_replay(control);
-	pmhash_journal_path(path, control->journal_instance);
+	undo.end = GetXLogReplayRecPtr(NULL);
+	pmhash_journal_path(path);
 	if (!read_journal(path, control->journal_instance, &undo))
 		doubt = "the undo journal is missing or damaged";
 	else
@@ -316,7 +302,7 @@ pmhash_undo(PmhashControl *control)
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), doubt),
 				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES);
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
 	}
 	else
 	{

@@ -9,19 +9,17 @@
  * next start the entries whose LSN is past the end of replay are taken out
  * (undo.c): such a transaction cannot have committed.
  *
- * The journal is a ring of one-line records in a file of its own for each
- * run, mapped by every backend.  Shared memory keeps the LSN of each record.
- * A record may be overwritten as soon as that LSN is flushed; a writer that meets
- * one that is not flushes WAL.  While a record is being written it is marked
- * busy, so that a writer that comes round the ring meanwhile takes another one
- * and never has its record overwritten by the slower first.
+ * The journal is a ring of one-line records in a file that is there from the first
+ * start on and cleared for each server life, mapped by every backend.  Shared memory
+ * keeps the LSN of each record. A record may be overwritten as soon as that LSN is
+ * flushed; a writer that meets one that is not flushes WAL.  While a record is being
+ * written it is marked busy, so that a writer that comes round the ring meanwhile takes
+ * another one and never has its record overwritten by the slower first.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -43,11 +41,6 @@ static PmhashJournalRecord *ring;
 static XLogRecPtr flushed_lsn;	/* lower bound of GetFlushRecPtr */
 static XLogRecPtr last_noted;	/* LSN of our last record */
 static XLogRecPtr known_flushed;	/* end of a record, at most flushed_lsn */
-
-#define SPARE_JOURNAL	"journal.spare"
-
-/* The least that pmhash.journal_size can be. */
-#define SMALLEST		(64 * 1024 + sizeof(PmhashJournalHeader))
 
 /* How often the WAL writer is woken to flush while the ring comes round once. */
 #define HASTENINGS		8
@@ -112,107 +105,43 @@ journal_size(void)
 	return size_of(pmhash_shared->journal_records);
 }
 
-/* ---- the spare one ---- */
-
-static void
-spare_path(char *path)
+/* Map the file; if there is none, or only a piece of one, make it. */
+static PmhResult
+open_or_make(PmFile *file, const char *path, PmhError *error)
 {
-	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL, pmhash_pool_path());
-}
+	PmhResult	result = pm_open(file, path, false, error);
 
-/* Is this the name of a file that waits to be the journal of a server life? */
-bool
-pmhash_journal_is_spare(const char *name)
-{
-	return strcmp(name, SPARE_JOURNAL) == 0;
-}
-
-/*
- * The journal of a server life is not needed any more.  It is kept for the next,
- * which then needs no space for its own.
- */
-void
-pmhash_journal_retire(uint64 instance)
-{
-	char		path[MAXPGPATH];
-	char		spare[MAXPGPATH];
-
-	pmhash_journal_path(path, instance);
-	spare_path(spare);
-	if (rename(path, spare) != 0)
+	if (result == PMH_ERR_FORMAT)
 		(void) unlink(path);
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_NO_FILE)
+		result = pm_create(file, path, size_of(pmhash_shared->journal_most), false,
+						   error);
+	return result;
 }
 
 /*
- * Has a file all its space?  One that a crash has left half made, or that was cut and
- * made longer, may not.
- */
-static bool
-has_its_space(const struct stat *st)
-{
-	return (uint64) st->st_blocks * 512 >= (uint64) st->st_size;
-}
-
-/*
- * The same of a journal that was never used, or that no undo needs: what a start has left
- * that died, or failed, on its way to its own.  It may have been the spare one, and
- * there may be no room for another; of two the larger is kept.  False with errno if it
- * is in the way still.
+ * There is to be a file for the journals of all server lives, so that none needs space
+ * for its own.  Make it if there is none.  That it can be mapped shows that index files
+ * can be, which some file systems don't allow.  For the postmaster, at a start; false
+ * with a reason.
  */
 bool
-pmhash_journal_let_go(const char *path)
+pmhash_journal_provide(char *reason)
 {
-	char		spare[MAXPGPATH];
-	struct stat st;
-	struct stat there;
-
-	spare_path(spare);
-	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && has_its_space(&st) &&
-		(lstat(spare, &there) != 0 || there.st_size < st.st_size) &&
-		rename(path, spare) == 0)
-		return true;
-	return unlink(path) == 0 || errno == ENOENT;
-}
-
-/*
- * Is there room for a spare one, and as much besides?  A try that fails has all that is
- * left for a moment, and replay that finds no space meanwhile is over.
- */
-static bool
-has_room_for_spare(void)
-{
-	struct statvfs fs;
-
-	return statvfs(pmhash_pool_path(), &fs) == 0 &&
-		(uint64) fs.f_bavail * fs.f_frsize >= 2 * (uint64) journal_size();
-}
-
-/*
- * A standby has no journal, and keeps the space for one: without, no row could be written
- * to a table with an index if it is promoted while the file system is full.  If there is
- * no space now nothing is said, and the next call tries again.  One that is promoted
- * meanwhile either takes the file as a whole or does not see it.
- */
-void
-pmhash_journal_provide_spare(void)
-{
-	char		spare[MAXPGPATH];
 	char		path[MAXPGPATH];
-	struct stat st;
 	PmFile		file;
 	PmhError	error;
 
-	spare_path(spare);
-	if ((stat(spare, &st) == 0 && (size_t) st.st_size == journal_size()) ||
-		!has_room_for_spare())
-		return;
-	snprintf(path, MAXPGPATH, "%s/" SPARE_JOURNAL ".new", pmhash_pool_path());
-	(void) unlink(path);
-	if (pm_create(&file, path, journal_size(), false, &error) != PMH_OK)
-		return;
-	pm_close(&file);
-	if (rename(path, spare) != 0)
-		(void) unlink(path);
+	pmhash_journal_path(path);
+	if (open_or_make(&file, path, &error) == PMH_OK)
+	{
+		pm_close(&file);
+		return true;
+	}
+	if (error.sys_errno == ENODEV || error.sys_errno == EINVAL)
+		return pmhash_fail(reason, "the file system of directory \"%s\" cannot map files",
+						   pmhash_pool_path());
+	return pmhash_fail(reason, "could not use file \"%s\": %s", path, error.detail);
 }
 
 /*
@@ -233,7 +162,7 @@ pmhash_journal_spoil(uint64 instance, char *reason)
 
 	if (instance == 0)
 		return pmhash_fail(reason, "there is no journal");
-	pmhash_journal_path(path, instance);
+	pmhash_journal_path(path);
 	if (journal.base == NULL || instance != pmhash_shared->instance)
 	{
 		spoiled = &file;
@@ -260,134 +189,86 @@ pmhash_journal_is_sound(uint64 instance)
 	char		path[MAXPGPATH];
 	PmhashJournalHeader header;
 
-	pmhash_journal_path(path, instance);
+	pmhash_journal_path(path);
 	return pmhash_read_small(path, &header, sizeof(header)) == sizeof(header) &&
 		header.magic == PMHASH_JOURNAL_MAGIC && header.instance == instance;
 }
 
 /*
- * No record of a spare journal is needed any more.  One that is damaged would be taken
- * for one of the life that begins (undo.c), and of all that follow, as most do not come
- * as far as to write over it: each of their crashes would cost all indexes.
+ * Take all records out of the journal; the header first, which is not to be believed
+ * meanwhile.
  */
 static void
-forget_damaged(PmFile *file)
+clear_journal(PmFile *file)
 {
+	PmhashJournalHeader *header = (PmhashJournalHeader *) file->base;
 	PmhashJournalRecord *record = (PmhashJournalRecord *) file->base;
 	size_t		n = file->bound / sizeof(*record);
 
+	pm_store64(&header->magic, 0);
+	pm_flush(file, &header->magic, sizeof(header->magic));
+	pm_fence(file);
 	for (size_t i = 1; i < n; i++)
 	{
-		if (record[i].crc == 0 || record[i].crc == pmhash_journal_crc(&record[i]))
+		if (record[i].crc == 0)
 			continue;
 		pm_store32(&record[i].crc, 0);
 		pm_flush(file, &record[i].crc, sizeof(record[i].crc));
 	}
+	pm_fence(file);
 }
 
 /*
- * Let the spare journal be that of a server life, if there is one of these sizes.  Its
- * records are of other instances, and so are none in this one.  Its header is not to be
- * believed before all of it has been written.  One that is too large is cut, as its space
- * may be all that there is; one that is too small stays, for the same reason.
- */
-static bool
-take_spare(PmFile *file, const char *path, size_t least, size_t most)
-{
-	char		spare[MAXPGPATH];
-	struct stat st;
-	PmhError	error;
-	PmhashJournalHeader *header;
-
-	spare_path(spare);
-	if (stat(spare, &st) != 0 || (size_t) st.st_size < least ||
-		((size_t) st.st_size > most && truncate(spare, (off_t) most) != 0) ||
-		rename(spare, path) != 0)
-		return false;
-	if (pm_open(file, path, false, &error) != PMH_OK)
-		(void) pmhash_journal_let_go(path); /* want of a descriptor, perhaps */
-	else
-	{
-		if (file->bound >= least && file->bound <= most &&
-			file->bound % sizeof(PmhashJournalRecord) == 0)
-		{
-			header = (PmhashJournalHeader *) file->base;
-			pm_store64(&header->magic, 0);
-			pm_flush(file, &header->magic, sizeof(header->magic));
-			PMH_STOP_POINT("spare_taken");
-			forget_damaged(file);
-			pm_fence(file);
-			if (!pm_is_lost(file))	/* else a new one has other pages */
-				return true;
-		}
-		pm_close(file);
-		(void) unlink(path);
-	}
-	return false;
-}
-
-/*
- * Get the file of a journal.  Where there is no room for one of the size that is wanted,
- * a spare one that is smaller is better than none: no row could be written then.  False
- * with *error.
- */
-static bool
-get_journal(PmFile *file, const char *path, PmhError *error)
-{
-	char		spare[MAXPGPATH];
-	size_t		size = size_of(pmhash_shared->journal_most);
-
-	if (take_spare(file, path, size, size))
-		return true;
-	spare_path(spare);
-	if (pm_create(file, path, size, false, error) == PMH_OK)
-	{
-		(void) unlink(spare);
-		return true;
-	}
-	if (!take_spare(file, path, SMALLEST, size))
-		return false;
-	if (file->bound < size)
-		ereport(LOG,
-				(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s", file->bound,
-						size, error->sys_errno != 0 ? strerror(error->sys_errno) :
-						error->detail)));
-	memset(error, 0, sizeof(*error));
-	return true;
-}
-
-/*
- * Make the journal of a server life, empty; nothing has been noted in this life.
- * *pmem: whether it is persistent memory.  Any remains of an attempt that failed are
- * replaced; that may have got a smaller one than there is room for now.  The caller holds
- * the pool lock.  ERROR if that fails.
+ * Begin the journal of a server life, in the file that there is; nothing has been noted
+ * in this life, and what is in it is not needed any more.  *pmem: whether it is
+ * persistent memory.  If pmhash.journal_size has been raised, and there is no room, it
+ * is as large as it was.  The caller holds the pool lock.  ERROR if that fails.
  */
 void
-pmhash_journal_create(uint64 instance, bool *pmem)
+pmhash_journal_begin(uint64 instance, bool *pmem)
 {
 	char		path[MAXPGPATH];
 	PmFile		file;
 	PmhError	error = {0};
 	PmhashJournalHeader *header;
+	size_t		size = size_of(pmhash_shared->journal_most);
+	uint64		records;
 
-	pmhash_journal_path(path, instance);
-	(void) pmhash_journal_let_go(path);
-	if (!get_journal(&file, path, &error))
+	pmhash_journal_path(path);
+	if (open_or_make(&file, path, &error) != PMH_OK)
 		journal_error(path, &error);
-	pmhash_shared->journal_records = file.bound / sizeof(PmhashJournalRecord) - 1;
+	if (file.bound < size)
+	{
+		PmhError	full = {0};
+
+		(void) pm_extend(&file, file.bound, size, &full);
+		pm_close(&file);
+		if (open_or_make(&file, path, &error) != PMH_OK)
+			journal_error(path, &error);
+		if (file.bound < size)
+			ereport(LOG,
+					(errmsg("pmhash: the undo journal has %zu bytes instead of %zu: %s",
+							file.bound, size, full.detail)));
+	}
+	records = file.bound / sizeof(PmhashJournalRecord) - 1;
+	pmhash_shared->journal_records = Min(pmhash_shared->journal_most, records);
+	clear_journal(&file);
+	PMH_STOP_POINT("journal_begun");
 	header = (PmhashJournalHeader *) file.base;
 	pm_store64(&header->flushed, 0);
 	pm_store64(&header->instance, instance);
-	pm_store64(&header->records, pmhash_shared->journal_records);
+	pm_store64(&header->records, records);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
 	pm_flush(&file, header, sizeof(*header));
 	pm_fence(&file);
 	*pmem = file.is_pmem;
-	if (pm_is_lost(&file))
-		error.code = pmh_fill_lost(&error, &file);
+	error.code = pm_is_lost(&file) ? pmh_fill_lost(&error, &file) : PMH_OK;
 	pm_close(&file);
 	if (error.code == PMH_ERR_LOST)
+	{
+		(void) unlink(path);	/* a new one has other pages */
 		journal_error(path, &error);
+	}
 }
 
 /*
@@ -417,7 +298,7 @@ require_journal(void)
 
 	if (likely(!pm_is_lost(&journal)))
 		return;
-	pmhash_journal_path(path, pmhash_shared->instance);
+	pmhash_journal_path(path);
 	(void) pmh_fill_lost(&error, &journal);
 	give_up_journal(path, &error);
 	journal_error(path, &error);
@@ -445,7 +326,7 @@ pmhash_journal_map(char *path, PmhError *error)
 {
 	PmhResult	result;
 
-	pmhash_journal_path(path, pmhash_shared->instance);
+	pmhash_journal_path(path);
 	if (journal.base != NULL)
 		return PMH_OK;
 	result = pm_open(&journal, path, false, error);

@@ -21,7 +21,7 @@ typedef struct PmhashJournalHeader
 {
 	uint64		magic;
 	uint64		instance;		/* whose journal it is */
-	uint64		records;
+	uint64		records;		/* that the file has room for; not all may be used */
 	uint64		flushed;		/* end of a WAL record known to be flushed */
 	uint64		reserved[4];
 } PmhashJournalHeader;
@@ -63,13 +63,10 @@ PMHASH_AT(PmhashJournalRecord, crc, 60);
 PMHASH_SIZE(PmhashJournalRecord, 64);
 
 extern XLogRecPtr pmhash_insert_end(void);
-extern void pmhash_journal_create(uint64 instance, bool *pmem);
-extern void pmhash_journal_retire(uint64 instance);
-extern bool pmhash_journal_let_go(const char *path);
-extern void pmhash_journal_provide_spare(void);
+extern bool pmhash_journal_provide(char *reason);
+extern void pmhash_journal_begin(uint64 instance, bool *pmem);
 extern bool pmhash_journal_spoil(uint64 instance, char *reason);
 extern bool pmhash_journal_is_sound(uint64 instance);
-extern bool pmhash_journal_is_spare(const char *name);
 extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);

@@ -294,8 +294,8 @@ decode(const char *data, Size length, PmhashWalRecord *record)
 	return PMHASH_WAL_OURS;
 }
 
-bool
-pmhash_is_xlog_record(const XLogReaderState *reader, uint8 kind)
+static bool
+is_xlog_record(const XLogReaderState *reader, uint8 kind)
 {
 	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
 		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
@@ -304,13 +304,13 @@ pmhash_is_xlog_record(const XLogReaderState *reader, uint8 kind)
 bool
 pmhash_wal_comes_with_page(XLogReaderState *reader)
 {
-	return pmhash_is_xlog_record(reader, XLOG_FPI);
+	return is_xlog_record(reader, XLOG_FPI);
 }
 
 PmhashWalVerdict
 pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 {
-	if (!pmhash_is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader))
+	if (!is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader))
 		return PMHASH_WAL_NOT_OURS;
 	return decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
 }

@@ -91,9 +91,6 @@ typedef enum PmhashWalVerdict
 extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 										  PmhashWalRecord *record);
 
-/* Is the record that was read last one of RM_XLOG_ID of this kind? */
-extern bool pmhash_is_xlog_record(const XLogReaderState *reader, uint8 kind);
-
 /* Is it one whose page comes before what it says to us? */
 extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 

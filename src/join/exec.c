@@ -299,10 +299,7 @@ skip_values(PmhashJoinState *js)
 static inline bool
 is_known_dead(PmhashJoinState *js, uint64 value)
 {
-	if (likely(!js->any_known_dead) || !pmhash_known_dead(js->file, value))
-		return false;
-	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
-	return true;
+	return unlikely(js->any_known_dead) && pmhash_known_dead(js->file, value);
 }
 
 /* Find the row; note its entry if it is dead to all, as index scans do. */

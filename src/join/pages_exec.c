@@ -178,7 +178,8 @@ look_up(PmhashPagesState *ps)
 	ps->begun = true;
 	if (!hash_key(ps))
 		return;
-	pmhash_lock_keys(ps->index, ps->file, ps->keys, &ps->entry.hash, 1, ps->fetch.snapshot);
+	pmhash_lock_keys(ps->index, ps->file, ps->keys, &ps->entry.hash, 1,
+					 ps->fetch.snapshot);
 	pmh_cursor_open(ps->file->table, &ps->cursor, ps->entry.hash);
 	ps->cursor.memory = pmhash_cursor_memory();
 	pgstat_count_index_scan(ps->index);
@@ -200,7 +201,6 @@ next_values(PmhashPagesState *ps)
 	result = pmh_cursor_next(ps->file->table, &ps->cursor, ps->want);
 	if (result != PMH_OK && result != PMH_DONE)
 		pmhash_engine_error(ps->index, ps->file, result);
-	pmhash_test_for_old_snapshot(ps->index, ps->file, ps->fetch.snapshot);
 	if (result == PMH_DONE)
 		return false;
 	ps->want = Min(ps->want * 2, PMHASH_CURSOR_VALUES);

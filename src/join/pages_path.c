@@ -13,10 +13,7 @@
  * stays so.  It begins a little later; so does the price, by which LIMIT decides.
  *
  * Not offered where EvalPlanQual could come (path.c), for scans that depend on a row
- * of another relation, for lists of keys, in recovery (as joins); nor for a query that
- * a cursor may be opened on, unless with NO SCROLL.  Such a cursor goes backward if its
- * plan can (portalcmds.c, PerformCursorOpen; spi.c, SPI_cursor_open_internal): index
- * scans can, and page scans can't.
+ * of another relation, for lists of keys, in recovery (as joins).
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +25,6 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
-#include "optimizer/planner.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
 
@@ -44,10 +40,6 @@
 #define SAVED_ROW_COST		(0.75 * cpu_tuple_cost)
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
-static planner_hook_type previous_planner = NULL;
-
-/* May a cursor be opened on what is being planned, and go backward? */
-static bool may_go_backward = false;
 
 static Plan *make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path,
 					   List *tlist, List *clauses, List *custom_plans);
@@ -173,8 +165,7 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 
 	if (previous_hook)
 		previous_hook(root, rel, rti, rte);
-	if (!pmhash_enable_pagescan || may_go_backward ||
-		rte->rtekind != RTE_RELATION || rte->inh)
+	if (!pmhash_enable_pagescan || rte->rtekind != RTE_RELATION || rte->inh)
 		return;
 	scans = find_candidates(rel);
 	if (scans == NIL || pmhash_needs_table() || !pmhash_query_only_reads(root) ||
@@ -187,65 +178,6 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		if (path != NULL)
 			add_path(rel, &path->path);
 	}
-}
-
-/*
- * May a cursor be opened on the query, and its scans be turned back?
- *
- * A query that no cursor is opened on is planned with CURSOR_OPT_PARALLEL_OK: statements,
- * PREPARE, SPI_execute, SQL functions.  DECLARE CURSOR and PL/pgSQL's cursors have
- * CURSOR_OPT_FAST_PLAN (gram.y, pl_gram.y), its loops over queries NO_SCROLL
- * (pl_exec.c, exec_run_select).  SPI_prepare says nothing: PL/Perl and others use it for
- * cursors, and for what they execute, too.
- *
- * Only some plans run backward (execAmi.c, ExecSupportsBackwardScan).  Of a query without
- * FROM no scan does, as those are in subqueries of expressions: x := (SELECT ...) in
- * PL/pgSQL, which is planned without any option.  Nor does one below an aggregate.
- */
-static bool
-may_be_turned_back(const Query *query, int cursor_options)
-{
-	if (cursor_options & CURSOR_OPT_NO_SCROLL)
-		return false;
-	if ((cursor_options & CURSOR_OPT_PARALLEL_OK) &&
-		!(cursor_options & CURSOR_OPT_FAST_PLAN))
-		return false;
-	return !query->hasAggs &&
-		(query->jointree->fromlist != NIL || query->setOperations != NULL);
-}
-
-/*
- * Note what kind of query is being planned.  Planning may plan another one in its
- * middle, of a function that it evaluates.
- */
-#if PG_VERSION_NUM >= 190000
-#define PLANNER_PARAMETERS	Query *parse, const char *query_string, \
-	int cursorOptions, ParamListInfo boundParams, ExplainState *es
-#define PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams, es
-#else
-#define PLANNER_PARAMETERS	Query *parse, const char *query_string, \
-	int cursorOptions, ParamListInfo boundParams
-#define PLANNER_ARGUMENTS	parse, query_string, cursorOptions, boundParams
-#endif
-
-static PlannedStmt *
-plan_query(PLANNER_PARAMETERS)
-{
-	bool		outer = may_go_backward;
-	PlannedStmt *result;
-
-	may_go_backward = may_be_turned_back(parse, cursorOptions);
-	PG_TRY();
-	{
-		result = previous_planner != NULL ? previous_planner(PLANNER_ARGUMENTS) :
-			standard_planner(PLANNER_ARGUMENTS);
-	}
-	PG_FINALLY();
-	{
-		may_go_backward = outer;
-	}
-	PG_END_TRY();
-	return result;
 }
 
 /* ---- the plan ---- */
@@ -295,6 +227,4 @@ pmhash_pages_init(void)
 	RegisterCustomScanMethods(&pmhash_pages_scan_methods);
 	previous_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = scan_hook;
-	previous_planner = planner_hook;
-	planner_hook = plan_query;
 }

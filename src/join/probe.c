@@ -161,7 +161,6 @@ pmhash_join_look_up(PmhashJoinState *js)
 									collect_value, js);
 	if (result != PMH_OK)
 		pmhash_engine_error(js->index, js->file, result);
-	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
 	if (js->stopped < js->nhashes)
 		cut_group(js);
 	else
@@ -186,7 +185,6 @@ pmhash_join_next_values(PmhashJoinState *js)
 	result = pmh_cursor_next(js->file->table, &js->cursor, js->want_values);
 	if (result != PMH_OK && result != PMH_DONE)
 		pmhash_engine_error(js->index, js->file, result);
-	pmhash_test_for_old_snapshot(js->index, js->file, js->fetch.snapshot);
 	pmhash_join_note_memory(js);
 	if (result == PMH_DONE)
 		return false;

@@ -43,7 +43,7 @@ const char *shim_complaint;
 static PmhashShared shared_memory;
 static jmp_buf error_jump;
 static uint64_t instance;		/* of this server life */
-static bool spare_there;		/* the journal of the last one is to be taken over */
+static XLogRecPtr replay_end;
 
 /* ---- variables and functions of the server ---- */
 
@@ -71,7 +71,7 @@ XLogFlush(XLogRecPtr lsn)
 XLogRecPtr
 GetXLogReplayRecPtr(TimeLineID *tli)
 {
-	return InvalidXLogRecPtr;
+	return replay_end;
 }
 
 /* ---- errors ---- */
@@ -98,7 +98,7 @@ pmhash_pool_path(void)
 }
 
 void
-pmhash_journal_path(char *path, uint64 instance)
+pmhash_journal_path(char *path)
 {
 	strlcpy(path, SHIM_JOURNAL, MAXPGPATH);
 }
@@ -123,7 +123,7 @@ pmhash_disable(const char *reason)
 }
 
 void
-pmhash_renew_eras(PmhashControl *control, PmhashFileClass which)
+pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
 {
 	shim_complaint = "the undo journal is not believed";
 }
@@ -138,32 +138,12 @@ stat(const char *path, struct stat *st)
 	return 0;
 }
 
-/* Nothing has been left by a start that died before (pmhash_journal_let_go). */
-int
-lstat(const char *path, struct stat *st)
-{
-	errno = ENOENT;
-	return -1;
-}
-
 int
 unlink(const char *path)
 {
 	if (strcmp(path, SHIM_TABLE) == 0)
 		shim_complaint = "undo has removed the index file";
 	return 0;
-}
-
-/* The spare journal, if it is there, is the file that the recorder keeps. */
-int
-rename(const char *from, const char *to)
-{
-	bool		ok = spare_there && strcmp(to, SHIM_JOURNAL) == 0;
-
-	spare_there = false;
-	if (!ok)
-		errno = ENOENT;
-	return ok ? 0 : -1;
 }
 
 /* ---- what the test calls ---- */
@@ -179,7 +159,7 @@ begin_life(uint64_t nrecords)
 	shared_memory.instance = instance;
 	shared_memory.journal_most = shared_memory.journal_records = nrecords;
 	shared_memory.journal_lsn = calloc(nrecords, sizeof(pg_atomic_uint64));
-	pmhash_journal_create(instance, &pmem);
+	pmhash_journal_begin(instance, &pmem);
 }
 
 void
@@ -216,10 +196,7 @@ shim_take_over(uint64_t nrecords)
 {
 	damage_records(nrecords);
 	instance++;
-	spare_there = true;
 	begin_life(nrecords);
-	if (spare_there)
-		abort();
 }
 
 void
@@ -248,8 +225,9 @@ shim_spoil(void)
 bool
 shim_undo(uint64_t end)
 {
-	PmhashControl control = {.journal_instance = instance, .undo_end = end};
+	PmhashControl control = {.journal_instance = instance};
 
+	replay_end = end;
 	if (setjmp(error_jump) != 0)
 		return false;
 	pmhash_undo(&control);

@@ -29,7 +29,7 @@ extern void shim_start(uint64_t nrecords);
 
 /*
  * Another server life begins, which takes over the journal of this one, of so many
- * records, as a spare one; some of them have been damaged meanwhile.
+ * records; some of them have been damaged meanwhile.
  */
 extern void shim_take_over(uint64_t nrecords);
 

@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, replay.c, first_use.c, distrust.c, service.c, pool.c, trust.c, durable.c,
+ * startup.c, first_use.c, distrust.c, service.c, pool.c, trust.c, durable.c,
  * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -22,8 +22,8 @@
  *
  * The oracle: an index that is trusted has the entry of each living row and none
  * of a row that is gone.  If it is not trusted it may be rebuilt or not; but after an
- * orderly end it must be trusted, if all that has happened since is that servers were
- * started and killed before they used it.
+ * orderly end it must be trusted, if all that has happened since is that postmasters were
+ * started and killed before their startup process had begun.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +46,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "access/rmgr.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
@@ -76,7 +75,6 @@
 #include "cluster/syncfs.h"
 #include "cluster/undo_journal.h"
 #include "cluster/wait_events.h"
-#include "cluster/wal_look.h"
 #include "engine/layout.h"
 #include "server_stand_ins.h"
 
@@ -88,7 +86,7 @@
 #define CALLS(X) \
 	X(open) X(read) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
 	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(fstatfs) X(uname) X(statx) \
-	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file) X(wal_look)
+	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file)
 
 #define NUMBER_OF(name) CALL_##name,
 #define NAME_OF(name) #name,
@@ -117,8 +115,6 @@ typedef struct World
 	uint64		rng;
 	uint64		inserted;		/* end of WAL */
 	uint64		flushed;
-	uint64		crash_end;		/* where the last crash has left the end of WAL */
-	uint64		reset_checkpoint;	/* the one that pg_resetwal has made, or 0 */
 	ControlFileData control;	/* pg_control, also a file */
 	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
 	int			nrows;
@@ -341,6 +337,7 @@ WRAP(void *, pmem_map_file, NULL, (const char *p, size_t n, int f, mode_t m, siz
 
 char	   *DataDir;
 bool		IsUnderPostmaster;
+bool		IsPostmasterEnvironment = true;
 bool		process_shared_preload_libraries_in_progress = true;
 char	   *pmhash_directory;
 int			pmhash_lock_stripes = 64;
@@ -349,12 +346,10 @@ bool		enableFsync = true;
 int			recovery_init_sync_method = 1;	/* by syncfs */
 shmem_request_hook_type shmem_request_hook;
 shmem_startup_hook_type shmem_startup_hook;
-RmgrData	RmgrTable[RM_MAX_ID + 1];
 LWLockPadded *MainLWLockArray;
 sigjmp_buf *PG_exception_stack;
 ErrorContextCallback *error_context_stack;
 
-static RmgrData resource_manager;
 static pg_on_exit_callback at_exit;
 static char *shared_memory;
 static size_t shared_used;
@@ -408,12 +403,6 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 void
 LWLockRelease(LWLock *lock)
 {
-}
-
-void
-RegisterCustomRmgr(RmgrId id, RmgrData *rmgr)
-{
-	resource_manager = *rmgr;
 }
 
 void
@@ -658,24 +647,8 @@ pmhash_standby_sync(void)
 	return true;
 }
 
-bool
-pmhash_standby_read_end(PmhashStandbyEnd *end)
-{
-	return false;
-}
-
 void
 pmhash_standby_clear_work(void)
-{
-}
-
-void
-pmhash_standby_begin_of_replay(void)
-{
-}
-
-void
-pmhash_standby_end_of_replay(void)
 {
 }
 
@@ -771,38 +744,6 @@ write_pg_control(DBState state)
 	set_mtime(path, ++world->control_writes);
 }
 
-/* Is WAL over after the checkpoint's record?  Instead of wal_look.c. */
-XLogRecPtr
-pmhash_end_without_replay(const ControlFileData *server)
-{
-	uint64		end = server->checkPoint + 120;
-
-	return !fails(CALL_wal_look) && server->state != DB_SHUTDOWNED &&
-		server->checkPointCopy.redo == server->checkPoint && world->inserted == end ? end : 0;
-}
-
-/* Has nothing been written to WAL since the crash?  As wal_look.c, which often knows not. */
-bool
-pmhash_wal_is_as_crash_left_it(const ControlFileData *server)
-{
-	return !fails(CALL_wal_look) && server->state == DB_IN_CRASH_RECOVERY &&
-		world->inserted == world->crash_end && chance(4) != 0;
-}
-
-/* Has a server written that checkpoint? */
-bool
-pmhash_is_checkpoint_of_server(const ControlFileData *server)
-{
-	return !fails(CALL_wal_look) && server->checkPoint != world->reset_checkpoint;
-}
-
-/* There are no standbys here, and no promotions. */
-bool
-pmhash_is_checkpoint_of_promoted(const ControlFileData *server, XLogRecPtr end)
-{
-	return false;
-}
-
 /* A checkpoint: of a shutdown or the end of recovery, its redo is itself. */
 static void
 checkpoint(bool online, DBState state)
@@ -835,7 +776,7 @@ lose_wal(uint64 end)
 		world->row[i].alive &= world->row[i].lsn <= end;
 	if (world->stub_lsn > end)
 		world->stub_lsn = 0;
-	world->inserted = world->flushed = world->crash_end = end;
+	world->inserted = world->flushed = end;
 }
 
 /* ---- the index ---- */
@@ -900,15 +841,12 @@ lose_page_cache(void)
 	int			fd;
 
 	tell("\n  the page cache is lost");
-	for (int i = 0; i < 2; i++)
-	{
-		snprintf(path, sizeof(path), i == 0 ? "%s/pool/lock" : "%s/pool", scratch);
-		fd = __real_open(path, O_RDONLY, 0);
-		if (fd >= 0 && __real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
-			abort();
-		if (fd >= 0)
-			close(fd);
-	}
+	snprintf(path, sizeof(path), "%s/pool/lock", scratch);
+	fd = __real_open(path, O_RDONLY, 0);
+	if (fd >= 0 && __real_fcntl(fd, F_SET_RW_HINT, &none) != 0)
+		abort();
+	if (fd >= 0)
+		close(fd);
 	snprintf(path, sizeof(path), "%s/pool/control", scratch);
 	fd = __real_open(path, O_RDONLY, 0);
 	if (fd >= 0 && __real_read(fd, &control, sizeof(control)) == sizeof(control) &&
@@ -951,15 +889,14 @@ fail_write_back(void)
 
 /*
  * A lock file opened now knows of the errors that some process has learned of by a lock
- * file, or by a syncfs of its own, and so does the directory that stands in for it; an
- * index file of those that it was asked for itself.
+ * file, or by a syncfs of its own; an index file of those that it was asked for itself.
  */
 static void
 note_open(const char *path, int fd)
 {
 	if (fd < 0 || fd >= MAX_DESCRIPTORS)
 		return;
-	if (strstr(path, "/lock") != NULL || strcmp(path, pmhash_directory) == 0)
+	if (strstr(path, "/lock") != NULL)
 		world->errors_of[fd] = world->errors_seen;
 	else if (strstr(path, ".pmh") != NULL)
 		world->errors_of[fd] = world->file_errors_seen;
@@ -1207,21 +1144,7 @@ lose_a_page(PmhTable *table)
 		pmhash_renew_nonce();	/* in the launcher's next round */
 }
 
-/* The launcher tries again: at first calls may fail still, then none does. */
-static bool
-enter_late(void)
-{
-	if (pmhash_try_again())
-		return true;
-	fail_at = -1;
-	if (pmhash_try_again())
-		return true;
-	if (world->complaint[0] == '\0')
-		snprintf(world->complaint, sizeof(world->complaint), "the pool is tried again in vain");
-	return false;
-}
-
-/* The pool is made ready, or tried again: true if it can be used. */
+/* The pool is made ready: true if it can be used. */
 static bool
 use_pool(void)
 {
@@ -1230,8 +1153,6 @@ use_pool(void)
 	PG_exception_stack = &jump;
 	if (sigsetjmp(jump, 0) != 0)
 		return false;
-	if (!pmhash_shared->usable && pmhash_shared->retried && chance(2) == 0 && enter_late())
-		tell(" enters late");
 	if (!pmhash_shared->usable)
 		return false;
 	if (pmhash_shared->control.journal_instance != 0 && chance(3) == 0)
@@ -1296,15 +1217,6 @@ recover(void)
 	replay_end = end;
 	if (chance(10) == 0)
 		_exit(1);
-	if (end > world->control.checkPoint + 120)
-	{
-		if (with_pool)
-			resource_manager.rm_startup();
-		if (chance(10) == 0)
-			_exit(1);
-		if (with_pool)
-			resource_manager.rm_cleanup();
-	}
 	if (chance(ends_with_segment() ? 2 : 10) == 0)
 		_exit(1);
 	if (chance(10) == 0)
@@ -1401,14 +1313,11 @@ can_lock(const char *name)
 	return can;
 }
 
-/*
- * A pool that this server has locked is locked, whatever its children do.  Another server
- * needs both the directory and what is a file in it.
- */
+/* A pool that this server has locked is locked, whatever its children do. */
 static void
 check_lock(void)
 {
-	if (pmhash_pool_is_locked() && can_lock("pool") && can_lock("pool/lock") &&
+	if (pmhash_pool_is_locked() && can_lock("pool/lock") &&
 		world->complaint[0] == '\0')
 		snprintf(world->complaint, sizeof(world->complaint), "another server can lock the pool");
 }
@@ -1499,22 +1408,16 @@ find_kept(void)
 	world->kept++;
 }
 
-/* One postmaster that is killed when the server has started, or in that. */
+/* One postmaster that is killed before it has started a process, or can start none. */
 static void
 live_in_vain(void)
 {
-	bool		started;
-
 	become_postmaster();
 	make_shared_memory(false);
 	write_opts();
-	started = start_up();
-	tell(started ? " is killed" : " dies in recovery");
-	if (started && chance(2) == 0)
-		world->inserted += 100;	/* of what has nothing to do with the index */
-	if (started && chance(2) == 0)
-		world->flushed = world->inserted;
-	crash();
+	tell(" comes to nothing");
+	if (chance(2) == 0)
+		at_exit(1, (Datum) 0);
 }
 
 /* One that finds out what such ones have left. */
@@ -1608,7 +1511,6 @@ reset_wal(void)
 	if (world->control.state != DB_SHUTDOWNED)
 		lose_wal(world->control.checkPointCopy.redo);
 	world->inserted = (from / SERVER_WAL_SEGMENT + 1) * SERVER_WAL_SEGMENT + SizeOfXLogLongPHD;
-	world->reset_checkpoint = world->inserted;
 	checkpoint(false, DB_SHUTDOWNED);
 }
 

@@ -272,7 +272,7 @@ is(join("\n", @not_once), '', '... once in its lists');
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 20_850, cluster => 27_300, am => 14_950, join => 3_200);
+my %budget = (engine => 20_850, cluster => 26_000, am => 14_950, join => 3_200);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)

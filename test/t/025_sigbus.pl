@@ -237,7 +237,7 @@ unlike(slurp_file($node->logfile, $log), qr/terminated by signal|PANIC/, 'load: 
 
 # event: the undo journal is cut off while the server runs, or its medium fails
 # ---- the undo journal ----
-my ($journal) = glob pool($node) . '/journal.*';
+my $journal = pool($node) . '/journal';
 my $user = $node->background_psql('postgres', on_error_stop => 0);
 my $pid = $user->query_safe('SELECT pg_backend_pid()');
 $user->query_safe('INSERT INTO t VALUES (1, -99)');

@@ -83,7 +83,7 @@ $second->wait_for_catchup($first);
 is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 20000'), '3000', 'it has the rows of the new primary');
 is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
 is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
-like(slurp_file($first->logfile, $from), qr/not trusted: the data directory comes from a backup/,
+like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/,
 	'its pool is not trusted');
 wait_for_files(pool($first), 0, 'a standby removes files that are not trusted');
 
@@ -114,7 +114,7 @@ $from = -s $first->logfile;
 $first->start;
 $first->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 40000'), '0', 'killed: none of the rows that were lost');
-like(slurp_file($first->logfile, $from), qr/not trusted: the data directory comes from a backup/, 'killed, runs alone: its pool is not trusted');
+like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/, 'killed, runs alone: its pool is not trusted');
 # the cleaner of the other one may have marked its stub, which has come with the blocks
 like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
 stays_invalid($first, 'it does not exist', 'killed, runs alone');

@@ -45,7 +45,7 @@ sub random_bytes
 # The journal of the run that has crashed.
 sub journal
 {
-	my @journals = glob "$pool/journal.*";
+	my @journals = glob "$pool/journal*";
 	is(scalar(@journals), 1, 'there is one journal');
 	return $journals[0];
 }
@@ -154,8 +154,7 @@ SQL
 
 # ---- a damaged record is not met again by the lives that come after ----
 
-# They take the file of an earlier journal for their own, and most do not write as far as
-# to its last record.
+# All have one file, and most do not write as far as to its last record.
 sub spoil_last_record
 {
 	my ($file) = @_;
@@ -185,7 +184,7 @@ sub restarted
 	return;
 }
 
-foreach my $way ('met by a crash', 'in the spare one')
+foreach my $way ('met by a crash', 'after an orderly end')
 {
 	if ($way eq 'met by a crash')
 	{
@@ -196,7 +195,7 @@ foreach my $way ('met by a crash', 'in the spare one')
 	else
 	{
 		$node->stop;
-		spoil_last_record("$pool/journal.spare");
+		spoil_last_record(journal());
 		restarted($way, 0);
 	}
 	foreach my $again (1, 2)

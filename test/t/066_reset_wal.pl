@@ -22,9 +22,6 @@ wal_writer_flush_after = 0
 checkpoint_timeout = 1h
 fsync = on
 wal_keep_size = 256MB
-wal_recycle = off
-recovery_prefetch = off
-wal_log_hints = on
 CONF
 my $data = $node->data_dir;
 my $pg_control = "$data/global/pg_control";
@@ -34,10 +31,10 @@ install_extension($node);
 rebuild_off($node);
 
 # A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
-# WAL is flushed, after the checkpoint; 'then': what is called after that.
+# WAL is flushed, after the checkpoint.
 sub crash_with_rows
 {
-	my ($table, $also, $then) = @_;
+	my ($table, $also) = @_;
 	my $session;
 
 	$node->safe_psql('postgres', <<SQL);
@@ -49,7 +46,6 @@ SQL
 	copy($pg_control, "$pg_control.before") or die $!;
 	sleep(2);
 	$node->safe_psql('postgres', $also) if defined $also;
-	$then->() if defined $then;
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	hold_wal_writer($node);
 	$session->query_safe("BEGIN; INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g");
@@ -61,8 +57,7 @@ SQL
 # The same with rows whose WAL was flushed, and is thrown away afterwards.
 sub crash_with_committed_rows
 {
-	my ($table, $then) = @_;
-	my $said = '';
+	my ($table) = @_;
 
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE $table (k int4, v text);
@@ -71,9 +66,8 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
-	$said = $node->safe_psql('postgres', $then) if defined $then;
 	crash($node);
-	return (split /\n/, $said)[-1];
+	return;
 }
 
 sub not_trusted
@@ -178,42 +172,11 @@ foreach my $how ('ended', 'killed')
 	is($node->safe_psql('postgres', "SELECT count(*) FROM without_$how"), '2000', "single-user mode, $how: it has run");
 }
 
-# a start of ours has died between: what it has found is not lost
+# a start of ours has died between
 crash_with_rows('t6');
 die_in_start($node);
 reset_wal();
-# trust: died-between
 not_trusted('t6', 'a start died, pg_resetwal');
-
-# event: WAL is full at the end of a segment, starts die of that, `pg_resetwal`
-# It puts its checkpoint where the replay of the last start has ended: what that has
-# replayed is in no table.
-sub no_room_for_wal
-{
-	my $pg_wal = "$data/pg_wal";
-	my $from = -s $node->logfile;
-
-	chmod(0500, $pg_wal) or die $!;
-	is($node->start(fail_ok => 1), 0, 'a start can make no segment');
-	chmod(0700, $pg_wal) or die $!;
-	like(slurp_file($node->logfile, $from), qr/redo done at.*could not create file "pg_wal/s, 'after its replay');
-	return;
-}
-
-# (What has been made beforehand is used up first.)
-my $next;
-do
-{
-	$node->safe_psql('postgres', 'CREATE TABLE s AS SELECT 1 AS i; DROP TABLE s; SELECT pg_switch_wal()');
-	$next = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_insert_lsn())');
-} while (-e "$data/pg_wal/$next");
-my $end_of_rows = crash_with_committed_rows('t15', 'SELECT pg_switch_wal(); SELECT pg_current_wal_insert_lsn()');
-no_room_for_wal();
-reset_wal();
-my ($after_reset) = run_command([ 'pg_controldata', $data ]);
-like($after_reset, qr{REDO location:\s+\Q$end_of_rows\E\n}, 'the reset is where replay has ended');
-# trust: reset-at-end
-not_trusted('t15', 'pg_resetwal where replay has ended');
 
 # A server without the library that writes WAL past that of the lost rows, and is killed.
 sub run_without_library
@@ -236,91 +199,6 @@ run_without_library('without_t7', '');
 copy("$pg_control.before", $pg_control) or die $!;
 # trust: opts
 not_trusted('t7', 'a start without the library that dies before its checkpoint is in pg_control');
-
-# It has recovered what a start of ours that died had replayed already, and goes on: its
-# checkpoint is past the end that this start had saved.
-crash_with_rows('t8');
-die_in_start($node);
-run_without_library('without_t8', 'CHECKPOINT');
-# trust: far-from-end
-not_trusted('t8', 'a start died, then a run without the library');
-
-# What pg_waldump says of the last record of WAL.
-sub last_record
-{
-	my ($control) = run_command([ 'pg_controldata', $data ]);
-	$control =~ /REDO location:\s+(\S+)/ or die 'no place to begin at';
-	my ($wal) = run_command([ 'pg_waldump', '-p', "$data/pg_wal", '-s', $1 ]);
-
-	return (split /\n/, $wal)[-1];
-}
-
-# ---- a start of ours dies in replay, before its end is saved ----
-# The file of a table with WAL to be replayed cannot be opened.  (By a prefetch, that
-# would come before the first record is replayed.)
-sub die_in_replay
-{
-	my ($file) = @_;
-	my $from = -s $node->logfile;
-
-	chmod(0, "$data/$file") or die $!;
-	is($node->start(fail_ok => 1), 0, 'a start dies in replay');
-	chmod(0600, "$data/$file") or die $!;
-	like(slurp_file($node->logfile, $from), qr/redo starts(?!.*redo done)/s, 'it has begun to replay');
-	return;
-}
-
-$node->safe_psql('postgres', 'CREATE TABLE x (i int4)');
-my $x = $node->safe_psql('postgres', q{SELECT pg_relation_filepath('x')});
-my $to_x = 'INSERT INTO x SELECT generate_series(1, 1000)';
-
-crash_with_rows('t9', $to_x);
-die_in_replay($x);
-die_in_replay($x);
-$node->start;
-is(index_state($node, 't9_k'), 'valid', 'two starts died in replay: valid');
-right('t9', 'two starts died in replay');
-
-# event: a start is killed after it has changed `pg_control`, before it has noted that
-# pg_control is younger than the note, as if another had begun to recover; WAL shows
-# that none has written since the crash.  Its last record is an image of a page whose hint
-# bits were set, as it often is with checksums.
-# (Each time that one is read; sessions prune pages of catalogs now and then.)
-my @hinted = map { "h$_" } 1 .. 10;
-$node->safe_psql('postgres', "CREATE TABLE $_ AS SELECT 1 AS i") foreach @hinted;
-crash_with_rows('t13', $to_x, sub {
-	foreach my $table (@hinted)
-	{
-		$node->safe_psql('postgres', "SELECT count(*) FROM $table");
-		$node->poll_query_until('postgres', 'SELECT pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()')
-			or die 'the image is not flushed';
-		return if last_record() =~ /FPI_FOR_HINT/;
-	}
-});
-die_in_replay($x);
-like(last_record(), qr/FPI_FOR_HINT/, 'WAL ends with an image for hint bits');
-utime(undef, undef, $pg_control) or die $!;
-# trust: wal-as-left
-$node->start;
-is(index_state($node, 't13_k'), 'valid', 'a start died before its note: valid');
-right('t13', 'a start died before its note');
-
-# The same with more WAL than a start looks through: not known, so not trusted.
-crash_with_rows('t14', "INSERT INTO x SELECT generate_series(1, 1500000); $to_x");
-die_in_replay($x);
-utime(undef, undef, $pg_control) or die $!;
-# trust: wal-too-long
-not_trusted('t14', 'a start died before its note, with much WAL');
-
-# event: a start dies in replay, then one without the library, whose checkpoint is in WAL only
-# What that one has written stands where the lost WAL was, and is replayed.
-crash_with_rows('t10', $to_x);
-die_in_replay($x);
-copy($pg_control, "$pg_control.before") or die $!;
-run_without_library('without_t10', '');
-copy("$pg_control.before", $pg_control) or die $!;
-# trust: last-to-recover
-not_trusted('t10', 'a start died in replay, then one without the library');
 
 # event: `pg_control` is put back from an earlier run
 crash_with_rows('t11', 'CHECKPOINT');

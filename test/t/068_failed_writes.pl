@@ -13,7 +13,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $apart = 'server and pool directory have not been together all the time since it was made';
+my $failed_state = 'the kernel has failed to write something back, or may have';
 my $node = new_faulty_server('writes');
 my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
 
@@ -44,12 +44,12 @@ is($session->query_safe('EXPLAIN (COSTS OFF) SELECT * FROM t WHERE k = -1') =~ /
 	'a session that has the file open');
 is($session->query_safe('SELECT count(*) FROM t WHERE k = -1'), '1', 'and its answer');
 $session->quit;
-stays_invalid($node, $apart, 'failed write');
+stays_invalid($node, $failed_state, 'failed write');
 
 # and after a crash, a shutdown
 crash($node);
 $node->start;
-stays_invalid($node, $apart, 'failed write, crash');
+stays_invalid($node, $failed_state, 'failed write, crash');
 $node->restart;
 like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
 rebuild_on($node);
@@ -95,7 +95,7 @@ sub is_noticed
 	my ($name) = @_;
 
 	ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash_indexes WHERE index = 't_k'"), $name);
-	stays_invalid($node, $apart, $name);
+	stays_invalid($node, $failed_state, $name);
 	return;
 }
 $node->append_conf('postgresql.conf', 'max_worker_processes = 0');
@@ -123,7 +123,7 @@ like(die_in_start($node, 'SELECT count(*) FROM t WHERE k = 1'), qr/not trusted: 
 	'single-user mode');
 faults('syncfs', 0);
 $node->start;
-stays_invalid($node, $apart, 'single-user mode');
+stays_invalid($node, $failed_state, 'single-user mode');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 rebuild_on($node);
 $node->restart;
@@ -142,7 +142,7 @@ sub fails_at_shutdown
 	like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
 	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 	$node->start;
-	stays_invalid($node, $apart, $name);
+	stays_invalid($node, $failed_state, $name);
 	rebuild_on($node);
 	all_come_back($node, $name);
 	return;

@@ -220,47 +220,6 @@ sound('killed before the removal');
 sql('VACUUM t');
 is(entries(), $before - 1, 'VACUUM removes it');
 
-# ---- ALTER INDEX SET (wal) beside writers ----
-
-# wal = on while a statement is between row and entry
-sql('ALTER INDEX t_k SET (wal = off)');
-$from = flush();
-$session = start_and_hold('insert_after_journal', 'INSERT INTO t VALUES (-7, -7)');
-sql('ALTER INDEX t_k SET (wal = on)');
-flush();
-is(on_disk($from), 'FILE_NEW', 'wal = on does not wait for a writer');
-go_on('insert_after_journal', $session);
-flush();
-is(on_disk($from), 'FILE_NEW', 'whose row is before FILE_NEW: no record is needed');
-
-# ... and whose row comes after step 1: it is logged before FILE_NEW
-sql('ALTER INDEX t_k SET (wal = off)');
-$from = flush();
-my $writer = $node->background_psql('postgres');
-$writer->query_safe('BEGIN; INSERT INTO t VALUES (-8, -8); DECLARE c CURSOR FOR SELECT 1');
-$session = start_and_hold('wal_before_standby', 'ALTER INDEX t_k SET (wal = on)');
-$writer->query_safe('INSERT INTO t VALUES (-8, -8)');
-flush();
-is(on_disk($from), 'INSERT1', 'a writer logs before FILE_NEW');
-# killed while wal = on is being set
-$writer->query_safe('COMMIT');
-crash_held('wal_before_standby', $session);
-eval { $writer->quit };
-sound('killed while wal = on is being set');
-$from = flush();
-sql('ALTER INDEX t_k SET (wal = on)');
-is(on_disk($from) , 'FILE_NEW', 'set again');
-
-# a long statement notices it in its middle, though its queue has the file since before
-sql('ALTER INDEX t_k SET (wal = off)');
-$from = flush();
-$session = start_and_hold('group_after_journal', 'INSERT INTO t SELECT 5000 + i, i FROM generate_series(1, 20016) i');
-sql('ALTER INDEX t_k SET (wal = on)');
-go_on('group_after_journal', $session);
-flush();
-is(sql("SELECT string_agg(DISTINCT type, ' ' ORDER BY type), sum(entries) FROM pmhash_wal_records('$from', 'FFFFFFFF/0')"),
-	'FILE_NEW INSERT|' . (20000 - 256), 'a long statement: all groups but the one that was held');
-sound('after all');
 $node->stop;
 
 done_testing();

@@ -65,7 +65,7 @@ wait_for_state($standby, 'u_k', qr/^valid$/, 'a new index is built');
 wait_for_state($standby, 't_s', qr/^valid$/, 'so is one that was reindexed');
 like(standby_state($standby, 'u_off'), qr/^absent/, 'one that is not logged is not');
 compare_in_snapshot($standby, 'after REINDEX');
-$primary->safe_psql('postgres', 'ALTER INDEX u_off SET (wal = on); ALTER INDEX u_k SET (wal = off)');
+$primary->safe_psql('postgres', 'ALTER INDEX u_off SET (wal = on); ALTER INDEX u_k SET (wal = off); REINDEX TABLE u');
 caught_up($primary, $standby);
 wait_for_state($standby, 'u_off', qr/^valid$/, 'until it is logged');
 wait_for_state($standby, 'u_k', qr/^absent/, 'and the other way');

@@ -214,7 +214,7 @@ foreach my $how ('fast', 'immediate')
 	}
 	else
 	{
-		like(logged_since($standby, $position), qr/may have been unmounted.*has been built/s, "page cache lost, $how: built again");
+		like(logged_since($standby, $position), qr/was unmounted, without.*has been built/s, "page cache lost, $how: built again");
 	}
 }
 
@@ -248,7 +248,7 @@ $old_position = log_position($primary);
 $primary->start;
 is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
 # trust: standby-signal
-like(logged_since($primary, $old_position), qr/was a standby and has not been promoted/,
+like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 	'signal removed: not trusted');
 $primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
   or die 'not rebuilt';

@@ -320,21 +320,6 @@ SKIP:
 	$old_one->quit;
 	wait_for_state($full, 't_k', qr/^valid$/, 'delta: it is built in the end');
 
-	# A spare journal, of 2 MB, is made only where as much is left besides: a round of the
-	# launcher has passed when it waits.
-	my $spare = "$small/pool.$$/journal.spare";
-
-	$full->stop;
-	unlink($spare) or die $!;
-	system_or_bail('fallocate', '-l', free_bytes($small) - 3 * 1024 * 1024, "$small/ballast");
-	$full->start;
-	$full->poll_query_until('postgres',
-		q(SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE backend_type = 'pmhash standby launcher'))
-	  or die 'no launcher';
-	ok(!-e $spare, 'spare journal: not where the space is needed');
-	unlink("$small/ballast") or die $!;
-	$full->poll_query_until('postgres', "SELECT (pg_stat_file('$spare', true)).size IS NOT NULL") or die 'no spare journal';
-	is(-s $spare, 2 * 1024 * 1024 + 64, 'spare journal: made when there is room');
 	$full->stop;
 	$source->stop;
 }

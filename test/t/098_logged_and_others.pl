@@ -1,5 +1,4 @@
-# What logging of indexes must not do: hold up those that have none of it, and give a
-# standby an entry twice.
+# What logging of indexes must not do: give a standby an entry twice.
 
 use strict;
 use warnings;
@@ -13,37 +12,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $primary = new_primary('primary', "allow_in_place_tablespaces = on\npmhash.wal = off\n");
-
-# ---- nothing is logged: a commit with queued entries locks no other index ----
-
-# It looked for the index of the entries, as a stub somewhere had been changed.
-$primary->safe_psql('postgres', <<'SQL');
-ALTER INDEX t_k RESET (wal);
-ALTER INDEX t_s RESET (wal);
-CREATE TABLE p (k int, b int);
-CREATE INDEX p_k ON p USING pmhash (k);
-CREATE INDEX p_b ON p (b);
-CREATE TABLE q (k int);
-CREATE INDEX q_k ON q USING pmhash (k);
-SQL
-$primary->safe_psql('postgres', "CREATE TABLESPACE elsewhere LOCATION ''");
-$primary->restart;
-
-my $writer = $primary->background_psql('postgres', on_error_stop => 0);
-$writer->query_safe("SET lock_timeout = '2s'; BEGIN; INSERT INTO p SELECT i, i FROM generate_series(1, 20) i");
-unlink(index_file($primary, 'q_k')) or die;
-$primary->safe_psql('postgres', 'INSERT INTO q VALUES (1)');
-wait_for_state($primary, 'q_k', qr/^valid$/, 'the index of another table is rebuilt');
-my $mover = $primary->background_psql('postgres');
-$mover->query_safe('BEGIN; ALTER INDEX p_b SET TABLESPACE elsewhere');
-$writer->query('COMMIT');
-$mover->query_safe('ROLLBACK');
-is($primary->safe_psql('postgres', 'SELECT count(*) FROM p'), 20,
-	'a commit waits for no lock on another index of its table');
-$mover->quit;
-$writer->quit;
-same_answers($primary, 'p', 'k', 'p_k', 'its entries are there');
+my $primary = new_primary('primary', "pmhash.wal = off\n");
 
 # ---- CREATE INDEX CONCURRENTLY: a standby that builds before it is complete ----
 

@@ -53,9 +53,9 @@ compare_in_snapshot($far, "standby of a standby, round $_") foreach 1 .. 3;
 
 foreach my $round (1 .. 6)
 {
-	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = off)');
+	$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = off)', 'REINDEX INDEX CONCURRENTLY t_k';
 	usleep(rand(200_000));
-	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = on)');
+	$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = on)', 'REINDEX INDEX CONCURRENTLY t_k';
 	usleep(rand(400_000));
 }
 all_right($near, 'turned off and on under load');
@@ -198,6 +198,7 @@ CONF
 
 $primary->safe_psql('postgres', <<'SQL');
 ALTER INDEX t_s SET (wal = off);
+REINDEX INDEX t_s;
 CREATE UNLOGGED TABLE u (k int);
 CREATE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
 INSERT INTO u SELECT generate_series(1, 100);
@@ -224,7 +225,7 @@ $primary->start;
 caught_up($near, $primary);
 wait_for_state($primary, 't_k', qr/^valid$/, 'switchover: the old one follows');
 like(standby_state($primary, 't_s'), qr/^absent/, 'switchover: it has not what is not logged');
-$near->safe_psql('postgres', 'ALTER INDEX t_s SET (wal = on)');
+$near->safe_psql('postgres', 'ALTER INDEX t_s SET (wal = on); REINDEX INDEX t_s');
 caught_up($near, $_), all_right($_, 'switchover: ' . $_->name) foreach $far, $primary;
 
 $_->stop foreach $far, $primary, $near;

@@ -80,23 +80,13 @@ no_findings($standby, 'ERROR, replayed: pmhash_check');
 
 # Its snapshot sees rows that the later file lacks.  It has not mapped the file yet, and
 # other sessions have.
-sub give_up_and_build
+sub give_up
 {
 	my ($key) = @_;
 
-	$primary->safe_psql('postgres', $_) foreach ("DELETE FROM t WHERE k = $key", 'ALTER INDEX t_k SET (wal = off)');
+	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key");
 	caught_up($primary, $standby);
-	return;
-}
-
-sub build_again
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
-
-	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = on)');
-	caught_up($primary, $standby);
-	wait_for_state($standby, 't_k', qr/^valid$/, "$name: built again");
+	file_is_lost($standby, 't_k', "SELECT count(n) FROM t WHERE k = $key");
 	return;
 }
 
@@ -125,8 +115,8 @@ foreach my $point ('open_before_life', 'open_before_map')
 	my $name = "held at $point";
 	my $session = reader_held_at($point, ++$key, $name);
 
-	give_up_and_build($key);
-	build_again($name);
+	give_up($key);
+	built_again($standby, 't_k', $name);
 	release($point);
 	is(finish($session), '100', "$name: all rows of its snapshot");
 }
@@ -135,7 +125,7 @@ foreach my $point ('open_before_life', 'open_before_map')
 	my $name = 'held while there is none';
 	my $session = reader_held_at('open_before_life', ++$key, $name);
 
-	give_up_and_build($key);
+	give_up($key);
 	hold('open_before_map');
 	release('open_before_life');
 	foreach (1 .. 30)
@@ -144,7 +134,7 @@ foreach my $point ('open_before_life', 'open_before_map')
 		usleep(100_000);
 	}
 	unlink("$points/open_before_map");
-	build_again($name);
+	built_again($standby, 't_k', $name);
 	release('open_before_map') if -e "$points/open_before_map.held";
 	is(finish($session), '100', "$name: all rows of its snapshot");
 }
@@ -156,11 +146,11 @@ foreach my $point ('open_before_life', 'open_before_map')
 	my $name = 'late, opening';
 	my $session = reader_held_at('open_before_map', ++$key, $name);
 
+	give_up($key);
 	hold('standby_before_lost');
-	give_up_and_build($key);
 	release('open_before_map');
 	is_held('standby_before_lost', $name);
-	build_again($name);
+	built_again($standby, 't_k', $name);
 	my @file = stat(index_file($standby, 't_k'));
 	release('standby_before_lost');
 	is(finish($session), '100', "$name: all rows of its snapshot");
@@ -184,12 +174,12 @@ foreach my $gone (0, 1)
 	$session->query_safe("$by{index}; BEGIN ISOLATION LEVEL REPEATABLE READ; DECLARE c CURSOR FOR $rows");
 	sleep 3;
 	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key") if $gone;
-	$primary->safe_psql('postgres', 'ALTER INDEX t_k SET (wal = off)');
 	caught_up($primary, $standby);
+	file_is_lost($standby, 't_k', 'SELECT k FROM t WHERE k = 0');
 	hold('walk_before_error');
 	$session->query_until(qr/begun/, "\\echo begun\nFETCH c;\n");
 	is_held('walk_before_error', $name);
-	build_again($name);
+	built_again($standby, 't_k', $name);
 	release('walk_before_error');
 	$session->query('SELECT 1');
 	like($session->{stderr}, $gone ? qr/ERROR:  pmhash index "t_k" is younger than the snapshot/ :

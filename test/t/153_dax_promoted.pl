@@ -3,7 +3,7 @@
 # what was replayed: that its journal had been on persistent memory, when it was a primary,
 # does not make them good.
 #
-# As in 029_reboot.pl persistent memory is made believe, and a boot is another id.
+# As in 029_reboot.pl persistent memory is made believe, and a boot takes the marker away.
 
 use strict;
 use warnings;

@@ -90,10 +90,8 @@ foreach my $part ([ 'applied, raised', 16, sub { raising_bit(16) } ],
 	[ 'rows', 8, sub { 40 } ],
 	[ 'timeline', 24, sub { 0 } ],
 	[ 'life', 24, sub { 40 } ],
-	[ 'ended', 32, sub { 12 } ],
-	[ 'ended_opts', 40, sub { 63 } ],
-	[ 'touched', 48, sub { raising_bit(48) } ],
-	[ 'crc', 56, sub { 31 } ])
+	[ 'touched', 32, sub { raising_bit(32) } ],
+	[ 'crc', 40, sub { 31 } ])
 {
 	my ($name, $at, $bit) = @$part;
 	my $log = damaged("$name, both copies", $round % 4 ? 'fast' : 'immediate',

@@ -124,7 +124,6 @@ my %statements = (
 	'index moved, rolled back' => 'BEGIN; ALTER INDEX x_k SET TABLESPACE aside; ROLLBACK',
 	'table moved' => 'ALTER TABLE x SET TABLESPACE aside',
 	'rewritten' => 'ALTER TABLE x ALTER k TYPE bigint',
-	'wal' => 'ALTER INDEX x_k SET (wal = on)',
 	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
 
 foreach my $statement (sort keys %statements)

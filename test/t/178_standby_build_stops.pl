@@ -128,7 +128,6 @@ my %statements = (
 	'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
 	'database dropped' => 'DROP DATABASE d WITH (FORCE)',
 	'rewritten' => 'ALTER TABLE x ALTER k TYPE bigint',
-	'wal' => 'ALTER INDEX x_k SET (wal = off)',
 	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
 
 foreach my $statement (sort keys %statements)

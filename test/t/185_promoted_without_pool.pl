@@ -51,7 +51,7 @@ foreach my $how ('absent', 'empty', 'killed')
 	$standby->safe_psql('postgres', $writes);
 	all_come_back($standby, "$how: put back");
 	same_answers($standby, 'r', 'k', 'r_k', "$how: put back");
-	# (A life that is killed before the first use notes where its replay has ended, in the pool.)
+	# (After a life that is killed before the first use all are rebuilt.)
 	unlike(slurp_file($standby->logfile, $from), qr/index "r_k" of table "r" has been rebuilt/, "$how: what was not written to is kept") if $how ne 'killed';
 	eval { $session->quit };
 	$standby->safe_psql('postgres', $writes);

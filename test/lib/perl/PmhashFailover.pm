@@ -106,8 +106,10 @@ DELETE FROM turned WHERE k = :k;
 \set what random(1, 60)
 \if :what = 1
 ALTER INDEX turned_k SET (wal = off);
+REINDEX INDEX turned_k;
 \elif :what <= 3
 ALTER INDEX turned_k SET (wal = on);
+REINDEX INDEX turned_k;
 \elif :what <= 5
 VACUUM turned;
 \endif

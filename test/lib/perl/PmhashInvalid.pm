@@ -238,13 +238,16 @@ sub patch_control
 	return patch_file($file, 0, $control);
 }
 
-# Let the control file of a pool say that the last run was on another boot of
-# the machine, by its boot id, for a server that is down.
+# Let a pool look as after another boot of the machine, for a server that is down: its lock
+# file's inode has no marker.
 sub pretend_reboot
 {
 	my ($pool) = @_;
+	my $none = pack('Q', 0);
 
-	return patch_control($pool, 72, 'gone');
+	open(my $lock, '<', "$pool/lock") or die $!;
+	fcntl($lock, 1036, $none) or die "F_SET_RW_HINT: $!";
+	return close($lock);
 }
 
 1;

@@ -8,6 +8,7 @@ use warnings;
 
 use Exporter 'import';
 use FindBin;
+use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -32,6 +33,8 @@ our @EXPORT = qw(
   compare_in_snapshot
   nothing_under_old_keys
   plan_of
+  file_is_lost
+  built_again
   log_position
   logged_since
 );
@@ -210,6 +213,32 @@ sub gone_with_entries
 		return if $primary->safe_psql('postgres', $entries) == $left;
 	}
 	die 'the entries are still there';
+}
+
+# The standby's file of an index has gone, and it finds that out; it builds no other before
+# built_again.  'query' uses the index.
+sub file_is_lost
+{
+	my ($node, $index, $query) = @_;
+
+	rebuild_off($node);
+	unlink(index_file($node, $index)) or die;
+	for (my $i = 0; $i < 600 && standby_state($node, $index) =~ /^(valid|invalid: it does not exist)/; $i++)
+	{
+		$node->safe_psql('postgres', "SET enable_seqscan = off; SET enable_bitmapscan = off; $query");
+		usleep(100_000);
+	}
+	return;
+}
+
+# A test.
+sub built_again
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $index, $name) = @_;
+
+	rebuild_on($node);
+	return wait_for_state($node, $index, qr/^valid$/, "$name: built again");
 }
 
 sub plan_of

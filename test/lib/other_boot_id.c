@@ -1,10 +1,9 @@
 /*
- * no_boot_id.c: preloaded into a server, the id of the boot cannot be read, as
- * in a container whose /proc is masked.
+ * other_boot_id.c: preloaded into a server, the id of the boot is another one at each
+ * look, as container runtimes make it that give each start an id of its own.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
@@ -22,9 +21,6 @@ open(const char *path, int flags,...)
 	if (real_open == NULL)
 		*(void **) &real_open = dlsym(RTLD_NEXT, "open");
 	if (strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
-	{
-		errno = EACCES;
-		return -1;
-	}
+		path = "/proc/sys/kernel/random/uuid";
 	return real_open(path, flags, mode);
 }
