@@ -6,6 +6,10 @@
 #                                 TAP_TESTS= leaves out servers of its own
 #   make test                     everything, from nothing (test/run.sh)
 #   make versions-test            the suites on each version of PostgreSQL, in chroots
+#   make assert-test              regress, isolation, TAP on servers with assertions; hours
+#   make analyzers-test           gcc -fanalyzer, cppcheck, pgspot
+#   make coverage-test            lines and branches that the tests reach
+#   make nightly                  these four, then tools-test, packages-test and soak
 #   make tools-test               beside pg_repack, pgbouncer, pglogical and others, in a chroot
 #   make packages-test            Debian's packages, the archive, the container image
 #   make dist                     the archive for PGXN, of what is committed
@@ -77,7 +81,8 @@ EXTRA_CLEAN = $(OBJS:.o=.d) build output_iso results tmp_check tmp_check_iso log
 SOAKS = soak-faults soak-failover soak-snapshots
 BENCHES = $(filter-out bench-unique bench-queue bench-demo bench-run, \
 	$(patsubst $(top)/bench/%.sh,bench-%,$(wildcard $(top)/bench/*.sh)))
-WITHOUT_PGXS = test versions-test tools-test packages-test dist crash-exhaustive dax-test soak $(SOAKS) \
+NIGHTLY = analyzers-test assert-test coverage-test versions-test tools-test packages-test
+WITHOUT_PGXS = test nightly $(NIGHTLY) dist crash-exhaustive dax-test soak $(SOAKS) \
 	ha-test mutants fuzz demo bench bench-quick bench-engine bench-tpcc bench-unique bench-queue $(BENCHES)
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -124,8 +129,10 @@ $(SOAKS): soak-%:
 	bash $(top)/test/soak/run.sh $*
 dax-test ha-test:
 	bash $(top)/test/$(@:-test=)/run.sh $(ARGS)
-versions-test tools-test packages-test:
+$(NIGHTLY):
 	bash $(top)/test/$(@:-test=).sh $(ARGS)
+nightly:
+	$(MAKE) -k -f $(top)/Makefile $(NIGHTLY) soak
 mutants:
 	bash $(top)/test/mutants/mutants.sh $(MUTANT:%=--mutant=%) $(MUTANTS)
 

@@ -18,7 +18,7 @@
 #
 # PMHASH_KEEP=1 keeps the scratch directory; PMHASH_CRASH_IMAGES=N enumerates N
 # crash states instead of 20 million; PMHASH_LARGE_PAGES=1 runs the engine's tests
-# with pages of 64 KiB, too.
+# with pages of 64 KiB, too.  PMHASH_REGRESS and PMHASH_PROVE_TESTS name some files of a stage.
 
 set -u
 
@@ -160,6 +160,7 @@ fi
 # ---- against a server ----
 if wanted regress; then
 	stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
+		${PMHASH_REGRESS:+REGRESS="setup $PMHASH_REGRESS"} \
 		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"
 	show_diffs "$build/regression.diffs"
 fi

@@ -190,7 +190,7 @@ pass_tuple(PageScan *scan, QuietPage *quiet, BlockNumber block, OffsetNumber off
 	tuple.t_tableOid = RelationGetRelid(scan->heap);
 	ItemPointerSet(&tuple.t_self, block, offset);
 	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
-		values[i] = heap_getattr(&tuple, info->ii_IndexAttrNumbers[i], columns,
+		values[i] = pmhash_column(&tuple, info->ii_IndexAttrNumbers[i], columns,
 								 &isnull[i]);
 	if (HeapTupleIsHeapOnly(&tuple))
 		ItemPointerSetOffsetNumber(&tuple.t_self, root_of(scan, quiet, offset));

@@ -348,8 +348,8 @@ are_in_use(const List *opclasses)
 	{
 		bool		isnull;
 		const oidvector *used = (const oidvector *)
-			DatumGetPointer(heap_getattr(tuple, Anum_pg_index_indclass,
-										 RelationGetDescr(pg_index), &isnull));
+			DatumGetPointer(pmhash_column(tuple, Anum_pg_index_indclass,
+										  RelationGetDescr(pg_index), &isnull));
 
 		for (int i = 0; i < used->dim1 && !found; i++)
 			found = list_member_oid(opclasses, used->values[i]);

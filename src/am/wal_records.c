@@ -228,7 +228,7 @@ pmhash_wal_records(PG_FUNCTION_ARGS)
 	MemoryContext old;
 
 	end = Min(end, readable);
-	InitMaterializedSRF(fcinfo, 0);
+	pmhash_materialized(fcinfo);
 	if (result->setDesc->natts != WAL_RECORDS_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_wal_records");
 	reader = begin_reading(PG_GETARG_LSN(0), end);

@@ -62,7 +62,7 @@ pmhash_stat_index_counters(PG_FUNCTION_ARGS)
 	PmhashCountersRow *rows;
 	int			n;
 
-	InitMaterializedSRF(fcinfo, 0);
+	pmhash_materialized(fcinfo);
 	pmhash_counters_forget_dropped();
 	rows = pmhash_counters_rows(MyDatabaseId, &n);
 	for (int i = 0; i < n; i++)

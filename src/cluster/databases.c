@@ -67,7 +67,7 @@ pmhash_databases_in_catalog(List **all)
 		MemoryContext old = MemoryContextSwitchTo(context);
 
 		*all = lappend_oid(*all, form->oid);
-		if (form->datallowconn && !database_is_invalid_form(form))
+		if (form->datallowconn && form->datconnlimit != DATCONNLIMIT_INVALID_DB)
 			connectable = lappend_oid(connectable, form->oid);
 		MemoryContextSwitchTo(old);
 	}

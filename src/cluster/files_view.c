@@ -366,7 +366,7 @@ pmhash_files(PG_FUNCTION_ARGS)
 	const char *why = NULL;
 	ListCell   *lc;
 
-	InitMaterializedSRF(fcinfo, 0);
+	pmhash_materialized(fcinfo);
 	if (pmhash_service_available())
 	{
 		why = why_not_ready();

@@ -14,6 +14,7 @@
 #error "pmhash needs PostgreSQL 15 or later"
 #endif
 
+#include "access/htup_details.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
@@ -53,6 +54,8 @@ typedef RelFileLocator PmhashNode;
 /* What a process says of itself, from 1 on (utils/backend_status.h). */
 #define pmhash_process_status(i)		pgstat_get_local_beentry_by_index(i)
 
+#define pmhash_materialized(fcinfo)		InitMaterializedSRF(fcinfo, 0)
+
 #else
 
 typedef RelFileNode PmhashNode;
@@ -71,7 +74,23 @@ typedef RelFileNode PmhashNode;
 
 #define pmhash_process_status(i)		pgstat_fetch_stat_local_beentry(i)
 
+/* (its new name came in 15.1) */
+#define pmhash_materialized(fcinfo)		SetSingleFuncCall(fcinfo, 0)
+
 #endif
+
+/*
+ * heap_getattr of a column, without what minor releases have put into it: 15.20 calls
+ * heap_datum_check, for values of row types, which 15.18 does not have.
+ */
+static inline Datum
+pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
+{
+	Assert(column > 0);
+	if (column > HeapTupleHeaderGetNatts(tuple->t_data))
+		return getmissingattr(columns, column, isnull);
+	return fastgetattr(tuple, column, columns, isnull);
+}
 
 /* The process of a transaction that is under way, or NULL. */
 #if PG_VERSION_NUM >= 170000

@@ -109,7 +109,9 @@ grow_file(PmhTable *t, uint64_t nblocks)
 		return pmh_fail_cancelled(t);
 	result = pmh_check_live_words(t);
 	blocks = pmh_blocks(t);
-	PMH_ASSERT(result != PMH_OK || blocks > 0);
+	/* Its page was lost in between. */
+	if (result == PMH_OK && blocks == 0)
+		result = pmh_fill_lost(&t->error, &t->file);
 	if (result != PMH_OK || blocks > seen)
 	{
 		pmh_unlock(&t->file_lock->grow);

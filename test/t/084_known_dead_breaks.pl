@@ -219,6 +219,8 @@ $standby->promote;
 $node = $standby;
 use_for_dead($node);
 wait_for_state($node, 'd_k', qr/^valid$/, 'promoted: the file is used');
+# the checkpoint that a promotion asks for flushes WAL as it comes to the pages of d
+sql('CHECKPOINT');
 hold_wal_writer($node);
 my $look = <<SQL;
 BEGIN;
