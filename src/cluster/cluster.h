@@ -96,8 +96,9 @@ typedef enum PmhashReason
 	PMHASH_REASON_FILLED = 14,
 	PMHASH_REASON_MOVED = 15,
 	PMHASH_REASON_WRITE_FAILED = 16,
-	PMHASH_REASON_NOT_LOGGED = 17,	/* from here on of a standby, and in no stub */
-	PMHASH_REASON_NOT_BUILT = 18
+	PMHASH_REASON_START_DIED = 17,
+	PMHASH_REASON_NOT_LOGGED = 18,	/* from here on of a standby, and in no stub */
+	PMHASH_REASON_NOT_BUILT = 19
 } PmhashReason;
 
 /* ---- init.c ---- */

@@ -82,6 +82,8 @@ pmhash_reason_text(PmhashReason reason)
 			return "this standby has not built it";
 		case PMHASH_REASON_WRITE_FAILED:
 			return "the kernel has failed to write something back, or may have";
+		case PMHASH_REASON_START_DIED:
+			return "a start of the server went down before it used the pool";
 	}
 	return "it is not to be used";
 }

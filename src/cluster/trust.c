@@ -433,7 +433,10 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		*reason = PMHASH_REASON_WRITE_FAILED;
 		return doubt;
 	}
-	return server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
+	doubt = server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
+	if (doubt != NULL && control->state == PMHASH_POOL_STARTING)
+		*reason = PMHASH_REASON_START_DIED;
+	return doubt;
 }
 
 /* The same for a pool without a control file that could be read. */

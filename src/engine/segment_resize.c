@@ -435,7 +435,8 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 
 /*
  * Build a segment of one or two in which they take no more than 'percent' of
- * the slots, with a main part and as few units as possible, fewer than 'below'.
+ * the slots, with as few units as possible, fewer than 'below': where the file is full,
+ * and the disk, too, there may be a few units left to begin with, and no block.
  * False: there is none.
  */
 static bool
@@ -446,7 +447,7 @@ build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 
 	if (right != NULL)
 		n += count_live(t, right);
-	for (uint32_t size = PMH_UNITS_PER_BLOCK; size < below; size++)
+	for (uint32_t size = 1; size < below; size++)
 	{
 		if (n * 100 <= (uint64_t) pmh_build_slots(size) * percent &&
 			build_one(t, left, right, size))

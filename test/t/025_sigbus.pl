@@ -123,7 +123,7 @@ foreach my $case (@readers)
 	my ($name, $sql) = @$case;
 
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 2999') if $name eq 'vacuum';
-	cut(16384);
+	cut(4096);
 	loses('reader', $sql, $name);
 	everybody_lives($name);
 }
@@ -133,7 +133,7 @@ foreach my $case (@readers)
 rebuild_on($node);
 foreach my $time (1, 2)
 {
-	cut(16384);
+	cut(4096);
 	loses('reader', 'EXECUTE one(7)', "again: $time");
 	ok( $node->poll_query_until(
 			'postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"),
@@ -144,7 +144,7 @@ rebuild_off($node);
 
 # parallel workers: one that opens the file only now sees that it is too short
 # and does without it; one that inherits nothing else may meet the fault
-cut(16384);
+cut(4096);
 # PostgreSQL 16 has given the variable another name
 my $force = $node->safe_psql('postgres',
 	"SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
@@ -167,17 +167,17 @@ loses('reader', 'EXECUTE one(7)', 'empty file');
 everybody_lives('empty file');
 
 # ---- writers ----
-cut(16384);
+cut(4096);
 loses('writer', 'EXECUTE add_rows(123456, 10)', 'insert');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 123456'), '0', 'insert: the statement has failed');
 everybody_lives('insert');
 
-cut(16384);
+cut(4096);
 loses('writer', 'UPDATE t SET k = 123456 WHERE v = 3000', 'update');
 everybody_lives('update');
 
 # entries that wait for the commit
-cut(16384);
+cut(4096);
 $session{writer}->query('BEGIN; EXECUTE add_rows(123457, 5000); COMMIT');
 # trouble: `could not use file "..." of index "..."`
 like($session{writer}->{stderr}, $lost, 'long insert: message');
@@ -186,7 +186,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 123457'), '0',
 everybody_lives('long insert');
 
 # a savepoint saves the rest of the transaction, which goes on without the index
-cut(16384);
+cut(4096);
 $session{writer}->query_safe('BEGIN; INSERT INTO o VALUES (-5); SAVEPOINT s');
 loses('writer', 'EXECUTE add_rows(123458, 1)', 'savepoint');
 $session{writer}->query_safe('ROLLBACK TO s; EXECUTE add_rows(123458, 7); COMMIT');
@@ -195,7 +195,7 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 everybody_lives('savepoint');
 
 # ---- the mark outlives a crash right after the error ----
-cut(16384);
+cut(4096);
 loses('reader', 'EXECUTE one(7)', 'crash');
 $_->quit foreach values %session;
 crash($node);
@@ -221,7 +221,7 @@ foreach my $round (1 .. 5)
 	my $load = start_pgbench($node, \$output, '-c', '4', '-T', '30', '-f', $script);
 
 	sleep 1;
-	truncate(index_file($node, 't_k'), 4096 * (4 + $round)) or die;
+	truncate(index_file($node, 't_k'), 4096 * $round) or die;
 	# each client ends with its first error
 	sleep 2;
 	$load->signal('INT');

@@ -76,7 +76,7 @@ is($user->query_safe('SET enable_seqscan = off; SELECT v FROM plain WHERE k = 5'
 # What happens to files; none of this is looked for by others (no cleaner comes).
 unlink($file{gone_k}) or die;
 copy($file{plain_k}, $file{others_k}) or die;
-truncate($file{cut_k}, 20000) or die;
+truncate($file{cut_k}, 10000) or die;
 open(my $out, '+<', $file{damaged_k}) or die;
 print $out 'x' x 200;
 close($out) or die;

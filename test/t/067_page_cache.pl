@@ -106,7 +106,7 @@ crash($node);
 hint(0);
 die_in_start($node);
 $node->start;
-stays_invalid($node, $lost, 'unmounted, a start died');
+stays_invalid($node, 'a start of the server went down before it used the pool', 'unmounted, a start died');
 back_again('unmounted, a start died');
 
 # event: killed, and the container is started again with a boot id of its own

@@ -54,7 +54,8 @@ case_is('full until the end', '53100 53100', 0, "$by_index BEGIN; $load $full $r
 cmp_ok($node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('q_k')"), '>', 16,
 	'some groups went in before it was full');
 case_is('full in a savepoint', '53100', 5000, "$by_index BEGIN; $load $full $read $space COMMIT;");
-case_is('full, twice', '53100 53100', 5100,
+# (the rows of the inner level are queued when the outer one's have gone in)
+case_is('full, twice', '53100', 5100,
 	"$by_index BEGIN; $load $full $read $space INSERT INTO q SELECT i, 'new' FROM generate_series(1, 100) i; $full $read $space COMMIT;");
 case_is('full, the level is aborted', '53100', 5000,
 	"$by_index BEGIN; $load SAVEPOINT a; INSERT INTO q SELECT i, 'new' FROM generate_series(1, 3000) i; $full $read $space ROLLBACK TO a; COMMIT;");

@@ -124,7 +124,7 @@ like(die_in_start($node), qr/not trusted: the file system has failed to write so
 faults('syncfs', 'fail', '', 'off', 0);
 $node->start;
 # trust: asked-before-start
-stays_invalid($node, 'server and pool directory have not been together all the time since it was made',
+stays_invalid($node, 'a start of the server went down before it used the pool',
 	'syncfs at start, a failed write');
 rebuild_on($node);
 all_come_back($node, 'syncfs at start, a failed write');
