@@ -189,43 +189,6 @@ foreach my $gone (0, 1)
 	$session->quit;
 }
 
-# It has mapped the file, and needs more of it; another session finds that it is gone.
-{
-	my $name = 'late, reading';
-	my $position = log_position($standby);
-
-	$primary->safe_psql('postgres', <<SQL);
-CREATE TABLE r (k int4, v int4);
-CREATE TABLE gone (k int4);
-INSERT INTO r SELECT i, i FROM generate_series(1, 1000) i;
-CREATE INDEX r_k ON r USING pmhash (k) WITH (wal = on);
-SQL
-	caught_up($primary, $standby);
-	wait_for_state($standby, 'r_k', qr/^valid$/, "$name: built");
-	my $session = start_session(<<SQL);
-SET enable_seqscan = off; SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off; SET plan_cache_mode = force_generic_plan;
-PREPARE q AS SELECT v FROM r WHERE k = \$1;
-EXECUTE q(3);
-DO 'BEGIN WHILE NOT EXISTS (SELECT FROM gone) LOOP PERFORM pg_sleep(0.1); END LOOP; END';
-EXECUTE q(150000);
-SQL
-	$standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep')) or die;
-	$primary->safe_psql('postgres', 'INSERT INTO r SELECT i, i FROM generate_series(1001, 200000) i');
-	caught_up($primary, $standby);
-	unlink(index_file($standby, 'r_k')) or die;
-	hold('standby_before_lost');
-	$primary->safe_psql('postgres', 'INSERT INTO gone VALUES (1)');
-	is_held('standby_before_lost', $name);
-	$position = log_position($standby);
-	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM r WHERE k = 150000'), '150000', "$name: met by another session");
-	ok($standby->wait_for_log($built, $position), "$name: built again");
-	wait_for_state($standby, 'r_k', qr/^valid$/, "$name: valid again");
-	my @file = stat(index_file($standby, 'r_k'));
-	release('standby_before_lost');
-	is(finish($session), "3\n150000", "$name: the query has its rows");
-	is(standby_state($standby, 'r_k'), 'valid', "$name: the new file is not lost");
-	is((stat(index_file($standby, 'r_k')))[1], $file[1], "$name: nor has it been built again");
-}
 compare_in_snapshot($standby, 'after these: answers');
 
 # ---- a sweeper that is still there when the standby has been promoted ----

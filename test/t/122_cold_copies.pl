@@ -68,7 +68,7 @@ sub is_made_anew
 
 my @copies = map { cold_copy($_) } qw(at_once restarted killed);
 
-# ---- one that is promoted before anyone has written: it has all it had ----
+# ---- one that is promoted before anyone has written ----
 
 my $alone = cold_copy('alone');
 $alone->append_conf('postgresql.conf', "primary_conninfo = ''\n");
@@ -77,7 +77,9 @@ $alone->poll_query_until('postgres', 'SELECT pg_is_in_recovery()') or die;
 $alone->promote;
 all_valid($alone, 'alone');
 # event: both put back, copied from a server that was shut down
-ok(!is_made_anew($alone, 0, $_), "alone: $_ is what it was") foreach qw(o_k u_k);
+ok(!is_made_anew($alone, 0, 'u_k'), 'alone: u_k is what it was');
+# (whether others have written to what is not logged is not known)
+ok(is_made_anew($alone, 0, 'o_k'), 'alone: o_k is rebuilt');
 $alone->stop;
 
 # ---- others follow it while it goes on ----
