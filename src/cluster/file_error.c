@@ -125,7 +125,7 @@ hint_for(Relation index, const PmhError *error)
 		case PMH_ERR_NO_SPACE:
 			return "Free space on the file system of the pmhash directory.";
 		case PMH_ERR_NO_MEMORY:
-			return "The system limits the mappings of a process (vm.max_map_count); a transaction needs one for each pmhash index that it uses.";
+			return "Memory is short, or the system limits the mappings of a process (vm.max_map_count): a transaction needs one for each pmhash index that it uses.";
 		case PMH_OK:
 		case PMH_NOT_FOUND:
 		case PMH_DONE:
