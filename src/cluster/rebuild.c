@@ -52,8 +52,9 @@
  * Look at an index in a transaction of its own, and return its name and table.  One that
  * is locked is not looked at: another session drops or rebuilds it.  So is one whose
  * table is locked: a transaction that has moved it, say, may stay open for hours, and
- * each rebuild would wait for it in vain.  ERROR if it can't be opened: want of memory, and a catalog that can't be
- * read just now, pass, and for how long an index has no row in pg_index is not known.
+ * each rebuild would wait for it in vain.  ERROR if it can't be opened: want of memory,
+ * and a catalog that can't be read just now, pass, and for how long an index has no row in
+ * pg_index is not known.
  * ERROR, too, if it can't be rebuilt as long as the pool is not present: if that comes
  * back, so may the index.
  */

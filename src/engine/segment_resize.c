@@ -435,19 +435,18 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 
 /*
  * Build a segment of one or two in which they take no more than 'percent' of
- * the slots, with as few units as possible, fewer than 'below': where the file is full,
- * and the disk, too, there may be a few units left to begin with, and no block.
+ * the slots, with as few units as possible: 'size' or more, fewer than 'below'.
  * False: there is none.
  */
 static bool
 build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
-			   uint32_t percent, uint32_t below)
+			   uint32_t percent, uint32_t size, uint32_t below)
 {
 	uint64_t	n = count_live(t, left);
 
 	if (right != NULL)
 		n += count_live(t, right);
-	for (uint32_t size = 1; size < below; size++)
+	for (; size < below; size++)
 	{
 		if (n * 100 <= (uint64_t) pmh_build_slots(size) * percent &&
 			build_one(t, left, right, size))
@@ -488,22 +487,39 @@ replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
 	return PMH_OK;
 }
 
+/*
+ * One or two segments become a smaller one, with a main part.  Where the file is full, and
+ * the disk, too, there may be no block for that to begin with; a few units do for the
+ * first ones then.  (Many such would leave many blocks half in use.)
+ */
+static PmhResult
+make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
+			 uint32_t percent, uint32_t below)
+{
+	PmhResult	result;
+
+	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
+		return PMH_NOT_FOUND;
+	result = replace_by_one(t, left, right);
+	if (result != PMH_NEED ||
+		!build_smallest(t, left, right, percent, 1, PMH_UNITS_PER_BLOCK))
+		return result;
+	t->need.blocks = 0;
+	return replace_by_one(t, left, right);
+}
+
 PmhResult
 pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 				  uint32_t percent)
 {
-	if (!build_smallest(t, left, right, percent, PMH_GROWN_SIZE + 1))
-		return PMH_NOT_FOUND;
-	return replace_by_one(t, left, right);
+	return make_smaller(t, left, right, percent, PMH_GROWN_SIZE + 1);
 }
 
 PmhResult
 pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
 {
-	if (!build_smallest(t, place, NULL, percent,
-						pmh_elem_size(place->elem) - PMH_REDUCE_UNITS + 1))
-		return PMH_NOT_FOUND;
-	return replace_by_one(t, place, NULL);
+	return make_smaller(t, place, NULL, percent,
+						pmh_elem_size(place->elem) - PMH_REDUCE_UNITS + 1);
 }
 
 PmhResult
