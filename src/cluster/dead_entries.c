@@ -483,6 +483,7 @@ work_on_list(Relation index, PmhashFile *file)
 	PG_CATCH();
 	{
 		pmhash_dead_list_forget(file, epoch, entries, n);
+		pfree(entries);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();

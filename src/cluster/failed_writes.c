@@ -39,7 +39,8 @@
 #include "cluster/worker.h"
 
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
-#define ASKING_SHARE	1000	/* one part in so many of the time is spent asking */
+#define ASKING_SHARE	1000	/* one part in so many of the time is spent asking ... */
+#define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
 #define SHORT_PASS		100		/* ms: little has been written meanwhile, then */
 #define MOST_PASSES		4
 
@@ -100,13 +101,14 @@ ask_file(int fd, const char *path)
 	return asked;
 }
 
-/* It has been asked since then. */
+/* It has been asked since then, unless a user wants it asked again ('from' is what was set). */
 static void
-rest_from(int64 begun)
+rest_from(int64 begun, uint64 from)
 {
 	int64		now = pmhash_clock_ms();
+	int64		rest = Min((now - begun + 1) * ASKING_SHARE, LONGEST_REST);
 
-	pg_atomic_write_u64(&pmhash_shared->ask_from, now + (now - begun + 1) * ASKING_SHARE);
+	pg_atomic_compare_exchange_u64(&pmhash_shared->ask_from, &from, now + rest);
 }
 
 /*
@@ -119,6 +121,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
 	uint64		device = pmhash_device_of_syncfs();
 	XLogRecPtr	asked;
+	uint64		from = pg_atomic_read_u64(&pmhash_shared->ask_from);
 	int64		begun;
 	bool		complete;
 
@@ -129,7 +132,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	if (!complete ||
 		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
 	{
-		rest_from(begun);
+		rest_from(begun, from);
 		return;
 	}
 	asked = pg_atomic_read_u64(&pmhash_shared->asked_redo);
@@ -140,7 +143,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
-	rest_from(begun);
+	rest_from(begun, from);
 }
 
 /*

@@ -259,7 +259,7 @@ lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wai
 		if (result != PMH_OK)
 			return result;
 		prefetch_buckets(t, place, hash);
-		if (!t->file.persist)
+		if (wait && !t->file.persist)	/* else there are locks already */
 			touch_buckets(t, place, hash);
 		PMH_STOP_POINT("segment_before_lock");
 		if (!(wait ? pmh_lock_or_cancel(&place->stripe->lock) :

@@ -30,6 +30,7 @@
 #include "pm.h"
 #include "recover.h"
 #include "segment_build.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 
@@ -315,6 +316,11 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
 	PmhResult	result;
 
+	/* Before the first store: a page may be larger than the file (pm.c, "its length"). */
+	result = pm_complete(&t->file, INITIAL_BLOCKS << PMH_BLOCK_SHIFT, &t->error);
+	if (result != PMH_OK)
+		return result;
+
 	/* The file is new and all zeroes: so are the buckets and the log. */
 	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
@@ -444,9 +450,10 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 static void
 lower_bound(PmhTable *t)
 {
-	uint64_t	end = pmh_blocks(t) << PMH_BLOCK_SHIFT;
+	uint64_t	end = pmh_file_end(t);
 
-	if (end < t->file.bound)
+	/* 0: it has been lost since it was looked at */
+	if (end != 0 && end < t->file.bound)
 		t->file.bound = end;
 	PMH_ASSERT(t->file.bound >= PMH_HEADER_SIZE && t->file.bound <= t->file.addresses);
 }

@@ -307,7 +307,8 @@ map_long(PmFile *f, int fd, int flags, size_t size)
 			f->addresses = length;
 			return 0;
 		}
-		if (errno != ENOMEM || length <= pmh_whole_pages(size))
+		/* (EAGAIN: a limit of locked memory) */
+		if ((errno != ENOMEM && errno != EAGAIN) || length <= pmh_whole_pages(size))
 			return errno;
 		length = pmh_whole_pages(length / 2 < size ? size : length / 2);
 	}

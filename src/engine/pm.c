@@ -379,9 +379,8 @@ pm_is_resident(const PmFile *f, const void *address)
  *	  the page that the file ended in, pagecache_isize_extended(), until late in 2024).
  *	- The first store to a page takes space for all of it.  If part of it is a hole and
  *	  the file system is full, that is SIGBUS: a sound file is posted as lost.
- * With pages of 4 KiB all that the engine asks for is whole pages.  (An index file is
- * created with 64 KiB or more, whole pages of any size; a journal has any length, and
- * keeps it.)
+ * With pages of 4 KiB all that the engine asks for is whole pages.  (A new index file is
+ * completed before anything is stored to it; a journal has any length, and keeps it.)
  */
 
 /*
