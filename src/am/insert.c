@@ -7,7 +7,7 @@
  * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,
  * value) pair and nothing else.  The first entries of a statement are inserted
  * at once; from then on they are queued and inserted in groups, where that is
- * allowed (insert_queue.c, insert_queue.c).
+ * allowed (insert_queue.c).
  *
  *-------------------------------------------------------------------------
  */

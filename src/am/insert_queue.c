@@ -32,7 +32,7 @@
  *	  - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.
  * And no reader may meet an entry whose TID belongs to another row by now: only
- * rows that VACUUM cannot remove while they wait are queued (insert_queue.c).
+ * rows that VACUUM cannot remove while they wait are queued.
  *
  * Nothing that is queued is forgotten while a transaction that owns it can
  * still commit.  All queues belong to one nesting level of subtransactions, that of the

@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 #include "cluster/disabled.h"
-#include "cluster/invalid.h"
 #include "cluster/shared.h"
+#include "cluster/stub.h"
 
 /* What a disabled pmhash means to others. */
 const char *

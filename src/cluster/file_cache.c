@@ -336,6 +336,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	file->filling = is_filling(stub->flags);
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->index = RelationGetRelid(index);
+	memset(&file->key_locks, 0, sizeof(file->key_locks));
 	memset(&file->counts, 0, sizeof(file->counts));
 	file->counted = 0;
 	file->path = pmh_path(table);

@@ -17,19 +17,20 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 
 #include "cluster/cluster.h"
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
 #include "cluster/file_error.h"
 #include "cluster/identity.h"
-#include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/pool.h"
 #include "cluster/session_files.h"
 #include "cluster/shared.h"
 #include "cluster/stub.h"
+#include "cluster/try.h"
 #include "cluster/undo_journal.h"
 
 static void
@@ -266,9 +267,13 @@ pmhash_file_create(Relation index)
 	PmhashStub	stub;
 	bool		is_new = storage_is_new(index);
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-	bool		comes_back = !is_new && rows_may_come_back(index);
+	bool		comes_back;
 
 	pmhash_require_service(index);
+
+	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
+	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
+		rows_may_come_back(index);
 	part_with_file_before(index);
 	new_stub(&stub);
 	stub.flags = comes_back ? PMHASH_STUB_INVALID : pmhash_new_wal_flags(index);
@@ -281,7 +286,10 @@ pmhash_file_create(Relation index)
 	if (!is_new)
 		pmhash_pending_keep(file->path);
 	if (comes_back)
+	{
 		pmhash_rebuild_at_end();
+		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
+	}
 	return file;
 }
 

@@ -24,7 +24,6 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
-#include "storage/predicate.h"
 #include "storage/sinval.h"
 
 #include "cluster/cluster.h"
@@ -86,16 +85,6 @@ pmhash_reason_text(PmhashReason reason)
 			return "a start of the server went down before it used the pool";
 	}
 	return "it is not to be used";
-}
-
-/*
- * A stub has been changed in place.  To be called after the change, before
- * anything is done that relies on it.
- */
-void
-pmhash_stub_changed(void)
-{
-	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
 }
 
 /* ---- errors ---- */
@@ -302,12 +291,8 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 * even if this transaction does not.
 		 */
 		XLogFlush(pmhash_insert_end());
-		pmhash_stub_changed();
 		pmhash_forget_plans(index->rd_index->indrelid);
 		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
-
-		/* What has been read through it is now guarded by locks on the table. */
-		TransferPredicateLocksToHeapRelation(index);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
 }

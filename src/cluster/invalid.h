@@ -33,7 +33,6 @@ extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_l
 								PmhashReason reason);
 extern void pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble);
 extern const char *pmhash_reason_text(PmhashReason reason);
-extern void pmhash_stub_changed(void);
 extern void pmhash_forget_plans(Oid table);
 
 #endif							/* PMHASH_INVALID_H */

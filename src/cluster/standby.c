@@ -31,12 +31,12 @@
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
-#include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
 #include "cluster/standby_state.h"
+#include "cluster/stub.h"
 #include "engine/stop_point.h"
 
 /* Milliseconds to the next try after the first failure, and at the most. */

@@ -15,10 +15,10 @@
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
-#include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
 #include "cluster/standby_state.h"
+#include "cluster/stub.h"
 #include "engine/stop_point.h"
 
 /*

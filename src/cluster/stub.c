@@ -21,9 +21,11 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "storage/smgr.h"
 
 #include "cluster/cluster.h"
+#include "cluster/shared.h"
 #include "cluster/stub.h"
 #include "cluster/wal_record.h"
 #include "engine/stop_point.h"
@@ -85,6 +87,16 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 	end = pmhash_wal_log_file_gone_with(stub->file_id, MyDatabaseId, buffer);
 	PageSetLSN(page, end);
 	END_CRIT_SECTION();
+}
+
+/*
+ * A stub has been changed in place.  To be called after the change, before
+ * anything is done that relies on it.
+ */
+void
+pmhash_stub_changed(void)
+{
+	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
 }
 
 /*
@@ -268,6 +280,13 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		else
 			log_page(index, buffer, &marked);
 		PMH_STOP_POINT("stub_marked");
+
+		/*
+		 * Before others can see the mark, and leave rows out: sessions read their stubs
+		 * again, and what has been read through the file is guarded by locks on the table.
+		 */
+		pmhash_stub_changed();
+		TransferPredicateLocksToHeapRelation(index);
 	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);
