@@ -179,7 +179,9 @@ check_depth(PmhTable *t, const PmhPlace *p)
 static PmhResult
 check_whole(PmhTable *t, const PmhPlace *p)
 {
-	if (likely(pmh_elem_whole(p->elem)))
+	/* (In block 0 no main part can be: it would be freed one day, and the header with it.) */
+	if (likely(pmh_elem_whole(p->elem) &&
+			   (!pmh_elem_has_main(p->elem) || pmh_elem_main_block(p->elem) != 0)))
 		return check_depth(t, p);
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
 					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
@@ -524,6 +526,19 @@ pmh_small_directory(const PmhTable *t)
 }
 
 /*
+ * Before a directory is copied and its space is free: is it where one of this depth can be?
+ * The directory word has no checksum.
+ */
+static PmhResult
+check_old_directory(PmhTable *t, uint64_t offset, uint32_t depth)
+{
+	if (depth > PMH_SMALL_DIR_DEPTH && (offset == 0 || offset % PMH_BLOCK_SIZE != 0))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The directory does not begin at a block.");
+	return pmh_check_span(t, offset, pmh_directory_size(depth));
+}
+
+/*
  * Double the directory into the space at 'to' (0: the offset for a small one
  * that is free).  PMH_OK; PMH_RETRY if its depth is not 'depth' any more;
  * PMH_NEED.
@@ -543,7 +558,7 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	if (pmh_dirword_depth(dirword) != depth)
 		result = PMH_RETRY;
 	else
-		result = pmh_check_span(t, from, pmh_directory_size(depth));
+		result = check_old_directory(t, from, depth);
 	if (result == PMH_OK)
 	{
 		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
@@ -662,7 +677,8 @@ fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
 
 	if (!pmh_lock_or_cancel(&t->file_lock->directory))
 		return pmh_fail_cancelled(t);
-	if (pm_load_acquire(&live->dirword) == dirword && deepest(t, dirword) <= depth)
+	if (pm_load_acquire(&live->dirword) == dirword && deepest(t, dirword) <= depth &&
+		(result = check_old_directory(t, from, old_depth)) == PMH_OK)
 	{
 		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
 
