@@ -153,6 +153,7 @@ CREATE FUNCTION some_b(n int) RETURNS text[] LANGUAGE sql IMMUTABLE AS
 SET work_mem = '64kB';
 -- (some versions keep the rows of answers() in files when memory is that small)
 SET log_temp_files = -1;
+SET jit = off;
 SET client_min_messages = debug1;
 SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(240)) AND b = ANY (some_b(230))', 'product_ab');
 SELECT * FROM answers('SELECT * FROM product WHERE a = ANY (some_a(1000)) AND b = ANY (some_b(900))', 'product_ab');
