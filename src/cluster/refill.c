@@ -215,8 +215,7 @@ remove_old_file(Relation heap, Relation index)
 {
 	char		path[MAXPGPATH];
 
-	if (pmhash_stub_invalidate(index, 0, refill.reason))
-		pmhash_stub_changed();
+	(void) pmhash_stub_invalidate(index, 0, refill.reason);
 	if (pmhash_index_path(index, true, NULL, path))
 	{
 		hold_old_file(path);
@@ -513,8 +512,7 @@ abandon(Relation index)
 	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
 		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
 		return;					/* filled or valid: it is good */
-	if (pmhash_stub_invalidate(index, refill.file_id, refill.reason))
-		pmhash_stub_changed();
+	(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
 	pmhash_file_path(path, MyDatabaseId, refill.file_id);
 	pmhash_unlink(path);
 }
