@@ -589,24 +589,28 @@ sweep_table(VacuumState *state, StepAction action)
 /*
  * Give space back, if much was deleted since the index was made or last shrunk.
  * No engine lock is held between the steps, so that vacuum_cost_delay and
- * cancels work as in sweeps.  A step costs what reading and writing two
- * segments would.
+ * cancels work as in sweeps.  What the steps look at costs as pages that are written.
  */
 static void
 shrink_steps(Relation index, PmhashFile *file, PmhShrink *shrink)
 {
+	uint64		pages = 0;			/* that have been charged */
 	PmhResult	result;
 
 	for (;;)
 	{
+		uint64		seen;
+
 		pmhash_vacuum_delay_point();
 		result = pmh_shrink_step(file->table, shrink);
 		if (result == PMH_DONE)
 			break;
 		if (result != PMH_OK)
 			pmhash_engine_error(index, file, result);
+		seen = shrink->bytes_seen / BLCKSZ;
 		if (VacuumCostActive)
-			VacuumCostBalance += 4 * VacuumCostPageDirty;
+			VacuumCostBalance += (int) (seen - pages) * VacuumCostPageDirty;
+		pages = seen;
 	}
 }
 

@@ -41,6 +41,7 @@
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
 #define ASKING_SHARE	1000	/* one part in so many of the time is spent asking ... */
 #define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
+#define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
 #define SHORT_PASS		100		/* ms: little has been written meanwhile, then */
 #define MOST_PASSES		4
 
@@ -101,12 +102,13 @@ ask_file(int fd, const char *path)
 	return asked;
 }
 
-/* It has been asked since then, unless a user wants it asked again ('from' is what was set). */
+/* It has been asked since then, unless a user has said CHECKPOINT meanwhile. */
 static void
-rest_from(int64 begun, uint64 from)
+rest_from(int64 begun)
 {
 	int64		now = pmhash_clock_ms();
 	int64		rest = Min((now - begun + 1) * ASKING_SHARE, LONGEST_REST);
+	uint64		from = ASKED_NOW;
 
 	pg_atomic_compare_exchange_u64(&pmhash_shared->ask_from, &from, now + rest);
 }
@@ -121,10 +123,10 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
 	uint64		device = pmhash_device_of_syncfs();
 	XLogRecPtr	asked;
-	uint64		from = pg_atomic_read_u64(&pmhash_shared->ask_from);
 	int64		begun;
 	bool		complete;
 
+	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
 	if (!write_back(device, go_on) && failed[0] == '\0')
 		return;
 	begun = pmhash_clock_ms();
@@ -132,7 +134,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	if (!complete ||
 		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
 	{
-		rest_from(begun, from);
+		rest_from(begun);
 		return;
 	}
 	asked = pg_atomic_read_u64(&pmhash_shared->asked_redo);
@@ -143,7 +145,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
-	rest_from(begun, from);
+	rest_from(begun);
 }
 
 /*

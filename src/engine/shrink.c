@@ -74,6 +74,9 @@
 #define MUCH_FREE			0.25
 #define GROWTH_REST			(4.0 * 1024 * 1024)
 
+/* What a step along segments costs: two are read, and may be written. */
+#define SEGMENT_STEP_BYTES	(2 * PMH_BLOCK_SIZE)
+
 /* Walks that empty the file's end or find out about value regions, at most. */
 #define MAX_ROUNDS			3
 
@@ -531,11 +534,19 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	if (p->phase == PMH_SHRINK_FINISHED)
 		return PMH_DONE;
 	if (p->key < p->nkeys)
+	{
+		uint64_t	before = p->list_bytes + p->walk_bytes;
+		uint64_t	after;
+
 		result = pmh_shrink_list_step(table, p);
-	else if (p->at.through)
-		result = end_walk(table, p);
+		after = p->list_bytes + p->walk_bytes;	/* less, if a list is begun anew */
+		shrink->bytes_seen += sizeof(PmhBucket) + (after > before ? after - before : 0);
+	}
 	else
-		result = walk_step(table, p);
+	{
+		result = p->at.through ? end_walk(table, p) : walk_step(table, p);
+		shrink->bytes_seen += SEGMENT_STEP_BYTES;
+	}
 	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
 	return pmh_conclude(table, result);

@@ -498,6 +498,7 @@ typedef struct PmhShrink
 	uint64_t	bytes_before;	/* length of the file in use */
 	uint64_t	bytes_after;
 	uint64_t	steps;
+	uint64_t	bytes_seen;		/* that the steps have looked at, about: what they cost */
 	struct PmhShrinkPrivate *priv;
 } PmhShrink;
 

@@ -72,13 +72,16 @@ sub buckets
 	foreach my $i (0 .. $elements - 1)
 	{
 		my $element = get($file, 'Q<', $directory + 8 * $i);
-		my $main = ($element & ((1 << 25) - 1)) * $block;
-		my $extension = (($element >> 25) & ((1 << 27) - 1)) * ($block / 8);
-		my $units = ($element >> 52) & 7;
+		my $unit = $block / 8;
+		my $size = ($element >> 51) & 15;
+		my $main = ($element & ((1 << 24) - 1)) * $block;
+		my $extension = (($element >> 24) & ((1 << 27) - 1)) * $unit;
 
-		next if $seen{$main}++;
-		push @buckets, map { $main + 256 * $_ } 0 .. $block / 256 - 1;
-		push @buckets, map { $extension + 256 * $_ } 0 .. $units * $block / 8 / 256 - 1;
+		# a small segment has no main part, and its units are shifted (layout.h)
+		$extension -= 8 * $unit if $size < 8;
+		next if $seen{"$main $extension"}++;
+		push @buckets, map { $main + 256 * $_ } 0 .. $block / 256 - 1 if $size >= 8;
+		push @buckets, map { $extension + 256 * $_ } 0 .. $size % 8 * $unit / 256 - 1;
 	}
 	return @buckets;
 }

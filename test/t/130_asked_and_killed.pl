@@ -164,6 +164,10 @@ $node->reload;
 	is(scalar(() = slurp_file($node->logfile, $first) =~ /pmhash_faults: call \d+ of syncfs/g), 1, 'four checkpoints: it is not asked again');
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	ok($node->wait_for_log(qr/pmhash_faults: call 2 of syncfs/, $first), 'a CHECKPOINT of a user: it is');
+	# (and while it is asked, one more CHECKPOINT is not forgotten)
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	ok($node->wait_for_log(qr/pmhash_faults: call 3 of syncfs/, $first), 'a CHECKPOINT during the question: once more');
+	witness_is_back('slow questions');
 	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1');
 	faults('syncfs', 'fail', '', 'off', 0);
 }
