@@ -4,7 +4,11 @@
 #   make PG_CONFIG=/path/pg_config install
 #   make installcheck             against a running server that preloads pmhash;
 #                                 TAP_TESTS= leaves out servers of its own
-#   make test                     everything, from nothing (test/run.sh)
+#   make check-FEATURE            what has changed is built, and the tests of a feature run:
+#                                 a folder or file of test/t, a file of sql/ or specs/
+#                                 (test/check.sh)
+#   make test                     the default ladder, from nothing (test/run.sh)
+#   make test-all                 all that runs in an hour: sanitizers, crash states, mutants
 #   make versions-test            the suites on each version of PostgreSQL, in chroots
 #   make assert-test              regress, isolation, TAP on servers with assertions; hours
 #   make analyzers-test           gcc -fanalyzer, cppcheck, pgspot
@@ -56,10 +60,10 @@ TAP_TESTS = 1
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
 # other suites there are some that take seconds.
 ifeq ($(REGRESS)$(ISOLATION),)
-PROVE_TESTS = test/t/*.pl
+PROVE_TESTS = test/t/*/*.pl
 else
-PROVE_TESTS = test/t/004_no_preload.pl test/t/007_restart_and_dump.pl \
-	test/t/024_template.pl
+PROVE_TESTS = test/t/start/no_preload.pl test/t/start/restart_and_dump.pl \
+	test/t/files/template.pl
 endif
 
 # The server's headers are not ours to keep clean under -Wextra: -isystem.
@@ -82,7 +86,7 @@ SOAKS = soak-faults soak-failover soak-snapshots
 BENCHES = $(filter-out bench-unique bench-queue bench-demo bench-run, \
 	$(patsubst $(top)/bench/%.sh,bench-%,$(wildcard $(top)/bench/*.sh)))
 NIGHTLY = analyzers-test assert-test coverage-test versions-test tools-test packages-test
-WITHOUT_PGXS = test nightly $(NIGHTLY) dist crash-exhaustive dax-test soak $(SOAKS) \
+WITHOUT_PGXS = test test-all check-% nightly $(NIGHTLY) dist crash-exhaustive dax-test soak $(SOAKS) \
 	ha-test mutants fuzz demo bench bench-quick bench-engine bench-tpcc bench-unique bench-queue $(BENCHES)
 
 .PHONY: $(WITHOUT_PGXS) clean-subdirs
@@ -123,6 +127,10 @@ $(OBJS:.o=.bc): %.bc: %.o
 
 test:
 	bash $(top)/test/run.sh
+test-all:
+	bash $(top)/test/run.sh all
+check-%:
+	bash $(top)/test/check.sh $*
 soak:
 	bash $(top)/test/soak/run.sh
 $(SOAKS): soak-%:

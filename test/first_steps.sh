@@ -156,8 +156,8 @@ tap_tests()
 	all=$(make_here -n installcheck REGRESS= ISOLATION=)
 	few=$(make_here -n installcheck)
 	none=$(make_here -n installcheck TAP_TESTS=)
-	grep -q 'test/t/\*\.pl' <<<"$all" || { echo "all: $all"; return 1; }
-	grep -q 'test/t/[0-9a-z_]*\.pl' <<<"$few" && ! grep -q 'test/t/\*' <<<"$few" || { echo "few: $few"; return 1; }
+	grep -q 'test/t/\*/\*\.pl' <<<"$all" || { echo "all: $all"; return 1; }
+	grep -q 'test/t/[a-z]*/[a-z_]*\.pl' <<<"$few" && ! grep -q 'test/t/\*' <<<"$few" || { echo "few: $few"; return 1; }
 	grep -q regress <<<"$none" && ! grep -q 'test/t/' <<<"$none" || { echo "none: $none"; return 1; }
 }
 

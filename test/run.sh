@@ -1,11 +1,13 @@
 #!/bin/bash
 #
-# test/run.sh - the whole test ladder, from nothing.
+# test/run.sh - the test ladder, from nothing.
 #
 #	run.sh [STAGE...]
 #
-# Stages: engine crash fuzz models mutants first_steps regress isolation tap fs_shutdown; none
-# named: all.
+# Stages of the default ladder, in minutes: engine regress isolation tap.
+# Further ones: sanitizers crash fuzz models mutants first_steps fs_shutdown, and tap_long,
+# which are the files of test/t that have "# long" in their first lines.  "all" is all of
+# them (make test-all).
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
 # that are missing.  The server is the newest that is installed, or that apt has;
@@ -80,8 +82,10 @@ show_diffs()
 	fi
 }
 
-all_stages="engine crash fuzz models mutants first_steps regress isolation tap fs_shutdown"
-stages=${*:-$all_stages}
+default_stages="engine regress isolation tap"
+all_stages="$default_stages sanitizers crash fuzz models mutants first_steps tap_long fs_shutdown"
+stages=${*:-$default_stages}
+[ "$stages" != all ] || stages=$all_stages
 for name in $stages; do
 	case " $all_stages " in
 		*" $name "*) ;;
@@ -121,13 +125,14 @@ count_one ok
 run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
 
 # ---- the engine alone ----
-if wanted engine; then
-	# all again with larger pages takes three minutes; what they are about is in check
-	for target in check check-asan check-tsan ${PMHASH_LARGE_PAGES:+check-pages}; do
-		stage "engine-$target" count_tap make -k -j"$(nproc)" --output-sync \
-			-s --no-print-directory -C test/engine "$target"
-	done
-fi
+targets=
+wanted engine && targets=check
+wanted sanitizers && targets="$targets check-asan check-tsan"
+# all again with larger pages takes three minutes; what they are about is in check
+for target in $targets ${PMHASH_LARGE_PAGES:+check-pages}; do
+	stage "engine-$target" count_tap make -k -j"$(nproc)" --output-sync \
+		-s --no-print-directory -C test/engine "$target"
+done
 
 # ---- crash states of the engine and of the undo journal ----
 if wanted crash; then
@@ -169,15 +174,26 @@ if wanted isolation; then
 		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
 	show_diffs "$build/output_iso/regression.diffs"
 fi
-if wanted tap; then
-	failed_before=$failed
-	# one file more than processors: a file waits most of its time, for servers that
-	# start, stop and replay
-	stage tap count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-		${PMHASH_PROVE_TESTS:+PROVE_TESTS="$PMHASH_PROVE_TESTS"} PROVE_FLAGS="-j$(($(nproc) + 1)) --timer"
+# tap_files STAGE FILES: three files a processor: one waits most of its time, for servers
+# that start, stop and replay
+tap_files()
+{
+	local failed_before=$failed
+
+	stage "$1" count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
+		PROVE_TESTS="$2" PROVE_FLAGS="-j$(($(nproc) * 3)) --timer"
 	if [ "$failed" -ne "$failed_before" ]; then
 		show_tap_failures "$build/tmp_check/log"
 	fi
+}
+
+long=$(cd "$build" && grep -l '^# long' test/t/*/*.pl | tr '\n' ' ')
+short=$(cd "$build" && grep -L '^# long' test/t/*/*.pl | tr '\n' ' ')
+if wanted tap; then
+	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
+fi
+if wanted tap_long && [ -z "${PMHASH_PROVE_TESTS:-}" ]; then
+	tap_files tap_long "$long"
 fi
 
 # ---- a file system that is lost and mounted again, where one can be mounted ----

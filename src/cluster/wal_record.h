@@ -36,7 +36,7 @@
  * head of 16, an entry alone takes 56 bytes of WAL; one of many takes 14.
  */
 #define PMHASH_WAL_MAGIC		0x484d5000	/* the last byte is the version */
-#ifndef PMHASH_WAL_VERSION		/* test/t/097: a primary of another version */
+#ifndef PMHASH_WAL_VERSION		/* test/t/standby/standby_bad_cases: a primary of another version */
 #define PMHASH_WAL_VERSION		2
 #endif
 

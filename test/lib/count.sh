@@ -23,7 +23,7 @@ count_pg_regress()
 }
 
 # prove: "Files=9, Tests=120, ..." and for each bad file
-# "test/t/x.pl (Wstat: 256 Tests: 12 Failed: 1)", where Wstat alone may be bad
+# "test/t/start/x.pl (Wstat: 256 Tests: 12 Failed: 1)", where Wstat alone may be bad
 count_prove()
 {
 	local total

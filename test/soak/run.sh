@@ -3,15 +3,15 @@
 # test/soak/run.sh [cycles] [faults] [failover] [snapshots]: the long tests, from nothing.
 #
 #	cycles	the server killed again and again under load: the same test as
-#			test/t/010_kill_cycles.pl, SOAK_CYCLES times (default 200)
+#			test/t/start/kill_cycles.pl, SOAK_CYCLES times (default 200)
 #	faults	every call that can fail made to fail, each in turn: the same test
-#			as test/t/011_injected_faults.pl, without a bound
+#			as test/t/files/injected_faults.pl, without a bound
 #
 #	failover a primary and its standby under load, the primary lost again and
-#			again: the same test as test/t/094_failover.pl, FAILOVER_CYCLES times
+#			again: the same test as test/t/standby/failover.pl, FAILOVER_CYCLES times
 #			(default 220)
 #	snapshots random histories of snapshots while indexes come and go: the same test as
-#			test/t/179_snapshot_histories.pl, with the seeds SNAPSHOTS_SEEDS (1-60), of
+#			test/t/rebuild/snapshot_histories.pl, with the seeds SNAPSHOTS_SEEDS (1-60), of
 #			SNAPSHOTS_STEPS steps each (120)
 #
 # Without arguments the first two are run.  Needs what test/run.sh needs.  Works in a
@@ -70,7 +70,7 @@ test_file()
 
 	shift
 	say "$name"
-	(cd "$build" && exec setsid "${as[@]}" env "$@" SOAK_PROGRESS="$work/build/$name.progress" \
+	(cd "$build" && exec setsid "${as[@]}" env "$@" SOAK_PROGRESS="$work/build/${name##*/}.progress" \
 		make -s --no-print-directory PG_CONFIG="$pg_config" installcheck REGRESS= ISOLATION= \
 		PROVE_TESTS="test/t/$name.pl" PROVE_FLAGS=--verbose) &
 	child=$!
@@ -99,10 +99,10 @@ pg_config=$(cd "$build" && SOURCE_PG_CONFIG="$pg_config" as_account \
 status=0
 for part in $parts; do
 	case $part in
-		cycles) test_file 010_kill_cycles SOAK_CYCLES="${SOAK_CYCLES:-200}" || status=1 ;;
-		faults) test_file 011_injected_faults PMHASH_FAULTS=all || status=1 ;;
-		failover) test_file 094_failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
-		snapshots) test_file 179_snapshot_histories SNAPSHOTS_SEEDS="${SNAPSHOTS_SEEDS:-1-60}" \
+		cycles) test_file start/kill_cycles SOAK_CYCLES="${SOAK_CYCLES:-200}" || status=1 ;;
+		faults) test_file files/injected_faults PMHASH_FAULTS=all || status=1 ;;
+		failover) test_file standby/failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
+		snapshots) test_file rebuild/snapshot_histories SNAPSHOTS_SEEDS="${SNAPSHOTS_SEEDS:-1-60}" \
 			SNAPSHOTS_STEPS="${SNAPSHOTS_STEPS:-120}" || status=1 ;;
 		*) echo "usage: $0 [cycles] [faults] [failover] [snapshots]" >&2; status=2 ;;
 	esac

@@ -1,6 +1,6 @@
 # Failover cycles: a primary and its standby under a mixed load, the primary is
 # lost in some way, the standby is promoted and looked at at once, the old one is
-# attached again, and it is its turn.  Used by test/t/094_failover.pl, with few
+# attached again, and it is its turn.  Used by test/t/standby/failover.pl, with few
 # cycles in "make test" and many in "make soak-failover".
 #
 # Before each cycle the standby has built its files: those that it had as a primary are

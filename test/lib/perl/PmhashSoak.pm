@@ -1,5 +1,5 @@
 # Kill cycles: a mixed load, a crash of some kind in the middle of it, a
-# restart, and a look at everything.  Used by test/t/010_kill_cycles.pl, with
+# restart, and a look at everything.  Used by test/t/start/kill_cycles.pl, with
 # few cycles in "make test" and many in "make soak".
 #
 # What is looked at after each crash:

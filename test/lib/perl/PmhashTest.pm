@@ -354,7 +354,7 @@ sub restart_in_place
 }
 
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is the matter of 130_asked_and_killed.pl and 134_each_file_asked.pl alone.
+# which is the matter of start/asked_and_killed.pl and start/each_file_asked.pl alone.
 sub is_asking
 {
 	my ($node) = @_;

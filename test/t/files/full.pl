@@ -1,0 +1,109 @@
+# A full file system: INSERT and CREATE INDEX are ERRORs that name index and
+# file, nothing is lost, and what fits again goes on.  The file system, of
+# some 24 MB, is given by the environment: making one needs root.
+
+use strict;
+use warnings;
+
+use Errno;
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $small = $ENV{PMHASH_SMALL_FS};
+plan(skip_all => 'no small file system in PMHASH_SMALL_FS')
+  if !defined $small || $small eq '';
+
+my $pool = "$small/pool.$$";
+my $node = new_server('full', "pmhash.directory = '$pool'\n");
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int8);
+INSERT INTO t SELECT generate_series(1, 100000);
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE TABLE large (k int8);
+INSERT INTO large SELECT generate_series(1, 2000000);
+SQL
+wait_for_files($pool, 1, 'files before');
+
+# event: its file system is full
+my $full = qr/ERROR:.*"t_k".*No space left on device/s;
+# trouble: `could not use file "..." of index "...": No space left on device`
+fails_like($node, 'INSERT INTO t SELECT generate_series(100001, 2000000)', $full, 'INSERT');
+like($node->safe_psql('postgres', 'SELECT file FROM pmhash_indexes'), qr/\Q$small\E/, 'the file is there');
+same_answers($node, 't', 'k', 't_k', 'INSERT that did not fit');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '100000', 'rows');
+
+fails_like($node, 'CREATE INDEX large_k ON large USING pmhash (k)',
+	qr/ERROR:.*"large_k".*No space left on device/s, 'CREATE INDEX');
+wait_for_files($pool, 1, 'files after CREATE INDEX that did not fit');
+fails_like($node, 'CREATE INDEX large_d ON large USING pmhash ((k / 1000000))',
+	qr/ERROR:.*"large_d".*No space left on device/s, 'CREATE INDEX on duplicates');
+wait_for_files($pool, 1, 'files after CREATE INDEX on duplicates');
+
+# a key with many rows needs value buffers
+fails_like($node, 'INSERT INTO t SELECT 7 FROM generate_series(1, 4000000)', $full, 'INSERT of one key');
+same_answers($node, 't', 'k', 't_k', 'INSERT of one key that did not fit');
+
+# reading and removing go on in a full file system, and make room
+$node->psql('postgres', 'INSERT INTO t SELECT 100000 + g FROM generate_series(1, 2000000) g');
+$node->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0; VACUUM t');
+same_answers($node, 't', 'k', 't_k', 'VACUUM');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT k + 1 FROM t');
+same_answers($node, 't', 'k', 't_k', 'INSERT after VACUUM');
+
+# the same with the server killed while the file system is full
+$node->psql('postgres', 'INSERT INTO t SELECT 100000 + g FROM generate_series(1, 2000000) g');
+crash($node);
+$node->start;
+same_answers($node, 't', 'k', 't_k', 'crash');
+$node->safe_psql('postgres', 'SET pmhash.vacuum_shrink = off; VACUUM t; INSERT INTO t VALUES (-1)');
+same_answers($node, 't', 'k', 't_k', 'INSERT after the crash');
+
+# A new file beside the old one does not fit.  A VACUUM that shrinks the old one
+# makes room, in the full file system (a tmpfs: at the first use after the
+# next start); so does DROP INDEX.
+fails_like($node, 'REINDEX INDEX t_k', $full, 'REINDEX');
+same_answers($node, 't', 'k', 't_k', 'REINDEX that did not fit');
+$node->safe_psql('postgres', 'VACUUM t');
+same_answers($node, 't', 'k', 't_k', 'VACUUM that shrinks');
+$node->restart;
+same_answers($node, 't', 'k', 't_k', 'after it and a start');
+$node->safe_psql('postgres', 'REINDEX INDEX t_k');
+same_answers($node, 't', 'k', 't_k', 'REINDEX after them');
+$node->safe_psql('postgres', 'DROP INDEX t_k; TRUNCATE t');
+wait_for_files($pool, 0, 'DROP INDEX');
+$node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000); CREATE INDEX t_k ON t USING pmhash (k)');
+same_answers($node, 't', 'k', 't_k', 'a new index');
+
+# A rebuild has the room of the file that it replaces, at its first try.
+$node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(100001, 500000)');
+my $file = index_file($node, 't_k');
+$node->stop;
+patch_file($file, 16, "\xff" x 16);
+open(my $filler, '>', "$small/filler.$$") or die "$small: $!";
+while (syswrite($filler, "\0" x 4096)) { }
+ok($!{ENOSPC}, 'the file system is full');
+my $from = -s $node->logfile;
+$node->start;
+ok($node->wait_for_log(qr/index "t_k" of table "t" has been rebuilt/, $from), 'rebuilt in a full file system');
+unlike(slurp_file($node->logfile, $from), qr/could not rebuild/, '... at once');
+same_answers($node, 't', 'k', 't_k', 'rebuilt in a full file system');
+
+# nor is there room in the lock file for the server's id
+$node->stop;
+unlink("$pool/lock") or die $!;
+while (syswrite($filler, "\0" x 4096)) { }
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'a new lock file in a full file system');
+same_answers($node, 't', 'k', 't_k', 'a new lock file in a full file system');
+close($filler);
+unlink("$small/filler.$$");
+$node->stop;
+rmtree($pool);
+done_testing();

@@ -1,0 +1,194 @@
+# A file that its index does not follow any more: the mark in the stub and what standbys
+# learn of it are one record.  What a standby or a crash finds of both must never let it
+# go on with a file, or make one, that misses entries from there on.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStandby;
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+# Nothing is put right in the background, so the stub stays as it was left.
+my @library = (install_path => install_with_stop_points());
+my $primary = new_primary('primary', <<CONF, @library);
+pmhash.cleaner_naptime = 1000
+pmhash.rebuild = off
+pmhash.wal = on
+allow_in_place_tablespaces = on
+wal_writer_delay = 10s
+wal_writer_flush_after = 100MB
+CONF
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE other (k integer)',
+	'CREATE TABLE g (k integer)',
+	'INSERT INTO g SELECT i % 100 FROM generate_series(1, 1000) i',
+	'CREATE INDEX g_k ON g USING pmhash (k)');
+my $standby = new_standby($primary, 'standby', <<CONF, @library);
+pmhash.rebuild = on
+pmhash.cleaner_naptime = 1
+CONF
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+my $key = 30000;
+my $reader;
+
+use_stop_points($primary);
+wait_for_state($standby, $_, qr/^valid$/, "begin: $_") foreach qw(t_k t_s g_k);
+
+# A session of the standby has the stub in its memory, and the file mapped; then that
+# file goes on the primary.  (Only that one: if another one is given up on the standby all
+# sessions there read all stubs again.)
+sub file_goes
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+	my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
+	my $file = $primary->safe_psql('postgres', q(SELECT file FROM pmhash_stats('t_k')));
+
+	$reader = $standby->background_psql('postgres', on_error_stop => 1);
+	$reader->query_safe($by_index);
+	like($reader->query_safe("EXPLAIN $count"), qr/t_k/, "$name: a session of the standby uses the index");
+	is($reader->query_safe($count), '0', "$name: it finds nothing");
+	unlink($file) or die "$file: $!";
+	return $count;
+}
+
+# Rows come, of which the primary may make no entries.
+sub rows_are_found
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, $count) = @_;
+
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
+	caught_up($primary, $standby);
+	is($reader->query_safe($count), '100', "$name: the session of the standby finds all rows that have come since");
+	$reader->quit;
+	is($standby->safe_psql('postgres', "$by_index $count"), '100', "$name: so does a new one");
+	return;
+}
+
+# Builders of the standby come by every second, and may have built it again.
+sub builders_come_by
+{
+	my ($position) = @_;
+
+	for (my $i = 0; $i < 40 && logged_since($standby, $position) !~ /has been built/; $i++)
+	{
+		usleep(100_000);
+	}
+	return;
+}
+
+# When it is rebuilt it is there again.
+sub is_rebuilt
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name) = @_;
+
+	$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
+	$primary->reload;
+	foreach my $node ($primary, $standby)
+	{
+		wait_for_state($node, $_, qr/^valid$/, "$name: $_ again on " . $node->name) foreach qw(t_k t_s);
+		caught_up($primary, $standby);
+		compare_in_snapshot($node, "$name: answers of " . $node->name);
+	}
+	$primary->append_conf('postgresql.conf', "pmhash.rebuild = off\npmhash.cleaner_naptime = 1000\n");
+	$primary->reload;
+	return;
+}
+
+# ---- the primary is killed while it marks the stub ----
+
+# What there is gets to disk by the commit of another session.
+foreach my $point (qw(stub_before_mark stub_marked))
+{
+	my $name = "killed at $point";
+	my $count = file_goes($name);
+	my $writer = start_and_hold($point, "INSERT INTO t VALUES ($key, 'x', 1)", $name);
+
+	$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
+	crash($primary);
+	finish($writer);
+	release($point);
+	$primary->start;
+	rows_are_found($name, $count);
+	is_rebuilt($name);
+}
+
+# ---- the same of a table that was moved, and of its index ----
+
+# The crash gives them the files of before back, with a stub that has no mark.
+$primary->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE moved LOCATION ''));
+foreach my $point (qw(stub_before_mark stub_marked))
+{
+	my $name = "moved, killed at $point";
+	my $move = 'BEGIN; ALTER TABLE m SET TABLESPACE moved; ALTER INDEX m_k SET TABLESPACE moved; INSERT INTO m VALUES (777); COMMIT';
+	my $check = "$by_index SELECT (SELECT count(*) FROM m WHERE k = 777), (SELECT count(*) FROM m WHERE k = 888)";
+	my $writer;
+
+	$primary->safe_psql('postgres',
+		'CREATE TABLE m (k integer); INSERT INTO m SELECT generate_series(1, 100); CREATE INDEX m_k ON m USING pmhash (k)');
+	$writer = start_and_hold($point, $move, $name);
+	$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
+	crash($primary);
+	finish($writer);
+	release($point);
+	$primary->start;
+	$primary->safe_psql('postgres', 'INSERT INTO m SELECT 888');
+	is($primary->safe_psql('postgres', $check), '0|1', "$name: rows");
+	is($primary->safe_psql('postgres', "$check; SELECT pmhash_check('m_k')"), "0|1\n", "$name: pmhash_check");
+	$primary->safe_psql('postgres', 'DROP TABLE m');
+}
+
+# ---- a standby that has replayed just so far ----
+
+# The cleaner marks it: it has no transaction id, which a builder would wait for, and says
+# nothing else in WAL of the index.
+{
+	my $name = 'standby at the mark';
+	my $count = file_goes($name);
+	my $position = log_position($standby);
+
+	hold('stub_marked');
+	$primary->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
+	$primary->reload;
+	is_held('stub_marked', $name);
+	$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
+	caught_up($primary, $standby);
+	builders_come_by($position);
+	is($reader->query_safe($count), '0', "$name: the session has read the stub again");
+	release('stub_marked');
+	rows_are_found($name, $count);
+	is_rebuilt($name);
+}
+
+# ---- a standby has the page of that record, and has not given the file up ----
+
+{
+	my $name = 'in the middle of the record';
+	my $count = file_goes($name);
+	my $position = log_position($standby);
+
+	use_stop_points($standby);
+	hold('redo_page_restored');
+	$primary->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
+	$primary->reload;
+	is_held('redo_page_restored', $name);
+	builders_come_by($position);
+	unlike(logged_since($standby, $position), qr/has been built/, "$name: nothing is built");
+	release('redo_page_restored');
+	rows_are_found($name, $count);
+	is_rebuilt($name);
+}
+
+$_->stop foreach $standby, $primary;
+done_testing();

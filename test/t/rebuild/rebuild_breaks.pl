@@ -1,0 +1,261 @@
+# What a rebuild beside writers must not do to others: cancel their transactions by
+# a deadlock, read as a serializable transaction, take back an index that it has
+# just finished, let two serializable transactions miss each other, fail inserts
+# when the file system is full.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashFaults;
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $node = new_faulty_server('rebuild_breaks', "default_transaction_isolation = serializable\n");
+my $rc = 'SET default_transaction_isolation = \'read committed\'';
+
+# wait_at(0) waits as long as a session has the advisory lock.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION wait_at(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN WHILE k = 0 AND NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN k; END';
+CREATE TABLE t (k int8, v int4);
+INSERT INTO t SELECT i % 500, i FROM generate_series(0, 4999) i;
+CREATE INDEX t_w ON t USING pmhash (wait_at(k)) WHERE v >= 0;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE TABLE f (k int8, v int4);
+INSERT INTO f SELECT i, i FROM generate_series(0, 99) i;
+CREATE INDEX f_w ON f USING pmhash (wait_at(k));
+CREATE TABLE s (k int8);
+CREATE INDEX s_gate ON s (wait_at(k));
+CREATE INDEX s_k ON s USING pmhash (k);
+INSERT INTO s SELECT generate_series(1, 100);
+CREATE TABLE x (v int4);
+SQL
+my $gate = $node->background_psql('postgres');
+
+sub start_held_rebuild
+{
+	my ($index, $table) = @_;
+
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	unlink(index_file($node, $index)) or die;
+	$node->safe_psql('postgres', "$rc; INSERT INTO $table VALUES (1000, 1)");
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND wait_event = 'PgSleep'")
+	  or die 'the rebuild does not wait';
+	return;
+}
+
+sub release
+{
+	$gate->query_safe('SELECT pg_advisory_unlock(1)');
+	return;
+}
+
+sub all_valid
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")
+	  or die "$name: an index does not come back";
+	is($node->safe_psql('postgres', "SELECT pmhash_check('t_w'), pmhash_check('t_k'), pmhash_check('s_k')"), '||', "$name: check");
+	return;
+}
+
+# Times that an index has been rebuilt, by the log.
+sub rebuilds
+{
+	my ($index) = @_;
+	return scalar(() = slurp_file($node->logfile) =~ /index "\Q$index\E" of table "\w+" has been rebuilt/g);
+}
+
+# ---- it reads as others do, whatever the default is ----
+start_held_rebuild('t_w', 't');
+is($node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE mode = 'SIReadLock' AND backend_type = 'pmhash rebuilder'"),
+	'0', 'no serializable rebuild');
+
+release();
+all_valid('serializable by default');
+
+# What a rebuild says whose file an insert has marked: it sees the mark, or it wants to
+# map more of the file and the cleaner has removed it already (invalid.c, raise_removed).
+my $noticed = qr/new file of index "f_w" became unusable|could not rebuild index "f_w": pmhash index "f_w" has no usable file/;
+
+# ---- full while the file is being filled: inserts go on ----
+# Growing fails in this session only; f has no other index, which would need it too.
+foreach my $queue ('on', 'off')
+{
+	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM f');
+
+	start_held_rebuild('f_w', 'f');
+	is($node->safe_psql('postgres', <<SQL), 't', "group_insert $queue: growing has failed, inserts have not");
+$rc;
+SET pmhash.group_insert = $queue;
+SET pmhash_faults.calls = 'posix_fallocate';
+SET pmhash_faults.fail_for = 2000000000;
+SET pmhash_faults.fail_at = 1;
+INSERT INTO f SELECT 2000 + i, 1 FROM generate_series(1, 100000) i;
+SET pmhash_faults.fail_at = 0;
+SELECT split_part(pmhash_faults_report(), ' ', 2)::int > 0;
+SQL
+	is($node->safe_psql('postgres', "$rc; INSERT INTO f VALUES (1001, 1); SELECT count(*) FROM f"),
+		$before + 100002, "group_insert $queue: rows");
+	release();
+	all_valid("group_insert $queue, full while being filled");
+	like(slurp_file($node->logfile), $noticed, "group_insert $queue: noticed");
+	is($node->safe_psql('postgres', "SELECT count(*), pmhash_check('f_w') FROM f WHERE wait_at(k) BETWEEN 2001 AND 102000"),
+		($queue eq 'on' ? 100000 : 200000) . '|', "group_insert $queue: check");
+}
+
+# the same when only older snapshots are waited for
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM x');
+unlink(index_file($node, 'f_w')) or die;
+$node->safe_psql('postgres', "$rc; INSERT INTO f VALUES (1000, 1)");
+$node->poll_query_until('postgres',
+	"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots'")
+  or die 'older snapshots are not waited for';
+my $unusable = () = slurp_file($node->logfile) =~ /$noticed/g;
+is($node->safe_psql('postgres', <<SQL), 't', 'filled: growing has failed, inserts have not');
+$rc;
+SET pmhash_faults.calls = 'posix_fallocate';
+SET pmhash_faults.fail_for = 2000000000;
+SET pmhash_faults.fail_at = 1;
+INSERT INTO f SELECT 500000 + i, 1 FROM generate_series(1, 150000) i;
+SET pmhash_faults.fail_at = 0;
+SELECT split_part(pmhash_faults_report(), ' ', 2)::int > 0;
+SQL
+$old->query_safe('COMMIT');
+$old->quit;
+$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'f_w'")
+  or die 'f_w does not come back';
+SKIP:
+{
+	my $log = slurp_file($node->logfile);
+
+	skip('the rebuild has given up waiting before, on this slow machine', 1)
+	  if $log =~ /could not rebuild index "f_w": canceling statement due to lock timeout/;
+	is(scalar(() = $log =~ /$noticed/g), $unusable + 1,
+		'filled: that is a failure, after which there is a pause');
+}
+
+# ---- a writer that wants a lock on the table while it is waited for ----
+my $writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe("$rc; BEGIN; INSERT INTO t VALUES (1, 1)");
+unlink(index_file($node, 't_k')) or die;
+$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
+$node->poll_query_until('postgres',
+	"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'")
+  or die 'writers are not waited for';
+usleep(1_500_000);    # deadlock_timeout of the rebuild has passed
+$writer->query("LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE");
+is($writer->{stderr}, '', 'no deadlock');
+is($writer->query('SELECT count(*) FROM t WHERE k = 1 AND v = 1'), '2', 'its transaction goes on');
+$writer->query('COMMIT');
+$writer->quit;
+all_valid('a writer that locks the table');
+
+# ---- a failure of one index says nothing of the one before ----
+# The pool is away when t_w has been filled, and back when t_k has failed.
+$old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM x');
+my $before = rebuilds('t_w');
+my $pool = pool($node);
+unlink(index_file($node, 't_k'), index_file($node, 't_w')) == 2 or die;
+$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
+$node->poll_query_until('postgres',
+	"SELECT relid = 't'::regclass AND index_relid = 't_w'::regclass FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots'")
+  or die 'older snapshots are not waited for';
+my $file = index_file($node, 't_w');
+rename($pool, "$pool.away") or die;
+$old->query_safe('COMMIT');
+$old->quit;
+$node->poll_query_until('postgres',
+	"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder'")
+  or die 'the rebuild does not end';
+rename("$pool.away", $pool) or die;
+like(slurp_file($node->logfile), qr/could not rebuild index "t_k"/, 'the next index has failed');
+all_valid('an index that fails after another');
+is(rebuilds('t_w') - $before, 1, 'the one before is not rebuilt again');
+is(index_file($node, 't_w'), $file, 'it keeps its file');
+
+# ---- a filled file that is lost before it is valid ----
+$before = rebuilds('t_w');
+$old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM x');
+unlink(index_file($node, 't_w')) or die;
+$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
+$node->poll_query_until('postgres',
+	"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots'")
+  or die 'older snapshots are not waited for';
+unlink(index_file($node, 't_w')) or die;
+$node->stop('immediate');
+$node->start;
+all_valid('a filled file that is lost');
+is(rebuilds('t_w') - $before, 1, 'it is not said to be rebuilt before it is');
+eval { $old->quit };
+eval { $gate->quit };
+$gate = $node->background_psql('postgres');
+
+# ---- serializable transactions, one of which has the old file ----
+# The reader's lock is moved to the table between the writer's two checks: the
+# writer has opened the file by its first row and waits in its second one.
+sub write_skew
+{
+	my ($name, $read, $read_on, $write, $while) = @_;
+	my $reader = $node->background_psql('postgres', on_error_stop => 0);
+	my $other = $node->background_psql('postgres', on_error_stop => 0);
+
+	$reader->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off');
+	$reader->query_safe("BEGIN; $read");
+	$other->query_safe('BEGIN; SELECT count(*) FROM x');
+	$while->($other, $write);
+	$reader->query($read_on) if $read_on ne '';
+	$reader->query('INSERT INTO x VALUES (1)');
+	$other->query('COMMIT');
+	$reader->query('COMMIT');
+	like($reader->{stderr} . $other->{stderr}, qr/could not serialize access/, $name);
+	$reader->quit;
+	$other->quit;
+	$node->safe_psql('postgres', "$rc; TRUNCATE x; DELETE FROM s WHERE k IN (0, 50)");
+	all_valid($name);
+	return;
+}
+
+sub mark_s
+{
+	unlink(index_file($node, 's_k')) or die;
+	$node->safe_psql('postgres', "$rc; INSERT INTO s VALUES (1000)");
+	return;
+}
+
+write_skew('a row that goes into the old file', 'SELECT count(*) FROM s WHERE k = 0', '',
+	'INSERT INTO s VALUES (2000), (0)',
+	sub {
+		my ($other, $write) = @_;
+		$gate->query_safe('SELECT pg_advisory_lock(1)');
+		$other->query_until(qr/begun/, "\\echo begun\n$write;\n");
+		$node->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event = 'PgSleep'")
+		  or die 'the writer does not wait';
+		mark_s();
+		release();
+	});
+# It has opened the file by a look-up that needs no lock: the first key is NULL.
+write_skew('a reader that goes on reading the old file',
+	'DECLARE c CURSOR FOR SELECT g, (SELECT count(*) FROM s WHERE k = nullif(g, 1)) FROM generate_series(1, 100) g; FETCH 1 FROM c',
+	'FETCH ALL FROM c', 'INSERT INTO s VALUES (50)',
+	sub {
+		my ($other, $write) = @_;
+		mark_s();
+		$other->query_safe("$write; COMMIT");
+	});
+$gate->quit;
+$node->stop;
+done_testing();

@@ -1,0 +1,69 @@
+# SERIALIZABLE transactions whose index-only joins and scans take rows of all-visible pages
+# without a visit: held there while another one deletes the row, and reads what they
+# are going to change.  One of the two fails.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('serializable', undef, install_path => install_with_stop_points());
+use_stop_points($node);
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE item (k int4, v int4);
+INSERT INTO item SELECT i, 0 FROM generate_series(1, 1000) i;
+CREATE INDEX item_k ON item USING pmhash (k);
+CREATE TABLE wanted (k int4);
+INSERT INTO wanted VALUES (1), (11);
+CREATE TABLE seen (v int4);
+INSERT INTO seen VALUES (0);
+ANALYZE;
+SQL
+
+my $refused = qr/could not serialize access due to read\/write dependencies/;
+my $by_join = 'SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000; SET max_parallel_workers_per_gather = 0';
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+my @readers = (
+	[ 'join', $by_join, 'SELECT count(*) FROM wanted WHERE EXISTS (SELECT FROM item WHERE item.k = wanted.k)', 'Index Only: true', 2 ],
+	[ 'scan', $by_index, 'SELECT count(*) FROM item WHERE k = 1', 'Index Only Scan using item_k', 1 ]);
+my $delete = 'BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT v FROM seen; DELETE FROM item WHERE k = 1; COMMIT';
+
+foreach my $reader (@readers)
+{
+	my ($name, $settings, $query, $plan, $count) = @$reader;
+	my $begin = "BEGIN ISOLATION LEVEL SERIALIZABLE; $settings";
+
+	$node->safe_psql('postgres', 'VACUUM ANALYZE item, wanted');
+	like($node->safe_psql('postgres', "$begin; EXPLAIN (COSTS OFF) $query"), qr/\Q$plan/, "$name: plan");
+
+	# past the look at the visibility map, and once more when the page is locked
+	foreach my $point ('all_visible', 'all_visible_locked')
+	{
+		$node->safe_psql('postgres', 'VACUUM item');
+		my $session = start_and_hold($point, "$begin; $query; UPDATE seen SET v = v + 1; COMMIT", "$name, $point");
+		my $locked = $node->safe_psql('postgres',
+			"SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND locktype = 'page' AND relation = 'item'::regclass");
+
+		is($locked, $point eq 'all_visible' ? '0' : '1', "$name, $point: the page is locked then, and not before");
+		is($node->safe_psql('postgres', $delete), '0', "$name, $point: the other one deletes the row");
+		release($point);
+		like(finish($session), qr/^$count\n.*$refused/s, "$name, $point: the reader sees it, and fails as it writes");
+		is($node->safe_psql('postgres', 'SELECT v FROM seen'), '0', "$name, $point: it has written nothing");
+
+		# and without the other one
+		$node->safe_psql('postgres', 'INSERT INTO item VALUES (1, 0); VACUUM item');
+		$session = start_and_hold($point, "$begin; $query; UPDATE seen SET v = v + 1; COMMIT", "$name alone, $point");
+		release($point);
+		is(finish($session), $count, "$name alone, $point: goes on");
+		$node->safe_psql('postgres', 'UPDATE seen SET v = 0');
+	}
+}
+$node->stop;
+done_testing();

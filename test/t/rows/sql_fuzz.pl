@@ -1,0 +1,32 @@
+# Random transactions with savepoints, EXCEPTION blocks and ON CONFLICT while calls
+# fail: see PmhashSqlFuzz.pm.
+#
+# PMHASH_SQL_FUZZ_SECONDS says how long (20), PMHASH_SQL_FUZZ_SEED with which
+# seed; without it the seed is another one each time, and is printed.
+# PMHASH_SQL_FUZZ_DEATH_EACH: transactions from one death of the server to the next (12).
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashSqlFuzz;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $seconds = $ENV{PMHASH_SQL_FUZZ_SECONDS} // 20;
+my $seed = $ENV{PMHASH_SQL_FUZZ_SEED} // int(rand(1_000_000_000));
+my $node = new_fuzz_server();
+my $found = fuzz_transactions($node, $seed, $seconds);
+
+# event: an error in the middle of a transaction is caught by a savepoint or an `EXCEPTION` block
+is($found, '', "PMHASH_SQL_FUZZ_SEED=$seed");
+# (Of the server itself: a child that something else kills is not one.)
+unlike(slurp_file($node->logfile), qr/PANIC:|\(PID \d+\) was terminated by|TRAP/, 'the server has stayed up');
+like(fuzz_figures(), qr{ [1-9][0-9]* overflows}, 'some keys have overflowed');
+like(fuzz_figures(), qr{ [1-9][0-9]* moves}, 'the table was moved');
+like(fuzz_figures(), qr{ [1-9][0-9]* crashes}, 'the server has died with a table moved');
+note(fuzz_figures());
+diag(fuzz_figures()) if $seconds > 60;
+$node->stop;
+done_testing();

@@ -1,0 +1,223 @@
+# A standby that is killed in the middle of a record, and never gets that record again:
+# recovery ends before it, or another server is the primary.  What its files have of the
+# record is of rows that never were, or are still there.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+
+use strict;
+use warnings;
+
+use File::Copy;
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStandby;
+use PmhashStops;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+my $settings = "bgwriter_lru_maxpages = 0\n";
+my @library = (install_path => install_with_stop_points());
+my $primary = new_primary('primary', $settings, @library);
+
+$primary->safe_psql('postgres', 'DROP INDEX t_s');
+
+# A standby, stopped; its processes are held where these points are.
+sub standby_to_be_held
+{
+	my ($name, @points) = @_;
+	my $node = new_standby($primary, $name, undef, @library);
+
+	$node->stop;
+	use_stop_points($node);
+	hold($_) foreach @points;
+	return $node;
+}
+
+# The standby has all there is, and `applied` is the end of a restore point, whose name is
+# returned.  Where pages have checksums a hint in one of the catalog may be written to WAL
+# after it, and moves `applied` on: but once only.
+sub set_restore_point
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+	my ($point, $end, $applied);
+
+	for (my $i = 1; $i <= 20; $i++)
+	{
+		$point = "${name}_$i";
+		$end = $primary->safe_psql('postgres', "SELECT pg_create_restore_point('$point')");
+		$node->poll_query_until('postgres', "SELECT applied_lsn >= '$end' FROM pmhash_standby()") or die;
+		$applied = $node->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+		last if $applied eq $end;
+	}
+	is($applied, $end, "$name: applied");
+	return $point;
+}
+
+# A row with that key, which will not be there; gives its ctid.
+sub never_was
+{
+	my ($key) = @_;
+
+	return "INSERT INTO t VALUES ($key, 'never was', 1) RETURNING ctid";
+}
+
+# Kill it in the record that this statement writes, of which the file has the effects.
+sub kill_in_record
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, $statement, $meanwhile) = @_;
+	my $result;
+
+	hold('redo_before_applied');
+	$result = $primary->safe_psql('postgres', $statement);
+	is_held('redo_before_applied', $name);
+	$meanwhile->() if defined $meanwhile;
+	crash($node);
+	release('redo_before_applied');
+	return $result;
+}
+
+# Recovery ends at that target, and the server is a primary.
+sub promote_at
+{
+	my ($node, $target) = @_;
+
+	$node->append_conf('postgresql.conf', <<CONF);
+primary_conninfo = ''
+$target
+recovery_target_action = 'promote'
+CONF
+	$node->start;
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
+	return;
+}
+
+sub is_sound
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name) = @_;
+	my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash_check('t_k')));
+
+	return is("$stdout$stderr", '', "$name: pmhash_check");
+}
+
+# Another row comes where the one was that never was, with that key.
+sub nothing_of_it
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $name, $key, $ctid, @readers) = @_;
+
+	is($node->safe_psql('postgres', "INSERT INTO t VALUES (70000, 'instead', 1) RETURNING ctid"), $ctid,
+		"$name: another row where it was");
+	foreach my $reader ($node, @readers)
+	{
+		caught_up($node, $reader) if $reader != $node;
+		wait_for_state($reader, 't_k', qr/^valid$/, "$name: there again");
+		is($reader->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = $key"), '0',
+			"$name: nothing is found by the old key");
+		is($reader->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 70000"), '1',
+			"$name: the other row is found");
+		is_sound($reader, $name);
+	}
+	return;
+}
+
+# ---- recovery ends before the record ----
+
+{
+	my $node = standby_to_be_held('insert');
+	my ($ctid, $point);
+
+	$node->start;
+	wait_for_state($node, 't_k', qr/^valid$/, 'INSERT: begin');
+	$primary->safe_psql('postgres', "INSERT INTO t VALUES (60001, 'before', 1)");
+	$point = set_restore_point($node, 'before_insert');
+	$ctid = kill_in_record($node, 'INSERT', never_was(60002));
+	promote_at($node, "recovery_target_name = '$point'");
+	# trust: touched
+	nothing_of_it($node, 'INSERT', 60002, $ctid);
+	$node->stop;
+}
+
+{
+	my $node = standby_to_be_held('delete');
+	my $point;
+
+	$node->start;
+	wait_for_state($node, 't_k', qr/^valid$/, 'DELETE: begin');
+	$point = set_restore_point($node, 'before_delete');
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = 60001');
+	kill_in_record($node, 'DELETE', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t');
+	promote_at($node, "recovery_target_name = '$point'");
+	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 60001'),
+		'1', 'DELETE: the row has not been deleted');
+	wait_for_state($node, 't_k', qr/^valid$/, 'DELETE: there again');
+	is($node->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 60001"), '1', 'DELETE: the index has it');
+	is_sound($node, 'DELETE');
+	$node->stop;
+}
+
+# ---- the same of a file that was published in the middle of the record ----
+
+{
+	my $node = standby_to_be_held('publish', 'standby_caught_up');
+	my $from = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	my $position;
+	my $record;
+
+	unlink($node->data_dir . '/pmhash.nonce') or die;	# nothing is trusted
+	$node->start;
+	is_held('standby_caught_up', 'published');
+	kill_in_record($node, 'published', "INSERT INTO t VALUES (60003, 'lost', 1)",
+		sub {
+			release('standby_caught_up');
+			wait_for_state($node, 't_k', qr/^valid$/, 'published: in the middle of the record');
+		});
+	$record = $primary->safe_psql('postgres',
+		"SELECT record_start FROM pmhash_wal_records('$from', 'FFFFFFFF/0') WHERE type = 'INSERT'");
+	$position = log_position($node);
+	promote_at($node, "recovery_target_lsn = '$record'\nrecovery_target_inclusive = off");
+	wait_for_state($node, 't_k', qr/^valid$/, 'published: there again');
+	like(logged_since($node, $position), qr/"t_k" of table "t" has been rebuilt/, 'published: as another file');
+	is_sound($node, 'published');
+	$node->stop;
+}
+
+# ---- another primary, which has never had the record ----
+
+{
+	my $node = standby_to_be_held('ahead');
+	my $lagging = new_standby($primary, 'lagging', undef, @library);
+	my $position = log_position($node);
+	my $ctid;
+
+	$node->start;
+	wait_for_state($_, 't_k', qr/^valid$/, $_->name . ': begin') foreach $node, $lagging;
+	set_restore_point($node, 'before_other');
+	caught_up($primary, $lagging);
+	$lagging->append_conf('postgresql.conf', "primary_conninfo = ''\n");
+	$lagging->reload;
+	$lagging->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
+
+	# much of the old primary's WAL: the new one does not get there for long
+	$ctid = kill_in_record($node, 'another primary', <<SQL);
+INSERT INTO t SELECT 60004, string_agg(md5(i::text), ''), 1 FROM generate_series(1, 10000) i RETURNING ctid
+SQL
+	crash($primary);
+	$lagging->promote;
+
+	# as from an archive: else it reads its own files first, which have more of the old timeline
+	copy($_, $node->data_dir . '/pg_wal') or die $! foreach glob($lagging->data_dir . '/pg_wal/00000002*');
+	$node->enable_streaming($lagging);
+	$node->start;
+	wait_for_state($node, 't_k', qr/^valid$/, 'another primary: built again, which need not write for that');
+	nothing_of_it($lagging, 'another primary', 60004, $ctid, $node);
+	like(logged_since($node, $position), qr/WAL is of timeline 2 now\n.*DETAIL:  They are built again/,
+		'another primary: files are given up at once');
+	$_->stop foreach $node, $lagging;
+}
+done_testing();

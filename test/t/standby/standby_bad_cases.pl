@@ -1,0 +1,327 @@
+# What goes wrong on a standby costs it its index, for a while, and never its replay:
+# a pool that can't be written, damaged files, a full disk, records of a newer
+# version, a restart in the middle of a build, queries in conflict.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $primary = new_primary('primary');
+my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = 1s\n");
+my $pool = pool($standby);
+
+sub change
+{
+	my ($n, $rows) = @_;
+
+	$primary->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i, 'more ' || i % 100, i FROM generate_series(100000 * $n, 100000 * $n + $rows) i;
+DELETE FROM t WHERE k % 37 = $n;
+VACUUM t;
+SQL
+	caught_up($primary, $standby);
+	return;
+}
+
+both_valid($standby, 'built');
+
+# ---- a directory that can't be written when a file has to grow ----
+
+my ($directory) = glob "$pool/[0-9]*";
+
+# a test that dies here must not leave what the next run can't remove
+END { chmod(0700, $directory) if defined $directory && -d $directory; }
+chmod(0500, $directory) or die $!;
+foreach my $file (index_files($pool))
+{
+	chmod(0400, $file) or die $!;
+}
+my $position = log_position($standby);
+change(1, 30000);
+like(logged_since($standby, $position), qr/is given up on this server/, 'unwritable: it says so');
+is($standby->safe_psql('postgres', 'SELECT count(*) > 30000 FROM t'), 't', 'unwritable: replay goes on');
+isnt(standby_state($standby, 't_k'), 'valid', 'unwritable: the index is away');
+unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'unwritable: plans do without');
+$primary->safe_psql('postgres', 'DELETE FROM t WHERE k BETWEEN 101000 AND 199999');
+caught_up($primary, $standby);
+chmod(0700, $directory) or die $!;
+both_valid($standby, 'writable again');
+compare_in_snapshot($standby, 'writable again: answers');
+
+# ---- for half an hour: builds are tried until it can be written again ----
+
+# The clock of the server goes faster, and each reload makes its processes look at it.
+# Databases are not looked through by and by (pmhash.cleaner_naptime), only for what is
+# known to be wanted.
+my $shim = preloadable('fast_clock');
+
+$standby->append_conf('postgresql.conf', <<CONF);
+pmhash.cleaner_naptime = 2000000
+log_min_messages = debug1
+CONF
+$standby->stop;
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	$standby->start;
+}
+both_valid($standby, 'a fast clock');
+chmod(0500, $directory) or die $!;
+$position = log_position($standby);
+$primary->safe_psql('postgres', 'REINDEX INDEX t_k');
+caught_up($primary, $standby);
+
+# More often than what is not found is looked for (standby_wanted.c, MAX_UNFOUND).
+my $tries = 0;
+foreach (1 .. 600)
+{
+	$standby->reload;
+	usleep(100_000);
+	$tries = () = logged_since($standby, $position) =~ /no build of index "t_k"/g;
+	last if $tries > 40;
+}
+cmp_ok($tries, '>', 40, 'unwritable for long: it is tried all the while');
+like(standby_state($standby, 't_k'), qr/^build failed: .*Permission denied/, 'unwritable for long: it fails');
+chmod(0700, $directory) or die $!;
+foreach (1 .. 100)
+{
+	last if standby_state($standby, 't_k') eq 'valid';
+	$standby->reload;
+	usleep(100_000);
+}
+both_valid($standby, 'unwritable for long: built in the end');
+$standby->append_conf('postgresql.conf', <<CONF);
+pmhash.cleaner_naptime = 1
+log_min_messages = warning
+CONF
+$standby->restart;
+
+# ---- damaged and removed under a running standby ----
+
+$position = log_position($standby);
+truncate($_, 8192) foreach index_files($pool);
+change(2, 3000);
+is($standby->safe_psql('postgres', 'SELECT count(*) > 2900 FROM t WHERE k BETWEEN 200000 AND 203000'), 't', 'cut off: replay goes on');
+both_valid($standby, 'cut off: built again');
+compare_in_snapshot($standby, 'cut off: answers');
+
+# ---- a session that has the old file mapped must not see it again ----
+
+my $session = $standby->background_psql('postgres', on_error_stop => 1);
+$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+$session->query_safe('PREPARE p AS SELECT count(*) FROM t WHERE k = $1');
+$session->query_safe('EXECUTE p(100005)');
+unlink($_) foreach index_files($pool);
+truncate("$pool/standby", 4096);
+change(3, 3000);
+$standby->safe_psql('postgres', q(SELECT count(*) FROM t WHERE k = 5));
+$primary->safe_psql('postgres', "INSERT INTO t VALUES (100005, 'later', 1)");
+caught_up($primary, $standby);
+is($session->query_safe('EXECUTE p(100005)'),
+	$primary->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 100005'),
+	'removed: a session with the old file has the right answer');
+
+# ---- restarted: what was removed is built ----
+
+$standby->restart;
+caught_up($primary, $standby);
+both_valid($standby, 'removed and restarted');
+compare_in_snapshot($standby, 'removed and restarted: answers');
+
+# ---- promoted while a build is waiting: the new primary rebuilds ----
+
+my $holder = $primary->background_psql('postgres', on_error_stop => 1);
+$holder->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE w (k integer);
+INSERT INTO w SELECT i % 100 FROM generate_series(1, 1000) i;
+CREATE INDEX w_k ON w USING pmhash (k) WITH (wal = on);
+SQL
+wait_for_state($standby, 'w_k', qr/^building \(0 %\), waiting for transaction \d+$/, 'a build waits');
+
+# ---- conflicts: a snapshot that needs what a scan removes ----
+
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE dead (k integer, v integer) WITH (fillfactor = 50);
+CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on);
+INSERT INTO dead SELECT 1, i FROM generate_series(1, 500) i;
+SQL
+wait_for_state($standby, 'dead_k', qr/^valid$/, 'conflict: built');
+my $from = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$reader->query_safe('SELECT count(*) FROM t WHERE k = 1');
+$position = log_position($standby);
+$primary->safe_psql('postgres', 'DELETE FROM dead');
+foreach (1 .. 600)
+{
+	$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
+		  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	usleep(50_000);
+}
+$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+is($primary->safe_psql('postgres', "SELECT count(*) > 0 FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) WHERE type = 'DELETE' AND horizon IS NOT NULL"),
+	't', 'conflict: the primary has removed entries, with a horizon');
+caught_up($primary, $standby);
+# (it is idle in its transaction, so it is its session that ends)
+eval { $reader->query('SELECT count(*) FROM dead WHERE k = 1') };
+like(logged_since($standby, $position), qr/due to conflict with recovery/,
+	'conflict: the query that needs them is cancelled');
+eval { $reader->quit };
+is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0',
+	'conflict: they are gone here, too');
+
+# ---- with hot_standby_feedback there is none: the primary keeps what they need ----
+
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
+$standby->reload;
+$primary->poll_query_until('postgres', 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication')
+  or die 'no feedback';
+$primary->safe_psql('postgres', 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
+caught_up($primary, $standby);
+my $fed = $standby->background_psql('postgres', on_error_stop => 0);
+$fed->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
+is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: a query');
+sleep 2;
+$primary->safe_psql('postgres', 'DELETE FROM dead WHERE k = 2');
+my $scan = 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
+  . 'SELECT count(v) FROM dead WHERE k = 2; SELECT pg_sleep(0.05); ' x 3;
+$primary->safe_psql('postgres', $scan) foreach 1 .. 10;
+$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) dead');
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '300',
+	'feedback: neither scans nor VACUUM have removed entries');
+caught_up($primary, $standby);
+is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: the query finds its rows');
+$fed->query_safe('COMMIT');
+$fed->quit;
+foreach (1 .. 100)
+{
+	$primary->safe_psql('postgres', $scan);
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	usleep(50_000);
+}
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0', 'feedback: then they go');
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
+$standby->reload;
+
+both_valid($standby, 'after the conflict');
+compare_in_snapshot($standby, 'after the conflict: answers');
+wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
+
+# ---- records that this version does not know ----
+
+{
+	# a primary of the next version of the records
+	my $future = new_primary('future', undef,
+		install_path => install_changed('-DPMHASH_WAL_VERSION=99', 'src/cluster/wal_record.o'));
+	my $older = new_standby($future, 'older');
+
+	$position = 0;
+	$future->safe_psql('postgres', "INSERT INTO t SELECT i, 'future', i FROM generate_series(1, 1000) i");
+	caught_up($future, $older);
+	my $log = logged_since($older, 0);
+	my $count = () = $log =~ /WAL has a record that this version does not know/g;
+	is($count, 1, 'newer records: said once');
+	is($older->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
+	is($older->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
+	unlike(plan_of($older, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
+
+	# as the message says: with the primary's version
+	$older->stop;
+	$older->{_install_path} = $future->{_install_path};
+	$older->start;
+	caught_up($future, $older);
+	wait_for_state($older, $_, qr/^valid$/, "newer records: $_ with the primary's version") foreach qw(t_k t_s);
+	compare_in_snapshot($older, 'newer records: answers');
+	$older->stop;
+	$future->stop;
+}
+
+# ---- promoted with an index that was not built ----
+
+my $holder2 = $primary->background_psql('postgres', on_error_stop => 1);
+$holder2->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
+$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE x (k integer);
+INSERT INTO x SELECT i % 100 FROM generate_series(1, 1000) i;
+CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
+SQL
+wait_for_state($standby, 'x_k', qr/^building/, 'a build has begun');
+$standby->promote;
+$standby->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'")
+  or die 'not rebuilt';
+ok(1, 'promoted in a build: that index is rebuilt');
+same_answers($standby, 'x', 'k', 'x_k', 'promoted in a build');
+compare_in_snapshot($standby, 'promoted in a build: the others');
+is_deeply([ glob "$pool/*/*.new $pool/*/*.delta" ], [], 'promoted in a build: no left-overs');
+$holder2->quit;
+$standby->stop;
+$primary->stop;
+
+# ---- a full disk ----
+
+sub free_bytes
+{
+	my ($directory) = @_;
+
+	return (split ' ', `df -B1 --output=avail "$directory"`)[-1];
+}
+
+SKIP:
+{
+	my $small = $ENV{PMHASH_SMALL_FS};
+
+	skip 'no small file system in PMHASH_SMALL_FS', 10 if !defined $small || $small eq '';
+	my $source = new_primary('source');
+	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool.$$'\n");
+
+	wait_for_state($full, 't_k', qr/^valid$/, 'full: built');
+	$source->safe_psql('postgres', "INSERT INTO t SELECT i, 's', i FROM generate_series(1, 1500000) i");
+	caught_up($source, $full);
+	is($full->safe_psql('postgres', 'SELECT count(*) FROM t'), '1510000', 'full: replay goes on');
+	unlike(standby_state($full, 't_k'), qr/^valid$/, 'full: the index is away');
+	$source->safe_psql('postgres', 'DELETE FROM t WHERE n > 1000; VACUUM FULL t');
+	caught_up($source, $full);
+	wait_for_state($full, 't_k', qr/^valid$/, 'full: it comes back when there is room');
+
+	# a delta that grows while its build waits leaves the half of the space
+	my $old_one = $source->background_psql('postgres');
+	my $at = log_position($full);
+	my $free;
+
+	$old_one->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$source->safe_psql('postgres', 'DROP INDEX t_s; REINDEX INDEX t_k');
+	wait_for_state($full, 't_k', qr/^building/, 'delta: a build waits');
+	caught_up($source, $full);
+
+	# Looked up now: the files that have been dropped are removed by and by, and leave more.
+	foreach (1 .. 5)
+	{
+		$free = free_bytes($small);
+		$source->safe_psql('postgres', "INSERT INTO t SELECT i % 1000, 's', i FROM generate_series(1, "
+			  . int($free / 16) . ') i');
+		caught_up($source, $full);
+		last if logged_since($full, $at) =~ /what is left of the file system/;
+	}
+	like(logged_since($full, $at), qr/a delta file has become larger than what is left of the file system/,
+		'delta: it is given up before the disk is full');
+	unlike(logged_since($full, $at), qr/No space left/, 'delta: which it never is');
+	$source->safe_psql('postgres', 'TRUNCATE t');
+	$old_one->quit;
+	wait_for_state($full, 't_k', qr/^valid$/, 'delta: it is built in the end');
+
+	$full->stop;
+	$source->stop;
+}
+
+done_testing();

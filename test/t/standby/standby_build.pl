@@ -1,0 +1,301 @@
+# A standby builds the files of logged indexes itself, from its own copy of the
+# tables, while replay goes on: what it has then is what it would have had from the
+# beginning.
+
+use strict;
+use warnings;
+
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStandby;
+use PmhashStandbyBuild;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $primary = new_primary('build_primary', "pmhash.wal = on\n");
+my $standby = new_standby($primary, 'build_standby', "max_standby_streaming_delay = 300s\n");
+
+sub on_primary
+{
+	my ($sql) = @_;
+	return $primary->safe_psql('postgres', $sql);
+}
+
+sub all_built
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, @tables) = @_;
+
+	built($primary, $standby, $name);
+	same_as_heap($standby, @$_, $name) foreach @tables;
+	return;
+}
+
+# ---- rows of all kinds that are there before ----
+on_primary(<<'SQL');
+CREATE TABLE a (k int8, v int4, d text) WITH (fillfactor = 60, autovacuum_enabled = off);
+INSERT INTO a SELECT i % 2000, i, 'row ' || i FROM generate_series(0, 19999) i;
+DELETE FROM a WHERE v % 13 = 0;
+UPDATE a SET d = d || '!' WHERE v % 7 = 0;
+BEGIN; INSERT INTO a SELECT i % 2000, i FROM generate_series(0, 999) i; ROLLBACK;
+BEGIN; UPDATE a SET d = 'never' WHERE v % 11 = 0; ROLLBACK;
+CREATE INDEX a_k ON a USING pmhash (k);
+CREATE INDEX a_d ON a USING pmhash (v) WHERE d IS NOT NULL;
+CREATE INDEX a_e ON a USING pmhash ((k % 100));
+CREATE TABLE other (n int);
+SQL
+my @a = ('a', 'k', 'a_k');
+all_built('CREATE INDEX', \@a);
+uses_index($standby, 'SELECT count(*) FROM a WHERE k = 77', 'a_k');
+my $by_scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off;';
+foreach my $query ('SELECT count(*), sum(v) FROM a WHERE k % 100 = 7', 'SELECT count(*) FROM a WHERE v = 4242 AND d IS NOT NULL')
+{
+	is($standby->safe_psql('postgres', "SET enable_seqscan = off; $query"),
+		$standby->safe_psql('postgres', "$by_scan $query"), $query);
+}
+
+# ---- the builder waits for transactions that are older, and replay goes on ----
+my $old = $primary->background_psql('postgres');
+
+sub hold_builders
+{
+	$old->query_safe('BEGIN; INSERT INTO other VALUES (1)');
+	return;
+}
+
+sub is_waiting
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($index, $name) = @_;
+	return wait_for_state($standby, $index, qr/^building \(0 %\), waiting for transaction \d+$/, $name);
+}
+
+sub holds_nothing
+{
+	return $standby->safe_psql('postgres', <<SQL);
+SELECT count(*) FROM pg_stat_activity a
+WHERE backend_type = 'pmhash standby builder' AND (backend_xmin IS NOT NULL
+	OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'relation'))
+SQL
+}
+
+hold_builders();
+on_primary('REINDEX INDEX a_k');
+is_waiting('a_k', 'waits for an old transaction');
+is(holds_nothing(), '0', 'without lock and snapshot');
+on_primary(<<'SQL');
+INSERT INTO a SELECT 3000 + i % 10, i FROM generate_series(1, 500) i;
+UPDATE a SET d = d || '?' WHERE v % 17 = 0;
+UPDATE a SET k = k + 5000 WHERE v % 19 = 0;
+DELETE FROM a WHERE v % 5 = 1;
+BEGIN; INSERT INTO a SELECT 3100, i FROM generate_series(1, 300) i; ROLLBACK;
+BEGIN; SAVEPOINT s; INSERT INTO a SELECT 3200, i FROM generate_series(1, 300) i; ROLLBACK TO s;
+INSERT INTO a SELECT 3201, i FROM generate_series(1, 300) i; COMMIT;
+SQL
+$old->query_safe('COMMIT');
+all_built('writes while it waits', \@a);
+
+# TIDs that are freed and given to other keys, before and after N0
+on_primary('DELETE FROM a WHERE v % 3 = 0; VACUUM a');
+hold_builders();
+on_primary('REINDEX INDEX a_k');
+is_waiting('a_k', 'waits again');
+# (of aborted transactions, as the old one keeps VACUUM from removing others)
+foreach my $key (6000, 6100, 6000)
+{
+	on_primary("SET pmhash.group_insert = off; BEGIN; INSERT INTO a SELECT $key + i % 100, i FROM generate_series(1, 3000) i; ROLLBACK");
+	on_primary('VACUUM a');
+}
+on_primary('INSERT INTO a SELECT 7000 + i % 100, i FROM generate_series(1, 3000) i');
+
+# and one key of more operations than are sorted at a time (standby_fill.c, CHUNK)
+foreach (1 .. 2)
+{
+	on_primary('BEGIN; INSERT INTO a SELECT 8000, i FROM generate_series(1, 100000) i; ROLLBACK');
+	on_primary('VACUUM a');
+}
+on_primary('INSERT INTO a SELECT 8000, i FROM generate_series(1, 500) i');
+$old->query_safe('COMMIT');
+all_built('TIDs used again', \@a);
+
+# ---- prepared transactions, and a pool that is lost ----
+on_primary(<<'SQL');
+BEGIN; INSERT INTO a SELECT 8000, i FROM generate_series(1, 200) i;
+UPDATE a SET d = 'prepared' WHERE v % 23 = 0; PREPARE TRANSACTION 'p1';
+BEGIN; INSERT INTO a SELECT 8001, i FROM generate_series(1, 200) i; PREPARE TRANSACTION 'p2';
+SQL
+caught_up($primary, $standby);
+$standby->stop;
+rmtree(pool($standby));
+$standby->start;
+ok($standby->poll_query_until('postgres', "SELECT bool_or(state ~ '^building .0 %., waiting for transaction') FROM pmhash_indexes"),
+	'a lost pool, and prepared transactions');
+on_primary("COMMIT PREPARED 'p1'");
+on_primary("ROLLBACK PREPARED 'p2'");
+all_built('prepared transactions', \@a);
+
+# entries that scans have removed before the build, of rows that are still there: VACUUM
+# frees their line pointers later, and says nothing of it
+on_primary('CREATE TABLE g (k int4) WITH (autovacuum_enabled = off); INSERT INTO g SELECT i % 10 FROM generate_series(1, 2000) i; CREATE INDEX g_k ON g USING pmhash (k)');
+on_primary('DELETE FROM g WHERE k = 7');
+$old->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
+foreach (1 .. 300)
+{
+	$old->query_safe('SELECT count(*) FROM g WHERE k = 7');
+	last if on_primary("SELECT entries FROM pmhash_stats('g_k')") == 1800;
+	usleep(100_000);
+}
+is(on_primary("SELECT entries FROM pmhash_stats('g_k')"), '1800', 'scans have removed entries');
+caught_up($primary, $standby);
+$standby->stop;
+rmtree(pool($standby));
+$standby->start;
+built($primary, $standby, 'a pool that is lost after that');
+on_primary('VACUUM g');
+on_primary('INSERT INTO g SELECT 100 + i % 5 FROM generate_series(1, 200) i');
+on_primary('VACUUM g');
+caught_up($primary, $standby);
+is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM g WHERE k = 7'), '0',
+	'their TIDs have other keys now');
+same_as_heap($standby, 'g', 'k', 'g_k', 'entries removed by scans');
+
+# rows locked by several, then updated: multixacts
+my @lockers = map { $primary->background_psql('postgres') } 1 .. 2;
+$_->query_safe('BEGIN; SELECT count(*) FROM (SELECT FROM a WHERE v % 29 = 0 FOR KEY SHARE) s') foreach @lockers;
+on_primary("UPDATE a SET d = 'locked' WHERE v % 58 = 0");
+$_->query_safe('COMMIT') foreach @lockers;
+on_primary('REINDEX INDEX a_k');
+$_->quit foreach @lockers;
+all_built('multixacts', \@a);
+
+# ---- values out of line ----
+on_primary(<<'SQL');
+CREATE TABLE toasted (k text, n int) WITH (autovacuum_enabled = off);
+ALTER TABLE toasted ALTER k SET STORAGE EXTERNAL;
+INSERT INTO toasted SELECT repeat(md5((i % 50)::text), 100), i FROM generate_series(1, 400) i;
+DELETE FROM toasted WHERE n % 4 = 0;
+CREATE INDEX toasted_k ON toasted USING pmhash (k);
+SQL
+my @toasted = ('toasted', 'k', 'toasted_k');
+hold_builders();
+on_primary('REINDEX INDEX toasted_k');
+is_waiting('toasted_k', 'values out of line: waits');
+on_primary('DELETE FROM toasted WHERE n % 4 = 1; UPDATE toasted SET n = n + 1000 WHERE n % 4 = 2');
+$old->query_safe('COMMIT');
+on_primary('VACUUM toasted');
+on_primary('INSERT INTO toasted SELECT repeat(md5(i::text), 100), i FROM generate_series(30, 130) i');
+all_built('values out of line', \@toasted);
+
+# ---- DDL is replayed while builders wait ----
+my $tablespace = PostgreSQL::Test::Utils::tempdir_short();
+on_primary("SET allow_in_place_tablespaces = on; CREATE TABLESPACE elsewhere LOCATION ''");
+on_primary("CREATE TABLE d$_ (k int8, v int4); INSERT INTO d$_ SELECT i % 100, i FROM generate_series(1, 3000) i; CREATE INDEX d${_}_k ON d$_ USING pmhash (k)")
+  foreach 1 .. 6;
+all_built('tables for DDL', map { [ "d$_", 'k', "d${_}_k" ] } 1 .. 6);
+hold_builders();
+on_primary("REINDEX INDEX d${_}_k") foreach 1 .. 3;
+is_waiting('d1_k', 'before DDL');
+on_primary(<<'SQL');
+DROP TABLE d1;
+TRUNCATE d2;
+INSERT INTO d2 SELECT i % 7, i FROM generate_series(1, 50) i;
+REINDEX INDEX d3_k;
+ALTER INDEX d4_k SET TABLESPACE elsewhere;
+ALTER TABLE d5 SET TABLESPACE elsewhere;
+ALTER TABLE d6 ALTER k TYPE int4;
+INSERT INTO d4 SELECT 200 + i % 7, i FROM generate_series(1, 50) i;
+INSERT INTO d5 SELECT 200 + i % 7, i FROM generate_series(1, 50) i;
+SQL
+caught_up($primary, $standby);
+pass('DDL is replayed while builders wait');
+$old->query_safe('COMMIT');
+all_built('DDL', map { [ "d$_", 'k', "d${_}_k" ] } 2 .. 6);
+
+# ---- many indexes, three at a time ----
+on_primary('CREATE TABLE m (' . join(', ', map { "c$_ int" } 1 .. 20) . ')');
+on_primary('INSERT INTO m SELECT ' . join(', ', map { "i % (40 + $_)" } 1 .. 20) . ' FROM generate_series(1, 4000) i');
+hold_builders();
+on_primary("CREATE INDEX m_c$_ ON m USING pmhash (c$_)") foreach 1 .. 20;
+ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 FROM pmhash_indexes WHERE state LIKE 'building%'"),
+	'three indexes are built at a time');
+is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'"), '3',
+	'by three builders');
+$old->query_safe('COMMIT');
+$old->quit;
+all_built('twenty indexes', map { [ 'm', "c$_", "m_c$_" ] } (1, 10, 20));
+
+# ---- another database, and a copy of one ----
+on_primary('CREATE DATABASE db1');
+install_extension($primary, 'db1');
+$primary->safe_psql('db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
+built($primary, $standby, 'another database', 'db1');
+same_as_heap($standby, 'x', 'k', 'x_k', 'another database', 'db1');
+on_primary('CREATE DATABASE db2 TEMPLATE db1');
+$primary->safe_psql('db2', 'INSERT INTO x SELECT 11 FROM generate_series(1, 10)');
+$primary->poll_query_until('db2', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+$primary->safe_psql('db2', 'REINDEX INDEX x_k');
+built($primary, $standby, 'a copy', 'db2');
+same_as_heap($standby, 'x', 'k', 'x_k', 'a copy', 'db2');
+same_as_heap($standby, 'x', 'k', 'x_k', 'and its original', 'db1');
+my @gone = map { pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = '$_'") } qw(db1 db2);
+is(scalar(grep { -d } @gone), 2, 'both have directories');
+on_primary('DROP DATABASE db2');
+on_primary('DROP DATABASE db1');
+caught_up($primary, $standby);
+foreach (1 .. 600)
+{
+	last if !grep { -e } @gone;
+	usleep(50_000);
+}
+is_deeply([ grep { -e } @gone ], [], 'dropped databases leave nothing on the standby');
+
+# ---- again and again, under load ----
+on_primary(<<'SQL');
+CREATE TABLE l (k int8, v int4) WITH (fillfactor = 70, autovacuum_enabled = off);
+INSERT INTO l SELECT i % 1000, i FROM generate_series(1, 10000) i;
+CREATE INDEX l_k ON l USING pmhash (k);
+SQL
+my $script = "$PostgreSQL::Test::Utils::tmp_check/standby_load.sql";
+append_to_file($script, <<'SQL');
+\set k random(1, 1000)
+INSERT INTO l VALUES (:k, :k);
+UPDATE l SET v = v + 1 WHERE k = :k;
+UPDATE l SET k = k + 1 WHERE k = :k AND v % 2 = 1;
+DELETE FROM l WHERE k = :k + 5 AND v % 3 = 1;
+BEGIN;
+INSERT INTO l SELECT :k, i FROM generate_series(1, 20) i;
+SAVEPOINT s;
+INSERT INTO l VALUES (:k + 2, 1);
+UPDATE l SET v = 0 WHERE k = :k + 2;
+ROLLBACK TO s;
+END;
+BEGIN;
+INSERT INTO l VALUES (:k + 3, 1);
+DELETE FROM l WHERE k = :k + 4;
+ROLLBACK;
+SQL
+my $output;
+my $load = start_pgbench($primary, \$output, '-c', '2', '-T', '20', '-f', $script);
+my $begun = time;
+my $rounds = 0;
+while (time - $begun < 16)
+{
+	on_primary('REINDEX INDEX l_k');
+	built($primary, $standby, 'under load, round ' . ++$rounds);
+	same_as_heap($standby, 'l', 'k', 'l_k', "under load, round $rounds");
+	on_primary('VACUUM l');
+	same_as_heap($standby, 'l', 'k', 'l_k', "under load, after VACUUM, round $rounds");
+}
+ok($load->finish, 'no statement failed') or diag($output);
+caught_up($primary, $standby);
+all_built('after the load', [ 'l', 'k', 'l_k' ]);
+
+unlike(slurp_file($standby->logfile), qr/could not build index|could not replay|PANIC|TRAP|was terminated by signal/,
+	'nothing failed on the standby');
+$standby->stop;
+$primary->stop;
+done_testing();

@@ -1,0 +1,259 @@
+# A standby is stopped, killed, started without the library, promoted, made a standby
+# again: where its files are up to date they are used at once, else built again, and
+# never wrong.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $built = qr/has been built on this standby/;
+my $primary = new_primary('primary');
+
+# another directory than the primary's by default: of no consequence
+my $elsewhere = PostgreSQL::Test::Utils::tempdir() . '/pool';
+my $standby = new_standby($primary, 'standby', <<CONF);
+pmhash.directory = '$elsewhere'
+restart_after_crash = on
+CONF
+
+both_valid($standby, 'built in a directory of its own');
+is(scalar(index_files($elsewhere)), 2, 'there they are');
+
+# ---- clean restarts, with changes while it is down ----
+
+foreach my $how ('fast', 'immediate')
+{
+	# trust: standby-applied
+	my $position = log_position($standby);
+
+	change_t($primary, 1, 700);
+	caught_up($primary, $standby);
+	$standby->stop($how);
+	change_t($primary, 2, 700);
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, "restart after $how");
+	compare_in_snapshot($standby, "restart after $how: answers");
+	no_findings($standby, "restart after $how: pmhash_check");
+	unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
+}
+
+# ---- killed in the middle of replay ----
+
+my $bench = load_of_t($primary, 40);
+my $output = '';
+my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '40', '-f', $bench);
+my $position = log_position($standby);
+foreach my $round (1 .. 8)
+{
+	usleep(500_000 + int(rand(700_000)));
+	$primary->safe_psql('postgres', 'VACUUM t') if $round % 2 == 0;
+	$standby->safe_psql('postgres', 'CHECKPOINT') if $round % 3 == 0;
+	crash($standby);
+	usleep(300_000);
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, "killed, round $round");
+	compare_in_snapshot($standby, "killed, round $round: answers");
+}
+$load->signal('TERM');
+$load->finish;
+caught_up($primary, $standby);
+no_findings($standby, 'killed in replay: pmhash_check');
+unlike(logged_since($standby, $position), $built, 'killed in replay: nothing is built');
+
+# ---- the library is absent for a while ----
+
+foreach my $checkpoint (0, 1)
+{
+	my $name = $checkpoint ? 'absent past a restartpoint' : 'absent for a short time';
+
+	$position = log_position($standby);
+	$standby->stop;
+	$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+	$standby->start;
+	change_t($primary, 3 + $checkpoint, 700);
+	$primary->safe_psql('postgres', 'CHECKPOINT');
+	caught_up($primary, $standby);
+	$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
+	is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
+		"$name: the server is up");
+	$standby->stop($checkpoint ? 'fast' : 'immediate');
+	$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, $name);
+	compare_in_snapshot($standby, "$name: answers");
+	no_findings($standby, $name);
+}
+# trust: standby-without
+like(logged_since($standby, $position), qr/replayed WAL without the pool/,
+	'what WAL has not been applied to is not trusted');
+
+# ---- clean switchover, to and fro ----
+
+my @old_files = index_files(pool($primary));
+change_t($primary, 5, 700);
+$primary->stop('fast');
+$position = log_position($standby);
+$standby->promote;
+compare_in_snapshot($standby, 'switchover: the new primary');
+change_t($standby, 6, 700);
+compare_in_snapshot($standby, 'switchover: the new primary after changes');
+unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'switchover: nothing is rebuilt');
+
+my $old_position = log_position($primary);
+$primary->enable_streaming($standby);
+$primary->start;
+caught_up($standby, $primary);
+both_valid($primary, 'switchover: the old primary follows');
+compare_in_snapshot($primary, 'switchover: its answers');
+no_findings($primary, 'switchover: pmhash_check');
+
+# the files it had were made at another time than those of the new primary (S4)
+like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
+is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
+
+change_t($standby, 7, 700);
+$standby->stop('fast');
+$primary->promote;
+compare_in_snapshot($primary, 'and back: answers');
+change_t($primary, 8, 700);
+no_findings($primary, 'and back: pmhash_check');
+unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted/, 'and back: nothing is rebuilt');
+$standby->enable_streaming($primary);
+$standby->start;
+caught_up($primary, $standby);
+both_valid($standby, 'and back: the other one follows');
+compare_in_snapshot($standby, 'and back: its answers');
+
+# ---- a primary that is made a standby, and promoted before there is another one ----
+
+$old_position = log_position($primary);
+$primary->stop('fast');
+$primary->set_standby_mode;
+$primary->start;
+# trust: standby-demoted
+both_valid($primary, 'a standby without a primary');
+compare_in_snapshot($primary, 'a standby without a primary: answers');
+$primary->promote;
+compare_in_snapshot($primary, 'promoted again: answers');
+change_t($primary, 10, 700);
+no_findings($primary, 'promoted again: pmhash_check');
+unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
+$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
+caught_up($primary, $standby);
+both_valid($standby, 'promoted again: the other one follows');
+compare_in_snapshot($standby, 'promoted again: its answers');
+
+# ---- not readable (hot_standby = off), and promoted so ----
+
+# What was built before follows all the same; one that never was readable builds nothing,
+# and is rebuilt when it is a primary.
+my $dark = new_standby($primary, 'dark');
+both_valid($dark, 'not readable: built before');
+my @dark_files = index_files(pool($dark));
+$dark->append_conf('postgresql.conf', "hot_standby = off\n");
+$dark->restart;
+$position = log_position($dark);
+my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
+change_t($primary, 11, 700);
+$primary->wait_for_catchup($_) foreach $dark, $darker;
+is($dark->psql('postgres', 'SELECT 1'), 2, 'not readable: it is not');
+is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
+foreach my $node ($dark, $darker)
+{
+	$node->promote;
+	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+	  or die 'not valid';
+	compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
+	change_t($node, 12, 700);
+	no_findings($node, 'not readable, promoted: ' . $node->name);
+}
+unlike(logged_since($dark, $position), qr/rebuil|not trusted|has been built/, 'not readable, promoted: with the files that it had');
+is_deeply([ index_files(pool($dark)) ], \@dark_files, 'not readable, promoted: the same ones');
+like(logged_since($darker, 0), qr/has been rebuilt/, 'never readable, promoted: rebuilt');
+$_->stop foreach $dark, $darker;
+
+# ---- the page cache is lost: nothing is, if it was stopped in order ----
+
+# (as in start/page_cache.pl)
+sub lose_witness
+{
+	my $F_SET_RW_HINT = 1036;
+	my $none = pack('Q', 0);
+
+	open(my $lock, '<', "$elsewhere/lock") or die $!;
+	fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
+	close($lock);
+	return;
+}
+
+foreach my $how ('fast', 'immediate')
+{
+	$position = log_position($standby);
+	$standby->stop($how);
+	lose_witness();
+	change_t($primary, 13, 700);
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, "page cache lost, $how");
+	compare_in_snapshot($standby, "page cache lost, $how: answers");
+	no_findings($standby, "page cache lost, $how: pmhash_check");
+	if ($how eq 'fast')
+	{
+		unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
+	}
+	else
+	{
+		like(logged_since($standby, $position), qr/was unmounted, without.*has been built/s, "page cache lost, $how: built again");
+	}
+}
+
+# ---- a primary that crashed becomes a standby: not trusted ----
+
+change_t($primary, 9, 700);
+caught_up($primary, $standby);
+crash($primary);
+$standby->promote;
+$primary->enable_streaming($standby);
+$old_position = log_position($primary);
+$primary->start;
+# trust: standby-crashed
+like(logged_since($primary, $old_position), qr/not shut down cleanly as a primary/,
+	'crashed: not trusted');
+caught_up($standby, $primary);
+both_valid($primary, 'crashed: built again');
+like(logged_since($primary, $old_position), $built, 'crashed: really');
+compare_in_snapshot($primary, 'crashed: answers');
+
+# ---- a standby that is not promoted but loses its signal: not trusted ----
+
+$primary->stop;
+
+# and it was at two builds, of indexes that have gone since
+my @left_over = map { ((index_files(pool($primary)))[0] =~ m{^(.*)/})[0] . "/00000000000000aa.$_" } qw(new delta);
+
+append_to_file($_, 'x') foreach @left_over;
+unlink($primary->data_dir . '/standby.signal') or die $!;
+$old_position = log_position($primary);
+$primary->start;
+is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
+# trust: standby-signal
+like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
+	'signal removed: not trusted');
+$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+  or die 'not rebuilt';
+compare_in_snapshot($primary, 'signal removed: answers');
+$primary->stop;
+$standby->stop;
+
+done_testing();

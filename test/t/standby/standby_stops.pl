@@ -1,0 +1,352 @@
+# kill -9 of a standby in the middle of a record, and of the primary between entry,
+# record and flush; and a standby that is restarted and does not come as far as it was.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid qw(rebuild_on);
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $patience = 60;
+my $built = qr/has been built on this standby|not trusted|is given up/;
+my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
+wal_writer_delay = 10s
+bgwriter_lru_maxpages = 0
+pmhash.cleaner_naptime = 1000
+CONF
+my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n",
+	install_path => $primary->{_install_path});
+mkdir $_->data_dir . '/stop_points' or die foreach $primary, $standby;
+$standby->start;
+
+sub hold
+{
+	my ($node, $point) = @_;
+
+	append_to_file($node->data_dir . "/stop_points/$point", '');
+	return;
+}
+
+# A test: a process is held.
+sub is_held
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $point, $name) = @_;
+	my $file = $node->data_dir . "/stop_points/$point.held";
+	my $deadline = time + $patience;
+
+	usleep(2_000) until -e $file || time > $deadline;
+	return ok(-e $file, "$name: held");
+}
+
+sub release
+{
+	my ($node, $point) = @_;
+	my $file = $node->data_dir . "/stop_points/$point";
+
+	unlink($file, "$file.held");
+	return;
+}
+
+# A test: answers and pmhash_check, on each of these.
+sub all_right
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($name, @nodes) = @_;
+
+	foreach my $node (@nodes)
+	{
+		compare_in_snapshot($node, "$name: answers of " . $node->name);
+		no_findings($node, "$name: pmhash_check of " . $node->name);
+	}
+	return;
+}
+
+both_valid($standby, 'begin');
+
+# ---- files of past eras are removed, and built again under the same names ----
+
+$standby->stop;
+unlink($standby->data_dir . '/pmhash.nonce') or die $!;
+hold($standby, 'distrusted_before_unlink');
+my $begin = log_position($standby);
+$standby->start;
+is_held($standby, 'distrusted_before_unlink', 'past eras');
+foreach (1 .. 30)
+{
+	last if logged_since($standby, $begin) =~ /"t_k" has been built.*"t_s" has been built/s;
+	usleep(100_000);
+}
+release($standby, 'distrusted_before_unlink');
+both_valid($standby, 'past eras');
+sleep 1;
+is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
+both_valid($standby, 'past eras, later');
+
+# Start psql on the standby with a query that a stop point holds up; what it says goes to
+# $$output.  With a test.  Returns the run.
+sub start_held
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $query, $output, $name) = @_;
+	my $run;
+
+	hold($standby, $point);
+	$run = IPC::Run::start([ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', $query ],
+		'<', \undef, '>', $output, '2>&1');
+	is_held($standby, $point, $name);
+	return $run;
+}
+
+# ---- a scan goes on with a file that is given up ----
+
+# It has read entries of dead rows, or will; then VACUUM gives their TIDs away, their pages
+# become all-visible, and what says so in WAL is of no file that is kept here any more
+# (removal.c, never_twice).  What it reads first and last is alive, on all-visible pages, so
+# it has no page pinned that VACUUM's replay would wait for.
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE e (k int, n int) WITH (autovacuum_enabled = off)',
+	'INSERT INTO e SELECT 7 + i % 2, i FROM generate_series(1, 30000) i',
+	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)',
+	'VACUUM ANALYZE e');
+caught_up($primary, $standby);
+wait_for_state($standby, 'e_k', qr/^valid$/, 'given up: built');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k = 7 AND n BETWEEN 10000 AND 20000');
+caught_up($primary, $standby);
+{
+	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+	my $count = 'SELECT count(*) FROM e WHERE k = 7';
+	my $output = '';
+	my $run;
+
+	like(plan_of($standby, $count, $by_index), qr/Index Only Scan using e_k/, 'given up: an index-only scan');
+	$run = start_held('scan_between_batches', "$by_index $count", \$output, 'given up: between two batches');
+	file_is_lost($standby, 'e_k', $count);
+	unlike(standby_state($standby, 'e_k'), qr/^valid/, 'given up: it is');
+	hold($standby, 'scan_before_visibility');
+	release($standby, 'scan_between_batches');
+	is_held($standby, 'scan_before_visibility', 'given up: the next batch has been read');
+	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+	caught_up($primary, $standby);
+	is($standby->safe_psql('postgres',
+			"SELECT reltuples < 25000 AND relallvisible = relpages FROM pg_class WHERE relname = 'e'"), 't',
+		'given up: all pages are all-visible');
+	release($standby, 'scan_before_visibility');
+	$run->finish;
+	is($output, "9999\n", 'given up: no row that is gone is found');
+	rebuild_on($standby);
+}
+$primary->safe_psql('postgres', 'DROP TABLE e');
+
+# ---- a check goes on with a file that is given up ----
+
+# It has entries of dead rows, whose TIDs VACUUM gives away; none is removed from it any more.
+# trouble: `index "..." has got another file while it was checked`
+$primary->safe_psql('postgres', $_) foreach (
+	'CREATE TABLE e (k int) WITH (autovacuum_enabled = off)',
+	'INSERT INTO e SELECT generate_series(1, 1000)',
+	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)');
+caught_up($primary, $standby);
+wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
+caught_up($primary, $standby);
+{
+	my $output = '';
+	my $run;
+
+	$run = start_held('check_before_entries', q(SELECT pmhash_check('e_k')), \$output, 'given up under a check: the rows are checked');
+	unlink(database_files($standby, 'postgres')) or die;
+	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
+	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
+	both_valid($standby, 'given up under a check');
+	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+	caught_up($primary, $standby);
+	release($standby, 'check_before_entries');
+	$run->finish;
+	like($output, qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
+}
+$primary->safe_psql('postgres', 'DROP TABLE e');
+
+# ---- the standby is killed in the middle of a record ----
+
+my %records = (
+	'one entry' => "INSERT INTO t VALUES (77, 'one', 1)",
+	'a group' => "INSERT INTO t SELECT i % 30, 'group ' || i % 40, i FROM generate_series(1, 100) i",
+	'a removal' => 'VACUUM (INDEX_CLEANUP ON) t');
+
+foreach my $point (qw(redo_before_entries redo_before_applied))
+{
+	foreach my $what (sort keys %records)
+	{
+		my $name = "$point, $what";
+		my $position;
+
+		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+		caught_up($primary, $standby);
+		$position = log_position($standby);
+		hold($standby, $point);
+		$primary->safe_psql('postgres', $records{$what});
+		is_held($standby, $point, $name);
+		crash($standby);
+		release($standby, $point);
+		$standby->start;
+		$primary->safe_psql('postgres', $records{$what});
+		caught_up($primary, $standby);
+		all_right($name, $standby);
+		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+			"$name: as many entries as on the primary");
+		unlike(logged_since($standby, $position), $built, "$name: nothing is built");
+	}
+}
+
+# ---- a standby does not come as far as it was ----
+
+# Consistency comes at the last restartpoint, and then it is held up at the next
+# commit.  The files have what came after that, the tables have not.
+my $position = log_position($standby);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', 'CHECKPOINT');
+caught_up($primary, $standby);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', $_) foreach (
+	'DELETE FROM t WHERE k BETWEEN 20 AND 60',
+	'VACUUM (INDEX_CLEANUP ON) t',
+	"INSERT INTO t SELECT 5000 + i % 10, 'later', i FROM generate_series(1, 200) i");
+caught_up($primary, $standby);
+my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+crash($standby);
+$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
+$standby->start;
+is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
+	'held up: it is not where it was');
+is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) > 0 FROM t WHERE k BETWEEN 20 AND 60 AND k = ANY (ARRAY(SELECT generate_series(20, 60)))'),
+	't', 'held up: rows that have been deleted since are found');
+isnt(standby_state($standby, 't_k'), 'valid', 'held up: the index is not used');
+unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 30', 'SET enable_seqscan = off;'), qr/t_k/, 'held up: nor by plans');
+$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
+$standby->reload;
+caught_up($primary, $standby);
+both_valid($standby, 'as far as it was');
+all_right('as far as it was', $standby);
+unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is built');
+
+# ---- the primary is killed between entry, record and flush ----
+
+my %statements = (
+	insert_before_wal => "INSERT INTO t VALUES (88, 'lost', 1)",
+	insert_after_wal => "INSERT INTO t VALUES (89, 'lost', 1)",
+	vacuum_after_log => 'VACUUM (INDEX_CLEANUP ON) t',
+	vacuum_after_flush => 'VACUUM (INDEX_CLEANUP ON) t');
+foreach my $point (sort keys %statements)
+{
+	my $output = '';
+	my $run;
+
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+	hold($primary, $point);
+	$run = IPC::Run::start(
+		[ $primary->installed_command('psql'), '-XAtq', '-d', $primary->connstr('postgres'),
+			'-c', $statements{$point} ],
+		'<', \undef, '>', \$output, '2>&1');
+	is_held($primary, $point, "primary at $point");
+
+	# what it has written of the row gets to the standby
+	$primary->safe_psql('postgres', "CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush")
+	  if $point ne 'vacuum_after_log';
+	crash($primary);
+	$run->finish;
+	release($primary, $point);
+	$primary->start;
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 90, 'after', i FROM generate_series(1, 50) i");
+	caught_up($primary, $standby);
+	all_right("primary at $point", $primary, $standby);
+	$primary->safe_psql('postgres', "VACUUM (INDEX_CLEANUP ON) t; INSERT INTO t SELECT 91, 'reused', i FROM generate_series(1, 50) i");
+	caught_up($primary, $standby);
+	all_right("primary at $point, VACUUM", $primary, $standby);
+}
+
+# ---- once more, and the standby takes over ----
+
+# What the old primary has of it, the new one has not; it must not matter when the
+# old one follows.
+foreach my $point ('insert_before_wal', 'vacuum_after_flush')
+{
+	my $session = $primary->background_psql('postgres', on_error_stop => 0);
+	my $killed = $point =~ /insert/;
+
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
+	hold($primary, $point);
+	$session->query_until(qr/sent/, "\\echo sent\n$statements{$point};\n");
+	is_held($primary, $point, "switchover after $point");
+	$primary->safe_psql('postgres', 'CREATE TABLE flush (); DROP TABLE flush');
+	if ($killed)
+	{
+		crash($primary);
+		release($primary, $point);
+		$primary->start;
+	}
+	else
+	{
+		# cancelled between record and removal
+		$primary->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'VACUUM (%'");
+		release($primary, $point);
+	}
+	eval { $session->quit };
+	caught_up($primary, $standby);
+	$primary->stop('fast');
+	$position = log_position($standby);
+	$standby->promote;
+	all_right("switchover after $point", $standby);
+	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, "switchover after $point: nothing is rebuilt");
+	$standby->safe_psql('postgres', $_) foreach (
+		'VACUUM (INDEX_CLEANUP ON) t', "INSERT INTO t SELECT 92, 'reused', i FROM generate_series(1, 100) i");
+	$primary->enable_streaming($standby);
+	$primary->start;
+	caught_up($standby, $primary);
+	both_valid($primary, "switchover after $point");
+	all_right("switchover after $point, the old primary", $primary);
+	($primary, $standby) = ($standby, $primary);
+}
+
+# Kill a start at a stop point.  With a test.
+sub killed_start
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($point, $name) = @_;
+
+	hold($standby, $point);
+	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
+	is_held($standby, $point, $name);
+	$standby->_update_pid(1);
+	crash($standby);
+	release($standby, $point);
+	return;
+}
+
+# A start is killed when the control file of the pool has the server life that begins, and
+# what the standby keeps there is of the last one; the next one just before that.
+{
+	my $position = log_position($standby);
+
+	$standby->stop('fast');
+	killed_start('pool_taken', 'a start that is killed');
+	killed_start('resume_foreseen', 'the next one, which is killed earlier');
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 93, 'killed', i FROM generate_series(1, 100) i");
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, 'after starts that were killed');
+	all_right('after starts that were killed', $standby);
+	unlike(logged_since($standby, $position), $built, 'after starts that were killed: nothing is built');
+}
+$_->stop foreach $standby, $primary;
+done_testing();

@@ -1,0 +1,231 @@
+# Index files come and go with their indexes, through commits, aborts,
+# prepared transactions, crashes and dropped databases.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid ();
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+# no cleaner hides at first what transactions leave
+my $node = new_server('life', "pmhash.cleaner_naptime = 600\n");
+my $pool = pool($node);
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres',
+	'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
+
+sub run
+{
+	my ($sql, $files, $name) = @_;
+
+	$node->safe_psql('postgres', $sql);
+	return wait_for_files($pool, $files, $name);
+}
+
+# Files that go with a transaction are gone when it has ended.
+sub at_once
+{
+	my ($sql, $files, $name) = @_;
+
+	$node->safe_psql('postgres', $sql);
+	return is(scalar(index_files($pool)), $files, $name);
+}
+
+# ---- modes ----
+run('CREATE INDEX t_k ON t USING pmhash (k)', 1, 'CREATE INDEX');
+my $mode = sub { sprintf('%04o', (stat($_[0]))[2] & 07777) };
+is($mode->($pool), '0700', 'mode of the pool directory');
+is($mode->((index_files($pool))[0]), '0600', 'mode of an index file');
+(my $database = (index_files($pool))[0]) =~ s,/[^/]*$,,;
+is($mode->($database), '0700', 'mode of the database directory');
+is($mode->("$pool/control"), '0600', 'mode of the control file');
+
+# event: rolled back or failed `CREATE INDEX`, `DROP INDEX`, `DROP DATABASE`
+# ---- transactions ----
+at_once('DROP INDEX t_k', 0, 'DROP INDEX');
+at_once('BEGIN; CREATE INDEX t_k ON t USING pmhash (k); ROLLBACK', 0, 'rolled back CREATE INDEX');
+at_once(<<SQL, 1, 'CREATE INDEX rolled back in part');
+BEGIN;
+CREATE INDEX t_k ON t USING pmhash (k);
+SAVEPOINT a;
+CREATE INDEX t_k2 ON t USING pmhash (k);
+ROLLBACK TO a;
+COMMIT;
+SQL
+at_once(<<SQL, 1, 'subtransaction that aborts with its parent');
+BEGIN;
+SAVEPOINT a;
+CREATE INDEX t_k2 ON t USING pmhash (k);
+RELEASE a;
+ROLLBACK;
+SQL
+at_once('BEGIN; DROP INDEX t_k; ROLLBACK', 1, 'rolled back DROP INDEX');
+same_answers($node, 't', 'k', 't_k', 'rolled back DROP INDEX');
+fails_like($node, 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))', qr/division by zero/,
+	'CREATE INDEX that fails');
+is(scalar(index_files($pool)), 1, 'CREATE INDEX that fails, files');
+$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
+$node->reload;
+
+# event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
+# ---- new files for old ----
+foreach my $command (
+	'REINDEX INDEX t_k',
+	'REINDEX INDEX CONCURRENTLY t_k',
+	'VACUUM FULL t',
+	'TRUNCATE t',
+	'INSERT INTO t SELECT generate_series(1, 1000); ALTER TABLE t ALTER k TYPE int8',
+	'ALTER TABLE t ALTER k TYPE text',
+	'ALTER TABLE t ALTER k TYPE varchar',
+	'CREATE INDEX t_order ON t (k); CLUSTER t USING t_order; DROP INDEX t_order',
+	'ALTER TABLE t SET UNLOGGED',
+	'ALTER TABLE t SET LOGGED',
+	'BEGIN; REINDEX INDEX t_k; ROLLBACK',
+	'BEGIN; REINDEX INDEX t_k; REINDEX INDEX t_k; COMMIT',
+	'BEGIN; TRUNCATE t; TRUNCATE t; INSERT INTO t SELECT generate_series(1, 1000); COMMIT',
+	'BEGIN; CREATE TABLE n (k int4); CREATE INDEX n_k ON n USING pmhash (k);'
+	  . ' TRUNCATE n; TRUNCATE n; DROP TABLE n; COMMIT',
+	'CREATE INDEX CONCURRENTLY t_c ON t USING pmhash (k); DROP INDEX CONCURRENTLY t_c',)
+{
+	# one command a transaction, where a semicolon does not say otherwise
+	my @commands = $command =~ /BEGIN/ ? ($command) : split(/; /, $command);
+	$node->safe_psql('postgres', $_) foreach @commands;
+	wait_for_files($pool, 1, $command);
+	same_answers($node, 't', 'k', 't_k', $command);
+}
+run('DROP TABLE t', 0, 'DROP TABLE');
+
+# ---- prepared transactions ----
+$node->safe_psql('postgres',
+	'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
+run("BEGIN; CREATE INDEX t_k ON t USING pmhash (k); PREPARE TRANSACTION 'p'", 1, 'prepared CREATE INDEX');
+run("ROLLBACK PREPARED 'p'", 0, 'rolled back prepared CREATE INDEX');
+run("BEGIN; CREATE INDEX t_k ON t USING pmhash (k); PREPARE TRANSACTION 'p'", 1, 'prepared CREATE INDEX');
+sleep 3;    # for the cleaner to make a mistake
+run("COMMIT PREPARED 'p'", 1, 'committed prepared CREATE INDEX');
+same_answers($node, 't', 'k', 't_k', 'committed prepared CREATE INDEX');
+run("BEGIN; DROP INDEX t_k; PREPARE TRANSACTION 'p'", 1, 'prepared DROP INDEX');
+run("ROLLBACK PREPARED 'p'", 1, 'rolled back prepared DROP INDEX');
+same_answers($node, 't', 'k', 't_k', 'rolled back prepared DROP INDEX');
+run("BEGIN; DROP INDEX t_k; PREPARE TRANSACTION 'p'", 1, 'prepared DROP INDEX');
+run("COMMIT PREPARED 'p'", 0, 'committed prepared DROP INDEX');
+
+# ---- temporary tables ----
+my $temp = $node->background_psql('postgres');
+$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+$temp->query_safe('INSERT INTO tmp SELECT generate_series(1, 1000)');
+sleep 3;
+is(scalar(index_files($pool)), 1, 'file of a temporary index');
+is($temp->query_safe('SELECT by_index FROM every_key($$tmp$$, $$k$$, $$tmp_k$$)'),
+	'same', 'temporary index');
+$temp->quit;
+wait_for_files($pool, 0, 'file of a temporary index after its session');
+
+# a session that is killed takes its temporary index along
+$temp = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $temp->query_safe('SELECT pg_backend_pid()');
+$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+is(scalar(index_files($pool)), 1, 'file of a temporary index');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
+wait_for_files($pool, 0, 'file of a temporary index after pg_terminate_backend');
+eval { $temp->quit };
+
+# The number of its process is another session's by now: a copy says so, whose maker began
+# at another time.  A copy that says the same is taken for what that session has made.
+$temp = $node->background_psql('postgres');
+$temp->query_safe('CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+my ($own) = index_files($pool);
+my ($same, $reused) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
+foreach my $copy ($same, $reused)
+{
+	system_or_bail('cp', '--sparse=always', $own, "$copy.new");
+	if ($copy eq $reused)
+	{
+		my $format = substr(slurp_file("$copy.new"), 0, 192);
+
+		substr($format, 168, 8) = pack('Q<', 1);
+		substr($format, 28, 4) = pack('V', 0);
+		substr($format, 28, 4) = pack('V', PmhashInvalid::crc32c($format));
+		PmhashInvalid::patch_file("$copy.new", 0, $format);
+	}
+	rename("$copy.new", $copy) or die "$copy: $!";
+}
+wait_for_files($pool, 2, 'the file of a session that had the number of another before');
+is(join(' ', index_files($pool)), join(' ', sort $own, $same), 'and no other');
+$temp->quit;
+wait_for_files($pool, 0, 'all of them when the session has ended');
+
+# ---- crashes ----
+# event: crash during `CREATE INDEX`, or a session with temporary indexes is killed
+# CREATE INDEX that has not committed, temporary and unlogged indexes
+$node->safe_psql('postgres', <<SQL);
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE UNLOGGED TABLE u (k int4);
+CREATE INDEX u_k ON u USING pmhash (k);
+INSERT INTO u SELECT generate_series(1, 1000);
+SQL
+$temp = $node->background_psql('postgres', on_error_stop => 0);
+$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+$temp->query_safe('BEGIN');
+$temp->query_safe('CREATE INDEX t_open ON t USING pmhash (k)');
+is(scalar(index_files($pool)), 4, 'files before a crash');
+crash($node);
+eval { $temp->quit };
+$node->start;
+# event: unlogged table after a crash
+is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash');
+same_answers($node, 't', 'k', 't_k', 'after a crash');
+$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 500)');
+same_answers($node, 'u', 'k', 'u_k', 'unlogged index after a crash');
+wait_for_files($pool, 2, 'files after a crash');
+# event: a backend is killed, as by the out-of-memory killer, or crashes
+# one backend dies; the others are restarted
+my ($victim) = $node->background_psql('postgres', on_error_stop => 0);
+$pid = $victim->query_safe('SELECT pg_backend_pid()');
+my $from = -s $node->logfile;
+kill('KILL', $pid);
+eval { $victim->quit };
+$node->wait_for_log(qr/reinitializing/, $from);
+wait_until_up($node);
+same_answers($node, 't', 'k', 't_k', 'after a crash of one backend');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash of one backend');
+wait_for_files($pool, 1, 'files after a crash of one backend: none for the unlogged index');
+$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 500)');
+same_answers($node, 'u', 'k', 'u_k', 'unlogged index after a crash of one backend');
+wait_for_files($pool, 2, 'the unlogged index gets its file at first use');
+
+# DROP and crash at once
+$node->safe_psql('postgres', 'DROP INDEX t_k');
+crash($node);
+$node->start;
+wait_for_files($pool, 0, 'DROP INDEX, then a crash');
+run('DROP TABLE t, u', 0, 'all dropped');
+
+# ---- databases ----
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+install_extension($node, 'other');
+$node->safe_psql('other',
+	'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000); CREATE INDEX t_k ON t USING pmhash (k); CREATE INDEX t_k2 ON t USING pmhash ((-k))');
+wait_for_files($pool, 2, 'indexes of another database');
+same_answers($node, 't', 'k', 't_k', 'another database', 'other');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+wait_for_files($pool, 0, 'DROP DATABASE');
+# The launcher removes it right after the last file.
+my $deadline = time + 60;
+my $others = sub { grep { -d } grep { !/\Q$database\E$/ } glob "$pool/[0-9]*" };
+usleep(50_000) while $others->() && time < $deadline;
+ok(!$others->(), 'the directory went with the database');
+
+$node->stop;
+ok($node->start, 'start with an empty pool');
+$node->stop;
+done_testing();

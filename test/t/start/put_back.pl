@@ -1,0 +1,327 @@
+# A pool or a data directory that was put back from another moment, and a
+# machine that went down: the server starts, answers at once, rebuilds.
+
+use strict;
+use warnings;
+
+use File::Copy;
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $apart = 'server and pool directory have not been together all the time since it was made';
+my $node = new_server('put_back');
+my $pool = pool($node);
+my $data = $node->data_dir;
+my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
+
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', invalid_fixture());
+
+sub copy_tree
+{
+	my ($from, $to) = @_;
+
+	rmtree($to);
+	PostgreSQL::Test::RecursiveCopy::copypath($from, $to);
+	chmod(0700, $to);
+	return;
+}
+
+# Start with rebuilds off, look, switch them on, wait.
+sub invalid_then_rebuilt
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($reason, $name) = @_;
+
+	rebuild_off($node);
+	$node->start;
+	stays_invalid($node, $reason, $name);
+	rebuild_on($node);
+	all_come_back($node, $name);
+	return;
+}
+
+# event: snapshot of the pool directory alone, put back
+# ---- an older pool under a newer data directory ----
+$node->stop;
+copy_tree($pool, $save);
+$node->start;
+change_rows($node);
+$node->stop;
+# trust: nonce
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'older pool');
+
+# event: snapshot of the data directory alone, put back
+# ---- an older data directory under a newer pool ----
+$node->stop;
+copy_tree($data, $save);
+$node->start;
+change_rows($node);
+$node->stop;
+copy_tree($save, $data);
+invalid_then_rebuilt($apart, 'older data directory');
+
+# ---- the same after a crash: a snapshot of the data directory alone ----
+$node->stop;
+copy_tree($data, $save);
+$node->start;
+change_rows($node);
+crash($node);
+copy_tree($save, $data);
+invalid_then_rebuilt($apart, 'older data directory after a crash');
+
+# ---- an older copy of the pool, taken while the server ran ----
+$node->stop;
+$node->start;
+copy_tree($pool, $save);
+change_rows($node);
+$node->stop;
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
+
+# after a crash the nonce says so, which is renewed every cleaner_naptime
+copy_tree($pool, $save);
+my $nonce = slurp_file("$data/pmhash.nonce");
+change_rows($node);
+foreach (1 .. 600)
+{
+	last if slurp_file("$data/pmhash.nonce") ne $nonce;
+	usleep(100_000);
+}
+crash($node);
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');
+
+# event: put back from an older copy
+# ---- an older copy of one file ----
+my $older = 'it is an older copy';
+my $one = "$save.one";
+
+# Copy the file of t_k; put the copy in its place again.
+sub save_file
+{
+	copy(index_file($node, 't_k'), $one) or die;
+	return index_file($node, 't_k');
+}
+
+# The same, of the server that is shut down now.
+sub save_file_stopped
+{
+	my $file = index_file($node, 't_k');
+
+	$node->stop;
+	copy($file, $one) or die;
+	return $file;
+}
+
+sub put_back
+{
+	my ($file) = @_;
+	copy($one, $file) or die;
+	return;
+}
+
+my $file = save_file();
+change_rows($node);
+$node->stop;
+put_back($file);
+# trust: stamp
+invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
+
+$file = save_file_stopped();
+$node->start;
+change_rows($node);
+$node->stop;
+put_back($file);
+invalid_then_rebuilt($older, 'file of the last shutdown but one');
+
+$file = save_file_stopped();
+$node->start;
+$node->stop;
+$node->start;
+change_rows($node);
+crash($node);
+put_back($file);
+invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
+
+# no session looks at it in one run: the shutdown must not make it a good one
+$file = save_file_stopped();
+$node->start;
+change_rows($node);
+$node->stop;
+put_back($file);
+rebuild_off($node);
+$node->start;
+$node->stop;
+invalid_then_rebuilt($older, 'older file that is not used in one run');
+
+# the same file: nothing is wrong
+$file = save_file_stopped();
+put_back($file);
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'the file of the last shutdown');
+crash($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'and after a crash');
+$node->stop('immediate');
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'and after two');
+rebuild_on($node);
+all_come_back($node, 'the file of the last shutdown');
+
+# event: both put back, copied from a server that was shut down
+# ---- both together: nothing is wrong ----
+$node->stop;
+copy_tree($data, $save);
+copy_tree($pool, "$save.pool");
+$node->start;
+change_rows($node);
+$node->stop;
+copy_tree($save, $data);
+copy_tree("$save.pool", $pool);
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'both put back together');
+rebuild_on($node);
+all_come_back($node, 'both put back together');
+
+# ---- the pool removed; replaced by another cluster's ----
+$node->stop;
+rmtree($pool);
+invalid_then_rebuilt('it does not exist', 'pool removed');
+
+my $neighbour = new_server('neighbour');
+$neighbour->start;
+install_extension($neighbour);
+$neighbour->safe_psql('postgres', invalid_fixture());
+$neighbour->stop;
+$node->stop;
+rename($pool, $save) if rmtree($save);
+copy_tree(pool($neighbour), $pool);
+$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
+$node->start;
+like(index_state($node, 't_k'), qr/^disabled: directory "\S+" belongs to another cluster/, 'pool of another cluster');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
+	'pool of another cluster, query');
+$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -100); VACUUM t');
+fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k".*disabled/s, 'pool of another cluster, constraint');
+$node->stop;
+rmtree($pool);
+rename($save, $pool) or die;
+$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+$node->start;
+all_come_back($node, 'the own pool is back');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1 AND v = -100'),
+	'1', 'a row written while the pool was another');
+
+# ---- the machine went down ----
+change_rows($node);
+$node->stop;
+pretend_reboot($pool);
+rebuild_off($node);
+$node->start;
+is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
+change_rows($node);
+crash($node);
+pretend_reboot($pool);
+invalid_then_rebuilt('it was not written back, and what was in the page cache may be lost', 'machine went down');
+crash($node);
+$node->start;
+all_come_back($node, 'a crash after that');
+
+# event: killed again while it rebuilds
+# ---- two crashes, the second while indexes are being rebuilt ----
+crash($node);
+pretend_reboot($pool);
+$node->start;
+crash($node);
+$node->start;
+all_come_back($node, 'crash in a rebuild');
+$node->stop;
+
+# ---- two nonces count: only checkpoints tell the moments ----
+# The old nonce counts until the new one is in both places, and it is renewed
+# every cleaner_naptime.
+$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 600');
+
+sub copy_running
+{
+	copy_tree($data, $save);
+	unlink("$save/postmaster.pid");
+	return;
+}
+
+# With the older data directory its files are not trusted; with what is there they are.
+sub start_again
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($put_back, $name) = @_;
+
+	if ($put_back)
+	{
+		copy_tree($save, $data);
+		invalid_then_rebuilt($apart, "$name, older data directory");
+		return;
+	}
+	rebuild_off($node);
+	$node->start;
+	is(index_state($node, 't_k'), 'valid', $name);
+	same_answers($node, 't', 'k', 't_k', $name);
+	rebuild_on($node);
+	return;
+}
+
+# the new one cannot be written at shutdown
+foreach my $put_back (0, 1)
+{
+	my $from = -s $node->logfile;
+
+	$node->start;
+	copy_running();
+	change_rows($node);
+	unlink("$data/pmhash.nonce.tmp");
+	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	$node->stop;
+	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	like(slurp_file($node->logfile, $from), qr/could not write file ".*pmhash\.nonce"/,
+		'nonce not written at shutdown');
+	start_again($put_back, 'nonce not written at shutdown');
+	$node->stop;
+}
+
+# several renewals fail at the token, one after the other: it has the old one still
+foreach my $put_back (0, 1)
+{
+	my $from = -s $node->logfile;
+	my $failed = 0;
+
+	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
+	$node->start;
+	copy_running();
+	unlink("$data/pmhash.nonce.tmp");
+	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	for (my $try = 0; $try < 600 && $failed < 3; $try++)
+	{
+		change_rows($node);
+		usleep(100_000);
+		$failed = () = slurp_file($node->logfile, $from) =~ /could not write file ".*pmhash\.nonce"/g;
+	}
+	cmp_ok($failed, '>=', 3, 'the nonce is not written, several times');
+	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 600');
+	$node->stop;
+	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	start_again($put_back, 'nonce not written several times');
+	$node->stop;
+}
+done_testing();

@@ -1,0 +1,147 @@
+# Clean restarts, prepared transactions across restarts and crashes, dump and
+# restore.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_server('restart');
+my $pool = pool($node);
+$node->start;
+install_extension($node);
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int4, d int4);
+INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE INDEX t_d ON t USING pmhash (d) WITH (fillfactor = 70);
+CREATE UNLOGGED TABLE u (k int4);
+CREATE INDEX u_k ON u USING pmhash (k);
+INSERT INTO u SELECT generate_series(1, 1000);
+CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO ex SELECT generate_series(1, 100);
+SQL
+
+# ---- restart ----
+# event: clean shutdown, start
+# event: immediate shutdown
+foreach my $mode ('fast', 'smart', 'immediate')
+{
+	$node->safe_psql('postgres',
+		"INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 11 = 0");
+	$node->stop($mode);
+	$node->start;
+	same_answers($node, 't', 'k', 't_k', "restart after $mode shutdown");
+	same_answers($node, 't', 'd', 't_d', "restart after $mode shutdown");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'),
+		$mode eq 'immediate' ? '0' : '1000', "unlogged table after $mode shutdown");
+	same_answers($node, 'u', 'k', 'u_k', "unlogged index after $mode shutdown");
+	$node->safe_psql('postgres', 'VACUUM t');
+	same_answers($node, 't', 'k', 't_k', "VACUUM after $mode shutdown");
+}
+# the unlogged index lost its file to the immediate shutdown
+wait_for_files($pool, 3, 'files after restarts');
+$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 1000)');
+same_answers($node, 'u', 'k', 'u_k', 'unlogged index in use again');
+wait_for_files($pool, 4, 'files with that of the unlogged index');
+
+# ---- cancelled, rolled back ----
+# event: a query is cancelled, a transaction or savepoint aborts
+my $canceled = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
+$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
+$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash_stats('t_k')) > (SELECT count(*) FROM t) + 1000")
+  or die 'no entry is made';
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
+like(slurp_file($node->logfile), qr/canceling statement due to user request/, 'cancelled INSERT: message');
+$canceled->quit;
+$node->safe_psql('postgres', <<SQL);
+BEGIN;
+INSERT INTO t SELECT i, -2 FROM generate_series(1, 2000) i;
+SAVEPOINT a;
+INSERT INTO t SELECT i, -3 FROM generate_series(1, 2000) i;
+UPDATE t SET k = k + 500000 WHERE d = -2;
+ROLLBACK TO a;
+DELETE FROM t WHERE d = -2 AND k % 2 = 0;
+COMMIT;
+BEGIN;
+UPDATE t SET k = k + 500000;
+ROLLBACK;
+SQL
+same_answers($node, 't', $_, "t_$_", 'cancelled and rolled back') foreach ('k', 'd');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE d IN (-1, -3)'), '0',
+	'cancelled and rolled back: no row of those');
+$node->safe_psql('postgres', 'VACUUM t');
+is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash_stats('t_k')"), '0',
+	'cancelled and rolled back: VACUUM leaves as many entries as rows');
+is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check('t_k')) c"), '1', 'cancelled and rolled back: pmhash_check');
+
+# ---- prepared transactions ----
+# event: the server is killed with prepared transactions
+foreach my $how ('stop', 'crash')
+{
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+INSERT INTO t SELECT i, 100 FROM generate_series(100001, 103000) i;
+DELETE FROM t WHERE k <= 100;
+PREPARE TRANSACTION 'rows';
+SQL
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+CREATE TABLE p_$how (k int4);
+INSERT INTO p_$how SELECT generate_series(1, 1000);
+CREATE INDEX p_${how}_k ON p_$how USING pmhash (k);
+PREPARE TRANSACTION 'index';
+SQL
+	$node->safe_psql('postgres', <<SQL);
+BEGIN;
+CREATE TABLE lost (k int4);
+CREATE INDEX lost_k ON lost USING pmhash (k);
+PREPARE TRANSACTION 'lost';
+SQL
+	my $files = () = index_files($pool);
+	if ($how eq 'stop') { $node->stop; }
+	else { crash($node); }
+	$node->start;
+	sleep 3;    # for the cleaner to make a mistake
+	# after a crash the unlogged index has no file until it is used
+	wait_for_files($pool, $files - ($how eq 'crash' ? 1 : 0), "$how: files of prepared transactions");
+	same_answers($node, 't', 'k', 't_k', "$how: rows prepared");
+	$node->safe_psql('postgres', "COMMIT PREPARED 'rows'");
+	same_answers($node, 't', 'k', 't_k', "$how: rows committed");
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000'),
+		$how eq 'stop' ? '1' : '2', "$how: a prepared row");
+	$node->safe_psql('postgres', "COMMIT PREPARED 'index'");
+	same_answers($node, "p_$how", 'k', "p_${how}_k", "$how: prepared index");
+	$node->safe_psql('postgres', "ROLLBACK PREPARED 'lost'");
+	wait_for_files($pool, $files - 1 - ($how eq 'crash' ? 1 : 0), "$how: file of a prepared index rolled back");
+	$node->safe_psql('postgres', 'INSERT INTO u VALUES (1)');
+}
+
+# ---- exclusion constraints are kept through crashes ----
+crash($node);
+$node->start;
+fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
+$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
+
+# ---- dump and restore ----
+# event: `pg_dump` and restore
+my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
+$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
+like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'restore');
+same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
+same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
+fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
+is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
+	'0', 'restored indexes are valid');
+
+$node->stop;
+done_testing();
