@@ -9,7 +9,7 @@
  * It does nothing unless the run is that of a standby with a pool: crash recovery of a
  * primary ignores these records, since its files are current (P5).
  *
- * Rules, numbered as in src/README, "Standby":
+ * Rules, numbered as in src/README, "Standbys":
  *	S1	no ERROR gets out of here: it would be FATAL, and a server that does not
  *		start.  Whatever is wrong with a file makes it NONE.
  *	S2	`applied` is stored after each record.  After a restart the files that were
