@@ -3,7 +3,7 @@
  * handler.c
  *	  The handler function: the abilities and callbacks of pmhash.
  *
- * The abilities it denies are denied on purpose; src/README, part III, says
+ * The abilities it denies are denied on purpose; src/README, "Hashes", says
  * why for each (INCLUDE, parallel scan and others).
  *
  *-------------------------------------------------------------------------

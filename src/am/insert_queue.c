@@ -101,7 +101,7 @@
  * transaction has inserted and that this transaction does not roll back is not
  * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
  * with one exception: heap_abort_speculative makes it dead to all at once.
- * src/README, "Inserts", has all cases.
+ * test/CASES.md has all cases.
  *
  * Speculative are the rows of INSERT ... ON CONFLICT.  aminsert does not see it
  * (the token is in the row, on a page that is not pinned any more), so it is

@@ -18,7 +18,7 @@
  * (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
  * heap_hot_search_buffer: line pointers), and never says more than survives a
  * crash that keeps all WAL up to the page's LSN and all that was flushed by
- * then.  src/README, "Dead entries", goes through every way in which a tuple
+ * then.  test/CASES.md, "Dead to all", goes through every way in which a tuple
  * becomes dead.  So with P, the LSN of the heap page, and F, how far WAL was
  * flushed, both read after the judgement, nothing past max(P, F) matters: the
  * entry may go as soon as WAL is flushed up to P.

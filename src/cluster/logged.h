@@ -3,7 +3,7 @@
  * logged.h
  *	  Logged indexes on a primary: which files are, and what their users write.
  *
- * Include postgres.h first.  src/README, part V, has the rules P1 to P6.
+ * Include postgres.h first.  src/README, "Standbys", has the rules P1 to P6.
  *
  *-------------------------------------------------------------------------
  */

@@ -36,7 +36,7 @@
  * indexes.  So each bulk delete ends by advancing a counter in shared memory,
  * the removal epoch of its index.  As long as a scan finds the epoch that was
  * there before it read an entry, the entry's TID still belongs to the row
- * that the entry was made for.  src/README, part III, has the proof and what
+ * that the entry was made for.  src/README, "Scans and VACUUM", has the proof and what
  * it is used for.
  *
  * Counters are striped by file id; sharing one costs its users some wasted

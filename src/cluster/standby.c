@@ -4,7 +4,7 @@
  *	  The files of a server in recovery: the table of their states.
  *
  * standby.h says what the states mean, and src/README which rules hold:
- * "Standby".  A row in the table belongs to one file id; ids stand in an array of
+ * "Standbys".  A row in the table belongs to one file id; ids stand in an array of
  * their own as well, which is what is searched (4,096 of them: 2 us, and what
  * searches often remembers until pmhash_standby.changes steps).
  *

@@ -4,7 +4,7 @@
  *	  Logged indexes on a server in recovery: which file is in which state, and
  *	  what the builder (standby_build.c and beside it) does to these states.
  *
- * Include postgres.h first.  src/README, "Standby", has the rules S1 to S7.
+ * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7.
  *
  * A file is known by its id.  Its state is under PMHASH_STANDBY_LOCK, held shared
  * by the startup process while it applies a record and exclusively by a process

@@ -4,7 +4,7 @@
  *	  A standby becomes a primary: what its files are at the first use of pmhash.  A start
  *	  after a promotion that was killed before trusts none (trust.c).
  *
- * src/README, "Apply on a standby", has the rules and their failure stories.
+ * src/README, "Standbys", has the rules.
  *
  *-------------------------------------------------------------------------
  */

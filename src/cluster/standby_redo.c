@@ -9,21 +9,7 @@
  * It does nothing unless the run is that of a standby with a pool: crash recovery of a
  * primary ignores these records, since its files are current (P5).
  *
- * Rules, numbered as in src/README, "Standby":
- *	S1	no ERROR gets out of here: it would be FATAL, and a server that does not
- *		start.  Whatever is wrong with a file makes it NONE.
- *	S2	`applied` is stored after each record.  After a restart the files that were
- *		LIVE have all records up to it, so these are skipped for them; of the first
- *		one past it a crash may have left a part, so that one is applied with a look
- *		at what is there; all others are exactly once.  Its end, `touched`, is stored
- *		before: if it never comes again the files have what they should not.
- *	S4	a file that was made under one primary has entries that another one lacks.
- *		So under a new primary, whose timeline has forked off past `applied` and
- *		`touched`, it is given up when that has vacuumed the table; else at once.
- *	S5	no undo journal: what is replayed was flushed on the primary.
- *	S6	a DELETE waits for, or cancels, those whose snapshots need the entries, and
- *		steps the removal epoch when it is done.
- *	S7	no other process writes entries here.
+ * src/README, "Standbys", has the rules S1 to S7, which comments here name.
  *
  *-------------------------------------------------------------------------
  */

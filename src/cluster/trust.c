@@ -7,7 +7,7 @@
  * being out of step with the tables.  What cannot be read, was not written or
  * is not known counts as "not trusted".  Nothing here relies on a mark of doubt
  * having been written at the right moment: doubt is what is left when a mark of
- * trust is missing.  src/README, "What is trusted, and why", has the table of
+ * trust is missing.  test/TRUST.md has the table of
  * all facts that are relied on, with the test of each.
  *
  * Three things have to hold together:

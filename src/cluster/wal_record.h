@@ -3,7 +3,7 @@
  * wal_record.h
  *	  What logged indexes write to WAL, and how it is read back.
  *
- * Include postgres.h first.  src/README, part V, has the rules for what writes
+ * Include postgres.h first.  src/README, "Standbys", has the rules for what writes
  * which record when.
  *
  *-------------------------------------------------------------------------

@@ -3,7 +3,7 @@
  * cursor.c
  *	  Cursors: the values of one key in batches.
  *
- * See src/README, "Cursors".  The first batch has all plain entries, and the
+ * See src/README, "Cursors and sweeps".  The first batch has all plain entries, and the
  * list as well if it is one buffer of a size that is not chained.  A longer
  * list is streamed buffer by buffer: as long as the version of the buffer we
  * stand in is the same, no value has been taken out of it and it is still part

@@ -5,7 +5,7 @@
  *
  * Everything here is format: change it only with PMH_FORMAT_VERSION.  All
  * integers are little-endian, all offsets are bytes from the start of the
- * file, all structures are naturally aligned.  See src/README, "Structure".
+ * file, all structures are naturally aligned.  See src/README, "File format".
  *
  *-------------------------------------------------------------------------
  */

@@ -6,7 +6,7 @@
  *
  * The three strategies and their order: Pea Hash, section 3.2.  Growth in
  * steps of a half, late balancing and the filter bits are ours; src/README,
- * "Structure", says why.
+ * "Segments and strategies", says why.
  *
  *-------------------------------------------------------------------------
  */

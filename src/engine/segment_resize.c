@@ -4,7 +4,7 @@
  *	  A segment is replaced by a larger one, by two, or by a smaller one.
  *
  * Instead of the locked segment others are built in private memory, written to free
- * space and published by one directory update; see src/README, "Structure".
+ * space and published by one directory update; see src/README, "Segments and strategies".
  *
  *-------------------------------------------------------------------------
  */

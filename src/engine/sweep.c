@@ -3,7 +3,7 @@
  * sweep.c
  *	  Sweeps: the whole table in hash order.
  *
- * See src/README, "Sweeps".  A step is a segment with its small lists, or a
+ * See src/README, "Cursors and sweeps".  A step is a segment with its small lists, or a
  * buffer of a long list, which a cursor streams after the segment it hangs on;
  * the plain entries of its key that the segment's step has given are left out
  * there.

@@ -4,7 +4,7 @@
  *	  Private to the join: what planner and executor agree about, and the
  *	  executor's state.
  *
- * Include postgres.h first.  src/README, "Joins", explains how the parts play
+ * Include postgres.h first.  src/README, "Executor nodes", explains how the parts play
  * together.
  *
  *-------------------------------------------------------------------------

@@ -6,7 +6,7 @@ standby is promoted: its file is the index from then on.  The other one follows 
 so may the old primary, if it was shut down cleanly.  When a bulk delete is over (SWEPT), before
 TIDs are free, files that were made under another primary are given up; they can be built again.
 
-check.py runs it.  What is modelled: src/README, "Apply on a standby", S4.  Not: lag, crashes,
+check.py runs it.  What is modelled: src/README, "Standbys", S4.  Not: lag, crashes,
 snapshots that are older than a build (standby_build.py has them).
 """
 from typing import NamedTuple

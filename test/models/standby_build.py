@@ -4,7 +4,7 @@ States are values: moves(state) gives what may happen next, so that small system
 enumerated and large ones walked through at random (check.py does both).  A rule can be left
 out by name: RULES says what each one is for, and that the model finds it is tested.
 
-What is modelled: src/README, "Builds on a standby": heap changes, entries and their records, commits,
+What is modelled: src/README, "Standbys", B1 to B7: heap changes, entries and their records, commits,
 snapshots on the standby and what ends them, WAL that a crash of the primary loses, the
 builder's steps.  Not: the files themselves, TOAST, multixacts, restarts of the standby.
 """

@@ -270,7 +270,7 @@ sub kill_promoted
 
 	kill_primary($primary, $standby);
 
-	# before the first use, or after it (src/README, "Promotion")
+	# before the first use, or after it (src/README, "Standbys")
 	usleep(rand(200_000)) if rand() < 0.5;
 	crash($standby);
 	$standby->start;

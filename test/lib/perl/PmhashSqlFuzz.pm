@@ -522,8 +522,8 @@ sub die_and_start
 	begin_sessions($node, $s);
 	$s->{$_}{finding} = $found{$_} foreach keys %$s;
 	run_sql($s->{writer}, 'SELECT \'' . one_of('COMMIT', 'ROLLBACK') . ' PREPARED \'\'fz\'\'\' FROM pg_prepared_xacts \\gexec');
-	# The launcher has about a tenth of a second to note a checkpoint (src/README, "What is
-	# tied to WAL"), on a slow machine not even that.
+	# The launcher has about a tenth of a second to note a checkpoint (src/README,
+	# "Pool and control file"), on a slow machine not even that.
 	make_anew($s) if $checkpoint && slurp_file($node->logfile, $log_start) =~ /it is not known whether the server has run without the pool/;
 	return;
 }

@@ -1,4 +1,4 @@
-# src/README has a table of all facts that a start relies on, each with the test
+# test/TRUST.md has a table of all facts that a start relies on, each with the test
 # that shows what happens if it is not so.  Each of those is there, tagged
 # "# trust:" with its name, and each tag is in the table; after a tag something
 # is tested.
@@ -11,11 +11,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $top = "$FindBin::RealBin/../../..";
-my ($section) = slurp_file("$top/src/README") =~ /^What is trusted, and why\n-+\n(.*?)^What is tied to WAL/ms;
 my %table;
 my %tagged;
 
-foreach my $line (split(/\n/, $section))
+foreach my $line (split(/\n/, slurp_file("$top/test/TRUST.md")))
 {
 	$table{$1}++ if $line =~ m{\s+([a-z]+/\w+:[\w-]+|crash/\w+)$};
 }
@@ -40,7 +39,7 @@ foreach my $program (grep { m,^crash/, } keys %table)
 	$tagged{$program} = 1;
 }
 
-cmp_ok(scalar(keys %table), '>=', 25, 'src/README has its table');
-is($table{$_}, 1, "once in src/README: $_") foreach sort keys %tagged;
+cmp_ok(scalar(keys %table), '>=', 25, 'test/TRUST.md has its table');
+is($table{$_}, 1, "once in test/TRUST.md: $_") foreach sort keys %tagged;
 is($tagged{$_} // 0, 1, "tested once: $_") foreach sort keys %table;
 done_testing();

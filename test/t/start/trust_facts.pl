@@ -1,5 +1,5 @@
 # Facts of the control file and of the journal, each made false by itself, that
-# no other test has alone (src/README, "What is trusted, and why").
+# no other test has alone (test/TRUST.md).
 
 use strict;
 use warnings;
