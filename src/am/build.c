@@ -569,7 +569,7 @@ scan_and_load(BuildState *build, Relation heap, IndexInfo *indexInfo)
 {
 	MemoryContext old = MemoryContextSwitchTo(build->context);
 	Relation	index = build->index;
-	uint64		seed = build->file->seed;
+	PmhashSeed	seed = build->file->seed;
 	PmhashParallelScan *parallel;
 	int			participants;
 	double		rows;

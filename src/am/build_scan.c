@@ -331,7 +331,7 @@ typedef struct Shared
 	Oid			heap;
 	Oid			index;
 	bool		concurrent;
-	uint64		seed;
+	PmhashSeed	seed;
 	size_t		memory;			/* bytes of entries for each participant */
 	bool		by_page;		/* the blocks of range, not the table scan */
 	bool		gives_way;		/* workers have to, as the leader does */
@@ -359,7 +359,7 @@ PGDLLEXPORT void pmhash_build_worker(dsm_segment *segment, shm_toc *toc);
  * current context.
  */
 void
-pmhash_build_scan_init(PmhashBuildScan *scan, Relation index, uint64 seed,
+pmhash_build_scan_init(PmhashBuildScan *scan, Relation index, PmhashSeed seed,
 					   PmhashSpool *spool)
 {
 	scan->keys = pmhash_keys_make(index, seed);
@@ -523,7 +523,7 @@ share(ParallelContext *context, uint64 key, Size size)
 /* Fill shared memory. */
 static void
 fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
-			IndexInfo *indexInfo, uint64 seed, size_t memory)
+			IndexInfo *indexInfo, PmhashSeed seed, size_t memory)
 {
 	ParallelContext *context = parallel->context;
 	int			workers = context->nworkers;
@@ -575,7 +575,7 @@ leave_parallel_mode(PmhashParallelScan *parallel)
  */
 PmhashParallelScan *
 pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
-					  uint64 seed, size_t memory, int *participants)
+					  PmhashSeed seed, size_t memory, int *participants)
 {
 	int			wanted = plan_create_index_workers(RelationGetRelid(heap),
 												   RelationGetRelid(index));

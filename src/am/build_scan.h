@@ -50,7 +50,7 @@ typedef struct PmhashBuildScan
 typedef struct PmhashParallelScan PmhashParallelScan;
 
 extern void pmhash_build_scan_init(PmhashBuildScan *scan, Relation index,
-								   uint64 seed, PmhashSpool *spool);
+								   PmhashSeed seed, PmhashSpool *spool);
 extern void pmhash_spool_row(Relation index, ItemPointer tid, Datum *values,
 							 bool *isnull, bool tupleIsAlive, void *state);
 extern double pmhash_build_scan(Relation heap, Relation index,
@@ -58,7 +58,7 @@ extern double pmhash_build_scan(Relation heap, Relation index,
 								PmhashBuildScan *scan);
 extern PmhashParallelScan *pmhash_parallel_begin(Relation heap, Relation index,
 												 struct IndexInfo *indexInfo,
-												 uint64 seed, size_t memory,
+												 PmhashSeed seed, size_t memory,
 												 int *participants);
 extern double pmhash_parallel_scan(PmhashParallelScan *parallel,
 								   Relation heap, Relation index,

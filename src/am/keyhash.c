@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keyhash.c
- *	  The inverse of XXH3_64bits_withSeed on 8 bytes, and a veil for hashes.
+ *	  The inverse of XXH3_64bits_withSeed on 8 bytes, the key of the permutation
+ *	  after it, and a veil for hashes.
  *
  * Plain C11 without PostgreSQL, so that test/unit can try it alone.
  *
@@ -84,6 +85,40 @@ uint64_t
 pmhash_unhash_word(uint64_t hash, uint64_t flip)
 {
 	return rotate_left(unmix(hash) ^ flip, 32);
+}
+
+/* The finisher of SplitMix64: from a key to as many numbers as are needed. */
+static uint64_t
+draw(const uint64_t key[2], uint64_t i)
+{
+	uint64_t	x = key[i & 1] + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+/* The inverse of an odd number modulo 2^64: each step doubles the right bits. */
+static uint64_t
+inverse(uint64_t odd)
+{
+	uint64_t	x = odd;		/* right in the lowest three */
+
+	for (unsigned bits = 3; bits < 64; bits *= 2)
+		x *= 2 - odd * x;
+	return x;
+}
+
+void
+pmhash_permutation_make(PmhashPermutation *p, const uint64_t key[2])
+{
+	for (unsigned i = 0; i < 2; i++)
+		p->flip[i] = draw(key, i);
+	for (unsigned i = 0; i < 3; i++)
+	{
+		p->multiplier[i] = draw(key, 2 + i) | 1;
+		p->inverse[i] = inverse(p->multiplier[i]);
+	}
 }
 
 /*

@@ -46,7 +46,6 @@
 
 #include "am/am.h"
 #include "am/key_shapes.h"
-#include "am/keyhash.h"
 #include "am/keys.h"
 #include "cluster/versions.h"
 
@@ -125,7 +124,7 @@ make_column(PmhashKeys *keys, Relation index, int attno)
  * the index.
  */
 PmhashKeys *
-pmhash_keys_make(Relation index, uint64 seed)
+pmhash_keys_make(Relation index, PmhashSeed seed)
 {
 	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
 	PmhashKeys *keys;
@@ -133,8 +132,9 @@ pmhash_keys_make(Relation index, uint64 seed)
 	keys = palloc0(offsetof(PmhashKeys, column) +
 				   ncolumns * sizeof(PmhashKeyColumn));
 	keys->ncolumns = ncolumns;
-	keys->seed = seed;
-	keys->flip = pmhash_hash_flip(seed);
+	keys->seed = seed.xxh;
+	keys->flip = pmhash_hash_flip(seed.xxh);
+	pmhash_permutation_make(&keys->permutation, seed.key);
 	keys->context = CurrentMemoryContext;
 	for (int i = 0; i < ncolumns; i++)
 		make_column(keys, index, i + 1);
@@ -400,13 +400,15 @@ column_word(PmhashKeys *keys, PmhashKeyColumn *column, PmhashOperand *operand,
 static inline uint64
 hash_words(PmhashKeys *keys, const uint64 *words)
 {
+	uint64		hash;
+
 	if (keys->ncolumns > 1)
-		return pmhash_hash_bytes(words, keys->ncolumns * sizeof(uint64),
-								 keys->seed);
-	/* a hash of bytes is good as it is */
-	if (keys->column[0].kind == PMHASH_KEY_BYTES)
-		return words[0];
-	return pmhash_hash_word(words[0], keys->seed);
+		hash = pmhash_hash_bytes(words, keys->ncolumns * sizeof(uint64), keys->seed);
+	else if (keys->column[0].kind == PMHASH_KEY_BYTES)
+		hash = words[0];		/* it is one already */
+	else
+		hash = pmhash_hash_word(words[0], keys->seed);
+	return pmhash_permute(&keys->permutation, hash);
 }
 
 /*
@@ -517,6 +519,12 @@ pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words)
 	return hash_words(keys, words);
 }
 
+uint64
+pmhash_keys_unhash_word(const PmhashKeys *keys, uint64 hash)
+{
+	return pmhash_unhash_word(pmhash_permute_back(&keys->permutation, hash), keys->flip);
+}
+
 /*
  * pmhash_keys_unhash
  *		The key that has this hash.
@@ -529,7 +537,7 @@ pmhash_keys_unhash(PmhashKeys *keys, uint64 hash)
 {
 	Assert(keys->can_return);
 	return exact_datum(keys->column[0].own.shape,
-					   pmhash_unhash_word(hash, keys->flip));
+					   pmhash_keys_unhash_word(keys, hash));
 }
 
 /* ---- TIDs ---- */

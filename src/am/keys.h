@@ -16,6 +16,7 @@
 #include "utils/relcache.h"
 
 #include "am/key_shapes.h"
+#include "am/keyhash.h"
 #include "cluster/cluster.h"
 #include "cluster/tid_value.h"
 
@@ -43,8 +44,9 @@ typedef struct PmhashKeyColumn
 typedef struct PmhashKeys
 {
 	int			ncolumns;
-	uint64		seed;
+	uint64		seed;			/* of XXH3, and of hash functions */
 	uint64		flip;			/* what the seed is to the inverse */
+	PmhashPermutation permutation;	/* of what they give */
 	bool		exact;			/* one column of kind EXACT: no recheck */
 	bool		can_return;		/* exact, and pmhash_keys_unhash may be called */
 	MemoryContext context;		/* where this stands */
@@ -52,7 +54,7 @@ typedef struct PmhashKeys
 	PmhashKeyColumn column[FLEXIBLE_ARRAY_MEMBER];
 } PmhashKeys;
 
-extern PmhashKeys *pmhash_keys_make(Relation index, uint64 seed);
+extern PmhashKeys *pmhash_keys_make(Relation index, PmhashSeed seed);
 
 /* Can the column be computed back from the hash (amcanreturn)? */
 extern bool pmhash_keys_can_return(Relation index, int attno);
@@ -77,7 +79,8 @@ extern uint64 pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value,
 							   Oid subtype);
 extern uint64 pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words);
 
-/* The key of a one-column index that can_return, back from its hash. */
+/* The key of a one-column index that can_return, back from its hash; and its word. */
+extern uint64 pmhash_keys_unhash_word(const PmhashKeys *keys, uint64 hash);
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 
 /*

@@ -50,7 +50,7 @@ static BlockNumber
 page_of_group(const PmhashFile *file, const PmhashKeys *keys, uint64 hash)
 {
 	Assert(keys->can_return);
-	return page_of(file, pmhash_unhash_word(hash, keys->flip) >> GROUP_BITS);
+	return page_of(file, pmhash_keys_unhash_word(keys, hash) >> GROUP_BITS);
 }
 
 /* So many locks of the index are not replaced (core's MaxPredicateChildLocks). */

@@ -28,6 +28,13 @@ typedef struct PmhashKeyLocks
 	BlockNumber last[16];		/* the pages of the last ones */
 } PmhashKeyLocks;
 
+/* What makes the hashes of a file its own; secret. */
+typedef struct PmhashSeed
+{
+	uint64		xxh;			/* of XXH3, and of hash functions */
+	uint64		key[2];			/* of the permutation after that, am/keyhash.h */
+} PmhashSeed;
+
 /*
  * An index file as this backend has it open.  Cached per backend and mapped
  * at first use; valid until the end of the transaction at least, as long as
@@ -37,7 +44,7 @@ typedef struct PmhashFile
 {
 	PmhTable   *table;			/* the engine's handle */
 	uint64		file_id;		/* identity, as in the stub */
-	uint64		seed;			/* of the key hash, per file */
+	PmhashSeed	seed;			/* of the key hash, per file */
 	uint64		predicate_key[2];	/* of the pseudo-pages of predicate locks */
 	PmhashKeyLocks key_locks;
 	bool		journaled;		/* false for unlogged and temporary indexes */

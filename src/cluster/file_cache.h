@@ -30,7 +30,7 @@ typedef struct PmhashEntry
 	uint64		generation;		/* stub_generation before that */
 	uint64		file_id;		/* that it named */
 	uint16		flags;			/* that it had */
-	uint64		seed;			/* that it had */
+	PmhashSeed	seed;			/* that it had */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	int64		next_look;		/* pmhash_clock_ms; 0: at once */

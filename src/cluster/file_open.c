@@ -48,7 +48,8 @@ doubt_about(const PmhashIdentity *id, const PmhashStub *stub, bool pmem)
 		return reason;
 	if (id->database != MyDatabaseId)
 		return PMHASH_REASON_OTHER_DATABASE;
-	if (id->file_id != stub->file_id || id->seed != stub->seed)
+	if (id->file_id != stub->file_id ||
+		memcmp(&id->seed, &stub->seed, sizeof(PmhashSeed)) != 0)
 		return PMHASH_REASON_OTHER_INDEX;
 	return PMHASH_REASON_NONE;
 }

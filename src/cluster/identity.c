@@ -70,7 +70,7 @@ pmhash_table_doubt(const PmhTable *table)
  * an abort of this transaction removes it.  ERROR if there is no randomness.
  */
 void
-pmhash_identity_make(Relation index, uint64 file_id, uint64 seed,
+pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 					 bool transactional, PmhashIdentity *id)
 {
 	const PmhashControl *control = &pmhash_shared->control;

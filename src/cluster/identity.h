@@ -11,7 +11,7 @@
 #include "cluster/cluster.h"
 #include "cluster/format.h"
 
-#define PMHASH_IDENTITY_VERSION		2
+#define PMHASH_IDENTITY_VERSION		3
 #define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
 #define PMHASH_IDENTITY_UNLOGGED	0x0002
 
@@ -21,7 +21,7 @@ typedef struct PmhashIdentity
 	uint32		flags;
 	uint64		system_identifier;
 	uint64		file_id;
-	uint64		seed;
+	PmhashSeed	seed;
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
@@ -46,25 +46,25 @@ PMHASH_AT(PmhashIdentity, flags, 4);
 PMHASH_AT(PmhashIdentity, system_identifier, 8);
 PMHASH_AT(PmhashIdentity, file_id, 16);
 PMHASH_AT(PmhashIdentity, seed, 24);
-PMHASH_AT(PmhashIdentity, dax_era, 32);
-PMHASH_AT(PmhashIdentity, cache_era, 40);
-PMHASH_AT(PmhashIdentity, instance, 48);
-PMHASH_AT(PmhashIdentity, creator_xid, 56);
-PMHASH_AT(PmhashIdentity, created_at, 64);
-PMHASH_AT(PmhashIdentity, created_lsn, 72);
-PMHASH_AT(PmhashIdentity, database, 80);
-PMHASH_AT(PmhashIdentity, tablespace, 84);
-PMHASH_AT(PmhashIdentity, index_oid, 88);
-PMHASH_AT(PmhashIdentity, relfilenode, 92);
-PMHASH_AT(PmhashIdentity, owner_pid, 96);
-PMHASH_AT(PmhashIdentity, timeline, 100);
-PMHASH_AT(PmhashIdentity, owner_start, 104);
-PMHASH_AT(PmhashIdentity, predicate_key, 112);
+PMHASH_AT(PmhashIdentity, dax_era, 48);
+PMHASH_AT(PmhashIdentity, cache_era, 56);
+PMHASH_AT(PmhashIdentity, instance, 64);
+PMHASH_AT(PmhashIdentity, creator_xid, 72);
+PMHASH_AT(PmhashIdentity, created_at, 80);
+PMHASH_AT(PmhashIdentity, created_lsn, 88);
+PMHASH_AT(PmhashIdentity, database, 96);
+PMHASH_AT(PmhashIdentity, tablespace, 100);
+PMHASH_AT(PmhashIdentity, index_oid, 104);
+PMHASH_AT(PmhashIdentity, relfilenode, 108);
+PMHASH_AT(PmhashIdentity, owner_pid, 112);
+PMHASH_AT(PmhashIdentity, timeline, 116);
+PMHASH_AT(PmhashIdentity, owner_start, 120);
+PMHASH_AT(PmhashIdentity, predicate_key, 128);
 
 extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
 extern PmhashReason pmhash_table_doubt(const PmhTable *table);
-extern void pmhash_identity_make(Relation index, uint64 file_id, uint64 seed,
+extern void pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 								 bool transactional, PmhashIdentity *id);
 
 #endif							/* PMHASH_IDENTITY_H */

@@ -71,7 +71,7 @@ PMHASH_SIZE(PmhashDeltaOp, 16);
 typedef struct PmhashStandbyIndex
 {
 	uint64		file_id;		/* as in its stub */
-	uint64		seed;
+	PmhashSeed	seed;
 	Oid			database;
 	Oid			heap;
 	Oid			index;

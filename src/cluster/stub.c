@@ -32,7 +32,7 @@
 
 /* A stub that names a file. */
 static PmhashStub
-make_stub(uint16 flags, uint64 file_id, uint64 seed, PmhashReason reason)
+make_stub(uint16 flags, uint64 file_id, PmhashSeed seed, PmhashReason reason)
 {
 	PmhashStub	stub;
 
@@ -103,7 +103,7 @@ pmhash_stub_changed(void)
  * Make block 0 of an empty main fork the stub of file_id.
  */
 void
-pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, uint64 seed)
+pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
 {
 	Buffer		buffer;
 	PmhashStub	stub;
@@ -126,7 +126,7 @@ pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, uint64 seed)
  * no other process does the same.
  */
 void
-pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, uint64 seed)
+pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
 {
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
@@ -273,7 +273,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	if (mark)
 	{
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
-						   ours ? stub.seed : 0, reason);
+						   ours ? stub.seed : (PmhashSeed) {0}, reason);
 		PMH_STOP_POINT("stub_before_mark");
 		if (ours ? pmhash_flags_logged(stub.flags) : may_be_logged(index))
 			log_page_and_end(buffer, &marked);
@@ -306,7 +306,8 @@ pmhash_stub_create_init(Relation index)
 	SMgrRelation smgr = RelationGetSmgr(index);
 	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
-	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, 0, PMHASH_REASON_NONE);
+	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, (PmhashSeed) {0},
+										PMHASH_REASON_NONE);
 
 	fill_page(page, &stub);
 	pmhash_set_checksum(page, 0);

@@ -12,7 +12,7 @@
 #include "cluster/format.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
-#define PMHASH_STUB_VERSION		1
+#define PMHASH_STUB_VERSION		2
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
@@ -29,14 +29,13 @@ typedef struct PmhashStub
 	uint16		version;
 	uint16		flags;
 	uint64		file_id;
-	uint64		seed;
+	PmhashSeed	seed;
 	uint64		reason;			/* PmhashReason, if invalid */
 	uint64		older;			/* if filled, or valid since: rows may be missing
 								 * that snapshots see whose xmin is not after
 								 * this one */
 	Oid			database;		/* whose file it is: CREATE DATABASE copies stubs */
 	uint32		reserved;
-	uint64		more_reserved[2];
 } PmhashStub;
 
 /* Guards: another layout is another PMHASH_STUB_VERSION. */
@@ -45,11 +44,10 @@ PMHASH_AT(PmhashStub, version, 4);
 PMHASH_AT(PmhashStub, flags, 6);
 PMHASH_AT(PmhashStub, file_id, 8);
 PMHASH_AT(PmhashStub, seed, 16);
-PMHASH_AT(PmhashStub, reason, 24);
-PMHASH_AT(PmhashStub, older, 32);
-PMHASH_AT(PmhashStub, database, 40);
-PMHASH_AT(PmhashStub, reserved, 44);
-PMHASH_AT(PmhashStub, more_reserved, 48);
+PMHASH_AT(PmhashStub, reason, 40);
+PMHASH_AT(PmhashStub, older, 48);
+PMHASH_AT(PmhashStub, database, 56);
+PMHASH_AT(PmhashStub, reserved, 60);
 PMHASH_SIZE(PmhashStub, 64);
 
 /* Are all changes of the file in this stub in WAL, for the standbys' files? */
@@ -79,10 +77,10 @@ pmhash_stub_is_known(const PmhashStub *stub)
 
 extern bool pmhash_flags_logged(uint16 flags);
 extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
-							   uint64 seed);
+							   PmhashSeed seed);
 extern void pmhash_stub_create_init(Relation index);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
-							 uint64 seed);
+							 PmhashSeed seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 							   TransactionId older);
 extern bool pmhash_stub_validate(Relation index, uint64 file_id);

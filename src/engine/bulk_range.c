@@ -322,7 +322,7 @@ pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
 	}
 	if (range->n <= bulk->most)
 		return PMH_OK;
-	if (!pmh_bulk_cutting_helps(bulk, range))
+	if (range->depth == PMH_MAX_DEPTH)
 		return pmh_bulk_write_range(bulk, range);
 
 	bits = digit_bits(bulk, range);

@@ -10,45 +10,33 @@
  * entries of one key have become a list) are put together with their
  * neighbours, ranges that hold too much are cut once more.  The directory is
  * made from their elements at the end and published by one store of dirword.
- * Entries whose hashes have so much in common that cutting does not help are put
- * into the overflow table after that.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffer.h"
 #include "bulkload.h"
 #include "directory.h"
 #include "element.h"
-#include "entry.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
 #include "live.h"
-#include "lock.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment_build.h"
 #include "segment_resize.h"
 #include "space.h"
 #include "table.h"
-#include "value_array.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
  * load wanted, which makes that the average.
  */
 #define FILL_SLACK		3
-
-/* Segments are no more than so much deeper than expected. */
-#define DEPTH_ALLOWED	3
 
 /* Extensions are cut from extents of so many blocks, unless the segments are few. */
 #define EXTENSION_BLOCKS	16
@@ -63,9 +51,6 @@
 #define REGION_BLOCKS	16
 #define REGION_PART		32
 #define VALUE_BYTES		8
-
-/* Entries of the rest that are inserted before it is asked whether to go on. */
-#define REST_AT_ONCE	1024
 
 PmhResult
 pmh_bulk_no_memory(PmhBulk *bulk)
@@ -220,139 +205,7 @@ fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t size)
 	return pmh_build_overflow(build, t->overflow[0], noverflow);
 }
 
-/* ---- what does not fit, and would not if it were cut further ---- */
-
-/*
- * Add the values of a list that is ours alone, since nothing points to it yet.  If
- * the version of a buffer changes, that is because others share the word.
- */
-static PmhResult
-read_own_list(PmhTable *t, uint64_t hash, uint64_t payload, PmhValues *values)
-{
-	PmhListPosition pos = {payload, 0, 0, 0, 0};
-	PmhResult	result = PMH_RETRY;
-
-	while (pos.payload != 0 && (result == PMH_OK || result == PMH_RETRY))
-	{
-		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
-		uint32_t	n = 0;
-
-		if (result == PMH_RETRY)
-			pos.version = pmh_buffer_version(t, pmh_pointer_offset(pos.payload));
-		result = pmh_values_reserve(t, values, capacity);
-		if (result == PMH_OK)
-			result = pmh_list_step(t, hash, &pos, capacity + 1,
-								   values->value + values->n, NULL, &n);
-		if (result == PMH_NEED)
-			result = pmh_provide(t);
-		values->n += n;
-	}
-	return result;
-}
-
-/* A list that has found no room: its values instead.  It is freed. */
-static PmhResult
-send_list_away(PmhBulk *bulk, uint64_t hash, uint64_t payload)
-{
-	PmhTable   *t = bulk->table;
-	PmhValues	values = {0};
-	PmhResult	result = read_own_list(t, hash, payload, &values);
-
-	if (result == PMH_OK &&
-		!pmh_bulk_reserve((void **) &bulk->rest, bulk->nrest, values.n, &bulk->rest_room,
-				 sizeof(PmhEntry)))
-		result = pmh_bulk_no_memory(bulk);
-	for (size_t i = 0; result == PMH_OK && i < values.n; i++)
-		bulk->rest[bulk->nrest++] = (PmhEntry) {hash, values.value[i]};
-	if (result == PMH_OK)
-		pmh_list_retire(t, payload, 0);
-	pmh_values_free(&values);
-	return result;
-}
-
-/* An entry that has found no room in the segment that is built. */
-static PmhResult
-send_away(PmhBulk *bulk, const PmhEntry *e)
-{
-	pmh_build_send_away(bulk->table->build[0], e->hash);
-	if ((e->value & PMH_BULK_IS_LIST) != 0)
-		return send_list_away(bulk, e->hash, e->value & PMH_VALUE_MAX);
-	if (!pmh_bulk_reserve((void **) &bulk->rest, bulk->nrest, 1, &bulk->rest_room,
-				 sizeof(PmhEntry)))
-		return pmh_bulk_no_memory(bulk);
-	bulk->rest[bulk->nrest++] = *e;
-	return PMH_OK;
-}
-
-/* Put the entries with lists first, since it takes most to send these away. */
-static void
-lists_first(PmhBulkRange *range)
-{
-	size_t		lists = 0;
-
-	for (size_t i = 0; i < range->n; i++)
-	{
-		PmhEntry	e = range->entry[i];
-
-		if ((e.value & PMH_BULK_IS_LIST) == 0)
-			continue;
-		range->entry[i] = range->entry[lists];
-		range->entry[lists++] = e;
-	}
-}
-
-/* One segment for a range, with as much of it as fits. */
-static PmhResult
-place_crowded(PmhBulk *bulk, PmhBulkRange *range)
-{
-	PmhTable   *t = bulk->table;
-	PmhBuild   *build = t->build[0];
-	uint32_t	size = PMH_UNITS_PER_BLOCK;
-	size_t		left = 0;
-	PmhResult	result = PMH_OK;
-
-	while (size < PMH_MAX_SIZE &&
-		   range->n * 100 > (uint64_t) pmh_build_slots(size) * bulk->fill)
-		size++;
-	lists_first(range);
-	pmh_build_begin(t, build, size);
-	for (size_t i = 0; i < range->n; i++)
-	{
-		if (!pmh_build_home(build, range->entry[i].hash, range->entry[i].value))
-			range->entry[left++] = range->entry[i];
-	}
-	(void) pmh_build_settle(build);
-	for (size_t i = 0; i < left && result == PMH_OK; i++)
-	{
-		PmhItem		item = {range->entry[i].hash, range->entry[i].value};
-
-		if (!pmh_build_find_room(build, &item))
-			result = send_away(bulk, &range->entry[i]);
-	}
-	return result == PMH_OK ?
-		write_segment(bulk, build, range->depth, range->prefix) : result;
-}
-
-bool
-pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range)
-{
-	uint32_t	shift = 63 - range->depth;
-	size_t		second = 0;
-
-	if (range->depth >= bulk->deepest)
-		return false;
-	if (PMH_SPLITS_ANYWAY)
-		return true;
-	if (range->n <= bulk->most &&
-		range->n * 100 < (uint64_t) PMH_FULL_PERCENT *
-		pmh_build_slots(PMH_GROWN_SIZE))
-		return false;
-	if (range->depth < PMH_LOW_DEPTH || range->depth < bulk->depth)
-		return true;
-	for (size_t i = 0; i < range->n; i++)
-		second += range->entry[i].hash >> shift & 1;
-	return pmh_halves_even(range->n, second);
-}
+/* ---- ranges ---- */
 
 /* Cut a range in two by the next bit. */
 static void
@@ -406,8 +259,10 @@ pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range)
 									 range->depth, range->prefix);
 		}
 	}
-	if (!pmh_bulk_cutting_helps(bulk, range))
-		return place_crowded(bulk, range);
+	if (range->depth == PMH_MAX_DEPTH)
+		return pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
+						"What is to be loaded does not fit a segment of the greatest "
+						"depth.");
 	halve(range, half);
 	result = pmh_bulk_write_range(bulk, &half[0]);
 	if (result == PMH_OK)
@@ -438,19 +293,6 @@ choose_depth(uint64_t expected, uint32_t most)
 	return depth;
 }
 
-/*
- * How much deeper some segments may be than what is expected makes most of them:
- * the directory is no larger for it than elsewhere (pmh_directory_warranted).
- */
-static uint32_t
-deepest_for(uint32_t depth)
-{
-	depth += DEPTH_ALLOWED;
-	if (depth < PMH_LOW_DEPTH)
-		return PMH_LOW_DEPTH;
-	return depth < PMH_MAX_DEPTH ? depth : PMH_MAX_DEPTH;
-}
-
 PmhResult
 pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 			   uint32_t *depth, PmhBulk **bulk)
@@ -466,7 +308,6 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
 	b->depth = choose_depth(expected, b->most);
-	b->deepest = deepest_for(b->depth);
 	b->foreseen = expected;
 	b->seen_size = 2;
 	while (b->seen_size < 2 * b->most)
@@ -505,13 +346,9 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	PmhRun	   *run = pmh_run(bulk->table);
 	PmhResult	result;
 
-	/* If it is more than has been expected, let that not count against it. */
 	bulk->given += n;
 	if (bulk->given > bulk->foreseen)
-	{
 		bulk->foreseen = 2 * bulk->given;
-		bulk->deepest = deepest_for(choose_depth(bulk->given, bulk->most));
-	}
 	pm_store64(&run->region_blocks, region_blocks(bulk));
 	result = pmh_workspace_take(bulk->table);
 	if (result == PMH_OK)
@@ -629,28 +466,8 @@ free_bulk(PmhBulk *bulk)
 	pm_let_go(&bulk->table->file);
 	free(bulk->segment);
 	free(bulk->values);
-	free(bulk->rest);
 	free(bulk->seen);
 	free(bulk);
-}
-
-/* What has been sent away; the table is there by now. */
-static PmhResult
-insert_rest(PmhBulk *bulk)
-{
-	PmhTable   *t = bulk->table;
-	PmhResult	result = PMH_OK;
-
-	for (size_t i = 0; i < bulk->nrest && result == PMH_OK; i++)
-	{
-		if (i % REST_AT_ONCE == 0 && pmh_wait_cancelled())
-			return pmh_fail_cancelled(t);
-		result = pmh_insert_in(t, PMH_OVERFLOW,
-							   pmh_side_hash(t, PMH_OVERFLOW, bulk->rest[i].hash),
-							   bulk->rest[i].value, false);
-	}
-	pmh_count(&pmh_run(t)->overflows, bulk->nrest);
-	return result;
 }
 
 PmhResult
@@ -680,15 +497,13 @@ pmh_bulk_finish(PmhBulk *bulk)
 		return result;
 	}
 	free_extension_rest(bulk);
-	result = insert_rest(bulk);
 	free_bulk(bulk);
 	/*
 	 * The file was made longer ahead of use, and to whole large pages.  What cannot be
 	 * given back stays: all that has been loaded is there.
 	 */
-	if (result == PMH_OK)
-		(void) pmh_space_cut(t, 0);
-	return pmh_conclude(t, result);
+	(void) pmh_space_cut(t, 0);
+	return pmh_conclude(t, PMH_OK);
 }
 
 /* Value lists that were made are found by the next sweep. */

@@ -26,7 +26,6 @@ struct PmhBulk
 {
 	PmhTable   *table;
 	uint32_t	depth;			/* of a segment range, as given to the caller */
-	uint32_t	deepest;		/* depth that segments may have */
 	uint32_t	fill;			/* most that a segment is loaded, percent */
 	uint32_t	most;			/* entries of the largest segment at that load */
 	PmhBulkSegment *segment;		/* the segments so far, in any order */
@@ -34,11 +33,8 @@ struct PmhBulk
 	size_t		segment_room;
 	uint64_t   *values;			/* of one key */
 	size_t		values_room;
-	PmhEntry   *rest;			/* what goes to the overflow table */
-	size_t		nrest;
 	uint64_t	given;			/* entries so far, and ... */
-	uint64_t	foreseen;		/* ... as many as 'deepest' is for */
-	size_t		rest_room;
+	uint64_t	foreseen;		/* ... as many as are expected by now */
 	uint32_t   *seen;			/* hash set of one range: position + 1 */
 	uint32_t	seen_size;		/* a power of two */
 	uint64_t	ext_next;		/* rest of the extent for extensions, in units */
@@ -62,12 +58,6 @@ extern PmhResult pmh_bulk_no_memory(PmhBulk *bulk);
 /* Room for n more things in an array that doubles. */
 extern bool pmh_bulk_reserve(void **array, size_t used, size_t n, size_t *room,
 							 size_t size);
-
-/*
- * Would it help to cut a range that does not fit a segment?  As for segments that
- * are full, segment.c.
- */
-extern bool pmh_bulk_cutting_helps(const PmhBulk *bulk, const PmhBulkRange *range);
 
 /* Write a range: in one segment if it fits, else half by half. */
 extern PmhResult pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range);

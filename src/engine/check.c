@@ -30,7 +30,6 @@
 #include "live.h"
 #include "lock.h"
 #include "lookup.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -182,26 +181,7 @@ typedef struct Piece
 	uint32_t	depth;
 	uint64_t	offset;			/* of the directory */
 	uint64_t	blocks;			/* of the file */
-	bool		no_overflow;	/* there is no overflow table */
 } Piece;
-
-/*
- * Is this element 0 because there is no overflow table?  Then all of its half of
- * the directory is.
- */
-static bool
-is_of_none(PmhCheck *c, const Piece *piece, uint64_t elem, uint64_t index,
-		   uint64_t offset)
-{
-	if (index < UINT64_C(1) << piece->depth || !piece->no_overflow)
-		return false;
-	if (elem != 0 && c->exclusive)
-		pmh_check_finding(c, offset,
-						  "Directory element %llu is of an overflow table that is not "
-						  "there.",
-						  (unsigned long long) index);
-	return true;
-}
 
 /*
  * Check the elements of a piece, from index 'first' on: each possible, and the
@@ -223,11 +203,6 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 		uint64_t	start;
 		uint64_t	end;
 
-		if (is_of_none(c, piece, elem[i], first + i, offset))
-		{
-			i++;
-			continue;
-		}
 		if (local > depth)
 		{
 			pmh_check_finding(c, offset,
@@ -261,8 +236,7 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 /*
  * Copy a piece of the directory, of one state; no elements at the end.  With the
  * length of the file as it is under the same lock: no segment that the directory
- * names is given up meanwhile.  And whether there is an overflow table: the piece before
- * may be of another depth, and its half of the directory have begun somewhere else.
+ * names is given up meanwhile.
  */
 static PmhResult
 read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
@@ -286,7 +260,6 @@ read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
 		if (result == PMH_OK)
 		{
 			dir = pmh_at(t, piece->offset);
-			piece->no_overflow = pm_load(&dir[UINT64_C(1) << piece->depth]) == 0;
 			while (piece->n < DIRECTORY_PIECE &&
 				   first + piece->n < pmh_directory_elements(piece->depth))
 			{
@@ -353,7 +326,7 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 
 /* Walk a list from pos on.  PMH_RETRY: the buffer it had come to has left it. */
 static PmhResult
-walk_list(PmhCheck *c, PmhSide side, uint64_t hash, PmhListPosition pos)
+walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListCircle circle = {0};
@@ -376,7 +349,7 @@ walk_list(PmhCheck *c, PmhSide side, uint64_t hash, PmhListPosition pos)
 		}
 		if (pmh_list_is_circle(c->t, &circle, &pos))
 			return pmh_list_circle(c->t, payload);
-		result = pmh_list_whole(c->t, side, hash, &pos, value, &n);
+		result = pmh_list_whole(c->t, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		if (n == 0)
@@ -404,8 +377,7 @@ check_copied(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t has
 		if (!pmh_snapshot_current(t, snap, bucket))
 			return PMH_RETRY;
 		if (result == PMH_OK)
-			result = walk_list(c, pmh_place_side(&snap->place), hash,
-							   pmh_list_at(t, payload, version));
+			result = walk_list(c, hash, pmh_list_at(t, payload, version));
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	return result;
 }
@@ -419,16 +391,15 @@ static PmhResult
 check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
 			  uint64_t payload)
 {
-	PmhSide		side = pmh_place_side(&snap->place);
 	PmhResult	result = check_copied(c, snap, bucket, hash, payload);
 
 	for (unsigned i = 1; result == PMH_RETRY && i < MOST_WALKS; i++)
 	{
 		PmhProbe	probe;
 
-		result = pmh_probe_in(c->t, side, hash, &probe);
+		result = pmh_probe(c->t, hash, &probe);
 		if (result == PMH_OK)
-			result = walk_list(c, side, hash,
+			result = walk_list(c, hash,
 							   pmh_list_at(c->t, probe.list, probe.list_version));
 	}
 	return result == PMH_RETRY ? PMH_OK : pmh_check_absorb(c, result);
@@ -461,7 +432,7 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 
-	if (((uint64_t) pmh_place_side(place) << depth | pmh_hash_prefix(hash, depth)) !=
+	if (pmh_hash_prefix(hash, depth) !=
 		place->index >> (pmh_dirword_depth(place->dirword) - depth))
 		return "of another segment";
 	if (bucket == home)
@@ -479,36 +450,6 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 		return "in its second bucket while there is one choice";
 	return announced(c, snap, home, pmh_filter_bit(hash)) ? NULL :
 		"in its second bucket without its home telling so";
-}
-
-/*
- * Does the home in the primary table tell of an entry of the overflow table?  It
- * did before the entry was put in, and never ceases to.  Else a pmh_check_finding.
- */
-static PmhResult
-check_sent_away(PmhCheck *c, uint64_t offset, uint64_t side_hash)
-{
-	PmhTable   *t = c->t;
-	uint64_t	hash = pmh_key_hash(t, PMH_OVERFLOW, side_hash);
-	PmhSnapshot snap;
-	uint32_t	home;
-	uint32_t	state;
-
-	do
-	{
-		PmhResult	result = pmh_snapshot(t, hash, &snap);
-
-		if (result != PMH_OK)
-			return pmh_check_absorb(c, result);
-		home = pmh_home_bucket(hash, snap.place.hashing);
-		state = pmh_bucket_state(pmh_bucket(t, &snap.place, home));
-	} while (!pmh_snapshot_current(t, &snap, home));
-	if ((state & PMH_STATE_OVERFLOWED) == 0)
-		pmh_check_finding(c, offset,
-						  "The bucket at offset %llu of the overflow table holds an "
-						  "entry that its home does not tell of.",
-						  (unsigned long long) offset);
-	return PMH_OK;
 }
 
 /* Note that a key has a pointer slot; false if it has one already. */
@@ -537,13 +478,6 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 		pmh_check_finding(c, offset,
 						  "Slot %u of the bucket at offset %llu holds an entry %s.",
 						  slot, (unsigned long long) offset, wrong);
-	if (pmh_place_side(&snap->place) == PMH_OVERFLOW)
-	{
-		PmhResult	result = check_sent_away(c, offset, hash);
-
-		if (result != PMH_OK)
-			return result;
-	}
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
@@ -565,32 +499,20 @@ check_segment(PmhCheck *c, PmhPosition *at)
 	PmhTable   *t = c->t;
 	PmhSnapshot snap;
 	uint32_t	depth;
-	PmhResult	result = pmh_segment_read_in(t, at->side, at->next, &snap, c->copy);
+	PmhResult	result = pmh_segment_read(t, at->next, &snap, c->copy);
 
+	/* Of a damaged element, reported with the directory: go on with the next one. */
+	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
+	if (result == PMH_OK)
+		depth = pmh_elem_depth(snap.place.elem);
+	pmh_position_advance(at, depth);
 	if (result != PMH_OK)
-	{
-		result = pmh_check_absorb(c, result);
-		depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-		return result == PMH_OK ?
-			pmh_check_absorb(c, pmh_position_advance(t, at, depth)) : result;
-	}
-	depth = pmh_elem_depth(snap.place.elem);
-	if (depth > pmh_dirword_depth(snap.place.dirword))
-	{
-		/* Reported with the directory; go on with the next element. */
-		depth = pmh_dirword_depth(snap.place.dirword);
-		return pmh_check_absorb(c, pmh_position_advance(t, at, depth));
-	}
-	result = pmh_check_absorb(c, pmh_position_advance(t, at, depth));
+		return pmh_check_absorb(c, result);
 	c->nkeys = 0;
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 	{
 		uint32_t	left = pmh_bucket_state(&c->copy[b]) & PMH_STATE_OCCUPIED;
 
-		if (pmh_place_side(&snap.place) == PMH_OVERFLOW &&
-			(pmh_bucket_state(&c->copy[b]) & PMH_STATE_OVERFLOWED) != 0)
-			pmh_check_finding(c, pmh_bucket_offset(&snap.place, b),
-					"A bucket of the overflow table tells of entries in it.");
 		for (; result == PMH_OK && left != 0; left &= left - 1)
 			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
 	}
@@ -695,8 +617,7 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 
 /* Give a list, a buffer at a time.  PMH_RETRY: a buffer has left it. */
 static PmhResult
-give_list(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
-		  const PmhPieces *pieces)
+give_list(PmhTable *t, uint64_t hash, const PmhProbe *probe, const PmhPieces *pieces)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition pos = pmh_list_at(t, probe->list, probe->list_version);
@@ -709,7 +630,7 @@ give_list(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
 
 		if (pmh_list_is_circle(t, &circle, &pos))
 			return pmh_list_circle(t, probe->list);
-		result = pmh_list_whole(t, side, hash, &pos, value, &n);
+		result = pmh_list_whole(t, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		pieces->give(pieces->arg, value, n);
@@ -718,38 +639,30 @@ give_list(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
 }
 
 /*
- * Give the plain entries that a table has, then the list; PMH_RETRY if it has
- * changed meanwhile.  *overflowed: there may be more in the other one.
+ * Give the plain entries, then the list; PMH_RETRY if it has changed meanwhile.
  */
 static PmhResult
-give_repeats(PmhTable *t, PmhSide side, uint64_t hash, const PmhPieces *pieces,
-			 bool *overflowed)
+give_repeats(PmhTable *t, uint64_t hash, const PmhPieces *pieces)
 {
-	uint64_t	side_hash = pmh_side_hash(t, side, hash);
 	PmhProbe	probe;
-	PmhResult	result = pmh_probe_in(t, side, side_hash, &probe);
+	PmhResult	result = pmh_probe(t, hash, &probe);
 
 	if (result != PMH_OK)
 		return result;
-	*overflowed = probe.overflowed;
 	if (probe.n > 0)
 		pieces->give(pieces->arg, probe.value, probe.n);
-	return give_list(t, side, side_hash, &probe, pieces);
+	return give_list(t, hash, &probe, pieces);
 }
 
 PmhResult
 pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
 {
-	bool		overflowed;
-	bool		more;
 	PmhResult	result;
 
 	do
 	{
 		pieces->begin(pieces->arg);
-		result = give_repeats(table, PMH_PRIMARY, hash, pieces, &overflowed);
-		if (result == PMH_OK && overflowed)
-			result = give_repeats(table, PMH_OVERFLOW, hash, pieces, &more);
+		result = give_repeats(table, hash, pieces);
 	} while (result == PMH_RETRY);
 	return pmh_conclude(table, result);
 }

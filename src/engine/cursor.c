@@ -12,9 +12,6 @@
  * its offset (its birth tells), reading may go on as well: values never move
  * inside of a buffer.  Otherwise everything is read anew.
  *
- * A key of which the home bucket tells that there may be more in the overflow
- * table is read there as well, after all that the primary table has.
- *
  * What a long list has given is remembered, so that nothing is given twice: a
  * value may have been removed and added again, a copy of the segment may have moved a
  * plain entry into the list, and the list may have to be read anew.  What is in one
@@ -38,7 +35,6 @@
 
 #include "buffer.h"
 #include "cursor.h"
-#include "element.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -47,7 +43,6 @@
 #include "list_read.h"
 #include "list_rewrite.h"
 #include "lookup.h"
-#include "overflow.h"
 #include "table.h"
 #include "value_array.h"
 #include "value_set.h"
@@ -78,17 +73,6 @@ most_groups(const PmhCursor *cursor)
 	return pmh_set_most((cursor->memory != 0 ? cursor->memory : PMH_CURSOR_MEMORY) / 2);
 }
 
-/* Read the key from its start. */
-static void
-walk_again(PmhCursor *cursor)
-{
-	cursor->state = CURSOR_FRESH;
-	if (cursor->one_side)
-		return;
-	cursor->in_overflow = cursor->overflowed = false;
-	cursor->side_hash = cursor->hash;
-}
-
 /* All from 'high' on has been given: collect what there is in front of it. */
 static void
 begin_range(PmhCursor *cursor, uint64_t high)
@@ -98,7 +82,7 @@ begin_range(PmhCursor *cursor, uint64_t high)
 	cursor->high = high;
 	cursor->nowed = 0;
 	pmh_set_empty(&cursor->owed);
-	walk_again(cursor);
+	cursor->state = CURSOR_FRESH;
 }
 
 /* The upper half of what has been collected is enough for a range. */
@@ -124,7 +108,7 @@ end_walk(PmhCursor *cursor)
 	if (cursor->stage == CURSOR_COLLECTING && cursor->nowed > 0)
 	{
 		cursor->stage = CURSOR_GIVING;
-		walk_again(cursor);
+		cursor->state = CURSOR_FRESH;
 	}
 	else if (cursor->low > 0)
 		begin_range(cursor, cursor->low);
@@ -292,25 +276,6 @@ runs_in_circle(const PmhTable *t, PmhCursor *cursor, const PmhListPosition *pos)
 	return closed;
 }
 
-static inline PmhSide
-side_of(const PmhCursor *cursor)
-{
-	return cursor->in_overflow ? PMH_OVERFLOW : PMH_PRIMARY;
-}
-
-/* All of a table has been read: go on with the other one, or be done. */
-static void
-end_side(PmhTable *t, PmhCursor *cursor)
-{
-	cursor->state = CURSOR_AT_END;
-	if (!cursor->overflowed)
-		return;
-	cursor->overflowed = false;
-	cursor->in_overflow = true;
-	cursor->side_hash = pmh_side_hash(t, PMH_OVERFLOW, cursor->hash);
-	cursor->state = CURSOR_FRESH;
-}
-
 /*
  * The plain entries after batch->n, and the cursor stands at the start of the
  * list, if there is one.
@@ -321,7 +286,7 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 	PmhProbe	probe;
 	PmhResult	result;
 
-	result = pmh_probe_in(t, side_of(cursor), cursor->side_hash, &probe);
+	result = pmh_probe(t, cursor->hash, &probe);
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, &cursor->batch, probe.n);
 	if (result != PMH_OK)
@@ -330,10 +295,9 @@ read_plain(PmhTable *t, PmhCursor *cursor)
 		cursor->batch.value[cursor->batch.n++] = probe.value[i];
 	set_position(cursor, pmh_list_at(t, probe.list, probe.list_version));
 	memset(cursor->circle, 0, sizeof(cursor->circle));
-	cursor->overflowed = probe.overflowed && !cursor->one_side && !cursor->in_overflow;
 	cursor->state = CURSOR_STREAMING;
 	if (probe.list == 0)
-		end_side(t, cursor);
+		cursor->state = CURSOR_AT_END;
 	return PMH_OK;
 }
 
@@ -355,7 +319,7 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell)
 	{
 		result = pmh_values_reserve(t, &cursor->batch, most + PMH_VALUES_PER_LINE);
 		if (result == PMH_OK)
-			result = pmh_list_step(t, cursor->side_hash, &pos, most,
+			result = pmh_list_step(t, cursor->hash, &pos, most,
 								   cursor->batch.value + cursor->batch.n,
 								   cell, &n);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
@@ -366,7 +330,7 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell)
 	cursor->batch.n += n;
 	set_position(cursor, pos);
 	if (pos.payload == 0)
-		end_side(t, cursor);
+		cursor->state = CURSOR_AT_END;
 	return PMH_OK;
 }
 
@@ -381,8 +345,7 @@ find_back(PmhTable *t, PmhCursor *cursor)
 {
 	PmhListPosition pos = position(cursor);
 	PmhListPosition before;
-	PmhResult	result = pmh_list_find_again(t, side_of(cursor), cursor->side_hash,
-												 &pos, &before);
+	PmhResult	result = pmh_list_find_again(t, cursor->hash, &pos, &before);
 
 	cursor->lost = true;
 	if (result == PMH_OK)
@@ -455,15 +418,6 @@ pmh_cursor_at_end(const PmhCursor *cursor)
 	return cursor->state == CURSOR_AT_END;
 }
 
-void
-pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side, uint64_t side_hash)
-{
-	pmh_cursor_open(t, cursor, pmh_key_hash(t, side, side_hash));
-	cursor->side_hash = side_hash;
-	cursor->in_overflow = side == PMH_OVERFLOW;
-	cursor->one_side = true;
-}
-
 PmhResult
 pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
@@ -515,27 +469,22 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 	return result;
 }
 
-/* The whole key at once: the first table, then the other one. */
+/* The whole key at once. */
 static PmhResult
 read_everything(PmhTable *t, PmhCursor *cursor)
 {
-	size_t		from = 0;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 
-	while (cursor->state != CURSOR_AT_END && (result == PMH_OK || result == PMH_RETRY))
+	do
 	{
-		cursor->batch.n = from;
+		cursor->batch.n = 0;
 		result = read_plain(t, cursor);
 		if (result == PMH_OK && cursor->state == CURSOR_STREAMING)
-		{
-			result = pmh_list_read(t, side_of(cursor), cursor->side_hash, cursor->chunk,
+			result = pmh_list_read(t, cursor->hash, cursor->chunk,
 								   cursor->chunk_version, &cursor->batch);
-			if (result == PMH_OK)
-				end_side(t, cursor);
-		}
-		if (result == PMH_OK)
-			from = cursor->batch.n;
-	}
+	} while (result == PMH_RETRY);
+	if (result == PMH_OK)
+		cursor->state = CURSOR_AT_END;
 	if (result == PMH_OK)
 		leave_out(cursor, 0);
 	return result;
@@ -572,8 +521,7 @@ void
 pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash)
 {
 	(void) table;
-	cursor->hash = cursor->side_hash = hash;
-	cursor->overflowed = cursor->in_overflow = cursor->one_side = false;
+	cursor->hash = hash;
 	cursor->begun = cursor->first_batch = cursor->lost = false;
 	cursor->leave_out = NULL;
 	cursor->start = 0;
@@ -599,7 +547,7 @@ begin(PmhTable *t, PmhCursor *cursor, size_t want)
 	cursor->first_batch = true;
 	result = start(t, cursor, want);
 	if (result == PMH_OK && cursor->state != CURSOR_AT_END &&
-		(cursor->in_overflow || cursor->leave_out != NULL))
+		cursor->leave_out != NULL)
 		result = stream(t, cursor, want);
 	return result;
 }

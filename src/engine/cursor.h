@@ -9,15 +9,10 @@
 #define PMH_CURSOR_H
 
 #include "buffer.h"
-#include "element.h"
 #include "error.h"
 #include "layout.h"
 #include "lookup.h"
 #include "table.h"
-
-/* Open a cursor that reads one of the two tables only; the hash there. */
-extern void pmh_cursor_open_in(PmhTable *t, PmhCursor *cursor, PmhSide side,
-							   uint64_t side_hash);
 
 /* Have the cursor, just opened, leave this value out. */
 extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,

@@ -31,10 +31,7 @@
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 
-/* A directory takes no more than this part of the file. */
-#define DIRECTORY_PART	64
-
-_Static_assert((2 * sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_BLOCK_SIZE <=
+_Static_assert((sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_BLOCK_SIZE <=
 			   PMH_LONGEST_EXTENT,
 			   "the largest directory is an extent of blocks that cannot exist");
 
@@ -82,21 +79,8 @@ note_directory(PmhTable *t, uint64_t dirword)
 	t->seen_elements = UINT64_C(1) << pmh_dirword_depth(dirword);
 }
 
-/*
- * An element of the overflow table is 0.  Is that because there is none, or none
- * yet?  Elements are stored from the first on, while the log has them.
- */
-static bool
-is_absent(const PmhTable *t, uint64_t dir_offset, uint32_t depth)
-{
-	const uint64_t *dir = (const uint64_t *) pmh_at(t, dir_offset);
-
-	return pm_load_acquire(&dir[UINT64_C(1) << depth]) == 0 ||
-		pm_load_acquire(&pmh_live(t)->dirlog.count) != 0;
-}
-
 PmhResult
-pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *p)
+pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 {
 	for (;;)
 	{
@@ -119,13 +103,10 @@ pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *p)
 		}
 		note_directory(t, dirword);
 		p->dirword = dirword;
-		p->index = (uint64_t) side << depth | pmh_hash_prefix(hash, depth);
+		p->index = pmh_hash_prefix(hash, depth);
 		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);
 		if (pmh_place_decode(t, p))
 			return PMH_OK;
-		if (side == PMH_OVERFLOW && p->elem == 0 && is_absent(t, offset, depth) &&
-			pmh_place_current(t, p))
-			return PMH_NOT_FOUND;
 		result = locate_outside(t, p);
 		if (result != PMH_RETRY)
 			return result;
@@ -189,11 +170,11 @@ check_whole(PmhTable *t, const PmhPlace *p)
 }
 
 PmhResult
-pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap)
+pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
 {
 	for (;;)
 	{
-		PmhResult	result = pmh_locate_in(t, side, hash, &snap->place);
+		PmhResult	result = pmh_locate(t, hash, &snap->place);
 
 		if (result == PMH_NEED)
 		{
@@ -245,13 +226,13 @@ touch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 
 /* Lock the segment of hash, waiting for the lock or not. */
 static inline PmhResult
-lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wait)
+lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 {
 	PmhResult	result;
 
 	for (;;)
 	{
-		result = pmh_locate_in(t, side, hash, place);
+		result = pmh_locate(t, hash, place);
 		if (result == PMH_NEED && wait)
 		{
 			result = pmh_provide(t);
@@ -278,28 +259,27 @@ lock_segment(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place, bool wai
 }
 
 PmhResult
-pmh_segment_lock_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place)
+pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
 {
-	return lock_segment(t, side, hash, place, true);
+	return lock_segment(t, hash, place, true);
 }
 
 PmhResult
-pmh_segment_trylock_in(PmhTable *t, PmhSide side, uint64_t hash, PmhPlace *place)
+pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place)
 {
-	return lock_segment(t, side, hash, place, false);
+	return lock_segment(t, hash, place, false);
 }
 
 PmhResult
-pmh_segment_lock_or_leave(PmhTable *t, PmhSide side, uint64_t hash, bool wait,
-						  PmhPlace *place)
+pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash, bool wait, PmhPlace *place)
 {
 	PmhResult	result = PMH_RETRY;
 
 	if (wait)
-		return pmh_segment_lock_in(t, side, hash, place);
+		return pmh_segment_lock(t, hash, place);
 	for (unsigned i = 0; i < PMH_LOCK_TRIES && result == PMH_RETRY; i++)
 	{
-		result = pmh_segment_trylock_in(t, side, hash, place);
+		result = pmh_segment_trylock(t, hash, place);
 		if (result == PMH_RETRY)
 			pmh_pause();
 		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
@@ -432,31 +412,6 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 }
 
 PmhResult
-pmh_directory_enter_overflow(PmhTable *t, uint64_t elem)
-{
-	uint64_t	dirword;
-	uint32_t	depth;
-	const uint64_t *dir;
-	PmhResult	result;
-
-	if (!pmh_lock_or_cancel(&t->file_lock->directory))
-		return pmh_fail_cancelled(t);
-	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	depth = pmh_dirword_depth(dirword);
-	result = pmh_check_span(t, pmh_dirword_offset(dirword), pmh_directory_size(depth));
-	if (result == PMH_OK)
-	{
-		dir = pmh_at(t, pmh_dirword_offset(dirword));
-		if (pm_load(&dir[UINT64_C(1) << depth]) != 0)
-			result = PMH_RETRY;
-	}
-	if (result == PMH_OK)
-		store_logged(t, dirword, UINT64_C(1) << depth, UINT64_C(1) << depth, elem, elem);
-	pmh_unlock(&t->file_lock->directory);
-	return result;
-}
-
-PmhResult
 pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 {
 	uint64_t	elem = pmh_elem_with_strategy(place->elem, strategy);
@@ -482,19 +437,6 @@ pmh_directory_blocks(uint32_t depth)
 	if (depth <= PMH_SMALL_DIR_DEPTH)
 		return 0;
 	return (pmh_directory_size(depth) + PMH_BLOCK_SIZE - 1) >> PMH_BLOCK_SHIFT;
-}
-
-bool
-pmh_directory_warranted(const PmhTable *t, uint32_t depth)
-{
-	uint64_t	blocks = pmh_blocks(t);
-	uint64_t	free_blocks = pm_load(&pmh_run(t)->free_units) / PMH_UNITS_PER_BLOCK;
-
-	if (depth <= PMH_LOW_DEPTH)
-		return true;
-	return depth <= PMH_MAX_DEPTH && free_blocks < blocks &&
-		pmh_directory_size(depth) <=
-		((blocks - free_blocks) << PMH_BLOCK_SHIFT) / DIRECTORY_PART;
 }
 
 /* Write every element of the directory at 'from' twice to 'to'. */
@@ -627,7 +569,6 @@ deepest(const PmhTable *t, uint64_t dirword)
 	uint32_t	most = 0;
 	uint64_t	count;
 
-	/* (Where there is no overflow table, its one element says 0.) */
 	for (uint64_t i = 0; i < pmh_directory_elements(depth); i += count)
 	{
 		uint64_t	elem = pm_load(&dir[i]);

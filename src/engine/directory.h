@@ -17,28 +17,16 @@
 #include "table.h"
 
 /*
- * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or
- * PMH_ERR_CORRUPT; PMH_NOT_FOUND if there is no overflow table (yet).  Nothing
- * is locked: the place may be outdated already.
- *
- * This and all that look a segment up by a hash come twice: 'in' one of the two
- * tables, whose own hash is given (pmh_side_hash), and in the primary table.
+ * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or PMH_ERR_CORRUPT.
+ * Nothing is locked: the place may be outdated already.
  */
-extern PmhResult pmh_locate_in(PmhTable *t, PmhSide side, uint64_t hash,
-							   PmhPlace *place);
+extern PmhResult pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place);
 
 /*
  * Reader: locate the segment of hash and take the versions of its buckets.
- * Maps further as needed.  PMH_OK or a real error; PMH_NOT_FOUND as above.
+ * Maps further as needed.  PMH_OK or a real error.
  */
-extern PmhResult pmh_snapshot_in(PmhTable *t, PmhSide side, uint64_t hash,
-								 PmhSnapshot *snap);
-
-static inline PmhResult
-pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap)
-{
-	return pmh_snapshot_in(t, PMH_PRIMARY, hash, snap);
-}
+extern PmhResult pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap);
 
 /* Has nothing a reader of this bucket relied on changed since the snapshot? */
 static inline bool
@@ -67,32 +55,17 @@ pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket
 
 /*
  * Writer: lock the segment of hash; the place is current until it is
- * unlocked.  PMH_OK (locked) or a real error, or PMH_NOT_FOUND as above (not
- * locked).  pmh_segment_trylock gives PMH_RETRY if it is locked, or PMH_NEED; the
- * caller may hold others.
+ * unlocked.  PMH_OK (locked) or a real error.  pmh_segment_trylock gives
+ * PMH_RETRY if it is locked, or PMH_NEED; the caller may hold others.
  */
-extern PmhResult pmh_segment_lock_in(PmhTable *t, PmhSide side, uint64_t hash,
-									 PmhPlace *place);
-extern PmhResult pmh_segment_trylock_in(PmhTable *t, PmhSide side, uint64_t hash,
-										PmhPlace *place);
-
-static inline PmhResult
-pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place)
-{
-	return pmh_segment_lock_in(t, PMH_PRIMARY, hash, place);
-}
-
-static inline PmhResult
-pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place)
-{
-	return pmh_segment_trylock_in(t, PMH_PRIMARY, hash, place);
-}
+extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
+extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
 
 /*
  * The same for one that may have to leave it: unless 'wait' it tries for a
  * moment, then PMH_BUSY.  Maps further.  No lock may be held.
  */
-extern PmhResult pmh_segment_lock_or_leave(PmhTable *t, PmhSide side, uint64_t hash,
+extern PmhResult pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash,
 										   bool wait, PmhPlace *place);
 
 static inline void
@@ -106,22 +79,6 @@ pmh_segment_unlock(const PmhPlace *place)
  * takes the directory lock, and space.
  */
 extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
-
-/* Directories of this depth are small, whatever is in the file. */
-#define PMH_LOW_DEPTH	8
-
-/*
- * Is what is in the file enough to warrant a directory of this depth?  No more
- * than a small share of the file is to be directory, or hashes that agree in
- * their first bits would make it anything.
- */
-extern bool pmh_directory_warranted(const PmhTable *t, uint32_t depth);
-
-/*
- * Let the segment 'elem' (of depth 0) be the overflow table.  PMH_OK; PMH_RETRY
- * if there is one; PMH_NEED.  No lock may be held.
- */
-extern PmhResult pmh_directory_enter_overflow(PmhTable *t, uint64_t elem);
 
 /*
  * Blocks a directory of this depth takes: 0 if it stands in block 0; and the

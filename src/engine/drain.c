@@ -13,10 +13,6 @@
  * found the segment is locked, and if the version of the buffer is the one from
  * before the reading, it still is in the list and every value in its cell.
  *
- * An entry never goes from one table to the other.  So the primary table is gone
- * through, and past it, if the home bucket there tells so and something is still
- * wanted, the overflow table.  A pair that neither has is absent.
- *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -27,7 +23,6 @@
 #include "cursor.h"
 #include "directory.h"
 #include "drain.h"
-#include "element.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -36,7 +31,6 @@
 #include "list_read.h"
 #include "list_rewrite.h"
 #include "list_write.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -58,9 +52,7 @@ struct PmhDrain
 	bool		wait;
 	bool		begun;
 	bool		passed_over;	/* something has stayed since a lock was held */
-	PmhSide		side;			/* the table at hand, ... */
-	uint64_t	hash;			/* ... the hash in it, ... */
-	bool		overflowed;		/* ... and: there may be more in the other one */
+	uint64_t	hash;
 	unsigned	losses;
 	PmhListPosition at;			/* the buffer to go on with ... */
 	PmhListPosition before;		/* ... and what points to it */
@@ -168,8 +160,6 @@ drain_buckets(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 		uint32_t	mask = pmh_bucket_find(b, d->hash, &state, &pointer);
 		uint32_t	out = 0;
 
-		/* (No bucket of the overflow table tells so.) */
-		d->overflowed |= i == 0 && (state & PMH_STATE_OVERFLOWED) != 0;
 		for (; pointer < 0 && mask != 0; mask &= mask - 1)
 		{
 			unsigned	slot = (unsigned) __builtin_ctz(mask);
@@ -219,16 +209,13 @@ drain_first(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 	return PMH_OK;
 }
 
-/*
- * Begin in a table, or begin anew: plain entries, and the first buffers of the
- * list.
- */
+/* Begin, or begin anew: plain entries, and the first buffers of the list. */
 static PmhResult
 start(PmhTable *t, PmhDrain *d)
 {
 	PmhPlace	place;
 	PmhListSlot slot = {0};
-	PmhResult	result = pmh_segment_lock_or_leave(t, d->side, d->hash, d->wait, &place);
+	PmhResult	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -264,7 +251,7 @@ find_again(PmhTable *t, PmhDrain *d)
 
 	if (d->losses++ == MOST_LOSSES && !d->wait)
 		return PMH_BUSY;
-	result = pmh_list_find_again(t, d->side, d->hash, &d->at, &d->before);
+	result = pmh_list_find_again(t, d->hash, &d->at, &d->before);
 	if (result == PMH_RETRY)
 		return d->wait ? PMH_OK : PMH_BUSY;
 	if (result != PMH_NOT_FOUND)
@@ -281,7 +268,7 @@ take_out(PmhTable *t, PmhDrain *d)
 	PmhResult	result;
 
 	PMH_STOP_POINT("drain_before_lock");
-	result = pmh_segment_lock_or_leave(t, d->side, d->hash, d->wait, &place);
+	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
 	if (result != PMH_OK)
 		return result;
 	result = pmh_list_take_out(t, &place, d->hash, d->wait, &d->at,
@@ -316,28 +303,10 @@ drain_buffer(PmhTable *t, PmhDrain *d)
 	return PMH_OK;
 }
 
-/* Go through this table, from the start. */
-static void
-turn_to(const PmhTable *t, PmhDrain *d, PmhSide side)
-{
-	d->side = side;
-	d->hash = pmh_side_hash(t, side, d->entry[0].hash);
-	d->begun = false;
-	d->losses = 0;
-}
-
-/*
- * The walk through a table is over: on to the other one, or done.  What was not
- * met in either is not there, unless it was passed over.
- */
+/* The walk is over: what was not met is not there, unless it was passed over. */
 static PmhResult
-finish(const PmhTable *t, PmhDrain *d)
+finish(PmhDrain *d)
 {
-	if (d->side == PMH_PRIMARY && d->overflowed && d->left > 0)
-	{
-		turn_to(t, d, PMH_OVERFLOW);
-		return PMH_OK;
-	}
 	for (size_t i = 0; i < d->n && !d->passed_over && d->left > 0; i++)
 	{
 		if (d->state[i] == PMH_PAIR_LEFT)
@@ -368,7 +337,7 @@ pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 	d->n = d->left = n;
 	d->state = state;
 	d->wait = wait;
-	turn_to(t, d, PMH_PRIMARY);
+	d->hash = entries[0].hash;
 	for (size_t i = 0; i < n; i++)
 	{
 		uint32_t	bit = filter_bit(entries[i].value);
@@ -384,7 +353,7 @@ pmh_drain_step(PmhTable *t, PmhDrain *d)
 	PmhResult	result;
 
 	if (d->left == 0 || (d->begun && d->at.payload == 0))
-		return finish(t, d);
+		return finish(d);
 	result = d->begun ? drain_buffer(t, d) : start(t, d);
 	if (result == PMH_NEED)
 		return pmh_provide(t);
@@ -395,8 +364,7 @@ pmh_drain_step(PmhTable *t, PmhDrain *d)
 		d->passed_over = true;
 		result = PMH_NOT_FOUND;
 	}
-	/* No more to be had of this table; or there is no overflow table (yet). */
-	return result == PMH_NOT_FOUND ? finish(t, d) : result;
+	return result == PMH_NOT_FOUND ? finish(d) : result;
 }
 
 void
@@ -406,16 +374,15 @@ pmh_drain_end(PmhDrain *d)
 }
 
 PmhResult
-pmh_drain_one(PmhTable *t, PmhSide from, uint64_t hash, uint64_t value)
+pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
-	const PmhEntry entry = {pmh_key_hash(t, from, hash), value};
+	const PmhEntry entry = {hash, value};
 	uint8_t		state = PMH_PAIR_LEFT;
 	PmhDrain   *d = pmh_drain_begin(t, &entry, 1, true, &state);
 	PmhResult	result = PMH_OK;
 
 	if (d == NULL)
 		return PMH_ERR_NO_MEMORY;
-	turn_to(t, d, from);
 	while (result == PMH_OK)
 		result = pmh_drain_step(t, d);
 	pmh_drain_end(d);

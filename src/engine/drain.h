@@ -8,14 +8,12 @@
 #ifndef PMH_DRAIN_H
 #define PMH_DRAIN_H
 
-#include "element.h"
 #include "error.h"
 #include "table.h"
 
 /*
  * Take n pairs of one hash, ascending by value, out in one walk along the key's
- * list; and along that which it has in the overflow table, as far as the primary
- * table does not have them.  No lock may be held.  Its buffers are read without a
+ * list.  No lock may be held.  Its buffers are read without a
  * lock, but for the first ones, and the segment is locked for the commit stores of
  * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each
  * pair.  Unless 'wait', it waits for no lock.
@@ -39,11 +37,7 @@ extern PmhDrain *pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n,
 extern PmhResult pmh_drain_step(PmhTable *t, PmhDrain *drain);
 extern void pmh_drain_end(PmhDrain *drain);
 
-/*
- * All of it, waiting, for one pair, in the table 'from', whose hash is given, and
- * the one past it.  PMH_OK, PMH_NOT_FOUND or a real error.
- */
-extern PmhResult pmh_drain_one(PmhTable *t, PmhSide from, uint64_t hash,
-							   uint64_t value);
+/* All of it, waiting, for one pair.  PMH_OK, PMH_NOT_FOUND or a real error. */
+extern PmhResult pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 #endif							/* PMH_DRAIN_H */

@@ -24,11 +24,11 @@ pmh_dirword_depth(uint64_t dirword)
 	return (uint32_t) (dirword >> PMH_DIRWORD_DEPTH_SHIFT) & 31;
 }
 
-/* Elements and bytes of a directory: both halves. */
+/* Elements and bytes of a directory. */
 static inline uint64_t
 pmh_directory_elements(uint32_t depth)
 {
-	return UINT64_C(2) << depth;
+	return UINT64_C(1) << depth;
 }
 
 static inline uint64_t
@@ -36,15 +36,6 @@ pmh_directory_size(uint32_t depth)
 {
 	return pmh_directory_elements(depth) * sizeof(uint64_t);
 }
-
-/* Which of the two tables, i.e. which half of the directory. */
-typedef enum PmhSide
-{
-	PMH_PRIMARY = 0,
-	PMH_OVERFLOW = 1
-} PmhSide;
-
-#define PMH_SIDES	2
 
 static inline uint64_t
 pmh_elem_main_block(uint64_t elem)

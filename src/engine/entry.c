@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * entry.c
- *	  Insert and delete one entry: lock its segment, provide what is missing, and
- *	  the way to the overflow table.
+ *	  Insert and delete one entry: lock its segment, provide what is missing.
  *
  * Nearly all of them take a short way first: a plain entry of the home bucket or the
  * alternative one, in a segment that is not locked, and which takes no list, no stash
@@ -26,13 +25,10 @@
 #include "home.h"
 #include "layout.h"
 #include "lock.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "read_ahead.h"
 #include "segment.h"
-#include "segment_resize.h"
-#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 
@@ -103,9 +99,9 @@ touch_alternative(const PmhTable *t, const Spot *spot, uint64_t hash)
 }
 
 /*
- * Find the buckets of a hash in the primary table, as look-ups do, and lock their
- * segment if it is free.  False (nothing locked) if that cannot be done at once, of which
- * pmh_segment_lock_in finds out why, or if it is of no use to an insert.
+ * Find the buckets of a hash, as look-ups do, and lock their segment if it is free.  False
+ * (nothing locked) if that cannot be done at once, of which pmh_segment_lock finds out why,
+ * or if it is of no use to an insert.
  */
 static inline bool __attribute__((always_inline))
 lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
@@ -226,7 +222,7 @@ take_plain(const PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	return PMH_NOT_FOUND;
 }
 
-/* As delete_once, if that finds a plain entry; false: nothing is done. */
+/* As delete_long, if that finds a plain entry; false: nothing is done. */
 static inline bool
 delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 {
@@ -247,27 +243,15 @@ delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 
 /* ---- the long way ---- */
 
-PmhResult
-pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
-			  bool fence_first)
+static PmhResult
+insert_long(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
-	bool		begun = false;
-
-	pmh_touch_for_insert(t, side, hash);
+	pmh_touch_for_insert(t, hash);
 	for (;;)
 	{
 		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock_in(t, side, hash, &place);
+		PmhResult	result = pmh_segment_lock(t, hash, &place);
 
-		if (unlikely(result == PMH_NOT_FOUND))
-		{
-			result = begun ? pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-									  "The overflow table lacks a directory element.") :
-				pmh_overflow_begin(t);
-			begun = true;
-			if (result == PMH_OK)
-				continue;
-		}
 		if (result != PMH_OK)
 			return result;
 		result = pmh_segment_insert(t, &place, hash, value, fence_first);
@@ -281,49 +265,28 @@ pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
 	}
 }
 
-/* The home has been marked. */
-static PmhResult __attribute__((noinline))
-insert_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
-{
-	PmhResult	result;
-
-	PMH_STOP_POINT("overflow_before_insert");
-	result = pmh_insert_in(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash),
-						   value, fence_first);
-	if (result == PMH_OK)
-		pmh_count(&pmh_run(t)->overflows, 1);
-	return result;
-}
-
 PmhResult
 pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
-	PmhResult	result;
-
 	if (likely(insert_short(t, hash, value, fence_first)))
 		return PMH_OK;
-	result = pmh_insert_in(t, PMH_PRIMARY, hash, value, fence_first);
-	return likely(result != PMH_CROWDED) ? result :
-		insert_overflow(t, hash, value, fence_first);
+	return insert_long(t, hash, value, fence_first);
 }
 
 /* As pmh_segment_delete, but locks, and maps further, by itself. */
 static PmhResult
-delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
-			unsigned how)
+delete_long(PmhTable *t, uint64_t hash, uint64_t value)
 {
-	bool		wait = (how & PMH_DELETE_WAIT) != 0;
-
 	for (;;)
 	{
 		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock_or_leave(t, side, hash, wait, &place);
+		PmhResult	result = pmh_segment_lock(t, hash, &place);
 
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_delete(t, &place, hash, value, how);
-		if (!wait)
-			pmh_space_release(t);
+		/* Fenced before the segment is unlocked: others may take the slot then. */
+		result = pmh_segment_delete(t, &place, hash, value,
+									PMH_DELETE_WAIT | PMH_DELETE_FENCE);
 		pmh_segment_unlock(&place);
 		if (result != PMH_NEED)
 			return result;
@@ -333,32 +296,15 @@ delete_once(PmhTable *t, PmhSide side, uint64_t hash, uint64_t value,
 	}
 }
 
-PmhResult
-pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value, bool wait)
-{
-	/* Fenced before the segment is unlocked: others may take the slot then. */
-	return delete_once(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), value,
-					   PMH_DELETE_FENCE | (wait ? PMH_DELETE_WAIT : 0));
-}
-
-/* An entry never goes from one table to the other, so one after the other. */
 static PmhResult
 delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
-	const unsigned how = PMH_DELETE_WAIT | PMH_DELETE_FENCE;
-	PmhSide		side = PMH_PRIMARY;
 	PmhResult	result;
 
 	if (likely(delete_short(t, hash, value)))
 		return PMH_OK;
-	result = delete_once(t, side, hash, value, how);
-	if (unlikely(result == PMH_CROWDED))
-	{
-		side = PMH_OVERFLOW;
-		hash = pmh_side_hash(t, side, hash);
-		result = delete_once(t, side, hash, value, how);
-	}
-	return result == PMH_FAR ? pmh_drain_one(t, side, hash, value) : result;
+	result = delete_long(t, hash, value);
+	return result == PMH_FAR ? pmh_drain_one(t, hash, value) : result;
 }
 
 PmhResult

@@ -8,7 +8,6 @@
 #ifndef PMH_ENTRY_H
 #define PMH_ENTRY_H
 
-#include "element.h"
 #include "error.h"
 #include "table.h"
 
@@ -27,16 +26,5 @@ pmh_compare_entries(const void *a, const void *b)
 /* As pmh_insert, but for pmh_conclude.  No lock may be held. */
 extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
 								bool fence_first);
-
-/* The same in one of the tables; and besides PMH_CROWDED in the primary one. */
-extern PmhResult pmh_insert_in(PmhTable *t, PmhSide side, uint64_t hash,
-							   uint64_t value, bool fence_first);
-
-/*
- * Take one entry out of the overflow table; the key's hash.  PMH_OK, PMH_NOT_FOUND,
- * PMH_FAR; PMH_BUSY, unless 'wait'; or a real error.  Durable on return.
- */
-extern PmhResult pmh_delete_overflow(PmhTable *t, uint64_t hash, uint64_t value,
-									 bool wait);
 
 #endif							/* PMH_ENTRY_H */

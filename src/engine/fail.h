@@ -13,9 +13,6 @@
  * 	PMH_FAR		the key's list is too long to be searched while its segment is
  * 				locked: pmh_drain_one() does it
  * 	PMH_BUSY	it takes a lock that another process holds, and we are not to wait
- * 	PMH_CROWDED	there is no room for the entry in the primary table, and no
- * 				larger segment would help; its home tells so.  It belongs in the
- * 				overflow table.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +26,6 @@
 #define PMH_NEED			((PmhResult) 101)
 #define PMH_FAR				((PmhResult) 102)
 #define PMH_BUSY			((PmhResult) 103)
-#define PMH_CROWDED			((PmhResult) 104)
 
 /* PMH_ERR_LOST, PMH_CANCELLED: set t->error and return that. */
 extern PmhResult pmh_fail_lost(PmhTable *t);

@@ -26,7 +26,6 @@
 #include "live.h"
 #include "lock.h"
 #include "lookup.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -51,7 +50,7 @@ typedef struct SegmentCount
 
 /* Count a list from its first buffer on.  As pmh_list_read. */
 static PmhResult
-count_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+count_list(PmhTable *t, uint64_t hash, uint64_t payload,
 		   uint64_t version, SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
@@ -68,7 +67,7 @@ count_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 
 		if (pmh_list_is_circle(t, &circle, &pos))
 			return pmh_list_circle(t, payload);
-		result = pmh_list_whole(t, side, hash, &pos, value, &n);
+		result = pmh_list_whole(t, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		entries += n;
@@ -85,7 +84,7 @@ count_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
  * are taken to be full, and as many as when it was made.
  */
 static PmhResult
-guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+guess_list(PmhTable *t, uint64_t hash, uint64_t payload,
 		   uint64_t version, SegmentCount *count)
 {
 	uint64_t	value[PMH_STEP_MAX];
@@ -98,7 +97,6 @@ guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 
 	if (pmh_class_has_header(class))
 		list_bytes = pmh_list_bytes_from(t, payload);
-	(void) side;				/* of CountList: one buffer need not be found again */
 	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
 						   NULL, &n);
 	if (result != PMH_OK)
@@ -112,8 +110,8 @@ guess_list(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 	return PMH_OK;
 }
 
-/* How lists are counted; side and hash are the key's, to find its list again. */
-typedef PmhResult (*CountList) (PmhTable *t, PmhSide side, uint64_t hash,
+/* How lists are counted; the hash is the key's, to find its list again. */
+typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash,
 								uint64_t payload, uint64_t version,
 								SegmentCount *count);
 
@@ -125,7 +123,6 @@ static PmhResult
 count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 			  uint64_t hash, uint64_t payload, CountList how, SegmentCount *count)
 {
-	PmhSide		side = pmh_place_side(&snap->place);
 	PmhProbe	probe;
 	PmhResult	result;
 
@@ -136,7 +133,7 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 
 		result = PMH_RETRY;
 		if (pmh_snapshot_current(t, snap, bucket))
-			result = how(t, side, hash, payload, version, count);
+			result = how(t, hash, payload, version, count);
 	}
 	else if (result == PMH_ERR_CORRUPT && !pmh_snapshot_current(t, snap, bucket))
 		result = PMH_RETRY;
@@ -149,10 +146,10 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
 			if (result != PMH_OK)
 				break;
 		}
-		result = pmh_probe_in(t, side, hash, &probe);
+		result = pmh_probe(t, hash, &probe);
 		if (result != PMH_OK || probe.list == 0)
 			break;
-		result = how(t, side, hash, probe.list, probe.list_version, count);
+		result = how(t, hash, probe.list, probe.list_version, count);
 	}
 	return result;
 }
@@ -198,7 +195,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
  * a million.
  */
 static PmhResult
-count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
+count_segment(PmhTable *t, uint64_t hash, uint64_t from,
 			  PmhBucket *copy, CountList how, uint64_t *elem, SegmentCount *count)
 {
 	PmhSnapshot snap;
@@ -206,7 +203,7 @@ count_segment(PmhTable *t, PmhSide side, uint64_t hash, uint64_t from,
 
 	if (pmh_wait_cancelled())
 		return pmh_fail_cancelled(t);
-	result = pmh_segment_read_in(t, side, hash, &snap, copy);
+	result = pmh_segment_read(t, hash, &snap, copy);
 	memset(count, 0, sizeof(*count));
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 		result = count_bucket(t, &snap, &copy[b], b, from, how, count);
@@ -235,12 +232,10 @@ count_strategy(PmhTable *t, PmhStats *stats, uint64_t elem)
 }
 
 static void
-add_segment(PmhStats *stats, PmhSide side, uint64_t elem, const SegmentCount *count)
+add_segment(PmhStats *stats, uint64_t elem, const SegmentCount *count)
 {
 	uint32_t	depth = pmh_elem_depth(elem);
 
-	if (side == PMH_OVERFLOW)
-		stats->entries_overflow += count->plain + count->list_entries;
 	stats->segments++;
 	if (stats->segments == 1 || depth < stats->min_depth)
 		stats->min_depth = depth;
@@ -280,14 +275,14 @@ walk(PmhTable *t, CountList how, PmhStats *stats)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, at.side, at.next, at.next, copy, how, &elem, &count);
+		result = count_segment(t, at.next, at.next, copy, how, &elem, &count);
 		if (result != PMH_OK)
 			break;
 		result = count_strategy(t, stats, elem);
 		if (result != PMH_OK)
 			break;
-		add_segment(stats, at.side, elem, &count);
-		result = pmh_position_advance(t, &at, pmh_elem_depth(elem));
+		add_segment(stats, elem, &count);
+		pmh_position_advance(&at, pmh_elem_depth(elem));
 	}
 	free(copy);
 	return result;
@@ -318,7 +313,6 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->compactions = pm_load(&run->compactions);
 	stats->strategy_changes = pm_load(&run->strategy_changes);
 	stats->merges = pm_load(&run->merges);
-	stats->overflows = pm_load(&run->overflows);
 	stats->value_space_known = pmh_value_space_is_known(table);
 	return PMH_OK;
 }
@@ -367,9 +361,9 @@ add_weighted(PmhFill *fill, double weight, const SegmentCount *count)
 	fill->list_bytes += weight * (double) count->list_bytes;
 }
 
-/* Count the segments at equal distances, for all of a side. */
+/* Count the segments at equal distances, for all. */
 static PmhResult
-sample(PmhTable *t, PmhSide side, CountList how, PmhFill *fill)
+sample(PmhTable *t, CountList how, PmhFill *fill)
 {
 	PmhBucket  *copy = segment_copy(t);
 	uint64_t	point = 0;
@@ -380,7 +374,7 @@ sample(PmhTable *t, PmhSide side, CountList how, PmhFill *fill)
 		SegmentCount count;
 		uint64_t	elem;
 
-		result = count_segment(t, side, point << (64 - SAMPLE_BITS), 0, copy, how,
+		result = count_segment(t, point << (64 - SAMPLE_BITS), 0, copy, how,
 							   &elem, &count);
 		if (result != PMH_OK)
 			break;
@@ -388,19 +382,6 @@ sample(PmhTable *t, PmhSide side, CountList how, PmhFill *fill)
 		point = next_point(point, elem);
 	}
 	free(copy);
-	return result;
-}
-
-static PmhResult
-sample_both(PmhTable *t, CountList how, PmhFill *fill)
-{
-	bool		exists;
-	PmhResult	result = sample(t, PMH_PRIMARY, how, fill);
-
-	if (result == PMH_OK)
-		result = pmh_side_exists(t, PMH_OVERFLOW, &exists);
-	if (result == PMH_OK && exists)
-		result = sample(t, PMH_OVERFLOW, how, fill);
 	return result;
 }
 
@@ -414,7 +395,7 @@ estimate(PmhTable *t, CountList how, PmhFill *fill)
 
 	memset(fill, 0, sizeof(*fill));
 	if (depth > SAMPLE_BITS)
-		return sample_both(t, how, fill);
+		return sample(t, how, fill);
 	memset(&stats, 0, sizeof(stats));
 	result = walk(t, how, &stats);
 	fill->segments = (double) stats.segments;

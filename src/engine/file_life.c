@@ -26,7 +26,6 @@
 #include "layout.h"
 #include "live.h"
 #include "lock.h"
-#include "overflow.h"
 #include "pm.h"
 #include "recover.h"
 #include "segment_build.h"
@@ -59,7 +58,6 @@ take_format(PmhTable *t, const PmhFormat *format)
 	t->file_id = format->file_id;
 	t->file_lock = pmh_file_lock(t->locks, t->file_id);
 	t->stripe_mask = t->locks->nstripes - 1;
-	pmh_permutation_make(&t->permutation, format->overflow_key);
 }
 
 /* From now on a fault in the mapping is posted to all handles on the file. */
@@ -298,9 +296,7 @@ make_format(PmhFormat *format, const void *identity, PmhError *error)
 	if (identity != NULL)
 		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
 	if (getrandom(&format->file_id, sizeof(format->file_id), 0) !=
-		sizeof(format->file_id) ||
-		getrandom(format->overflow_key, sizeof(format->overflow_key), 0) !=
-		sizeof(format->overflow_key))
+		sizeof(format->file_id))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was getrandom.");
 	format->crc = format_crc(format);

@@ -351,7 +351,7 @@ up_to_many(const PmhEntry *entries, size_t n)
 /*
  * Take the entries of a locked group out; unlocks it.  *done: how many have been
  * seen to; state[] tells how.  PMH_OK; PMH_FAR: the next one is in a long list;
- * PMH_CROWDED: it may be in the overflow table; PMH_NEED, or a real error.
+ * PMH_NEED, or a real error.
  */
 static PmhResult
 delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
@@ -391,24 +391,6 @@ lock_some(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 	return result == PMH_RETRY ? PMH_BUSY : result;
 }
 
-/* Take the next entry, which the primary table does not have, out of the other. */
-static PmhResult
-delete_crowded(PmhTable *t, struct PmhRemovalPrivate *p)
-{
-	PmhResult	result = pmh_delete_overflow(t, p->entry[p->at].hash,
-											 p->entry[p->at].value, p->wait);
-
-	if (result == PMH_OK)
-		p->state[p->at++] = PMH_PAIR_REMOVED;
-	else if (result == PMH_NOT_FOUND)
-		p->state[p->at++] = PMH_PAIR_ABSENT;
-	else if (result == PMH_BUSY)
-		p->at++;
-	else
-		return result;
-	return PMH_OK;
-}
-
 /*
  * Take some of the next n entries out, one at least.  If not 'wait', pass over
  * what is locked just now.
@@ -429,8 +411,6 @@ delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 	if (result == PMH_OK)
 		result = delete_locked(t, &g, entries, p->wait, &done, p->state + p->at);
 	p->at += done;
-	if (unlikely(result == PMH_CROWDED))
-		result = delete_crowded(t, p);
 	p->far = result == PMH_FAR;
 	if (p->far)
 		return PMH_OK;

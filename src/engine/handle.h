@@ -35,14 +35,6 @@ typedef struct PmhNeed
 	uint32_t	value_class;	/* ... holds at least a buffer of this class */
 } PmhNeed;
 
-/* The key of overflow.c, ready for use. */
-typedef struct PmhPermutation
-{
-	uint64_t	flip[2];
-	uint64_t	multiplier[3];
-	uint64_t	inverse[3];		/* of the multipliers, modulo 2^64 */
-} PmhPermutation;
-
 struct PmhTable
 {
 	PmFile		file;
@@ -52,8 +44,7 @@ struct PmhTable
 	uint64_t	file_id;
 	uint64_t	seen_dirword;	/* a directory seen to be within the bound, ... */
 	uint64_t	seen_offset;	/* ... where, ... */
-	uint64_t	seen_elements;	/* ... and of how many elements in a half */
-	PmhPermutation permutation; /* from a hash to that in the overflow table */
+	uint64_t	seen_elements;	/* ... and of how many elements */
 	uint64_t	stripe_mask;	/* number of stripes - 1 */
 	PmhNeed		need;
 	bool		space_held;		/* the space lock is: pmh_space_trylock */

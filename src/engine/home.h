@@ -62,7 +62,7 @@ pmh_elem_bucket_offset(uint64_t elem, uint32_t number)
 /*
  * Find the home bucket of hash in the directory that was seen last.  False if
  * the bucket does not lie within the bound, or the element cannot be one
- * (pmh_locate_in finds out why).  As there, nothing is locked.  Whether the
+ * (pmh_locate finds out why).  As there, nothing is locked.  Whether the
  * directory is the right one is left to pmh_home_current, which has to look at
  * dirword anyway: an element of one that is not any more leads to nothing that
  * would be believed.
@@ -72,10 +72,9 @@ pmh_elem_bucket_offset(uint64_t elem, uint32_t number)
  * written for few instructions.
  */
 static inline bool __attribute__((always_inline))
-pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
+pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
 {
-	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64) +
-		(side == PMH_PRIMARY ? 0 : t->seen_elements);
+	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
 	uint64_t	elem;
 	uint64_t	block;
 	uint32_t	number;
@@ -94,12 +93,6 @@ pmh_home_find_in(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h)
 		.version[pmh_version_of(number)];
 	/* (A damaged element may have an offset below 0.) */
 	return pmh_elem_size(elem) != 0 && offset <= t->file.bound - PMH_BUCKET_SIZE;
-}
-
-static inline bool
-pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
-{
-	return pmh_home_find_in(t, PMH_PRIMARY, hash, h);
 }
 
 /* The alternative bucket beside a home that was found, for a prefetch: unchecked. */

@@ -30,7 +30,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	5
+#define PMH_FORMAT_VERSION	6
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -110,11 +110,9 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_STATE_OCCUPIED		UINT32_C(0x0003ffff)	/* a bit per slot */
 #define PMH_STATE_POINTERS		UINT32_C(0x00040000)	/* may hold pointers */
 #define PMH_STATE_STASHED		UINT32_C(0x00080000)	/* some of ours in stash */
-#define PMH_STATE_OVERFLOWED	UINT32_C(0x00100000)	/* some of ours in the
-														 * overflow table */
-#define PMH_STATE_ELSEWHERE		UINT32_C(0xffe00000)	/* filter: ours in alt */
-#define PMH_STATE_ELSEWHERE_SHIFT	21
-#define PMH_ELSEWHERE_BITS		11
+#define PMH_STATE_ELSEWHERE		UINT32_C(0xfff00000)	/* filter: ours in alt */
+#define PMH_STATE_ELSEWHERE_SHIFT	20
+#define PMH_ELSEWHERE_BITS		12
 
 /* slot word: value or pointer in 47 bits, the flag, 16 bits of hash */
 #define PMH_WORD_POINTER		(UINT64_C(1) << PMH_VALUE_BITS)
@@ -300,16 +298,6 @@ _Static_assert(PMH_ELEM_STRATEGY_SHIFT + PMH_ELEM_STRATEGY_BITS ==
 			   "the parity is not the last two bits of an element");
 
 /*
- * ---- directory: two tables ----
- *
- * A directory of depth G has 2 * 2^G elements.  The first half is that of the
- * primary table, indexed by the top G bits of the hash.  The second half is that
- * of the overflow table, where entries have another hash (a permutation of the
- * first one, keyed with PmhFormat.overflow_key); its elements are all 0 as long
- * as nothing has overflowed.
- */
-
-/*
  * ---- directory word: the commit point of a doubling or folding ----
  *
  * bits 0-41	offset of the current directory / 64
@@ -362,7 +350,6 @@ typedef struct PmhFormat
 	uint32_t	stash_buckets;
 	uint32_t	crc;			/* CRC-32C of this struct with crc = 0 */
 	uint64_t	file_id;		/* random; tells files apart in the lock table */
-	uint64_t	overflow_key[2];	/* random and secret: see overflow.c */
 	uint64_t	reserved[1];
 	uint8_t		identity[PMH_IDENTITY_SIZE];	/* the caller's */
 } PmhFormat;					/* 192 bytes */
@@ -419,7 +406,6 @@ typedef struct PmhRun
 	uint64_t	value_blocks;	/* of all value regions */
 	uint64_t	births;			/* of value buffers with a header; tells a buffer
 								 * from a later one at the same offset */
-	uint64_t	overflows;		/* entries put into the overflow table */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
@@ -433,7 +419,7 @@ typedef struct PmhRun
  * free for the next doubling; larger ones get blocks.
  */
 #define PMH_SMALL_DIR_OFFSET(i)	(2048 + (uint64_t) (i) * 1024)
-#define PMH_SMALL_DIR_DEPTH		6	/* 2 * 64 elements of 8 bytes */
+#define PMH_SMALL_DIR_DEPTH		7	/* 128 elements of 8 bytes */
 
 /*
  * ---- space map ----
@@ -518,9 +504,8 @@ PMH_AT(PmhFormat, slots, 20);
 PMH_AT(PmhFormat, stash_buckets, 24);
 PMH_AT(PmhFormat, crc, 28);
 PMH_AT(PmhFormat, file_id, 32);
-PMH_AT(PmhFormat, overflow_key, 40);
-PMH_AT(PmhFormat, reserved, 56);
-PMH_AT(PmhFormat, identity, 64);
+PMH_AT(PmhFormat, reserved, 40);
+PMH_AT(PmhFormat, identity, 48);
 PMH_SIZE(PmhFormat, 192);
 
 PMH_AT(PmhLive, dirword, 0);
@@ -557,8 +542,7 @@ PMH_AT(PmhRun, region_blocks, 416);
 PMH_AT(PmhRun, values_lost, 424);
 PMH_AT(PmhRun, value_blocks, 432);
 PMH_AT(PmhRun, births, 440);
-PMH_AT(PmhRun, overflows, 448);
-PMH_SIZE(PmhRun, 456);
+PMH_SIZE(PmhRun, 448);
 
 PMH_AT(PmhRegion, magic, 0);
 PMH_AT(PmhRegion, next, 8);
@@ -583,7 +567,7 @@ _Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
 
 /*
  * Eighteen slots are what 256 bytes hold.  The state has a bit for each, a filter
- * and three flags; fingerprints begin after it and end before the bytes of the
+ * and two flags; fingerprints begin after it and end before the bytes of the
  * tops (bucket.h), and pmh_bucket_match loads state and fingerprints as three
  * words.  A slot more needs another bucket, not another number.
  */
@@ -596,7 +580,7 @@ _Static_assert(PMH_STATE_OCCUPIED == (UINT32_C(1) << PMH_SLOTS) - 1,
 			   "the state has not one bit for each slot");
 _Static_assert((PMH_STATE_OCCUPIED & PMH_STATE_POINTERS) == 0 &&
 			   (PMH_STATE_OCCUPIED | PMH_STATE_POINTERS | PMH_STATE_STASHED |
-				PMH_STATE_OVERFLOWED | PMH_STATE_ELSEWHERE) == UINT32_MAX &&
+				PMH_STATE_ELSEWHERE) == UINT32_MAX &&
 			   PMH_STATE_ELSEWHERE == UINT32_MAX << PMH_STATE_ELSEWHERE_SHIFT &&
 			   PMH_STATE_ELSEWHERE_SHIFT + PMH_ELSEWHERE_BITS == 32,
 			   "the parts of the state overlap, or leave bits out");
@@ -605,7 +589,7 @@ _Static_assert(PMH_SLOT_FINGERPRINT == sizeof(uint32_t) &&
 			   "the fingerprints do not lie in the first three words after the state");
 _Static_assert(PMH_WORD_HASH_SHIFT == PMH_VALUE_BITS + 1,
 			   "value, flag and hash do not make up a slot word");
-_Static_assert((UINT64_C(2) << PMH_SMALL_DIR_DEPTH) * 8 ==
+_Static_assert((UINT64_C(1) << PMH_SMALL_DIR_DEPTH) * 8 ==
 			   PMH_SMALL_DIR_OFFSET(1) - PMH_SMALL_DIR_OFFSET(0),
 			   "a small directory is not as long as its place");
 

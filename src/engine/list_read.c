@@ -11,7 +11,6 @@
 
 #include "buffer.h"
 #include "compiler.h"
-#include "element.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -298,7 +297,7 @@ find_from(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 }
 
 PmhResult
-pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+pmh_list_find_again(PmhTable *t, uint64_t hash,
 					PmhListPosition *wanted, PmhListPosition *before)
 {
 	PmhResult	result = PMH_RETRY;
@@ -312,7 +311,7 @@ pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
 		PmhProbe	probe;
 		PmhListPosition pos;
 
-		result = pmh_probe_in(t, side, hash, &probe);
+		result = pmh_probe(t, hash, &probe);
 		if (result != PMH_OK)
 			return result;
 		memset(before, 0, sizeof(*before));
@@ -330,7 +329,7 @@ pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
  * version word.  PMH_OK: it is still the same one.  Else as pmh_list_whole.
  */
 static PmhResult
-regain(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos)
+regain(PmhTable *t, uint64_t hash, PmhListPosition *pos)
 {
 	PmhListPosition before;
 	PmhResult	result;
@@ -339,13 +338,13 @@ regain(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos)
 	{
 		if (pmh_wait_cancelled())
 			return pmh_fail_cancelled(t);
-		result = pmh_list_find_again(t, side, hash, pos, &before);
+		result = pmh_list_find_again(t, hash, pos, &before);
 	} while (result == PMH_RETRY);
 	return result == PMH_NOT_FOUND ? PMH_RETRY : result;
 }
 
 PmhResult
-pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos,
+pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 			   uint64_t *value, uint32_t *n)
 {
 	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos->payload));
@@ -357,7 +356,7 @@ pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos,
 		if (result == PMH_OK)
 			break;
 		if (result == PMH_RETRY)
-			result = regain(t, side, hash, pos);
+			result = regain(t, hash, pos);
 		else if (result == PMH_NEED)
 			result = pmh_provide(t);
 	} while (result == PMH_OK);
@@ -368,7 +367,7 @@ pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash, PmhListPosition *pos,
 }
 
 PmhResult
-pmh_list_read(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
+pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
 			  uint64_t version, PmhValues *values)
 {
 	PmhListPosition pos = pmh_list_at(t, payload, version);
@@ -386,7 +385,7 @@ pmh_list_read(PmhTable *t, PmhSide side, uint64_t hash, uint64_t payload,
 		else
 			result = pmh_values_reserve(t, values, capacity);
 		if (result == PMH_OK)
-			result = pmh_list_whole(t, side, hash, &pos, values->value + values->n, &n);
+			result = pmh_list_whole(t, hash, &pos, values->value + values->n, &n);
 		values->n += n;
 	}
 	if (result != PMH_OK)

@@ -8,7 +8,6 @@
 #ifndef PMH_LIST_READ_H
 #define PMH_LIST_READ_H
 
-#include "element.h"
 #include "error.h"
 #include "layout.h"
 #include "table.h"
@@ -19,7 +18,7 @@
  * PMH_OK; PMH_RETRY (values->n is what it was before; probe again);
  * PMH_ERR_NO_MEMORY; else as pmh_list_whole.
  */
-extern PmhResult pmh_list_read(PmhTable *t, PmhSide side, uint64_t hash,
+extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash,
 							   uint64_t payload, uint64_t version, PmhValues *values);
 
 /*
@@ -117,7 +116,7 @@ extern PmhResult pmh_list_pass(PmhTable *t, uint64_t hash,
  * each time, under many searches; nothing is known, and the caller, which has let
  * its own caller have a word, may search again.  Or a real error.  Maps further.
  */
-extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
+extern PmhResult pmh_list_find_again(PmhTable *t, uint64_t hash,
 									 PmhListPosition *wanted,
 									 PmhListPosition *before);
 
@@ -135,7 +134,7 @@ extern PmhResult pmh_list_find_again(PmhTable *t, PmhSide side, uint64_t hash,
  * caller's hook says so when the buffer has changed or there are more of them; or a real
  * error.  Maps further.
  */
-extern PmhResult pmh_list_whole(PmhTable *t, PmhSide side, uint64_t hash,
+extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash,
 								PmhListPosition *pos, uint64_t *value, uint32_t *n);
 
 /* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */

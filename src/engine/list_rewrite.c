@@ -10,7 +10,6 @@
 
 #include "bucket.h"
 #include "buffer.h"
-#include "element.h"
 #include "error.h"
 #include "fail.h"
 #include "handle.h"
@@ -139,11 +138,11 @@ pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
 }
 
 PmhResult
-pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash, PmhListWalk *walk)
+pmh_list_search(PmhTable *t, uint64_t hash, PmhListWalk *walk)
 {
 	PmhListPosition wanted = {walk->before, walk->version, walk->birth, 0, 0};
 	PmhListPosition before;
-	PmhResult	result = pmh_list_find_again(t, side, hash, &wanted, &before);
+	PmhResult	result = pmh_list_find_again(t, hash, &wanted, &before);
 
 	if (result == PMH_OK)
 		walk->version = wanted.version;

@@ -8,7 +8,6 @@
 #ifndef PMH_LIST_REWRITE_H
 #define PMH_LIST_REWRITE_H
 
-#include "element.h"
 #include "error.h"
 #include "list_read.h"
 #include "place.h"
@@ -78,8 +77,7 @@ typedef struct PmhListWalk
  */
 extern PmhResult pmh_list_resume(PmhTable *t, uint64_t hash, uint64_t head,
 								 const PmhListWalk *walk, uint64_t *payload);
-extern PmhResult pmh_list_search(PmhTable *t, PmhSide side, uint64_t hash,
-								 PmhListWalk *walk);
+extern PmhResult pmh_list_search(PmhTable *t, uint64_t hash, PmhListWalk *walk);
 extern void pmh_list_pause(const PmhTable *t, PmhListWalk *walk);
 
 /*

@@ -12,7 +12,6 @@
 #include "buffer.h"
 #include "compiler.h"
 #include "directory.h"
-#include "element.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -22,7 +21,6 @@
 #include "list_read.h"
 #include "lock.h"
 #include "lookup.h"
-#include "overflow.h"
 #include "place.h"
 #include "read_ahead.h"
 #include "stop_point.h"
@@ -74,13 +72,13 @@ gather(PmhProbe *probe, const PmhBucket *b, uint64_t hash, uint32_t mask)
 /*
  * The home of a hash was not found, or not any more: there is another directory
  * than the one that was seen last, another segment, or something outside of our
- * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate_in.
+ * mapping.  PMH_RETRY if the next attempt will do, else as pmh_locate.
  */
 static PmhResult __attribute__((noinline))
-probe_again(PmhTable *t, PmhSide side, uint64_t hash)
+probe_again(PmhTable *t, uint64_t hash)
 {
 	PmhPlace	place;
-	PmhResult	result = pmh_locate_in(t, side, hash, &place);
+	PmhResult	result = pmh_locate(t, hash, &place);
 
 	return result == PMH_OK ? PMH_RETRY : result;
 }
@@ -124,14 +122,11 @@ look_at_home(uint64_t hash, const PmhHome *h, Sight *sight)
 	return true;
 }
 
-/*
- * Does the state of a home tell that the hash may be in another bucket, or in the
- * overflow table?
- */
+/* Does the state of a home tell that the hash may be in another bucket? */
 static inline bool
 is_elsewhere(uint64_t hash, uint32_t home_state)
 {
-	if ((home_state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED)) != 0)
+	if ((home_state & PMH_STATE_STASHED) != 0)
 		return true;
 	return (home_state >> pmh_filter_shift(hash) & 1) != 0;
 }
@@ -179,7 +174,7 @@ typedef struct Others
  * loaded, and the place is seen to be current, before they are read.
  */
 static PmhResult __attribute__((noinline))
-gather_elsewhere(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+gather_elsewhere(PmhTable *t, uint64_t hash, const PmhHome *h,
 				 uint32_t home_state, PmhProbe *probe, Others *o)
 {
 	PmhPlace	place;
@@ -188,7 +183,7 @@ gather_elsewhere(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
 	PMH_STOP_POINT("probe_before_elsewhere");
 	place.elem = h->elem;
 	if (unlikely(!pmh_place_decode(t, &place)))
-		return probe_again(t, side, hash);
+		return probe_again(t, hash);
 	if ((home_state & pmh_filter_bit(hash)) != 0)
 		list[o->n++] = pmh_alt_bucket(hash, place.hashing,
 									  pmh_home_bucket(hash, place.hashing));
@@ -223,8 +218,7 @@ gather_elsewhere(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
  * Are all buckets that were read as they were?  Their versions tell of operations
  * that have begun since; of one that had begun before and was completed while we
  * went from one bucket to the next, the state tells, which is its commit point.
- * The states first, of all buckets that are to be of one state: so a state that is
- * the same has been the same in between.
+ * The states first: so a state that is the same has been the same in between.
  */
 static bool
 same_states(const PmhHome *h, const Sight *sight, const Others *o)
@@ -255,7 +249,7 @@ same_versions(const PmhHome *h, const Sight *sight, const Others *o)
  * away in between, its list rewritten and freed, and itself moved back.
  */
 static inline PmhResult __attribute__((always_inline))
-probe_slots(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
+probe_slots(PmhTable *t, uint64_t hash, const PmhHome *h,
 			const Sight *sight, Others *others, PmhProbe *probe)
 {
 	PmhResult	result = PMH_OK;
@@ -263,12 +257,11 @@ probe_slots(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
 	others->n = 0;
 	probe->n = 0;
 	probe->list = 0;
-	probe->overflowed = (sight->state & PMH_STATE_OVERFLOWED) != 0;
 	gather(probe, h->bucket, hash, sight->mask);
 	note_list(t, probe);
 	if (unlikely(is_elsewhere(hash, sight->state)))
 	{
-		result = gather_elsewhere(t, side, hash, h, sight->state, probe, others);
+		result = gather_elsewhere(t, hash, h, sight->state, probe, others);
 		if (unlikely(result != PMH_OK))
 			return result;
 	}
@@ -287,33 +280,29 @@ probe_slots(PmhTable *t, PmhSide side, uint64_t hash, const PmhHome *h,
 
 /* How an attempt begins.  False: not so; probe_again tells what to do. */
 static inline bool __attribute__((always_inline))
-find_and_look(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, Sight *sight)
+find_and_look(const PmhTable *t, uint64_t hash, PmhHome *h, Sight *sight)
 {
-	if (unlikely(!pmh_home_find_in(t, side, hash, h)))
+	if (unlikely(!pmh_home_find(t, hash, h)))
 		return false;
 	prefetch_all(h->bucket);
 	return look_at_home(hash, h, sight);
 }
 
-/* What a look-up has read of a table, to be compared later. */
-typedef struct SideReading
+PmhResult
+pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 {
 	PmhHome		home;
 	Sight		sight;
 	Others		others;
-} SideReading;
 
-static inline PmhResult __attribute__((always_inline))
-probe_side(PmhTable *t, PmhSide side, uint64_t hash, SideReading *r, PmhProbe *probe)
-{
 	for (;;)
 	{
 		PmhResult	result;
 
-		if (likely(find_and_look(t, side, hash, &r->home, &r->sight)))
-			result = probe_slots(t, side, hash, &r->home, &r->sight, &r->others, probe);
+		if (likely(find_and_look(t, hash, &home, &sight)))
+			result = probe_slots(t, hash, &home, &sight, &others, probe);
 		else
-			result = probe_again(t, side, hash);
+			result = probe_again(t, hash);
 		if (likely(result == PMH_OK))
 			return PMH_OK;
 		if (result == PMH_NEED)
@@ -323,44 +312,12 @@ probe_side(PmhTable *t, PmhSide side, uint64_t hash, SideReading *r, PmhProbe *p
 	}
 }
 
-PmhResult
-pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
-{
-	SideReading r;
-
-	return probe_side(t, PMH_PRIMARY, hash, &r, probe);
-}
-
-/* PMH_NOT_FOUND: there is no overflow table, and so nothing in it. */
-static PmhResult
-probe_overflow(PmhTable *t, uint64_t hash, SideReading *r, PmhProbe *probe)
-{
-	PmhResult	result = probe_side(t, PMH_OVERFLOW, hash, r, probe);
-
-	if (result == PMH_NOT_FOUND)
-		memset(probe, 0, offsetof(PmhProbe, value));
-	return result;
-}
-
-PmhResult
-pmh_probe_in(PmhTable *t, PmhSide side, uint64_t hash, PmhProbe *probe)
-{
-	SideReading r;
-	PmhResult	result;
-
-	if (side == PMH_PRIMARY)
-		return pmh_probe(t, hash, probe);
-	result = probe_overflow(t, hash, &r, probe);
-	return result == PMH_NOT_FOUND ? PMH_OK : result;
-}
-
 /*
  * Add what a probe has found, plain values and list, to *values.  PMH_RETRY too:
  * nothing was added.
  */
 static inline PmhResult __attribute__((always_inline))
-add_probed(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
-		   PmhValues *values)
+add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 {
 	size_t		before = values->n;
 	PmhResult	result;
@@ -376,7 +333,7 @@ add_probed(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
 	values->n = before + probe->n;
 	if (probe->list != 0)
 	{
-		result = pmh_list_read(t, side, hash, probe->list, probe->list_version, values);
+		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
 		if (result != PMH_OK)
 		{
 			values->n = before;
@@ -386,79 +343,14 @@ add_probed(PmhTable *t, PmhSide side, uint64_t hash, const PmhProbe *probe,
 	return PMH_OK;
 }
 
-/*
- * Is what was read of both tables one state of both?  It is that of the moment
- * between the last look at a bucket of either and the first one here, if all of
- * them are as they were, and the segments are those of the directory still: else
- * more may have been put into a copy of one of them, and then into the other
- * table.  (Without 'other' there was no overflow table.)
- */
-static bool
-both_same(const SideReading *primary, const SideReading *other)
-{
-	const SideReading *r[PMH_SIDES] = {primary, other};
-	unsigned	n = other != NULL ? 2 : 1;
-	bool		same = true;
-
-	for (unsigned i = 0; i < n; i++)
-		same = same && same_states(&r[i]->home, &r[i]->sight, &r[i]->others);
-	for (unsigned i = 0; i < n; i++)
-		same = same && pmh_home_current(&r[i]->home);
-	PMH_STOP_POINT("both_between_checks");
-	for (unsigned i = 0; i < n; i++)
-		same = same && same_versions(&r[i]->home, &r[i]->sight, &r[i]->others);
-	return same;
-}
-
-/* One attempt at reading both tables.  PMH_RETRY too. */
-static PmhResult
-try_both(PmhTable *t, uint64_t hash, PmhValues *values)
-{
-	uint64_t	other_hash = pmh_side_hash(t, PMH_OVERFLOW, hash);
-	PmhProbe	probe;
-	SideReading primary;
-	SideReading other;
-	bool		exists;
-	PmhResult	result = probe_side(t, PMH_PRIMARY, hash, &primary, &probe);
-
-	values->n = 0;
-	if (result == PMH_OK)
-		result = add_probed(t, PMH_PRIMARY, hash, &probe, values);
-	if (result != PMH_OK)
-		return result;
-	PMH_STOP_POINT("probe_before_overflow");
-	result = probe_overflow(t, other_hash, &other, &probe);
-	exists = result != PMH_NOT_FOUND;
-	if (result == PMH_OK)
-		result = add_probed(t, PMH_OVERFLOW, other_hash, &probe, values);
-	PMH_STOP_POINT("probe_after_overflow");
-	if (result != PMH_OK && result != PMH_NOT_FOUND)
-		return result;
-	return both_same(&primary, exists ? &other : NULL) ? PMH_OK : PMH_RETRY;
-}
-
-static PmhResult __attribute__((noinline))
-read_both(PmhTable *t, uint64_t hash, PmhValues *values)
-{
-	PmhResult	result;
-
-	do
-		result = try_both(t, hash, values);
-	while (result == PMH_RETRY);
-	return result;
-}
-
-/* Complete a look-up that has found out about the primary table.  PMH_RETRY too. */
+/* Complete a look-up that has looked at the buckets.  PMH_RETRY too. */
 static PmhResult
 collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 {
 	PmhResult	result;
 
 	values->n = 0;
-	if (unlikely(probe->overflowed))
-		result = read_both(t, hash, values);
-	else
-		result = add_probed(t, PMH_PRIMARY, hash, probe, values);
+	result = add_probed(t, hash, probe, values);
 	if (result == PMH_OK && values->n > 1)
 		pmh_values_finish(values);
 	return result;
@@ -487,7 +379,7 @@ look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
 {
 	PmhProbe	probe;
 	Others		others;
-	PmhResult	result = probe_slots(t, PMH_PRIMARY, hash, h, sight, &others, &probe);
+	PmhResult	result = probe_slots(t, hash, h, sight, &others, &probe);
 
 	if (likely(result == PMH_OK))
 		result = collect(t, hash, &probe, values);
@@ -504,7 +396,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 	uint64_t	value;
 	int			n;
 
-	if (unlikely(!find_and_look(table, PMH_PRIMARY, hash, &home, &sight)))
+	if (unlikely(!find_and_look(table, hash, &home, &sight)))
 		return look_up(table, hash, values);
 	n = probe_simple(hash, &home, &sight, &value);
 	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
@@ -571,23 +463,6 @@ say_many(PmhTable *t, PmhValues *values)
 	return result;
 }
 
-/* As collect_short, for a key that may have entries in both tables. */
-static PmhResult
-collect_short_of_both(PmhTable *t, uint64_t hash, const PmhProbe *probe,
-					  PmhValues *values)
-{
-	PmhProbe	other;
-	PmhResult	result = pmh_probe_in(t, PMH_OVERFLOW,
-									  pmh_side_hash(t, PMH_OVERFLOW, hash), &other);
-
-	if (result != PMH_OK)
-		return result;
-	if (probe->list == 0 && other.list == 0)
-		return collect(t, hash, probe, values);
-	values->n = 0;
-	return say_many(t, values);
-}
-
 /*
  * As collect, if the list is one buffer of less than 4 KiB; else *values is
  * PMH_VALUE_MANY alone.  (The first buffer of a long list may be small: bulk load
@@ -601,8 +476,6 @@ collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *valu
 	uint32_t	n;
 	PmhResult	result;
 
-	if (unlikely(probe->overflowed))
-		return collect_short_of_both(t, hash, probe, values);
 	if (probe->list == 0)
 		return collect(t, hash, probe, values);
 	values->n = 0;
@@ -638,7 +511,7 @@ look_short(PmhTable *t, uint64_t hash, const Probing *p, PmhValues *values)
 	PmhResult	result = PMH_RETRY;
 
 	if (p != NULL)
-		result = probe_slots(t, PMH_PRIMARY, hash, &p->home, &p->sight, &others, &probe);
+		result = probe_slots(t, hash, &p->home, &p->sight, &others, &probe);
 	for (;;)
 	{
 		if (result == PMH_OK)

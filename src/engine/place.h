@@ -37,13 +37,6 @@ typedef struct PmhPlace
 	PmhStripe  *stripe;
 } PmhPlace;
 
-/* Which table it belongs to. */
-static inline PmhSide
-pmh_place_side(const PmhPlace *p)
-{
-	return (PmhSide) (p->index >> pmh_dirword_depth(p->dirword));
-}
-
 /* A place, and the versions from before it was last seen to be current. */
 typedef struct PmhSnapshot
 {
@@ -103,7 +96,7 @@ pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
 
 /*
  * Fill the rest of a place in from its element.  False if that does not lie
- * within the bound (pmh_locate_in finds out why).
+ * within the bound (pmh_locate finds out why).
  */
 static inline bool
 pmh_place_decode(const PmhTable *t, PmhPlace *p)
@@ -122,6 +115,21 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
 	return size != 0 && p->main <= t->file.bound - PMH_BLOCK_SIZE &&
 		p->ext <= t->file.bound - units * PMH_UNIT_SIZE;
+}
+
+/* A position in a walk over all segments, in the order of hashes.  Zero-initialise. */
+typedef struct PmhPosition
+{
+	uint64_t	next;			/* where the next segment begins */
+	bool		through;		/* there is none */
+} PmhPosition;
+
+/* Go on past the segment, of this depth, that has position->next. */
+static inline void
+pmh_position_advance(PmhPosition *position, uint32_t depth)
+{
+	position->next = pmh_segment_end(position->next, depth);
+	position->through = position->next == 0;
 }
 
 /* Is the place still what the directory says? */

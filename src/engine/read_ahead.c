@@ -54,7 +54,7 @@ pmh_ask_for_homes(PmhTable *t, const uint64_t *hash, size_t stride,
 	PmhHome		h;
 
 	n = n < PMH_ASK_KEYS ? n : PMH_ASK_KEYS;
-	if (n < LEAST_KEYS || pmh_locate_in(t, PMH_PRIMARY, *hash, &place) != PMH_OK ||
+	if (n < LEAST_KEYS || pmh_locate(t, *hash, &place) != PMH_OK ||
 		!pmh_home_find(t, *hash, &h) || !is_cold(t, h.bucket))
 		return n;
 	for (size_t i = 0; i < n; i++)
@@ -138,10 +138,9 @@ ask_for_segment(const PmhTable *t, const PmhPlace *place)
 }
 
 void
-pmh_ask_for_next_segments(PmhTable *t, PmhSide side, uint64_t hash)
+pmh_ask_for_next_segments(PmhTable *t, uint64_t hash)
 {
-	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset) +
-		(side == PMH_PRIMARY ? 0 : t->seen_elements);
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, t->seen_offset);
 	uint64_t	at = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
 	uint32_t	depth = (uint32_t) __builtin_ctzll(t->seen_elements);
 	bool		walks = hash == t->walk_next;
@@ -183,9 +182,9 @@ touch(const PmhTable *t, uint64_t offset)
 
 /* The place of a hash in the directory that was seen last.  False: there is none. */
 static bool
-find_place(const PmhTable *t, PmhSide side, uint64_t hash, PmhHome *h, PmhPlace *place)
+find_place(const PmhTable *t, uint64_t hash, PmhHome *h, PmhPlace *place)
 {
-	if (!pmh_home_find_in(t, side, hash, h))
+	if (!pmh_home_find(t, hash, h))
 		return false;
 	place->elem = h->elem;
 	return pmh_place_decode(t, place);
@@ -203,19 +202,19 @@ touch_place(const PmhTable *t, const PmhPlace *place)
 }
 
 uint64_t
-pmh_touch_segment(const PmhTable *t, PmhSide side, uint64_t hash)
+pmh_touch_segment(const PmhTable *t, uint64_t hash)
 {
 	PmhHome		h;
 	PmhPlace	place;
 
-	if (t->file.persist || !find_place(t, side, hash, &h, &place))
+	if (t->file.persist || !find_place(t, hash, &h, &place))
 		return hash;
 	touch_place(t, &place);
 	return pmh_segment_end(hash, pmh_elem_depth(place.elem));
 }
 
 void
-pmh_touch_for_insert(const PmhTable *t, PmhSide side, uint64_t hash)
+pmh_touch_for_insert(const PmhTable *t, uint64_t hash)
 {
 	PmhHome		h;
 	PmhPlace	place;
@@ -224,7 +223,7 @@ pmh_touch_for_insert(const PmhTable *t, PmhSide side, uint64_t hash)
 	uint64_t	word;
 	bool		full;
 
-	if (t->file.persist || !find_place(t, side, hash, &h, &place))
+	if (t->file.persist || !find_place(t, hash, &h, &place))
 		return;
 	alt = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
 	word = first_word(h.bucket,

@@ -8,7 +8,6 @@
 #ifndef PMH_READ_AHEAD_H
 #define PMH_READ_AHEAD_H
 
-#include "element.h"
 #include "home.h"
 #include "table.h"
 
@@ -35,7 +34,7 @@ extern void pmh_ask_for_buffer(PmhTable *t, uint64_t payload);
 extern void pmh_ask_for_lists(PmhTable *t, const PmhBucket *copy, uint32_t n);
 
 /* The segment at 'hash' is next: ask for it, and if it follows the last one for more. */
-extern void pmh_ask_for_next_segments(PmhTable *t, PmhSide side, uint64_t hash);
+extern void pmh_ask_for_next_segments(PmhTable *t, uint64_t hash);
 
 /*
  * Before a segment is locked for an insert (directory.c sees to the buckets of the hash):
@@ -43,9 +42,9 @@ extern void pmh_ask_for_next_segments(PmhTable *t, PmhSide side, uint64_t hash);
  * needed, from all of this one, so that no page is read from disk meanwhile.  What is
  * found may be outdated; then it is a page too many, or too few.
  */
-extern void pmh_touch_for_insert(const PmhTable *t, PmhSide side, uint64_t hash);
+extern void pmh_touch_for_insert(const PmhTable *t, uint64_t hash);
 
 /* The same for all of a segment.  Returns the hash where the next one begins. */
-extern uint64_t pmh_touch_segment(const PmhTable *t, PmhSide side, uint64_t hash);
+extern uint64_t pmh_touch_segment(const PmhTable *t, uint64_t hash);
 
 #endif							/* PMH_READ_AHEAD_H */

@@ -55,23 +55,6 @@ element_to_be(const PmhLive *live, const uint64_t *dir, uint64_t i)
 	return i - log->first < log->count / 2 ? log->low : log->high;
 }
 
-/*
- * How many elements there are to look at: where there is no overflow table, its half of
- * the directory is all 0.
- */
-static uint64_t
-elements_in_use(const PmhLive *live, const uint64_t *dir, uint32_t depth)
-{
-	uint64_t	half = UINT64_C(1) << depth;
-
-	for (uint64_t i = half; i < 2 * half; i++)
-	{
-		if (element_to_be(live, dir, i) != 0)
-			return 2 * half;
-	}
-	return half;
-}
-
 static PmhResult
 fail_element(PmhTable *t, uint64_t i)
 {
@@ -94,7 +77,7 @@ check_directory(PmhTable *t)
 	uint64_t	blocks = pmh_blocks(t);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	size = elements_in_use(live, dir, depth);
+	uint64_t	size = pmh_directory_elements(depth);
 	uint64_t	count;
 
 	for (uint64_t i = 0; i < size; i += count)
@@ -198,7 +181,7 @@ stride_directory(PmhTable *t)
 	const PmhLive *live = pmh_live(t);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	size = elements_in_use(live, dir, depth);
+	uint64_t	size = pmh_directory_elements(depth);
 	uint64_t	count;
 
 	for (uint64_t i = 0; i < size; i += count)
@@ -312,7 +295,7 @@ mark_segments(PmhTable *t)
 	const PmhLive *live = pmh_live(t);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	size = elements_in_use(live, dir, depth);
+	uint64_t	size = pmh_directory_elements(depth);
 	PmhResult	result = PMH_OK;
 
 	for (uint64_t i = 0; i < size && result == PMH_OK;

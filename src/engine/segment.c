@@ -29,12 +29,6 @@
 #include "stop_point.h"
 #include "table.h"
 
-/*
- * Of the entries that do not fit a bucket of which others are in the overflow
- * table, one in so many makes us look whether a larger segment would help now.
- */
-#define TRY_EVERY			16
-
 /* A hash and its buckets in a locked segment. */
 typedef struct Target
 {
@@ -74,17 +68,6 @@ buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
 			list[n++] = place->hashing + i;
 	}
 	return n;
-}
-
-/*
- * May there be entries of a hash in the overflow table?  (In that table itself
- * only damage sets the mark.)
- */
-static inline bool
-has_overflowed(const PmhPlace *place, const Target *target)
-{
-	return (pmh_bucket_state(target->home_bucket) & PMH_STATE_OVERFLOWED) != 0 &&
-		pmh_place_side(place) == PMH_PRIMARY;
 }
 
 /* ---- lists ---- */
@@ -378,20 +361,9 @@ insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
 	return PMH_OK;
 }
 
-/* Let the home tell that entries of it are in the overflow table, durably. */
-static void
-announce_overflow(PmhTable *t, PmhBucket *home)
-{
-	PMH_STOP_POINT("overflow_before_announcing");
-	pm_commit32(&t->file, pmh_bucket_state_at(home),
-				pmh_bucket_state(home) | PMH_STATE_OVERFLOWED);
-	pm_fence(&t->file);
-	PMH_STOP_POINT("overflow_after_announcing");
-}
-
 /*
  * There is no room for an entry.  PMH_OK: try again, or *inserted; PMH_RETRY,
- * PMH_NEED, PMH_CROWDED, or a real error.
+ * PMH_NEED, or a real error.
  */
 static PmhResult
 make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
@@ -400,10 +372,6 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 	PmhResult	result;
 
-	/* Whether more can be done is not tried for each of those that do not fit. */
-	if (pmh_strategy_has_stash(strategy) && value % TRY_EVERY != 0 &&
-		has_overflowed(place, target))
-		return PMH_CROWDED;
 	result = compact_full(t, place, target->home, target, value, inserted);
 	if (result == PMH_NOT_FOUND && pmh_strategy_has_alternative(strategy))
 		result = compact_full(t, place, target->alt, target, value, inserted);
@@ -419,10 +387,7 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 		case PMH_STASH:
 			break;
 	}
-	result = pmh_segment_enlarge(t, place);
-	if (result == PMH_CROWDED)
-		announce_overflow(t, target->home_bucket);
-	return result;
+	return pmh_segment_enlarge(t, place);
 }
 
 PmhResult
@@ -541,7 +506,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 		if (result != PMH_NOT_FOUND)
 			return result;
 	}
-	return has_overflowed(place, &target) ? PMH_CROWDED : PMH_NOT_FOUND;
+	return PMH_NOT_FOUND;
 }
 
 /* ---- consistent copies ---- */
@@ -574,17 +539,16 @@ copy_bucket(PmhBucket *to, const PmhBucket *from)
 }
 
 PmhResult
-pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash, PmhSnapshot *snap,
-					PmhBucket *copy)
+pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
 {
 	for (;;)
 	{
 		bool		same = true;
-		PmhResult	result = pmh_snapshot_in(t, side, hash, snap);
+		PmhResult	result = pmh_snapshot(t, hash, snap);
 
 		if (result != PMH_OK)
 			return result;
-		pmh_ask_for_next_segments(t, side, hash);
+		pmh_ask_for_next_segments(t, hash);
 		for (uint32_t i = 0; i < snap->place.buckets; i++)
 		{
 			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));

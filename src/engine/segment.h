@@ -9,7 +9,6 @@
 #define PMH_SEGMENT_H
 
 #include "bucket.h"
-#include "element.h"
 #include "error.h"
 #include "place.h"
 #include "table.h"
@@ -28,7 +27,7 @@
  * that was under way then, the entry may be in the copy of its bucket and the
  * announcement not in that of its home.
  */
-extern PmhResult pmh_segment_read_in(PmhTable *t, PmhSide side, uint64_t hash,
+extern PmhResult pmh_segment_read(PmhTable *t, uint64_t hash,
 									 PmhSnapshot *snap, PmhBucket *copy);
 
 /* How pmh_segment_delete goes about it: 0, or any of these. */
@@ -41,11 +40,9 @@ typedef enum PmhDeleteFlags
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; PMH_FAR, PMH_BUSY (delete, as
- * pmh_list_remove); PMH_CROWDED (insert, primary table: to be inserted into the
- * other one; delete, primary table: not found, but may be in the other one); or a
- * real error.  Inserts are
- * durable on return, deletes with PMH_DELETE_FENCE, else after the next pm_fence,
- * which has to come before the segment is unlocked.
+ * pmh_list_remove); or a real error.  Inserts are durable on return, deletes with
+ * PMH_DELETE_FENCE, else after the next pm_fence, which has to come before the segment is
+ * unlocked.
  * PMH_DELETE_WAIT as 'wait' of pmh_list_remove; a caller that does without it calls
  * pmh_space_release afterwards.
  */

@@ -228,9 +228,9 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 	return true;
 }
 
-/* Home, alternative, stash. */
-bool
-pmh_build_find_room(PmhBuild *build, const PmhItem *item)
+/* Find room for an item: home, alternative, stash. */
+static bool
+find_room(PmhBuild *build, const PmhItem *item)
 {
 	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
 	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
@@ -263,14 +263,6 @@ pmh_build_find_room(PmhBuild *build, const PmhItem *item)
 	return false;
 }
 
-void
-pmh_build_send_away(PmhBuild *build, uint64_t hash)
-{
-	uint32_t	home = pmh_home_bucket(hash, build->hashing);
-
-	*(uint32_t *) build->bucket[home].bytes |= PMH_STATE_OVERFLOWED;
-}
-
 bool
 pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 {
@@ -282,7 +274,7 @@ pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
 		for (size_t i = 0; i < n; i++)
 		{
 			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
-				!pmh_build_find_room(build, &item[i]))
+				!find_room(build, &item[i]))
 				return false;
 		}
 	}

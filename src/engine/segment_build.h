@@ -92,14 +92,6 @@ extern uint32_t pmh_build_settle(PmhBuild *build);
 extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
 
 /*
- * Find room for one item of a segment that is settled; false if there is
- * none.  And: let the home of a hash tell that there are entries in the overflow
- * table.
- */
-extern bool pmh_build_find_room(PmhBuild *build, const PmhItem *item);
-extern void pmh_build_send_away(PmhBuild *build, uint64_t hash);
-
-/*
  * Copy to the file, into the space that its element names, which is ours, and 'fresh' if
  * it has probably never been used; complete after pm_fence.
  */

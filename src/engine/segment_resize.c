@@ -29,9 +29,6 @@
 #include "stop_point.h"
 #include "table.h"
 
-/* Where the hashes of a segment differ is read from one bucket in so many. */
-#define ASK_BUCKET			4
-
 /* A half of a split that is fuller than this gets a larger segment. */
 #define SPLIT_LOAD_PERCENT	85
 
@@ -45,22 +42,6 @@ has_lists(const PmhTable *t, const PmhPlace *place)
 	for (uint32_t i = 0; i < place->buckets; i++)
 		any |= pmh_bucket_state(pmh_bucket(t, place, i));
 	return (any & PMH_STATE_POINTERS) != 0;
-}
-
-/*
- * Hashes at home in a bucket may be in the overflow table: so say all buckets of
- * the new segment that they are at home in there.
- */
-static void
-carry_overflow(PmhBuild *build, uint32_t bucket, uint32_t hashing)
-{
-	/* First home bits of this bucket, and of the one after it it. */
-	uint32_t	from = ((bucket << 16) + hashing - 1) / hashing;
-	uint32_t	after = (((bucket + 1) << 16) + hashing - 1) / hashing;
-	uint32_t	last = ((after - 1) * build->hashing) >> 16;
-
-	for (uint32_t i = (from * build->hashing) >> 16; i <= last; i++)
-		*(uint32_t *) build->bucket[i].bytes |= PMH_STATE_OVERFLOWED;
 }
 
 /*
@@ -82,9 +63,6 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 		uint32_t	state = pmh_bucket_state(b);
 		uint32_t	live = pmh_bucket_live(b, state);
 
-		for (unsigned half = 0; half <= split && (state & PMH_STATE_OVERFLOWED) != 0;
-			 half++)
-			carry_overflow(t->build[half], i, place->hashing);
 #pragma GCC unroll 18
 		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 		{
@@ -130,8 +108,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
 		uint32_t	state = pmh_bucket_state(b);
-		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED |
-									   PMH_STATE_ELSEWHERE);
+		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
 
 		for (unsigned half = 0; half < 2; half++)
 			*(uint32_t *) t->build[half]->bucket[i].bytes |= filters;
@@ -235,31 +212,6 @@ store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 	return result;
 }
 
-PmhResult
-pmh_overflow_begin(PmhTable *t)
-{
-	PmhResult	result = pmh_workspace_take(t);
-
-	if (result != PMH_OK)
-		return result;
-	do
-	{
-		uint64_t	elem;
-
-		pmh_build_begin(t, t->build[0], PMH_UNITS_PER_BLOCK);
-		result = store_built(t, t->build[0], 0, &elem);
-		if (result == PMH_OK)
-		{
-			pm_fence(&t->file);
-			PMH_STOP_POINT("overflow_before_entering");
-			result = pmh_directory_enter_overflow(t, elem);
-			if (result != PMH_OK)
-				pmh_segment_free(t, elem);
-		}
-	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	return result == PMH_RETRY ? PMH_OK : result;
-}
-
 void
 pmh_segment_free(PmhTable *t, uint64_t elem)
 {
@@ -338,57 +290,6 @@ count_live(const PmhTable *t, const PmhPlace *place)
 	return n;
 }
 
-/*
- * Do the entries of a segment differ in the next hash bit?  Asks some buckets: of
- * 250 random hashes six standard deviations lie between.
- */
-static bool
-halves_even(const PmhTable *t, const PmhPlace *place)
-{
-	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
-	uint32_t	n = 0;
-	uint32_t	second = 0;
-
-	for (uint32_t i = 0; i < place->buckets; i += ASK_BUCKET)
-	{
-		const PmhBucket *b = pmh_bucket(t, place, i);
-
-		for (uint32_t left = pmh_bucket_state(b) & PMH_STATE_OCCUPIED; left != 0;
-			 left &= left - 1)
-		{
-			unsigned	slot = (unsigned) __builtin_ctz(left);
-
-			second +=
-				pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot)) >> shift & 1;
-			n++;
-		}
-	}
-	return pmh_halves_even(n, second);
-}
-
-/*
- * Is it for want of space that a segment of the primary table has no room for an
- * entry, and would growing, or splitting it, help?  If not, its hashes have too
- * much in common.
- */
-static bool
-is_full(const PmhTable *t, const PmhPlace *place)
-{
-	return count_live(t, place) * 100 >= place->buckets * PMH_SLOTS * PMH_FULL_PERCENT;
-}
-
-static bool
-split_helps(const PmhTable *t, const PmhPlace *place)
-{
-	uint32_t	depth = pmh_elem_depth(place->elem);
-
-	if (depth < PMH_LOW_DEPTH)
-		return true;			/* segments so far up are few, whatever they hold */
-	return (depth < pmh_dirword_depth(place->dirword) ||
-			pmh_directory_warranted(t, depth + 1)) &&
-		halves_even(t, place);
-}
-
 PmhResult
 pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 {
@@ -397,11 +298,7 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	};
 	uint32_t	size = pmh_elem_size(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
-	bool		primary = pmh_place_side(place) == PMH_PRIMARY;
 
-	if (primary && size >= PMH_UNITS_PER_BLOCK && !PMH_SPLITS_ANYWAY &&
-		!is_full(t, place))
-		return PMH_CROWDED;
 	if (t->workspace == NULL)
 	{
 		t->need.workspace = true;
@@ -412,8 +309,6 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 		if (sizes[i] > size && build_one(t, place, NULL, sizes[i]))
 			return replace_segment(t, place, 1);
 	}
-	if (primary && (PMH_SPLITS_ANYWAY ? depth == PMH_MAX_DEPTH : !split_helps(t, place)))
-		return PMH_CROWDED;
 	if (depth == PMH_MAX_DEPTH)
 	{
 		if (size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE))

@@ -33,7 +33,6 @@
 #include "list_rewrite.h"
 #include "live.h"
 #include "lock.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "read_ahead.h"
@@ -116,8 +115,7 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 	PmhResult	result;
 	bool		same_stripe;
 
-	result = pmh_locate_in(t, pmh_place_side(left),
-						   start | pmh_segment_span(depth), &right);
+	result = pmh_locate(t, start | pmh_segment_span(depth), &right);
 	if (result != PMH_OK)
 		return result;
 	same_stripe = right.stripe == left->stripe;
@@ -145,8 +143,7 @@ look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
 	p->at.next = pmh_segment_start(p->at.next, depth);
 	if (depth == 0 || (pmh_hash_prefix(p->at.next, depth) & 1) == 0)
 		return PMH_OK;
-	result = pmh_locate_in(t, p->at.side, p->at.next - pmh_segment_span(depth),
-						   &buddy);
+	result = pmh_locate(t, p->at.next - pmh_segment_span(depth), &buddy);
 	if (result == PMH_OK && pmh_elem_depth(buddy.elem) == depth)
 		p->at.next -= pmh_segment_span(depth);
 	return result == PMH_NEED ? PMH_OK : result;
@@ -162,10 +159,10 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	bool		merged = false;
 	PmhResult	result = pmh_workspace_take(t);
 
-	start = pmh_touch_segment(t, p->at.side, p->at.next);
-	(void) pmh_touch_segment(t, p->at.side, start); /* its buddy */
+	start = pmh_touch_segment(t, p->at.next);
+	(void) pmh_touch_segment(t, start); /* its buddy */
 	if (result == PMH_OK)
-		result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
+		result = pmh_segment_lock(t, p->at.next, &place);
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);
@@ -189,7 +186,8 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 		return result;
 	if (merged)
 		return look_back(t, p, depth - 1);
-	return pmh_position_advance(t, &p->at, depth);
+	pmh_position_advance(&p->at, depth);
+	return PMH_OK;
 }
 
 /* ---- what is to be done ---- */

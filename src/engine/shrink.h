@@ -9,11 +9,9 @@
 #define PMH_SHRINK_H
 
 #include "bucket.h"
-#include "element.h"
 #include "error.h"
 #include "list_read.h"
 #include "list_rewrite.h"
-#include "overflow.h"
 #include "reclaim.h"
 #include "region.h"
 #include "table.h"
@@ -40,8 +38,7 @@ struct PmhShrinkPrivate
 	size_t		nregions;
 	PmhReclaim	reclaim;
 	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* of its lists: hashes ... */
-	PmhSide		keys_side;		/* ... in this table */
+	uint64_t   *keys;			/* of its lists: hashes */
 	size_t		nkeys;
 	size_t		key;			/* the one at hand */
 	PmhListWalk walk;			/* along its list */

@@ -18,7 +18,6 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_rewrite.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "reclaim.h"
@@ -200,7 +199,7 @@ pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhPlace	place;
 	bool		done;
-	PmhResult	result = pmh_segment_lock_in(t, p->keys_side, p->keys[p->key], &place);
+	PmhResult	result = pmh_segment_lock(t, p->keys[p->key], &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -209,7 +208,7 @@ pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result == PMH_NEED)
 		return pmh_shrink_provide(t, p);
 	if (result == PMH_RETRY)
-		return pmh_list_search(t, p->keys_side, p->keys[p->key], &p->walk);
+		return pmh_list_search(t, p->keys[p->key], &p->walk);
 	if (done)
 	{
 		p->list_bytes += p->walk_bytes;
@@ -225,7 +224,6 @@ static void
 collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 {
 	p->nkeys = p->key = 0;
-	p->keys_side = p->at.side;
 	memset(&p->walk, 0, sizeof(p->walk));
 	p->walk_bytes = 0;
 	for (uint32_t b = 0; b < snap->place.buckets; b++)
@@ -261,7 +259,7 @@ pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhPlace	place;
 	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_lock_in(t, p->at.side, p->at.next, &place);
+	PmhResult	result = pmh_segment_lock(t, p->at.next, &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -271,9 +269,10 @@ pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	if (result == PMH_NEED)
 		return pmh_shrink_provide(t, p);
 	if (result == PMH_OK)
-		result = pmh_segment_read_in(t, p->at.side, p->at.next, &snap, p->copy);
+		result = pmh_segment_read(t, p->at.next, &snap, p->copy);
 	if (result != PMH_OK)
 		return result;
 	collect_keys(p, &snap);
-	return pmh_position_advance(t, &p->at, pmh_elem_depth(snap.place.elem));
+	pmh_position_advance(&p->at, pmh_elem_depth(snap.place.elem));
+	return PMH_OK;
 }

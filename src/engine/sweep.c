@@ -27,7 +27,6 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "overflow.h"
 #include "place.h"
 #include "reclaim.h"
 #include "segment.h"
@@ -75,12 +74,10 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 	return PMH_OK;
 }
 
-/* The hash is that in the table at hand; what is handed out is the key's. */
 static void
-add_entry(const PmhTable *t, PmhSweep *sweep, uint64_t hash, uint64_t value,
-		  PmhSweepOrigin origin)
+add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value, PmhSweepOrigin origin)
 {
-	sweep->entries[sweep->n].hash = pmh_key_hash(t, sweep->priv->side, hash);
+	sweep->entries[sweep->n].hash = hash;
 	sweep->entries[sweep->n].value = value;
 	sweep->priv->origin[sweep->n] = origin;
 	sweep->n++;
@@ -144,7 +141,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, PmhSweepOrigin origin)
 	for (uint32_t i = 0; i < n; i++)
 	{
 		origin.cell = cell[i];
-		add_entry(t, sweep, hash, value[i], origin);
+		add_entry(sweep, hash, value[i], origin);
 	}
 	return PMH_OK;
 }
@@ -170,7 +167,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
 		if (hash >= sweep->priv->segment.next)
-			add_entry(t, sweep, hash, pmh_word_payload(word),
+			add_entry(sweep, hash, pmh_word_payload(word),
 					  (PmhSweepOrigin) {0, PMH_NO_CELL, (uint16_t) bucket,
 					  (uint8_t) slot});
 	}
@@ -197,7 +194,7 @@ note_given(PmhTable *t, const PmhSweep *sweep)
 
 	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
 	{
-		uint64_t	hash = pmh_side_hash(t, p->side, sweep->entries[i].hash);
+		uint64_t	hash = sweep->entries[i].hash;
 
 		for (size_t q = 0; q < p->queued_lists; q++)
 		{
@@ -212,26 +209,17 @@ note_given(PmhTable *t, const PmhSweep *sweep)
 	return PMH_OK;
 }
 
-/*
- * The position past the segment just read.  The estimate of what is left knows
- * of an overflow table when it begins.
- */
-static PmhResult
-move_on(PmhTable *t, PmhSweep *sweep)
+/* The position past the segment just read. */
+static void
+move_on(PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result =
-		pmh_position_advance(t, &p->segment, pmh_elem_depth(p->snap.place.elem));
 
-	sweep->segments_done++;
-	if (p->side == PMH_PRIMARY)
-		p->done_before = p->segment.side == PMH_PRIMARY ? 0 : sweep->segments_done;
-	sweep->segments_total = sweep->segments_done;
-	if (!p->segment.through && p->segment.next != 0)
-		sweep->segments_total = p->done_before + (uint64_t)
-			((double) (sweep->segments_done - p->done_before) /
-			 ((double) p->segment.next / 18446744073709551616.0));
-	return result;
+	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
+	sweep->segments_total = ++sweep->segments_done;
+	if (!p->segment.through)
+		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
+			((double) p->segment.next / 18446744073709551616.0));
 }
 
 static PmhResult
@@ -241,7 +229,6 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	PmhResult	result;
 
 	p->streaming = false;
-	p->side = p->segment.side;
 	p->queued = p->queued_lists = p->queue_next = 0;
 	if (p->reclaim.mark != 0)
 	{
@@ -251,13 +238,13 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 		 */
 		PmhPlace	place;
 
-		result = pmh_segment_lock_in(t, p->side, p->segment.next, &place);
+		result = pmh_segment_lock(t, p->segment.next, &place);
 		if (result != PMH_OK)
 			return result;
 		PMH_STOP_POINT("sweep_next_locked");
 		pmh_segment_unlock(&place);
 	}
-	result = pmh_segment_read_in(t, p->side, p->segment.next, &p->snap, p->copy);
+	result = pmh_segment_read(t, p->segment.next, &p->snap, p->copy);
 	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
 		result = take_bucket(t, sweep, b);
 	if (result != PMH_OK)
@@ -265,7 +252,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	p->queued_lists = p->queued;
 	result = note_given(t, sweep);
 	if (result == PMH_OK)
-		result = move_on(t, sweep);
+		move_on(sweep);
 	return result;
 }
 
@@ -277,7 +264,7 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
-	pmh_cursor_open_in(t, &p->cursor, p->side, hash);
+	pmh_cursor_open(t, &p->cursor, hash);
 	p->cursor.memory = sweep->memory;
 	p->cursor.repeats = sweep->repeats;
 	memset(&p->at, 0, sizeof(p->at));
@@ -314,7 +301,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
-		add_entry(t, sweep, p->cursor.side_hash, p->cursor.batch.value[i],
+		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i],
 				  (PmhSweepOrigin) {payload, p->cell[i], 0, 0});
 	return result;
 }

@@ -11,7 +11,6 @@
 #include "cursor.h"
 #include "layout.h"
 #include "list_read.h"
-#include "overflow.h"
 #include "reclaim.h"
 #include "segment.h"
 #include "table.h"
@@ -28,7 +27,7 @@ typedef struct PmhSweepOrigin
 /* A list to be streamed, and what its key has given already. */
 typedef struct PmhSweepQueued
 {
-	uint64_t	hash;			/* in the table at hand */
+	uint64_t	hash;
 	uint64_t	value;			/* meaningful if given */
 	bool		given;			/* else: stream this hash */
 } PmhSweepQueued;
@@ -36,8 +35,6 @@ typedef struct PmhSweepQueued
 struct PmhSweepPrivate
 {
 	PmhPosition segment;		/* where the next segment begins */
-	PmhSide		side;			/* the table that entries[] come from */
-	uint64_t	done_before;	/* segments done in the table before it */
 	bool		streaming;		/* entries[] come from the cursor */
 	PmhSnapshot snap;			/* of the segment they come from, else */
 	PmhBucket  *copy;

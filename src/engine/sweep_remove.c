@@ -22,7 +22,6 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_rewrite.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "stop_point.h"
@@ -31,13 +30,6 @@
 
 /* So often the buffer of a step is looked for when it has changed. */
 #define MOST_LOSSES		8
-
-/* The hash of an entry in the table that it comes from. */
-static inline uint64_t
-side_hash(const PmhTable *t, const PmhSweep *sweep, size_t i)
-{
-	return pmh_side_hash(t, sweep->priv->side, sweep->entries[i].hash);
-}
 
 /*
  * Where in a buffer are the dead among entries[from .. to), all of them from it?
@@ -139,7 +131,7 @@ clear_in_bucket(PmhTable *t, const PmhPlace *place, const PmhSweep *sweep,
 
 		if (!dead[i])
 			continue;
-		hash = side_hash(t, sweep, i);
+		hash = sweep->entries[i].hash;
 		if (slot_holds(t, place, bucket, slot, hash,
 					   pmh_make_word(hash, sweep->entries[i].value)) &&
 			!is_shadowed(pmh_bucket(t, place, bucket), hash))
@@ -185,8 +177,7 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	const PmhPlace *old = &sweep->priv->snap.place;
 	const PmhSweepOrigin *origin = sweep->priv->origin;
 	PmhPlace	place;
-	PmhResult	result = pmh_segment_lock_in(t, sweep->priv->side,
-											 side_hash(t, sweep, 0), &place);
+	PmhResult	result = pmh_segment_lock(t, sweep->entries[0].hash, &place);
 
 	if (result != PMH_OK)
 		return result;
@@ -199,7 +190,7 @@ remove_from_segment(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 	for (size_t from = 0, to; from < sweep->n; from = to)
 	{
 		uint64_t	payload = origin[from].payload;
-		uint64_t	hash = side_hash(t, sweep, from);
+		uint64_t	hash = sweep->entries[from].hash;
 
 		to = end_of_group(sweep, from);
 		if (!any_dead(dead, from, to))
@@ -237,7 +228,7 @@ clear_in_list(PmhTable *t, const PmhPlace *place, PmhSweep *sweep,
 	memset(moved, 0, sweep->n);
 	n = find_dead(t, p->at.payload, sweep, dead, 0, sweep->n, moved, mask);
 	if (n > 0)
-		result = pmh_list_take_out(t, place, side_hash(t, sweep, 0), true, &p->at,
+		result = pmh_list_take_out(t, place, sweep->entries[0].hash, true, &p->at,
 								   &p->before, mask);
 	if (result == PMH_OK)
 		*removed += n;
@@ -255,14 +246,14 @@ remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 				 uint8_t *moved, size_t *removed)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	uint64_t	hash = side_hash(t, sweep, 0);
+	uint64_t	hash = sweep->entries[0].hash;
 	PmhResult	result = PMH_RETRY;
 
 	for (unsigned i = 0; i < MOST_LOSSES && p->origin[0].payload != 0; i++)
 	{
 		PmhPlace	place;
 
-		result = pmh_segment_lock_in(t, p->side, hash, &place);
+		result = pmh_segment_lock(t, hash, &place);
 		if (result != PMH_OK)
 			return result;
 		result = clear_in_list(t, &place, sweep, dead, moved, removed);
@@ -271,7 +262,7 @@ remove_from_list(PmhTable *t, PmhSweep *sweep, const uint8_t *dead,
 			continue;
 		if (result != PMH_RETRY)
 			return result;
-		result = pmh_list_find_again(t, p->side, hash, &p->at, &p->before);
+		result = pmh_list_find_again(t, hash, &p->at, &p->before);
 		if (result == PMH_NOT_FOUND || result == PMH_RETRY)
 			break;
 		if (result != PMH_OK)

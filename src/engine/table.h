@@ -38,7 +38,7 @@
 #define PMH_VALUE_MAX		((UINT64_C(1) << PMH_VALUE_BITS) - 1)
 
 /* Bytes of opaque identity the caller stores in the format header. */
-#define PMH_IDENTITY_SIZE	128
+#define PMH_IDENTITY_SIZE	144
 
 /* Target load, in percent of all slots, that bulk load accepts. */
 #define PMH_MIN_FILL		10
@@ -402,10 +402,6 @@ typedef struct PmhCursor
 	uint64_t	chunk_version;	/* its version when we left it */
 	uint64_t	chunk_birth;	/* tells it from a later one at its offset */
 	uint64_t	circle[4];		/* a PmhListCircle */
-	uint64_t	side_hash;		/* the hash in the table that we read, ... */
-	bool		overflowed;		/* ... which is not the last one to be read */
-	bool		in_overflow;	/* which is it? */
-	bool		one_side;		/* it is the only one to be read */
 	bool		begun;			/* a batch has been read ... */
 	bool		first_batch;	/* ... the first, which is not in 'seen' yet */
 	bool		lost;			/* something may have been read again */
@@ -432,8 +428,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 /* ---- sweep ---- */
 
 /*
- * Walk the whole table, a segment a step, in hash order (but what is in the
- * overflow table comes after, in an order of its own).  Every entry present
+ * Walk the whole table, a segment a step, in hash order.  Every entry present
  * throughout is seen exactly once, whatever splits meanwhile; those of long lists at
  * least once if sweep->repeats has been set after the begin.
  *
@@ -519,11 +514,6 @@ extern void pmh_shrink_end(PmhTable *table, PmhShrink *shrink);
  * *depth.  Entries that do not fit in memory may be left out and inserted the
  * ordinary way after pmh_bulk_finish.  A crash before pmh_bulk_finish leaves
  * an empty table.
- *
- * Hashes that cannot be parted are kept (16 bytes each) and inserted one by one
- * by pmh_bulk_finish, after the others are there for all to see: if it fails, or
- * the system crashes in it, the table may hold a part.  So may be hashes beyond
- * what was expected, if that was far too little.
  */
 typedef struct PmhBulk PmhBulk;
 
@@ -565,8 +555,6 @@ typedef struct PmhStats
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
 	uint64_t	merges;
-	uint64_t	overflows;
-	uint64_t	entries_overflow;	/* of entries: those in the overflow table */
 	bool		value_space_known;	/* false: a crash left it to be swept */
 } PmhStats;
 
@@ -580,7 +568,7 @@ extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
 extern bool pmh_value_space_is_known(const PmhTable *table);
 
 /*
- * Cheap estimates from a sample of segments: entries, in both tables, and the size of the
+ * Cheap estimates from a sample of segments: entries, and the size of the
  * file in bytes.  For VACUUM, and for scans by several arrays.
  */
 extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,

@@ -30,12 +30,6 @@
 #include "pm.h"
 #include "table.h"
 
-/*
- * Segments become larger although they are far from full, which elsewhere sends
- * entries to the overflow table.
- */
-bool		pmh_record_splits = true;
-
 #define LOCK_STRIPES	64
 #define MAX_WORKLOADS	64
 #define MAX_WORKERS		64

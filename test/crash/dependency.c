@@ -19,7 +19,6 @@
 #include "error.h"
 #include "layout.h"
 #include "live.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "table.h"
@@ -134,54 +133,17 @@ require_bits(uint64_t bucket, uint32_t bits, const char *what, const PmSite *com
 		require(bucket, PMH_LINE, what, commit);
 }
 
-/* Which table is a bucket of where an entry of this hash may stand? */
-static PmhSide
-side_of(const PmhBucket *b, uint64_t hash)
-{
-	uint32_t	list[4];
-	PmhPlace	place;
-	unsigned	n;
-
-	if (pmh_locate_in(crash.table, PMH_OVERFLOW, hash, &place) != PMH_OK)
-		return PMH_PRIMARY;
-	list[0] = pmh_home_bucket(hash, place.hashing);
-	list[1] = pmh_alt_bucket(hash, place.hashing, list[0]);
-	list[2] = place.hashing;
-	list[3] = place.hashing + 1;
-	for (n = 0; n < 4 && b != pmh_bucket(crash.table, &place, list[n]); n++)
-		;
-	return n < 4 ? PMH_OVERFLOW : PMH_PRIMARY;
-}
-
-/* Does the home in the primary table tell of an entry of the overflow table? */
-static void
-sent_away(uint64_t side_hash, const PmSite *commit)
-{
-	uint64_t	hash = pmh_key_hash(crash.table, PMH_OVERFLOW, side_hash);
-	PmhPlace	place;
-
-	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) == PMH_OK)
-		require_bits(pmh_bucket_offset(&place,
-									   pmh_home_bucket(hash, place.hashing)),
-					 PMH_STATE_OVERFLOWED, "the mark that entries are in the overflow table",
-					 commit);
-}
-
 /* Has an entry that is not at home been announced there? */
 static void
 announced(const PmhBucket *b, unsigned slot, const PmSite *commit)
 {
 	uint64_t	hash = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
-	PmhSide		side;
 	PmhPlace	place;
 	uint32_t	home;
 
 	if (crash.table == NULL)
 		return;
-	side = side_of(b, hash);
-	if (side == PMH_OVERFLOW)
-		sent_away(hash, commit);
-	if (pmh_locate_in(crash.table, side, hash, &place) != PMH_OK)
+	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
 		return;
 	home = pmh_home_bucket(hash, place.hashing);
 	if (b == pmh_bucket(crash.table, &place, home))

@@ -340,8 +340,7 @@ op_bulk(PmhEntry *entries, size_t n, int fill)
 	begin(OP_BULK, entries[0].hash);
 	for (size_t i = 0; i < n; i++)
 		inserting(entries[i].hash, entries[i].value);
-	/* What goes to the overflow table does so when the rest has been published. */
-	crash.model.all_or_nothing = pmh_record_splits;
+	crash.model.all_or_nothing = true;
 	must_be(pmh_bulk_begin(crash.table, n, fill, &depth, &bulk), PMH_OK, "pmh_bulk_begin");
 	qsort(entries, n, sizeof(PmhEntry), compare_hashes);
 	for (uint64_t p = 0; p < UINT64_C(1) << depth; p++)

@@ -49,7 +49,6 @@ new_table(void)
 {
 	arm(false);
 	nvalues = 0;
-	pmh_record_splits = true;
 	op_create();
 }
 
@@ -638,7 +637,7 @@ home_of(uint64_t hash)
 {
 	PmhPlace	place;
 
-	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
+	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
 		abort();
 	return pmh_bucket(crash.table, &place, pmh_home_bucket(hash, place.hashing));
 }
@@ -906,7 +905,7 @@ size_of(uint64_t hash)
 {
 	PmhPlace	place;
 
-	if (pmh_locate_in(crash.table, PMH_PRIMARY, hash, &place) != PMH_OK)
+	if (pmh_locate(crash.table, hash, &place) != PMH_OK)
 		return PMH_MAX_SIZE;
 	return pmh_elem_size(place.elem);
 }
@@ -1206,111 +1205,6 @@ run_killed(void)
 	random_operations(1500, 0);
 }
 
-/* ---- the overflow table ---- */
-
-/* Entries of two buckets and the stash, as many as these hold. */
-static void
-fill_buckets(Pairs *pairs, uint32_t bucket)
-{
-	for (uint32_t i = 0; i < FULL; i++)
-		add(pairs, nth_key(0, bucket, i), false);
-}
-
-/*
- * The first entries that are sent away, a list there, and what is taken out, one
- * by one, as a group, and by a sweep.
- */
-static void
-run_overflow(void)
-{
-	Pairs		pairs = {0};
-	size_t		away = FULL;
-
-	new_table();
-	pmh_record_splits = false;
-	fill_buckets(&pairs, 0);
-	arm(true);
-	for (uint32_t i = 0; i < 3; i++)
-		add(&pairs, nth_key(0, 0, FULL + i), i % 2 != 0);
-	for (uint32_t i = 0; i < 9; i++)
-		add(&pairs, nth_key(0, 0, FULL + 1), i % 2 != 0);
-	op_restart();
-	for (uint32_t i = 0; i < 5; i++)
-		add(&pairs, nth_key(0, 0, FULL + 3 + i), false);
-	for (uint32_t bucket = 7; bucket < 10; bucket++)
-	{
-		/* Others follow, when there is an overflow table.  The stash is full. */
-		Pairs		others = {0};
-
-		arm(false);
-		for (uint32_t i = 0; i < 2 * PMH_SLOTS; i++)
-			add(&others, nth_key(0, bucket, i), false);
-		arm(true);
-		add(&others, nth_key(0, bucket, 2 * PMH_SLOTS), bucket % 2 == 0);
-	}
-	for (uint32_t i = 0; i < 3; i++)
-		drop(&pairs, away + 2 * i);
-	op_delete_group(pairs.pair + away - 3, 9);
-	op_sweep(dead_third);
-	op_insert(nth_key(0, 0, FULL + 9), 0x7fff00000001, true);
-	op_restart();
-	op_insert(nth_key(0, 0, FULL + 9), 0x7fff00000002, false);
-	op_sweep(dead_all);
-}
-
-/*
- * Segments that tell of entries in the overflow table grow, are split, merged and
- * moved, and the directory is doubled and folded.
- */
-static void
-run_overflow_copies(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	pmh_record_splits = false;
-	fill_buckets(&pairs, 3);
-	for (uint32_t i = 0; i < 12; i++)
-		add(&pairs, nth_key(0, 3, FULL + i / 3), false);
-	fill_buckets(&pairs, 5);
-	pmh_record_splits = true;
-	arm(true);
-	deepen(2);
-	op_restart();
-	arm(false);
-	deepen(4);
-	for (uint32_t i = 0; i < 16000; i++)
-		op_insert(crash_mix(i), 1 + i, false);
-	op_sweep(dead_most);
-	arm(true);
-	must_shrink();
-	op_restart();
-	op_insert(nth_key(0, 3, FULL + 1), 0x7fff00000001, true);
-}
-
-/* Bulk load of what no segment holds, lists among it. */
-static void
-run_overflow_bulk(void)
-{
-	static PmhEntry entries[1024];
-	PmhEntry	last;
-	size_t		n = 0;
-
-	new_table();
-	pmh_record_splits = false;
-	for (uint32_t i = 0; i < 90; i++)
-	{
-		for (uint32_t k = 0; k < 1 + i % 4; k++)
-			entries[n++] = (PmhEntry) {nth_key(0, 0, i), new_value()};
-	}
-	last = entries[n - 1];
-	arm(true);
-	op_bulk(entries, n, 90);
-	op_delete(last.hash, last.value);
-	op_restart();
-	op_insert(last.hash, last.value, true);
-}
-
 /* The quick ones first: a search for one failure need not wait for the others. */
 const Workload workloads[] = {
 	{"create", run_create},
@@ -1346,9 +1240,6 @@ const Workload workloads[] = {
 	{"list_shrink", run_list_shrink},
 	{"relocate", run_relocate},
 	{"redo", run_redo},
-	{"overflow", run_overflow},
-	{"overflow_bulk", run_overflow_bulk},
-	{"overflow_copies", run_overflow_copies},
 };
 
 const unsigned nworkloads = sizeof(workloads) / sizeof(workloads[0]);

@@ -90,7 +90,7 @@ find_spot(PmhTable *t, Wanted wanted)
 	{
 		uint32_t	depth;
 
-		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &s.place) == PMH_OK);
+		REQUIRE(pmh_locate(t, hash, &s.place) == PMH_OK);
 		for (s.bucket = 0; s.bucket < s.place.buckets; s.bucket++)
 		{
 			s.b = pmh_bucket(t, &s.place, s.bucket);

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "crowd.h"
 #include "fixture.h"
 #include "unit.h"
 
@@ -108,13 +107,6 @@ static bool present[KEYS + MORE];
 static uint64_t hot;			/* values of HOT: 0 .. hot - 1 */
 static uint64_t instance = 1;
 
-/* Half of those that are added go to the overflow table, which grows by them. */
-static uint64_t
-key_hash(uint64_t k)
-{
-	return k >= KEYS && k % 2 == 1 ? crowd_of_many_hash(7, k) : fixture_hash(k);
-}
-
 static bool
 is_failure(PmhResult result)
 {
@@ -133,7 +125,7 @@ make_table(void)
 	for (uint64_t k = 0; k < KEYS; k++)
 	{
 		for (uint64_t v = 0; v < (k % 50 == 0 ? LIST : 1); v++)
-			REQUIRE(pmh_insert(table, key_hash(k), v << 32 | k, false) == PMH_OK);
+			REQUIRE(pmh_insert(table, fixture_hash(k), v << 32 | k, false) == PMH_OK);
 		present[k] = true;
 	}
 }
@@ -149,7 +141,7 @@ check_entries(void)
 	{
 		size_t		want = !present[k] ? 0 : k < KEYS && k % 50 == 0 ? LIST : 1;
 
-		REQUIRE(pmh_lookup(table, key_hash(k), &values) == PMH_OK);
+		REQUIRE(pmh_lookup(table, fixture_hash(k), &values) == PMH_OK);
 		wrong += values.n != want || (want > 0 && values.value[0] != k);
 	}
 	ok = CHECK(wrong == 0);
@@ -186,11 +178,10 @@ grow(void)
 	{
 		if (present[k])
 			continue;
-		result = pmh_insert(table, key_hash(k), k, false);
+		result = pmh_insert(table, fixture_hash(k), k, false);
 		present[k] = result == PMH_OK;
 	}
 	armed = false;
-	CHECK(result != PMH_OK || crowd_overflowed(table) > MORE / 4);
 	return result;
 }
 
@@ -208,7 +199,7 @@ grow_in_groups(void)
 		uint64_t	first = k;
 
 		for (; n < 100 && k < KEYS + MORE && !present[k]; n++, k++)
-			entry[n] = (PmhEntry) {key_hash(k), k};
+			entry[n] = (PmhEntry) {fixture_hash(k), k};
 		if (n == 0)
 		{
 			k++;
@@ -252,7 +243,7 @@ follow(void)
 	result = PMH_OK;
 	for (uint64_t k = 0; k < KEYS + MORE && result == PMH_OK; k += 7)
 	{
-		result = pmh_lookup(other, key_hash(k), &values);
+		result = pmh_lookup(other, fixture_hash(k), &values);
 		CHECK(result != PMH_OK || values.n > 0);
 	}
 	armed = false;
@@ -324,7 +315,7 @@ shrink(void)
 	{
 		if (k % 10 == 0)
 			continue;
-		REQUIRE(pmh_delete(table, key_hash(k), k) == PMH_OK);
+		REQUIRE(pmh_delete(table, fixture_hash(k), k) == PMH_OK);
 		present[k] = false;
 	}
 	for (; hot > HOT_VALUES / 10; hot--)
@@ -437,7 +428,7 @@ load(void)
 			present[k] = true;
 			if (k % 50 == 0)
 				for (uint64_t v = 1; v < LIST; v++)
-					REQUIRE(pmh_insert(table, key_hash(k), v << 32 | k, false) == PMH_OK);
+					REQUIRE(pmh_insert(table, fixture_hash(k), v << 32 | k, false) == PMH_OK);
 		}
 		hot = HOT_VALUES;
 	}

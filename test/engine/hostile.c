@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * hostile.c
- *	  Hashes chosen by an enemy: whatever they have in common, all of them go in,
- *	  are found, and come out again; the file does not become much larger for
- *	  them than for others, nor anything slow beyond measure.
+ *	  Hashes chosen by an enemy who knows all but the key of the permutation: whatever
+ *	  they have in common, all of them go in, are found, and come out again; the file
+ *	  does not become larger for them than for others, nor anything slow beyond measure.
  *
  *	hostile				some hundred thousand entries
  *	hostile long		a million of each of the worst kinds
@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "am/keyhash.c"
 #include "entry.h"
 #include "error.h"
 #include "fixture.h"
@@ -127,10 +128,13 @@ static const Pattern patterns[] = {
 
 /* ---- the entries: innocents first, value i ---- */
 
+static PmhashPermutation permutation;
+
 static uint64_t
 hash_of(const Pattern *p, uint64_t i)
 {
-	return i < INNOCENTS ? fixture_hash(i + (UINT64_C(1) << 40)) : p->hash(i - INNOCENTS);
+	return i < INNOCENTS ? fixture_hash(i + (UINT64_C(1) << 40)) :
+		pmhash_permute(&permutation, p->hash(i - INNOCENTS));
 }
 
 static bool long_run;
@@ -481,6 +485,7 @@ main(int argc, char **argv)
 {
 	const char *path = fixture_path("hostile");
 
+	pmhash_permutation_make(&permutation, (uint64_t[]) {fixture_hash(1), fixture_hash(2)});
 	long_run = argc > 1 && strcmp(argv[1], "long") == 0;
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
 	{

@@ -171,7 +171,7 @@ load(uint64_t keys)
 
 	REQUIRE(entries != NULL);
 	for (uint64_t key = 0; key < keys; key++)
-		entries[key] = (PmhEntry) {key_hash(key), key};
+		entries[key] = (PmhEntry) {fixture_hash(key), key};
 	REQUIRE(pmh_bulk_begin(t, keys, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, keys) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
@@ -206,7 +206,7 @@ grow_once(PmhTable *t, uint64_t *key)
 
 	while (result == PMH_OK && recorded_length(t) == recorded)
 	{
-		result = pmh_insert(t, key_hash(*key), *key, false);
+		result = pmh_insert(t, fixture_hash(*key), *key, false);
 		*key += result == PMH_OK;
 	}
 	check_lengths(t);
@@ -286,7 +286,7 @@ test_shrink(void)
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
 	{
 		if (key % 64 != 0)
-			REQUIRE(pmh_insert(other, key_hash(key), key, false) == PMH_OK);
+			REQUIRE(pmh_insert(other, fixture_hash(key), key, false) == PMH_OK);
 	}
 	check_lengths(other);
 	check(t);

@@ -341,8 +341,8 @@ cceh_equal_hashes(void)
 }
 
 /*
- * Hashes that no split can part, more than two buckets and a stash hold: they go
- * to the overflow table, there is no endless split, and all else stays.
+ * Hashes that no split can part: more than two buckets and a stash hold are refused,
+ * there is no endless split, and all else stays.
  */
 static void
 cceh_hashes_that_cannot_be_parted(void)
@@ -356,11 +356,10 @@ cceh_hashes_that_cannot_be_parted(void)
 		put(t, key, key);
 	while (n < 256 && pmh_insert(t, UINT64_C(0x1234567890abcd00) + n, n, false) == PMH_OK)
 		n++;
-	CHECK(n == 256);
+	CHECK(n >= 3 * PMH_SLOTS && n <= 4 * PMH_SLOTS);
+	CHECK(pmh_insert(t, UINT64_C(0x1234567890abcdff), n, false) == PMH_ERR_TOO_LARGE);
 	CHECK(pmh_stats(t, &stats) == PMH_OK);
-	CHECK(stats.entries == 500 + 256);
-	CHECK(stats.overflows == stats.entries_overflow);
-	CHECK(stats.entries_overflow > 256 - 5 * PMH_SLOTS && stats.splits <= 1);
+	CHECK(stats.entries == 500 + n && stats.max_depth == PMH_MAX_DEPTH);
 	for (unsigned i = 0; i < n; i++)
 		CHECK(pmh_lookup(t, UINT64_C(0x1234567890abcd00) + i, &values) == PMH_OK &&
 			  values.n == 1 && values.value[0] == i);

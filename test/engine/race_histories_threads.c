@@ -941,13 +941,13 @@ test_checker(void)
 
 /*
  * Hashes of the hot keys: all in a 256th of the hash space.  Those of the small
- * ones and of a crowd besides differ in the fingerprint only, so that they
- * compete for two buckets and the stash, whatever the table does.
+ * ones and of a crowd besides differ in the fingerprint and in bits that only a deep
+ * directory looks at, so that they compete for two buckets and the stash.
  */
 static uint64_t
 crowded_hash(uint64_t i)
 {
-	return ((fixture_hash(round_number) >> 8) & ~UINT64_C(0xff)) | i;
+	return ((fixture_hash(round_number) >> 8) & ~UINT64_C(0x00ff0000000000ff)) | i << 48 | i;
 }
 
 static int
@@ -1009,7 +1009,7 @@ make_table(void)
 	}
 	for (uint64_t i = 0; i < CROWD; i++)
 		REQUIRE(pmh_insert(t, crowded_hash(100 + i), PERMANENT, false) == PMH_OK);
-	/* In each second round there is room again; in the others it overflows. */
+	/* In each second round there is room again. */
 	for (uint64_t i = 0; i < CROWD && round_number % 2 == 0; i += 4)
 		REQUIRE(pmh_delete(t, crowded_hash(100 + i), PERMANENT) == PMH_OK);
 	pmh_close(t);
@@ -1031,7 +1031,6 @@ check_table(PmhStats *sum)
 	sum->strategy_changes += stats.strategy_changes;
 	sum->entries_stash += stats.entries_stash;
 	sum->merges += stats.merges;
-	sum->overflows += stats.overflows;
 	list_rewrites += pm_load(&pmh_run(t)->list_rewrites);
 	pmh_close(t);
 }
@@ -1042,7 +1041,7 @@ was_worth_it(const PmhStats *sum)
 {
 	return sum->splits > 0 && sum->grows > 0 && sum->doublings > 0 &&
 		sum->compactions > 0 && sum->strategy_changes > 0 && sum->entries_stash > 0 &&
-		sum->merges > 0 && sum->overflows > 0 && list_rewrites > 0;
+		sum->merges > 0 && list_rewrites > 0;
 }
 
 static uint64_t

@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "buffer.h"
-#include "crowd.h"
 #include "directory.h"
 #include "element.h"
 #include "error.h"
@@ -66,16 +65,8 @@ static uint64_t next_value;		/* of the first key */
 static void (*script) (const char *name);	/* instead of chance */
 static uint64_t intrusions;
 static uint64_t moves;			/* of a mapping, in the middle of an operation */
-static uint64_t overflowed;		/* entries in overflow tables, at the ends */
 
 /* ---- the model ---- */
-
-/* Half of them have hashes that an enemy has chosen: most go to the overflow table. */
-static uint64_t
-key_hash(uint64_t key)
-{
-	return key > 1 && key % 2 == 1 ? crowd_of_many_hash(7, key) : fixture_hash(key);
-}
 
 static uint64_t
 values_of(uint64_t key)
@@ -93,7 +84,7 @@ static void
 insert_key(PmhTable *t, uint64_t key)
 {
 	for (uint64_t i = 0; i < values_of(key); i++)
-		REQUIRE(pmh_insert(t, key_hash(key), value_of(key, i), false) == PMH_OK);
+		REQUIRE(pmh_insert(t, fixture_hash(key), value_of(key, i), false) == PMH_OK);
 	present[key] = true;
 }
 
@@ -123,13 +114,13 @@ static void
 add_values(PmhTable *t)
 {
 	for (unsigned i = 0; i < MORE_VALUES; i++, next_value++)
-		REQUIRE(pmh_insert(t, key_hash(0), value_of(0, next_value), false) == PMH_OK);
+		REQUIRE(pmh_insert(t, fixture_hash(0), value_of(0, next_value), false) == PMH_OK);
 }
 
 static bool
 is_added_value(const PmhEntry *pair)
 {
-	return pair->hash == key_hash(0) && pair->value >> 20 >= LONG_VALUES;
+	return pair->hash == fixture_hash(0) && pair->value >> 20 >= LONG_VALUES;
 }
 
 /* Let the file grow, and give the space back to the map. */
@@ -221,7 +212,7 @@ static PmhValues values;
 static void
 expect_key(PmhTable *t, uint64_t key)
 {
-	REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
+	REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
 	if (key == 0 && present[key])
 		CHECK(values.n >= LONG_VALUES);
 	else
@@ -260,7 +251,7 @@ do_lookup_group(PmhTable *t)
 	{
 		uint64_t	key = fixture_random(&seed) % LASTING;
 
-		hash[i] = key_hash(key);
+		hash[i] = fixture_hash(key);
 		want += values_of(key);
 	}
 	REQUIRE(pmh_lookup_group(t, hash, 300, count_found, &found) == PMH_OK);
@@ -304,7 +295,7 @@ do_insert_group(PmhTable *t)
 		uint64_t	key = new_key();
 
 		for (uint64_t i = 0; i < values_of(key); i++)
-			entry[n++] = (PmhEntry) {key_hash(key), value_of(key, i)};
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
 	}
 	REQUIRE(pmh_insert_group(t, entry, n, false, &done) == PMH_OK && done == n);
 	for (size_t i = 0; i < n; i++)
@@ -325,7 +316,7 @@ do_delete(PmhTable *t)
 	for (uint64_t key = first; key < end; key += 3)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			entry[n++] = (PmhEntry) {key_hash(key), value_of(key, i)};
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i)};
 		want += present[key] ? values_of(key) : 0;
 		present[key] = false;
 	}
@@ -451,7 +442,6 @@ end_file(void)
 			expect_key(handle[i], key);
 	}
 	CHECK(pmh_check(handle[0], true, fixture_report, NULL) == PMH_OK);
-	overflowed += crowd_overflowed(handle[0]);
 	for (unsigned i = 0; i < HANDLES; i++)
 		pmh_close(handle[i]);
 	unlink(path);
@@ -510,7 +500,7 @@ test_cut_beside_growth(void)
 	for (uint64_t key = LASTING; key < KEYS; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[1], key_hash(key), value_of(key, i)) == PMH_OK);
+			REQUIRE(pmh_delete(handle[1], fixture_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
 	base = handle[1]->file.base;
@@ -555,7 +545,7 @@ test_return_beside_regions(void)
 	for (uint64_t key = 0; key < LASTING; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[0], key_hash(key), value_of(key, i)) == PMH_OK);
+			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
 	pm_store64(&pmh_run(handle[0])->value_space_known, 0);
@@ -581,7 +571,7 @@ add_values_beyond(PmhTable *t, const PmhTable *looked)
 	do
 	{
 		add_values(t);
-		REQUIRE(pmh_probe_in(t, PMH_PRIMARY, key_hash(0), &probe) == PMH_OK);
+		REQUIRE(pmh_probe(t, fixture_hash(0), &probe) == PMH_OK);
 	} while (pmh_pointer_offset(probe.list) < looked->file.bound);
 }
 
@@ -643,7 +633,6 @@ main(int argc, char **argv)
 		}
 	}
 	CHECK(moves > 3 * (uint64_t) histories);
-	CHECK(overflowed > (uint64_t) histories);
 	printf("%llu intrusions, %llu operations whose mapping moved\n",
 		   (unsigned long long) intrusions, (unsigned long long) moves);
 	pmh_values_free(&values);

@@ -8,7 +8,7 @@
  * values of its own out.  When it comes by a stop point and no lock is held,
  * or pauses between two batches, others act, through a second handle that maps
  * more of the file or less: lists grow and are emptied, so that their buffers
- * are freed and come back to them or go to other lists, in both tables; keys come
+ * are freed and come back to them or go to other lists; keys come
  * by the thousand and go again; segments are moved; the file is shrunk.  Some pairs stay.  The
  * operation has to find each of these once, and nothing of other keys; what it was
  * to take out must be gone; and nothing on this sound file may be called damaged.
@@ -27,17 +27,16 @@
 #include <string.h>
 
 #include "buffer.h"
-#include "crowd.h"
 #include "directory.h"
 #include "element.h"
 #include "entry.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
+#include "fixture.h"
 #include "handle.h"
 #include "layout.h"
 #include "lock.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -45,11 +44,11 @@
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
+#include "unit.h"
 
 #define EPISODES		50
 #define OPERATIONS		24		/* of an episode */
 #define LIST_KEYS		14
-#define TORN_KEYS		4		/* the last of these */
 #define PLAIN_KEYS		1200
 #define KEYS			(LIST_KEYS + PLAIN_KEYS)
 #define MOST_STANDING	900		/* values of a key that stay */
@@ -88,7 +87,6 @@ static uint64_t first_other[KEYS];	/* ... and which of the others are there */
 static uint64_t next_other[KEYS];
 static uint64_t first_cold;
 static uint64_t next_cold;
-static bool crowded;			/* the buckets of torn keys are full */
 static uint64_t other_lists;
 static uint64_t focus;			/* the key that is being read */
 static bool listening;			/* others may act at stop points ... */
@@ -96,7 +94,6 @@ static uint64_t countdown;		/* ... after so many of them */
 static unsigned actions;		/* that they have done beside this operation */
 static uint64_t all_actions;
 static uint64_t all_shrinks;
-static uint64_t all_overflows;
 
 /* How other files change beside an operation. */
 typedef enum Noise
@@ -128,32 +125,10 @@ ok(PmhTable *t, PmhResult result, PmhResult expected)
 	return false;
 }
 
-/*
- * Torn keys have values in both tables: whether what comes goes to the one or to
- * the other is up to a crowd.
- */
-#define CROWD			12345
-#define CROWD_VALUE		value_of(KEYS, 0, OTHER)
-
-static bool
-is_torn(uint64_t key)
-{
-	return key >= LIST_KEYS - TORN_KEYS && key < LIST_KEYS;
-}
-
-static uint64_t
-hash_of(uint64_t key)
-{
-	return is_torn(key) ? crowd_hash(CROWD, key) : fixture_hash(key);
-}
-
-/* So many have a prefix in common that they overflow as well. */
 static uint64_t
 cold_hash(uint64_t i)
 {
-	uint64_t	hash = fixture_hash(i + (UINT64_C(1) << 40));
-
-	return i % 4 == 0 ? UINT64_C(0xdeadbeefcc) << 24 | (i * 11 & 0xffffff) : hash;
+	return fixture_hash(i + (UINT64_C(1) << 40));
 }
 
 /* ---- the others ---- */
@@ -171,7 +146,7 @@ lists_grow(void)
 	uint64_t	n = choose(3) == 0 ? 1 : choose(1500);
 
 	while (n-- > 0 && next_other[key] - first_other[key] < MOST_OTHERS)
-		REQUIRE(pmh_insert(others, hash_of(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
+		REQUIRE(pmh_insert(others, fixture_hash(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
 }
 
 /* What there is of other values of a key goes, in one of three ways. */
@@ -185,7 +160,7 @@ list_empties(uint64_t key, uint64_t keep)
 	unsigned	way = (unsigned) choose(3);
 
 	for (uint64_t i = first_other[key]; i < to; i++)
-		entry[n++] = (PmhEntry) {hash_of(key), value_of(key, i, OTHER)};
+		entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i, OTHER)};
 	if (way == 0)
 		(void) ok(others, pmh_delete_group(others, entry, n, &removed), PMH_OK);
 	for (size_t i = 0; way > 0 && i < n; i++)
@@ -214,7 +189,7 @@ list_breathes(void)
 	uint64_t	key = some_list_key();
 
 	list_empties(key, 0);
-	REQUIRE(pmh_insert(others, hash_of(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
+	REQUIRE(pmh_insert(others, fixture_hash(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
 }
 
 /* Short lists of other keys take what buffers are free. */
@@ -279,28 +254,16 @@ all_goes_and_file_shrinks(void)
 }
 
 static void
-crowd_comes_or_goes(void)
-{
-	if (crowded)
-		crowd_goes(others, CROWD, CROWD_VALUE);
-	else
-		crowd_comes(others, CROWD, CROWD_VALUE);
-	crowded = !crowded;
-}
-
-static void
 segment_moves(void)
 {
-	PmhSide		side = choose(2) == 0 ? PMH_PRIMARY : PMH_OVERFLOW;
-	uint64_t	hash = choose(2) == 0 ? pmh_side_hash(others, side, hash_of(focus)) :
-		fixture_random(&seed);
+	uint64_t	hash = choose(2) == 0 ? fixture_hash(focus) : fixture_random(&seed);
 	PmhResult	result;
 
 	do
 	{
 		PmhPlace	place;
 
-		REQUIRE(pmh_segment_lock_in(others, side, hash, &place) == PMH_OK);
+		REQUIRE(pmh_segment_lock(others, hash, &place) == PMH_OK);
 		result = pmh_segment_move(others, &place);
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && pmh_provide(others) == PMH_OK);
@@ -329,8 +292,7 @@ others_act(void)
 	static void (*const action[]) (void) = {
 		lists_grow, lists_grow, lists_empty, list_breathes, list_breathes,
 		other_lists_come, keys_come, keys_go, file_shrinks,
-		all_goes_and_file_shrinks, segment_moves, segment_moves, sweep_takes_out,
-		crowd_comes_or_goes, crowd_comes_or_goes
+		all_goes_and_file_shrinks, segment_moves, segment_moves, sweep_takes_out
 	};
 	bool		listened = listening;
 
@@ -462,7 +424,7 @@ look_up(Found *found)
 	PmhValues	values = {0};
 	uint64_t	key = focus;
 
-	if (!ok(self, pmh_lookup(self, hash_of(key), &values), PMH_OK))
+	if (!ok(self, pmh_lookup(self, fixture_hash(key), &values), PMH_OK))
 		return;
 	for (size_t i = 0; i < values.n; i++)
 		found_value(found, key, values.value[i]);
@@ -499,7 +461,7 @@ look_up_group(Found *found)
 	uint64_t	hashes[KEYS];
 
 	for (uint64_t key = 0; key < KEYS; key++)
-		hashes[key] = hash_of(key);
+		hashes[key] = fixture_hash(key);
 	if (ok(self, pmh_lookup_group(self, hashes, KEYS, group_found, found), PMH_OK))
 		check_found(found, 0, KEYS);
 }
@@ -513,7 +475,7 @@ read_by_cursor(Found *found)
 	unsigned	pauses = 0;
 	PmhResult	result;
 
-	pmh_cursor_open(self, &cursor, hash_of(key));
+	pmh_cursor_open(self, &cursor, fixture_hash(key));
 	while ((result = pmh_cursor_next(self, &cursor, want)) == PMH_OK)
 	{
 		for (size_t i = 0; i < cursor.batch.n; i++)
@@ -537,7 +499,7 @@ sweep(Found *found)
 	{
 		uint64_t	key = pair->value >> 24;
 
-		if (key < KEYS && pair->hash == hash_of(key))
+		if (key < KEYS && pair->hash == fixture_hash(key))
 			found_value(found, key, pair->value);
 		else if (key != KEYS)
 			found->strange = true;
@@ -578,7 +540,7 @@ put_in_and_take_out(Found *found)
 
 	for (size_t i = 0; i < n; i++)
 	{
-		entry[i] = (PmhEntry) {hash_of(key), value_of(key, i, OWN)};
+		entry[i] = (PmhEntry) {fixture_hash(key), value_of(key, i, OWN)};
 		(void) ok(self, pmh_insert(self, entry[i].hash, entry[i].value, false), PMH_OK);
 	}
 	others_act();
@@ -593,7 +555,7 @@ put_in_and_take_out(Found *found)
 		fprintf(stderr, "  seed %llu: %s: %zu of %zu values taken out, %zu left\n",
 				(unsigned long long) episode_seed, doing, removal.removed, n, removal.left);
 	pmh_removal_end(&removal);
-	if (!ok(self, pmh_lookup(self, hash_of(key), &values), PMH_OK))
+	if (!ok(self, pmh_lookup(self, fixture_hash(key), &values), PMH_OK))
 		return;
 	for (size_t i = 0; i < values.n; i++)
 	{
@@ -612,43 +574,6 @@ compare_entries(const void *a, const void *b)
 	return pmh_compare_entries(a, b);
 }
 
-static void
-add_values(uint64_t key, uint64_t n, Kind kind)
-{
-	for (; n > 0; n--)
-	{
-		uint64_t	number = kind == STANDING ? standing[key]++ : next_other[key]++;
-
-		REQUIRE(pmh_insert(others, hash_of(key), value_of(key, number, kind), false) == PMH_OK);
-	}
-}
-
-/*
- * Values of torn keys: of all in the overflow table, lists of one buffer and of
- * several; and then, of every other one, in the primary table.
- */
-static void
-add_torn_keys(void)
-{
-	crowd_comes(others, CROWD, CROWD_VALUE);
-	for (uint64_t key = LIST_KEYS - TORN_KEYS; key < LIST_KEYS; key++)
-	{
-		standing[key] = 0;
-		add_values(key, key % 4 < 2 ? 5 + choose(MOST_STANDING / 2 - 5) : 300, STANDING);
-		add_values(key, choose(MOST_OTHERS), OTHER);
-		REQUIRE(crowd_has_list(others, PMH_OVERFLOW, hash_of(key)));
-	}
-	crowd_goes(others, CROWD, CROWD_VALUE);
-	for (uint64_t key = LIST_KEYS - TORN_KEYS; key < LIST_KEYS; key += 2)
-	{
-		add_values(key, PMH_INLINE_MAX + 1 + choose(MOST_STANDING - 1 - PMH_INLINE_MAX - standing[key]), STANDING);
-		REQUIRE(crowd_has_list(others, PMH_PRIMARY, hash_of(key)));
-	}
-	crowded = choose(2) == 0;
-	if (crowded)
-		crowd_comes(others, CROWD, CROWD_VALUE);
-}
-
 /* What stays is loaded: lists of one buffer, of two, and of several. */
 static void
 make_table(void)
@@ -665,13 +590,11 @@ make_table(void)
 		standing[key] = key >= LIST_KEYS ? 1 + key % 3 :
 			key % 2 == 0 ? pmh_class_capacity(PMH_CHAIN_CLASS - 1) : 5 + choose(MOST_STANDING - 5);
 		first_other[key] = next_other[key] = FIRST_OTHER;
-		if (is_torn(key))
-			continue;
 		for (uint64_t i = 0; i < standing[key]; i++)
-			entry[n++] = (PmhEntry) {hash_of(key), value_of(key, i, STANDING)};
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i, STANDING)};
 		/* Some of the others come with them, and are in the newest buffer. */
 		while (key < LIST_KEYS && next_other[key] < FIRST_OTHER + 40)
-			entry[n++] = (PmhEntry) {hash_of(key), value_of(key, next_other[key]++, OTHER)};
+			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, next_other[key]++, OTHER)};
 	}
 	for (uint64_t i = 0; i < LONG_VALUES; i++)
 		entry[n++] = (PmhEntry) {fixture_hash(LONG_KEY), value_of(KEYS, i, OTHER)};
@@ -681,7 +604,6 @@ make_table(void)
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
 	free(entry);
 	first_cold = next_cold = 0;
-	add_torn_keys();
 }
 
 static void
@@ -740,22 +662,17 @@ main(int argc, char **argv)
 	path = fixture_path("stop_between");
 	for (uint64_t e = 0; e < episodes; e++)
 	{
-		uint64_t	overflows_before;
-
 		seed = episode_seed = first + e;
 		make_table();
 		self = fixture_open(path, 1);
-		overflows_before = pm_load(&pmh_run(others)->overflows);
 		for (unsigned i = 0; i < OPERATIONS; i++)
 			one_operation(&found);
 		doing = "check at the end";
 		(void) ok(others, pmh_check(others, true, fixture_report, NULL), PMH_OK);
-		all_overflows += pm_load(&pmh_run(others)->overflows) - overflows_before;
 		pmh_close(self);
 		pmh_close(others);
 	}
-	CHECK(all_actions > episodes && all_shrinks > episodes / 4 && all_overflows > episodes &&
-		  all_noise > episodes);
+	CHECK(all_actions > episodes && all_shrinks > episodes / 4 && all_noise > episodes);
 	unlink(path);
 	free(found.count);
 	return unit_done("stop_between");

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "crowd.h"
 #include "cursor.h"
 #include "directory.h"
 #include "error.h"
@@ -26,7 +25,6 @@
 #include "list_write.h"
 #include "live.h"
 #include "lock.h"
-#include "overflow.h"
 #include "segment_resize.h"
 #include "stop_point.h"
 #include "table.h"
@@ -417,8 +415,6 @@ shrink_beside_others(void)
 
 #define SEGMENTS		100		/* at least, of a large table */
 #define GIVEN_UP_AT		4
-#define CROWDED			UINT64_C(20000)
-#define REST_AT_ONCE	1024
 
 static unsigned asked;
 static unsigned refuse_at;		/* 0: never */
@@ -626,12 +622,6 @@ fold_later(PmhTable *t)
 	return result;
 }
 
-static PmhResult
-overflow(PmhTable *t)
-{
-	return pmh_conclude(t, pmh_overflow_begin(t));
-}
-
 static void
 waits_are_given_up(void)
 {
@@ -650,41 +640,12 @@ waits_are_given_up(void)
 	wait_is_given_up(t, &t->file_lock->grow, fixture_begin_shrink);
 	wait_is_given_up(t, &t->file_lock->grow, find_free_space);
 	wait_is_given_up(t, &t->file_lock->directory, fixture_check);
-	wait_is_given_up(t, &t->file_lock->directory, overflow);
 	wait_is_given_up(t, &t->file_lock->directory, double_directory);
 	wait_is_given_up(t, &t->file_lock->directory, fold_directory);
 	for (unsigned i = 0; i < 3; i++)
 		REQUIRE(double_directory(t) == PMH_OK);
 	held_later = true;
 	wait_is_given_up(t, &t->file_lock->directory, fold_later);
-	pmh_close(t);
-}
-
-/* Entries that no segment takes come last in a load. */
-static void
-rest_is_given_up(unsigned at)
-{
-	PmhTable   *t = fixture_create(path);
-	PmhEntry   *entry = malloc(CROWDED * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
-	PmhResult	result;
-
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < CROWDED; i++)
-		entry[i] = (PmhEntry) {crowd_of_many_hash(7, i), i};
-	REQUIRE(pmh_bulk_begin(t, CROWDED, 90, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, CROWDED) == PMH_OK);
-	be_asked(at);
-	result = pmh_bulk_finish(bulk);
-	be_left_alone();
-	if (at == 0)
-		CHECK(result == PMH_OK && asked >= CROWDED / REST_AT_ONCE / 2);
-	else
-		CHECK(result == PMH_CANCELLED && asked == at &&
-			  crowd_overflowed(t) <= at * REST_AT_ONCE);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK && fixture_no_lock_held());
-	free(entry);
 	pmh_close(t);
 }
 
@@ -820,12 +781,11 @@ sorting_is_given_up(uint64_t keys, bool mixed, unsigned looks)
 /* ---- a sample ---- */
 
 #define DEPTH			7		/* more than the sample has points for */
-#define TORN			UINT64_C(0)
-#define TORN_VALUES		UINT64_C(20000)
+#define VALUES			UINT64_C(20000)
 
 /*
- * All points of a sample meet the same segment of each table: its lists are counted
- * once, and what they stand for is all there is.
+ * All points of a sample meet the same segment: its lists are counted once, and what
+ * they stand for is all there is.
  */
 static void
 sampled_once(void)
@@ -837,26 +797,24 @@ sampled_once(void)
 	uint64_t	bytes;
 	uint64_t	all;
 
-	crowd_comes(t, 1, 1);
-	for (uint64_t i = 0; i < TORN_VALUES; i++)
-		REQUIRE(pmh_insert(t, crowd_hash(1, TORN), i, false) == PMH_OK);
-	REQUIRE(crowd_has_list(t, PMH_OVERFLOW, crowd_hash(1, TORN)));
+	for (uint64_t i = 0; i < VALUES; i++)
+		REQUIRE(pmh_insert(t, fixture_hash(1), i, false) == PMH_OK);
 	for (uint32_t depth = 0; depth < DEPTH; depth++)
 		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
 	readings = 0;
-	REQUIRE(pmh_stats(t, &stats) == PMH_OK && stats.segments == 2);
+	REQUIRE(pmh_stats(t, &stats) == PMH_OK && stats.segments == 1);
 	all = readings;
-	CHECK(all > 2 && stats.list_entries == TORN_VALUES);
+	CHECK(all > 2 && stats.list_entries == VALUES);
 	readings = 0;
 	REQUIRE(pmh_conclude(t, pmh_estimate_fill(t, &fill)) == PMH_OK);
 	CHECK(readings == all);
-	CHECK(fill.segments == 2 && fill.lists == 1);
+	CHECK(fill.segments == 1 && fill.lists == 1);
 	CHECK(fill.slots == (double) stats.slots && fill.used_slots == (double) stats.used_slots);
-	CHECK(fill.list_entries == (double) TORN_VALUES);
+	CHECK(fill.list_entries == (double) VALUES);
 	CHECK(fill.list_bytes == (double) stats.list_bytes);
 	readings = 0;
 	REQUIRE(pmh_estimate(t, &estimated, &bytes) == PMH_OK);
-	CHECK(readings == 1 && estimated >= CROWD_KEYS && estimated < 2 * TORN_VALUES);
+	CHECK(readings == 1 && estimated > 0 && estimated < 2 * VALUES);
 	pmh_close(t);
 }
 
@@ -874,9 +832,6 @@ main(void)
 	TEST(long_list_is_given_up());
 	TEST(many_segments_are_given_up());
 	TEST(waits_are_given_up());
-	TEST(rest_is_given_up(0));
-	TEST(rest_is_given_up(1));
-	TEST(rest_is_given_up(3));
 	TEST(list_is_loaded_once());
 	TEST(load_is_given_up(1));
 	TEST(load_is_given_up(4));

@@ -118,8 +118,8 @@ make_deep(const char *path)
 }
 
 /*
- * A check reads the directory in pieces.  There is no overflow table, and after one of
- * the pieces the directory is folded: the next one begins in the half that is 0.
+ * A check reads the directory in pieces, and after one of them the directory is folded:
+ * the next one may begin past its end.
  */
 static void
 test_check(const char *path, unsigned pieces)

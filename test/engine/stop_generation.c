@@ -78,7 +78,7 @@ block_of(uint64_t hash)
 {
 	PmhPlace	place;
 
-	REQUIRE(pmh_locate_in(writer, PMH_PRIMARY, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate(writer, hash, &place) == PMH_OK);
 	return pmh_elem_main_block(place.elem);
 }
 
@@ -143,7 +143,7 @@ ends_at_home(uint64_t hash)
 
 	REQUIRE(pmh_home_find(reader, hash, &home));
 	state = pmh_bucket_state(home.bucket);
-	return (state & (PMH_STATE_STASHED | PMH_STATE_OVERFLOWED)) == 0 &&
+	return (state & PMH_STATE_STASHED) == 0 &&
 		(state >> pmh_filter_shift(hash) & 1) == 0;
 }
 

@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 
 #include "buffer.h"
-#include "crowd.h"
 #include "error.h"
 #include "figures.h"
 #include "file_size.h"
@@ -35,8 +34,6 @@
 #define BUFFERS			40		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))
 #define MOST_READINGS	20000	/* of a buffer that do not come to an end otherwise */
-#define CROWDED			200		/* keys of the same buckets, with lists */
-#define CROWDED_VALUES	UINT64_C(700)
 
 static const char *path;
 static PmhTable *others;
@@ -466,32 +463,6 @@ nothing_holds(void)
 	pmh_close(t);
 }
 
-static uint64_t
-crowded(uint64_t key)
-{
-	return crowd_hash(1, key);
-}
-
-/* A bulk load reads lists of its own that find no room, while others free buffers. */
-static void
-load_beside_others(void)
-{
-	PmhTable   *t = fixture_create(path);
-
-	spoil("list_before_validation", 2);
-	CHECK(load(t, CROWDED, CROWDED_VALUES, crowded) == PMH_OK);
-	CHECK(spoilt > 0 && readings < MOST_READINGS);
-	spoil_at = NULL;
-	CHECK(crowd_overflowed(t) > 0);
-	for (uint64_t key = 0; key < CROWDED; key++)
-	{
-		REQUIRE(pmh_lookup(t, crowded(key), &values) == PMH_OK);
-		CHECK(values.n == CROWDED_VALUES);
-	}
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
-}
-
 int
 main(void)
 {
@@ -505,7 +476,6 @@ main(void)
 	TEST(versions_of_others("list_before_span"));
 	TEST(damage_beside_others());
 	TEST(nothing_holds());
-	TEST(load_beside_others());
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("stop_handles");

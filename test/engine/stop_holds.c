@@ -57,7 +57,7 @@ watch(PmhTable *t, uint64_t hash)
 {
 	PmhPlace	place;
 
-	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
 	held = longest = 0;
 	watched = &place.stripe->lock;
 }

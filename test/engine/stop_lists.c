@@ -462,43 +462,6 @@ cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
 	close_sound();
 }
 
-/* ---- the overflow table comes into being ---- */
-
-static PmhResult found;
-
-static void
-look_into_overflow(void)
-{
-	PmhPlace	place;
-
-	while ((found = pmh_locate_in(others, PMH_OVERFLOW, UINT64_MAX, &place)) == PMH_NEED)
-		REQUIRE(pmh_provide(others) == PMH_OK);
-}
-
-/* The directory names it in part: an element that is still 0 is no damage. */
-static void
-overflow_table_named_in_part(void)
-{
-	PmhTable   *t;
-
-	others = fixture_create(path);
-	t = fixture_open(path, 1);
-	for (uint32_t depth = 0; depth < 3; depth++)
-		REQUIRE(pmh_directory_double(t, depth) == PMH_OK);
-	look_into_overflow();
-	CHECK(found == PMH_NOT_FOUND);
-	act = look_into_overflow;
-	act_at = "elements_between";
-	acted = 0;
-	found = PMH_OK;
-	CHECK(pmh_conclude(t, pmh_overflow_begin(t)) == PMH_OK);
-	CHECK(acted == 1 && found == PMH_NOT_FOUND);
-	look_into_overflow();
-	CHECK(found == PMH_OK);
-	pmh_close(t);
-	close_sound();
-}
-
 int
 main(void)
 {
@@ -518,7 +481,6 @@ main(void)
 	TEST(operation_and_cut(fixture_check, "check_before_elements", false));
 	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
 	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
-	TEST(overflow_table_named_in_part());
 	unlink(path);
 	return unit_done("stop_lists");
 }

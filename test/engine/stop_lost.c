@@ -11,13 +11,9 @@
  * page of the mapping replaced by one that cannot be read, which more often than
  * not is the page that is about to be read.
  *
- * Some keys are of a crowd that is in the overflow table, with plain entries, short
- * lists and a long one.
- *
  *-------------------------------------------------------------------------
  */
 #define main faults_main
-#include "crowd.h"
 #include "error.h"
 #include "faults.c"
 #include "stop_point.h"
@@ -31,11 +27,6 @@
 #define POINTS			512
 #define LOOSE_KEY		UINT64_C(11)	/* its list is to be rewritten */
 #define LOOSE_VALUES	UINT64_C(30000)
-#define CROWD			7
-#define CROWDED			UINT64_C(1200)	/* keys, and some that come */
-#define LISTED			30		/* keys from one with a list to the next */
-#define CROWD_LONG		UINT64_C(90)	/* has a long one */
-#define CROWD_VALUES	UINT64_C(6000)
 
 /* How often an operation comes by a stop point, or by loads of a function. */
 typedef struct Reached
@@ -173,92 +164,6 @@ loosen(PmhTable *t)
 	REQUIRE(sweeper_end(&s) == PMH_OK);
 }
 
-/* ---- a crowd in the overflow table ---- */
-
-static uint64_t
-values_in_crowd(uint64_t key)
-{
-	return key == CROWD_LONG ? CROWD_VALUES : key % LISTED == 0 ? 20 : 1;
-}
-
-static void
-make_crowd(PmhTable *t)
-{
-	for (uint64_t key = 0; key < CROWDED; key++)
-	{
-		for (uint64_t v = 0; v < values_in_crowd(key); v++)
-			REQUIRE(pmh_insert(t, crowd_of_many_hash(CROWD, key), v << 20 | key, false) == PMH_OK);
-	}
-	CHECK(crowd_overflowed(t) > CROWDED - 4 * PMH_SLOTS + CROWD_VALUES);
-}
-
-static PmhResult
-do_crowd_lookup(PmhTable *t, uint64_t *seed)
-{
-	PmhResult	result = PMH_OK;
-
-	for (int i = 0; i < 50 && result == PMH_OK; i++)
-	{
-		uint64_t	key = fixture_random(seed) % CROWDED;
-
-		result = pmh_lookup(t, crowd_of_many_hash(CROWD, key), &values);
-		CHECK(result != PMH_OK || values.n == values_in_crowd(key));
-	}
-	return result;
-}
-
-static PmhResult
-do_crowd_cursor(PmhTable *t, uint64_t *seed)
-{
-	uint64_t	n;
-	PmhResult	result = fixture_count_by_cursor(t, crowd_of_many_hash(CROWD, CROWD_LONG),
-												 300, &n);
-
-	(void) seed;
-	CHECK(result != PMH_OK || n == CROWD_VALUES);
-	return result;
-}
-
-/* The overflow table grows; lists in it begin and grow. */
-static PmhResult
-do_crowd_insert(PmhTable *t, uint64_t *seed)
-{
-	PmhResult	result = PMH_OK;
-
-	(void) seed;
-	for (uint64_t i = 0; i < 2 * CROWDED && result == PMH_OK; i++)
-		result = pmh_insert(t, crowd_of_many_hash(CROWD, CROWDED + i % CROWDED / 3 * 3), i,
-							i % 2 == 0);
-	for (uint64_t v = 0; v < 3000 && result == PMH_OK; v++)
-		result = pmh_insert(t, crowd_of_many_hash(CROWD, 1), v << 20 | 1 << 19, false);
-	return result;
-}
-
-/* What a scan has found dead: plain entries, short lists, half of the long one. */
-static PmhResult
-do_crowd_removal(PmhTable *t, uint64_t *seed)
-{
-	static PmhEntry entry[CROWDED + CROWD_VALUES];
-	size_t		n = 0;
-	PmhRemoval	steps;
-	PmhResult	result;
-
-	(void) seed;
-	for (uint64_t key = 0; key < CROWDED; key += 3)
-	{
-		for (uint64_t v = 0; v < values_in_crowd(key); v += 2)
-			entry[n++] = (PmhEntry) {crowd_of_many_hash(CROWD, key), v << 20 | key};
-	}
-	result = pmh_removal_begin(t, entry, n, true, &steps);
-	if (result != PMH_OK)
-		return result;
-	while ((result = pmh_removal_step(t, &steps, 8)) == PMH_OK)
-		continue;
-	CHECK(result != PMH_DONE || steps.removed == n);
-	pmh_removal_end(&steps);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
 /* ---- losses ---- */
 
 static void
@@ -369,8 +274,7 @@ no_end(int signal_number)
 int
 main(int argc, char **argv)
 {
-	static const Operation more[] = {do_shrink, do_drain, do_compact, do_crowd_lookup,
-	do_crowd_cursor, do_crowd_insert, do_crowd_removal};
+	static const Operation more[] = {do_shrink, do_drain, do_compact};
 	unsigned	trials = argc > 1 ? (unsigned) atoi(argv[1]) : TRIALS;
 	PmhTable   *t;
 	char	   *image;
@@ -388,7 +292,6 @@ main(int argc, char **argv)
 	for (uint64_t v = 0; v < LOOSE_VALUES; v++)
 		REQUIRE(pmh_insert(t, fixture_hash(LOOSE_KEY), v << 20 | LOOSE_KEY, false) == PMH_OK);
 	loosen(t);
-	make_crowd(t);
 	pmh_close(t);
 	size = size_of(path);
 	image = malloc(size);

@@ -805,7 +805,7 @@ is_locked(PmhTable *t, uint32_t key)
 	PmhPlace	place;
 	PmhResult	result;
 
-	while ((result = pmh_locate_in(t, PMH_PRIMARY, hash_of(key), &place)) == PMH_NEED)
+	while ((result = pmh_locate(t, hash_of(key), &place)) == PMH_NEED)
 		REQUIRE(pmh_map_all(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
 	return __atomic_load_n(&place.stripe->lock, __ATOMIC_RELAXED) != 0;

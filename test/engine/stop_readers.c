@@ -24,7 +24,6 @@
 #include "handle.h"
 #include "layout.h"
 #include "lookup.h"
-#include "overflow.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -162,13 +161,13 @@ segment_given_away(void)
 		PmhPlace	now;
 		pid_t		reader;
 
-		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+		REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
 		block = place.main >> PMH_BLOCK_SHIFT;
 		reader = start_reader("probe_before_reading", hash, 1, 1, trial * 100, trial * 100);
 		do
 		{
 			put(t, other_hash(), 7);
-			REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &now) == PMH_OK);
+			REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
 		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
 		CHECK(goes_on_well(reader));
 	}
@@ -435,7 +434,7 @@ is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
 	uint32_t	state;
 	uint32_t	alt_state;
 
-	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
 	home = pmh_home_bucket(hash, place.hashing);
 	alt = pmh_alt_bucket(hash, place.hashing, home);
 	state = pmh_bucket_state(pmh_bucket(t, &place, home));
@@ -445,14 +444,14 @@ is_to_be_announced(PmhTable *t, uint64_t hash, uint64_t *read)
 		pmh_state_full(alt_state))
 		return false;
 	*read = home + 1;
-	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, 0, &walk) == PMH_OK);
+	REQUIRE(pmh_locate(t, 0, &walk) == PMH_OK);
 	while (walk.main != place.main)
 	{
 		uint32_t	depth = pmh_elem_depth(walk.elem);
 
 		*read += walk.buckets;
 		next = (pmh_hash_prefix(next, depth) + 1) << (64 - depth);
-		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, next, &walk) == PMH_OK);
+		REQUIRE(pmh_locate(t, next, &walk) == PMH_OK);
 	}
 	return true;
 }
@@ -499,7 +498,7 @@ goes_elsewhere(PmhTable *t, uint64_t hash)
 	uint32_t	alt_state;
 	int			pointer;
 
-	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
 	home = pmh_home_bucket(hash, place.hashing);
 	if (pmh_bucket_find(pmh_bucket(t, &place, home), hash, &state, &pointer) == 0)
 		return false;
@@ -600,82 +599,6 @@ later_value_elsewhere(void)
 	CHECK(goes_on_well(writer));
 	CHECK(goes_on_well(reader));
 	close_sound(t);
-}
-
-/* ---- both tables, one state ---- */
-
-/* A key with value 1 in the overflow table, and room for one more at its home. */
-static uint64_t
-make_key_sent_away(PmhTable *t)
-{
-	uint64_t	hash = hash_at(10, 20, 200);
-
-	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
-		put(t, hash_at(10, 20, i), 1001 + 16 * i);
-	put(t, hash, 1);
-	for (uint64_t i = 0; i <= 4 * PMH_SLOTS; i++)
-	{
-		PmhProbe	probe;
-
-		REQUIRE(pmh_probe_in(t, PMH_PRIMARY, hash_at(10, 20, i), &probe) == PMH_OK);
-		if (probe.n == 0)
-			continue;
-		REQUIRE(pmh_delete(t, hash_at(10, 20, i), 1001 + 16 * i) == PMH_OK);
-		break;
-	}
-	return hash;
-}
-
-/* Value 2 has gone to the primary table, 3 to the other. */
-static void
-check_where(PmhTable *t, uint64_t hash)
-{
-	PmhProbe	probe;
-
-	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK);
-	CHECK(probe.n == 1 && probe.value[0] == 2);
-	REQUIRE(pmh_probe_in(t, PMH_OVERFLOW, pmh_side_hash(t, PMH_OVERFLOW, hash), &probe) == PMH_OK);
-	CHECK(probe.n == 2);
-	close_sound(t);
-}
-
-/*
- * A writer has counted the version of the home up, and not yet committed value 2
- * there; a reader reads the primary table; the writer goes on, and puts 3 into the
- * overflow table.  A reader that finds 3 there must not miss 2.
- */
-static void
-later_value_in_overflow(void)
-{
-	PmhTable   *t = make_table(false);
-	uint64_t	hash = make_key_sent_away(t);
-	pid_t		writer = start_change(insert_two, "put_before_commit", 1, hash, 2);
-	pid_t		reader = start_change(none_left_out, "probe_before_overflow", 1, hash, 0);
-
-	CHECK(goes_on_well(writer));
-	CHECK(goes_on_well(reader));
-	check_where(t, hash);
-}
-
-static PmhResult move_it(PmhTable *t, uint64_t hash, uint64_t value);
-
-/*
- * The segment of the primary table is being moved: its copy is published, the
- * versions of the old one have not been counted up yet.  A reader has read the old
- * one, value 2 goes to the copy, 3 to the overflow table.
- */
-static void
-later_value_in_copy(void)
-{
-	PmhTable   *t = make_table(false);
-	uint64_t	hash = make_key_sent_away(t);
-	pid_t		reader = start_change(none_left_out, "probe_before_overflow", 1, hash, 0);
-	pid_t		mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
-
-	REQUIRE(insert_two(t, hash, 2) == PMH_OK);
-	CHECK(goes_on_well(reader));
-	CHECK(goes_on_well(mover));
-	check_where(t, hash);
 }
 
 /*
@@ -867,7 +790,7 @@ segment_comes_back(Change reading, const char *point)
 
 	for (uint64_t v = 1; v <= 8; v++)
 		put(t, hash, v);
-	REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &before) == PMH_OK);
+	REQUIRE(pmh_locate(t, hash, &before) == PMH_OK);
 	reader = start_change(reading, point, 1, hash, 8);
 	mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
 	for (uint64_t v = 9; v <= 11; v++)
@@ -880,7 +803,7 @@ segment_comes_back(Change reading, const char *point)
 	{
 		CHECK(goes_on_well(mover));
 		move_segment(t);
-		REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &after) == PMH_OK);
+		REQUIRE(pmh_locate(t, hash, &after) == PMH_OK);
 		CHECK(after.elem == before.elem);
 		well = goes_on_well(reader);
 	}
@@ -895,8 +818,6 @@ main(void)
 {
 	path = fixture_path("stop_readers");
 	TEST(later_value_elsewhere());
-	TEST(later_value_in_overflow());
-	TEST(later_value_in_copy());
 	TEST(list_comes_while_copied(sweep_small_values));
 	TEST(list_comes_while_copied(check_all));
 	TEST(deleted_while_copied());

@@ -4,14 +4,13 @@
  *	  A table of one handle, for tests of what makes it smaller: unique keys, or
  *	  lists; what is to be there of them; recovery, sweeps, shrinks.
  *
- * To be set by the test: path; force_pmem and crowded if it likes.
+ * To be set by the test: path; force_pmem if it likes.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMH_TABLE_ALONE_H
 #define PMH_TABLE_ALONE_H
 
-#include "crowd.h"
 #include "error.h"
 #include "fixture.h"
 #include "sweeps.h"
@@ -27,13 +26,6 @@
 static const char *path;
 static uint64_t instance = 1;
 static bool force_pmem;
-static bool crowded;			/* half of the keys are in the overflow table */
-
-static inline uint64_t
-key_hash(uint64_t key)
-{
-	return crowded && key % 2 == 1 ? crowd_of_many_hash(7, key) : fixture_hash(key);
-}
 
 static inline PmhTable *
 create(void)
@@ -118,7 +110,7 @@ static inline void
 insert_unique(PmhTable *t, uint64_t from, uint64_t to)
 {
 	for (uint64_t key = from; key < to; key++)
-		REQUIRE(pmh_insert(t, key_hash(key), key, false) == PMH_OK);
+		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
 }
 
 /* Of the keys below n just those divisible by 'keep' are there (0: none). */
@@ -131,7 +123,7 @@ check_unique(PmhTable *t, uint64_t n, uint64_t keep)
 	{
 		bool		there = keep != 0 && key % keep == 0;
 
-		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
 		CHECK(values.n == (there ? 1 : 0) && (!there || values.value[0] == key));
 	}
 	pmh_values_free(&values);
@@ -151,7 +143,7 @@ insert_lists(PmhTable *t)
 	for (uint64_t key = 0; key < LIST_KEYS; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_insert(t, key_hash(key), i, false) == PMH_OK);
+			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
 	}
 }
 
@@ -164,7 +156,7 @@ check_lists(PmhTable *t, uint64_t keep)
 	{
 		uint64_t	n = keep == 0 ? 0 : (values_of(key) + keep - 1) / keep;
 
-		REQUIRE(pmh_lookup(t, key_hash(key), &values) == PMH_OK);
+		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
 		CHECK(values.n == n);
 		for (uint64_t i = 0; i < n && i < values.n; i++)
 			CHECK(values.value[i] == i * keep);

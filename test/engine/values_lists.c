@@ -269,7 +269,7 @@ from_array(PmhTable *t, size_t n)
 	while ((result = pmh_list_create(t, hash, value, n, 0, &payload)) == PMH_NEED)
 		REQUIRE(pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
-	REQUIRE(pmh_list_read(t, PMH_PRIMARY, hash, payload,
+	REQUIRE(pmh_list_read(t, hash, payload,
 						  pmh_buffer_version(t, pmh_pointer_offset(payload)),
 						  &values) == PMH_OK);
 	CHECK(values.n == n);

@@ -30,6 +30,13 @@ next_random(void)
 }
 
 static void
+fail(const char *what, uint64_t number, uint64_t key)
+{
+	printf("%s: %016" PRIx64 ", key %016" PRIx64 "\n", what, number, key);
+	exit(1);
+}
+
+static void
 check_round_trip(uint64_t word, uint64_t seed, uint64_t flip)
 {
 	uint64_t	hash = pmhash_hash_word(word, seed);
@@ -146,6 +153,40 @@ check_veil(void)
 	}
 }
 
+/*
+ * The permutation can be undone under any key, and hashes that differ in a few bits only,
+ * wherever these are, fall into each 256th of all values about as often as others.
+ */
+static void
+check_permutation(void)
+{
+	for (int round = 0; round < 2000; round++)
+	{
+		uint64_t	key[2] = {next_random(), next_random()};
+		uint64_t	base = next_random();
+		unsigned	part[256] = {0};
+		PmhashPermutation p;
+
+		pmhash_permutation_make(&p, key);
+		for (uint64_t i = 0; i < 16384; i++)
+		{
+			uint64_t	hash = base ^ i << round % 51;
+			uint64_t	permuted = pmhash_permute(&p, hash);
+
+			part[permuted >> 56]++;
+			if (pmhash_permute_back(&p, permuted) != hash ||
+				pmhash_permute(&p, pmhash_permute_back(&p, hash)) != hash)
+				fail("the permutation of", hash, key[0]);
+		}
+		/* 64 are expected; ten standard deviations are 80. */
+		for (int i = 0; i < 256; i++)
+		{
+			if (part[i] == 0 || part[i] > 144)
+				fail("so many of a 256th", part[i], key[0]);
+		}
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -161,6 +202,9 @@ main(int argc, char **argv)
 
 	check_veil();
 	printf("ok - the veil is SipHash-2-4 and tells nothing of a hash\n");
+
+	check_permutation();
+	printf("ok - the permutation can be undone, and parts what agrees\n");
 
 	check_against_library();
 	printf("ok - hash is XXH3_64bits_withSeed\n");

@@ -12,9 +12,7 @@
 #	writer	a random transaction
 #	other	statements of its own in between, VACUUM, what takes TIDs over
 #	judge	looks at everything when the transaction is over; what was given up is made anew
-# Some keys have hashes that were made for the file that fz_k has: they overflow.
-# Everything follows from the seed, but for when a statement_timeout strikes, and
-# which keys those are.
+# Everything follows from the seed, but for when a statement_timeout strikes.
 
 package PmhashSqlFuzz;
 
@@ -23,7 +21,6 @@ use warnings;
 
 use Exporter 'import';
 use IPC::Run;
-use PmhashCrowd;
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashRandom;
@@ -40,7 +37,6 @@ our @EXPORT = qw(
 
 my $most_rows = 5000;
 my $patience = 120;    # seconds for a statement
-my $crowd = 3000;      # keys that overflow
 my $most_copied = 3000;
 my $death_each = $ENV{PMHASH_SQL_FUZZ_DEATH_EACH} || 12;    # transactions
 my $numbers;           # a file of so many rows to be copied
@@ -50,7 +46,7 @@ my $arbiter;           # what ON CONFLICT ... DO UPDATE may name for fu, if anyt
 # cancel), what the transactions do to each other, and what comes after an error.
 my $expected = qr/^(53100|53200|57014|40001|40P01|55P03|23505|25P02|3B001|34000|24000|P0001|25001|42704|55006|23P01)$/;
 
-my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, overflows => 0, moves => 0, anew => 0, crashes => 0, databases_moved => 0);
+my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, committed => 0, judged => 0, killed => 0, moves => 0, anew => 0, crashes => 0, databases_moved => 0);
 
 # ---- the server ----
 
@@ -92,7 +88,6 @@ CREATE INDEX fz_t ON fz USING pmhash (t);
 CREATE INDEX fz_kv ON fz USING pmhash (k, v) WITH (wal = off);
 CREATE INDEX fz_p ON fz USING pmhash (p);
 CREATE TABLE fp (k int8, v int4) PARTITION BY LIST (v);
-CREATE TABLE crowd (i int4 PRIMARY KEY, k int8);
 SELECT format('CREATE TABLE fp%s PARTITION OF fp FOR VALUES IN (%s)', i, i) FROM generate_series(0, 3) i \gexec
 CREATE INDEX ON fp USING pmhash (k);
 INSERT INTO soak_indexes VALUES ('fz', '{k}', 'fz_k', true), ('fz', '{t}', 'fz_t', false), ('fz', '{k,v}', 'fz_kv', false),
@@ -255,7 +250,6 @@ sub rows
 	my $n = one_of(1, between(1, 30), between(17, 300), between(200, 1500), between(1000, 3000));
 	my $key = sprintf('(i * 7919 + %d) %% %d', between(0, 1000), one_of(1, 5, 50, 1000, 100000));
 
-	$key = "(SELECT c.k FROM crowd c (n, k) WHERE c.n = $key % $crowd)" if rand() < .3;
 	return sprintf('SELECT %s, %s, \'t\' || i %% %d, i %% 4 FROM generate_series(1, %d) i',
 		$id, $key, one_of(3, 200, 10000), $n);
 }
@@ -307,7 +301,7 @@ sub change_unique
 sub change
 {
 	return change_unique() if rand() < .3;
-	my $some = one_of('k % 7 = ' . between(0, 6), 'k IN (SELECT k FROM crowd WHERE i % 3 = 1)', 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
+	my $some = one_of('k % 7 = ' . between(0, 6), 'k = ' . between(0, 50), 'v = ' . between(0, 3), 'id % 3 = 0');
 
 	return one_of("DELETE FROM fz WHERE $some", "UPDATE fz SET k = k + 1 WHERE $some", "UPDATE fz SET v = (v + 1) % 4 WHERE $some",
 		'UPDATE fp SET v = (v + 1) % 4 WHERE k % 5 = 1', 'DELETE FROM fp WHERE k % 4 = 0') . ';';
@@ -322,8 +316,6 @@ sub read_some
 		"SELECT differ('fz', 't = ''t$k''');",
 		"SELECT differ('fz', 'k = $k AND v = ' || $k % 4);",
 		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT generate_series(0, $k)))');",
-		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT k FROM crowd WHERE i < 40 * $k))');",
-		"SELECT differ('fz', 'k = (SELECT k FROM crowd WHERE i = $k)');",
 		"SELECT differ('fp', 'k = $k');",
 		"SELECT differ('fu', 'n = $k');",
 		"SET enable_seqscan = off; SELECT 'rows' FROM fz WHERE k = ANY ('{1,2,3,$k}') AND id < 0 LIMIT 3; RESET enable_seqscan;");
@@ -593,25 +585,6 @@ sub end_transaction
 	return;
 }
 
-# Make keys that overflow in the file that fz_k has by now, if it is another one.
-my ($crowd_file, $overflowed) = ('', 0);
-
-sub make_crowd
-{
-	my ($node) = @_;
-	my $file = index_file($node, 'fz_k');
-	my $so_far = -e $file ? overflows($file) : 0;
-
-	$overflowed = 0 if $file ne $crowd_file || $so_far < $overflowed;
-	$figures{overflows} += $so_far - $overflowed;
-	$overflowed = $so_far;
-	return if !-e $file || $file eq $crowd_file;
-	$crowd_file = $file;
-	$node->safe_psql('postgres', "DELETE FROM crowd; INSERT INTO crowd SELECT i - 1, k FROM unnest('{" .
-		join(',', crowd_keys($file, 1, $crowd)) . "}'::int8[]) WITH ORDINALITY u (k, i)");
-	return;
-}
-
 # Indexes that were given up are made anew.
 sub make_anew
 {
@@ -700,12 +673,10 @@ sub fuzz_transactions
 
 	# on a slow machine until there has been what is to be there (t/rows/sql_fuzz.pl)
 	srand($seed);
-	while ($found eq '' && (time < $end || (time < $latest && fuzz_figures() =~ / 0 (overflows|moves|crashes)/)))
+	while ($found eq '' && (time < $end || (time < $latest && fuzz_figures() =~ / 0 (moves|crashes)/)))
 	{
-		make_crowd($node);
 		$found = one_transaction($node, \%s);
 	}
-	make_crowd($node);
 	$found .= join('', map { "---- $_\n$s{$_}{log}" } qw(writer other judge)) if $found ne '';
 	end_sessions(\%s);
 	return $found;
@@ -713,7 +684,7 @@ sub fuzz_transactions
 
 sub fuzz_figures
 {
-	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed overflows moves anew crashes databases_moved));
+	return join(', ', map { "$figures{$_} $_" } qw(transactions committed statements errors killed moves anew crashes databases_moved));
 }
 
 1;

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # where the stub says whose database the file is of: after the header of the page
-my $STUB_DATABASE = 24 + 40;
+my $STUB_DATABASE = 24 + 56;
 
 # no process marks what it finds unless it is asked to use it
 my $primary = new_primary('primary', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
