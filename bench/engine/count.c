@@ -15,12 +15,11 @@
 #include "pm.h"
 #include "segment_resize.h"
 
-/* Those of pm.c, which is compiled without PMH_RECORD. */
+/* Those of pm.h and of pm.c, which is compiled without PMH_RECORD. */
 #undef pm_flush
 #undef pm_fence
 #undef pm_copy
-extern void pm_flush(const PmFile *f, const void *addr, size_t len);
-extern void pm_fence(const PmFile *f);
+extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
 extern void pm_copy(const PmFile *f, void *dst, const void *src, size_t len);
 
 /* Segments are split as without PMH_RECORD. */

@@ -101,13 +101,12 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 {
 	uint32_t	state = pmh_bucket_state(b);
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
-	uint32_t	line0 = free_slots & PMH_LINE0_MASK;
 	uint32_t	change;
 
 	PMH_ASSERT(free_slots != 0);
 	pmh_version_bump(version);
 
-	if (home != NULL && (pmh_bucket_state(home) & announce) != announce)
+	if ((pmh_bucket_state(home) & announce) != announce)
 	{
 		PMH_STOP_POINT("put_before_announcing");
 		pm_commit32(&t->file, pmh_bucket_state_at(home),
@@ -116,10 +115,10 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	}
 
 	/*
-	 * Line 0 is kept for those that need no fence before their commit.  Where
-	 * nothing is flushed it is filled first: its entries are read fastest.
+	 * An entry in line 0 needs no fence before its commit, so others make room there.
+	 * Where nothing is flushed the lowest slot will do.
 	 */
-	if (t->file.persist && (line0 == 0 || (*ordered && line0 != free_slots)))
+	if (t->file.persist && (free_slots & PMH_LINE0_MASK) == 0)
 	{
 		change = fill_other_line(t, b, hash, word, state, free_slots);
 		*ordered = true;

@@ -107,6 +107,15 @@ pmh_state_full(uint32_t state)
 	return (state & PMH_STATE_OCCUPIED) == PMH_STATE_OCCUPIED;
 }
 
+/* Do two choices count?  If the home bucket has but one free slot, or none. */
+static inline bool
+pmh_state_balances(uint32_t state)
+{
+	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
+
+	return (free_slots & (free_slots - 1)) == 0;
+}
+
 /* The filter bit of a hash, to be set in the state of its home bucket. */
 static inline uint32_t
 pmh_filter_shift(uint64_t hash)
@@ -283,8 +292,8 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 
 /*
  * Put an entry into a bucket of a locked segment that has room.  'version' is that of
- * the bucket; home is the bucket whose filter announces the entry ('announce' bits)
- * if that is another one, else NULL.  Durable on return; fence_first as for
+ * the bucket; home is the bucket whose filter announces the entry ('announce' bits, 0 if
+ * it is this one).  Durable on return; fence_first as for
  * pmh_insert.
  */
 extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
@@ -293,9 +302,8 @@ extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
 
 /*
  * The two halves of it.  The first one fills a slot and flushes what has to be
- * durable before the second one, if anything has: then *ordered is set (if the
- * caller has set it, it is going to fence anyway).  It returns what is to change
- * in the state of the bucket.  Until that has been committed nothing else may
+ * durable before the second one, if anything has: then *ordered is set.  It returns
+ * what is to change in the state of the bucket.  Until that has been committed nothing else may
  * change the bucket, but for the filter bits of its state.  The second one is
  * the commit store; durable after the next pm_fence.
  */

@@ -217,7 +217,7 @@ touch_buckets(const PmhTable *t, const PmhPlace *place, uint64_t hash)
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	uint32_t	state = pmh_bucket_state(pmh_bucket(t, place, home));
 
-	if (pmh_state_count(state) >= PMH_BALANCE_FROM || (state & pmh_filter_bit(hash)) != 0)
+	if (pmh_state_balances(state) || (state & pmh_filter_bit(hash)) != 0)
 		(void) pmh_bucket_state(pmh_bucket(t, place,
 										   pmh_alt_bucket(hash, place->hashing, home)));
 	if ((state & PMH_STATE_STASHED) != 0)

@@ -131,22 +131,30 @@ pmh_strategy_has_stash(PmhStrategy strategy)
 	return false;
 }
 
+/* The parity of the even bits of a word, and that of the odd ones: two bits. */
+static inline uint64_t
+pmh_parities(uint64_t word)
+{
+	word ^= word >> 32;
+	word ^= word >> 16;
+	word ^= word >> 8;
+	word ^= word >> 4;
+	return (word ^ word >> 2) & 3;
+}
+
 /* An element with its parity right, whatever that was.  That of 0 is 0. */
 static inline uint64_t
 pmh_elem_seal(uint64_t elem)
 {
 	elem &= (UINT64_C(1) << PMH_ELEM_PARITY_SHIFT) - 1;
-	return elem |
-		(uint64_t) __builtin_parityll(elem & PMH_ELEM_EVEN) << PMH_ELEM_PARITY_SHIFT |
-		(uint64_t) __builtin_parityll(elem & PMH_ELEM_ODD) << (PMH_ELEM_PARITY_SHIFT + 1);
+	return elem | pmh_parities(elem) << PMH_ELEM_PARITY_SHIFT;
 }
 
 /* Is its parity right? */
 static inline bool
 pmh_elem_whole(uint64_t elem)
 {
-	return (__builtin_parityll(elem & PMH_ELEM_EVEN) |
-			__builtin_parityll(elem & PMH_ELEM_ODD)) == 0;
+	return pmh_parities(elem) == 0;
 }
 
 /* A segment of 'size' units has a main part (else main_block is 0) if they are 8. */

@@ -3,9 +3,9 @@
  * entry.c
  *	  Insert and delete one entry: lock its segment, provide what is missing.
  *
- * Nearly all of them take a short way first: a plain entry of the home bucket or the
- * alternative one, in a segment that is not locked, and which takes no list, no stash
- * and no more room.  It does what the long way does then, in fewer instructions;
+ * Nearly all of them take a short way first: a plain entry of the home bucket, the
+ * alternative one, or the stash (inserts), in a segment that is not locked, and which
+ * takes no list and no more room.  It does what the long way does then, in fewer instructions;
  * whatever else it meets it leaves to that, with nothing done.
  *
  *-------------------------------------------------------------------------
@@ -59,10 +59,9 @@ prefetch_spot(const Spot *spot)
 }
 
 /*
- * Does the home bucket tell of a list, or of entries in the stash?  Then an insert has to
- * go the long way, and one lock is saved if that is known before.  What seems to be the
- * key's list is on its way by then, as its first line is the last that an insert waits
- * for.  The segment is not locked: it may be so no more, or no segment, which costs time.
+ * Does the home bucket tell of a list?  Then an insert has to go the long way, and one
+ * lock is saved if that is known before.  What seems to be the key's list is on its way by
+ * then, as its first line is the last that an insert waits for.  The segment is not locked: it may be so no more, or no segment, which costs time.
  */
 static inline bool __attribute__((always_inline))
 needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
@@ -70,7 +69,7 @@ needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
 	uint32_t	state = pmh_bucket_state(home);
 	uint32_t	mask;
 
-	if (likely((state & (PMH_STATE_POINTERS | PMH_STATE_STASHED)) == 0))
+	if (likely((state & PMH_STATE_POINTERS) == 0))
 		return false;
 	mask = pmh_bucket_match(home, pmh_hash_fingerprint(hash), &state);
 	if (mask != 0)
@@ -84,18 +83,33 @@ needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
 	return true;
 }
 
+/* The first of the two buckets of the stash; NULL if it is not within the bound. */
+static PmhBucket *
+stash_of(const PmhTable *t, const Spot *spot)
+{
+	PmhPlace	place;
+
+	place.elem = spot->elem;
+	return pmh_place_decode(t, &place) ? pmh_bucket(t, &place, place.hashing) : NULL;
+}
+
 /*
- * The alternative bucket too, if it is needed, is in memory before the segment is locked.
- * (The home bucket has been looked at.)
+ * The alternative bucket and the stash too, if they are needed, are in memory before the
+ * segment is locked.  (The home bucket has been looked at.)
  */
 static inline void __attribute__((always_inline))
-touch_alternative(const PmhTable *t, const Spot *spot, uint64_t hash)
+touch_others(const PmhTable *t, const Spot *spot, uint64_t hash)
 {
 	uint32_t	state = pmh_bucket_state(spot->home);
-	bool		needed = (state & pmh_filter_bit(hash)) != 0;
+	const PmhBucket *stash;
 
-	if (!t->file.persist && (needed || pmh_state_count(state) >= PMH_BALANCE_FROM))
+	if (t->file.persist)
+		return;
+	if ((state & pmh_filter_bit(hash)) != 0 || pmh_state_balances(state))
 		(void) pmh_bucket_state(spot->alt);
+	if (unlikely((state & PMH_STATE_STASHED) != 0 || pmh_state_full(state)) &&
+		(stash = stash_of(t, spot)) != NULL)
+		(void) pmh_bucket_state(stash);
 }
 
 /*
@@ -129,7 +143,7 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	prefetch_spot(spot);
 	if (insert && unlikely(needs_long_way(t, spot->home, hash)))
 		return false;
-	touch_alternative(t, spot, hash);
+	touch_others(t, spot, hash);
 	PMH_STOP_POINT("short_before_lock");
 	if (unlikely(!pmh_trylock(&spot->stripe->lock)))
 		return false;
@@ -151,6 +165,35 @@ has_enough(const PmhBucket *b, uint64_t hash)
 		pmh_mask_count(pmh_bucket_find(b, hash, &state, &pointer)) >= PMH_INLINE_MAX;
 }
 
+/* May a bucket of the stash have the list of a key? */
+static bool
+stash_has_lists(const PmhTable *t, const Spot *spot)
+{
+	const PmhBucket *stash = stash_of(t, spot);
+
+	return stash == NULL ||
+		((pmh_bucket_state(&stash[0]) | pmh_bucket_state(&stash[1])) &
+		 PMH_STATE_POINTERS) != 0;
+}
+
+/* A bucket of the stash that has room, and its version; or NULL. */
+static PmhBucket *
+room_in_stash(const PmhTable *t, const Spot *spot, uint64_t **version)
+{
+	PmhBucket  *stash = stash_of(t, spot);
+
+	if (stash == NULL || !pmh_strategy_has_stash(pmh_elem_strategy(spot->elem)))
+		return NULL;
+	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
+	{
+		*version =
+			&spot->stripe->version[pmh_version_of(pmh_elem_hashing(spot->elem) + i)];
+		if (!pmh_state_full(pmh_bucket_state(&stash[i])))
+			return &stash[i];
+	}
+	return NULL;
+}
+
 /*
  * As pmh_segment_insert, where that is one put: no bucket of the key can have its
  * list, and the one that it goes to has room.  False: it is not, nothing is done.
@@ -159,26 +202,34 @@ static inline bool __attribute__((always_inline))
 put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fence_first)
 {
 	uint32_t	state = pmh_bucket_state(spot->home);
-	unsigned	fill = pmh_state_count(state);
-	bool		away = false;
+	PmhBucket  *b = spot->home;
+	uint64_t   *version = spot->home_version;
+	uint32_t	announce = 0;
 
-	if ((state & (PMH_STATE_POINTERS | PMH_STATE_STASHED)) != 0 ||
+	if ((state & PMH_STATE_POINTERS) != 0 ||
 		((state & pmh_filter_bit(hash)) != 0 &&
-		 (pmh_bucket_state(spot->alt) & PMH_STATE_POINTERS) != 0))
+		 (pmh_bucket_state(spot->alt) & PMH_STATE_POINTERS) != 0) ||
+		(unlikely((state & PMH_STATE_STASHED) != 0) && stash_has_lists(t, spot)))
 		return false;
-	if (fill >= PMH_BALANCE_FROM)
+	if (unlikely(pmh_state_balances(state)))
 	{
-		away = pmh_strategy_has_alternative(pmh_elem_strategy(spot->elem)) &&
-			pmh_state_count(pmh_bucket_state(spot->alt)) < fill;
-		if (!away && fill == PMH_SLOTS)
-			return false;
+		if (pmh_strategy_has_alternative(pmh_elem_strategy(spot->elem)) &&
+			pmh_state_count(pmh_bucket_state(spot->alt)) < pmh_state_count(state))
+		{
+			b = spot->alt;
+			version = spot->alt_version;
+			announce = pmh_filter_bit(hash);
+		}
+		else if (pmh_state_full(state))
+		{
+			b = room_in_stash(t, spot, &version);
+			announce = PMH_STATE_STASHED;
+		}
 	}
-	if (has_enough(away ? spot->alt : spot->home, hash))
+	if (unlikely(b == NULL) || has_enough(b, hash))
 		return false;
-	pmh_bucket_put(t, away ? spot->alt : spot->home,
-				   away ? spot->alt_version : spot->home_version, hash,
-				   pmh_make_word(hash, value), away ? spot->home : NULL,
-				   away ? pmh_filter_bit(hash) : 0, fence_first);
+	pmh_bucket_put(t, b, version, hash, pmh_make_word(hash, value), spot->home, announce,
+				   fence_first);
 	return true;
 }
 

@@ -93,7 +93,7 @@ prefetch_free_line(const PmhTable *t, const PmhHome *h, uint64_t hash)
 {
 	uint32_t	state = pmh_bucket_state(h->bucket);
 
-	if (unlikely(pmh_state_count(state) >= PMH_BALANCE_FROM))
+	if (unlikely(pmh_state_balances(state)))
 		__builtin_prefetch(pmh_home_alternative(t, hash, h), 1);
 	if (!pmh_state_full(state))
 		__builtin_prefetch(h->bucket->bytes + PMH_LINE *

@@ -50,12 +50,12 @@ pmh_elem_bucket_offset(uint64_t elem, uint32_t number)
 	uint64_t	unit = elem >> PMH_ELEM_EXT_SHIFT &
 		((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
 	uint64_t	offset = unit * PMH_UNIT_SIZE - PMH_IN_MAIN * PMH_BUCKET_SIZE;
-	int64_t		numbers_in_main =
-		(int64_t) (pmh_elem_size(elem) & PMH_UNITS_PER_BLOCK) * PMH_UNIT_BUCKETS -
-		PMH_STASH_BUCKETS;
-	uint64_t	in_main = (uint64_t) (((int64_t) number - numbers_in_main) >> 63);
+	int64_t		below = (int64_t) number - PMH_IN_MAIN;
+	int64_t		has_main =	/* the highest bit of the size */
+		(int64_t) (elem << (64 - PMH_ELEM_SIZE_SHIFT - PMH_ELEM_SIZE_BITS));
+	uint64_t	in_main = (uint64_t) ((below & has_main) >> 63);	/* all bits or none */
 
-	offset += (block * PMH_BLOCK_SIZE - offset) & in_main;	/* all bits or none */
+	offset += (block * PMH_BLOCK_SIZE - offset) & in_main;
 	return offset + (uint64_t) number * PMH_BUCKET_SIZE;
 }
 
@@ -99,13 +99,10 @@ pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
 static inline const PmhBucket *
 pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
 {
-	PmhPlace	place;
-	uint32_t	number;
+	uint32_t	hashing = pmh_elem_hashing(h->elem);
+	uint32_t	number = pmh_alt_bucket(hash, hashing, pmh_home_bucket(hash, hashing));
 
-	place.elem = h->elem;
-	(void) pmh_place_decode(t, &place);
-	number = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
-	return pmh_unchecked(t, pmh_bucket_offset(&place, number));
+	return pmh_unchecked(t, pmh_elem_bucket_offset(h->elem, number));
 }
 
 /* Prefetch the directory element of a hash. */

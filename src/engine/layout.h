@@ -239,8 +239,6 @@ _Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
 #define PMH_ELEM_DEPTH_SHIFT	55
 #define PMH_ELEM_STRATEGY_SHIFT	60
 #define PMH_ELEM_STRATEGY_BITS	2
-#define PMH_ELEM_EVEN			UINT64_C(0x5555555555555555)
-#define PMH_ELEM_ODD			(~PMH_ELEM_EVEN)
 #define PMH_ELEM_PARITY_SHIFT	62
 #define PMH_SMALL_SHIFT			PMH_UNITS_PER_BLOCK
 
@@ -274,6 +272,8 @@ _Static_assert(PMH_MAX_BLOCKS * PMH_UNITS_PER_BLOCK + PMH_SMALL_SHIFT <=
 			   "an element cannot name every unit");
 _Static_assert(PMH_ELEM_SIZE_SHIFT + PMH_ELEM_SIZE_BITS <= PMH_ELEM_DEPTH_SHIFT,
 			   "an element cannot tell every size");
+_Static_assert(1 << (PMH_ELEM_SIZE_BITS - 1) == PMH_UNITS_PER_BLOCK,
+			   "the highest bit of the size does not tell whether there is a main part");
 _Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
 			   "the largest file is larger than it may be");
 _Static_assert(UINT64_C(1) << PMH_MAX_FILE_SHIFT <=

@@ -16,9 +16,6 @@
 #include "pm.h"
 #include "table.h"
 
-/* Two choices count from this many entries in the home bucket on. */
-#define PMH_BALANCE_FROM	14
-
 /*
  * Where a segment is.  Buckets are numbered 0 .. hashing - 1, then the two of
  * the stash (hashing, hashing + 1).

@@ -5,8 +5,8 @@
  *	  is map.c's business.
  *
  * The only file that calls pmem_*.  Where the processor keeps its caches
- * powered (eADR, pmem_has_auto_flush) pmem_flush does nothing by itself, and
- * so pm_flush asks no such question.
+ * powered (eADR, pmem_has_auto_flush) nothing is flushed: neither by pmem_flush nor, with
+ * no way to write lines back, by pm_flush.
  *
  * libpmem is asked whether a file is persistent memory, by its own mapping of
  * the file (pmem_map_file), which is given back at once: it can neither grow
@@ -51,9 +51,52 @@
  * no more than is so.
  */
 #ifdef __x86_64__
+#include <cpuid.h>
 #define DRAIN_WAITS		true
+
+/* Asked once in a process.  Every processor has clflush, some what waits for less. */
+static PmWriteBack
+choose_write_back(void)
+{
+	static int	said = -1;
+	unsigned	eax;
+	unsigned	ebx = 0;
+	unsigned	ecx;
+	unsigned	edx;
+	int			way = __atomic_load_n(&said, __ATOMIC_RELAXED);
+
+	if (way < 0)
+	{
+		(void) __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+		way = (ebx & bit_CLWB) != 0 ? PM_CLWB :
+			(ebx & bit_CLFLUSHOPT) != 0 ? PM_CLFLUSHOPT : PM_CLFLUSH;
+		if (pmh_descriptor_begin())
+		{
+			if (pmem_has_auto_flush() == 1)
+				way = PM_NO_WRITE_BACK;
+			pmh_descriptor_end();
+		}
+		__atomic_store_n(&said, way, __ATOMIC_RELAXED);
+	}
+	return (PmWriteBack) way;
+}
 #else
 #define DRAIN_WAITS		false
+#define choose_write_back()	PM_NO_WRITE_BACK
+
+void
+pm_flush(const PmFile *f, const void *addr, size_t len)
+{
+	if (f->persist)
+		pmem_flush(addr, len);
+}
+
+void
+pm_fence(const PmFile *f)
+{
+	if (f->persist)
+		pmem_drain();
+}
 #endif
 
 static PmhResult
@@ -265,6 +308,7 @@ complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 	}
 	f->is_pmem = is_pmem && synchronous && DRAIN_WAITS;
 	f->persist = is_pmem || force_pmem;
+	f->write_back = f->persist ? choose_write_back() : PM_NO_WRITE_BACK;
 	return PMH_OK;
 }
 
@@ -543,20 +587,6 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	if (size > f->bound)
 		f->bound = size;
 	return PMH_OK;
-}
-
-void
-pm_flush(const PmFile *f, const void *addr, size_t len)
-{
-	if (f->persist)
-		pmem_flush(addr, len);
-}
-
-void
-pm_fence(const PmFile *f)
-{
-	if (f->persist)
-		pmem_drain();
 }
 
 void

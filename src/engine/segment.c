@@ -303,17 +303,14 @@ static int64_t
 choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 {
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
-	unsigned	home_fill = pmh_state_count(pmh_bucket_state(target->home_bucket));
-	unsigned	alt_fill;
+	uint32_t	home = pmh_bucket_state(target->home_bucket);
 
-	if (home_fill < PMH_BALANCE_FROM)
+	if (!pmh_state_balances(home))
 		return target->home;
-	if (!pmh_strategy_has_alternative(strategy))
-		return home_fill < PMH_SLOTS ? (int64_t) target->home : -1;
-	alt_fill = pmh_state_count(pmh_bucket_state(target->alt_bucket));
-	if (alt_fill < home_fill)
+	if (pmh_strategy_has_alternative(strategy) &&
+		pmh_state_count(pmh_bucket_state(target->alt_bucket)) < pmh_state_count(home))
 		return target->alt;
-	if (home_fill < PMH_SLOTS)
+	if (!pmh_state_full(home))
 		return target->home;
 	return pmh_strategy_has_stash(strategy) ? choose_stash(t, place) : -1;
 }
@@ -356,8 +353,7 @@ insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
 	pmh_bucket_put(t, pmh_bucket(t, place, bucket),
 				   pmh_bucket_version(place, bucket), target->hash,
 				   pmh_make_word(target->hash, value),
-				   announce != 0 ? target->home_bucket : NULL, announce,
-				   fence_first);
+				   target->home_bucket, announce, fence_first);
 	return PMH_OK;
 }
 
@@ -422,7 +418,6 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	Target		target;
 	int64_t		bucket;
 	uint32_t	announce;
-	bool		ordered = false;
 	PmhResult	result;
 
 	set_target(t, place, hash, &target);
@@ -444,9 +439,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 		pmh_bucket_prepare(t, pending->bucket[pending->n],
 						   pmh_bucket_version(place, (uint32_t) bucket), hash,
 						   pmh_make_word(hash, value),
-						   announce != 0 ? target.home_bucket : NULL, announce,
-						   &ordered);
-	pending->ordered |= ordered;
+						   target.home_bucket, announce, &pending->ordered);
 	pending->n++;
 	return PMH_OK;
 }

@@ -505,6 +505,48 @@ test_alternative_is_beyond(void)
 	pmh_close(t);
 }
 
+/*
+ * The same of the stash: a handle knows of the file as far as an extension with home and
+ * alternative, both full, and the main part lies further up.
+ */
+static void
+test_stash_is_beyond(void)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	key = 0;
+	unsigned	met = 0;
+
+	REQUIRE(insert(t, &key, 40000) == PMH_OK);
+	for (uint64_t i = 0; i < 20000; i++)
+	{
+		uint64_t	hash = fixture_hash(key + i) & ~UINT64_C(0xff);
+
+		for (uint64_t low = 0; low < 40; low++)
+		{
+			PmhPlace	place;
+			uint32_t	home;
+			uint32_t	alt;
+
+			REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+			home = pmh_home_bucket(hash, place.hashing);
+			alt = pmh_alt_bucket(hash, place.hashing, home);
+			if (place.ext == 0 || place.ext > place.main || home < PMH_IN_MAIN ||
+				alt < PMH_IN_MAIN)
+				break;
+			if (pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, home)) &
+							   pmh_bucket_state(pmh_bucket(t, &place, alt))))
+			{
+				t->file.bound = place.stash;
+				met++;
+			}
+			REQUIRE(pmh_insert(t, hash | low, low, false) == PMH_OK);
+			CHECK(t->file.bound > place.stash);
+		}
+	}
+	CHECK(met > 20);
+	pmh_close(t);
+}
+
 int
 main(void)
 {
@@ -521,6 +563,7 @@ main(void)
 	TEST(test_cut_when_opened(true));
 	TEST(test_zeroes_are_short());
 	TEST(test_alternative_is_beyond());
+	TEST(test_stash_is_beyond());
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("mappings");

@@ -239,6 +239,7 @@ pm_let_go(PmFile *f)
 	(void) f;
 }
 
+#ifndef __x86_64__
 void
 pm_flush(const PmFile *f, const void *addr, size_t len)
 {
@@ -252,6 +253,7 @@ pm_fence(const PmFile *f)
 {
 	(void) f;
 }
+#endif
 
 /* Readers of space that is used again race with this: word by word. */
 void

@@ -505,7 +505,7 @@ goes_elsewhere(PmhTable *t, uint64_t hash)
 	alt_state = pmh_bucket_state(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)));
 	return pmh_elem_strategy(place.elem) != PMH_SINGLE &&
 		(state & pmh_filter_bit(hash)) != 0 &&
-		pmh_state_count(state) > PMH_BALANCE_FROM &&
+		pmh_state_full(state) &&
 		pmh_state_count(alt_state) + 1 < pmh_state_count(state);
 }
 

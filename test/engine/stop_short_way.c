@@ -20,6 +20,7 @@
 #include "lookup.h"
 #include "place.h"
 #include "pm.h"
+#include "segment.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"
@@ -285,6 +286,53 @@ one_operation(bool insert, uint64_t entries, void (*action) (uint64_t key))
 	end();
 }
 
+/*
+ * Home and alternative are full, so a key's entries go to the stash, whose readers are
+ * told, and become a list there.  What comes later goes to that list, though there is room
+ * at home again.
+ */
+static void
+list_in_stash(void)
+{
+	uint64_t	hash = hash_of(0);
+	uint64_t	key;
+	unsigned	told = 0;
+	PmhPlace	place;
+	PmhListSlot at;
+	PmhProbe	probe;
+
+	begin();
+	for (key = 1; key <= PMH_SLOTS + 1; key++)
+	{
+		put(key);
+		put(key);
+	}
+	for (unsigned i = 0; i <= PMH_INLINE_MAX; i++)
+	{
+		uint32_t	state;
+		uint64_t	version;
+
+		REQUIRE(pmh_locate_in(self, PMH_PRIMARY, hash, &place) == PMH_OK);
+		state = pmh_bucket_state(pmh_bucket(self, &place, place.hashing));
+		version = *pmh_bucket_version(&place, place.hashing);
+		put(0);
+		if (pmh_bucket_state(pmh_bucket(self, &place, place.hashing)) == state)
+			continue;
+		CHECK(*pmh_bucket_version(&place, place.hashing) > version);
+		told++;
+	}
+	CHECK(told == PMH_INLINE_MAX + 1);
+	REQUIRE(pmh_segment_find_list(self, &place, hash, &at));
+	CHECK(at.bucket == place.hashing);
+	while (pmh_state_full(pmh_bucket_state(
+		pmh_bucket(self, &place, pmh_home_bucket(hash, place.hashing)))))
+		take(--key);
+	put(0);
+	REQUIRE(pmh_probe(self, hash, &probe) == PMH_OK);
+	CHECK(probe.list != 0 && probe.n == 0);
+	end();
+}
+
 /* ---- at random ---- */
 
 static void
@@ -322,6 +370,7 @@ main(void)
 		TEST(one_operation(false, entries, cold_ones_come));
 		TEST(one_operation(false, entries, crowd_fills));
 	}
+	TEST(list_in_stash());
 	TEST(random_operations());
 	pmh_values_free(&values);
 	unlink(path);
