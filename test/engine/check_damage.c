@@ -14,6 +14,7 @@
 #include "directory.h"
 #include "element.h"
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
@@ -463,6 +464,60 @@ unlink_damaged(PmhTable *t)
 	free(saved);
 }
 
+static bool
+in_main_part(const Spot *s)
+{
+	return pmh_elem_has_main(s->place.elem);
+}
+
+/* An element, its parity right, leads to block 0: the header's, which would be freed. */
+static void
+element_of_header(PmhTable *t)
+{
+	Spot		s = find_spot(t, in_main_part);
+	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
+	uint64_t   *elem = (uint64_t *) pmh_at(t, pmh_dirword_offset(s.place.dirword)) + s.place.index;
+	uint64_t	saved = *elem;
+	PmhEntry	entry = {s.hash, PMH_VALUE_MAX};
+	PmhSweep	sweep;
+	size_t		done;
+
+	REQUIRE(saved == s.place.elem);
+	*elem = pmh_elem_seal(saved & ~main_bits);
+	CHECK(pmh_insert(t, s.hash, PMH_VALUE_MAX, false) == PMH_ERR_CORRUPT);
+	CHECK(pmh_insert_group(t, &entry, 1, false, &done) == PMH_ERR_CORRUPT);
+	CHECK(pmh_delete(t, s.hash, PMH_VALUE_MAX) == PMH_ERR_CORRUPT);
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	CHECK(sweep_to_end(t, &sweep, PMH_OK) == PMH_ERR_CORRUPT);
+	*elem = saved;
+}
+
+/* The directory word leads to the header, or into a block: neither is copied and freed. */
+static void
+directory_elsewhere(PmhTable *t)
+{
+	uint64_t   *dirword = &pmh_live(t)->dirword;
+	uint64_t	saved = *dirword;
+	uint32_t	depth = PMH_SMALL_DIR_DEPTH + 2;
+	uint64_t	blocks = 1 + pmh_directory_blocks(depth);
+	uint64_t	extent;
+	PmhResult	result;
+
+	while ((result = pmh_space_alloc_extent(t, blocks, &extent)) == PMH_NEED)
+		REQUIRE(pmh_provide(t) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+	memset(pmh_at(t, extent), 0, blocks << PMH_BLOCK_SHIFT);
+	for (int i = 0; i < 2; i++)
+	{
+		*dirword = (i == 0 ? 0 : (extent + 64) / 64) | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT;
+		CHECK(pmh_directory_double(t, depth) == PMH_ERR_CORRUPT);
+		CHECK(i == 0 || pmh_directory_fold(t, UINT64_MAX) == PMH_ERR_CORRUPT);
+		CHECK(fixture_no_lock_held());
+		*dirword = saved;
+	}
+	pmh_space_free_extent(t, extent, blocks);
+}
+
 static void
 check_sound(PmhTable *t)
 {
@@ -508,6 +563,9 @@ main(void)
 	check_sound(t);
 	TEST(unlink_damaged(t));
 	check_sound(t);
+	TEST(element_of_header(t));
+	check_sound(t);
+	TEST(directory_elsewhere(t));
 	check_sound(t);
 	pmh_close(t);
 	unlink(path);

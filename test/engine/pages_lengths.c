@@ -41,12 +41,28 @@ static off_t disk;				/* files end here at the most; 0: wherever they like */
 extern int	__real_posix_fallocate(int fd, off_t from, off_t len);
 extern int	__wrap_posix_fallocate(int fd, off_t from, off_t len);
 
+static bool stored_within_page;	/* something was there, and the file ended within a page */
+
+/* A small file that is about to grow. */
+static void
+look_at_content(int fd)
+{
+	static char content[2 * PMH_PAGE_SIZE];
+	ssize_t		n = pread(fd, content, sizeof(content), 0);
+	ssize_t		used = n;
+
+	while (used > 0 && content[used - 1] == 0)
+		used--;
+	stored_within_page |= used > 0 && n % PMH_PAGE_SIZE != 0;
+}
+
 /* As ext4 does, it takes what there is, and then says that there is no more. */
 int
 __wrap_posix_fallocate(int fd, off_t from, off_t len)
 {
 	int			err;
 
+	look_at_content(fd);
 	if (disk == 0 || from + len <= disk)
 		return __real_posix_fallocate(fd, from, len);
 	err = disk > from ? __real_posix_fallocate(fd, from, disk - from) : 0;
@@ -160,6 +176,19 @@ check_from_outside(PmhTable *t)
 }
 
 /* ---- a file's life ---- */
+
+/* A new file ends with a page before anything is stored to it. */
+static void
+test_create(void)
+{
+	PmhTable   *t;
+
+	stored_within_page = false;
+	t = create();
+	CHECK(!stored_within_page);
+	check_lengths(t);
+	pmh_close(t);
+}
 
 static PmhTable *
 load(uint64_t keys)
@@ -363,6 +392,7 @@ main(void)
 {
 	path = fixture_path("pages_lengths");
 	find_out();
+	TEST(test_create());
 	TEST(test_load());
 	TEST(test_growth());
 	TEST(test_full_disk());

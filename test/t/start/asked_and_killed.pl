@@ -142,9 +142,18 @@ all_come_back($node, 'syncfs at start, killed in it');
 $node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
 $node->reload;
 
+# A checkpoint that the server makes by itself.
+sub server_checkpoint
+{
+	my $redo = $node->safe_psql('postgres', 'SELECT redo_lsn FROM pg_control_checkpoint()');
+
+	$node->safe_psql('postgres', 'INSERT INTO o VALUES (1); SELECT pg_switch_wal()') foreach 1 .. 3;
+	$node->poll_query_until('postgres', "SELECT redo_lsn <> '$redo' FROM pg_control_checkpoint()") or die 'no checkpoint';
+	return;
+}
+
 # ---- checkpoints come one after the other, and asking takes long: it is not asked as often ----
 {
-	my $redo = 'SELECT redo_lsn FROM pg_control_checkpoint()';
 	my $first = -s $node->logfile;
 
 	$node->append_conf('postgresql.conf', "fsync = off\nmax_wal_size = 32MB\nmin_wal_size = 32MB");
@@ -155,10 +164,7 @@ $node->reload;
 	$node->wait_for_log(qr/pmhash_faults: call 1 of syncfs/, $first);
 	foreach (1 .. 4)
 	{
-		my $before_it = $node->safe_psql('postgres', $redo);
-
-		$node->safe_psql('postgres', 'INSERT INTO o VALUES (1); SELECT pg_switch_wal()') foreach 1 .. 3;
-		$node->poll_query_until('postgres', "SELECT redo_lsn <> '$before_it' FROM pg_control_checkpoint()") or die 'no checkpoint';
+		server_checkpoint();
 		usleep(1_000_000);
 	}
 	is(scalar(() = slurp_file($node->logfile, $first) =~ /pmhash_faults: call \d+ of syncfs/g), 1, 'four checkpoints: it is not asked again');
@@ -170,6 +176,33 @@ $node->reload;
 	witness_is_back('slow questions');
 	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1');
 	faults('syncfs', 'fail', '', 'off', 0);
+}
+
+# ... but after five minutes in any case, here 0.3 seconds: 1,000 times as long would be 17 minutes
+{
+	my $first;
+
+	$node->stop;
+	faults('syncfs', 'slow', 'pmhash launcher', 'off', 1);
+	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1000');
+	{
+		local $ENV{LD_PRELOAD} = preloadable('fast_clock');
+		$node->start;
+	}
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	usleep(3_000_000);
+	$first = -s $node->logfile;
+	foreach (1 .. 20)
+	{
+		server_checkpoint();
+		usleep(500_000);
+		last if slurp_file($node->logfile, $first) =~ /pmhash_faults: call \d+ of syncfs/;
+	}
+	like(slurp_file($node->logfile, $first), qr/pmhash_faults: call \d+ of syncfs/, 'slow questions: asked every five minutes');
+	$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1');
+	faults('syncfs', 'fail', '', 'off', 0);
+	$node->restart;
+	all_come_back($node, 'slow questions');
 }
 
 # the launcher has failed while it asked, and a new one comes
