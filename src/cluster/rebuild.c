@@ -253,7 +253,7 @@ request_other_kind(const List *indexes)
 	{
 		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), PMHASH_BUILD_EXPRESSIONS))
 		{
-			pmhash_request_rebuilder(MyDatabaseId, PMHASH_BUILD_EXPRESSIONS);
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 			return;
 		}
 	}
@@ -264,7 +264,7 @@ request_other_kind(const List *indexes)
  * except temporary ones, which only their sessions can, and those that have
  * failed a short time ago.  Not in a transaction.
  */
-void
+PmhashWorkerResult
 pmhash_rebuild_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
@@ -303,4 +303,5 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
+	return PMHASH_WORKER_DONE;
 }

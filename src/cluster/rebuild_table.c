@@ -198,8 +198,8 @@ static void
 let_other_kind_begin(bool waited_for)
 {
 	if (waited_for)
-		pmhash_request_rebuilder(MyDatabaseId, own_kind == PMHASH_BUILD_PLAIN ?
-								 PMHASH_BUILD_EXPRESSIONS : PMHASH_BUILD_PLAIN);
+		pmhash_request(MyDatabaseId, own_kind == PMHASH_BUILD_PLAIN ?
+					   PMHASH_JOB_EXPRESSIONS : PMHASH_JOB_PLAIN);
 }
 
 /*
@@ -418,7 +418,7 @@ pmhash_rebuild_wanted(Oid index)
 	last_index = index;
 	last_generation = generation;
 	last = now;
-	pmhash_request_look(MyDatabaseId);
+	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
 
 /* This worker begins to go through the indexes of this kind of its database. */

@@ -24,7 +24,7 @@
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
-#define PMHASH_FILES_NOT_JUDGED	UINT32_MAX	/* a cleaner has not got that far */
+#define PMHASH_WORKERS			3		/* of the launcher, at most */
 
 typedef enum PmhashLockId
 {
@@ -49,6 +49,26 @@ typedef enum PmhashBuildKind
 	PMHASH_BUILD_EXPRESSIONS,	/* the index has expressions or a predicate */
 	PMHASH_BUILD_KINDS
 } PmhashBuildKind;
+
+/* What a worker does in a database.  The first ones are kinds of builds. */
+typedef enum PmhashJob
+{
+	PMHASH_JOB_PLAIN = PMHASH_BUILD_PLAIN,
+	PMHASH_JOB_EXPRESSIONS = PMHASH_BUILD_EXPRESSIONS,
+	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
+	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
+	PMHASH_JOBS
+} PmhashJob;
+
+/* How a worker has ended. */
+typedef enum PmhashWorkerResult
+{
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
+	PMHASH_WORKER_DONE,
+	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
+	PMHASH_WORKER_RESULTS
+} PmhashWorkerResult;
 
 #define PMHASH_KNOWN_WORDS		16
 
@@ -81,12 +101,13 @@ typedef struct PmhashComplaint
 	Oid			index;
 } PmhashComplaint;
 
-/* Databases that the launcher is to do something in. */
+/* What the launcher is to have done, and where; a bit for each job. */
 typedef struct PmhashRequests
 {
-	bool		all;			/* too many to be listed */
+	int			all;			/* in all databases: too many to be listed */
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
+	int			jobs[PMHASH_MAX_REQUESTS];
 } PmhashRequests;
 
 /*
@@ -123,11 +144,9 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	pg_atomic_uint32 rebuilder_finished[PMHASH_BUILD_KINDS];	/* the last one did not
-																 * fail */
+	pg_atomic_uint64 workers_started;	/* worker.c: ... */
+	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
 	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
-	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
-									 * PMHASH_FILES_NOT_JUDGED */
 	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
@@ -141,8 +160,7 @@ typedef struct PmhashShared
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;
-	PmhashRequests clean;		/* orphans to be removed */
-	PmhashRequests look[PMHASH_BUILD_KINDS];	/* for invalid indexes */
+	PmhashRequests requests;
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
