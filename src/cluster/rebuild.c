@@ -251,7 +251,7 @@ request_other_kind(const List *indexes)
 
 	foreach(lc, indexes)
 	{
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), PMHASH_BUILD_EXPRESSIONS))
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
 		{
 			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 			return;
@@ -294,11 +294,9 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), kind))
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
 			rebuild_index(lfirst_oid(lc));
 	}
-	if (lc == NULL)
-		pmhash_rebuild_pass_ends();
 	if (kind == PMHASH_BUILD_PLAIN)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);

@@ -19,7 +19,8 @@
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
-#define PMHASH_MAX_REBUILDS		256
+#define PMHASH_MAX_REBUILDS		1024
+#define PMHASH_CROWDED			16
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
@@ -70,13 +71,7 @@ typedef enum PmhashWorkerResult
 	PMHASH_WORKER_RESULTS
 } PmhashWorkerResult;
 
-#define PMHASH_KNOWN_WORDS		16
-
-/*
- * The rebuild of an invalid index, while it goes on and after it has failed.
- * With no index: all indexes of the database and the kind that have failed and found
- * no row.
- */
+/* The rebuild of an invalid index, while it goes on and after it has failed. */
 typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */
@@ -85,14 +80,18 @@ typedef struct PmhashRebuild
 	bool		running;
 	Oid			heap;			/* if running: its table, or InvalidOid: not known */
 	bool		waited_for;		/* the worker of the other kind wants that table, too */
-	uint64		known[PMHASH_KNOWN_WORDS];	/* with no index: a bit for each that has
-											 * failed, by its OID; some share one */
 	int			failures;
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */
-	int64		next_request;	/* with no index: until then it holds requests back */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
+
+/* A database with more failed rebuilds than there are rows. */
+typedef struct PmhashCrowded
+{
+	Oid			database;
+	int64		until;			/* pmhash_clock_ms: the others of it are not tried */
+} PmhashCrowded;
 
 /* An index that a worker has complained about in this server life. */
 typedef struct PmhashComplaint
@@ -144,6 +143,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
+	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
 	pg_atomic_uint64 workers_started;	/* worker.c: ... */
 	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
 	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
