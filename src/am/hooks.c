@@ -191,7 +191,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	pmhash_note_statement(utility);
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
-		pmhash_request_cleaning(MyDatabaseId);
+		pmhash_request(MyDatabaseId, PMHASH_JOB_CLEAN);
 	if (checkpoint)
 		pmhash_checkpoint_made();
 	if (alters)

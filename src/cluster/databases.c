@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * databases.c
- *	  Which databases there are: in the pool, and in the catalog.
+ *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
+ *	  one, and is it there at all?
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +19,8 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "storage/fd.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -76,4 +79,80 @@ pmhash_databases_in_catalog(List **all)
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 	return connectable;
+}
+
+/* Lock a database, if that needs no waiting.  In a transaction. */
+static bool
+lock_database(Oid database, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * pmhash_database_is_free
+ *		Could a worker connect to this database now, as far as the lock on it goes?
+ *
+ * Not while it is renamed, moved to another tablespace or the template of a new one,
+ * nor until the transaction that does so ends (postinit.c, InitPostgres; dbcommands.c).
+ * For the launcher, outside transactions.  Waits for no process.
+ */
+bool
+pmhash_database_is_free(Oid database)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		free;
+
+	StartTransactionCommand();
+	free = lock_database(database, RowExclusiveLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return free;
+}
+
+/*
+ * Is there such a database?  (The system caches are not there in a process that is in no
+ * database.)
+ */
+static bool
+exists(Oid database)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+	bool		found = false;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+		found |= ((Form_pg_database) GETSTRUCT(tuple))->oid == database;
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * pmhash_if_database_is_dropped
+ *		Call a function if there is no such database, and none with this OID that a
+ *		process could connect to before it returns.
+ *
+ * What pg_database has said some time ago does not do: CREATE DATABASE may be given the
+ * OID of one that has been dropped.  The lock is one that connecting to a database
+ * conflicts with, so that none does from before the look at pg_database on.  For the
+ * launcher of a primary (a lock of this mode cannot be had in recovery), outside
+ * transactions.  Waits for no process.  False: there is one, or that is not known now.
+ */
+bool
+pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		dropped;
+
+	StartTransactionCommand();
+	dropped = lock_database(database, ShareLock) && !exists(database);
+	if (dropped)
+		act(database);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return dropped;
 }

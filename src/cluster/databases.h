@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * databases.h
- *	  Which databases there are: in the pool, and in the catalog.
+ *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
+ *	  one, and is it there at all?
  *
  * Include postgres.h first.
  *
@@ -14,5 +15,7 @@
 
 extern List *pmhash_databases_in_pool(void);
 extern List *pmhash_databases_in_catalog(List **all);
+extern bool pmhash_database_is_free(Oid database);
+extern bool pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database));
 
 #endif							/* PMHASH_DATABASES_H */

@@ -70,19 +70,11 @@ is_to_rebuild_itself(Relation index)
 		index->rd_index->indisready;
 }
 
-/* Is there a worker for that, or may there be one soon? */
-static bool
-workers_can_be_had(void)
-{
-	return RecoveryInProgress() ? pmhash_has_standby_launcher() :
-		pmhash_workers_can_be_had();
-}
-
 /* Is it, and can it be? */
 bool
 pmhash_rebuilds_itself(Relation index)
 {
-	return is_to_rebuild_itself(index) && workers_can_be_had();
+	return is_to_rebuild_itself(index) && pmhash_workers_can_be_had();
 }
 
 /* What to do about an index that a standby has no file of: there is no REINDEX there. */
@@ -91,7 +83,7 @@ standby_hint(void)
 {
 	if (!pmhash_rebuild)
 		return "Turn pmhash.rebuild on: this standby builds its files in the background.";
-	return workers_can_be_had() ?
+	return pmhash_workers_can_be_had() ?
 		"Try again when this standby has built its file in the background." :
 		"No background worker of pmhash can run to build it (see max_worker_processes).";
 }
@@ -106,7 +98,7 @@ pmhash_rebuild_hint(Relation index)
 		return standby_hint();
 	if (!is_to_rebuild_itself(index))
 		return "REINDEX INDEX makes a new file.";
-	return workers_can_be_had() ?
+	return pmhash_workers_can_be_had() ?
 		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }

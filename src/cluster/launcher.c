@@ -6,9 +6,10 @@
  *	  flushes what scans wait for, asks whether the kernel has written back what it
  *	  should, and has cleaners and rebuilders started.
  *
- * It starts when recovery is over and completes the undo of the last server life,
- * so that usually no user has to.  It is connected to no database (only to shared
- * catalogs, like autovacuum's launcher), so it keeps no database from being
+ * It starts as soon as there can be queries: on a standby when that is consistent, and it
+ * goes on when that is promoted.  On a primary it first completes the undo of the last
+ * server life, so that usually no user has to.  It is connected to no database (only to
+ * shared catalogs, like autovacuum's launcher), so it keeps no database from being
  * dropped or copied.
  *
  *-------------------------------------------------------------------------
@@ -38,9 +39,12 @@
 #include "cluster/first_use.h"
 #include "cluster/idle_sessions.h"
 #include "cluster/launcher.h"
+#include "cluster/databases.h"
+#include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
+#include "cluster/standby_state.h"
 #include "cluster/startup.h"
 #include "cluster/undo_journal.h"
 #include "cluster/versions.h"
@@ -49,6 +53,7 @@
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
+#define LOOK_FOR_RECOVERY	5000	/* ms: its restartpoints, and its end */
 
 /*
  * ms from the launcher's start to the first look at all indexes, which takes as
@@ -206,10 +211,9 @@ note_checkpoint(void)
 }
 
 /*
- * Called again and again while index files are written back, which may take minutes, or
- * a worker is waited for: what others wait for goes on.  All processes have to take note
- * of each ProcSignalBarrier (DROP DATABASE, DROP TABLESPACE).  False if the launcher is
- * to end.
+ * Called again and again while index files are written back, which may take minutes: what
+ * others wait for goes on.  All processes have to take note of each ProcSignalBarrier
+ * (DROP DATABASE, DROP TABLESPACE, and their replay).  False if the launcher is to end.
  */
 static bool
 go_on_writing(void)
@@ -217,7 +221,8 @@ go_on_writing(void)
 	static int64 last = 0;
 
 	CHECK_FOR_INTERRUPTS();
-	if (pmhash_clock_past(last, LOOK_AROUND))
+	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
+		pmhash_clock_past(last, LOOK_AROUND))
 	{
 		(void) note_flushed();
 		(void) note_checkpoint();
@@ -285,40 +290,48 @@ wait_for_another_life(void)
 	}
 }
 
-/*
- * pmhash_launcher_wait_for
- *		Wait until a worker of ours has ended.
- *
- * Usually some milliseconds.  If it takes longer all else that the launcher does goes
- * on, but for the start of cleaners, of which there is one at a time: other databases are
- * not to wait for the one that the worker is in, nor a crash to cost their indexes.
- */
-void
-pmhash_launcher_wait_for(BackgroundWorkerHandle *worker)
+/* A round on a standby.  Returns milliseconds until the next one. */
+static long
+standby_round(void)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
-												  "pmhash launcher step",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	int64		last = pmhash_clock_ms();
-	pid_t		pid;
+	int64		next;
 
-	while (GetBackgroundWorkerPid(worker, &pid) != BGWH_STOPPED)
-	{
-		pmhash_sleep(LOOK_AROUND, pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
-		pmhash_launcher_interrupts();
-		if (!pmhash_clock_past(last, LOOK_AROUND) || !pmhash_shared->usable)
-			continue;			/* or the pool has been given up */
-		(void) go_on_writing();
-		renew_nonce_now_and_then();
-		pmhash_notice_failed_writes(go_on_writing);
-		pmhash_wake_idle_sessions();
-		(void) pmhash_see_to_rebuilds(false);
-		MemoryContextReset(context);
-		last = pmhash_clock_ms();
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
+	if (!pmhash_standby_is_active())
+		return LOOK_FOR_RECOVERY;
+	pmhash_notice_failed_writes(go_on_writing);
+	next = pmhash_see_to_databases(true);
+	return pmhash_clock_until(next, LOOK_FOR_RECOVERY);
+}
+
+/* The same on a primary; settled: it has been one for some time. */
+static long
+primary_round(bool settled)
+{
+	long		timeout = note_flushed();
+	long		other = note_checkpoint();
+	int64		next;
+
+	timeout = Min(timeout, other);
+	renew_nonce_now_and_then();
+	pmhash_wake_idle_sessions();
+	pmhash_notice_failed_writes(go_on_writing);
+	next = pmhash_see_to_databases(settled);
+	if (!settled)
+		timeout = Min(timeout, SETTLE_TIME / 4);
+	return pmhash_clock_until(next, timeout);
+}
+
+/*
+ * What a standby has left of its time as a primary is removed at once: files of past eras
+ * are of no use.  No stub is looked at.
+ */
+static void
+remove_distrusted(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pmhash_databases_in_pool())
+		pmhash_remove_distrusted(lfirst_oid(lc));
 }
 
 /*
@@ -328,9 +341,7 @@ void
 pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
-	int64		last_full = 0;
-	int64		begun;
-	bool		looked = false;
+	int64		primary_since = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	catch_termination();
@@ -341,37 +352,37 @@ pmhash_launcher_main(Datum arg)
 		wait_for_another_life();
 	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
 
-	pmhash_pool_ready();
+	if (!RecoveryInProgress())
+		pmhash_pool_ready();
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	pmhash_set_launcher(MyLatch);
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
-	begun = pmhash_clock_ms();
+	MemoryContextSwitchTo(round);
+	if (RecoveryInProgress() && pmhash_standby_is_active())
+		remove_distrusted();
 	for (;;)
 	{
-		bool		settled = pmhash_clock_past(begun, SETTLE_TIME);
 		long		timeout;
-		long		other;
 
 		if (!pmhash_shared->usable)
 			wait_for_another_life();	/* given up */
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
-
-		/* Waiting for a cleaner resets the latch; pmhash_next_cleaning sees to that. */
-		pmhash_clean_if_due(settled, &last_full);
-		timeout = note_flushed();
-		other = note_checkpoint();
-		timeout = Min(timeout, other);
-		renew_nonce_now_and_then();
-		pmhash_wake_idle_sessions();
-		pmhash_notice_failed_writes(go_on_writing);
-		other = pmhash_see_to_rebuilds(settled && !looked);
-		timeout = Min(timeout, other);
-		looked = settled;
-		if (!settled)
-			timeout = Min(timeout, SETTLE_TIME / 4);
+		if (RecoveryInProgress())
+			timeout = standby_round();
+		else
+		{
+			if (primary_since == 0)
+			{
+				pmhash_pool_ready();
+				primary_since = pmhash_clock_ms();
+			}
+			timeout = primary_round(pmhash_clock_past(primary_since, SETTLE_TIME));
+		}
 		rest(timeout);
 	}
 }

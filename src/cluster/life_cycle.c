@@ -531,9 +531,9 @@ pmhash_files_committed(void)
 	}
 	forks_replaced = false;
 	if (OidIsValid(cleaning_wanted))
-		pmhash_request_cleaning(cleaning_wanted);
+		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
 	if (OidIsValid(look_wanted))
-		pmhash_request_look(look_wanted);
+		pmhash_request(look_wanted, PMHASH_JOB_PLAIN);
 	cleaning_wanted = InvalidOid;
 	look_wanted = InvalidOid;
 }
@@ -593,7 +593,7 @@ void
 pmhash_files_over(void)
 {
 	if (rebuild_at_end)
-		pmhash_request_look(MyDatabaseId);
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 	rebuild_at_end = false;
 }
 

@@ -416,12 +416,13 @@ may_be_owned(const Owners *owners, const char *path)
 	return true;
 }
 
-static void
+/* Returns how many cannot be judged. */
+static int
 remove_orphans(const IdList *files, const Owners *owners)
 {
 	char		path[MAXPGPATH];
 	int			removed = 0;
-	uint32		kept = 0;
+	int			kept = 0;
 
 	for (int i = 0; i < files->n; i++)
 	{
@@ -436,21 +437,22 @@ remove_orphans(const IdList *files, const Owners *owners)
 		pmhash_unlink(path);
 		removed++;
 	}
-	pg_atomic_write_u32(&pmhash_shared->files_kept, kept);
 	if (removed > 0)
 		ereport(DEBUG1,
 				(errmsg("pmhash: removed %d files that no index owns", removed)));
+	return kept;
 }
 
 /*
  * Remove the orphans of the database this worker is connected to, and look
  * after the files of its indexes.  Called in a transaction.
  */
-void
+PmhashWorkerResult
 pmhash_remove_orphans(void)
 {
 	IdList		files = {0};
 	Owners		owners = {0};
+	int			kept;
 
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
@@ -462,8 +464,11 @@ pmhash_remove_orphans(void)
 	PMH_STOP_POINT("cleaner_before_stubs");
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
-	remove_orphans(&files, &owners);
+	kept = remove_orphans(&files, &owners);
 	pmhash_counters_forget_dropped();
+	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
+		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
+		PMHASH_WORKER_DONE;
 }
 
 /* Is this a file of past eras, or of a cluster whose pool this was? */

@@ -8,7 +8,9 @@
 #ifndef PMHASH_ORPHANS_H
 #define PMHASH_ORPHANS_H
 
-extern void pmhash_remove_orphans(void);
+#include "cluster/shared.h"
+
+extern PmhashWorkerResult pmhash_remove_orphans(void);
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_remove_distrusted(Oid database);
 extern bool pmhash_database_has_files(Oid database);

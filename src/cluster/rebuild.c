@@ -251,9 +251,9 @@ request_other_kind(const List *indexes)
 
 	foreach(lc, indexes)
 	{
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), PMHASH_BUILD_EXPRESSIONS))
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
 		{
-			pmhash_request_rebuilder(MyDatabaseId, PMHASH_BUILD_EXPRESSIONS);
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 			return;
 		}
 	}
@@ -264,7 +264,7 @@ request_other_kind(const List *indexes)
  * except temporary ones, which only their sessions can, and those that have
  * failed a short time ago.  Not in a transaction.
  */
-void
+PmhashWorkerResult
 pmhash_rebuild_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
@@ -294,13 +294,12 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc), kind))
+		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
 			rebuild_index(lfirst_oid(lc));
 	}
-	if (lc == NULL)
-		pmhash_rebuild_pass_ends();
 	if (kind == PMHASH_BUILD_PLAIN)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
+	return PMHASH_WORKER_DONE;
 }

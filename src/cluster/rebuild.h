@@ -10,6 +10,6 @@
 
 #include "cluster/shared.h"
 
-extern void pmhash_rebuild_database(PmhashBuildKind kind);
+extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
 
 #endif							/* PMHASH_REBUILD_H */

@@ -4,17 +4,14 @@
  *	  What is known of rebuilds: which go on, which have failed and why, and when
  *	  they are tried again.
  *
- * It stands in shared memory, for the view and for the launcher.  When all rows
- * are taken, failures are noted for the database as a whole: one row for each kind of
- * rebuilder stands for all its indexes that have failed and have none, and is taken
- * from one of them.  So there is always a pause before the next try; but those that
- * have not failed yet do not wait for it, unless they share a bit with one that has.
+ * It stands in shared memory, for the view and for the launcher.  When all rows are
+ * taken, those indexes of a database that have none wait for a minute after one of them
+ * has failed, whatever is the matter with them: there is always a pause before the next try.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "cluster/clock.h"
@@ -24,20 +21,19 @@
 #include "cluster/shared.h"
 
 #define LONGEST_PAUSE	300		/* seconds between tries */
-#define REQUEST_PAUSE	10		/* seconds between requests past a shared row */
+#define CROWDED_PAUSE	60		/* the same, of those without a row */
 #define MANY_FAILURES	3		/* after these a person has to see to it */
 
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 
 /*
- * The pass of this worker over its database: those that have failed and have no row of
- * their own are all tried in it, or none.
+ * In this pass of the worker over its database indexes without a row are not tried.  All
+ * are, or none, so that each has its turn.
  */
-static bool rest_waits = false;	/* it is not their time yet */
-static bool rest_failed = false;	/* one of them has failed in this pass */
+static bool crowded_wait = false;
 
-/* The entry of an index, or NULL.  The caller holds the rebuild lock. */
+/* The row of an index, or NULL.  The caller holds the rebuild lock. */
 static PmhashRebuild *
 find_rebuild(Oid database, Oid index)
 {
@@ -51,73 +47,29 @@ find_rebuild(Oid database, Oid index)
 	return NULL;
 }
 
-/* The row of those of a database and a kind that have none, or NULL.  As above. */
-static PmhashRebuild *
-find_rest(Oid database, PmhashBuildKind kind)
+static PmhashCrowded *
+crowded_of(Oid database)
 {
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == database && r->index == InvalidOid && r->kind == kind)
-			return r;
-	}
-	return NULL;
+	return &pmhash_shared->crowded[database % PMHASH_CROWDED];
 }
 
-/* The word and the bit of an index among those that share a row. */
-static uint64
-known_bit(Oid index, int *word)
+/* Do indexes of this database that have no row have to wait?  As above. */
+static bool
+is_crowded(void)
 {
-	uint32		hash = murmurhash32(index) % (PMHASH_KNOWN_WORDS * 64);
+	const PmhashCrowded *crowded = crowded_of(MyDatabaseId);
 
-	*word = hash / 64;
-	return UINT64CONST(1) << (hash % 64);
+	return crowded->database == MyDatabaseId && crowded->until > pmhash_clock_ms();
 }
 
-/*
- * The row in which the failure of an index of this database and kind stands, or NULL.
- * What those of the other kind share says nothing of it: only their bits are the same.
- * As above.
- */
-static PmhashRebuild *
-find_of_kind(Oid index, PmhashBuildKind kind)
-{
-	PmhashRebuild *r = find_rebuild(MyDatabaseId, index);
-	int			word;
-	uint64		bit = known_bit(index, &word);
-
-	if (r == NULL)
-	{
-		r = find_rest(MyDatabaseId, kind);
-		if (r != NULL && (r->known[word] & bit) == 0)
-			r = NULL;
-	}
-	return r;
-}
-
-/* The same of an index whose kind the caller does not know.  As above. */
-static PmhashRebuild *
-find_either(Oid index)
-{
-	PmhashRebuild *r = NULL;
-
-	for (int kind = 0; kind < PMHASH_BUILD_KINDS && r == NULL; kind++)
-		r = find_of_kind(index, kind);
-	return r;
-}
-
-/*
- * What is known of the rebuild of an index of this database; of those that have failed
- * without a row of their own what they share, with index InvalidOid.
- */
+/* What is known of the rebuild of an index of this database. */
 bool
 pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 {
 	PmhashRebuild *r;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	r = find_either(index);
+	r = find_rebuild(MyDatabaseId, index);
 	if (r != NULL)
 		*state = *r;
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
@@ -198,97 +150,37 @@ static void
 let_other_kind_begin(bool waited_for)
 {
 	if (waited_for)
-		pmhash_request_rebuilder(MyDatabaseId, own_kind == PMHASH_BUILD_PLAIN ?
-								 PMHASH_BUILD_EXPRESSIONS : PMHASH_BUILD_PLAIN);
+		pmhash_request(MyDatabaseId, own_kind == PMHASH_BUILD_PLAIN ?
+					   PMHASH_JOB_EXPRESSIONS : PMHASH_JOB_PLAIN);
 }
 
-/*
- * A row whose rebuild is not going on, of an index of our kind of the database, or
- * (InvalidOid) any.
- */
-static PmhashRebuild *
-idle_rebuild(Oid database)
-{
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (!r->running && (database == InvalidOid ||
-							(r->database == database && r->kind == own_kind)))
-			return r;
-	}
-	return NULL;
-}
-
-/* An index that has failed shares this row. */
-static void
-note_known(PmhashRebuild *rest, Oid index)
-{
-	int			word;
-	uint64		bit = known_bit(index, &word);
-
-	rest->known[word] |= bit;
-}
-
-/*
- * The row for failures of this database's indexes of our kind that have none.  If there
- * is none for it either, an index of this database and kind gives up its own and is one
- * of these from now on; if it has no row at all, an index of another database
- * does, which will be tried once too often.
- */
-static PmhashRebuild *
-rest_of_database(void)
-{
-	PmhashRebuild *r = find_rest(MyDatabaseId, own_kind);
-
-	if (r == NULL)
-		r = new_rebuild(InvalidOid);
-	if (r == NULL)
-		r = idle_rebuild(MyDatabaseId);
-	if (r == NULL)
-	{
-		r = idle_rebuild(InvalidOid);
-		if (r == NULL)
-			return NULL;
-		memset(r, 0, sizeof(*r));
-		r->database = MyDatabaseId;
-	}
-	if (OidIsValid(r->index))
-		note_known(r, r->index);
-	r->index = InvalidOid;
-	r->kind = own_kind;
-	return r;
-}
-
-/*
- * Note a failure and when to try again; returns the pause in seconds.  Those that
- * share a row fail together, in one pass over the database: that counts once.
- */
+/* Note a failure and when to try again; returns the pause in seconds. */
 int
 pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 {
 	PmhashRebuild *r;
+	int			pause = CROWDED_PAUSE;
 	int64		now = pmhash_clock_ms();
-	int			pause = LONGEST_PAUSE;
 	bool		waited_for = false;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r == NULL)
-		r = rest_of_database();
+		r = new_rebuild(index);
 	if (r != NULL)
 	{
-		if (r->next_try <= now)
-			r->next_try = now + pause_after(r->failures++) * INT64CONST(1000);
-		pause = (int) ((r->next_try - now + 999) / 1000);
-		rest_failed |= !OidIsValid(r->index);
-		if (!OidIsValid(r->index))
-			note_known(r, index);
+		pause = pause_after(r->failures++);
+		r->next_try = now + pause * INT64CONST(1000);
 		waited_for = r->waited_for;
 		r->running = r->waited_for = false;
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
+	else
+		*crowded_of(MyDatabaseId) = (PmhashCrowded)
+		{
+			MyDatabaseId, now + pause * INT64CONST(1000)
+		};
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	let_other_kind_begin(waited_for);
 	return pause;
@@ -348,7 +240,7 @@ pmhash_rebuild_forget_dropped(List *indexes, List *others)
 List *
 pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
 {
-	Oid			due[PMHASH_MAX_REBUILDS];
+	Oid			due[PMHASH_MAX_REBUILDS + PMHASH_CROWDED];
 	int			n = 0;
 	List	   *databases = NIL;
 
@@ -364,37 +256,31 @@ pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
 		else if (r->next_try < *next)
 			*next = r->next_try;
 	}
+	for (int i = 0; i < PMHASH_CROWDED && kind == PMHASH_BUILD_PLAIN; i++)
+	{
+		const PmhashCrowded *crowded = &pmhash_shared->crowded[i];
+
+		if (OidIsValid(crowded->database) && crowded->until <= now)
+			due[n++] = crowded->database;
+		else if (OidIsValid(crowded->database) && crowded->until < *next)
+			*next = crowded->until;
+	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	for (int i = 0; i < n; i++)
 		databases = list_append_unique_oid(databases, due[i]);
 	return databases;
 }
 
-/*
- * Is the failure of an index known, so that a rebuilder comes without a request?  Where
- * only a bit says so it may be that of another index, for which none comes, or one of the
- * other kind: every now and then a request is let through.
- */
+/* Is an index known not to be tried yet, so that a rebuilder comes without a request? */
 static bool
-holds_request_back(Oid index, int64 now)
+holds_request_back(Oid index)
 {
-	PmhashRebuild *r;
-	bool		known;
 	bool		holds;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	r = find_either(index);
-	known = r != NULL;
-	holds = known && (OidIsValid(r->index) || now < r->next_request);
+	holds = find_rebuild(MyDatabaseId, index) != NULL || is_crowded();
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	if (!known || holds)
-		return holds;
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_either(index);
-	if (r != NULL && !OidIsValid(r->index))
-		r->next_request = now + REQUEST_PAUSE * INT64CONST(1000);
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return false;
+	return holds;
 }
 
 /*
@@ -413,61 +299,41 @@ pmhash_rebuild_wanted(Oid index)
 	int64		now = pmhash_clock_ms();
 
 	if ((index == last_index && generation == last_generation && now - last < 1000) ||
-		holds_request_back(index, now))
+		holds_request_back(index))
 		return;
 	last_index = index;
 	last_generation = generation;
 	last = now;
-	pmhash_request_look(MyDatabaseId);
-}
-
-/* This worker begins to go through the indexes of this kind of its database. */
-void
-pmhash_rebuild_pass_begins(PmhashBuildKind kind)
-{
-	PmhashRebuild *rest;
-
-	own_kind = kind;
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	rest = find_rest(MyDatabaseId, kind);
-	rest_waits = rest != NULL && rest->next_try > pmhash_clock_ms();
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	rest_failed = false;
-}
-
-/* All that could be rebuilt has been: forget what was noted of the rest. */
-void
-pmhash_rebuild_pass_ends(void)
-{
-	PmhashRebuild *rest;
-
-	if (rest_waits || rest_failed)
-		return;
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	rest = find_rest(MyDatabaseId, own_kind);
-	if (rest != NULL)
-		memset(rest, 0, sizeof(*rest));
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
 
 /*
- * pmhash_rebuild_has_to_wait
- *		Is a new try of a failed rebuild, of an index of this kind, not due yet?
+ * This worker begins to go through the indexes of this kind of its database.  That of plain
+ * ones has the other one come.
  */
+void
+pmhash_rebuild_pass_begins(PmhashBuildKind kind)
+{
+	PmhashCrowded *crowded = crowded_of(MyDatabaseId);
+
+	own_kind = kind;
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	crowded_wait = is_crowded();
+	if (crowded->database == MyDatabaseId && !crowded_wait)
+		crowded->database = InvalidOid;
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+}
+
+/* Is a new try of a failed rebuild not due yet? */
 bool
-pmhash_rebuild_has_to_wait(Oid index, PmhashBuildKind kind)
+pmhash_rebuild_has_to_wait(Oid index)
 {
 	const PmhashRebuild *r;
 	bool		waits;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	r = find_of_kind(index, kind);
-	if (r == NULL || r->running)
-		waits = false;
-	else if (OidIsValid(r->index) || kind != own_kind)
-		waits = r->next_try > pmhash_clock_ms();
-	else
-		waits = rest_waits;		/* all of a pass, or none */
+	r = find_rebuild(MyDatabaseId, index);
+	waits = r == NULL ? crowded_wait : !r->running && r->next_try > pmhash_clock_ms();
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return waits;
 }
@@ -476,8 +342,7 @@ pmhash_rebuild_has_to_wait(Oid index, PmhashBuildKind kind)
 bool
 pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state)
 {
-	return pmhash_rebuild_state(index, state) && state->index == index &&
-		state->failures >= MANY_FAILURES;
+	return pmhash_rebuild_state(index, state) && state->failures >= MANY_FAILURES;
 }
 
 /* The index of this database that is being rebuilt by this worker, or InvalidOid. */

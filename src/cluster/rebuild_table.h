@@ -27,7 +27,6 @@ extern void pmhash_rebuild_is_over(Oid index);
 extern Oid	pmhash_rebuild_running(void);
 extern void pmhash_rebuild_forget_dropped(List *indexes, List *others);
 extern void pmhash_rebuild_pass_begins(PmhashBuildKind kind);
-extern void pmhash_rebuild_pass_ends(void);
-extern bool pmhash_rebuild_has_to_wait(Oid index, PmhashBuildKind kind);
+extern bool pmhash_rebuild_has_to_wait(Oid index);
 
 #endif							/* PMHASH_REBUILD_TABLE_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  What processes ask the launcher for: databases to clean and to look at.
+ *	  What processes ask the launcher for: workers in databases.
  *
  * A request raises no error and waits for nothing.
  *
@@ -12,51 +12,36 @@
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 
-static void
-add_request(PmhashRequests *requests, Oid database)
+/*
+ * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
+ * the others, so whoever has met an index need not know its kind.  Raises no error.
+ */
+void
+pmhash_request(Oid database, PmhashJob job)
 {
-	Latch	   *launcher;
-	bool		known = false;
+	PmhashRequests *requests;
+	int			i = 0;
 
+	if (pmhash_shared == NULL || !pmhash_shared->usable)
+		return;
+	requests = &pmhash_shared->requests;
 	SpinLockAcquire(&pmhash_shared->mutex);
-	for (int i = 0; i < requests->n; i++)
-		known |= requests->database[i] == database;
-	if (!known && requests->n < PMHASH_MAX_REQUESTS)
-		requests->database[requests->n++] = database;
-	else if (!known)
-		requests->all = true;
-	launcher = pmhash_shared->launcher;
+	while (i < requests->n && requests->database[i] != database)
+		i++;
+	if (i == PMHASH_MAX_REQUESTS)
+		requests->all |= 1 << job;
+	else
+	{
+		if (i == requests->n)
+		{
+			requests->n++;
+			requests->database[i] = database;
+			requests->jobs[i] = 0;
+		}
+		requests->jobs[i] |= 1 << job;
+	}
 	SpinLockRelease(&pmhash_shared->mutex);
-	if (launcher != NULL)
-		SetLatch(launcher);
-}
-
-/*
- * Ask for the orphans of a database to be removed soon.  Raises no error.
- */
-void
-pmhash_request_cleaning(Oid database)
-{
-	if (pmhash_shared != NULL && pmhash_shared->usable)
-		add_request(&pmhash_shared->clean, database);
-}
-
-/* Ask for a rebuilder of this kind in a database.  Raises no error. */
-void
-pmhash_request_rebuilder(Oid database, PmhashBuildKind kind)
-{
-	if (pmhash_shared != NULL && pmhash_shared->usable)
-		add_request(&pmhash_shared->look[kind], database);
-}
-
-/*
- * Ask for a look at a database soon: it may have invalid indexes.  The rebuilder of
- * plain ones has that of the others started.  Raises no error.
- */
-void
-pmhash_request_look(Oid database)
-{
-	pmhash_request_rebuilder(database, PMHASH_BUILD_PLAIN);
+	pmhash_wake_launcher();
 }
 
 /* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
@@ -88,34 +73,18 @@ pmhash_wake_launcher(void)
 		SetLatch(launcher);
 }
 
-/* Are there any? */
-bool
-pmhash_has_requests(const PmhashRequests *requests)
-{
-	bool		found;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	found = requests->n > 0 || requests->all;
-	SpinLockRelease(&pmhash_shared->mutex);
-	return found;
-}
-
-/* Take the requests, as a list of OIDs; *all: too many to be listed. */
-List *
-pmhash_take_requests(PmhashRequests *requests, bool *all)
+/* Take the requests. */
+PmhashRequests
+pmhash_take_requests(void)
 {
 	PmhashRequests taken;
-	List	   *databases = NIL;
 
 	SpinLockAcquire(&pmhash_shared->mutex);
-	taken = *requests;
-	requests->n = 0;
-	requests->all = false;
+	taken = pmhash_shared->requests;
+	pmhash_shared->requests.n = 0;
+	pmhash_shared->requests.all = 0;
 	SpinLockRelease(&pmhash_shared->mutex);
-	for (int i = 0; i < taken.n; i++)
-		databases = lappend_oid(databases, taken.database[i]);
-	*all = taken.all;
-	return databases;
+	return taken;
 }
 
 /* The launcher's latch, to be set for requests; NULL: there is no launcher. */

@@ -19,12 +19,13 @@
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
-#define PMHASH_MAX_REBUILDS		256
+#define PMHASH_MAX_REBUILDS		1024
+#define PMHASH_CROWDED			16
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
-#define PMHASH_FILES_NOT_JUDGED	UINT32_MAX	/* a cleaner has not got that far */
+#define PMHASH_WORKERS			3		/* of the launcher, at most */
 
 typedef enum PmhashLockId
 {
@@ -50,13 +51,27 @@ typedef enum PmhashBuildKind
 	PMHASH_BUILD_KINDS
 } PmhashBuildKind;
 
-#define PMHASH_KNOWN_WORDS		16
+/* What a worker does in a database.  The first ones are kinds of builds. */
+typedef enum PmhashJob
+{
+	PMHASH_JOB_PLAIN = PMHASH_BUILD_PLAIN,
+	PMHASH_JOB_EXPRESSIONS = PMHASH_BUILD_EXPRESSIONS,
+	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
+	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
+	PMHASH_JOBS
+} PmhashJob;
 
-/*
- * The rebuild of an invalid index, while it goes on and after it has failed.
- * With no index: all indexes of the database and the kind that have failed and found
- * no row.
- */
+/* How a worker has ended. */
+typedef enum PmhashWorkerResult
+{
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
+	PMHASH_WORKER_DONE,
+	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
+	PMHASH_WORKER_RESULTS
+} PmhashWorkerResult;
+
+/* The rebuild of an invalid index, while it goes on and after it has failed. */
 typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */
@@ -65,14 +80,18 @@ typedef struct PmhashRebuild
 	bool		running;
 	Oid			heap;			/* if running: its table, or InvalidOid: not known */
 	bool		waited_for;		/* the worker of the other kind wants that table, too */
-	uint64		known[PMHASH_KNOWN_WORDS];	/* with no index: a bit for each that has
-											 * failed, by its OID; some share one */
 	int			failures;
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */
-	int64		next_request;	/* with no index: until then it holds requests back */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
+
+/* A database with more failed rebuilds than there are rows. */
+typedef struct PmhashCrowded
+{
+	Oid			database;
+	int64		until;			/* pmhash_clock_ms: the others of it are not tried */
+} PmhashCrowded;
 
 /* An index that a worker has complained about in this server life. */
 typedef struct PmhashComplaint
@@ -81,12 +100,13 @@ typedef struct PmhashComplaint
 	Oid			index;
 } PmhashComplaint;
 
-/* Databases that the launcher is to do something in. */
+/* What the launcher is to have done, and where; a bit for each job. */
 typedef struct PmhashRequests
 {
-	bool		all;			/* too many to be listed */
+	int			all;			/* in all databases: too many to be listed */
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
+	int			jobs[PMHASH_MAX_REQUESTS];
 } PmhashRequests;
 
 /*
@@ -123,11 +143,10 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	pg_atomic_uint32 rebuilder_finished[PMHASH_BUILD_KINDS];	/* the last one did not
-																 * fail */
+	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
+	pg_atomic_uint64 workers_started;	/* worker.c: ... */
+	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
 	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
-	pg_atomic_uint32 files_kept;	/* files the last cleaner could not judge, or
-									 * PMHASH_FILES_NOT_JUDGED */
 	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
@@ -141,8 +160,7 @@ typedef struct PmhashShared
 
 	slock_t		mutex;			/* the rest */
 	Latch	   *launcher;
-	PmhashRequests clean;		/* orphans to be removed */
-	PmhashRequests look[PMHASH_BUILD_KINDS];	/* for invalid indexes */
+	PmhashRequests requests;
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */

@@ -33,6 +33,7 @@
 #include "cluster/durable.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
+#include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
 #include "cluster/standby_state.h"
@@ -79,7 +80,6 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u32(&standby->resumed, 0);
 	pg_atomic_init_u32(&standby->slot_wanted, 0);
 	pg_atomic_init_u32(&standby->full, 0);
-	SpinLockInit(&standby->mutex);
 	pmhash_shared->standby = standby;
 	pmhash_standby_reset();
 }
@@ -299,7 +299,7 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 	row->wanted = wanted;
 	pmhash_standby_note_failure(row, sqlstate, why);
 	if (wanted)
-		pmhash_standby_nudge(row->database);
+		pmhash_request(row->database, PMHASH_JOB_PLAIN);
 }
 
 /* The same for all files, or for those that were LIVE before this run. */

@@ -178,13 +178,11 @@ extern bool pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next);
 extern void pmhash_standby_wanted_later(const PmhashStandbyIndex *of);
 
 /*
- * Databases in which something may be to be built: FILE_NEW records, files that
- * became NONE, failed builds whose time has come; and all, once, when the server
- * has become consistent (stubs that came with a backup).  For the builder's
- * launcher: takes them out of the list.  *all: look in each database.  *next: when
- * the first failed one is due.  The list is of Oids, in CurrentMemoryContext.
+ * Databases in which something may be to be built by now, as FILE_NEW records or failed
+ * builds say.  For the launcher.  *next: when the next one is due.  The list is of Oids,
+ * in CurrentMemoryContext.
  */
-extern List *pmhash_standby_take_databases(bool *all, int64 *next);
+extern List *pmhash_standby_due_databases(int64 *next);
 
 /*
  * The databases that files are of, and what to do when one has been dropped: WAL does
@@ -192,24 +190,6 @@ extern List *pmhash_standby_take_databases(bool *all, int64 *next);
  */
 extern List *pmhash_standby_databases(void);
 extern void pmhash_standby_database_dropped(Oid database);
-
-/* Set this latch whenever there are such; NULL: no more.  One at a time. */
-extern void pmhash_standby_set_latch(Latch *latch);
-
-/* A database is to be looked at; InvalidOid: all. */
-extern void pmhash_standby_nudge(Oid database);
-
-/* What the builders' launcher is woken for: a look at a database by ... */
-typedef enum PmhashNudge
-{
-	PMHASH_NUDGE_SOON,			/* a builder of PMHASH_BUILD_PLAIN */
-	PMHASH_NUDGE_LATER,			/* the same, after a pause: it could not be completed */
-	PMHASH_NUDGE_EXPRESSIONS,	/* a builder of PMHASH_BUILD_EXPRESSIONS */
-	PMHASH_NUDGES
-} PmhashNudge;
-
-extern void pmhash_standby_nudge_for(PmhashNudge what, Oid database);
-extern List *pmhash_standby_take_nudges(PmhashNudge what, bool *all);
 
 /*
  * What is in the files of a server in recovery cannot be believed any more: none of them

@@ -54,6 +54,7 @@
 #include "cluster/index_list.h"
 #include "cluster/life_cycle.h"
 #include "cluster/orphans.h"
+#include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/standby_build.h"
 #include "cluster/standby_state.h"
@@ -79,12 +80,9 @@ typedef struct Builder
 
 static Builder builder;
 
-/*
- * Has this worker been through the indexes of its database?  Are some of them to be
- * looked at again soon: they were locked, or it could not begin with them?
- */
-static bool complete = false;
+/* Are some indexes to be looked at again soon: they were locked, or it could not begin? */
 static bool some_left = false;
+static bool found_none = false; /* of ours, in this database */
 
 /* The indexes that this worker builds; others are for a worker of the other kind. */
 static PmhashBuildKind own_kind;
@@ -532,15 +530,13 @@ leave_out(Oid relid, MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
-/* At exit in the middle of a build, or before it is known what is to be built. */
+/* At exit in the middle of a build. */
 static void
 builder_exit(int code, Datum arg)
 {
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
 	builder.begun = false;
-	if (some_left || !complete)
-		pmhash_standby_nudge_for(PMHASH_NUDGE_LATER, MyDatabaseId);
 }
 
 /* False if a build has failed that had begun. */
@@ -617,10 +613,12 @@ list_wanted(MemoryContext context, int64 *next, bool *others)
 {
 	List	   *wanted = NIL;
 	PmhashBuildKind kind;
+	List	   *indexes = list_indexes(context);
 	ListCell   *lc;
 
+	found_none = indexes == NIL;
 	*others = false;
-	foreach(lc, list_indexes(context))
+	foreach(lc, indexes)
 	{
 		MemoryContext old;
 
@@ -642,9 +640,9 @@ static void
 ask_for_help(int of_our_kind, bool others)
 {
 	if (own_kind == PMHASH_BUILD_PLAIN && others)
-		pmhash_standby_nudge_for(PMHASH_NUDGE_EXPRESSIONS, MyDatabaseId);
+		pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 	if (own_kind == PMHASH_BUILD_PLAIN && of_our_kind > 1)
-		pmhash_standby_nudge(MyDatabaseId);
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
 
 /*
@@ -654,7 +652,7 @@ ask_for_help(int of_our_kind, bool others)
  * build another worker goes on: temporary files that outlive transactions may be left,
  * and go with this one.
  */
-void
+PmhashWorkerResult
 pmhash_standby_build_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
@@ -683,12 +681,12 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc)))
 		{
-			pmhash_standby_nudge_for(own_kind == PMHASH_BUILD_PLAIN ? PMHASH_NUDGE_SOON :
-									 PMHASH_NUDGE_EXPRESSIONS, MyDatabaseId);
+			pmhash_request(MyDatabaseId, (PmhashJob) kind);
 			break;
 		}
 	}
-	complete = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
+	return some_left ? PMHASH_WORKER_LEFT_SOME :
+		found_none ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
 }

@@ -48,13 +48,10 @@ typedef struct PmhashFiller
 extern void pmhash_set_filler(const PmhashFiller *filler);
 
 /* ---- standby_build.c ---- */
-extern void pmhash_standby_build_database(PmhashBuildKind kind);
+extern PmhashWorkerResult pmhash_standby_build_database(PmhashBuildKind kind);
 
 /* ---- standby_sweep.c ---- */
 extern Oid	pmhash_standby_take_sweep(int64 *next);
 extern void pmhash_standby_sweep_database(void);
-
-/* ---- standby_worker.c ---- */
-extern void pmhash_standby_worker_init(void);
 
 #endif							/* PMHASH_STANDBY_BUILD_H */

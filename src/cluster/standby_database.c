@@ -6,7 +6,7 @@
  * As new_database.c, by WAL: no standby can see the files of the primary's pool, nor
  * whether that one has them.  Replay of DROP DATABASE would be too early: what moves a
  * database to another tablespace writes such a record, too (dbcommands.c, movedb).
- * What is left of a dropped database goes some time (standby_worker.c, see_to_dropped),
+ * What is left of a dropped database goes some time (launch_workers.c, remove_dropped),
  * and at the latest here, when the first record of one comes that is made with its OID.
  * No session is connected to either then.
  *

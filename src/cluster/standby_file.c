@@ -593,7 +593,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->skip_timeline = head.timeline;
 	pg_atomic_write_u32(&standby->reached, how == PMHASH_STANDBY_FRESH);
 	pg_atomic_write_u32(&standby->resumed, how == PMHASH_STANDBY_FRESH);
-	standby->nudge[PMHASH_NUDGE_SOON].all = true;
 	standby->active = true;
 	return true;
 }

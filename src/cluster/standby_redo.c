@@ -24,6 +24,7 @@
 #include "access/xlogutils.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/standby.h"
 #include "utils/memutils.h"
 
@@ -31,6 +32,7 @@
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
 #include "cluster/pool.h"
+#include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/standby_handles.h"
 #include "cluster/standby_state.h"
@@ -334,7 +336,7 @@ announce_file(void)
 		row->next_try = row->next_look = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
-	pmhash_standby_nudge(work.record.database);
+	pmhash_request(work.record.database, PMHASH_JOB_PLAIN);
 }
 
 /*
@@ -574,15 +576,26 @@ is_ours_to_do(void)
 	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
 }
 
+/* The launcher is to learn at once that recovery is over. */
+static void
+startup_exit(int code, Datum arg)
+{
+	pmhash_wake_launcher();
+}
+
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
 void
 pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
 						   XLogReaderState *record)
 {
+	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
 
 	if (!is_ours_to_do())
 		return;
+	if (!exit_is_known)
+		before_shmem_exit(startup_exit, (Datum) 0);
+	exit_is_known = true;
 	PG_TRY();
 	{
 		deal(record);

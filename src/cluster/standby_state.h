@@ -97,9 +97,6 @@ typedef struct PmhashStandby
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
-	slock_t		mutex;			/* the rest: for the builder's launcher */
-	Latch	   *latch;
-	PmhashRequests nudge[PMHASH_NUDGES];
 
 	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search */
 	PmhashStandbyRow row[PMHASH_STANDBY_FILES];

@@ -55,8 +55,8 @@ building(const PmhashStandbyState *state)
 static const char *
 what_builds_lack(void)
 {
-	if (!pmhash_has_standby_launcher())
-		return "; no pmhash standby launcher is running (see max_worker_processes)";
+	if (!pmhash_has_launcher())
+		return "; no pmhash launcher is running (see max_worker_processes)";
 	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
 		return "; no slot is free for a worker to build it (see max_worker_processes)";
 	return "";

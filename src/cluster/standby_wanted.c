@@ -1,14 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * standby_wanted.c
- *	  Which files a standby is to build, and when; nudges of the worker that sees to it.
+ *	  Which files a standby is to build, and when.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include "storage/latch.h"
-#include "storage/spin.h"
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
@@ -20,67 +17,6 @@
 
 /* As so many tries count those that have found it incomplete: 16 s to the next. */
 #define FOUND_LOOKS		4
-
-/* ---- nudges ---- */
-
-/* Have a database looked at, or (InvalidOid) all of them.  Raises no ERROR. */
-void
-pmhash_standby_nudge_for(PmhashNudge what, Oid database)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashRequests *nudge = &standby->nudge[what];
-	Latch	   *latch;
-	bool		known = false;
-
-	SpinLockAcquire(&standby->mutex);
-	for (int i = 0; i < nudge->n; i++)
-		known |= nudge->database[i] == database;
-	if (!OidIsValid(database) || (!known && nudge->n == PMHASH_MAX_REQUESTS))
-		nudge->all = true;
-	else if (!known)
-		nudge->database[nudge->n++] = database;
-	latch = standby->latch;
-	SpinLockRelease(&standby->mutex);
-	if (latch != NULL)
-		SetLatch(latch);
-}
-
-void
-pmhash_standby_nudge(Oid database)
-{
-	pmhash_standby_nudge_for(PMHASH_NUDGE_SOON, database);
-}
-
-/* Take those nudges, as a list of databases; *all: look at all. */
-List *
-pmhash_standby_take_nudges(PmhashNudge what, bool *all)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashRequests taken;
-	List	   *databases = NIL;
-
-	SpinLockAcquire(&standby->mutex);
-	taken = standby->nudge[what];
-	standby->nudge[what].n = 0;
-	standby->nudge[what].all = false;
-	SpinLockRelease(&standby->mutex);
-	for (int i = 0; i < taken.n; i++)
-		databases = lappend_oid(databases, taken.database[i]);
-	*all = taken.all;
-	return databases;
-}
-
-void
-pmhash_standby_set_latch(Latch *latch)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	SpinLockAcquire(&standby->mutex);
-	standby->latch = latch;
-	SpinLockRelease(&standby->mutex);
-}
-
-/* ---- what is to be built ---- */
 
 /* Was this server's own as a primary; and it is not known whether it is logged. */
 bool
@@ -197,21 +133,12 @@ due_database(PmhashStandbyRow *row, int64 now, int64 *next)
 }
 
 List *
-pmhash_standby_take_databases(bool *all, int64 *next)
+pmhash_standby_due_databases(int64 *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	int64		now = pmhash_clock_ms();
-	List	   *databases;
+	List	   *databases = NIL;
 
-	*all = false;
-	if (!pmhash_standby_reached())
-	{
-		const int64 first = pmhash_standby_pause(1);
-
-		*next = Min(*next, now + first);	/* nothing is wanted before that */
-		return NIL;
-	}
-	databases = pmhash_standby_take_nudges(PMHASH_NUDGE_SOON, all);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		Oid			database;

@@ -122,10 +122,10 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	for (int i = 0; i < PMHASH_BUILD_KINDS; i++)
-		pg_atomic_init_u32(&pmhash_shared->rebuilder_finished[i], 0);
+	pg_atomic_init_u64(&pmhash_shared->workers_started, 0);
+	for (int i = 0; i < PMHASH_WORKERS; i++)
+		pg_atomic_init_u64(&pmhash_shared->worker_result[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
-	pg_atomic_init_u32(&pmhash_shared->files_kept, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);

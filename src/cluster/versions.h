@@ -44,19 +44,8 @@ typedef RelFileLocator PmhashNode;
 #define pmhash_node_number(node)		((node)->relNumber)
 #define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rlocator.locator)
 
-/* The files of a relation that is not temporary. */
-#if PG_VERSION_NUM >= 170000
-#define pmhash_open_fork(node)			smgropen(node, INVALID_PROC_NUMBER)
-#else
-#define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
-#endif
-
 #define pmhash_make_node(tablespace, database, number) \
 	((RelFileLocator) {(tablespace), (database), (number)})
-
-/* The file of a mapped catalog of a database, by the path of its directory. */
-#define pmhash_mapped_number(path, catalog) \
-	RelationMapOidToFilenumberForDatabase(path, catalog)
 
 /*
  * The subtransaction whose abort gives a relation the files it had before this
@@ -78,11 +67,8 @@ typedef RelFileNode PmhashNode;
 #define pmhash_node_tablespace(node)	((node)->spcNode)
 #define pmhash_node_number(node)		((node)->relNode)
 #define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rnode.node)
-#define pmhash_open_fork(node)			smgropen(node, InvalidBackendId)
 #define pmhash_make_node(tablespace, database, number) \
 	((RelFileNode) {(tablespace), (database), (number)})
-#define pmhash_mapped_number(path, catalog) \
-	RelationMapOidToFilenodeForDatabase(path, catalog)
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
 #define pmhash_fork_subid(rel)			((rel)->rd_newRelfilenodeSubid)
 
@@ -146,8 +132,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	table_index_fetch_begin(heap, SO_NONE)
 #define pmhash_oldest_active() \
 	GetOldestActiveTransactionId(false, true)
-#define pmhash_drop_statistics(kind, database, object) \
-	pgstat_drop_entry(kind, database, object, false)
 #define pmhash_find_next_record(reader, start, reason) \
 	XLogFindNextRecord(reader, start, reason)
 #define pmhash_shared_hash(name, rows, info, flags) \
@@ -161,8 +145,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	table_index_fetch_begin(heap)
 #define pmhash_oldest_active() \
 	GetOldestActiveTransactionId()
-#define pmhash_drop_statistics(kind, database, object) \
-	pgstat_drop_entry(kind, database, object)
 #define pmhash_find_next_record(reader, start, reason) \
 	((void) (reason), XLogFindNextRecord(reader, start))
 #define pmhash_shared_hash(name, rows, info, flags) \

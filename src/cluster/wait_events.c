@@ -25,7 +25,6 @@ static const char *const names[PMHASH_NWAITS] = {
 	[PMHASH_WAIT_FILE_LOCK] = "PmhashFileLock",
 	[PMHASH_WAIT_LAUNCHER] = "PmhashLauncherMain",
 	[PMHASH_WAIT_POOL] = "PmhashPoolUnavailable",
-	[PMHASH_WAIT_STANDBY] = "PmhashStandbyMain",
 	[PMHASH_WAIT_BUILD] = "PmhashStandbyBuild",
 	[PMHASH_WAIT_GIVE_WAY] = "PmhashGiveWay",
 	[PMHASH_WAIT_SLOT] = "PmhashLogicalSlot"

@@ -15,7 +15,6 @@ typedef enum PmhashWait
 	PMHASH_WAIT_FILE_LOCK,		/* any process: a lock of the engine, past a spin */
 	PMHASH_WAIT_LAUNCHER,		/* the launcher: nothing to do */
 	PMHASH_WAIT_POOL,			/* the launcher: until the pool can be used */
-	PMHASH_WAIT_STANDBY,		/* a standby's worker: nothing to do */
 	PMHASH_WAIT_BUILD,			/* a standby's builder: for replay or transactions */
 	PMHASH_WAIT_GIVE_WAY,		/* a build in the background: others want to run */
 	PMHASH_WAIT_SLOT,			/* a rebuild: a logical slot is being made */

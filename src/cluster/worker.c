@@ -3,20 +3,18 @@
  * worker.c
  *	  The background workers: starting them, and their main functions.
  *
- * There is one launcher (launcher.c), one cleaner at a time for the database
- * that needs it, one rebuilder of each kind (PmhashBuildKind) likewise; on a standby
- * one cleaner that goes through its pool once.
+ * There is one launcher (launcher.c), and workers that it starts in databases
+ * (launch_workers.c).  Each has a job (PmhashJob) and exits when it is done.
  *
  * A cleaner is connected to its database for the few milliseconds that its work
- * takes and exits, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
- * at most (procarray.c, CountOtherDBBackends).  A rebuilder may take long.
+ * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
+ * at most (procarray.c, CountOtherDBBackends).  A build may take long.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -33,10 +31,8 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/databases.h"
 #include "cluster/function_worker.h"
 #include "cluster/give_way.h"
-#include "cluster/launcher.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
 #include "cluster/rebuild.h"
@@ -49,15 +45,11 @@
 #define CONNECT_TIMEOUT		"5000"
 
 /* ms without a free slot after which none is to be waited for: three tries */
-#define NO_SLOT_FOR_LONG	(3 * PMHASH_WORKER_PAUSE)
+#define NO_SLOT_FOR_LONG	15000
 
-PGDLLEXPORT void pmhash_cleaner_main(Datum arg);
-PGDLLEXPORT void pmhash_rebuilder_main(Datum arg);
-PGDLLEXPORT void pmhash_expression_rebuilder_main(Datum arg);
-PGDLLEXPORT void pmhash_standby_cleaner_main(Datum arg);
+PGDLLEXPORT void pmhash_worker_main(Datum arg);
 
 static bool launcher_registered = false;	/* processes have it from the postmaster */
-static bool standby_launcher_registered = false;
 
 /* ---- starting ---- */
 
@@ -86,32 +78,76 @@ note_worker_slot(bool free)
 				(errmsg("pmhash: a slot for a background worker is free again")));
 }
 
+/* As pg_stat_activity shows it. */
+static const char *
+type_of_worker(const PmhashAssignment *assignment)
+{
+	switch (assignment->job)
+	{
+		case PMHASH_JOB_CLEAN:
+			return "pmhash cleaner";
+		case PMHASH_JOB_SWEEP:
+			return "pmhash standby sweeper";
+		default:
+			return assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
+	}
+}
+
 /*
- * Start a worker of ours in a database.  False if no slot is free for it: the
- * next round tries again.
+ * Start a worker in a database, with a job and a place that the caller has set.  False
+ * if no slot is free for it.
  */
 bool
-pmhash_start_worker(Oid database, const char *function, const char *type,
-			 BackgroundWorkerHandle **handle)
+pmhash_start_worker(Oid database, PmhashAssignment *assignment,
+					BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker;
+	const char *type;
 	bool		started;
 
+	assignment->standby = RecoveryInProgress();
+	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
+	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
+						assignment->number * PMHASH_WORKER_RESULTS);
+	type = type_of_worker(assignment);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = RecoveryInProgress() ?
-		BgWorkerStart_ConsistentState : BgWorkerStart_RecoveryFinished;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "pmhash_worker_main", BGW_MAXLEN);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
 	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	memcpy(worker.bgw_extra, assignment, sizeof(*assignment));
 	worker.bgw_notify_pid = MyProcPid;
 
 	started = RegisterDynamicBackgroundWorker(&worker, handle);
 	note_worker_slot(started);
 	return started;
+}
+
+/*
+ * What a worker that has ended has said at its end, if it has come to that.  Its place may
+ * be that of one of another launcher meanwhile.
+ */
+PmhashWorkerResult
+pmhash_worker_result(const PmhashAssignment *assignment)
+{
+	uint64		word = pg_atomic_read_u64(&pmhash_shared->worker_result[assignment->place]);
+
+	return word / PMHASH_WORKER_RESULTS == assignment->number ?
+		(PmhashWorkerResult) (word % PMHASH_WORKER_RESULTS) : PMHASH_WORKER_UNFINISHED;
+}
+
+/* This worker has been through its database. */
+static void
+note_result(const PmhashAssignment *assignment, PmhashWorkerResult result)
+{
+	uint64		word = assignment->number * PMHASH_WORKER_RESULTS;
+
+	(void) pg_atomic_compare_exchange_u64(&pmhash_shared->worker_result[assignment->place],
+										  &word, word + result);
 }
 
 /* ---- main functions ---- */
@@ -129,8 +165,8 @@ pmhash_start_worker(Oid database, const char *function, const char *type,
  * DATABASE, CREATE DATABASE TEMPLATE and VACUUM FULL of a catalog hold those for
  * as long as they like, and the other databases need the slot, or the launcher.
  */
-void
-pmhash_worker_begin(Oid database, const char *lock_timeout)
+static void
+begin(Oid database, const char *lock_timeout)
 {
 	bool		endless = strcmp(lock_timeout, "0") == 0;
 
@@ -149,8 +185,8 @@ pmhash_worker_begin(Oid database, const char *lock_timeout)
  * And one that may take long: as autovacuum.c, AutoVacWorkerMain.  A serializable scan
  * of a whole table would let other serializable transactions fail because of it.
  */
-void
-pmhash_worker_takes_long(void)
+static void
+take_long(void)
 {
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed",
@@ -158,85 +194,73 @@ pmhash_worker_takes_long(void)
 }
 
 /*
- * And one that builds files.  temp_file_limit is to stop queries; a build needs what the
- * index's entries take, and with less it would fail at each try.  But it is for users'
- * functions.
- */
-void
-pmhash_worker_builds(PmhashBuildKind kind)
-{
-	pmhash_worker_takes_long();
-	pmhash_give_way_from_now_on();
-	if (kind == PMHASH_BUILD_PLAIN)
-		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-/*
  * A cleaner: removes the orphans of one database.  Locks on catalogs are waited for a
  * second at most: DROP DATABASE waits five for us.
  */
-void
-pmhash_cleaner_main(Datum arg)
+static PmhashWorkerResult
+clean(Oid database)
 {
-	pmhash_worker_begin(DatumGetObjectId(arg), "1000");
+	PmhashWorkerResult result;
 
+	begin(database, "1000");
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash files that no index owns");
-	pmhash_remove_orphans();
+	result = pmhash_remove_orphans();
 	CommitTransactionCommand();
-	pgstat_report_activity(STATE_IDLE, NULL);
+	return result;
 }
 
 /*
- * A rebuilder: looks at all indexes of one database and rebuilds those of its kind that
- * are invalid.  Waits a while for locks, since a try that is given up is a
- * longer wait for all; but not for ever, since writers queue after it.
+ * One that looks at all indexes of one database and builds the files of those of its kind
+ * that have none: a rebuilder, or a standby's builder, which is subject to the conflicts
+ * with replay that all sessions are.  Locks are waited for a while, since a try that is
+ * given up is a longer wait for all; but not for ever, since writers queue after it, or
+ * a transaction on the primary may hold them so long.
+ *
+ * temp_file_limit is to stop queries; a build needs what the index's entries take, and
+ * with less it would fail at each try.  But it is for users' functions.
  */
-static void
-rebuild_in(Oid database, PmhashBuildKind kind)
+static PmhashWorkerResult
+build(Oid database, const PmhashAssignment *assignment)
 {
-	pmhash_worker_begin(database, "5000");
-	pmhash_worker_builds(kind);
+	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
+
+	if (kind == PMHASH_BUILD_EXPRESSIONS && !pmhash_function_worker_begins())
+		return PMHASH_WORKER_UNFINISHED;
+	begin(database, "5000");
+	take_long();
+	pmhash_give_way_from_now_on();
+	if (kind == PMHASH_BUILD_PLAIN)
+		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
+	if (assignment->standby)
+		return pmhash_standby_build_database(kind);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+	return pmhash_rebuild_database(kind);
+}
 
-	pmhash_rebuild_database(kind);
-	pg_atomic_write_u32(&pmhash_shared->rebuilder_finished[kind], 1);
+static PmhashWorkerResult
+sweep(Oid database)
+{
+	begin(database, "0");
+	take_long();
+	pmhash_standby_sweep_database();
+	return PMHASH_WORKER_DONE;
+}
+
+/* Each worker in a database. */
+void
+pmhash_worker_main(Datum arg)
+{
+	Oid			database = DatumGetObjectId(arg);
+	PmhashAssignment assignment;
+
+	memcpy(&assignment, MyBgworkerEntry->bgw_extra, sizeof(assignment));
+	note_result(&assignment,
+				assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
+				assignment.job == PMHASH_JOB_SWEEP ? sweep(database) :
+				build(database, &assignment));
 	pgstat_report_activity(STATE_IDLE, NULL);
-}
-
-void
-pmhash_rebuilder_main(Datum arg)
-{
-	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_PLAIN);
-}
-
-/* If there is one already: the launcher takes it as not finished, and tries again. */
-void
-pmhash_expression_rebuilder_main(Datum arg)
-{
-	if (!pmhash_function_worker_begins())
-		return;
-	rebuild_in(DatumGetObjectId(arg), PMHASH_BUILD_EXPRESSIONS);
-}
-
-/*
- * The cleaner of a standby, once, as soon as that can be read.  It looks at no
- * catalog, so it is in no database.
- */
-void
-pmhash_standby_cleaner_main(Datum arg)
-{
-	List	   *databases;
-	ListCell   *lc;
-
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	if (pmhash_shared == NULL || !pmhash_shared->usable)
-		proc_exit(0);
-	databases = pmhash_databases_in_pool();
-	foreach(lc, databases)
-		pmhash_remove_distrusted(lfirst_oid(lc));
 }
 
 /*
@@ -287,7 +311,7 @@ is_registered(const char *function)
 }
 
 /*
- * Does the postmaster start a launcher when recovery is over, and again if it fails?
+ * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
  * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
  * in the log, nor in single-user mode.
  */
@@ -295,13 +319,6 @@ bool
 pmhash_has_launcher(void)
 {
 	return launcher_registered;
-}
-
-/* The same of the launcher of a standby, while it is one. */
-bool
-pmhash_has_standby_launcher(void)
-{
-	return standby_launcher_registered;
 }
 
 /*
@@ -317,7 +334,6 @@ bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
-
 	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
 
 	return pmhash_has_launcher() &&
@@ -326,8 +342,7 @@ pmhash_workers_can_be_had(void)
 }
 
 /*
- * Register the workers that start by themselves.  What a standby has left of its time
- * as a primary is removed at once.
+ * Register the workers that start by themselves.
  *
  * None under pg_upgrade, as autovacuum (postmaster.c): a rebuild there would change stubs
  * that are hard links of the old cluster's, be in the way of pg_restore's DROP DATABASE,
@@ -336,22 +351,12 @@ pmhash_workers_can_be_had(void)
 void
 pmhash_worker_init(void)
 {
-	struct stat st;
-
 	if (IsBinaryUpgrade)
 		return;
 	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-						   BgWorkerStart_RecoveryFinished, PMHASH_WORKER_RESTART);
+						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
 	launcher_registered = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
-	if (stat(STANDBY_SIGNAL_FILE, &st) == 0)
-	{
-		pmhash_register_worker("pmhash_standby_cleaner_main", "pmhash standby cleaner",
-							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
-							   BGW_NEVER_RESTART);
-		pmhash_standby_worker_init();
-		standby_launcher_registered = is_registered("pmhash_standby_launcher_main");
-	}
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)

@@ -14,17 +14,22 @@
 
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
 
+/* What a worker in a database is to do; it gets it in bgw_extra. */
+typedef struct PmhashAssignment
+{
+	PmhashJob	job;
+	bool		standby;		/* it was started in recovery */
+	int			place;			/* of its result, in shared memory */
+	uint64		number;			/* of this worker */
+} PmhashAssignment;
+
 extern void pmhash_worker_init(void);
 extern bool pmhash_has_launcher(void);
-extern bool pmhash_has_standby_launcher(void);
 extern bool pmhash_workers_can_be_had(void);
-extern void pmhash_worker_begin(Oid database, const char *lock_timeout);
-extern void pmhash_worker_takes_long(void);
-extern void pmhash_worker_builds(PmhashBuildKind kind);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,
 								   BgWorkerStartTime start, int restart);
-extern bool pmhash_start_worker(Oid database, const char *function,
-								const char *type,
+extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 								BackgroundWorkerHandle **handle);
+extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
 #endif							/* PMHASH_WORKER_H */

@@ -61,7 +61,8 @@ prefetch_spot(const Spot *spot)
 /*
  * Does the home bucket tell of a list?  Then an insert has to go the long way, and one
  * lock is saved if that is known before.  What seems to be the key's list is on its way by
- * then, as its first line is the last that an insert waits for.  The segment is not locked: it may be so no more, or no segment, which costs time.
+ * then, as its first line is the last that an insert waits for.  The segment is not locked:
+ * it may be so no more, or no segment, which costs time.
  */
 static inline bool __attribute__((always_inline))
 needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)

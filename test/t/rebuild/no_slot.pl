@@ -59,16 +59,16 @@ wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
 unlink(index_file($standby, 'ex_k')) or die;
 is(standby_state($standby, 'ex_k'), 'invalid: it does not exist', 'a file is gone on a standby that has its launcher');
 $standby->stop;
-# one slot each for core's launcher, ours and the cleaner
-$node->append_conf('postgresql.conf', 'max_worker_processes = 3');
+# no slot but that of core's launcher (a standby needs as many as its primary)
+$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
 $node->restart;
 $standby->start;
 caught_up($node, $standby);
 $standby->stop;
 rmtree($standbys);
-$standby->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_parallel_workers = 0");
+$standby->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_parallel_workers = 0");
 $standby->start;
-wait_for_state($standby, 'ex_k', qr/^to be built; no pmhash standby launcher is running \(see max_worker_processes\)$/,
+wait_for_state($standby, 'ex_k', qr/^to be built; no pmhash launcher is running \(see max_worker_processes\)$/,
 	'a standby without a slot for its launcher');
 $standby->stop;
 $node->stop;

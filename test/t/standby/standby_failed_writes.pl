@@ -24,7 +24,7 @@ my $faults = PmhashFaults::build_library($primary->basedir);
 my $standby = new_standby($primary, 'standby', <<CONF, @library);
 shared_preload_libraries = 'pmhash, $faults'
 pmhash_faults.calls = 'syncfs'
-pmhash_faults.process = 'pmhash standby launcher'
+pmhash_faults.process = 'pmhash launcher'
 pmhash_faults.error = 5
 pmhash_faults.fail_for = 1
 CONF
@@ -127,7 +127,7 @@ all_valid('begin');
 	set_faults($standby, calls => 'fsync', process => '', error => 110, fail_at => 3);
 	$standby->stop;
 	like(logged_since($standby, $position), qr/could not write the files in .* back: Connection timed out/, 'end: log');
-	set_faults($standby, calls => 'syncfs', process => 'pmhash standby launcher', error => 5, fail_at => 0);
+	set_faults($standby, calls => 'syncfs', process => 'pmhash launcher', error => 5, fail_at => 0);
 	$standby->start;
 	# trust: standby-notes
 	is_built_again('end', $position);
@@ -145,7 +145,7 @@ all_valid('begin');
 	is_held('asked_for_failed_writes', 'promoted');
 	$standby->promote;
 	$standby->safe_psql('postgres', "INSERT INTO t VALUES (40001, 'x', 1)");
-	sleep(3);	# the launcher of the primary wants to ask as well
+	sleep(3);	# others, which are those of a primary by now, go on
 	release('asked_for_failed_writes');
 	is_noticed('promoted', $position);
 	all_valid('promoted');

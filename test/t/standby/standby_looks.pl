@@ -96,11 +96,15 @@ $primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
 caught_up($primary, $late);
 ok($late->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k')), 'no connections, and then some: built');
 
-# ---- databases without the extension are left alone ----
+# ---- databases without indexes of ours are looked at once ----
 
+$late->append_conf('postgresql.conf', "log_min_messages = debug1\n");
+$late->reload;
 $primary->safe_psql('postgres', 'CREATE DATABASE plain');
 caught_up($primary, $late);
-sleep 3;
-is($late->safe_psql('postgres', q(SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'plain')), '0', 'a database without the extension: not connected to');
+my $plain = $primary->safe_psql('postgres', q(SELECT oid FROM pg_database WHERE datname = 'plain'));
+sleep 5;	# some regular looks
+is(scalar(() = slurp_file($late->logfile) =~ /starting background worker process "pmhash standby builder for database $plain"/g), 1,
+	'a database without the extension: looked at once');
 $_->stop foreach $late, $standby, $primary;
 done_testing();

@@ -143,7 +143,7 @@ ok($standby->poll_query_until('postgres', "SELECT count(*) = 0 $workers"), 'turn
 none_has_come_by('turned off: before its next step');
 
 # the launcher has nothing to do then, and does nothing
-my $launcher = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby launcher'));
+my $launcher = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'));
 my $woken = sub { return (slurp_file("/proc/$launcher/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]; };
 $primary->safe_psql('db4', 'CREATE INDEX v_k2 ON v USING pmhash ((k + 1)) WITH (wal = on)');
 caught_up($primary, $standby);

@@ -9,7 +9,7 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../lib/perl";
+use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashListAppend;
 use PmhashPauses;
 use Test::More;

@@ -6,7 +6,7 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../lib/perl";
+use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashAnomalies;
 use PmhashRandom;
 use Test::More;
