@@ -40,6 +40,7 @@ work=$(scratch_parent)/pmhash-check
 [ -d "$work" ] || as_account mkdir -m 700 "$work"
 as_account test -O "$work" || { echo "\"$work\" belongs to another user" >&2; exit 1; }
 as_account mkdir -p "$work/build"
+as_account find "$work/build" -path '*/test/build' -prune -o -name '*.[ch]' -type f -exec rm {} +
 copy_sources "$top" "$work/build"
 pg_config=$(cd "$work/build" && SOURCE_PG_CONFIG="$pg_config" as_account \
 	bash test/lib/private_install.sh "$work/server" -j"$(nproc)" COPT=-Werror)

@@ -55,7 +55,9 @@ copy "$sharedir"
 copy "$includedir"
 
 private=$prefix/${bindir#"$root"/}/pg_config
-mkdir -p "$prefix/build"
+mkdir -p "$prefix/build/src"
+# what is no more among the sources is not to be built
+find "$prefix/build/src" -name '*.[ch]' -delete
 tar -C "$source_tree" -cf - --exclude=.git --exclude='*.o' --exclude='*.bc' \
 	--exclude='*.so' --exclude=./build --exclude=./test/build --exclude=./tmp_check . |
 	tar -C "$prefix/build" -xf -
