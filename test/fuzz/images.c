@@ -163,19 +163,6 @@ fill_foreign(PmhTable *t, Image *image)
 	take_out(t, image, 3);
 }
 
-/* Hashes of a 4096th of all, lists among them: a deep directory. */
-static void
-fill_deep(PmhTable *t, Image *image)
-{
-	put_keys(t, image, 0, 400);
-	for (uint64_t i = 0; i < 3000; i++)
-		put(t, image, UINT64_C(0x123) << 52 | fixture_hash(i % 1700) >> 12, 5000 + i);
-	for (uint64_t i = 0; i < 100; i++)
-		put(t, image, UINT64_C(0x123) << 52 | fixture_hash(1600) >> 12, 9000 + i);
-	put_keys(t, image, 400, 1500);
-	take_out(t, image, 9);
-}
-
 static void
 fill_bulk(PmhTable *t, Image *image)
 {
@@ -286,8 +273,6 @@ static const Kind kinds[] = {
 	{"bulk", fill_bulk, NULL, false, false},
 	{"deep", fill_deep, NULL, false, false},
 	{"wide", fill_wide, NULL, false, false},
-	{"deep", fill_deep, NULL, false, false},
-	{"deep, flushed", fill_deep, NULL, true, false},
 	{"small", fill_small, NULL, false, false},
 	{"empty", fill_empty, NULL, false, false},
 	{"logged", fill_deep, leave_log, false, true},
