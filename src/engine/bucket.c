@@ -114,10 +114,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 		*ordered = true;
 	}
 
-	/*
-	 * An entry in line 0 needs no fence before its commit, so others make room there.
-	 * Where nothing is flushed the lowest slot will do.
-	 */
+	/* An entry in line 0 needs no flush of its own. */
 	if (t->file.persist && (free_slots & PMH_LINE0_MASK) == 0)
 	{
 		change = fill_other_line(t, b, hash, word, state, free_slots);

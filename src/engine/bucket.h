@@ -107,13 +107,18 @@ pmh_state_full(uint32_t state)
 	return (state & PMH_STATE_OCCUPIED) == PMH_STATE_OCCUPIED;
 }
 
-/* Do two choices count?  If the home bucket has but one free slot, or none. */
+/* Two choices count from this many entries in the home bucket on. */
+#define PMH_BALANCE_FROM	17
+
+/* Has a home bucket so many?  (Quicker than to count them.) */
 static inline bool
 pmh_state_balances(uint32_t state)
 {
 	uint32_t	free_slots = ~state & PMH_STATE_OCCUPIED;
 
-	return (free_slots & (free_slots - 1)) == 0;
+	for (unsigned i = PMH_BALANCE_FROM; i < PMH_SLOTS; i++)
+		free_slots &= free_slots - 1;
+	return free_slots == 0;
 }
 
 /* The filter bit of a hash, to be set in the state of its home bucket. */

@@ -286,7 +286,8 @@ damage_lists(PmhTable *t)
 		uint64_t	class = pmh_pointer_class(payload ^ UINT64_C(1) << bit);
 
 		if (pmh_class_has_header((uint32_t) class) && class <= PMH_MAX_CLASS)
-			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "another size");
+			/* (Of another size, or in no region if that reaches past its end.) */
+			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "The value buffer");
 	}
 	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), "outside of the file");
 	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, PMH_LEAST_CLASS), "cannot be chained");
