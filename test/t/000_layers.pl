@@ -271,7 +271,7 @@ is(join("\n", @not_once), '', '... once in its lists');
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 21_400, cluster => 24_500, am => 14_300, join => 3_050);
+my %budget = (engine => 21_400, cluster => 24_415, am => 14_300, join => 3_050);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
