@@ -57,8 +57,8 @@ failed_state(const PmhashRebuild *rebuild, bool details)
 }
 
 /*
- * Why nothing is done about an invalid index, or nothing to say.  A standby, which has a
- * launcher of its own, builds a file as soon as a query has missed it.
+ * Why nothing is done about an invalid index, or nothing to say.  A standby builds a
+ * file as soon as a query has missed it.
  */
 static const char *
 why_not_rebuilt(Relation index)
