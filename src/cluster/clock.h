@@ -56,4 +56,14 @@ pmhash_clock_until(int64 then, long most)
 	return left < 1 ? 1 : (long) Min(left, most);
 }
 
+/*
+ * Milliseconds to the next try of what has been tried so often in vain (1: for the first
+ * time): a second, twice as long each time, and no more than 'most' seconds.
+ */
+static inline int64
+pmhash_pause(int tries, int most)
+{
+	return Min(INT64CONST(1) << Min(tries - 1, 30), most) * 1000;
+}
+
 #endif							/* PMHASH_CLUSTER_CLOCK_H */

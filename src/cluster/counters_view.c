@@ -25,6 +25,7 @@
 #include "cluster/counters.h"
 #include "cluster/life_cycle.h"
 #include "cluster/pool.h"
+#include "cluster/requests.h"
 #include "cluster/shared.h"
 
 PG_FUNCTION_INFO_V1(pmhash_stat_index_counters);
@@ -93,18 +94,6 @@ server_state(void)
 	return "in use";
 }
 
-/* Is there a launcher, which has indexes rebuilt and files removed? */
-static bool
-launcher_is_there(void)
-{
-	bool		there;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	there = pmhash_shared->launcher != NULL;
-	SpinLockRelease(&pmhash_shared->mutex);
-	return there;
-}
-
 /*
  * The columns that say where index files are and how much room there is, for those
  * that may know where the server's directories are.
@@ -153,7 +142,7 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 	{
 		memset(isnull, false, sizeof(isnull));
 		describe_pool(&value[1], &isnull[1]);
-		value[4] = BoolGetDatum(launcher_is_there());
+		value[4] = BoolGetDatum(pmhash_launcher_is_there());
 		value[5] = Int64GetDatum((int64) pmhash_journal_size * 1024);
 		pmhash_counters_server(&server);
 		at = fill_in_counts(&server.counts, value, at);

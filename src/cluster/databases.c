@@ -46,6 +46,32 @@ pmhash_databases_in_pool(void)
 }
 
 /*
+ * Those that can be connected to, and all, of those that exist.  In a transaction; the
+ * lists are made in 'context'.  (The system caches are not there in a process that is in
+ * no database.)
+ */
+static void
+scan_databases(MemoryContext context, List **connectable, List **all)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		*all = lappend_oid(*all, form->oid);
+		if (form->datallowconn && form->datconnlimit != DATCONNLIMIT_INVALID_DB)
+			*connectable = lappend_oid(*connectable, form->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/*
  * Databases that exist and can be connected to; *all those that exist.  A
  * database that CREATE DATABASE is still making is not among them, but there
  * can be no index in it either.
@@ -55,27 +81,11 @@ pmhash_databases_in_catalog(List **all)
 {
 	MemoryContext context = CurrentMemoryContext;
 	List	   *connectable = NIL;
-	Relation	rel;
-	TableScanDesc scan;
-	HeapTuple	tuple;
 
 	*all = NIL;
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(rel, 0, NULL);
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-	{
-		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		*all = lappend_oid(*all, form->oid);
-		if (form->datallowconn && form->datconnlimit != DATCONNLIMIT_INVALID_DB)
-			connectable = lappend_oid(connectable, form->oid);
-		MemoryContextSwitchTo(old);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
+	scan_databases(context, &connectable, all);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 	return connectable;
@@ -113,25 +123,6 @@ pmhash_database_is_free(Oid database)
 }
 
 /*
- * Is there such a database?  (The system caches are not there in a process that is in no
- * database.)
- */
-static bool
-exists(Oid database)
-{
-	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
-	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
-	bool		found = false;
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-		found |= ((Form_pg_database) GETSTRUCT(tuple))->oid == database;
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-/*
  * pmhash_if_database_is_dropped
  *		Call a function if there is no such database, and none with this OID that a
  *		process could connect to before it returns.
@@ -146,10 +137,15 @@ bool
 pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 {
 	MemoryContext context = CurrentMemoryContext;
+	List	   *connectable = NIL;
+	List	   *all = NIL;
 	bool		dropped;
 
 	StartTransactionCommand();
-	dropped = lock_database(database, ShareLock) && !exists(database);
+	dropped = lock_database(database, ShareLock);
+	if (dropped)
+		scan_databases(CurrentMemoryContext, &connectable, &all);
+	dropped = dropped && !list_member_oid(all, database);
 	if (dropped)
 		act(database);
 	CommitTransactionCommand();

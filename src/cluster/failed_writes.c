@@ -160,7 +160,7 @@ pmhash_ask_soon(void)
 
 /*
  * pmhash_notice_failed_writes
- *		The part of the launchers, once in each of their rounds.
+ *		The part of the launcher, once in each of its rounds.
  *
  * Also if the pool directory is not where it was: what processes have mapped, and the
  * file that they ask by, are the same still.  go_on: what cannot wait until all index

@@ -30,6 +30,7 @@
 #include "cluster/invalid.h"
 #include "cluster/pool_names.h"
 #include "cluster/rebuild_table.h"
+#include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/standby_view.h"
 #include "cluster/stub.h"
@@ -56,21 +57,16 @@ failed_state(const PmhashRebuild *rebuild, bool details)
 }
 
 /*
- * Why nothing is done about an invalid index, or nothing to say.  A standby, which has a
- * launcher of its own, builds a file as soon as a query has missed it.
+ * Why nothing is done about an invalid index, or nothing to say.  A standby builds a
+ * file as soon as a query has missed it.
  */
 static const char *
 why_not_rebuilt(Relation index)
 {
-	bool		launcher;
-
 	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		RecoveryInProgress())
 		return "";
-	SpinLockAcquire(&pmhash_shared->mutex);
-	launcher = pmhash_shared->launcher != NULL;
-	SpinLockRelease(&pmhash_shared->mutex);
-	if (!launcher)
+	if (!pmhash_launcher_is_there())
 		return "; no pmhash launcher is running to rebuild it (see max_worker_processes)";
 	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
 		return "; no slot is free for a worker to rebuild it (see max_worker_processes)";

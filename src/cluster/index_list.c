@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * index_list.c
- *	  The pmhash indexes of a database, as its catalogs list them.
+ *	  The pmhash indexes of a database, as its catalogs list them; which workers build one,
+ *	  and what these say they are at.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,8 +15,11 @@
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_proc.h"
+#include "pgstat.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -115,4 +119,39 @@ pmhash_open_listed(Oid relid, bool *damaged)
 	*damaged = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)) &&
 		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid));
 	return *damaged ? NULL : try_relation_open(relid, NoLock);
+}
+
+/* Which workers build an index, of this row of pg_index?  Runs no user's function. */
+PmhashBuildKind
+pmhash_build_kind(HeapTuple index)
+{
+	return heap_attisnull(index, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index, Anum_pg_index_indpred, NULL) ?
+		PMHASH_BUILD_PLAIN : PMHASH_BUILD_EXPRESSIONS;
+}
+
+/*
+ * pmhash_index_label
+ *		What messages call an index, whose name may be "": not known.
+ *
+ * Allocated in the current memory context.
+ */
+const char *
+pmhash_index_label(Oid index, const char *name)
+{
+	return name[0] != '\0' ? psprintf("index \"%s\"", name) :
+		psprintf("index with OID %u", index);
+}
+
+/* pg_stat_activity is to say which index a worker is at: that may take long. */
+void
+pmhash_report_index(const char *doing, Relation index)
+{
+	const char *schema = get_namespace_name(RelationGetNamespace(index));
+	const char *name = RelationGetRelationName(index);
+	char	   *activity = psprintf("%s pmhash index %s", doing,
+									quote_qualified_identifier(schema, name));
+
+	pgstat_report_activity(STATE_RUNNING, activity);
+	pfree(activity);
 }

@@ -10,11 +10,17 @@
 #ifndef PMHASH_INDEX_LIST_H
 #define PMHASH_INDEX_LIST_H
 
+#include "access/htup.h"
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
+
+#include "cluster/shared.h"
 
 extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
 extern Relation pmhash_open_listed(Oid relid, bool *damaged);
+extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
+extern const char *pmhash_index_label(Oid index, const char *name);
+extern void pmhash_report_index(const char *doing, Relation index);
 
 #endif							/* PMHASH_INDEX_LIST_H */

@@ -33,7 +33,7 @@
 
 #define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */
-#define MAX_DOUBLINGS	5		/* of it, if the last ones have not come to their end */
+#define LONGEST_PAUSE	32		/* s, if the last ones have not come to their end */
 #define SLOT_PAUSE		5000	/* ms, before a new try if there was no slot */
 #define LONGEST_SLEEP	60000	/* ms */
 
@@ -63,6 +63,7 @@ typedef enum Rank
 	EXPRESSIONS,
 	ONE_MORE_IN_DATABASE,
 	VISIT,
+	SWEEP,
 	NOT_NOW
 } Rank;
 
@@ -134,10 +135,8 @@ want_in(List *databases, PmhashJob job)
 static void
 try_again(Task *task, bool not_before)
 {
-	int64		due = pmhash_clock_ms() +
-		(START_PAUSE << Min(task->tries, MAX_DOUBLINGS));
+	int64		due = pmhash_clock_ms() + pmhash_pause(++task->tries, LONGEST_PAUSE);
 
-	task->tries++;
 	task->wanted_at = Min(task->wanted_at, due);
 	task->visit = false;
 	if (not_before)
@@ -189,8 +188,6 @@ note_ends(void)
 		worker->handle = NULL;
 		result = pmhash_worker_result(&worker->assignment);
 		worker->task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
-		if (worker->task->job == PMHASH_JOB_SWEEP)
-			continue;			/* standby_sweep.c knows what is left */
 		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
 			worker->task->tries = 0;
 		else
@@ -210,7 +207,7 @@ has_its_worker(PmhashJob job)
 static bool
 is_startable(const Task *task)
 {
-	return task->job != PMHASH_JOB_SWEEP && !has_its_worker(task->job) &&
+	return !has_its_worker(task->job) &&
 		(pmhash_rebuild || task->job == PMHASH_JOB_CLEAN);
 }
 
@@ -223,6 +220,8 @@ rank_of(const Task *task)
 		return NOT_NOW;
 	if (task->job == PMHASH_JOB_EXPRESSIONS)
 		return EXPRESSIONS;
+	if (task->job == PMHASH_JOB_SWEEP)
+		return SWEEP;
 	if (task->visit)
 		return VISIT;
 	return at_work(task->job, task->database) == 0 ? FIRST_IN_DATABASE :
@@ -233,16 +232,38 @@ rank_of(const Task *task)
 static void
 forget_database(Task *task)
 {
-	PMH_STOP_POINT("launcher_before_dropped");
-	if (!RecoveryInProgress() && task->job == PMHASH_JOB_CLEAN &&
-		!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
+	if (!RecoveryInProgress() && task->job == PMHASH_JOB_CLEAN)
 	{
-		try_again(task, true);
-		return;
+		PMH_STOP_POINT("launcher_before_dropped");
+		if (!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
+		{
+			try_again(task, true);
+			return;
+		}
 	}
 	pmhash_rebuild_forget(task->database);
-	tasks = list_delete_ptr(tasks, task);
-	pfree(task);
+	task->database = InvalidOid;
+	task->wanted_at = NEVER;
+}
+
+/* Free what is of no database any more, and of no worker. */
+static void
+free_forgotten(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+		bool		used = OidIsValid(task->database);
+
+		for (int i = 0; i < PMHASH_WORKERS; i++)
+			used |= workers[i].handle != NULL && workers[i].task == task;
+		if (used)
+			continue;
+		tasks = foreach_delete_current(tasks, lc);
+		pfree(task);
+	}
 }
 
 /* Do a task: start a worker, if need be.  False if there is no slot for it. */
@@ -256,10 +277,7 @@ start(Task *task, Worker *unused)
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	task->wanted_at = NEVER;
 	if (!list_member_oid(existing, task->database))
-	{
-		if (at_work(task->job, task->database) == 0)
-			forget_database(task);
-	}
+		forget_database(task);
 	else if (!list_member_oid(connectable, task->database) ||
 			 (task->job == PMHASH_JOB_CLEAN && !pmhash_pool_is_present()))
 		 /* nothing to be done */ ;
@@ -305,7 +323,7 @@ start_all(void)
 			if (rank_of(lfirst(lc)) != rank)
 				continue;
 			if (unused == NULL || !start(lfirst(lc), unused))
-				return rank == VISIT;
+				return rank >= VISIT;
 		}
 	}
 	return true;
@@ -324,6 +342,22 @@ is_regular_time(int64 *last, int64 *next)
 		*last = pmhash_clock_ms();
 	*next = Min(*next, *last + naptime);
 	return now;
+}
+
+/* Tasks in databases that have been dropped are done: start sees to that. */
+static void
+want_dropped(void)
+{
+	ListCell   *lc;
+
+	read_catalog();
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+
+		if (!list_member_oid(existing, task->database))
+			task->wanted_at = 0;
+	}
 }
 
 /*
@@ -396,6 +430,21 @@ want_visits(void)
 	}
 }
 
+/* Files of a standby are swept, but by one worker, and not before its time if it failed. */
+static void
+want_sweeps(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pmhash_standby_databases_to_sweep())
+	{
+		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
+
+		if (task->wanted_at == NEVER && at_work(task->job, task->database) == 0)
+			task->wanted_at = 0;
+	}
+}
+
 /*
  * What databases have left that have been dropped goes from a standby.  The list of
  * those that have files is made before the catalog is read: a file is made when its
@@ -465,7 +514,10 @@ collect(bool settled, int64 *next)
 	}
 	looked = true;
 	if (is_regular_time(&last, next))
+	{
 		want_cleaning();
+		want_dropped();
+	}
 }
 
 /* The same on a standby. */
@@ -486,6 +538,7 @@ collect_on_standby(int64 *next)
 	{
 		take_requests();
 		want_in(pmhash_standby_due_databases(next), PMHASH_JOB_PLAIN);
+		want_sweeps();
 		if (!looked)
 		{
 			read_catalog();
@@ -496,26 +549,10 @@ collect_on_standby(int64 *next)
 		looked = true;
 	}
 	if (regular)
+	{
 		remove_dropped();
-}
-
-/*
- * A standby's files are swept when there is a place to spare, by one worker at a time,
- * which is to leave if a build waits for its place.
- */
-static void
-see_to_sweeps(bool build_waits, int64 *next)
-{
-	Worker	   *unused = find_unused();
-	Oid			database;
-
-	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
-	if (build_waits || unused == NULL || !pmhash_rebuild ||
-		at_work(PMHASH_JOB_SWEEP, InvalidOid) > 0)
-		return;
-	database = pmhash_standby_take_sweep(next);
-	if (OidIsValid(database))
-		(void) start(find_task(database, PMHASH_JOB_SWEEP), unused);
+		want_dropped();
+	}
 }
 
 /*
@@ -532,13 +569,14 @@ pmhash_see_to_databases(bool settled)
 
 	is_read = false;
 	note_ends();
+	free_forgotten();
 	if (standby)
 		collect_on_standby(&next);
 	else
 		collect(settled, &next);
 	build_waits = pmhash_clock_ms() < no_start_before || !start_all();
-	if (standby)
-		see_to_sweeps(build_waits, &next);
+	/* ... sweepers are to leave then */
+	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
 	due = next_due();
 	return Min(next, due);
 }

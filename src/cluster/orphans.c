@@ -51,7 +51,6 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/build_kind.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/identity.h"

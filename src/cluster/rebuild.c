@@ -34,7 +34,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "cluster/build_kind.h"
 #include "cluster/cluster.h"
 #include "cluster/file_open.h"
 #include "cluster/index_list.h"
@@ -45,6 +44,8 @@
 #include "cluster/refill.h"
 #include "cluster/requests.h"
 #include "cluster/versions.h"
+
+static bool some_left = false;	/* of those that this worker was to rebuild */
 
 /* ---- one index ---- */
 
@@ -140,7 +141,7 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 
 /*
  * Rebuild an index if it is invalid; not while the worker of the other kind is at its
- * table, which has us started when it is done.  Its name goes into name[NAMEDATALEN],
+ * table, until another worker comes.  Its name goes into name[NAMEDATALEN],
  * its table into *heap.
  */
 static void
@@ -156,7 +157,10 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 	if (needed)
 	{
 		if (!pmhash_rebuild_begins(relid, table))
+		{
+			some_left = true;
 			return;
+		}
 		pmhash_refill(relid);
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 	}
@@ -301,5 +305,5 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
-	return PMHASH_WORKER_DONE;
+	return some_left ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_DONE;
 }

@@ -20,8 +20,7 @@
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 
-#define LONGEST_PAUSE	300		/* seconds between tries */
-#define CROWDED_PAUSE	60		/* the same, of those without a row */
+#define CROWDED_PAUSE	60		/* s, between tries of those without a row */
 #define MANY_FAILURES	3		/* after these a person has to see to it */
 
 /* Of this worker.  Others have no pass, and ask for all kinds. */
@@ -92,16 +91,9 @@ new_rebuild(Oid index)
 	return r;
 }
 
-/* Seconds to wait after so many failures. */
-static int
-pause_after(int failures)
-{
-	return failures < 8 ? Min(1 << failures, LONGEST_PAUSE) : LONGEST_PAUSE;
-}
-
-/* The rebuild of another index of a table, by a worker of the other kind, or NULL. */
-static PmhashRebuild *
-at_same_table(Oid heap)
+/* Is a worker of the other kind at an index of this table? */
+static bool
+is_other_kind_at(Oid heap)
 {
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
@@ -109,9 +101,9 @@ at_same_table(Oid heap)
 
 		if (r->database == MyDatabaseId && r->running && r->heap == heap &&
 			r->kind != own_kind)
-			return r;
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 /*
@@ -119,39 +111,26 @@ at_same_table(Oid heap)
  *		Note that a rebuild begins, of an index of this table (InvalidOid: not known).
  *
  * False if the rebuilder of the other kind is at the same table: both would need a lock
- * that only one of them can have.  When it is done a rebuilder of ours is requested.
+ * that only one of them can have.
  */
 bool
 pmhash_rebuild_begins(Oid index, Oid heap)
 {
-	PmhashRebuild *other;
 	PmhashRebuild *r;
+	bool		begins;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	other = OidIsValid(heap) ? at_same_table(heap) : NULL;
-	if (other != NULL)
-		other->waited_for = true;
+	begins = !OidIsValid(heap) || !is_other_kind_at(heap);
 	r = find_rebuild(MyDatabaseId, index);
-	if (other == NULL && r == NULL)
+	if (begins && r == NULL)
 		r = new_rebuild(index);
-	if (r != NULL)
+	if (begins && r != NULL)
 	{
-		r->running = other == NULL;
+		r->running = true;
 		r->heap = heap;
-		if (other != NULL)
-			r->next_try = pmhash_clock_ms() + pause_after(r->failures) * INT64CONST(1000);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return other == NULL;
-}
-
-/* A rebuild by this worker is over, which that of the other kind may have waited for. */
-static void
-let_other_kind_begin(bool waited_for)
-{
-	if (waited_for)
-		pmhash_request(MyDatabaseId, own_kind == PMHASH_BUILD_PLAIN ?
-					   PMHASH_JOB_EXPRESSIONS : PMHASH_JOB_PLAIN);
+	return begins;
 }
 
 /* Note a failure and when to try again; returns the pause in seconds. */
@@ -161,7 +140,6 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	PmhashRebuild *r;
 	int			pause = CROWDED_PAUSE;
 	int64		now = pmhash_clock_ms();
-	bool		waited_for = false;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
@@ -169,10 +147,9 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 		r = new_rebuild(index);
 	if (r != NULL)
 	{
-		pause = pause_after(r->failures++);
+		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = now + pause * INT64CONST(1000);
-		waited_for = r->waited_for;
-		r->running = r->waited_for = false;
+		r->running = false;
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
@@ -182,7 +159,6 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 			MyDatabaseId, now + pause * INT64CONST(1000)
 		};
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	let_other_kind_begin(waited_for);
 	return pause;
 }
 
@@ -191,17 +167,12 @@ void
 pmhash_rebuild_is_over(Oid index)
 {
 	PmhashRebuild *r;
-	bool		waited_for = false;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r != NULL)
-	{
-		waited_for = r->waited_for;
 		memset(r, 0, sizeof(*r));
-	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	let_other_kind_begin(waited_for);
 }
 
 /* Forget a database. */

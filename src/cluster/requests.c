@@ -44,18 +44,24 @@ pmhash_request(Oid database, PmhashJob job)
 	pmhash_wake_launcher();
 }
 
+/* Is there a launcher just now?  Raises no error. */
+bool
+pmhash_launcher_is_there(void)
+{
+	bool		there;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	there = pmhash_shared->launcher != NULL;
+	SpinLockRelease(&pmhash_shared->mutex);
+	return there;
+}
+
 /* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
 bool
 pmhash_cleaners_run(void)
 {
-	bool		launcher;
-
-	if (pmhash_shared == NULL || !pmhash_shared->usable)
-		return false;
-	SpinLockAcquire(&pmhash_shared->mutex);
-	launcher = pmhash_shared->launcher != NULL;
-	SpinLockRelease(&pmhash_shared->mutex);
-	return launcher && pg_atomic_read_u64(&pmhash_shared->no_worker) == 0;
+	return pmhash_shared != NULL && pmhash_shared->usable && pmhash_launcher_is_there() &&
+		pg_atomic_read_u64(&pmhash_shared->no_worker) == 0;
 }
 
 /*

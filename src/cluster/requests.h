@@ -11,6 +11,7 @@
 #include "cluster/shared.h"
 
 extern void pmhash_request(Oid database, PmhashJob job);
+extern bool pmhash_launcher_is_there(void);
 extern bool pmhash_cleaners_run(void);
 extern void pmhash_wake_launcher(void);
 extern PmhashRequests pmhash_take_requests(void);

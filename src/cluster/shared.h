@@ -21,6 +21,7 @@
 #define PMHASH_MAX_REQUESTS		32
 #define PMHASH_MAX_REBUILDS		1024
 #define PMHASH_CROWDED			16
+#define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
@@ -79,7 +80,6 @@ typedef struct PmhashRebuild
 	PmhashBuildKind kind;
 	bool		running;
 	Oid			heap;			/* if running: its table, or InvalidOid: not known */
-	bool		waited_for;		/* the worker of the other kind wants that table, too */
 	int			failures;
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */

@@ -41,8 +41,6 @@
 #include "engine/stop_point.h"
 
 /* Milliseconds to the next try after the first failure, and at the most. */
-#define FIRST_PAUSE		INT64CONST(1000)
-#define LONGEST_PAUSE	INT64CONST(300000)
 
 /* ---- shared memory ---- */
 
@@ -223,15 +221,6 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 
 /* ---- to NONE ---- */
 
-/* Milliseconds to the next try, after so many in vain (1: the first). */
-int64
-pmhash_standby_pause(int tries)
-{
-	if (tries > 8)
-		return LONGEST_PAUSE;
-	return Min(LONGEST_PAUSE, FIRST_PAUSE << (tries - 1));
-}
-
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
 void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
@@ -243,7 +232,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	else
 	{
 		row->failures++;
-		row->next_try = pmhash_clock_ms() + pmhash_standby_pause(row->failures);
+		row->next_try = pmhash_clock_ms() + pmhash_pause(row->failures, PMHASH_LONGEST_PAUSE);
 	}
 }
 

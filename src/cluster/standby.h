@@ -165,11 +165,10 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 /*
  * The builder's own list of an index's logged stubs, in the database that it is
  * connected to, is held against this: should this index have a build now?  False
- * if its file is DELTA or LIVE, or has failed and its time has not come; then
- * *next (pmhash_clock_ms, never put off) is when to ask again.  ERROR: never.
+ * if its file is DELTA or LIVE, or has failed and its time has not come.  ERROR: never.
  * A LIVE file from when this server was a primary is known to be logged from then on.
  */
-extern bool pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next);
+extern bool pmhash_standby_wants(const PmhashStandbyIndex *of);
 
 /*
  * The primary has not completed this index yet: look at it again from time to time,

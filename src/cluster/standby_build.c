@@ -47,7 +47,6 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/am_callbacks.h"
-#include "cluster/build_kind.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"
 #include "cluster/identity.h"
@@ -168,13 +167,13 @@ close_both(Relation heap, Relation index)
 }
 
 /*
- * Should this index have a build now?  *next: when to ask again, if not; *kind: by a
- * worker of which kind.  Locked ones are not waited for: replay holds the locks of
- * a transaction on the primary for as long as that likes, and there are others.  ERROR
- * if its stub can't be read, or the catalogs don't hold together.
+ * Should this index have a build now?  *kind: by a worker of which kind.  Locked ones are
+ * not waited for: replay holds the locks of a transaction on the primary for as long as
+ * that likes, and there are others.  ERROR if its stub can't be read, or the catalogs don't
+ * hold together.
  */
 static bool
-wants_build(Oid relid, PmhashBuildKind *kind, int64 *next)
+wants_build(Oid relid, PmhashBuildKind *kind)
 {
 	PmhashStandbyIndex of;
 	Relation	heap;
@@ -187,7 +186,7 @@ wants_build(Oid relid, PmhashBuildKind *kind, int64 *next)
 	{
 		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
 		wanted = is_wanted(index, RelationGetRelid(heap), &of) &&
-			pmhash_standby_wants(&of, next);
+			pmhash_standby_wants(&of);
 		*kind = pmhash_build_kind(index->rd_indextuple);
 		close_both(heap, index);
 	}
@@ -223,14 +222,13 @@ begin(Oid relid)
 	PmhashStandbyIndex of;
 	Relation	heap;
 	Relation	index;
-	int64		next = PG_INT64_MAX;
 	char		reason[PMHASH_REASON_SIZE];
 
 	StartTransactionCommand();
 	if (open_both(relid, false, &heap, &index))
 	{
 		if (is_wanted(index, RelationGetRelid(heap), &of) &&
-			pmhash_standby_wants(&of, &next))
+			pmhash_standby_wants(&of))
 		{
 			strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
 			PMH_STOP_POINT("standby_begins");
@@ -569,7 +567,7 @@ try_index(Oid relid)
 
 /* The same as wants_build; false if that has failed. */
 static bool
-turns_out_wanted(Oid relid, PmhashBuildKind *kind, int64 *next)
+turns_out_wanted(Oid relid, PmhashBuildKind *kind)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool wanted = false;
@@ -577,7 +575,7 @@ turns_out_wanted(Oid relid, PmhashBuildKind *kind, int64 *next)
 	builder.name[0] = '\0';
 	PG_TRY();
 	{
-		wanted = wants_build(relid, kind, next);
+		wanted = wants_build(relid, kind);
 	}
 	PG_CATCH();
 	{
@@ -604,12 +602,9 @@ list_indexes(MemoryContext context)
 	return indexes;
 }
 
-/*
- * Those of our kind that should have a build; *next as for wants_build.  *others: there
- * are some of the other kind.
- */
+/* Those of our kind that should have a build.  *others: there are some of the other kind. */
 static List *
-list_wanted(MemoryContext context, int64 *next, bool *others)
+list_wanted(MemoryContext context, bool *others)
 {
 	List	   *wanted = NIL;
 	PmhashBuildKind kind;
@@ -623,7 +618,7 @@ list_wanted(MemoryContext context, int64 *next, bool *others)
 		MemoryContext old;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!turns_out_wanted(lfirst_oid(lc), &kind, next))
+		if (!turns_out_wanted(lfirst_oid(lc), &kind))
 			continue;
 		*others |= kind != own_kind;
 		if (kind != own_kind)
@@ -657,7 +652,6 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
 												  ALLOCSET_DEFAULT_SIZES);
-	int64		next = PG_INT64_MAX;
 	List	   *wanted;
 	bool		others;
 	ListCell   *lc;
@@ -666,7 +660,7 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 	before_shmem_exit(builder_exit, (Datum) 0);
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash index files that this standby lacks");
 	MemoryContextSwitchTo(context);
-	wanted = list_wanted(context, &next, &others);
+	wanted = list_wanted(context, &others);
 	ask_for_help(list_length(wanted), others);
 	foreach(lc, wanted)
 	{

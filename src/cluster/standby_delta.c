@@ -182,7 +182,7 @@ pmhash_standby_give_up(const PmhashStandbyBuild *build, int sqlstate,
 		pmhash_standby_lose(row, true, sqlstate, message);
 
 		/* What is no fault may come again and again: others have their turn. */
-		pause_ends = pmhash_clock_ms() + pmhash_standby_pause(1);
+		pause_ends = pmhash_clock_ms() + pmhash_pause(1, PMHASH_LONGEST_PAUSE);
 		row->next_try = Max(row->next_try, pause_ends);
 	}
 

@@ -591,11 +591,11 @@ pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
 	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (!is_ours_to_do())
-		return;
-	if (!exit_is_known)
+	if (AmStartupProcess() && !exit_is_known)
 		before_shmem_exit(startup_exit, (Datum) 0);
 	exit_is_known = true;
+	if (!is_ours_to_do())
+		return;
 	PG_TRY();
 	{
 		deal(record);

@@ -42,8 +42,6 @@ typedef struct PmhashStandbyRow
 									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for, or that is under way (standby_sweep.c) */
-	int			sweeps;			/* workers that were started for that, in vain */
-	int64		next_sweep;		/* pmhash_clock_ms: not before */
 
 	/* if DELTA */
 	uint64		build;			/* its number */
@@ -133,7 +131,6 @@ extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
 										const char *why);
-extern int64 pmhash_standby_pause(int tries);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);

@@ -44,8 +44,9 @@ typedef struct SweptFile
 	uint64		life;
 } SweptFile;
 
-/* What this worker is at. */
+/* What this worker is at; and has it failed with some? */
 static SweptFile current;
+static bool some_left = false;
 
 /* ---- which, and when ---- */
 
@@ -56,36 +57,21 @@ is_to_be_swept(const PmhashStandbyRow *row)
 		row->restored && !row->swept;
 }
 
-/*
- * For the launcher, when no sweeper is at work: a database in which there are files to
- * sweep.  InvalidOid: none has any, or not before *next (never put off).  It counts as a
- * try in vain, until they are swept or the sweeper has left: so one that can't even be
- * started is not tried all the time, nor are others kept waiting.
- */
-Oid
-pmhash_standby_take_sweep(int64 *next)
+/* For the launcher: the databases in which there are files to sweep. */
+List *
+pmhash_standby_databases_to_sweep(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	int64		now = pmhash_clock_ms();
-	Oid			database = InvalidOid;
+	List	   *databases = NIL;
 
-	if (!pmhash_standby_is_active() || !pmhash_standby_reached())
-		return InvalidOid;
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (standby->id[i] == 0 || !is_to_be_swept(row))
-			continue;
-		if (row->next_sweep <= now && !OidIsValid(database))
-			database = row->database;
-		if (row->database == database)
-			row->next_sweep = now + pmhash_standby_pause(++row->sweeps);
-		*next = Min(*next, Max(row->next_sweep, now));
+		if (standby->id[i] != 0 && is_to_be_swept(&standby->row[i]))
+			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);
-	return database;
+	return databases;
 }
 
 /* Is this worker to end?  Builds come first; a promotion leaves it to VACUUM. */
@@ -100,23 +86,6 @@ is_to_leave(void)
 	}
 	return !pmhash_rebuild || !RecoveryInProgress() || !pmhash_standby_is_active() ||
 		pg_atomic_read_u32(&pmhash_shared->standby->slot_wanted) != 0;
-}
-
-/* It leaves, which is no failure: what it has not swept is due at once. */
-static void
-postpone_none(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (standby->id[i] != 0 && row->database == MyDatabaseId)
-			row->sweeps = row->next_sweep = 0;
-	}
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /* Its row, as long as it has that life; else NULL.  Under the lock. */
@@ -159,6 +128,7 @@ give_back(void)
 {
 	PmhashStandbyRow *row;
 
+	some_left = true;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of_current();
 	if (row != NULL)
@@ -291,7 +261,7 @@ open_and_sweep(void)
  * Sweep the files of the database that this worker is connected to, if what is free in
  * them is not known.  Not in a transaction.
  */
-void
+PmhashWorkerResult
 pmhash_standby_sweep_database(void)
 {
 	int			next = 0;
@@ -303,6 +273,6 @@ pmhash_standby_sweep_database(void)
 		open_and_sweep();
 		current.file_id = 0;
 	}
-	if (is_to_leave())
-		postpone_none();
+	/* To leave is no failure: what it has not swept is due at once. */
+	return some_left && !is_to_leave() ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_DONE;
 }

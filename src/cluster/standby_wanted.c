@@ -53,21 +53,15 @@ note_logged(const PmhashStandbyIndex *of)
 }
 
 bool
-pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
+pmhash_standby_wants(const PmhashStandbyIndex *of)
 {
 	PmhashStandbyRow *row;
-	int64		soon;
 	bool		adopted;
 	bool		wants;
 
-	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer)
+	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer ||
+		!pmhash_standby_reached())
 		return false;
-	if (!pmhash_standby_reached())
-	{
-		soon = pmhash_clock_ms() + pmhash_standby_pause(1);
-		*next = Min(*next, soon);
-		return false;
-	}
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(of->file_id);
 	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
@@ -75,10 +69,7 @@ pmhash_standby_wants(const PmhashStandbyIndex *of, int64 *next)
 		row->status == PMHASH_STANDBY_NONE && row->database == of->database :
 		pmhash_standby_has_room();
 	if (wants && row != NULL && row->next_try > pmhash_clock_ms())
-	{
-		*next = Min(*next, row->next_try);
 		wants = false;
-	}
 	LWLockRelease(pmhash_standby_lock);
 	if (adopted)
 		note_logged(of);
@@ -127,7 +118,7 @@ due_database(PmhashStandbyRow *row, int64 now, int64 *next)
 		return InvalidOid;
 	}
 	row->looks++;
-	row->next_look = now + pmhash_standby_pause(row->looks);
+	row->next_look = now + pmhash_pause(row->looks, PMHASH_LONGEST_PAUSE);
 	*next = Min(*next, row->next_look);
 	return database;
 }

@@ -109,6 +109,7 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
 	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
 						assignment->number * PMHASH_WORKER_RESULTS);
+	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
 	type = type_of_worker(assignment);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -244,8 +245,7 @@ sweep(Oid database)
 {
 	begin(database, "0");
 	take_long();
-	pmhash_standby_sweep_database();
-	return PMHASH_WORKER_DONE;
+	return pmhash_standby_sweep_database();
 }
 
 /* Each worker in a database. */
