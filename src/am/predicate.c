@@ -92,7 +92,7 @@ has_read_many(PmhashFile *file, BlockNumber page)
  * Called after locks are taken, and before what they guard is read.  If the index has
  * been marked as invalid by then, writers may have left rows out already, without having
  * met our locks, and we would not find those rows in the file.  If it is marked later,
- * our locks are moved to the table (invalid.c, pmhash_mark_invalid).
+ * our locks are moved to the table (stub.c, pmhash_stub_invalidate).
  */
 static void
 check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
@@ -100,6 +100,7 @@ check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
 	if ((XactReadOnly && XactDeferrable) ||
 		pmhash_file_open_for_scan(index, snapshot) == file)
 		return;
+	pmhash_require_not_moved(index);	/* it has marked the index, by a row */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access because index \"%s\" has become invalid",

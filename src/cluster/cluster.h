@@ -251,6 +251,7 @@ extern void pmhash_index_lost_file(Relation index, const PmhashFile *file);
  * pmhash_fork_subid(heap) have changed, if the former is a level.
  */
 extern bool pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file);
+extern void pmhash_require_not_moved(Relation index);
 
 /* Raise the ERROR for a failed engine call on file. */
 pg_noreturn extern void pmhash_engine_error(Relation index, PmhashFile *file,

@@ -3,9 +3,8 @@
  * file_cache.c
  *	  The files that this backend knows and has mapped.
  *
- * An entry stands for what the stub of an index said when it was read: which
- * file the index has.  It is found by the OID of the index and counts as long
- * as
+ * An entry stands for what the stub of an index said when it was read: which file the index
+ * has.  It is found by the OID of the index and counts as long as
  *	- the index has the main fork that the stub was read from.  A main fork is
  *	  named by RelFileNode and backend: a temporary index may have the number of
  *	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
@@ -19,18 +18,17 @@
  * that were handed out in earlier transactions only, what was used longest ago rests or
  * is unmapped.  The entry stays.
  *
- * A mapping keeps the space of a file that has been removed, and one of an index
- * that has handed its main fork to another (tablecmds.c, TryReuseIndex) will never
- * be used again.  So mappings that an invalidation has made suspect are looked
- * after at the end of transactions, LOOKS_PER_TRANSACTION at most each time: soon
- * after it they are unmapped if the file has gone.  (What removes a file at commit
- * does so before the invalidation goes out: xact.c, CommitTransaction calls the
- * callbacks before AtEOXact_Inval.)  They are looked at again when any process has
- * removed a file: the file of an index that has handed it on goes without an
- * invalidation of that index, and the cleaner removes files at any time.  If they have
- * not been used since, half a minute later they are unmapped in any case, which costs
- * the next user a mapping.  An idle session is woken up for that (idle_sessions.c); in
- * such a round each session looks at all.
+ * A mapping keeps the space of a file that has been removed, and one of an index that has
+ * handed its main fork to another (tablecmds.c, TryReuseIndex) will never be used again.
+ * So mappings that an invalidation has made suspect are looked after at the end of
+ * transactions, LOOKS_PER_TRANSACTION at most each time: soon after it they are unmapped if
+ * the file has gone.  (What removes a file at commit does so before the invalidation goes
+ * out: xact.c, CommitTransaction calls the callbacks before AtEOXact_Inval.)  They are
+ * looked at again when any process has removed a file: the file of an index that has handed
+ * it on goes without an invalidation of that index, and the cleaner removes files at any
+ * time.  If they have not been used since, half a minute later they are unmapped in any
+ * case, which costs the next user a mapping.  An idle session is woken up for that
+ * (idle_sessions.c); in such a round each session looks at all.
  *
  *-------------------------------------------------------------------------
  */
@@ -323,7 +321,7 @@ pmhash_file_release(Relation index, const PmhashFile *file)
 static PmhashFile *
 make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 {
-	PmhashFile *file = MemoryContextAlloc(TopMemoryContext, sizeof(PmhashFile));
+	PmhashFile *file = MemoryContextAllocZero(TopMemoryContext, sizeof(PmhashFile));
 	PmhashIdentity id;
 
 	file->table = table;
@@ -332,13 +330,9 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
 	file->journaled = RelationIsPermanent(index);
-	file->standby_life = file->standby_changes = 0;
 	file->filling = is_filling(stub->flags);
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->index = RelationGetRelid(index);
-	memset(&file->key_locks, 0, sizeof(file->key_locks));
-	memset(&file->counts, 0, sizeof(file->counts));
-	file->counted = 0;
 	file->path = pmh_path(table);
 	return file;
 }
@@ -393,10 +387,9 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 }
 
 /*
- * A file that is being mapped may be mapped for the index that it belonged to
- * before, which has become suspect when it was dropped: no longer than for this
- * transaction, then.  If it is not among the last that have become suspect it
- * stays a while.
+ * A file that is being mapped may be mapped for the index that it belonged to before, which
+ * has become suspect when it was dropped: no longer than for this transaction, then.  If it
+ * is not among the last that have become suspect it stays a while.
  */
 static void
 forget_former_owner(uint64 file_id)

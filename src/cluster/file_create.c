@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -24,6 +23,7 @@
 #include "cluster/file_create.h"
 #include "cluster/file_error.h"
 #include "cluster/identity.h"
+#include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
 #include "cluster/pool.h"
@@ -210,13 +210,12 @@ pmhash_file_replaces(Relation index)
 /*
  * ambuild is called for an index that may have a file already.
  *
- * It is called again on the same main fork when a table is truncated in the
- * transaction that made it, and at ON COMMIT DELETE ROWS.  Neither can be
- * rolled back, and no other transaction has seen that file: it goes now.  (For a
- * truncation after SET TABLESPACE of the table see pmhash_file_create.)  If
- * the main fork is new, the old one and its file go at commit.  Of a temporary
- * index that is emptied in place after SET TABLESPACE it may not be known which
- * file it had: that is found out before the next commit.
+ * It is called again on the same main fork when a table is truncated in the transaction
+ * that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled back, and no other
+ * transaction has seen that file: it goes now.  (For a truncation after SET TABLESPACE of
+ * the table see pmhash_file_create.)  If the main fork is new, the old one and its file go
+ * at commit.  Of a temporary index that is emptied in place after SET TABLESPACE it may not
+ * be known which file it had: that is found out before the next commit.
  */
 static void
 part_with_file_before(Relation index)
@@ -236,29 +235,14 @@ part_with_file_before(Relation index)
 }
 
 /*
- * An index whose main fork is not new is about to be built: does an abort give its table
- * back files with rows?
- */
-static bool
-rows_may_come_back(Relation index)
-{
-	Relation	heap = relation_open(index->rd_index->indrelid, NoLock);
-	bool		moved = pmhash_node_subid(heap) != InvalidSubTransactionId;
-
-	relation_close(heap, NoLock);
-	return moved && index->rd_index->indisready;
-}
-
-/*
  * ambuild: make the file of an index and its stub.  ERROR if it can't be made.
  *
  * A table with a new main fork of its own is emptied in place (heap.c,
- * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main
- * fork (the table was given another tablespace in this transaction, ATExecSetTableSpace)
- * a rollback brings all rows back and leaves that index empty, of any access method.
- * Ours is marked as invalid then.
- * (CREATE INDEX CONCURRENTLY builds on an older main fork as well; its index is not
- * ready before.)
+ * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main fork
+ * (the table was given another tablespace in this transaction, ATExecSetTableSpace) a
+ * rollback brings all rows back and leaves that index empty, of any access method.  Ours is
+ * marked as invalid then.  (CREATE INDEX CONCURRENTLY builds on an older main fork as well;
+ * its index is not ready before.)
  */
 PmhashFile *
 pmhash_file_create(Relation index)
@@ -273,7 +257,7 @@ pmhash_file_create(Relation index)
 
 	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
 	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
-		rows_may_come_back(index);
+		index->rd_index->indisready && pmhash_table_is_moved(index);
 	part_with_file_before(index);
 	new_stub(&stub);
 	stub.flags = comes_back ? PMHASH_STUB_INVALID : pmhash_new_wal_flags(index);

@@ -11,16 +11,16 @@
  * record of the transaction that has relied on it, so a file that turns up
  * again, in this server life or a later one, is not taken for a complete one.
  *
- * Backends that still have the file open learn of the mark by a counter in
- * shared memory that each of them compares before it uses an index.  A scan
- * that has begun before goes on with the old file: the rows missing from it
- * are of transactions that began to leave them out after the mark, hence after
- * the snapshot of that scan was taken.
+ * Backends that still have the file open learn of the mark by a counter in shared memory
+ * that each of them compares before it uses an index.  A scan that has begun before goes on
+ * with the old file: the rows missing from it are of transactions that began to leave them
+ * out after the mark, hence after the snapshot of that scan was taken.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -125,11 +125,34 @@ why_not_usable(const PmhashTrouble *trouble, const char *shown)
 					trouble->error.detail);
 }
 
+/* Has this transaction given the index's table other files? */
+bool
+pmhash_table_is_moved(Relation index)
+{
+	Relation	heap = relation_open(index->rd_index->indrelid, NoLock);
+	bool		moved = pmhash_node_subid(heap) != InvalidSubTransactionId;
+
+	relation_close(heap, NoLock);
+	return moved;
+}
+
+/* ERROR if it has: to try it again is of no use. */
+void
+pmhash_require_not_moved(Relation index)
+{
+	if (pmhash_table_is_moved(index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use pmhash index \"%s\" because its table was moved in the same transaction",
+						RelationGetRelationName(index)),
+				 errdetail("If that is rolled back, the files that the table had before do not know the new rows."),
+				 errhint("Insert the rows in another transaction, or use REINDEX INDEX after the table has been moved.")));
+}
+
 /*
- * ERROR for an invalid index.  Its SQLSTATE says to try again if that will
- * help: a constraint can be checked when the index has been rebuilt, and a plan
- * that is older than the index's invalidity is made anew.  It does not if the
- * rebuild fails again and again.
+ * ERROR for an invalid index.  Its SQLSTATE says to try again if that will help: a
+ * constraint can be checked when the index has been rebuilt, and a plan that is older than
+ * the index's invalidity is made anew.  It does not if the rebuild fails again and again.
  */
 pg_noreturn static void
 raise_invalid(Relation index, const PmhashTrouble *trouble)
@@ -139,6 +162,8 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	if (trouble->reason == PMHASH_REASON_MOVED)
+		pmhash_require_not_moved(index);
 	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
 		pmhash_require_pool_present();	/* pmhash_service_doubt */
 	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
@@ -318,13 +343,7 @@ pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 		return true;
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		pmhash_enforces_constraint(index))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot insert into pmhash index \"%s\" because its table was moved in the same transaction",
-						RelationGetRelationName(index)),
-				 errdetail("If that is rolled back, the files that table \"%s\" had before do not know the new rows.",
-						   RelationGetRelationName(heap)),
-				 errhint("Insert the rows in another transaction, or use REINDEX INDEX after the table has been moved.")));
+		pmhash_require_not_moved(index);
 	pmhash_mark_invalid(index, file->file_id, 0, PMHASH_REASON_MOVED);
 	pmhash_rebuild_at_end();
 	return false;

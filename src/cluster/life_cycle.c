@@ -17,16 +17,15 @@
  *			these are, smgrGetPendingDeletes), and the files that they name go
  *			as those of dropped indexes do.
  *
- * Neither means that no index has the file any more: SET TABLESPACE copies the
- * main fork and deletes the old one; ALTER TABLE ... TYPE may drop an index and
- * create another one on the same main fork (tablecmds.c, TryReuseIndex); both
- * may be done in one transaction; and DROP INDEX CONCURRENTLY calls the hook,
- * then commits twice before the index goes (index.c, index_drop).  So the rule
- * is: a file goes with a transaction only if no stub of an index on the same
- * table names it when the transaction is about to commit.  (All these leave the
- * file with an index of the same table.)  Where that can't be found out,
- * because an index of the table is locked by another session or the table is
- * not known, nothing is removed and the cleaner is woken.
+ * Neither means that no index has the file any more: SET TABLESPACE copies the main fork
+ * and deletes the old one; ALTER TABLE ... TYPE may drop an index and create another one on
+ * the same main fork (tablecmds.c, TryReuseIndex); both may be done in one transaction; and
+ * DROP INDEX CONCURRENTLY calls the hook, then commits twice before the index goes
+ * (index.c, index_drop).  So the rule is: a file goes with a transaction only if no stub of
+ * an index on the same table names it when the transaction is about to commit.  (All these
+ * leave the file with an index of the same table.)  Where that can't be found out, because
+ * an index of the table is locked by another session or the table is not known, nothing is
+ * removed and the cleaner is woken.
  *
  *-------------------------------------------------------------------------
  */
@@ -86,9 +85,8 @@ static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 /* ---- removal ---- */
 
 /*
- * Remove a file.  It may be gone already.  Never raises an error, since it is
- * called after commit and in aborts: what can't be removed is logged, and
- * tried again by the cleaner.
+ * Remove a file.  It may be gone already.  Never raises an error, since it is called after
+ * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
  */
 void
 pmhash_unlink(const char *path)

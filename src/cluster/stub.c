@@ -120,10 +120,9 @@ pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed
 }
 
 /*
- * Write another file's id into an existing stub: that of an unlogged index
- * after a crash, which has none yet (flags 0), or of an invalid one whose new
- * file is about to be filled (PMHASH_STUB_FILLING).  The caller sees to it that
- * no other process does the same.
+ * Write another file's id into an existing stub: that of an unlogged index after a crash,
+ * which has none yet (flags 0), or of an invalid one whose new file is about to be filled
+ * (PMHASH_STUB_FILLING).  The caller sees to it that no other process does the same.
  */
 void
 pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
@@ -234,12 +233,11 @@ may_be_logged(Relation index)
 }
 
 /*
- * Mark a stub: its file is never to be used again.  With file_id only if it
- * names that one.  The id stays, so that the file can be removed.  A page that
- * is not one of ours is replaced, one that is not there is made.  The record
- * stands in WAL before any that this transaction writes from now on; if the file was
- * logged, or may have been, it is the one for standbys, too (P6).  Tells whether the stub
- * was not marked before.
+ * Mark a stub: its file is never to be used again.  With file_id only if it names that one.
+ * The id stays, so that the file can be removed.  A page that is not one of ours is
+ * replaced, one that is not there is made.  The record stands in WAL before any that this
+ * transaction writes from now on; if the file was logged, or may have been, it is the one
+ * for standbys, too (P6).  Tells whether the stub was not marked before.
  */
 bool
 pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
@@ -290,15 +288,15 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	}
 	UnlockReleaseBuffer(buffer);
 	UnlockRelationForExtension(index, ExclusiveLock);
+	PMH_STOP_POINT("stub_let_go");
 	return mark;
 }
 
 /*
- * Write the stub of the init fork: "make a new file".  After a crash reinit.c
- * copies it over the main fork, and no callback says so; the first open makes
- * the file.  Same way of writing, for the same reasons, as btbuildempty
- * (nbtree.c): not through shared buffers, logged even with wal_level=minimal,
- * and synced.
+ * Write the stub of the init fork: "make a new file".  After a crash reinit.c copies it
+ * over the main fork, and no callback says so; the first open makes the file.  Same way of
+ * writing, for the same reasons, as btbuildempty (nbtree.c): not through shared buffers,
+ * logged even with wal_level=minimal, and synced.
  */
 void
 pmhash_stub_create_init(Relation index)

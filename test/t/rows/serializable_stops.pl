@@ -7,6 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -64,6 +65,34 @@ foreach my $reader (@readers)
 		is(finish($session), $count, "$name alone, $point: goes on");
 		$node->safe_psql('postgres', 'UPDATE seen SET v = 0');
 	}
+}
+
+# ---- an index is marked as invalid: who sees the mark may leave rows out ----
+# By then sessions that have the file open know of it, and what has been read through it
+# is guarded by a lock of the table.
+rebuild_off($node);
+$node->safe_psql('postgres', 'VACUUM item');
+{
+	my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash_indexes WHERE index = 'item_k'));
+	my $user = $node->background_psql('postgres', on_error_stop => 1);
+	my $reader = $node->background_psql('postgres', on_error_stop => 1);
+	my $count = 'SELECT count(*) FROM item WHERE k = 7777';
+	my $session;
+
+	$user->query_safe($by_index);
+	is($user->query_safe($count), '0', 'marked: a session has the file open');
+	$reader->query_safe("BEGIN ISOLATION LEVEL SERIALIZABLE; $by_index");
+	is($reader->query_safe('SELECT count(*) FROM item WHERE k = 1'), '1', 'marked: a transaction has read through it');
+	unlink($file) or die "$file: $!";
+	$session = start_and_hold('stub_let_go', 'INSERT INTO item VALUES (1001, 0)', 'marked');
+	is( $node->safe_psql('postgres', q(SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND locktype = 'relation' AND relation = 'item'::regclass)),
+		'1', 'marked: the table is locked');
+	$node->safe_psql('postgres', 'INSERT INTO item VALUES (7777, 0)');
+	is($user->query_safe($count), '1', 'marked: that session finds a row that has been left out');
+	release('stub_let_go');
+	finish($session);
+	$reader->quit;
+	$user->quit;
 }
 $node->stop;
 done_testing();
