@@ -46,8 +46,9 @@
  * a tenth of a millisecond or less, when it begins and one when it ends;
  * the batch remembers where it is, and the next scan of the index goes on from
  * there.  What it has taken out of the list is known to be dead until it is through.  A
- * batch that no scan comes back to is replaced by another, and is gone with
- * the backend, or when the file is unmapped; what it has not removed is found again.
+ * batch that no scan comes back to is replaced by another, and is gone with the backend, or
+ * when the file is unmapped; what it has not removed is found again.  (One of a session
+ * that is idle keeps its entries until VACUUM: space, but no visits.)
  *
  * If the file is logged, what a scan has found is logged before it is put into the
  * list, and what it waits for is that record (rule P4): past the heap page's LSN, and

@@ -82,11 +82,10 @@ take_stub(Buffer buffer, PmhashStub *stub)
 }
 
 /*
- * Read the stub of an index.  False if there is none: no fork, no block, or a
- * page that was never filled.  With zero_on_error a damaged page counts as
- * none (for DROP, which must not fail for that).  ERROR if the page is
- * something else, or of a version this code does not know.  The caller holds
- * a lock on the index.
+ * Read the stub of an index.  False if there is none: no fork, no block, or a page that was
+ * never filled.  With zero_on_error a damaged page counts as none (for DROP, which must not
+ * fail for that).  ERROR if the page is something else, or of a version this code does not
+ * know.  The caller holds a lock on the index.
  */
 bool
 pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
@@ -118,6 +117,21 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 	return true;
 }
 
+/* What the page is, if it is in shared buffers; else false. */
+static bool
+look_at_buffer(PmhashNode node, PmhashStub *stub, PmhashLook *look)
+{
+	Buffer		buffer = pmhash_buffer_of(node, 0);
+
+	if (buffer == InvalidBuffer || !fork_is_there(node) ||
+		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
+		return false;
+	*look = take_stub(buffer, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
+		PMHASH_LOOK_OTHER;
+	pmhash_buffer_leave(buffer);
+	return true;
+}
+
 /*
  * pmhash_stub_peek
  *		The stub of an index that is not temporary, if its page is in shared buffers.
@@ -129,15 +143,9 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 bool
 pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
 {
-	Buffer		buffer = pmhash_buffer_of(node, 0);
-	bool		found;
+	PmhashLook	look;
 
-	if (buffer == InvalidBuffer || !fork_is_there(node) ||
-		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
-		return false;
-	found = take_stub(buffer, stub);
-	pmhash_buffer_leave(buffer);
-	return found && pmhash_stub_is_known(stub);
+	return look_at_buffer(node, stub, &look) && look == PMHASH_LOOK_STUB;
 }
 
 /*
@@ -190,12 +198,11 @@ pmhash_stub_look_at(PmhashNode node, PmhashStub *stub)
 	PmhashLook	look;
 	int			save_errno;
 
-	if (pmhash_stub_peek(node, stub))
-		return PMHASH_LOOK_STUB;
+	if (look_at_buffer(node, stub, &look))
+		return look;
 	look = look_at_file(node, stub);
 	save_errno = errno;
-	if (pmhash_stub_peek(node, stub))
-		return PMHASH_LOOK_STUB;
+	(void) look_at_buffer(node, stub, &look);
 	errno = save_errno;
 	return look;
 }

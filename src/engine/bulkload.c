@@ -128,7 +128,7 @@ take_block(PmhTable *t, uint64_t *offset)
 {
 	PmhResult	result;
 
-	while ((result = pmh_space_alloc_block(t, offset)) == PMH_NEED &&
+	while ((result = pmh_space_alloc_extent(t, 1, offset)) == PMH_NEED &&
 		   (result = pmh_provide(t)) == PMH_OK)
 		;
 	return result;
@@ -169,7 +169,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
-			pmh_space_free_block(t, main_offset);
+			pmh_space_free_extent(t, main_offset, 1);
 		return result;
 	}
 

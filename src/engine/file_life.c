@@ -374,10 +374,9 @@ pmh_create(const char *path, const void *identity, const PmhEnv *env,
 /* ---- open ---- */
 
 /*
- * Are the live words within the file?  Whatever they name is checked later.  The
- * file may be growing or shrinking: its length in blocks is that of a moment
- * when the directory was where it is said to be, and its size is read
- * after that.
+ * Are the live words within the file?  Whatever they name is checked later.  The file may
+ * be growing or shrinking: its length in blocks is that of a moment when the directory was
+ * where it is said to be, and its size is read after that.
  */
 static PmhResult
 check_live(PmhTable *t)

@@ -95,11 +95,10 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 	return free_blocks;
 }
 
-/* Let the file grow by an extent of nblocks, unless others have done it meanwhile. */
+/* Let the file grow by an extent of nblocks, unless it has other than 'seen' by now. */
 static PmhResult
-grow_file(PmhTable *t, uint64_t nblocks)
+grow_file(PmhTable *t, uint64_t nblocks, uint64_t seen)
 {
-	uint64_t	seen = t->file.bound >> PMH_BLOCK_SHIFT;
 	uint64_t	blocks;
 	uint64_t	end;
 	uint64_t	free_blocks;
@@ -112,7 +111,7 @@ grow_file(PmhTable *t, uint64_t nblocks)
 	/* Its page was lost in between. */
 	if (result == PMH_OK && blocks == 0)
 		result = pmh_fill_lost(&t->error, &t->file);
-	if (result != PMH_OK || blocks > seen)
+	if (result != PMH_OK || blocks != seen)
 	{
 		pmh_unlock(&t->file_lock->grow);
 		return result != PMH_OK ? result :
@@ -286,7 +285,7 @@ pmh_provide(PmhTable *t)
 	if (result == PMH_OK && need.workspace)
 		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
-		result = grow_file(t, need.blocks);
+		result = grow_file(t, need.blocks, need.seen);
 	if (result == PMH_OK && need.value_region)
 	{
 		while ((result = pmh_region_provide(t, need.value_class)) == PMH_NEED)

@@ -30,7 +30,8 @@ typedef struct PmhNeed
 	bool		workspace;		/* memory to build segments in */
 	bool		doubling;		/* double the directory ... */
 	uint32_t	doubling_depth; /* ... if it still has this depth */
-	uint64_t	blocks;			/* an extent of so many free blocks */
+	uint64_t	blocks;			/* an extent of so many free blocks ... */
+	uint64_t	seen;			/* ... if the file still has so many in all */
 	bool		value_region;	/* a value region that ... */
 	uint32_t	value_class;	/* ... holds at least a buffer of this class */
 } PmhNeed;

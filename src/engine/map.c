@@ -18,14 +18,13 @@
  * them: VM_SYNC is a flag of the area, which the kernel's copy_vma() copies).  It
  * takes the file from the mapping that is there, so no descriptor is needed.
  *
- * SIGBUS.  A load from or a store to a mapping raises it if the page is past
- * the end of the file by now, cannot be read, or is on damaged memory.  The
- * handler here puts private zeroes instead of the page and of all that follows
- * it in that mapping up to the bound, notes in the PmFile and on the board of lost files
- * (lock.h) that this has happened, and returns: the operation goes on with
- * zeroes, gives its locks back the ordinary way, and fails at its end.  It does
- * not jump out, since the locks could not be given back then.  It knows all
- * mappings of a file, outgrown ones too: each has faults of its own.  See
+ * SIGBUS.  A load from or a store to a mapping raises it if the page is past the end of the
+ * file by now, cannot be read, or is on damaged memory.  The handler here puts private
+ * zeroes instead of the page and of all that follows it in that mapping up to the bound,
+ * notes in the PmFile and on the board of lost files (lock.h) that this has happened, and
+ * returns: the operation goes on with zeroes, gives its locks back the ordinary way, and
+ * fails at its end.  It does not jump out, since the locks could not be given back then.
+ * It knows all mappings of a file, outgrown ones too: each has faults of its own.  See
  * src/README, "Faults of the medium".
  *
  * With PMH_SHORT_MAPPINGS (tests) a mapping is no longer than the file was when it was
@@ -53,11 +52,13 @@
  * A mapping is so many times as long as the file, or as a small file may become.  So a
  * file is mapped anew five times at most on its way to the largest one.  Addresses of a
  * process: 47 bits.  10,000 small files take 10 GiB of them, and two share the page table
- * of 2 MiB.  Where there are not so many addresses (RLIMIT_AS) it is shorter.
+ * of 2 MiB.  Where there are not so many (RLIMIT_AS) it is no more than MOST_SPARE longer
+ * than the file, or as long: the process needs them for other things.
  */
 #define MAPPED_TIMES	16
 #define LEAST_MAPPED	((size_t) 1024 * 1024)
 #define MOST_MAPPED		((size_t) 256 << 30)
+#define MOST_SPARE		((size_t) 64 << 20)
 
 /*
  * The mapped files of this process, the lock that guards the list and the
@@ -296,6 +297,9 @@ wanted_length(size_t size)
 static int
 map_long(PmFile *f, int fd, int flags, size_t size)
 {
+	size_t		spare = size / 8 < MOST_SPARE ? size / 8 : MOST_SPARE;
+	size_t		modest = pmh_whole_pages(size + spare);
+
 	for (size_t length = wanted_length(size);;)
 	{
 		void	   *base = fd < 0 ? mremap(f->base, 0, length, MREMAP_MAYMOVE) :
@@ -310,7 +314,7 @@ map_long(PmFile *f, int fd, int flags, size_t size)
 		/* (EAGAIN: a limit of locked memory) */
 		if ((errno != ENOMEM && errno != EAGAIN) || length <= pmh_whole_pages(size))
 			return errno;
-		length = pmh_whole_pages(length / 2 < size ? size : length / 2);
+		length = length > modest ? modest : pmh_whole_pages(size);
 	}
 }
 

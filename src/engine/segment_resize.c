@@ -187,13 +187,13 @@ allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint6
 
 	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
 	if (size >= PMH_UNITS_PER_BLOCK)
-		result = pmh_space_alloc_block(t, &main_offset);
+		result = pmh_space_alloc_extent(t, 1, &main_offset);
 	if (result == PMH_OK && size % PMH_UNITS_PER_BLOCK > 0)
 		result = pmh_space_alloc_units(t, size % PMH_UNITS_PER_BLOCK, &ext_offset);
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
-			pmh_space_free_block(t, main_offset);
+			pmh_space_free_extent(t, main_offset, 1);
 		return result;
 	}
 	*elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_offset / PMH_UNIT_SIZE,
@@ -219,7 +219,7 @@ pmh_segment_free(PmhTable *t, uint64_t elem)
 
 	PMH_ASSERT(pmh_elem_size(elem) != 0 && pmh_elem_whole(elem));
 	if (pmh_elem_has_main(elem))
-		pmh_space_free_block(t, pmh_elem_main_block(elem) << PMH_BLOCK_SHIFT);
+		pmh_space_free_extent(t, pmh_elem_main_block(elem) << PMH_BLOCK_SHIFT, 1);
 	if (units > 0)
 		pmh_space_free_units(t, pmh_elem_ext_unit(elem) * PMH_UNIT_SIZE, units);
 }

@@ -144,10 +144,14 @@ pmh_space_map(const PmhTable *t, uint64_t block)
 	return (uint8_t *) pmh_at(t, (map_block << PMH_BLOCK_SHIFT) + (block - zone_start));
 }
 
-/* Ask for an extent of blocks: of the file, or only of our mapping. */
+/*
+ * Ask for an extent of blocks: of the file, or only of our mapping.  The space lock is
+ * held: of those that find none there at the same time one lets the file grow.
+ */
 static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
+	t->need.seen = pmh_blocks(t);
 	if (usable_blocks(t) < pmh_blocks(t))
 		t->need.map = true;
 	else
@@ -227,6 +231,7 @@ take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 PmhResult
 pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
+	PmhResult	result = PMH_OK;
 	uint64_t	block;
 
 	PMH_ASSERT(nblocks > 0);
@@ -238,14 +243,15 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 	do
 		block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	while (block == 0 && give_up_shrink(t));
-	if (block != 0)
-		take_extent(t, block, nblocks);
-	pmh_space_unlock(t);
-
 	if (block == 0)
-		return need_blocks(t, nblocks);
-	*offset = block << PMH_BLOCK_SHIFT;
-	return PMH_OK;
+		result = need_blocks(t, nblocks);
+	else
+	{
+		take_extent(t, block, nblocks);
+		*offset = block << PMH_BLOCK_SHIFT;
+	}
+	pmh_space_unlock(t);
+	return result;
 }
 
 bool
@@ -272,12 +278,6 @@ pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units)
 	} while (pmh_blocks(t) != *blocks);
 	if (*free_units > *blocks * PMH_UNITS_PER_BLOCK)
 		*free_units = *blocks * PMH_UNITS_PER_BLOCK;
-}
-
-PmhResult
-pmh_space_alloc_block(PmhTable *t, uint64_t *offset)
-{
-	return pmh_space_alloc_extent(t, 1, offset);
 }
 
 /* Position of 'units' adjacent free units in a map byte, or -1. */
@@ -322,6 +322,7 @@ PmhResult
 pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 {
 	PmhRun	   *run = pmh_run(t);
+	PmhResult	result = PMH_OK;
 	uint64_t	block;
 	int			at;
 
@@ -330,20 +331,19 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	do
 		at = find_units(t, units, &block);
 	while (at < 0 && give_up_shrink(t));
-	if (at >= 0)
+	if (at < 0)
+		result = need_blocks(t, 1);
+	else
 	{
 		uint8_t    *map = pmh_space_map(t, block);
 
 		pm_store8(map, (uint8_t) (*map | ((1u << units) - 1) << at));
 		pm_store64(&run->unit_hint, block);
 		pm_store64(&run->free_units, pm_load(&run->free_units) - units);
+		*offset = (block << PMH_BLOCK_SHIFT) + (uint64_t) at * PMH_UNIT_SIZE;
 	}
 	pmh_space_unlock(t);
-
-	if (at < 0)
-		return need_blocks(t, 1);
-	*offset = (block << PMH_BLOCK_SHIFT) + (uint64_t) at * PMH_UNIT_SIZE;
-	return PMH_OK;
+	return result;
 }
 
 /* Free some units of a block; the caller holds the space lock. */
@@ -378,12 +378,6 @@ pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	for (uint64_t i = 0; i < nblocks; i++)
 		free_in_block(t, block + i, PMH_BLOCK_USED);
 	pmh_space_unlock(t);
-}
-
-void
-pmh_space_free_block(PmhTable *t, uint64_t offset)
-{
-	pmh_space_free_extent(t, offset, 1);
 }
 
 void

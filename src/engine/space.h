@@ -42,17 +42,14 @@ extern bool pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len);
  * that are still in that space rely on it (src/README, "Locks"), so no process may keep
  * free space to itself.
  *
- *	block	a whole block
  *	units	1..7 adjacent units within a block (an extension that bulk load
  *			has placed may reach from one block into the next)
  *	extent	nblocks adjacent blocks
  */
-extern PmhResult pmh_space_alloc_block(PmhTable *t, uint64_t *offset);
 extern PmhResult pmh_space_alloc_units(PmhTable *t, uint32_t units,
 									   uint64_t *offset);
 extern PmhResult pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks,
 									 uint64_t *offset);
-extern void pmh_space_free_block(PmhTable *t, uint64_t offset);
 extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
 extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks);
 

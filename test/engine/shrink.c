@@ -9,11 +9,13 @@
 #include <sys/stat.h>
 
 #include "error.h"
+#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
 #include "map.h"
+#include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
@@ -335,6 +337,36 @@ test_region_log(void)
 	}
 }
 
+/*
+ * Of two handles that find no room at the same time one lets the file grow: also below
+ * what both have seen of it before it was cut.
+ */
+static void
+test_growth_after_cut(void)
+{
+	PmhTable   *t = create();
+	PmhTable   *other = fixture_open(path, instance);
+	uint64_t	offset;
+	uint64_t	blocks;
+	PmhResult	result;
+
+	insert_unique(t, 0, UNIQUE_KEYS);
+	check_unique(other, UNIQUE_KEYS, 1);
+	sweep_out(t, 64);
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+	do
+		result = pmh_space_alloc_extent(t, 1, &offset);
+	while (result == PMH_OK);
+	CHECK(result == PMH_NEED && pmh_space_alloc_extent(other, 1, &offset) == PMH_NEED);
+	blocks = pmh_blocks(t);
+	CHECK(pmh_provide(t) == PMH_OK && pmh_blocks(t) > blocks);
+	blocks = pmh_blocks(t);
+	CHECK(blocks << PMH_BLOCK_SHIFT < other->file.bound);
+	CHECK(pmh_provide(other) == PMH_OK && pmh_blocks(t) == blocks);
+	pmh_close(other);
+	pmh_close(t);
+}
+
 int
 main(void)
 {
@@ -352,6 +384,7 @@ main(void)
 	}
 	force_pmem = false;
 	TEST(test_fill());
+	TEST(test_growth_after_cut());
 	unlink(path);
 	return unit_done("shrink");
 }

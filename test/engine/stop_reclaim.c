@@ -450,14 +450,14 @@ freed_after_mark_without_map(void)
 	do
 	{
 		REQUIRE(n < MOST_TAKEN);
-		while ((result = pmh_space_alloc_block(others, &taken[n])) == PMH_NEED)
+		while ((result = pmh_space_alloc_extent(others, 1, &taken[n])) == PMH_NEED)
 			REQUIRE(pmh_provide(others) == PMH_OK);
 		REQUIRE(result == PMH_OK);
 	} while (taken[n++] < t->file.bound);
 	REQUIRE(pmh_sweep_begin(others, &sweep) == PMH_OK);
 	REQUIRE(pm_load(&pmh_run(others)->reclaim_mark) > t->file.bound);
 	while (n > 0)
-		pmh_space_free_block(others, taken[--n]);
+		pmh_space_free_extent(others, taken[--n], 1);
 	result = pmh_sweep_next(others, &sweep);
 	REQUIRE(result == PMH_OK && sweep.segments_done > 0);
 	for (uint64_t i = 0; i < FULL_VALUES; i++)

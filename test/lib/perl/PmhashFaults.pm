@@ -158,10 +158,10 @@ sub one_fault
 	$script .= "SET pmhash_faults.calls = '$case->{calls}';\n";
 	$script .= "SET pmhash_faults.fail_for = " . ($case->{fail_for} // 1) . ";\n";
 	$script .= "SET pmhash_faults.error = " . ($case->{error} // 0) . ";\n";
-	$script .= "\\set state 00000\n\\set clean 1\nSET pmhash_faults.fail_at = $n;\n";
+	$script .= "\\set state 00000\n\\set message\n\\set clean 1\nSET pmhash_faults.fail_at = $n;\n";
 	foreach my $statement (@{ $case->{statements} })
 	{
-		$script .= "$statement;\n\\if :ERROR\n\\if :clean\n\\set state :SQLSTATE\n\\set clean 0\n\\endif\n\\endif\n";
+		$script .= "$statement;\n\\if :ERROR\n\\if :clean\n\\set state :SQLSTATE\n\\set message :LAST_ERROR_MESSAGE\n\\set clean 0\n\\endif\n\\endif\n";
 	}
 	$script .= "SET pmhash_faults.fail_at = 0;\nROLLBACK;\n";
 	$script .= "SELECT pmhash_faults_report() AS report, pmhash_faults_sites() AS sites \\gset\n";
@@ -170,7 +170,7 @@ sub one_fault
 	$script .= "CALL wait_until_valid();\n" if $case->{waits};
 	$script .= "SELECT 'finding: ' || f FROM check_findings('" . ($case->{checks} // '^f') . "') f;\n";
 	$script .= "\\echo sites :sites\n" if $n == $end;
-	$script .= "\\echo done $n :state :report\n";
+	$script .= "\\echo message :message\n\\echo done $n :state :report\n";
 	if ($script =~ /FRESH/)
 	{
 		my $table = 'u' . ++$case->{used};
@@ -185,7 +185,7 @@ sub run_case
 	my ($node, $case, @n) = @_;
 	my $script = join('', map { one_fault($case, $_) } @n) . "SELECT 'finding: ' || f FROM all_findings() f;\n";
 	my ($stdout, $stderr) = ('', '');
-	my (@done, @first, $other);
+	my (@done, @first, $other, $message);
 
 	IPC::Run::run(
 		[ $node->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=0', $node->connstr('postgres') ],
@@ -194,8 +194,12 @@ sub run_case
 	{
 		if ($line =~ /^done (\d+) (\S+) (\d+) (\d+) (\S+) (\d+)$/)
 		{
-			push @done, { n => $1, state => $2, calls => $3, failed => $4, critical => $6, first => [@first] };
+			push @done, { n => $1, state => $2, calls => $3, failed => $4, critical => $6, first => [@first], message => $message };
 			$sites{$5}++ if $4 > 0;
+		}
+		elsif ($line =~ /^message (.*)/)
+		{
+			$message = $1;
 		}
 		elsif ($line =~ /^sites (.*)/)
 		{
@@ -250,7 +254,9 @@ sub fail_each
 	{
 		$failed++ if $d->{failed} > 0;
 		$refused++ if $d->{state} ne '00000';
-		$wrong .= "n = $d->{n}: SQLSTATE $d->{state}\n" if $d->{state} !~ /^(00000|$case->{states})$/;
+		# dynahash.c, hash_create, says so where others raise 53200
+		$d->{state} = '53200' if $d->{state} eq 'XX000' && $d->{message} =~ /^failed to initialize hash table/;
+		$wrong .= "n = $d->{n}: SQLSTATE $d->{state}, $d->{message}\n" if $d->{state} !~ /^(00000|$case->{states})$/;
 		$wrong .= "n = $d->{n}: SQLSTATE $d->{state} without a fault\n"
 		  if $d->{state} ne '00000' && $d->{failed} == 0;
 		$wrong .= "n = $d->{n}: $d->{critical} allocations in critical sections\n" if $d->{critical} > 0;
