@@ -47,6 +47,9 @@ foreach my $node ($primary, $standby)
 	my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);
 
 	is(join("\n", $log =~ /.*(?:PANIC:|TRAP:|terminated by signal|XX00[012]).*/g), '', $node->name . ': log');
+	my $ended = () = $log =~ /terminating connection due to conflict with recovery/g;
+
+	is($ended, $node == $standby ? $sum{ended} // 0 : 0, $node->name . ': sessions that were ended');
 	is($node->safe_psql('postgres', q(SELECT string_agg(index::text, ' ') FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'))), '', $node->name . ': all indexes are valid');
 	$node->safe_psql('postgres', q(SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE state = 'valid'));
 }
