@@ -53,8 +53,8 @@ foreach my $node ($primary, $standby)
 	is($node->safe_psql('postgres', q(SELECT string_agg(index::text, ' ') FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'))), '', $node->name . ': all indexes are valid');
 	$node->safe_psql('postgres', q(SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE state = 'valid'));
 }
-my ($paused, $pauses) = pauses();
-cmp_ok($paused, '>', 0, $pauses) if ($ENV{PMHASH_PAUSES} // '1') ne '0';
+my $pauses = pauses();
+like($pauses, qr/^[1-9]/, $pauses) if ($ENV{PMHASH_PAUSES} // '1') ne '0';
 diag(join(', ', map { "$sum{$_} $_" } sort keys %sum) . "; $pauses");
 $standby->stop;
 $primary->stop;
