@@ -19,8 +19,8 @@
 #   make dist                     the archive for PGXN, of what is committed
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
-#   make soak                     the long tests: kill cycles, injected faults
-#   make soak-faults, soak-failover, soak-snapshots    one of them (test/soak/run.sh)
+#   make soak                     the long tests: kill cycles, injected faults, histories
+#   make soak-faults, soak-append, soak-failover, soak-snapshots    one of them (test/soak/run.sh)
 #   make ha-test                  three servers under Patroni, failovers under load
 #   make demo                     btree, hash and pmhash side by side
 #   make bench, bench-quick       all figures, as Markdown and charts (bench/results)
@@ -52,9 +52,9 @@ DATA = $(notdir $(wildcard $(top)/pmhash--*.sql))
 REGRESS = setup basic duplicates refused expressions dml rewrite temporary exclusion partition \
 	plans backward boolean two_phase stats types types_cross types_collate row_types \
 	opclass privileges check counters index_only dead_entries group_insert array_scan \
-	join join_cases page_scan parallel_build build_pages shrink vacuum
+	join join_cases page_scan jit merge held_cursors parallel_build build_pages shrink vacuum
 ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait \
-	vacuum_and_scan shrink_and_scan speculative row_type operator_family
+	vacuum_and_scan shrink_and_scan speculative eval_plan_qual held_cursor row_type operator_family
 TAP_TESTS = 1
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
@@ -82,7 +82,7 @@ endif
 EXTRA_CLEAN = $(OBJS:.o=.d) build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
-SOAKS = soak-faults soak-failover soak-snapshots
+SOAKS = soak-faults soak-append soak-failover soak-snapshots
 BENCHES = $(filter-out bench-unique bench-queue bench-demo bench-run, \
 	$(patsubst $(top)/bench/%.sh,bench-%,$(wildcard $(top)/bench/*.sh)))
 NIGHTLY = analyzers-test assert-test coverage-test versions-test tools-test packages-test

@@ -12,7 +12,8 @@
 #	- no index has been given up, built or rebuilt, and each has the file that it
 #	  had on the old primary, except for those that DDL replaces all the time.
 #
-# The load is the one of the kill cycles (PmhashSoak.pm), and more DDL.
+# The load is the one of the kill cycles (PmhashSoak.pm), and more DDL.  Until the standby is
+# promoted processes of both servers are stopped at random (PmhashPauses.pm).
 
 package PmhashFailover;
 
@@ -20,6 +21,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use PmhashPauses;
 use PmhashSoak;
 use PmhashStandby qw(caught_up);
 use PmhashTest;
@@ -418,14 +420,16 @@ sub failover_cycle
 	my ($primary, $standby, $cycle, $kind) = @_;
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * 1_000_000;
-	my ($from, $files, $readers, $reading, @load, $how, $wrong);
+	my ($from, $files, $readers, $reading, @load, $how, $wrong, $pauses);
 
 	wait_for_standby($primary, $standby);
 	$from = -s $standby->logfile;
 	$files = steady_files($primary);
 	($readers, $reading, @load) = start_everything($primary, $standby, $cycle);
+	$pauses = start_pauses($primary, $standby);
 	usleep(700_000 + rand(1_500_000));
 	$how = $lose{$kind}->($primary, $standby);
+	end_pauses($pauses);
 	$wrong = findings_at_once($standby, $run);
 	$reading->signal('TERM');
 	$_->finish foreach $reading, map { $_->{process} } @load;
@@ -453,7 +457,7 @@ sub failover_summary
 {
 	return "failover cycles: $sum{cycles} promotions, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{compared} comparisons on the standby under load, "
-	  . "$sum{attached} clean switchovers, $sum{differences} differences";
+	  . "$sum{attached} clean switchovers, " . pauses() . ", $sum{differences} differences";
 }
 
 sub compared

@@ -16,6 +16,7 @@ use warnings;
 use Exporter 'import';
 use IPC::Run;
 use PmhashInvalid;
+use PmhashPauses;
 use PmhashRandom;
 use PmhashStandby;
 use PmhashTest;
@@ -1650,7 +1651,10 @@ sub snapshot_history
 
 	srand($seed);
 	begin_history($seed);
+	my $pauses = start_pauses(@{ $w{nodes} });
+
 	eval { run_steps($seed, $steps); 1 } or $w{finding} .= $@;
+	end_pauses($pauses);
 	srand($seed * 10007);
 	end_history() if $w{finding} eq '';
 	stop_servers();

@@ -292,10 +292,22 @@ sub run_transaction
 		}
 		1;
 	} or do {
-		print { $c{file} } "unexpected\t$@" if $@ !~ $try_again;
-		$c{session}->run('ROLLBACK');
+		my $error = $@;
+		my $is_lost = $error =~ /^connection lost/ && $c{server} eq 'standby';
+
+		# a session that is idle in a transaction is ended where another is told to try again
+		print { $c{file} } $is_lost ? "maintenance\tended\n" : $error =~ $try_again ? '' : "unexpected\t$error";
+		$is_lost ? new_session() : $c{session}->run('ROLLBACK');
 	};
 	put_down($status, $begin, @{ $c{ops} });
+	return;
+}
+
+sub new_session
+{
+	$c{session} = PmhashPortals->new($c{node});
+	$c{session}->run("SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; "
+		  . $ways[ $c{n} % @ways ]);
 	return;
 }
 
@@ -304,15 +316,12 @@ sub client
 {
 	my ($node, %parameters) = @_;
 
-	%c = (%parameters, transactions => 0, element => $parameters{n} * 10_000_000 + $parameters{round} * 1_000_000);
+	%c = (%parameters, node => $node, transactions => 0, element => $parameters{n} * 10_000_000 + $parameters{round} * 1_000_000);
 	$c{first} = { map { $_ => $c{round} * 100_000 + 1 } qw(l u s) };
 	open($c{file}, '>', $c{path}) or die "$c{path}: $!";
-	$c{session} = PmhashPortals->new($node);
-	$c{session}->run("SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; "
-		  . $ways[ $c{n} % @ways ]);
-	$c{prepares} = rand() < .5;
-	prepare_all() if $c{prepares} && $c{server} eq 'primary';
-	$c{prepares} = 0 if $c{server} eq 'standby';
+	new_session();
+	$c{prepares} = $c{server} eq 'primary' && rand() < .5;
+	prepare_all() if $c{prepares};
 	run_transaction() while now() < $c{until};
 	$c{session}->put('X', '');
 	close($c{file}) or die "$c{path}: $!";
@@ -372,6 +381,7 @@ sub start_process
 
 	return $pid if $pid != 0;
 	$SIG{INT} = $SIG{TERM} = 'DEFAULT';
+	$SIG{PIPE} = 'IGNORE';
 	srand($parameters{seed});
 	eval { $work->($node, %parameters); 1 } or do {
 		my $error = $@;
@@ -382,7 +392,7 @@ sub start_process
 	POSIX::_exit(0);
 }
 
-# The lines of a file as transactions; figures and what was not expected are added.
+# The lines of a file as transactions; figures, by the first word, and what was not expected are added.
 sub read_history
 {
 	my ($path, $history, $figures, $unexpected) = @_;

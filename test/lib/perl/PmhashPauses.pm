@@ -48,13 +48,13 @@ sub end_pauses
 	return;
 }
 
-# How many there were, and of what, in a line.
+# How many there were, and of what, in a line that begins with their number.
 sub pauses
 {
 	my $sum = 0;
 
 	$sum += $_ foreach values %paused;
-	return ($sum, "$sum pauses: " . join(', ', map { "$_ $paused{$_}" } sort keys %paused));
+	return "$sum pauses (" . join(', ', map { "$_ $paused{$_}" } sort keys %paused) . ')';
 }
 
 1;

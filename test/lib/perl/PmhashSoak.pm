@@ -1,5 +1,6 @@
 # Kill cycles: a mixed load, a crash of some kind in the middle of it, a
-# restart, and a look at everything.  Used by test/t/start/kill_cycles.pl, with
+# restart, and a look at everything.  Until the server is up again processes are stopped at
+# random (PmhashPauses.pm).  Used by test/t/start/kill_cycles.pl, with
 # few cycles in "make test" and many in "make soak".
 #
 # What is looked at after each crash:
@@ -18,6 +19,7 @@ use warnings;
 use Exporter 'import';
 use File::Path qw(mkpath rmtree);
 use IPC::Run;
+use PmhashPauses;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -671,11 +673,13 @@ sub soak_cycle
 	my $run = $cycle * $run_size;
 	my $from = -s $node->logfile;
 	my @load = start_load($node, $cycle, '');
+	my $pauses = start_pauses($node);
 	my ($log, $undone, $findings, $wrong, $acknowledged, $open);
 
 	usleep(400_000 + rand(1_000_000));
 	wait_for_shrink($node, $from) if $cycle % 4 == 0;
 	$crash{$kind}->($node);
+	end_pauses($pauses);
 	$_->{process}->finish foreach @load;
 
 	# the load has met no error before
@@ -730,7 +734,7 @@ sub soak_summary
 {
 	return "kill cycles: $sum{cycles} cycles, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
-	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, "
+	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, " . pauses() . ', '
 	  . "$sum{differences} differences";
 }
 

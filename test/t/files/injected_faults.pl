@@ -11,6 +11,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
+use PmhashPauses;
 use PmhashSoak;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
@@ -21,6 +22,7 @@ use Time::HiRes qw(usleep);
 my $all = ($ENV{PMHASH_FAULTS} // '') eq 'all';
 my $often = $all ? undef : 2;
 my $node = new_faulty_server('faults');
+my $pauses = $all ? start_pauses($node) : undef;
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE f (k int8, d int4, t text, v int4);
@@ -195,6 +197,8 @@ foreach my $n ($all ? 1 .. 15 : (1, 5))
 	worker_faults('', 'memory', 0);
 	wait_for_files(pool($node), $files, "cleaner, call $n");
 }
+
+end_pauses($pauses);
 
 # ---- what has been reached ----
 my ($count, @missed) = fault_sites();
