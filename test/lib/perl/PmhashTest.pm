@@ -74,7 +74,7 @@ sub private_install
 	my ($stdout, $stderr);
 	my $done = IPC::Run::run(
 		[
-			'bash', "$FindBin::RealBin/../lib/private_install.sh", $directory,
+			'bash', "$FindBin::RealBin/../../lib/private_install.sh", $directory,
 			'PMH_STOP_POINTS=1', 'with_llvm=no', @options
 		],
 		'>', \$stdout, '2>', \$stderr);
@@ -136,7 +136,7 @@ sub install_extension
 	my ($node, $database) = @_;
 
 	$node->safe_psql($database // 'postgres',
-		slurp_file("$FindBin::RealBin/../../sql/setup.sql"));
+		slurp_file("$FindBin::RealBin/../../../sql/setup.sql"));
 	return;
 }
 
