@@ -65,7 +65,8 @@ prefetch_spot(const Spot *spot)
 /*
  * Does the home bucket tell of a list?  Then an insert has to go the long way, and one
  * lock is saved if that is known before.  What seems to be the key's list is on its way by
- * then, as its first line is the last that an insert waits for.  The segment is not locked: it may be so no more, or no segment, which costs time.
+ * then, as its first line is the last that an insert waits for.  The segment is not
+ * locked: it may be so no more, or no segment, which costs time.
  */
 static inline bool __attribute__((always_inline))
 needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)
@@ -185,17 +186,13 @@ static PmhBucket *
 room_in_stash(const PmhTable *t, const Spot *spot, uint64_t **version)
 {
 	PmhBucket  *stash = stash_of(t, spot);
+	uint32_t	i;
 
 	if (stash == NULL || !pmh_strategy_has_stash(pmh_elem_strategy(spot->elem)))
 		return NULL;
-	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-	{
-		*version =
-			&spot->stripe->version[pmh_version_of(pmh_elem_hashing(spot->elem) + i)];
-		if (!pmh_state_full(pmh_bucket_state(&stash[i])))
-			return &stash[i];
-	}
-	return NULL;
+	i = pmh_state_full(pmh_bucket_state(stash));
+	*version = &spot->stripe->version[pmh_version_of(pmh_elem_hashing(spot->elem) + i)];
+	return pmh_state_full(pmh_bucket_state(&stash[i])) ? NULL : &stash[i];
 }
 
 /*
