@@ -182,17 +182,13 @@ static PmhBucket *
 room_in_stash(const PmhTable *t, const Spot *spot, uint64_t **version)
 {
 	PmhBucket  *stash = stash_of(t, spot);
+	uint32_t	i;
 
 	if (stash == NULL || !pmh_strategy_has_stash(pmh_elem_strategy(spot->elem)))
 		return NULL;
-	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-	{
-		*version =
-			&spot->stripe->version[pmh_version_of(pmh_elem_hashing(spot->elem) + i)];
-		if (!pmh_state_full(pmh_bucket_state(&stash[i])))
-			return &stash[i];
-	}
-	return NULL;
+	i = pmh_state_full(pmh_bucket_state(stash));
+	*version = &spot->stripe->version[pmh_version_of(pmh_elem_hashing(spot->elem) + i)];
+	return pmh_state_full(pmh_bucket_state(&stash[i])) ? NULL : &stash[i];
 }
 
 /*

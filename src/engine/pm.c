@@ -59,10 +59,7 @@ static PmWriteBack
 choose_write_back(void)
 {
 	static int	said = -1;
-	unsigned	eax;
-	unsigned	ebx = 0;
-	unsigned	ecx;
-	unsigned	edx;
+	unsigned	eax, ebx = 0, ecx, edx;
 	int			way = __atomic_load_n(&said, __ATOMIC_RELAXED);
 
 	if (way < 0)

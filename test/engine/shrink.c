@@ -177,7 +177,8 @@ test_lists(void)
 	check(t);
 	check_lists(t, 81);
 	sweep_out(t, 0);
-	CHECK(shrink_all(t, PMH_DEFAULT_FILL) || !FULL_SIZE);
+	/* (Unless what is left of the file is no more than what a shrink spares.) */
+	CHECK(shrink_all(t, PMH_DEFAULT_FILL) || !FULL_SIZE || file_bytes(t) <= 256 * 1024);
 	check(t);
 	CHECK(file_bytes(t) <= 1024 * 1024);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);

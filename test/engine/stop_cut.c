@@ -36,7 +36,7 @@
 
 #define KEYS			UINT64_C(20000)
 #define STAYING			20		/* one key in so many */
-#define OLD_DEPTH		9		/* a directory in blocks of its own */
+#define OLD_DEPTH		10		/* a directory in blocks of its own */
 #define FULL_SIZE		"size=16m"
 #define NOT_ALLOWED		2		/* exit status of a child */
 

@@ -130,7 +130,8 @@ static void
 slow_writer(Stage *stage, int number)
 {
 	PmhTable   *t = open_table(NULL);
-	uint64_t	hash = fixture_hash(SLOW_KEY);
+	uint64_t	key = SLOW_KEY;
+	uint64_t	hash;
 	uint64_t	value[] = {1, 11, 21, 31, 41, 51, 61};
 	PmhPlace	place;
 	uint32_t	home;
@@ -140,7 +141,15 @@ slow_writer(Stage *stage, int number)
 	(void) number;
 	for (;;)
 	{
+		hash = fixture_hash(key);
 		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+		home = pmh_home_bucket(hash, place.hashing);
+		if (pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, home))))
+		{
+			pmh_segment_unlock(&place);
+			key++;
+			continue;
+		}
 		result = pmh_list_create(t, hash, value, sizeof(value) / sizeof(value[0]), 0, &payload);
 		if (result == PMH_OK)
 			break;
@@ -149,9 +158,9 @@ slow_writer(Stage *stage, int number)
 	}
 	__atomic_store_n(&stage->stop, 1, __ATOMIC_RELEASE);
 	usleep(200000);
-	home = pmh_home_bucket(hash, place.hashing);
 	pmh_bucket_put(t, pmh_bucket(t, &place, home), pmh_bucket_version(&place, home), hash,
-				   pmh_make_word(hash, payload | PMH_WORD_POINTER), NULL, 0, false);
+				   pmh_make_word(hash, payload | PMH_WORD_POINTER), pmh_bucket(t, &place, home), 0,
+				   false);
 	pmh_segment_unlock(&place);
 	pmh_close(t);
 }
