@@ -93,6 +93,11 @@ all_right('and those that go on after it');
 $reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 my $count = $reader->query_safe('SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0');
 cmp_ok($count, '>', 0, 'rows for the old snapshot');
+# cursors that are put away when it has been lost, and after the new file has come to be
+my $held = $node->background_psql('postgres');
+$held->query_safe("SET enable_seqscan = off; SET pmhash.enable_pagescan = off; BEGIN");
+$held->query_safe("DECLARE $_->[0] $_->[1] CURSOR WITH HOLD FOR SELECT v FROM t WHERE wait_at(k) = 77 AND v >= 0; FETCH 1 FROM $_->[0]")
+  foreach [ 'h', 'SCROLL' ], [ 'n', 'NO SCROLL' ];
 $node->safe_psql('postgres', 'DELETE FROM t WHERE k = 77');
 unlink(index_file($node, 't_w')) or die;
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (1000, 1)');
@@ -106,6 +111,10 @@ is($node->safe_psql('postgres', "$at_once; INSERT INTO t VALUES (1100, 1); DELET
 $node->safe_psql('postgres', "$at_once; VACUUM t; INSERT INTO t SELECT 1101, i FROM generate_series(1, 500) i");
 isnt(index_state($node, 't_w'), 'valid', 'not valid as long as the old snapshot is there');
 is($reader->query_safe("SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0"), $count, 'again');
+$held->query_safe('COMMIT');
+is($held->query_safe('MOVE ABSOLUTE 0 IN h; FETCH ALL FROM h') =~ tr/\n// + 1, $count, 'a cursor WITH HOLD, read again from the beginning');
+is($held->query_safe('FETCH ALL FROM n') =~ tr/\n// + 2, $count, 'and one that has gone on');
+$held->quit;
 $reader->query_safe('COMMIT');
 all_right('after the old snapshot');
 
