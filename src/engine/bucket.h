@@ -108,7 +108,7 @@ pmh_state_full(uint32_t state)
 }
 
 /* Two choices count from this many entries in the home bucket on. */
-#define PMH_BALANCE_FROM	17
+#define PMH_BALANCE_FROM	14
 
 /* Has a home bucket so many?  (Quicker than to count them.) */
 static inline bool

@@ -320,6 +320,7 @@ test_live_words_in_use(bool region)
 		{
 			/* so that there is room for a region, and no growth is in front of it */
 			t->need.blocks = ROOM;
+			t->need.seen = pmh_blocks(t);
 			REQUIRE(pmh_provide(t) == PMH_OK);
 		}
 		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;

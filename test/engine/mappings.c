@@ -528,7 +528,7 @@ test_stash_is_beyond(void)
 			uint32_t	home;
 			uint32_t	alt;
 
-			REQUIRE(pmh_locate_in(t, PMH_PRIMARY, hash, &place) == PMH_OK);
+			REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
 			home = pmh_home_bucket(hash, place.hashing);
 			alt = pmh_alt_bucket(hash, place.hashing, home);
 			if (place.ext == 0 || place.ext > place.main || home < PMH_IN_MAIN ||

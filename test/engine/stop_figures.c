@@ -16,6 +16,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "live.h"
 #include "pm.h"
 #include "stop_point.h"
 #include "table.h"
@@ -44,6 +45,7 @@ pmh_stop_load(const char *function, const void *addr)
 		return;
 	watched = NULL;
 	other->need.blocks = GROWTH;
+	other->need.seen = pmh_blocks(other);
 	REQUIRE(pmh_provide(other) == PMH_OK);
 	growths++;
 }

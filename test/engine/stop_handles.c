@@ -137,6 +137,7 @@ grow_past(const PmhTable *t)
 	while (pmh_blocks(t) << PMH_BLOCK_SHIFT <= t->file.bound)
 	{
 		others->need.blocks = 1;
+		others->need.seen = pmh_blocks(others);
 		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);
 	}
 }

@@ -312,7 +312,7 @@ list_in_stash(void)
 		uint32_t	state;
 		uint64_t	version;
 
-		REQUIRE(pmh_locate_in(self, PMH_PRIMARY, hash, &place) == PMH_OK);
+		REQUIRE(pmh_locate(self, hash, &place) == PMH_OK);
 		state = pmh_bucket_state(pmh_bucket(self, &place, place.hashing));
 		version = *pmh_bucket_version(&place, place.hashing);
 		put(0);
