@@ -6,7 +6,7 @@
 #
 # Stages of the default ladder, in minutes: engine regress isolation tap.
 # Further ones: sanitizers crash fuzz models mutants first_steps fs_shutdown, and tap_long,
-# which are the files of test/t that have "# long" in their first lines.  "all" is all of
+# which are the files of test/t that have a line "# long": searchers.  "all" is all of
 # them (make test-all).
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
@@ -174,21 +174,21 @@ if wanted isolation; then
 		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
 	show_diffs "$build/output_iso/regression.diffs"
 fi
-# tap_files STAGE FILES: three files a processor: one waits most of its time, for servers
-# that start, stop and replay
+# tap_files STAGE FILES: one file more than processors: a file waits much of its time, for
+# servers that start, stop and replay
 tap_files()
 {
 	local failed_before=$failed
 
 	stage "$1" count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-		PROVE_TESTS="$2" PROVE_FLAGS="-j$(($(nproc) * 3)) --timer"
+		PROVE_TESTS="$2" PROVE_FLAGS="-j$(($(nproc) + 1)) --timer"
 	if [ "$failed" -ne "$failed_before" ]; then
 		show_tap_failures "$build/tmp_check/log"
 	fi
 }
 
-long=$(cd "$build" && grep -l '^# long' test/t/*/*.pl | tr '\n' ' ')
-short=$(cd "$build" && grep -L '^# long' test/t/*/*.pl | tr '\n' ' ')
+long=$(cd "$build" && grep -l '^# long$' test/t/*/*.pl | tr '\n' ' ')
+short=$(cd "$build" && grep -L '^# long$' test/t/*/*.pl | tr '\n' ' ')
 if wanted tap; then
 	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
 fi

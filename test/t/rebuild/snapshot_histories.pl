@@ -2,6 +2,7 @@
 # standby and its promotion: PmhashHistories.pm.
 #
 # SNAPSHOTS_SEEDS says which seeds (1-3, or 4), SNAPSHOTS_STEPS how many steps each.
+# long
 
 use strict;
 use warnings;

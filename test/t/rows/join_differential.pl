@@ -3,6 +3,7 @@
 #
 # PMHASH_JOIN_FUZZ_SECONDS says how long (15), PMHASH_JOIN_FUZZ_SEED with which
 # seed; without it the seed is another one each time, and is printed.
+# long
 
 use strict;
 use warnings;

@@ -4,6 +4,7 @@
 # PMHASH_SQL_FUZZ_SECONDS says how long (20), PMHASH_SQL_FUZZ_SEED with which
 # seed; without it the seed is another one each time, and is printed.
 # PMHASH_SQL_FUZZ_DEATH_EACH: transactions from one death of the server to the next (12).
+# long
 
 use strict;
 use warnings;

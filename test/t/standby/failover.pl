@@ -2,6 +2,7 @@
 # standby takes over: with the same rows by index as by sequential scan, at once, and
 # without a rebuild.  FAILOVER_CYCLES says how often, FAILOVER_KIND in which way only;
 # see PmhashFailover.pm.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # The server is killed in every way under a mixed load, again and again.
 # SOAK_CYCLES says how often; see PmhashSoak.pm for load and checks.  In the end what
 # power loss can do besides: volatile parts of the files hold anything.
+# long
 
 use strict;
 use warnings;
