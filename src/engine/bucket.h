@@ -298,8 +298,7 @@ pmh_bucket_live(const PmhBucket *b, uint32_t state)
 /*
  * Put an entry into a bucket of a locked segment that has room.  'version' is that of
  * the bucket; home is the bucket whose filter announces the entry ('announce' bits, 0 if
- * it is this one).  Durable on return; fence_first as for
- * pmh_insert.
+ * it is this one).  Durable on return; fence_first as for pmh_insert.
  */
 extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
 						   uint64_t hash, uint64_t word, PmhBucket *home,
@@ -308,8 +307,8 @@ extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
 /*
  * The two halves of it.  The first one fills a slot and flushes what has to be
  * durable before the second one, if anything has: then *ordered is set.  It returns
- * what is to change in the state of the bucket.  Until that has been committed nothing else may
- * change the bucket, but for the filter bits of its state.  The second one is
+ * what is to change in the state of the bucket.  Until that has been committed nothing
+ * else may change the bucket, but for the filter bits of its state.  The second one is
  * the commit store; durable after the next pm_fence.
  */
 extern uint32_t pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version,
