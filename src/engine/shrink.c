@@ -178,12 +178,16 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 	if (result == PMH_NEED)
 	{
+		if (p->no_space)		/* the kernel has said so: only map, and take memory */
+			t->need.blocks = 0;
 		result = pmh_shrink_provide(t, p);
-		p->at.through = p->no_space;
-		return result;
+		if (result != PMH_OK || !p->no_space)
+			return result;
+		result = PMH_NOT_FOUND; /* others may do with what is free: pass it by */
 	}
 	if (result != PMH_OK && result != PMH_NOT_FOUND)
 		return result;
+	p->gained |= result == PMH_OK;
 	if (merged)
 		return look_back(t, p, depth - 1);
 	pmh_position_advance(&p->at, depth);
@@ -395,6 +399,13 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 	switch (p->phase)
 	{
 		case PMH_SHRINK_MERGING:
+			if (p->no_space && p->gained)
+			{
+				/* what was passed by may fit now */
+				p->no_space = p->gained = false;
+				start_walk(p, PMH_SHRINK_MERGING);
+				return PMH_OK;
+			}
 			result = pmh_directory_fold(t, UINT64_MAX);
 			if (result == PMH_OK)
 				result = begin_lists(t, p, PMH_SHRINK_LISTING);

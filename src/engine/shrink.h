@@ -31,6 +31,7 @@ struct PmhShrinkPrivate
 	unsigned	rounds;			/* of emptying, so far */
 	PmhPosition at;				/* where the next segment begins */
 	bool		no_space;		/* the file system is full: build nothing new */
+	bool		gained;			/* this walk has merged or reduced a segment */
 	bool		regions_settled;	/* sparse regions have been emptied */
 	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
 	uint64_t	list_bytes;		/* that lists occupy */

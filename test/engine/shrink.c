@@ -6,6 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "error.h"
@@ -368,6 +370,48 @@ test_growth_after_cut(void)
 	pmh_close(t);
 }
 
+/*
+ * The file can't grow, and two units are free: too few for most segments, but some
+ * fit, and make room for the others.
+ */
+static void
+test_full_disk(void)
+{
+	struct rlimit before;
+	struct rlimit limit;
+	uint64_t   *taken = malloc(UNIQUE_KEYS * sizeof(uint64_t));
+
+	REQUIRE(taken != NULL && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+	limit = before;
+	for (uint64_t keep = 8; keep < 16; keep++)
+	{
+		PmhTable   *t = create();
+		uint64_t	blocks;
+		uint64_t	free_units;
+		size_t		n = 0;
+
+		insert_unique(t, 0, UNIQUE_KEYS);
+		limit.rlim_cur = file_bytes(t);
+		REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+		while (pmh_space_alloc_units(t, 1, &taken[n]) == PMH_OK)
+			n++;
+		pmh_space_free_units(t, taken[--n], 1);
+		pmh_space_free_units(t, taken[--n], 1);
+		sweep_out(t, keep);
+		CHECK(shrink_all(t, PMH_DEFAULT_FILL));
+		pmh_space_figures(t, &blocks, &free_units);
+		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < limit.rlim_cur / 2);
+		while (n > 0)
+			pmh_space_free_units(t, taken[--n], 1);
+		check(t);
+		check_unique(t, UNIQUE_KEYS, keep);
+		REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+		pmh_close(t);
+	}
+	free(taken);
+}
+
 int
 main(void)
 {
@@ -386,6 +430,7 @@ main(void)
 	force_pmem = false;
 	TEST(test_fill());
 	TEST(test_growth_after_cut());
+	TEST(test_full_disk());
 	unlink(path);
 	return unit_done("shrink");
 }
