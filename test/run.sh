@@ -174,14 +174,14 @@ if wanted isolation; then
 		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
 	show_diffs "$build/output_iso/regression.diffs"
 fi
-# tap_files STAGE FILES: one file more than processors: a file waits much of its time, for
-# servers that start, stop and replay
+# tap_files STAGE FILES: twice as many at a time as processors: a file waits much of its
+# time, for servers that start, stop and replay
 tap_files()
 {
 	local failed_before=$failed
 
 	stage "$1" count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-		PROVE_TESTS="$2" PROVE_FLAGS="-j$(($(nproc) + 1)) --timer"
+		PROVE_TESTS="$2" PROVE_FLAGS="-j$((2 * $(nproc))) --timer"
 	if [ "$failed" -ne "$failed_before" ]; then
 		show_tap_failures "$build/tmp_check/log"
 	fi
@@ -193,7 +193,7 @@ if wanted tap; then
 	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
 fi
 if wanted tap_long && [ -z "${PMHASH_PROVE_TESTS:-}" ]; then
-	tap_files tap_long "$long"
+	PMHASH_LIST_ROUNDS=100 tap_files tap_long "$long test/t/rows/long_lists.pl"
 fi
 
 # ---- a file system that is lost and mounted again, where one can be mounted ----

@@ -10,6 +10,7 @@ use Exporter 'import';
 use File::Basename qw(dirname);
 use Fcntl qw(:flock);
 use File::Find;
+use File::Path qw(rmtree);
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
@@ -46,6 +47,47 @@ our @EXPORT = qw(
   fails_like
 );
 
+# Make something once for all tests of a run, by the first that comes; those beside it wait.
+# Returns what the function returned then, a string.
+sub once
+{
+	my ($what, $make) = @_;
+	my $mark = "$PostgreSQL::Test::Utils::tmp_check/$what";
+
+	open(my $lock, '>', "$mark.lock") or die "$mark.lock: $!";
+	flock($lock, LOCK_EX) or die "$mark.lock: $!";
+	append_to_file("$mark.done", $make->($mark)) if !-e "$mark.done";
+	close($lock);
+	return slurp_file("$mark.done");
+}
+
+# Make a server's data directory: a copy of one that the first test of a run has made.  All
+# of a run have the same system identifier therefore, unless a test sets $own_initdb.
+our $own_initdb = 0;
+
+sub init_server
+{
+	my ($node) = @_;
+	my $data = $node->data_dir;
+	my $system_or_bail = \&PostgreSQL::Test::Utils::system_or_bail;
+
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = sub {
+		my @command = @_;
+
+		return $system_or_bail->(@command) if $own_initdb || $command[0] ne 'initdb';
+		my $template = once('initdb', sub {
+			my ($directory) = @_;
+
+			$system_or_bail->(map { $_ eq $data ? $directory : $_ } @command);
+			return $directory;
+		});
+		return $system_or_bail->('cp', '-a', $template, $data);
+	};
+	$node->init;
+	return;
+}
+
 # A server that preloads pmhash, not started.  Further settings as a string,
 # parameters for PostgreSQL::Test::Cluster after them.
 sub new_server
@@ -53,7 +95,7 @@ sub new_server
 	my ($name, $settings, %parameters) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
 
-	$node->init;
+	init_server($node);
 	$node->append_conf('postgresql.conf', <<CONF);
 shared_preload_libraries = 'pmhash'
 pmhash.cleaner_naptime = 1
@@ -85,27 +127,12 @@ sub private_install
 	return $stdout;
 }
 
-# The directory with the library that has stop points, and the path in it.  It is made
-# once for all tests of a run, by the first that comes; those beside it wait.
+# The directory with the library that has stop points, and the path in it.
 sub stop_directory
 {
-	my $kept = $ENV{PMHASH_STOP_INSTALL};
-	my $directory = $kept // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
-	my $path;
+	my $directory = $ENV{PMHASH_STOP_INSTALL} // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
 
-	open(my $lock, '>', "$directory.lock") or die "$directory.lock: $!";
-	flock($lock, LOCK_EX) or die "$directory.lock: $!";
-	if (defined $kept || !-e "$directory.done")
-	{
-		$path = private_install($directory, 'COPT=-O1');
-		append_to_file("$directory.done", $path) if !defined $kept;
-	}
-	else
-	{
-		$path = slurp_file("$directory.done");
-	}
-	close($lock);
-	return ($directory, $path);
+	return ($directory, once('stop_install', sub { private_install($directory, 'COPT=-O1') }));
 }
 
 # An installation whose library has stop points: its path, for install_path.
@@ -169,6 +196,21 @@ sub start_with_small_files
 	$node->start;
 	limit_file_size($$, 'unlimited');
 	return;
+}
+
+# The small file system of the environment, for this test alone until it ends; what others
+# have left there is removed.  Undefined if there is none: making one needs root.
+my $small_lock;
+
+sub small_file_system
+{
+	my $small = $ENV{PMHASH_SMALL_FS} // '';
+
+	return undef if $small eq '';
+	open($small_lock, '>', "$small/lock") or die "$small/lock: $!";
+	flock($small_lock, LOCK_EX) or die "$small/lock: $!";
+	rmtree([ grep { $_ ne "$small/lock" } glob "$small/*" ]);
+	return $small;
 }
 
 # The pool directory of a server, by default.

@@ -279,11 +279,11 @@ sub free_bytes
 
 SKIP:
 {
-	my $small = $ENV{PMHASH_SMALL_FS};
+	my $small = small_file_system();
 
-	skip 'no small file system in PMHASH_SMALL_FS', 10 if !defined $small || $small eq '';
+	skip 'no small file system in PMHASH_SMALL_FS', 10 if !defined $small;
 	my $source = new_primary('source');
-	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool.$$'\n");
+	my $full = new_standby($source, 'full', "pmhash.directory = '$small/pool'\n");
 
 	wait_for_state($full, 't_k', qr/^valid$/, 'full: built');
 	$source->safe_psql('postgres', "INSERT INTO t SELECT i, 's', i FROM generate_series(1, 1500000) i");
