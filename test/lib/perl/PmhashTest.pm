@@ -26,6 +26,7 @@ our @EXPORT = qw(
   preloadable
   start_with_small_files
   limit_file_size
+  small_file_system
   pool
   index_files
   database_files
