@@ -44,6 +44,7 @@ our @EXPORT = qw(
   die_in_start
   stop_outside_ask
   start_pgbench
+  load_time
   same_answers
   fails_like
 );
@@ -83,7 +84,7 @@ sub init_server
 			$system_or_bail->(map { $_ eq $data ? $directory : $_ } @command);
 			return $directory;
 		});
-		return $system_or_bail->('cp', '-a', $template, $data);
+		return $system_or_bail->('cp', '-a', '--sparse=always', $template, $data);
 	};
 	$node->init;
 	return;
@@ -118,7 +119,7 @@ sub private_install
 	my $done = IPC::Run::run(
 		[
 			'bash', "$FindBin::RealBin/../../lib/private_install.sh", $directory,
-			'PMH_STOP_POINTS=1', 'with_llvm=no', @options
+			'-j4', 'PMH_STOP_POINTS=1', 'with_llvm=no', @options
 		],
 		'>', \$stdout, '2>', \$stderr);
 
@@ -128,12 +129,16 @@ sub private_install
 	return $stdout;
 }
 
+# With stop points, and with room for few rebuilds that have failed (shared.h).
+our $places_of_rebuilds = 64;
+my $stop_options = "-O1 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds";
+
 # The directory with the library that has stop points, and the path in it.
 sub stop_directory
 {
 	my $directory = $ENV{PMHASH_STOP_INSTALL} // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
 
-	return ($directory, once('stop_install', sub { private_install($directory, 'COPT=-O1') }));
+	return ($directory, once('stop_install', sub { private_install($directory, "COPT=$stop_options") }));
 }
 
 # An installation whose library has stop points: its path, for install_path.
@@ -155,7 +160,7 @@ sub install_changed
 	{
 		unlink("$directory/build/$object") or die "$directory/build/$object: $!";
 	}
-	return private_install($directory, "COPT=-O1 $option");
+	return private_install($directory, "COPT=$stop_options $option");
 }
 
 # The extension and the functions that compare answers, in a database.
@@ -397,7 +402,7 @@ sub restart_in_place
 }
 
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is the matter of start/asked_and_killed.pl and start/each_file_asked.pl alone.
+# which is the matter of start/asked_and_killed.pl and start/asked_and_killed.pl alone.
 sub is_asking
 {
 	my ($node) = @_;
@@ -477,6 +482,14 @@ sub die_in_start
 	eval { $start->finish };
 	unlink($node->data_dir . '/postmaster.pid');
 	return $output;
+}
+
+# How many seconds a load lasts, or how many rounds of it there are, that finds what nobody
+# has thought of: so many, and in make test-all PMHASH_LOADS times as many.
+sub load_time
+{
+	my ($time) = @_;
+	return $time * ($ENV{PMHASH_LOADS} // 1);
 }
 
 # pgbench in the background: a handle for IPC::Run.  Options are added to the
