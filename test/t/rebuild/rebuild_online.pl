@@ -150,8 +150,9 @@ SQL
 	$node->safe_psql('postgres', "INSERT INTO t SELECT 1301, i FROM generate_series(1, 100) i");
 	all_right('a crash during the scan');
 	start_held_rebuild();
-	# (it shows for a second, until the next try: too short for a psql each time one looks)
-	$node->safe_psql('postgres', <<'SQL');
+	# (it shows for a second, until the next try, which has the table's lock that VACUUM wants:
+	# too short for a psql each time)
+	$node->safe_psql('postgres', <<'SQL' . <<SQL);
 DO $$
 BEGIN
 	PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder';
@@ -164,9 +165,12 @@ BEGIN
 	RAISE 'no failure shown';
 END $$;
 SQL
-	$node->safe_psql('postgres', "$at_once; INSERT INTO t SELECT 1302, i FROM generate_series(1, 100) i; DELETE FROM t WHERE k = 79");
-	$node->safe_psql('postgres', "$at_once; VACUUM t");
-	$node->safe_psql('postgres', "$at_once; INSERT INTO t SELECT 1303, i FROM generate_series(1, 100) i");
+$at_once;
+INSERT INTO t SELECT 1302, i FROM generate_series(1, 100) i;
+DELETE FROM t WHERE k = 79;
+VACUUM t;
+INSERT INTO t SELECT 1303, i FROM generate_series(1, 100) i;
+SQL
 	release_rebuild();
 	all_right('a worker that is terminated, then VACUUM');
 
