@@ -366,7 +366,7 @@ SQL
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep' AND query ~ 'a_gate'"), 'it is in the function again');
 	is($node->safe_psql('postgres', q(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ~ '^pmhash (rebuilder|standby builder)' AND query ~ 'a_gate')),
 		't', 'it is told to end');
-	is($node->safe_psql('postgres', q(SET lock_timeout = '10s'; DROP INDEX a_gate; SELECT 'dropped')), 'dropped', 'the index is dropped then');
+	is($node->safe_psql('postgres', q(SET lock_timeout = '60s'; DROP INDEX a_gate; SELECT 'dropped')), 'dropped', 'the index is dropped then');
 	$gate->quit;
 	$node->stop;
 }
