@@ -19,8 +19,9 @@
 #include "cluster/standby.h"
 #include "cluster/wal_record.h"
 
-/* Files that a standby knows of.  Those that find no row are NONE. */
-#define PMHASH_STANDBY_FILES	4096
+#ifndef PMHASH_STANDBY_FILES	/* that it knows of; those that find no row are NONE */
+#define PMHASH_STANDBY_FILES	4096	/* fewer in tests with stop points */
+#endif
 
 /* A file.  status and what goes with it change under the lock, exclusively. */
 typedef struct PmhashStandbyRow

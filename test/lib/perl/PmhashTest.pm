@@ -129,9 +129,11 @@ sub private_install
 	return $stdout;
 }
 
-# With stop points, and with room for few rebuilds that have failed (shared.h).
+# With stop points, and with room for few rebuilds that have failed (shared.h) and for few
+# files of a standby (standby_state.h).
 our $places_of_rebuilds = 64;
-my $stop_options = "-O1 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds";
+our $places_of_files = 256;
+my $stop_options = "-O1 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds -DPMHASH_STANDBY_FILES=$places_of_files";
 
 # The directory with the library that has stop points, and the path in it.
 sub stop_directory

@@ -309,15 +309,17 @@ SQL
 
 # ======== standby rows taken ========
 
-# A standby has files of 4,096 logged indexes, of all databases together.  An index that
-# finds no place says so, as does the log, once; it does without, and gets one when there is.
+# A standby has files of so many logged indexes (4,096; fewer in the library with stop
+# points), of all databases together.  An index that finds no place says so, as does the log,
+# once; it does without, and gets one when there is.
 {
-	my $places = 4096;
-	my $primary = new_primary('primary3', "max_locks_per_transaction = 512\nfsync = off\n");
+	my $places = $PmhashTest::places_of_files;
+	my @library = (install_path => install_with_stop_points());
+	my $primary = new_primary('primary3', undef, @library);
 
 	# One with all places but one is an enemy's, so to speak: it builds nothing, which would
 	# take long, but WAL has announced them.
-	my $standby = new_standby($primary, 'standby3', "pmhash.rebuild = off\npmhash.cleaner_naptime = 5\n");
+	my $standby = new_standby($primary, 'standby3', "pmhash.rebuild = off\npmhash.cleaner_naptime = 5\n", @library);
 	$primary->safe_psql('postgres', 'CREATE TABLE many (k int) PARTITION BY LIST (k); CREATE INDEX ON many USING pmhash (k) WITH (wal = on)');
 	$primary->safe_psql('postgres', join(";\n", map { "CREATE TABLE many_$_ PARTITION OF many FOR VALUES IN ($_); INSERT INTO many_$_ VALUES ($_)" } 1 .. $places));
 	my $position = log_position($standby);
