@@ -12,7 +12,8 @@
  *	emptying	what lies past a limit goes to free space before it; at the
  *				same time the value regions that nothing is left in are found
  *
- * and the file is cut after what is then its last block in use.  Merging of
+ * and the file ends with its last block in use then: what follows is punched out,
+ * and cut off by the next recovery.  Merging of
  * buddies is the inverse of the split of extendible hashing (Fagin et al.,
  * 1979); that all of it is published as splits are, and that emptying shares
  * its walk with the reclaim of value buffers, is ours.
