@@ -6,8 +6,8 @@
  * No plan may have an invalid index, one whose file does not serve the snapshot
  * (older_snapshots.c; on a standby one that is not built, standby.c), one of a pool
  * that is not ours, or any index of ours in a worker that others do not wait for
- * (function_worker.c) or if the library is not preloaded.  A high cost would not do: since PostgreSQL
- * 18 it does not keep the planner from a path when all others are disabled
+ * (function_worker.c) or if the library is not preloaded.  A high cost would not do:
+ * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
  * the library, preloaded or not; the planner has opened the indexes, and that
  * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called

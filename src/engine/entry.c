@@ -59,10 +59,9 @@ prefetch_spot(const Spot *spot)
 }
 
 /*
- * Does the home bucket tell of a list?  Then an insert has to go the long way, and one
- * lock is saved if that is known before.  What seems to be the key's list is on its way by
- * then, as its first line is the last that an insert waits for.  The segment is not locked:
- * it may be so no more, or no segment, which costs time.
+ * May the home bucket point to a list?  Then an insert has to go the long way, and need not
+ * try the lock.  What seems to be the key's list is prefetched, as an insert waits for its
+ * first line last.  The segment is not locked: a wrong answer costs time only.
  */
 static inline bool __attribute__((always_inline))
 needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)

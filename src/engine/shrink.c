@@ -9,14 +9,13 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	what lies past a limit goes to free space before it; at the
- *				same time the value regions that nothing is left in are found
+ *	emptying	what lies past a limit goes to free space before it; value regions
+ *				that nothing is left in are found
  *
- * and the file ends with its last block in use then: what follows is punched out,
- * and cut off by the next recovery.  Merging of
- * buddies is the inverse of the split of extendible hashing (Fagin et al.,
- * 1979); that all of it is published as splits are, and that emptying shares
- * its walk with the reclaim of value buffers, is ours.
+ * What follows the last block in use then is punched out, and cut off by the next recovery.
+ * Merging of buddies is the inverse of the split of extendible hashing (Fagin et al., 1979);
+ * that all is published as splits are, and that emptying and the reclaim of value buffers
+ * share a walk, is ours.
  *
  *-------------------------------------------------------------------------
  */
