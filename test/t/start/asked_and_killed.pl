@@ -54,7 +54,7 @@ $node->start;
 is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'asked, crash');
 is($node->safe_psql('postgres', $files), $before, 'asked, crash: nothing is rebuilt');
 
-# event: `kill -9` (or an immediate shutdown that waits for it in vain, 5 seconds) while the server asks the kernel whether all was written back (at a checkpoint, at the end of a shutdown)
+# event: `kill -9` (or an immediate shutdown that has to kill after 5 seconds) while the server asks the kernel whether everything was written back (at a checkpoint, at the end of a shutdown)
 # the launcher, and with it the whole server
 $node->append_conf('postgresql.conf', 'restart_after_crash = off');
 rebuild_off($node);

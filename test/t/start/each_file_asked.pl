@@ -73,7 +73,7 @@ cmp_ok(scalar(grep { m{/journal$} } @all), '>', 0, 'there is a journal');
 sleep(1);
 is(witness($node), WITNESS, 'asked: the witness is back');
 
-# event: the same on a file system of which `syncfs()` does not report it, such as overlayfs
+# event: the same on a file system whose `syncfs()` does not report it, such as overlayfs
 # ---- noticed with the next checkpoint: said once, whatever the number of files ----
 my $before = $node->safe_psql('postgres', $files);
 rebuild_off($node);

@@ -36,7 +36,7 @@ sub used
 	return;
 }
 
-# event: the lock file cannot be made, written or locked, or is no file (a directory, a link, a fifo), when the server starts
+# event: the lock file cannot be created, written or locked, or is not a file (a directory, a link, a fifo), when the server starts
 # trouble: LOG: `pmhash is disabled: could not open file ".../lock": ...`
 $node->stop;
 sub refused
@@ -96,7 +96,7 @@ like(index_state($twin, 't_k'), qr/is in use by another server/, 'another server
 $twin->stop;
 $node->stop;
 
-# event: no descriptor is to be had for a moment when the server starts
+# event: there is no free descriptor for a moment when the server starts
 {
 	local $ENV{LD_PRELOAD} = $shim;
 	local $ENV{NO_OPEN} = pool($node);

@@ -104,7 +104,7 @@ is(slurp_file("$foreign/letter.txt"), 'dear', 'what stood there is left alone');
 is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
 is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
 
-# event: other users can write in it, when the server starts
+# event: other users can write to it when the server starts
 # trust: open-to-others
 my $open = "$PostgreSQL::Test::Utils::tmp_check/open_to_all";
 mkdir($open);
@@ -156,7 +156,7 @@ $node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
 $node->restart;
 disabled(qr/\Q$theirs\E/, 'pool in use by another server');
 same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
-# event: replaced by another cluster's
+# event: replaced by the directory of another cluster
 $node->stop;
 $neighbour->stop;
 $node->start;

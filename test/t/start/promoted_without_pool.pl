@@ -20,7 +20,7 @@ $primary->safe_psql('postgres', 'DROP TABLE t');
 $primary->safe_psql('postgres', invalid_fixture());
 $primary->safe_psql('postgres', 'CREATE TABLE r (k int4); INSERT INTO r SELECT generate_series(1, 1000); CREATE INDEX r_k ON r USING pmhash (k)');
 
-# event: unmounted while the server is a standby, which is promoted then
+# event: unmounted while the server is a standby, which is then promoted
 foreach my $how ('absent', 'empty', 'killed')
 {
 	my $standby = new_standby($primary, "standby_$how");

@@ -104,7 +104,7 @@ sub builds_anew
 
 # promoted_before_use: nothing has been done.  promoted_before_role: what is not LIVE
 # has been removed.
-# event: a standby is promoted and killed before it has used pmhash as a primary (its launcher does, some milliseconds after the promotion)
+# event: a standby is promoted and killed before it has used pmhash as a primary (its launcher does so some milliseconds after the promotion)
 foreach my $point (qw(promoted_before_use promoted_before_role))
 {
 	my $node = standby_with_files();

@@ -149,7 +149,7 @@ else
 	  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'renameat2', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
 }
 
-# event: neither the pool nor the mark of trust in the data directory can be changed
+# event: neither the pool nor pmhash's file in the data directory can be written
 # ---- the mark of trust cannot be taken away either, nor is there another way ----
 $log = round_of('nothing can be done', 'system', 1, 1_000_000, 5);
 like($log, qr/LOG: .*pmhash can neither use its pool nor give it up: could not/, 'nothing can be done: log');

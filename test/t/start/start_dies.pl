@@ -66,7 +66,7 @@ $node->start;
 is(index_state($node, 'lost_k'), 'valid', 'no start dies: kept');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM lost WHERE k = 77777'), '0', 'no start dies: no lost row');
 
-# event: a crash, and the start after it is killed before it has used pmhash (it recovers, say)
+# event: a crash, and the next start is killed before it has used pmhash (during recovery, for instance)
 foreach my $known (1, 0)
 {
 	my $table = "lost$known";
@@ -81,7 +81,7 @@ foreach my $known (1, 0)
 	not_trusted($table, $name);
 }
 
-# event: clean shutdown, and starts that fail (an error in `pg_hba.conf`, say), or are killed before they have begun to run
+# event: clean shutdown, and starts that fail (an error in `pg_hba.conf`, for instance) or are killed before the server runs
 $node->stop;
 my $hba = $node->data_dir . '/pg_hba.conf';
 rename($hba, "$hba.away") or die $!;
